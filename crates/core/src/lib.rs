@@ -1,0 +1,6 @@
+//! The nouns and the rules of Konkordia: geometry, pixel values, tile assembly, the plan of a run and its ledger.
+//! It never does input or output, reads a clock, starts a thread or uses `unsafe`; time and bytes come as arguments.
+//! Read [`assembler::TileAssembler`] first, then [`plan::Plan`].
+#![forbid(unsafe_code)]
+
+pub mod pixel;

@@ -1,0 +1,1 @@
+//! Konkordia kernels.
