@@ -1,0 +1,57 @@
+# What a person or a machine may ask of this repository. Every target first sets up what it needs itself.
+# The work is done by the scripts in scripts/, so that it can also be read and run without make.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-slow demo test test-slow bench check fuzz clean
+
+# Seconds that `make fuzz` spends on each target.
+SECONDS := 60
+# What `make demo` hands on to `konkordia demo`, for example: make demo ARGS="--images 2000 --dir /tmp/demo"
+ARGS :=
+
+help:
+	@echo "make setup       install what is missing to build and to test"
+	@echo "make demo        build, then send a simulated JUNGFRAU through UDP into a file (ARGS=... for konkordia demo)"
+	@echo "make test        build and run all tests"
+	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS"
+	@echo "make check       formatting, clippy, documentation, licences; changes nothing"
+	@echo "make bench       measure, and write the figures to benches/record/"
+	@echo "make fuzz        run each fuzz target for SECONDS=60 (default)"
+	@echo "make clean       remove build results, the Python environment and demo files"
+
+setup:
+	@scripts/setup build python
+
+setup-slow:
+	@scripts/setup build python slow
+
+# The demonstration needs no Python, so it asks for the build tools only.
+demo:
+	@scripts/setup build
+	@scripts/build
+	@scripts/konkordia demo $(ARGS)
+
+test:
+	@scripts/setup build python
+	@scripts/test
+
+test-slow:
+	@scripts/setup build python slow
+	@KONKORDIA_SLOW=1 scripts/test
+
+check:
+	@scripts/setup build
+	@scripts/check
+
+bench:
+	@scripts/setup build python
+	@scripts/build
+	@scripts/record
+
+fuzz:
+	@scripts/setup build
+	@scripts/fuzz $(SECONDS)
+
+clean:
+	cargo clean
+	rm -rf .venv demo-out fuzz/target

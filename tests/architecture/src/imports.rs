@@ -1,0 +1,153 @@
+//! Who may import whom: the rules, the manifests, and the table in ARCHITECTURE.md.
+
+use crate::{read, root};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Crate -> crates of ours that it imports; names without the prefix `konkordia-`.
+pub type Imports = BTreeMap<String, BTreeSet<String>>;
+
+/// The rules: for each crate, those of ours that it may import. `None` for a crate that the rules do not know.
+pub fn allowed(krate: &str) -> Option<&'static [&'static str]> {
+    Some(match krate {
+        "konkordia" => &["core", "engine", "kernels", "memory", "sim", "sinks", "sources", "wire"],
+        "engine" => &["core", "kernels", "memory", "sinks", "sources", "wire"],
+        "kernels" | "memory" | "sinks" | "sources" | "wire" => &["core"],
+        // A reference must not share the code that it judges: only the nouns and the special pixel values.
+        "sim" => &["core"],
+        "core" => &[],
+        _ => return None,
+    })
+}
+
+/// What the tests of a crate (dev-dependencies) may use beyond [`allowed`]: packets and truth from the simulator, and views of packets.
+pub fn allowed_in_tests(krate: &str) -> &'static [&'static str] {
+    match krate {
+        "core" | "sim" => &[],
+        _ => &["core", "sim", "wire"],
+    }
+}
+
+/// Crates that bring an async runtime or HTTP; their names, or the beginnings of them with a hyphen after.
+pub const ASYNC_OR_HTTP: &[&str] = &[
+    "tokio",
+    "async",
+    "futures",
+    "smol",
+    "hyper",
+    "axum",
+    "tower",
+    "tonic",
+    "actix",
+    "warp",
+    "rocket",
+    "reqwest",
+    "ureq",
+    "http",
+    "tungstenite",
+    "utoipa",
+    "tiny_http",
+];
+
+/// One `Cargo.toml` of `crates/`, as far as the rules are concerned.
+#[derive(Debug, Default, PartialEq)]
+pub struct Manifest {
+    /// Our own crates among the dependencies and build-dependencies.
+    pub ours: BTreeSet<String>,
+    /// Our own crates among the dev-dependencies.
+    pub ours_in_tests: BTreeSet<String>,
+    /// All other crates, in any of the three, by the name of their package.
+    pub foreign: BTreeSet<String>,
+}
+
+/// Reads the dependencies of a manifest, those for single platforms too. Panics with `name` where the text is not TOML.
+pub fn manifest(name: &str, text: &str) -> Manifest {
+    let table: toml::Table = text.parse().unwrap_or_else(|why| panic!("{name}: {why}"));
+    let mut found = Manifest::default();
+    take(&table, &mut found);
+    if let Some(targets) = table.get("target").and_then(toml::Value::as_table) {
+        targets.values().filter_map(toml::Value::as_table).for_each(|target| take(target, &mut found));
+    }
+    found
+}
+
+fn take(table: &toml::Table, found: &mut Manifest) {
+    for (section, in_tests) in [("dependencies", false), ("build-dependencies", false), ("dev-dependencies", true)] {
+        let Some(dependencies) = table.get(section).and_then(toml::Value::as_table) else { continue };
+        for (key, value) in dependencies {
+            let package = value.get("package").and_then(toml::Value::as_str).unwrap_or(key);
+            match package.strip_prefix("konkordia-") {
+                Some(ours) if in_tests => found.ours_in_tests.insert(ours.to_owned()),
+                Some(ours) => found.ours.insert(ours.to_owned()),
+                None => found.foreign.insert(package.to_owned()),
+            };
+        }
+    }
+}
+
+/// All manifests of `crates/`, by the name of the folder.
+pub fn manifests() -> BTreeMap<String, Manifest> {
+    let folder = root().join("crates");
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|why| panic!("cannot read {}: {why}", folder.display()));
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.join("Cargo.toml").is_file())
+        .map(|path| {
+            let name = path.file_name().expect("a folder has a name").to_string_lossy().into_owned();
+            let found = manifest(&format!("crates/{name}/Cargo.toml"), &read(&path.join("Cargo.toml")));
+            (name, found)
+        })
+        .collect()
+}
+
+/// What a manifest does against the rules, one sentence each.
+pub fn breaches(krate: &str, manifest: &Manifest) -> Vec<String> {
+    let Some(allowed) = allowed(krate) else {
+        return vec![format!(
+            "crates/{krate} is not in the rules of tests/architecture/src/imports.rs; add it there and to ARCHITECTURE.md"
+        )];
+    };
+    let mut found = Vec::new();
+    for import in &manifest.ours {
+        if !allowed.contains(&import.as_str()) {
+            found.push(format!("crates/{krate} imports {import}; it may import {allowed:?} only"));
+        }
+    }
+    let in_tests = allowed_in_tests(krate);
+    for import in &manifest.ours_in_tests {
+        if !allowed.contains(&import.as_str()) && !in_tests.contains(&import.as_str()) {
+            found.push(format!("the tests of crates/{krate} import {import}; they may import {allowed:?} and {in_tests:?} only"));
+        }
+    }
+    for import in &manifest.foreign {
+        let known = |name: &&str| import == *name || import.strip_prefix(*name).is_some_and(|rest| rest.starts_with(['-', '_']));
+        if krate != "konkordia" && ASYNC_OR_HTTP.iter().any(|name| known(&name)) {
+            found.push(format!("crates/{krate} depends on {import}; only crates/konkordia may have an async runtime or HTTP"));
+        }
+    }
+    found
+}
+
+/// The table between `<!-- imports:begin -->` and `<!-- imports:end -->`: `| crate | may import |`, names separated by commas or blanks,
+/// `-` or `nothing` for none; backticks are ignored. Errors say what is wrong with the text.
+pub fn table(markdown: &str) -> Result<Imports, String> {
+    let (_, rest) = markdown.split_once("<!-- imports:begin -->").ok_or("there is no <!-- imports:begin -->")?;
+    let (body, _) = rest.split_once("<!-- imports:end -->").ok_or("there is no <!-- imports:end --> after the beginning")?;
+    let mut rows = body.lines().map(str::trim).filter(|line| line.starts_with('|'));
+    let heading = rows.next().ok_or("there is no table between the markers")?;
+    if cells(heading) != ["crate", "may import"] {
+        return Err(format!("the heading must be '| crate | may import |', and is '{heading}'"));
+    }
+    let mut imports = Imports::new();
+    for row in rows.filter(|row| !row.chars().all(|c| "|-: ".contains(c))) {
+        let [krate, list] = &cells(row)[..] else { return Err(format!("this row does not have two cells: '{row}'")) };
+        let names = list.split([',', ' ']).filter(|name| !matches!(*name, "" | "-" | "–" | "nothing"));
+        if imports.insert(krate.clone(), names.map(str::to_owned).collect()).is_some() {
+            return Err(format!("'{krate}' has two rows"));
+        }
+    }
+    Ok(imports)
+}
+
+fn cells(row: &str) -> Vec<String> {
+    row.trim_matches('|').split('|').map(|cell| cell.replace('`', "").trim().to_owned()).collect()
+}

@@ -1,0 +1,37 @@
+//! Holds this repository against its own rules.
+
+use konkordia_architecture::imports::{Imports, breaches, manifests, table};
+use konkordia_architecture::{house, read, root, rust_files};
+
+fn assert_none(found: &[String]) {
+    assert!(found.is_empty(), "\n  {}\n", found.join("\n  "));
+}
+
+#[test]
+fn manifests_keep_the_import_rules() {
+    let manifests = manifests();
+    assert!(manifests.contains_key("core") && manifests.contains_key("konkordia"), "found {:?}", manifests.keys());
+    assert_none(&manifests.iter().flat_map(|(name, manifest)| breaches(name, manifest)).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_table_in_architecture_md_is_what_the_manifests_say() {
+    let stated = table(&read(&root().join("ARCHITECTURE.md"))).unwrap_or_else(|why| panic!("ARCHITECTURE.md: {why}"));
+    let real: Imports = manifests().into_iter().map(|(name, manifest)| (name, manifest.ours)).collect();
+    for (name, imports) in &real {
+        assert_eq!(
+            stated.get(name),
+            Some(imports),
+            "ARCHITECTURE.md (left) and crates/{name}/Cargo.toml (right) differ about {name}"
+        );
+    }
+    let unknown: Vec<_> = stated.keys().filter(|name| !real.contains_key(*name)).collect();
+    assert!(unknown.is_empty(), "ARCHITECTURE.md has rows for {unknown:?}, which are not in crates/");
+}
+
+#[test]
+fn sources_keep_the_house_rules() {
+    let files = rust_files();
+    assert!(files.iter().any(|(path, _)| path == "crates/core/src/lib.rs"), "the sources were not found");
+    assert_none(&files.iter().flat_map(|(path, source)| house::findings(path, source)).collect::<Vec<_>>());
+}

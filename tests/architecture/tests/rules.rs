@@ -1,0 +1,94 @@
+//! Breaks each rule on purpose and sees it found: a check that never fails proves nothing.
+
+use konkordia_architecture::house::{FILE_LINES_MAX, findings, matches};
+use konkordia_architecture::imports::{breaches, manifest, table};
+use konkordia_architecture::text::{code_only, sentences};
+
+const ISA: &str = "crates/kernels/src/convert/avx2.rs";
+
+#[track_caller]
+fn finds(path: &str, source: &str, part: &str) {
+    let found = findings(path, source);
+    assert!(found.len() == 1 && found[0].contains(part), "expected one finding with '{part}', got {found:?}");
+}
+
+#[test]
+fn an_import_against_the_rules_is_found() {
+    let breaks = |krate: &str, text: &str| breaches(krate, &manifest(krate, text)).len();
+    assert_eq!(breaks("sinks", "[dependencies]\nkonkordia-core.workspace = true\nhdf5.workspace = true"), 0);
+    assert_eq!(breaks("sinks", "[dependencies]\nkonkordia-sources.workspace = true"), 1);
+    assert_eq!(breaks("sinks", "[build-dependencies]\nkonkordia-wire.workspace = true"), 1);
+    assert_eq!(breaks("sinks", "[target.'cfg(unix)'.dependencies]\nkonkordia-wire.workspace = true"), 1);
+    assert_eq!(breaks("sim", "[dependencies]\nk = { package = \"konkordia-kernels\", path = \"../kernels\" }"), 1);
+    assert_eq!(breaks("engine", "[dev-dependencies]\nkonkordia-sim.workspace = true"), 0);
+    assert_eq!(breaks("sim", "[dev-dependencies]\nkonkordia-engine.workspace = true"), 1);
+    assert_eq!(breaks("core", "[dev-dependencies]\nkonkordia-wire.workspace = true"), 1);
+    assert_eq!(breaks("novel", ""), 1);
+}
+
+#[test]
+fn only_the_program_may_have_http() {
+    let text = "[dependencies]\ntokio = \"1\"\ntower-http = \"0\"\nhttparse = \"1\"";
+    assert_eq!(breaches("engine", &manifest("engine", text)).len(), 2);
+    assert_eq!(breaches("konkordia", &manifest("konkordia", text)).len(), 0);
+}
+
+#[test]
+fn the_import_table_is_read_as_people_read_it() {
+    let page = |rows: &str| {
+        format!("x\n<!-- imports:begin -->\n| crate | may import |\n|---|---|\n{rows}\n<!-- imports:end -->\n| no | row |")
+    };
+    let read = table(&page("| `wire` | `core` |\n| `core` | nothing |\n| engine | core, `wire` |")).unwrap();
+    assert_eq!(read.len(), 3);
+    assert!(read["core"].is_empty());
+    assert_eq!(read["engine"].iter().collect::<Vec<_>>(), ["core", "wire"]);
+    assert!(table(&page("| `wire` | `core` | x |")).unwrap_err().contains("two cells"));
+    assert!(table(&page("| a | b |\n| a | c |")).unwrap_err().contains("two rows"));
+    assert!(table("no table").unwrap_err().contains("imports:begin"));
+}
+
+#[test]
+fn long_files_and_unfinished_work_are_found() {
+    finds("crates/core/src/long.rs", &"\n".repeat(FILE_LINES_MAX + 1), "800 lines");
+    assert!(findings("crates/core/src/long.rs", &"\n".repeat(FILE_LINES_MAX)).is_empty());
+    finds("crates/core/src/a.rs", "fn a() {\n    todo!()\n}", "a.rs:2: todo!");
+    finds("crates/core/src/a.rs", "fn a() { unimplemented!() }", "unimplemented!");
+    finds("crates/core/tests/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn a() {}", "#[ignore");
+    assert!(findings("crates/core/src/a.rs", "// todo! later\nfn a() { say(\"todo!\"); }").is_empty());
+}
+
+#[test]
+fn unsafe_out_of_place_or_without_a_reason_is_found() {
+    let good = "fn a() {\n    // SAFETY: the caller checked the length.\n    let x = unsafe { b() };\n}";
+    assert!(findings(ISA, good).is_empty());
+    finds("crates/kernels/src/convert/scalar.rs", good, "may live only in");
+    finds("crates/core/src/a.rs", good, "may live only in");
+    finds(ISA, "fn a() {\n    b();\n    unsafe { c() }\n}", "SAFETY");
+    finds(ISA, "fn a() {\n    // SAFETY: far away\n    b();\n    unsafe { c() }\n}", "SAFETY");
+    finds(ISA, "struct A;\nunsafe impl Send for A {}", "SAFETY");
+    assert!(findings(ISA, "/// # Safety\n/// Needs AVX2.\npub unsafe fn a() {}").is_empty());
+    assert!(findings("crates/core/src/a.rs", "#![forbid(unsafe_code)]\n// unsafe\nfn a() { b(\"unsafe {\") }").is_empty());
+}
+
+#[test]
+fn a_library_without_its_three_sentences_is_found() {
+    finds("crates/x/src/lib.rs", "//! One. Two is here.\n\npub mod a;", "three sentences");
+    finds("crates/x/src/lib.rs", "pub mod a;", "three sentences");
+    assert!(findings("crates/x/src/lib.rs", "//! What it is, e.g. this.\n//! It never sleeps. Read [`A`] first.\n").is_empty());
+}
+
+#[test]
+fn patterns_match_as_documented() {
+    assert!(matches("crates/*/src/**sys/**.rs", "crates/sources/src/udp/sys/linux.rs"));
+    assert!(matches("crates/*/src/**sys/**.rs", "crates/sources/src/sys/mod.rs"));
+    assert!(!matches("crates/*/src/**sys/**.rs", "crates/sources/src/system.rs"));
+    assert!(!matches("crates/kernels/src/lz4.rs", "crates/kernels/src/lz4_encode.rs"));
+    assert!(!matches("crates/*/a.rs", "crates/b/c/a.rs"));
+}
+
+#[test]
+fn literals_and_comments_are_not_code() {
+    let code = code_only("a /* b /* c */ d */ e 'f' 'g r\"h\" br#\"i\"j\"# '\\'' \"k\\\"l\" // m\nn");
+    assert_eq!(code.split_whitespace().collect::<Vec<_>>(), ["a", "e", "'g", "b", "n"]);
+    assert_eq!(sentences("It is 1.5 long, i.e. short. Is it? `Yes` it is!"), 3);
+}
