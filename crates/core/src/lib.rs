@@ -3,4 +3,13 @@
 //! Read [`assembler::TileAssembler`] first, then [`plan::Plan`].
 #![forbid(unsafe_code)]
 
+pub mod assembler;
+pub mod geometry;
+pub mod ledger;
 pub mod pixel;
+pub mod plan;
+pub mod ports;
+pub mod tile;
+
+/// Most packets that a tile may have (the SLS packet mask has the same limit).
+pub const MAX_PACKETS_PER_TILE: usize = 512;

@@ -1,0 +1,243 @@
+//! Sorts the packets of one stream into tiles and says for each packet what becomes of it. Sees neither pixels nor sockets nor a clock.
+//!
+//! Images are numbered from 0 inside the run. Tiles are sealed strictly in image order: `low` is the first image whose tile is still open.
+//! A tile seals when it is complete, when its own stream is `window_images` ahead, or at its deadline, which counts from the moment the
+//! image became known (through any stream) and only while the stream's socket is drained: packets that wait in the socket are not missing.
+
+use crate::MAX_PACKETS_PER_TILE;
+
+/// Words of the arrival bitmap.
+pub const BITMAP_WORDS: usize = MAX_PACKETS_PER_TILE / 64;
+
+/// Which packets of a tile arrived: bit `p % 64` of word `p / 64`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketBitmap(pub [u64; BITMAP_WORDS]);
+
+impl PacketBitmap {
+    /// True if packet `packet` arrived.
+    #[inline]
+    pub fn has(&self, packet: u16) -> bool {
+        self.0[packet as usize / 64] >> (packet % 64) & 1 == 1
+    }
+
+    /// Marks packet `packet`; returns false if it was marked before.
+    #[inline]
+    pub fn set(&mut self, packet: u16) -> bool {
+        let (word, bit) = (&mut self.0[packet as usize / 64], 1u64 << (packet % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    /// Number of packets that arrived.
+    pub fn count(&self) -> u32 {
+        self.0.iter().map(|w| w.count_ones()).sum()
+    }
+}
+
+/// What becomes of a packet. Outcomes, not errors: each has its counter in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// First copy of a packet of an open tile: copy its payload to the tile. `opens` is true for the first packet of the tile.
+    Place {
+        /// Image inside the run.
+        image: u64,
+        /// True for the tile's first packet.
+        opens: bool,
+    },
+    /// This packet was placed before.
+    Duplicate,
+    /// Its tile is already sealed.
+    Late,
+    /// The ring has no slot for this image yet (writers hold all slots).
+    NoSlot,
+    /// Not of this run: frame number before the first or after the last image, or a lone jump far ahead.
+    Foreign,
+}
+
+/// The bounds of an assembler, all from the plan.
+#[derive(Clone, Copy, Debug)]
+pub struct AssemblerSpec {
+    /// Packets of a complete tile.
+    pub packets: u16,
+    /// Images that a stream may be ahead of its oldest open tile. At least 1, at most the slots of the ring.
+    pub window_images: u64,
+    /// A jump of more than this many images ahead must be confirmed by [`JUMP_CONFIRMATIONS`] packets.
+    pub jump_images_max: u64,
+    /// Time after which an image that is known must be sealed.
+    pub deadline_ns: u64,
+    /// Images of the run, or `u64::MAX` for an open end.
+    pub images: u64,
+}
+
+/// Packets in a row that must agree on an image number before a far jump is believed. A damaged header does not repeat itself.
+pub const JUMP_CONFIRMATIONS: u32 = 3;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OpenTile {
+    /// Image number + 1; 0 = never used.
+    tag: u64,
+    arrived: u16,
+    bitmap: PacketBitmap,
+}
+
+/// The assembler of one stream. Memory: `window_images + HISTORY` tiles of 80 bytes, allocated once.
+#[derive(Debug)]
+pub struct TileAssembler {
+    spec: AssemblerSpec,
+    low: u64,
+    /// Own newest image + 1.
+    own_end: u64,
+    tiles: Vec<OpenTile>,
+    /// (first image, time it became known) marks, oldest first; at most `KNOWN_MARKS`.
+    known: std::collections::VecDeque<(u64, u64)>,
+    jump: (u64, u32),
+}
+
+/// Sealed tiles that are remembered, to tell duplicates from late packets.
+const HISTORY: u64 = 8;
+/// Marks of when images became known; when full, a new image joins the newest mark (its deadline counts from an earlier time).
+const KNOWN_MARKS: usize = 64;
+
+impl TileAssembler {
+    /// An assembler at image 0. Allocates here and never after.
+    pub fn new(spec: AssemblerSpec) -> Self {
+        assert!(spec.packets > 0 && usize::from(spec.packets) <= MAX_PACKETS_PER_TILE);
+        assert!(spec.window_images > 0 && spec.window_images < 1 << 20);
+        let tiles = vec![OpenTile::default(); (spec.window_images + HISTORY) as usize];
+        let known = std::collections::VecDeque::with_capacity(KNOWN_MARKS);
+        Self { spec, low: 0, own_end: 0, tiles, known, jump: (0, 0) }
+    }
+
+    /// First image whose tile is not sealed: every image below will get no more packets.
+    pub fn low(&self) -> u64 {
+        self.low
+    }
+
+    /// One past the newest image of which this stream placed a packet.
+    pub fn own_end(&self) -> u64 {
+        self.own_end
+    }
+
+    /// Images that this assembler considers part of the run (`u64::MAX` = open end).
+    pub fn images(&self) -> u64 {
+        self.spec.images
+    }
+
+    fn index(&self, image: u64) -> usize {
+        (image % self.tiles.len() as u64) as usize
+    }
+
+    /// Judges one packet. `image` is the frame number minus the first frame number of the run (`None` if below it), `packet` its index,
+    /// already checked by the wire view; `newest_end` is one past the newest image known through any stream; `slot_limit` is the first
+    /// image for which the ring has no slot.
+    pub fn on_packet(&mut self, image: Option<u64>, packet: u16, newest_end: u64, slot_limit: u64) -> Verdict {
+        assert!(packet < self.spec.packets, "wire views only hand out packets of the tile");
+        let Some(image) = image.filter(|i| *i < self.spec.images) else { return Verdict::Foreign };
+        if image < self.low {
+            return self.judge_sealed(image, packet);
+        }
+        if image >= newest_end.max(self.low).saturating_add(self.spec.jump_images_max) && !self.confirm_jump(image) {
+            return Verdict::Foreign;
+        }
+        if image >= slot_limit {
+            return Verdict::NoSlot;
+        }
+        if image >= self.own_end {
+            self.own_end = image + 1;
+            // An older tile gives up its place when the stream is a window ahead; the ring's slot of `image` is free, so theirs may go.
+            let first_open = self.own_end.saturating_sub(self.spec.window_images);
+            if self.low < first_open {
+                self.low = first_open;
+            }
+        }
+        let index = self.index(image);
+        let tile = &mut self.tiles[index];
+        let opens = tile.tag != image + 1;
+        if opens {
+            *tile = OpenTile { tag: image + 1, ..OpenTile::default() };
+        }
+        if !tile.bitmap.set(packet) {
+            return Verdict::Duplicate;
+        }
+        tile.arrived += 1;
+        Verdict::Place { image, opens }
+    }
+
+    fn judge_sealed(&self, image: u64, packet: u16) -> Verdict {
+        let tile = &self.tiles[self.index(image)];
+        if tile.tag == image + 1 && tile.bitmap.has(packet) { Verdict::Duplicate } else { Verdict::Late }
+    }
+
+    fn confirm_jump(&mut self, image: u64) -> bool {
+        self.jump = if self.jump.0 == image { (image, self.jump.1 + 1) } else { (image, 1) };
+        self.jump.1 >= JUMP_CONFIRMATIONS
+    }
+
+    /// Seals what can be sealed and returns the new `low`. `newest_end` as above; `drained` says that the stream's socket was empty.
+    pub fn tick(&mut self, now_ns: u64, newest_end: u64, drained: bool) -> u64 {
+        let newest_end = newest_end.max(self.own_end).min(self.spec.images);
+        self.note_known(now_ns, newest_end);
+        self.seal_complete(newest_end);
+        if drained {
+            self.seal_overdue(now_ns, newest_end);
+            self.seal_complete(newest_end);
+        }
+        self.low
+    }
+
+    /// The run ends: seals every image below `end`.
+    pub fn finish(&mut self, end: u64) -> u64 {
+        self.low = self.low.max(end.min(self.spec.images));
+        self.low
+    }
+
+    fn is_complete(&self, image: u64) -> bool {
+        let tile = &self.tiles[self.index(image)];
+        tile.tag == image + 1 && tile.arrived == self.spec.packets
+    }
+
+    /// Remembers when images up to `newest_end` became known. A mark (end, time) covers the images below `end` and not below the mark before.
+    fn note_known(&mut self, now_ns: u64, newest_end: u64) {
+        let covered = self.known.back().map_or(0, |m| m.0);
+        if newest_end <= covered.max(self.low) {
+            return;
+        }
+        if self.known.len() == KNOWN_MARKS {
+            if let Some(last) = self.known.back_mut() {
+                last.0 = newest_end;
+            }
+        } else {
+            self.known.push_back((newest_end, now_ns));
+        }
+    }
+
+    fn seal_overdue(&mut self, now_ns: u64, newest_end: u64) {
+        while let Some(&(end, known_ns)) = self.known.front() {
+            if now_ns.saturating_sub(known_ns) < self.spec.deadline_ns {
+                break;
+            }
+            self.low = self.low.max(end.min(newest_end));
+            self.known.pop_front();
+        }
+    }
+
+    fn seal_complete(&mut self, newest_end: u64) {
+        while self.low < newest_end && self.is_complete(self.low) {
+            self.low += 1;
+        }
+        while self.known.front().is_some_and(|mark| mark.0 <= self.low) {
+            self.known.pop_front();
+        }
+    }
+
+    /// The arrival bitmap of the tile of `image`, if it has one (also for some sealed images).
+    pub fn bitmap(&self, image: u64) -> Option<(&PacketBitmap, u16)> {
+        let tile = &self.tiles[self.index(image)];
+        (tile.tag == image + 1).then_some((&tile.bitmap, tile.arrived))
+    }
+}
+
+#[cfg(test)]
+#[path = "assembler_tests.rs"]
+mod tests;

@@ -1,0 +1,305 @@
+//! The ledger: the account of every packet and every image of a run. A run closes only when it balances.
+//!
+//! Packets: received = placed + duplicate + late + no slot + foreign + malformed, per stream. What the kernel dropped before we saw it
+//! stands beside it and is not part of the sum. Images: expected = complete + partial + lost + discarded. Across both:
+//! expected packets = placed + missing, where missing is summed from the images.
+
+/// Why a datagram is no packet of this detector. Each reason has its own counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Malformed {
+    /// Not the length of a header and one payload.
+    Length,
+    /// Header version is not 2.
+    Version,
+    /// Another detector type.
+    DetectorType,
+    /// Packet number beyond the tile.
+    PacketNumber,
+}
+
+impl Malformed {
+    /// All reasons, in counter order.
+    pub const ALL: [Self; 4] = [Self::Length, Self::Version, Self::DetectorType, Self::PacketNumber];
+
+    /// Short name for tables and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Length => "malformed_length",
+            Self::Version => "malformed_version",
+            Self::DetectorType => "malformed_detector_type",
+            Self::PacketNumber => "malformed_packet_number",
+        }
+    }
+}
+
+/// Packets of one stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamLedger {
+    /// Datagrams that the kernel handed over.
+    pub received: u64,
+    /// Their bytes, headers of the detector included, without UDP and IP.
+    pub received_bytes: u64,
+    /// First copies, now in a tile.
+    pub placed: u64,
+    /// Further copies.
+    pub duplicate: u64,
+    /// Came after their tile was sealed.
+    pub late: u64,
+    /// No free slot in the ring.
+    pub no_slot: u64,
+    /// Not of this run.
+    pub foreign: u64,
+    /// Not a packet of this detector, by [`Malformed::ALL`].
+    pub malformed: [u64; 4],
+    /// Dropped by the kernel because the socket's buffer was full; never received.
+    pub kernel_dropped: u64,
+}
+
+impl StreamLedger {
+    /// Sum of the malformed counters.
+    pub fn malformed_total(&self) -> u64 {
+        self.malformed.iter().sum()
+    }
+
+    /// Sum of all verdicts.
+    pub fn verdicts(&self) -> u64 {
+        self.placed + self.duplicate + self.late + self.no_slot + self.foreign + self.malformed_total()
+    }
+
+    /// Counts one malformed datagram.
+    pub fn count_malformed(&mut self, why: Malformed) {
+        self.malformed[why as usize] += 1;
+    }
+
+    /// Names and values, in the order in which they are printed and stored.
+    pub fn rows(&self) -> [(&'static str, u64); 12] {
+        let m = |i: usize| (Malformed::ALL[i].name(), self.malformed[i]);
+        [
+            ("received", self.received),
+            ("placed", self.placed),
+            ("duplicate", self.duplicate),
+            ("late", self.late),
+            ("no_slot", self.no_slot),
+            ("foreign", self.foreign),
+            m(0),
+            m(1),
+            m(2),
+            m(3),
+            ("kernel_dropped", self.kernel_dropped),
+            ("received_bytes", self.received_bytes),
+        ]
+    }
+}
+
+impl std::ops::AddAssign for StreamLedger {
+    fn add_assign(&mut self, other: Self) {
+        self.received += other.received;
+        self.received_bytes += other.received_bytes;
+        self.placed += other.placed;
+        self.duplicate += other.duplicate;
+        self.late += other.late;
+        self.no_slot += other.no_slot;
+        self.foreign += other.foreign;
+        self.malformed.iter_mut().zip(other.malformed).for_each(|(a, b)| *a += b);
+        self.kernel_dropped += other.kernel_dropped;
+    }
+}
+
+/// State of one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ImageStatus {
+    /// No packet of it was placed.
+    Lost = 0,
+    /// Some packets are missing.
+    Partial = 1,
+    /// Every packet was placed.
+    Complete = 2,
+    /// Not written because the policy for missing packets says so.
+    Discarded = 3,
+}
+
+/// What to do with an image of which packets are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingPolicy {
+    /// Write it, with the missing value where packets are missing.
+    #[default]
+    Keep,
+    /// Do not write an image that misses packets; its place in the file stays empty and the arrival bitmap is kept.
+    Discard,
+    /// As `Discard`, and forget the arrival bitmaps of such images too: the file holds nothing but complete images.
+    CompleteOnly,
+}
+
+impl ImageStatus {
+    /// The state of an image with `placed` of `expected` packets under `policy`.
+    pub fn of(placed: u32, expected: u32, policy: MissingPolicy) -> Self {
+        assert!(placed <= expected, "an image cannot hold more packets than it has");
+        match placed {
+            0 => Self::Lost,
+            n if n == expected => Self::Complete,
+            _ if policy == MissingPolicy::Keep => Self::Partial,
+            _ => Self::Discarded,
+        }
+    }
+
+    /// Short name for tables and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Partial => "partial",
+            Self::Complete => "complete",
+            Self::Discarded => "discarded",
+        }
+    }
+}
+
+/// Images of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageLedger {
+    /// Images that the run should have: the planned number, or what was seen if none was planned.
+    pub expected: u64,
+    /// With every packet.
+    pub complete: u64,
+    /// With some packets, written.
+    pub partial: u64,
+    /// Without any packet.
+    pub lost: u64,
+    /// With some packets, not written.
+    pub discarded: u64,
+    /// Packets placed in all images, counted from their bitmaps.
+    pub packets_placed: u64,
+    /// Packets missing in all expected images.
+    pub packets_missing: u64,
+    /// Images in the file.
+    pub written: u64,
+}
+
+impl ImageLedger {
+    /// Enters one image.
+    pub fn enter(&mut self, status: ImageStatus, packets_placed: u32, packets_expected: u32) {
+        self.packets_placed += u64::from(packets_placed);
+        self.packets_missing += u64::from(packets_expected - packets_placed);
+        match status {
+            ImageStatus::Lost => self.lost += 1,
+            ImageStatus::Partial => self.partial += 1,
+            ImageStatus::Complete => self.complete += 1,
+            ImageStatus::Discarded => self.discarded += 1,
+        }
+    }
+
+    /// Names and values, in the order in which they are printed and stored.
+    pub fn rows(&self) -> [(&'static str, u64); 8] {
+        [
+            ("expected", self.expected),
+            ("complete", self.complete),
+            ("partial", self.partial),
+            ("lost", self.lost),
+            ("discarded", self.discarded),
+            ("written", self.written),
+            ("packets_placed", self.packets_placed),
+            ("packets_missing", self.packets_missing),
+        ]
+    }
+}
+
+/// The account of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunLedger {
+    /// One per stream, in stream order.
+    pub streams: Vec<StreamLedger>,
+    /// All images.
+    pub images: ImageLedger,
+    /// Packets of one complete image.
+    pub packets_per_image: u64,
+}
+
+/// One sum that does not come out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {left} is not {right}")]
+pub struct Imbalance {
+    /// The equation, in words.
+    pub what: String,
+    /// Its left side.
+    pub left: u64,
+    /// Its right side.
+    pub right: u64,
+}
+
+impl RunLedger {
+    /// Sum over the streams.
+    pub fn total(&self) -> StreamLedger {
+        self.streams.iter().fold(StreamLedger::default(), |mut sum, s| {
+            sum += *s;
+            sum
+        })
+    }
+
+    /// Checks every equation at the top of this module; empty when the ledger balances.
+    pub fn imbalances(&self) -> Vec<Imbalance> {
+        let mut found = Vec::new();
+        let mut check = |what: String, left: u64, right: u64| {
+            if left != right {
+                found.push(Imbalance { what, left, right });
+            }
+        };
+        for (i, s) in self.streams.iter().enumerate() {
+            check(format!("stream {i}: packets received = sum of verdicts"), s.received, s.verdicts());
+        }
+        let i = &self.images;
+        check(
+            "images expected = complete + partial + lost + discarded".into(),
+            i.expected,
+            i.complete + i.partial + i.lost + i.discarded,
+        );
+        check("packets placed by the streams = packets found in the images".into(), self.total().placed, i.packets_placed);
+        let expected = i.expected * self.packets_per_image;
+        check("packets expected = placed + missing".into(), expected, i.packets_placed + i.packets_missing);
+        check("images written = complete + partial".into(), i.written, i.complete + i.partial);
+        found
+    }
+
+    /// True when every expected image is complete and nothing was dropped anywhere.
+    pub fn is_complete(&self) -> bool {
+        self.images.complete == self.images.expected && self.images.written == self.images.expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn balanced() -> RunLedger {
+        let mut images = ImageLedger { expected: 3, written: 2, ..Default::default() };
+        images.enter(ImageStatus::of(128, 128, MissingPolicy::Keep), 128, 128);
+        images.enter(ImageStatus::of(100, 128, MissingPolicy::Keep), 100, 128);
+        images.enter(ImageStatus::of(0, 128, MissingPolicy::Keep), 0, 128);
+        let mut stream =
+            StreamLedger { received: 240, placed: 228, duplicate: 5, late: 3, no_slot: 2, foreign: 1, ..Default::default() };
+        stream.count_malformed(Malformed::Version);
+        RunLedger { streams: vec![stream], images, packets_per_image: 128 }
+    }
+
+    #[test]
+    fn a_balanced_ledger_has_no_imbalance_and_each_broken_sum_is_named() {
+        assert_eq!(balanced().imbalances(), []);
+        let broken = |change: fn(&mut RunLedger)| {
+            let mut ledger = balanced();
+            change(&mut ledger);
+            ledger.imbalances().len()
+        };
+        assert_eq!(broken(|l| l.streams[0].received += 1), 1);
+        assert_eq!(broken(|l| l.images.lost += 1), 1);
+        assert_eq!(broken(|l| l.images.packets_placed += 1), 2);
+        assert_eq!(broken(|l| l.images.packets_missing += 1), 1);
+        assert_eq!(broken(|l| l.images.written += 1), 1);
+    }
+
+    #[test]
+    fn policies_decide_the_state_of_partial_images() {
+        assert_eq!(ImageStatus::of(1, 2, MissingPolicy::Keep), ImageStatus::Partial);
+        assert_eq!(ImageStatus::of(1, 2, MissingPolicy::Discard), ImageStatus::Discarded);
+        assert_eq!(ImageStatus::of(2, 2, MissingPolicy::CompleteOnly), ImageStatus::Complete);
+        assert_eq!(ImageStatus::of(0, 2, MissingPolicy::Discard), ImageStatus::Lost);
+    }
+}

@@ -1,0 +1,136 @@
+//! The plan of a run: computed at arm, immutable after. Every bound of the data path stands here, with the sum of its memory.
+
+use crate::geometry::ImageGeometry;
+use crate::ledger::MissingPolicy;
+use crate::pixel::PixelType;
+
+/// Number of the first frame of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstFrame {
+    /// The frame of the first packet that arrives, on whichever stream.
+    Auto,
+    /// This frame number; earlier frames are foreign.
+    Number(u64),
+}
+
+/// What happens to a pixel on its way from the wire to the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipe {
+    /// JUNGFRAU words to photons.
+    JungfrauPhotons,
+    /// EIGER counts, widened to the output type.
+    Counts,
+    /// Words as they came (JUNGFRAU: gain and ADC in 16 bit).
+    Raw,
+}
+
+/// How the chunks of the output image are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Plain pixels.
+    None,
+    /// Bitshuffle and LZ4 in blocks of 8 KiB (HDF5 filter 32008).
+    Bslz4,
+}
+
+impl Compression {
+    /// Name as the configuration spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Bslz4 => "bslz4",
+        }
+    }
+}
+
+/// Everything that the data path needs to know, and every bound it has.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The output image and where each tile lies; its format is that of every tile. One stream per tile.
+    pub geometry: ImageGeometry,
+    /// What happens to the pixels.
+    pub recipe: Recipe,
+    /// Type of the output pixels.
+    pub pixel: PixelType,
+    /// How chunks are packed.
+    pub compression: Compression,
+    /// Images to take; `None` = until told to stop.
+    pub images: Option<u64>,
+    /// Number of the first frame.
+    pub first_frame: FirstFrame,
+    /// What to do with partial images.
+    pub missing: MissingPolicy,
+    /// Images in the ring.
+    pub slots: u64,
+    /// Images that a stream may be ahead of its oldest open tile, at most half of the slots.
+    pub window_images: u64,
+    /// Time after which a known image seals although packets are missing.
+    pub deadline_ns: u64,
+    /// The run ends when no packet is placed for this long after the first; before the first packet see `start_timeout_ns`.
+    pub stall_timeout_ns: u64,
+    /// The run ends when no packet comes for this long after arm; `u64::MAX` = wait for ever.
+    pub start_timeout_ns: u64,
+    /// Worker threads.
+    pub workers: usize,
+    /// Processor of each receiver thread, then of each worker; empty = leave it to the scheduler.
+    pub pin: Vec<usize>,
+}
+
+/// One item of the memory sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryItem {
+    /// What it is for.
+    pub what: &'static str,
+    /// How much.
+    pub bytes: u64,
+}
+
+impl Plan {
+    /// Streams of the run, one per tile.
+    pub fn streams(&self) -> usize {
+        self.geometry.placements().len()
+    }
+
+    /// Packets of a complete image.
+    pub fn packets_per_image(&self) -> u64 {
+        u64::from(self.geometry.format().packets()) * self.streams() as u64
+    }
+
+    /// Pixels of one compression block: 8 KiB whatever the type (protocols 5.1).
+    pub fn block_pixels(&self) -> usize {
+        8192 / self.pixel.bytes()
+    }
+
+    /// Bytes of one uncompressed output image.
+    pub fn image_bytes(&self) -> usize {
+        self.geometry.pixels() * self.pixel.bytes()
+    }
+
+    /// Bytes of one packed block at worst: 4-byte length and LZ4's bound (n + n / 255 + 16); plain pixels without compression.
+    pub fn packed_block_bytes_max(&self, pixels: usize) -> usize {
+        let bytes = pixels * self.pixel.bytes();
+        match self.compression {
+            Compression::None => bytes,
+            Compression::Bslz4 => bytes + bytes / 255 + 16 + 4,
+        }
+    }
+
+    /// The memory of the run by purpose; nothing else grows with time.
+    pub fn memory(&self) -> Vec<MemoryItem> {
+        let pixels = self.geometry.pixels() as u64;
+        let raw = u64::from(self.geometry.format().tile_bytes()) * self.streams() as u64;
+        let blocks = self.geometry.pixels().div_ceil(self.block_pixels()) as u64;
+        let packed = blocks * self.packed_block_bytes_max(self.block_pixels()) as u64;
+        let constants = if self.recipe == Recipe::JungfrauPhotons { pixels * 24 } else { pixels };
+        vec![
+            MemoryItem { what: "ring, raw tiles", bytes: raw * self.slots },
+            MemoryItem { what: "ring, packed images", bytes: packed * self.slots },
+            MemoryItem { what: "calibration constants and mask", bytes: constants + pixels * 4 },
+            MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
+            MemoryItem { what: "writer, one packed image", bytes: packed + 12 },
+        ]
+    }
+}
+
+/// Memory of one stream's receive batch: 32 buffers of 64 KiB (one `recvmmsg` call with GRO).
+pub const RECEIVE_BUFFER_BYTES: u64 = 32 * 65536;

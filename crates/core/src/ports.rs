@@ -1,0 +1,90 @@
+//! The seams between the rules and the world: where datagrams come from and where images go.
+
+use crate::assembler::PacketBitmap;
+use crate::ledger::ImageStatus;
+use std::time::Duration;
+
+/// Lends datagrams that it owns; never looks into them. One source per stream.
+pub trait Source: Send {
+    /// Waits at most `timeout` and hands every datagram that is there to `take`. Returns how many there were (0 = the source is drained).
+    ///
+    /// # Errors
+    /// The socket or file failed for good; an interrupted or empty wait is not an error.
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize>;
+
+    /// Datagrams that were dropped before this source saw them (for example by the kernel), since it was opened.
+    fn dropped(&mut self) -> u64;
+}
+
+/// What the headers of a tile's packets said, from the first packet placed. Units as on the wire (protocols 1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// Frame number of the detector.
+    pub frame_number: u64,
+    /// Start of exposure, in 100 ns since the start of the measurement.
+    pub timestamp_100ns: u64,
+    /// JUNGFRAU: bunch id; else 0.
+    pub bunch_id: u64,
+    /// Exposure in 100 ns; EIGER: cumulative sub-frame number.
+    pub exposure_length: u32,
+    /// JUNGFRAU: DAQ info bits; EIGER: firmware constant.
+    pub daq_info: u32,
+    /// Module id.
+    pub module_id: u16,
+    /// Row of the port in the detector.
+    pub row: u16,
+    /// Column of the port in the detector.
+    pub column: u16,
+}
+
+/// What is known of one tile of a committed image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TileRecord {
+    /// Header of the first packet placed; all zero if none was.
+    pub header: FrameHeader,
+    /// Packets that were placed.
+    pub bitmap: PacketBitmap,
+    /// Number of packets placed.
+    pub packets: u16,
+}
+
+/// An image in its final state, lent to the sinks in image order. Every image of the run comes once, lost ones too.
+#[derive(Clone, Copy, Debug)]
+pub struct CommittedImage<'a> {
+    /// Position in the run, from 0; also the position in the file.
+    pub image: u64,
+    /// Its state.
+    pub status: ImageStatus,
+    /// One record per tile.
+    pub tiles: &'a [TileRecord],
+    /// The packed strips in order: their concatenation is the chunk without the 12-byte header of `bslz4`, or the plain pixels. Empty when
+    /// the image is lost or discarded.
+    pub strips: &'a [&'a [u8]],
+}
+
+/// Takes committed images. Runs in a thread of its own; while it holds an image, the slot of that image is not free.
+pub trait Sink: Send {
+    /// Takes one image.
+    ///
+    /// # Errors
+    /// The image could not be taken (disk full, for example); the run ends in Error with everything before intact.
+    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError>;
+
+    /// Called at least every 100 ms, also while no image comes: flush what must be flushed.
+    ///
+    /// # Errors
+    /// As [`Sink::write`].
+    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError>;
+}
+
+/// A sink failed: what happened, where, why and what to do, ready to print.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}\n  why: {why}\n  fix: {fix}")]
+pub struct SinkError {
+    /// What happened and where.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What to do next.
+    pub fix: String,
+}
