@@ -1,1 +1,15 @@
-//! Konkordia sim.
+//! Synthetic detectors that know the truth: images, the datagrams that carry them, a link that loses and damages datagrams, and a naive
+//! pipeline that says what a correct receiver must make of the rest. It never imports the code it judges (engine, kernels, memory, wire,
+//! sources, sinks; only the table of special pixel values is shared), never does I/O, never reads a clock: one seed reproduces every byte.
+//! Read [`jungfrau::SyntheticJungfrau`] first, then [`packet::Packetiser`], [`fault::FaultLink`] and [`reference::Reference`].
+#![forbid(unsafe_code)]
+
+pub mod eiger;
+pub mod fault;
+pub mod jungfrau;
+mod lattice;
+pub mod packet;
+pub mod presets;
+pub mod reference;
+pub mod rng;
+pub mod scene;
