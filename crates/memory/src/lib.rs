@@ -1,1 +1,7 @@
-//! Konkordia memory.
+//! The image ring: the memory through which every image of a run passes, and the only concurrent `unsafe` code of the project.
+//! It never looks at pixels or packets, allocates only when it is made, and has no lock: each role owns a cursor and may touch only what
+//! the cursors give it. Read [`ring::Ring`] first.
+
+pub mod cursor;
+mod mapping;
+pub mod ring;

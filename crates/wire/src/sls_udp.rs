@@ -1,0 +1,180 @@
+//! SLS detector UDP packets: a 48-byte header, then the payload. Source: slsDetectorPackage 9.2, `sls_detector_header` version 2
+//! (field names since 7.0; the layout is that of 4.0). All integers are little-endian.
+//!
+//! Facts relied on: the datagram is exactly header plus payload; the payload's length, the pixel depth and the number of packets are not
+//! in the packet but follow from the detector's configuration ([`TileFormat`]); packet numbers start at 0 on each port and lie in payload
+//! order; frame numbers start at 1 and EIGER's have 48 bits.
+
+use konkordia_core::ledger::Malformed;
+use konkordia_core::ports::FrameHeader;
+use konkordia_core::tile::{DetectorKind, TileFormat};
+
+/// Byte ranges of the header.
+mod field {
+    use std::ops::Range;
+    pub const FRAME_NUMBER: Range<usize> = 0..8;
+    pub const EXPOSURE_LENGTH: Range<usize> = 8..12;
+    pub const PACKET_NUMBER: Range<usize> = 12..16;
+    pub const DETECTOR_SPECIFIC_1: Range<usize> = 16..24;
+    pub const TIMESTAMP: Range<usize> = 24..32;
+    pub const MODULE_ID: Range<usize> = 32..34;
+    pub const ROW: Range<usize> = 34..36;
+    pub const COLUMN: Range<usize> = 36..38;
+    pub const DETECTOR_SPECIFIC_3: Range<usize> = 40..44;
+    pub const DETECTOR_TYPE: usize = 46;
+    pub const VERSION: usize = 47;
+}
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 48;
+/// The header version that is understood.
+pub const HEADER_VERSION: u8 = 2;
+
+/// Value of the header's detector type for `kind`.
+pub const fn detector_type(kind: DetectorKind) -> u8 {
+    match kind {
+        DetectorKind::Eiger => 1,
+        DetectorKind::Jungfrau => 3,
+    }
+}
+
+/// A checked view of one datagram: right length, version and detector, and a packet number inside the tile.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    datagram: &'a [u8],
+    packet: u16,
+}
+
+impl<'a> Packet<'a> {
+    /// Checks `datagram` against the format of the stream that it came from.
+    ///
+    /// # Errors
+    /// The first check that fails, in the order length, version, detector type, packet number.
+    #[inline]
+    pub fn new_checked(datagram: &'a [u8], format: &TileFormat) -> Result<Self, Malformed> {
+        if datagram.len() != HEADER_BYTES + format.payload_bytes as usize {
+            return Err(Malformed::Length);
+        }
+        if datagram[field::VERSION] != HEADER_VERSION {
+            return Err(Malformed::Version);
+        }
+        if datagram[field::DETECTOR_TYPE] != detector_type(format.kind) {
+            return Err(Malformed::DetectorType);
+        }
+        let packet = u32::from_le_bytes(array(datagram, field::PACKET_NUMBER));
+        if packet >= format.packets() {
+            return Err(Malformed::PacketNumber);
+        }
+        Ok(Self { datagram, packet: packet as u16 })
+    }
+
+    /// Number of the frame.
+    #[inline]
+    pub fn frame_number(&self) -> u64 {
+        u64::from_le_bytes(array(self.datagram, field::FRAME_NUMBER))
+    }
+
+    /// Index of the packet, below the number of packets of the tile.
+    #[inline]
+    pub fn packet(&self) -> u16 {
+        self.packet
+    }
+
+    /// The pixels, as many bytes as the format says.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        &self.datagram[HEADER_BYTES..]
+    }
+
+    /// The fields that describe the frame.
+    pub fn frame_header(&self) -> FrameHeader {
+        let d = self.datagram;
+        FrameHeader {
+            frame_number: self.frame_number(),
+            timestamp_100ns: u64::from_le_bytes(array(d, field::TIMESTAMP)),
+            bunch_id: u64::from_le_bytes(array(d, field::DETECTOR_SPECIFIC_1)),
+            exposure_length: u32::from_le_bytes(array(d, field::EXPOSURE_LENGTH)),
+            daq_info: u32::from_le_bytes(array(d, field::DETECTOR_SPECIFIC_3)),
+            module_id: u16::from_le_bytes(array(d, field::MODULE_ID)),
+            row: u16::from_le_bytes(array(d, field::ROW)),
+            column: u16::from_le_bytes(array(d, field::COLUMN)),
+        }
+    }
+}
+
+/// The bytes of one field; its range is inside the header, whose length was checked.
+#[inline]
+fn array<const N: usize>(datagram: &[u8], range: std::ops::Range<usize>) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&datagram[range]);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jungfrau() -> TileFormat {
+        TileFormat::jungfrau(1).unwrap()
+    }
+
+    fn datagram(packet: u32) -> Vec<u8> {
+        let mut d: Vec<u8> = (0..HEADER_BYTES as u8).collect();
+        d[12..16].copy_from_slice(&packet.to_le_bytes());
+        d[46] = 3;
+        d[47] = 2;
+        d.resize(HEADER_BYTES + 8192, 0xAB);
+        d
+    }
+
+    #[test]
+    fn fields_are_read_from_their_offsets() {
+        let d = datagram(127);
+        let p = Packet::new_checked(&d, &jungfrau()).unwrap();
+        let h = p.frame_header();
+        assert_eq!((p.packet(), p.payload().len(), p.payload()[0]), (127, 8192, 0xAB));
+        assert_eq!(h.frame_number, 0x0706_0504_0302_0100);
+        assert_eq!(h.exposure_length, 0x0b0a_0908);
+        assert_eq!(h.bunch_id, 0x1716_1514_1312_1110);
+        assert_eq!(h.timestamp_100ns, 0x1f1e_1d1c_1b1a_1918);
+        assert_eq!((h.module_id, h.row, h.column), (0x2120, 0x2322, 0x2524));
+        assert_eq!(h.daq_info, 0x2b2a_2928);
+    }
+
+    #[test]
+    fn each_check_refuses_what_it_should() {
+        let check = |d: &[u8]| Packet::new_checked(d, &jungfrau()).unwrap_err();
+        assert_eq!(check(&[]), Malformed::Length);
+        assert_eq!(check(&datagram(0)[..8239]), Malformed::Length);
+        assert_eq!(check(&[datagram(0), vec![0]].concat()), Malformed::Length);
+        assert_eq!(check(&datagram(128)), Malformed::PacketNumber);
+        assert_eq!(check(&datagram(u32::MAX)), Malformed::PacketNumber);
+        let mut d = datagram(0);
+        d[46] = 1;
+        assert_eq!(check(&d), Malformed::DetectorType);
+        d[47] = 1;
+        assert_eq!(check(&d), Malformed::Version);
+    }
+
+    /// The four ports of the real EIGER capture: every datagram is a packet, in order, with the fields of protocols 1.6.
+    #[test]
+    fn reads_the_real_eiger_capture() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/eiger-udp");
+        let format = TileFormat::eiger(32).unwrap();
+        for port in 0..4u16 {
+            let Ok(file) = std::fs::read(format!("{folder}/{}.dat", 50020 + port)) else {
+                println!("skipped: no capture in {folder}");
+                return;
+            };
+            let records: Vec<&[u8]> = file.chunks(4152).collect();
+            assert_eq!(records.len(), 640);
+            for (i, record) in records.iter().enumerate() {
+                let p = Packet::new_checked(&record[8..], &format).unwrap();
+                let h = p.frame_header();
+                assert_eq!((usize::from(p.packet()), h.frame_number), (i % 128, 29512 + i as u64 / 128));
+                assert_eq!((h.row, h.column), (port / 2, port % 2));
+                assert_eq!((h.exposure_length, h.daq_info), (376 * (i as u32 / 128 + 1), 0x6AE1));
+            }
+        }
+    }
+}
