@@ -1,0 +1,228 @@
+//! The system calls of the UDP sources; nothing else in this crate is `unsafe`.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Bytes of control data per message: room for the GRO size and the drop counter.
+const CONTROL_BYTES: usize = 128;
+
+/// Buffers for one `recvmmsg` call, allocated once.
+pub(crate) struct Batch {
+    buffers: Vec<u8>,
+    buffer_bytes: usize,
+    controls: Vec<[u64; CONTROL_BYTES / 8]>,
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+}
+
+// SAFETY: the raw pointers in `headers` and `vectors` are rebuilt before each system call and point only into the other fields.
+unsafe impl Send for Batch {}
+
+/// One received message.
+pub(crate) struct Message<'a> {
+    pub bytes: &'a [u8],
+    /// Size of the datagrams that GRO joined.
+    pub segment_bytes: Option<usize>,
+    /// The socket's drop counter when this message was queued.
+    pub drops: Option<u32>,
+}
+
+impl Batch {
+    pub(crate) fn new(messages: usize, buffer_bytes: usize) -> Self {
+        let iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        Self {
+            buffers: vec![0; messages * buffer_bytes],
+            buffer_bytes,
+            controls: vec![[0; CONTROL_BYTES / 8]; messages],
+            // SAFETY: `mmsghdr` is a plain C struct for which all zero bytes are valid.
+            headers: vec![unsafe { zeroed() }; messages],
+            vectors: vec![iovec; messages],
+        }
+    }
+
+    /// Points every header at its buffer. Cheap next to the system call, and keeps the struct free to move.
+    fn prepare(&mut self) {
+        for (i, buffer) in self.buffers.chunks_mut(self.buffer_bytes).enumerate() {
+            self.vectors[i] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+            let header = &mut self.headers[i].msg_hdr;
+            header.msg_name = std::ptr::null_mut();
+            header.msg_namelen = 0;
+            header.msg_iov = &raw mut self.vectors[i];
+            header.msg_iovlen = 1;
+            header.msg_control = self.controls[i].as_mut_ptr().cast();
+            header.msg_controllen = CONTROL_BYTES;
+            header.msg_flags = 0;
+        }
+    }
+
+    /// The first `count` messages of the last call.
+    pub(crate) fn messages(&self, count: usize) -> impl Iterator<Item = Message<'_>> {
+        (0..count).map(|i| {
+            let length = (self.headers[i].msg_len as usize).min(self.buffer_bytes);
+            let bytes = &self.buffers[i * self.buffer_bytes..][..length];
+            let (segment_bytes, drops) = read_control(&self.headers[i].msg_hdr);
+            Message { bytes, segment_bytes, drops }
+        })
+    }
+}
+
+/// Reads the GRO size and the drop counter from the control data of one message.
+fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
+    let (mut segment, mut drops) = (None, None);
+    // SAFETY: `header` was filled by `recvmmsg` with control data in a live buffer of `msg_controllen` bytes; the CMSG functions stay inside.
+    unsafe {
+        let mut control = libc::CMSG_FIRSTHDR(header);
+        while !control.is_null() {
+            let data = libc::CMSG_DATA(control);
+            match ((*control).cmsg_level, (*control).cmsg_type) {
+                (libc::SOL_UDP, libc::UDP_GRO) => segment = usize::try_from(data.cast::<libc::c_int>().read_unaligned()).ok(),
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => drops = Some(data.cast::<u32>().read_unaligned()),
+                _ => {}
+            }
+            control = libc::CMSG_NXTHDR(header, control);
+        }
+    }
+    (segment, drops)
+}
+
+/// Takes what is in the socket without waiting; 0 = nothing.
+pub(crate) fn receive_batch(socket: &UdpSocket, batch: &mut Batch) -> io::Result<usize> {
+    batch.prepare();
+    let count = batch.headers.len() as libc::c_uint;
+    // SAFETY: `prepare` pointed all headers at live buffers of the stated lengths, which nothing else borrows during the call.
+    let n = unsafe {
+        libc::recvmmsg(socket.as_raw_fd(), batch.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
+    };
+    if n >= 0 {
+        return Ok(n as usize);
+    }
+    let error = io::Error::last_os_error();
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
+        _ => Err(error),
+    }
+}
+
+/// Waits until the socket can be read, `timeout` is over or a signal came.
+pub(crate) fn wait_readable(socket: &UdpSocket, timeout: Duration) -> io::Result<()> {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let limit = libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
+    // SAFETY: one valid `pollfd` and a valid time-out; no signal mask.
+    let n = unsafe { libc::ppoll(&raw mut poll, 1, &raw const limit, std::ptr::null()) };
+    if n < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn set_option(socket: &UdpSocket, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` lives during the call and has the stated length.
+    let code = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, (&raw const value).cast(), length) };
+    if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Asks for a receive buffer (beyond `rmem_max` if the process may) and returns what the kernel gave, without its doubling.
+pub(crate) fn set_receive_buffer(socket: &UdpSocket, bytes: usize) -> io::Result<usize> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2).min(libc::c_int::MAX / 2);
+    if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes).is_err() {
+        set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
+    }
+    let mut given: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `given` and `length` live during the call and agree in size.
+    let code = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, (&raw mut given).cast(), &raw mut length)
+    };
+    if code == 0 { Ok(given as usize / 2) } else { Err(io::Error::last_os_error()) }
+}
+
+pub(crate) fn enable_drop_counter(socket: &UdpSocket) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)
+}
+
+pub(crate) fn enable_gro(socket: &UdpSocket) -> io::Result<()> {
+    set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1)
+}
+
+/// The socket's drop counter, from `SO_MEMINFO`.
+pub(crate) fn socket_drops(socket: &UdpSocket) -> io::Result<u32> {
+    const SO_MEMINFO: libc::c_int = 55;
+    const SK_MEMINFO_DROPS: usize = 8;
+    let mut info = [0u32; 9];
+    let mut length = size_of::<[u32; 9]>() as libc::socklen_t;
+    // SAFETY: `info` and `length` live during the call and agree in size.
+    let code =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MEMINFO, info.as_mut_ptr().cast(), &raw mut length) };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if (length as usize) < size_of::<[u32; 9]>() {
+        return Err(io::Error::other("the kernel does not report drops in SO_MEMINFO"));
+    }
+    Ok(info[SK_MEMINFO_DROPS])
+}
+
+/// Sends one buffer as several datagrams of `segment_bytes`.
+pub(crate) fn send_gso(socket: &UdpSocket, buffer: &[u8], segment_bytes: u16) -> io::Result<()> {
+    let mut vector = libc::iovec { iov_base: buffer.as_ptr().cast_mut().cast(), iov_len: buffer.len() };
+    let mut control = [0u64; 4];
+    // SAFETY: `msghdr` is a plain C struct for which zero is valid; the control buffer has room for one header and a u16 (24 of 32 bytes),
+    // is aligned for `cmsghdr`, and all pointers live until `sendmsg` returns, which only reads them.
+    let sent = unsafe {
+        let mut header: libc::msghdr = zeroed();
+        header.msg_iov = &raw mut vector;
+        header.msg_iovlen = 1;
+        header.msg_control = control.as_mut_ptr().cast();
+        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as u32) as usize;
+        let message = libc::CMSG_FIRSTHDR(&raw const header);
+        (*message).cmsg_level = libc::SOL_UDP;
+        (*message).cmsg_type = libc::UDP_SEGMENT;
+        (*message).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+        libc::CMSG_DATA(message).cast::<u16>().write_unaligned(segment_bytes);
+        libc::sendmsg(socket.as_raw_fd(), &raw const header, 0)
+    };
+    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A 32-bit counter of the kernel that wraps, widened.
+#[derive(Debug, Default)]
+pub(crate) struct DropCounter {
+    last: u32,
+    total: u64,
+}
+
+impl DropCounter {
+    /// Takes a newer reading. An older one (a message that waited in the socket while the counter was read directly) changes nothing.
+    pub(crate) fn observe(&mut self, counter: u32) {
+        let step = counter.wrapping_sub(self.last);
+        if step < u32::MAX / 2 {
+            self.total += u64::from(step);
+            self.last = counter;
+        }
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::DropCounter;
+
+    #[test]
+    fn the_drop_counter_wraps_and_ignores_older_readings() {
+        let mut c = DropCounter::default();
+        for reading in [5, 3, u32::MAX / 3, u32::MAX / 3 * 2, u32::MAX - 1, 4] {
+            c.observe(reading);
+        }
+        assert_eq!(c.total(), u64::from(u32::MAX) + 5);
+    }
+}

@@ -1,0 +1,163 @@
+//! UDP sockets for one stream: receiving with `recvmmsg` and GRO, sending with GSO.
+//!
+//! With GRO the kernel hands over several datagrams of one sender as one buffer and says their size; with GSO the sender does the reverse.
+//! Both save most of the cost per packet. What the kernel drops because the socket's buffer is full it counts (`SO_RXQ_OVFL`).
+
+use crate::sys;
+use konkordia_core::ports::Source;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// Buffers of one `recvmmsg` call.
+const BATCH: usize = 32;
+/// Bytes of one buffer: the largest UDP datagram, and the largest that GRO builds.
+const BUFFER_BYTES: usize = 65536;
+/// Most payload bytes of one GSO send (the largest UDP payload over IPv4).
+const GSO_BYTES_MAX: usize = 65507;
+/// Most segments of one GSO send (`UDP_MAX_SEGMENTS` of older kernels).
+const GSO_SEGMENTS_MAX: usize = 64;
+
+/// The kernel's limit for receive buffers (`net.core.rmem_max`), if it can be read.
+pub fn kernel_receive_buffer_bytes_max() -> Option<usize> {
+    std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?.trim().parse().ok()
+}
+
+/// A bound socket that lends the datagrams of one stream. Memory: 32 buffers of 64 KiB, allocated when it is made.
+pub struct UdpReceiver {
+    socket: UdpSocket,
+    receive_buffer_bytes: usize,
+    batch: sys::Batch,
+    dropped: sys::DropCounter,
+}
+
+impl UdpReceiver {
+    /// Binds `address` and asks for `receive_buffer_bytes`; the kernel may give less, see [`UdpReceiver::receive_buffer_bytes`].
+    ///
+    /// # Errors
+    /// The address is in use, is not one of this machine, or needs a privilege.
+    pub fn bind(address: SocketAddr, receive_buffer_bytes: usize) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address)?;
+        let receive_buffer_bytes = sys::set_receive_buffer(&socket, receive_buffer_bytes)?;
+        sys::enable_drop_counter(&socket)?;
+        // Kernels before 5.0 have no GRO for UDP: datagrams then come one by one, which is slower but right.
+        let _ = sys::enable_gro(&socket);
+        Ok(Self { socket, receive_buffer_bytes, batch: sys::Batch::new(BATCH, BUFFER_BYTES), dropped: sys::DropCounter::default() })
+    }
+
+    /// Bytes of payload that the kernel keeps for this socket. The kernel counts its own overhead against twice this number.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        self.receive_buffer_bytes
+    }
+
+    /// The address that was bound, with the port that the kernel chose if 0 was asked for.
+    ///
+    /// # Errors
+    /// The socket is broken.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+impl Source for UdpReceiver {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        let mut messages = sys::receive_batch(&self.socket, &mut self.batch)?;
+        if messages == 0 && !timeout.is_zero() {
+            sys::wait_readable(&self.socket, timeout)?;
+            messages = sys::receive_batch(&self.socket, &mut self.batch)?;
+        }
+        let mut count = 0;
+        for message in self.batch.messages(messages) {
+            if let Some(drops) = message.drops {
+                self.dropped.observe(drops);
+            }
+            if message.bytes.is_empty() {
+                take(message.bytes);
+                count += 1;
+                continue;
+            }
+            // Every segment but the last has this size; without GRO there is one segment.
+            let segment = message.segment_bytes.filter(|s| *s > 0).unwrap_or(message.bytes.len());
+            for datagram in message.bytes.chunks(segment) {
+                take(datagram);
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    fn dropped(&mut self) -> u64 {
+        // The counter in the messages stands still when nothing more is received; the socket's own is always up to date.
+        if let Ok(drops) = sys::socket_drops(&self.socket) {
+            self.dropped.observe(drops);
+        }
+        self.dropped.total()
+    }
+}
+
+/// A connected socket that sends datagrams of one stream.
+pub struct UdpSender {
+    socket: UdpSocket,
+    gso: bool,
+}
+
+impl UdpSender {
+    /// Connects to `to` from any local port.
+    ///
+    /// # Errors
+    /// The address cannot be reached, or there is no port left.
+    pub fn connect(to: SocketAddr) -> io::Result<Self> {
+        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any)?;
+        socket.connect(to)?;
+        Ok(Self { socket, gso: true })
+    }
+
+    /// Sends one datagram. Nobody listening at the other end is no error: UDP does not know.
+    ///
+    /// # Errors
+    /// The datagram is too long, or the network is down.
+    pub fn send(&mut self, datagram: &[u8]) -> io::Result<()> {
+        retry(|| self.socket.send(datagram).map(|_| ()))
+    }
+
+    /// Sends `buffer` as datagrams of `segment_bytes` (the last may be shorter), several per system call where the kernel can (GSO).
+    ///
+    /// # Errors
+    /// As [`UdpSender::send`].
+    pub fn send_segments(&mut self, buffer: &[u8], segment_bytes: usize) -> io::Result<()> {
+        assert!(segment_bytes > 0);
+        let segments = (GSO_BYTES_MAX / segment_bytes).clamp(1, GSO_SEGMENTS_MAX);
+        for group in buffer.chunks(segments * segment_bytes) {
+            if self.gso && group.len() > segment_bytes {
+                match retry(|| sys::send_gso(&self.socket, group, segment_bytes as u16)) {
+                    Ok(()) => continue,
+                    // Not supported by this kernel or device (for example MTU below the segment): go on without.
+                    Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP)) => self.gso = false,
+                    Err(e) => return Err(e),
+                }
+            }
+            for datagram in group.chunks(segment_bytes) {
+                self.send(datagram)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Repeats a send that was interrupted, found no buffer space, or got the answer of an earlier datagram that nobody listened to.
+fn retry(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    const TRIES: usize = 1000;
+    for _ in 0..TRIES {
+        match send() {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted || e.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => std::thread::sleep(Duration::from_micros(50)),
+            other => return other,
+        }
+    }
+    send()
+}
+
+#[cfg(test)]
+#[path = "udp_tests.rs"]
+mod tests;

@@ -1,0 +1,53 @@
+use super::*;
+
+fn pair(buffer: usize) -> (UdpReceiver, UdpSender) {
+    let receiver = UdpReceiver::bind("127.0.0.1:0".parse().unwrap(), buffer).unwrap();
+    let sender = UdpSender::connect(receiver.local_addr().unwrap()).unwrap();
+    (receiver, sender)
+}
+
+fn drain(receiver: &mut UdpReceiver) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while receiver.receive(Duration::from_millis(200), &mut |d| all.push(d.to_vec())).unwrap() > 0 {}
+    all
+}
+
+#[test]
+fn datagrams_of_every_length_arrive_whole_and_in_order() {
+    let (mut receiver, mut sender) = pair(4 << 20);
+    let sent: Vec<Vec<u8>> = [0, 1, 47, 48, 1400, 8240, 65507, 0, 8240].iter().map(|n| vec![*n as u8; *n]).collect();
+    sent.iter().for_each(|d| sender.send(d).unwrap());
+    assert_eq!(drain(&mut receiver), sent);
+    assert_eq!(receiver.dropped(), 0);
+}
+
+#[test]
+fn segments_are_joined_and_split_without_a_trace() {
+    let (mut receiver, mut sender) = pair(4 << 20);
+    for (segment, count) in [(8240, 40), (4144, 33), (100, 200)] {
+        let buffer: Vec<u8> = (0..count).flat_map(|i| vec![i as u8; segment]).collect();
+        let cut = &buffer[..buffer.len() - segment / 2];
+        sender.send_segments(cut, segment).unwrap();
+        let expected: Vec<&[u8]> = cut.chunks(segment).collect();
+        assert_eq!(drain(&mut receiver), expected, "{segment} x {count}");
+    }
+}
+
+#[test]
+fn what_the_kernel_drops_is_counted_exactly() {
+    let (mut receiver, mut sender) = pair(64 << 10);
+    let sent = 500;
+    for _ in 0..sent {
+        sender.send(&[7; 8240]).unwrap();
+    }
+    let got = drain(&mut receiver).len() as u64;
+    assert!(got < sent, "the buffer was meant to overflow");
+    assert_eq!(receiver.dropped(), sent - got);
+}
+
+#[test]
+fn a_port_in_use_is_an_error() {
+    let (receiver, _) = pair(64 << 10);
+    let error = UdpReceiver::bind(receiver.local_addr().unwrap(), 1 << 16).err().unwrap();
+    assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+}
