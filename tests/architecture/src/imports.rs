@@ -120,7 +120,7 @@ pub fn breaches(krate: &str, manifest: &Manifest) -> Vec<String> {
     }
     for import in &manifest.foreign {
         let known = |name: &&str| import == *name || import.strip_prefix(*name).is_some_and(|rest| rest.starts_with(['-', '_']));
-        if krate != "konkordia" && ASYNC_OR_HTTP.iter().any(|name| known(&name)) {
+        if krate != "konkordia" && ASYNC_OR_HTTP.iter().any(known) {
             found.push(format!("crates/{krate} depends on {import}; only crates/konkordia may have an async runtime or HTTP"));
         }
     }

@@ -91,9 +91,11 @@ fn char_end(bytes: &[u8], from: usize) -> Option<usize> {
 /// Byte offsets of `word` in `code` where it stands as a word of its own.
 pub fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let part = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
-    code.match_indices(word)
-        .map(|(at, _)| at)
-        .filter(move |&at| !(at > 0 && part(code.as_bytes().get(at - 1))) && !part(code.as_bytes().get(at + word.len())))
+    let alone = move |at: usize| {
+        let before = at.checked_sub(1).and_then(|before| code.as_bytes().get(before));
+        !part(before) && !part(code.as_bytes().get(at + word.len()))
+    };
+    code.match_indices(word).map(|(at, _)| at).filter(move |&at| alone(at))
 }
 
 /// Number of the line (from 1) that holds the byte at `offset`.
