@@ -171,8 +171,10 @@ pub struct ImageLedger {
     pub packets_placed: u64,
     /// Packets missing in all expected images.
     pub packets_missing: u64,
-    /// Images in the file.
+    /// Images that every sink took.
     pub written: u64,
+    /// Complete and partial images that a sink could not take because it had failed.
+    pub unwritten: u64,
 }
 
 impl ImageLedger {
@@ -189,7 +191,7 @@ impl ImageLedger {
     }
 
     /// Names and values, in the order in which they are printed and stored.
-    pub fn rows(&self) -> [(&'static str, u64); 8] {
+    pub fn rows(&self) -> [(&'static str, u64); 9] {
         [
             ("expected", self.expected),
             ("complete", self.complete),
@@ -197,6 +199,7 @@ impl ImageLedger {
             ("lost", self.lost),
             ("discarded", self.discarded),
             ("written", self.written),
+            ("unwritten", self.unwritten),
             ("packets_placed", self.packets_placed),
             ("packets_missing", self.packets_missing),
         ]
@@ -255,7 +258,7 @@ impl RunLedger {
         check("packets placed by the streams = packets found in the images".into(), self.total().placed, i.packets_placed);
         let expected = i.expected * self.packets_per_image;
         check("packets expected = placed + missing".into(), expected, i.packets_placed + i.packets_missing);
-        check("images written = complete + partial".into(), i.written, i.complete + i.partial);
+        check("images written + unwritten = complete + partial".into(), i.written + i.unwritten, i.complete + i.partial);
         found
     }
 

@@ -72,8 +72,10 @@ pub struct Plan {
     pub start_timeout_ns: u64,
     /// Worker threads.
     pub workers: usize,
-    /// Processor of each receiver thread, then of each worker; empty = leave it to the scheduler.
-    pub pin: Vec<usize>,
+    /// Processors of the receiver threads, in turn; empty = leave them to the scheduler.
+    pub pin_receivers: Vec<usize>,
+    /// Processors of the workers, in turn; empty = leave them to the scheduler.
+    pub pin_workers: Vec<usize>,
 }
 
 /// One item of the memory sum.
@@ -115,6 +117,11 @@ impl Plan {
         }
     }
 
+    /// Blocks of one strip, the unit of work: about 128 KiB of output, and at most [`STRIPS_MAX`] strips in an image.
+    pub fn blocks_per_strip(&self) -> usize {
+        16.max(self.geometry.pixels().div_ceil(self.block_pixels()).div_ceil(STRIPS_MAX))
+    }
+
     /// The memory of the run by purpose; nothing else grows with time.
     pub fn memory(&self) -> Vec<MemoryItem> {
         let pixels = self.geometry.pixels() as u64;
@@ -131,6 +138,9 @@ impl Plan {
         ]
     }
 }
+
+/// Most strips of an image.
+pub const STRIPS_MAX: usize = 256;
 
 /// Memory of one stream's receive batch: 32 buffers of 64 KiB (one `recvmmsg` call with GRO).
 pub const RECEIVE_BUFFER_BYTES: u64 = 32 * 65536;
