@@ -1,0 +1,228 @@
+//! The per-image columns: one row of bytes per image, the same in the journal, in the data files and in the master.
+
+use super::error::{Error, ErrorKind};
+use super::spec::FileSpec;
+
+/// How much of an image arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ImageStatus {
+    /// Nothing of it was kept: no packet came, or the policy discarded it. All pixels are *missing*.
+    Lost = 0,
+    /// Every packet arrived.
+    Complete = 1,
+    /// Some packets are missing; their pixels are *missing*.
+    Partial = 2,
+    /// It arrived but was not to be kept. All pixels are *missing*.
+    Discarded = 3,
+}
+
+impl ImageStatus {
+    /// Names by value, as stored in the files.
+    pub const NAMES: [&'static str; 4] = ["lost", "complete", "partial", "discarded"];
+
+    /// From the number in the file.
+    pub fn from_u8(value: u8) -> Option<Self> {
+        [Self::Lost, Self::Complete, Self::Partial, Self::Discarded].into_iter().find(|status| *status as u8 == value)
+    }
+}
+
+/// One image for [`super::Writer::write`].
+#[derive(Clone, Copy, Debug)]
+pub struct ImageRecord<'a> {
+    /// Number of the image in the run, from 0: its position in the files. Must grow from call to call; gaps are lost images.
+    pub index: u64,
+    /// Frame number that the detector gave.
+    pub frame_number: u64,
+    /// How much of the image arrived.
+    pub status: ImageStatus,
+    /// The chunk, in one or several pieces that are written one after the other: the 12-byte header and blocks of
+    /// `Compression::Bslz4`, or all pixels of `Compression::None`. Empty for an image without pixels (lost, discarded).
+    pub parts: &'a [&'a [u8]],
+    /// Packets that arrived, per tile.
+    pub packets_received: &'a [u16],
+    /// Which packets arrived: bit p % 64 of word p / 64, `bitmap_words` words per tile, tile after tile.
+    pub packet_bitmap: &'a [u64],
+    /// Detector clock, units of 100 ns.
+    pub timestamp_100ns: u64,
+    /// Bunch or pulse number.
+    pub bunch_id: u64,
+    /// Exposure as told by the detector, units of 100 ns.
+    pub exposure_100ns: u32,
+    /// The detector's debug or DAQ word.
+    pub detector_info: u32,
+    /// Values of `FileSpec::extra_columns`.
+    pub extra: &'a [u64],
+}
+
+/// Number type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ColumnType {
+    U8,
+    U16,
+    U32,
+    U64,
+}
+
+impl ColumnType {
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Self::U8 => 1,
+            Self::U16 => 2,
+            Self::U32 => 4,
+            Self::U64 => 8,
+        }
+    }
+}
+
+/// One per-image column.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: ColumnType,
+    /// Shape of one image's values; empty for a single number.
+    pub(crate) shape: Vec<usize>,
+    /// Byte offset in the row.
+    pub(crate) offset: usize,
+    pub(crate) description: &'static str,
+}
+
+impl Column {
+    pub(crate) fn bytes(&self) -> usize {
+        self.kind.bytes() * self.shape.iter().product::<usize>()
+    }
+}
+
+/// All columns of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Columns {
+    pub(crate) list: Vec<Column>,
+    pub(crate) row_bytes: usize,
+    tiles: usize,
+    words: usize,
+    extra: usize,
+}
+
+const FIXED: [&str; 8] = [
+    "frame_number",
+    "status",
+    "packets_received",
+    "packet_bitmap",
+    "timestamp",
+    "bunch_id",
+    "exposure",
+    "detector_info",
+];
+
+pub(crate) fn is_reserved(name: &str) -> bool {
+    FIXED.contains(&name)
+}
+
+impl Columns {
+    pub(crate) fn new(spec: &FileSpec) -> Self {
+        let (tiles, words) = (spec.tiles.len().max(1), spec.bitmap_words());
+        let mut columns = Self { list: Vec::new(), row_bytes: 0, tiles, words, extra: spec.extra_columns.len() };
+        use ColumnType::{U8, U16, U32, U64};
+        columns.push("frame_number", U64, vec![], "frame number that the detector gave; 0 for an image never seen");
+        columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded");
+        columns.push("packets_received", U16, vec![tiles], "packets that arrived, per tile");
+        columns.push("packet_bitmap", U64, vec![tiles, words], "bit p % 64 of word p / 64 is set when packet p arrived");
+        columns.push("timestamp", U64, vec![], "detector clock, units of 100 ns");
+        columns.push("bunch_id", U64, vec![], "bunch or pulse number");
+        columns.push("exposure", U32, vec![], "exposure as told by the detector, units of 100 ns");
+        columns.push("detector_info", U32, vec![], "debug or DAQ word of the detector");
+        for name in &spec.extra_columns {
+            columns.push(name, U64, vec![], "named by the run");
+        }
+        columns
+    }
+
+    fn push(&mut self, name: &str, kind: ColumnType, shape: Vec<usize>, description: &'static str) {
+        let column = Column { name: name.to_owned(), kind, shape, offset: self.row_bytes, description };
+        self.row_bytes += column.bytes();
+        self.list.push(column);
+    }
+
+    /// Writes one image's row into `row` (`row_bytes` long), little endian.
+    pub(crate) fn pack(&self, image: &ImageRecord<'_>, row: &mut [u8]) -> Result<(), Error> {
+        let wrong = |what: &str, got: usize, want: usize| {
+            let cause = format!("image {}: {got} values of {what} where the run has {want}", image.index);
+            Err(Error::new(ErrorKind::Invalid, "write an image", std::path::Path::new("-"), cause))
+        };
+        if image.packets_received.len() != self.tiles {
+            return wrong("packets_received", image.packets_received.len(), self.tiles);
+        }
+        if image.packet_bitmap.len() != self.tiles * self.words {
+            return wrong("packet_bitmap", image.packet_bitmap.len(), self.tiles * self.words);
+        }
+        if image.extra.len() != self.extra {
+            return wrong("extra columns", image.extra.len(), self.extra);
+        }
+        assert_eq!(row.len(), self.row_bytes, "the row buffer is made from the same columns");
+        let mut rest = row;
+        let mut put = |bytes: &[u8]| {
+            let (here, after) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+            here.copy_from_slice(bytes);
+            rest = after;
+        };
+        put(&image.frame_number.to_le_bytes());
+        put(&[image.status as u8]);
+        image.packets_received.iter().for_each(|v| put(&v.to_le_bytes()));
+        image.packet_bitmap.iter().for_each(|v| put(&v.to_le_bytes()));
+        put(&image.timestamp_100ns.to_le_bytes());
+        put(&image.bunch_id.to_le_bytes());
+        put(&image.exposure_100ns.to_le_bytes());
+        put(&image.detector_info.to_le_bytes());
+        image.extra.iter().for_each(|v| put(&v.to_le_bytes()));
+        assert!(rest.is_empty(), "the columns and the row agree");
+        Ok(())
+    }
+
+    /// The status in a packed row.
+    pub(crate) fn status(row: &[u8]) -> u8 {
+        row[8]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hdf5::spec::TileInfo;
+
+    #[test]
+    fn row_has_every_column_at_its_offset() {
+        let tile = TileInfo { rows: 1, columns: 1, row: 0, column: 0, flip_rows: false, packets: 65 };
+        let spec = FileSpec { tiles: vec![tile; 3], extra_columns: vec!["spots".into()], ..FileSpec::default() };
+        let columns = Columns::new(&spec);
+        let record = ImageRecord {
+            index: 0,
+            frame_number: 0x0102,
+            status: ImageStatus::Partial,
+            parts: &[],
+            packets_received: &[1, 2, 3],
+            packet_bitmap: &[1, 0, 2, 0, 3, 1 << 63],
+            timestamp_100ns: 7,
+            bunch_id: 8,
+            exposure_100ns: 9,
+            detector_info: 10,
+            extra: &[11],
+        };
+        let mut row = vec![0xAA; columns.row_bytes];
+        columns.pack(&record, &mut row).unwrap();
+        let number = |name: &str, skip: usize| {
+            let c = columns.list.iter().find(|c| c.name == name).unwrap();
+            let mut bytes = [0; 8];
+            let at = c.offset + skip * c.kind.bytes();
+            bytes[..c.kind.bytes()].copy_from_slice(&row[at..at + c.kind.bytes()]);
+            u64::from_le_bytes(bytes)
+        };
+        assert_eq!((number("frame_number", 0), number("status", 0)), (0x0102, 2));
+        assert_eq!((number("packets_received", 2), number("packet_bitmap", 5)), (3, 1 << 63));
+        assert_eq!((number("timestamp", 0), number("bunch_id", 0), number("exposure", 0)), (7, 8, 9));
+        assert_eq!((number("detector_info", 0), number("spots", 0)), (10, 11));
+        assert_eq!(Columns::status(&row), 2);
+        assert!(columns.pack(&ImageRecord { packets_received: &[1], ..record }, &mut row).is_err());
+        assert!(columns.pack(&ImageRecord { packet_bitmap: &[1], ..record }, &mut row).is_err());
+        assert!(columns.pack(&ImageRecord { extra: &[], ..record }, &mut row).is_err());
+    }
+}

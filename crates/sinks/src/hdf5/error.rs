@@ -1,0 +1,146 @@
+//! What can go wrong with a file, told as: what, where, why, what to do next.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The reason, for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// No space left on the device, or quota exceeded.
+    DiskFull,
+    /// Read-only file system, or no permission.
+    NotWritable,
+    /// The directory or file does not exist.
+    NotFound,
+    /// A file of this run exists and the overwrite policy is to refuse.
+    Exists,
+    /// Another process is writing this run.
+    InUse,
+    /// The file specification or a record contradicts itself.
+    Invalid,
+    /// The file is not what it should be.
+    Damaged,
+    /// Everything else that the operating system or libhdf5 reports.
+    Io,
+}
+
+/// A failed file operation.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// The reason.
+    pub kind: ErrorKind,
+    /// What was tried, as the object of "cannot": "create the data file".
+    pub operation: &'static str,
+    /// Where.
+    pub path: PathBuf,
+    /// Why, in the words of the system.
+    pub cause: String,
+    /// What to do next.
+    pub hint: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot {}: {}\n  why:  {}\n  fix:  {}", self.operation, self.path.display(), self.cause, self.hint)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, operation: &'static str, path: &Path, cause: impl Into<String>) -> Self {
+        let hint = hint(kind).to_owned();
+        Self { kind, operation, path: path.to_owned(), cause: cause.into(), hint }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    pub(crate) fn io(operation: &'static str, path: &Path, error: &io::Error) -> Self {
+        let kind = match error.raw_os_error() {
+            Some(code) => kind_of_errno(code),
+            None => ErrorKind::Io,
+        };
+        Self::new(kind, operation, path, error.to_string())
+    }
+
+    /// An error of libhdf5. Its deepest stack frame holds "errno = N" when a system call failed.
+    pub(crate) fn hdf5(operation: &'static str, path: &Path, error: hdf5::Error) -> Self {
+        let text = match error {
+            hdf5::Error::Internal(text) => text,
+            hdf5::Error::HDF5(stack) => match stack.expand() {
+                Ok(stack) => stack.iter().map(|frame| frame.description().to_owned()).collect::<Vec<_>>().join("; "),
+                Err(error) => error.to_string(),
+            },
+        };
+        let kind = errno_in(&text).map_or(ErrorKind::Io, kind_of_errno);
+        let cause = match errno_in(&text) {
+            Some(code) => io::Error::from_raw_os_error(code).to_string(),
+            None => format!("libhdf5: {text}"),
+        };
+        Self::new(kind, operation, path, cause)
+    }
+}
+
+/// Attaches operation and path to the errors of libhdf5 and the system.
+pub(crate) trait Context<T> {
+    fn context(self, operation: &'static str, path: &Path) -> Result<T, Error>;
+}
+
+impl<T> Context<T> for Result<T, hdf5::Error> {
+    fn context(self, operation: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(|error| Error::hdf5(operation, path, error))
+    }
+}
+
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, operation: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(|error| Error::io(operation, path, &error))
+    }
+}
+
+fn errno_in(text: &str) -> Option<i32> {
+    let digits = text.split("errno = ").nth(1)?;
+    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn kind_of_errno(code: i32) -> ErrorKind {
+    match code {
+        libc::ENOSPC | libc::EDQUOT => ErrorKind::DiskFull,
+        libc::EROFS | libc::EACCES | libc::EPERM => ErrorKind::NotWritable,
+        libc::ENOENT | libc::ENOTDIR => ErrorKind::NotFound,
+        libc::EEXIST => ErrorKind::Exists,
+        _ => ErrorKind::Io,
+    }
+}
+
+fn hint(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::DiskFull => "free some space or choose another directory; images written before this are safe",
+        ErrorKind::NotWritable => "choose a directory that this user may write to, or remount it read-write",
+        ErrorKind::NotFound => "create the directory or correct the path in the configuration",
+        ErrorKind::Exists => "choose another prefix, move the old files, or set the overwrite policy to replace",
+        ErrorKind::InUse => "wait for the other process to finish, or stop it",
+        ErrorKind::Invalid => "correct the value named above",
+        ErrorKind::Damaged => "run `konkordia repair FILE`",
+        ErrorKind::Io => "look at the system log (dmesg) for the disk or network behind this path",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errno_is_found_in_the_words_of_libhdf5() {
+        assert_eq!(errno_in("write failed, errno = 28, error message = 'No space'"), Some(28));
+        assert_eq!(errno_in("nothing here"), None);
+        let error = Error::hdf5("write", Path::new("/x"), hdf5::Error::Internal("a; errno = 28, b".into()));
+        assert_eq!(error.kind, ErrorKind::DiskFull);
+        let shown = error.to_string();
+        assert!(shown.contains("cannot write: /x") && shown.contains("fix:"), "{shown}");
+    }
+}

@@ -1,0 +1,206 @@
+//! The journal of a growing data file: one record per image with the place of its chunk and its row of columns, appended by one plain
+//! `write` after the chunk. Whatever libhdf5 had not put into the file when the process was killed, the journal knows; it is locked
+//! while its writer lives and removed once the data file is closed.
+//!
+//! Layout, little endian: header = magic "KONKJRN1", u32 length of text, u32 bytes per row, u64 file number, u64 first image, text (the
+//! run description), u32 CRC-32 of all before. Record = u64 image, u64 offset, u64 size (offset and size all ones: no chunk), row,
+//! u32 CRC-32 of the record.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use super::error::{Context, Error, ErrorKind};
+
+const MAGIC: &[u8; 8] = b"KONKJRN1";
+const FIXED_HEADER: usize = 32;
+/// A run description longer than this is not one.
+const MOST_TEXT: usize = 64 << 20;
+/// Offset and size of an image without a chunk.
+pub(crate) const NO_CHUNK: u64 = u64::MAX;
+
+/// A journal being written.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    file: File,
+    length: u64,
+    record: Vec<u8>,
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) image: u64,
+    pub(crate) offset: u64,
+    pub(crate) size: u64,
+    pub(crate) row: Vec<u8>,
+}
+
+/// A journal read back: everything up to the first damaged or unfinished record.
+#[derive(Debug)]
+pub(crate) struct Replay {
+    pub(crate) text: String,
+    pub(crate) number: u64,
+    pub(crate) first: u64,
+    pub(crate) entries: Vec<Entry>,
+    /// Keeps the lock while the data file is rebuilt.
+    _lock: File,
+}
+
+impl Journal {
+    pub(crate) fn create(path: &Path, text: &str, row_bytes: usize, number: u64, first: u64) -> Result<Self, Error> {
+        let doing = "create the journal";
+        let file = OpenOptions::new().write(true).create_new(true).open(path).context(doing, path)?;
+        file.try_lock().map_err(|error| Error::new(ErrorKind::InUse, doing, path, error.to_string()))?;
+        let mut header = Vec::with_capacity(FIXED_HEADER + text.len() + 4);
+        header.extend(MAGIC);
+        header.extend((text.len() as u32).to_le_bytes());
+        header.extend((row_bytes as u32).to_le_bytes());
+        header.extend(number.to_le_bytes());
+        header.extend(first.to_le_bytes());
+        header.extend(text.as_bytes());
+        header.extend(crc32(&header).to_le_bytes());
+        (&file).write_all(&header).context(doing, path)?;
+        let record = Vec::with_capacity(28 + row_bytes);
+        Ok(Self { path: path.to_owned(), file, length: header.len() as u64, record })
+    }
+
+    /// Appends one record. After an error the journal ends where it ended before.
+    pub(crate) fn append(&mut self, image: u64, offset: u64, size: u64, row: &[u8]) -> Result<(), Error> {
+        self.record.clear();
+        for number in [image, offset, size] {
+            self.record.extend(number.to_le_bytes());
+        }
+        self.record.extend(row);
+        let sum = crc32(&self.record);
+        self.record.extend(sum.to_le_bytes());
+        let written = self.file.write_all(&self.record);
+        if written.is_err() {
+            // A record cut short is skipped by the reader anyway; this only keeps later records readable.
+            let _ = self.file.set_len(self.length);
+            let _ = self.file.seek(std::io::SeekFrom::Start(self.length));
+        }
+        written.context("write the journal", &self.path)?;
+        self.length += self.record.len() as u64;
+        Ok(())
+    }
+
+    pub(crate) fn remove(self) -> Result<(), Error> {
+        std::fs::remove_file(&self.path).context("remove the journal", &self.path)
+    }
+}
+
+/// Fails with `InUse` when the writer of this journal is alive; a journal that does not exist is no error.
+pub(crate) fn refuse_if_alive(path: &Path) -> Result<(), Error> {
+    match File::open(path) {
+        Ok(file) => lock(&file, path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io("open the journal", path, &error)),
+    }
+}
+
+fn lock(file: &File, path: &Path) -> Result<(), Error> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            Err(Error::new(ErrorKind::InUse, "touch this run", path, "another process is writing it"))
+        }
+        // A file system without locks: nothing can be said, and refusing would make repair impossible there.
+        Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// Reads a journal. `Ok(None)` when its header is unfinished: the writer died before the first image.
+pub(crate) fn replay(path: &Path) -> Result<Option<Replay>, Error> {
+    let doing = "read the journal";
+    let mut file = File::open(path).context(doing, path)?;
+    lock(&file, path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).context(doing, path)?;
+    let number = |at: usize, n: usize| bytes.get(at..at + n).map(|b| b.iter().rev().fold(0u64, |v, &b| v << 8 | u64::from(b)));
+    let (Some(text_len), Some(row_bytes), Some(file_number), Some(first)) =
+        (number(8, 4), number(12, 4), number(16, 8), number(24, 8))
+    else {
+        return Ok(None);
+    };
+    if &bytes[..8] != MAGIC || text_len as usize > MOST_TEXT {
+        return Err(Error::new(ErrorKind::Damaged, doing, path, "this is not a journal").with_hint("move the file away"));
+    }
+    let header = FIXED_HEADER + text_len as usize;
+    let (Some(head), Some(sum)) = (bytes.get(..header), number(header, 4)) else { return Ok(None) };
+    if u64::from(crc32(head)) != sum {
+        return Ok(None);
+    }
+    let text = String::from_utf8_lossy(&head[FIXED_HEADER..]).into_owned();
+    let record = 24 + row_bytes as usize;
+    let mut entries = Vec::new();
+    for chunk in bytes[header + 4..].chunks_exact(record + 4) {
+        let (body, sum) = chunk.split_at(record);
+        if crc32(body).to_le_bytes() != sum {
+            break;
+        }
+        let field = |i: usize| u64::from_le_bytes(std::array::from_fn(|k| body[8 * i + k]));
+        entries.push(Entry { image: field(0), offset: field(1), size: field(2), row: body[24..].to_vec() });
+    }
+    Ok(Some(Replay { text, number: file_number, first, entries, _lock: file }))
+}
+
+/// CRC-32 (IEEE 802.3, reflected), by the table of single bytes.
+fn crc32(bytes: &[u8]) -> u32 {
+    const TABLE: [u32; 256] = {
+        let mut table = [0u32; 256];
+        let mut i = 0;
+        while i < 256 {
+            let (mut value, mut bit) = (i as u32, 0);
+            while bit < 8 {
+                value = if value & 1 == 1 { value >> 1 ^ 0xEDB8_8320 } else { value >> 1 };
+                bit += 1;
+            }
+            table[i] = value;
+            i += 1;
+        }
+        table
+    };
+    !bytes.iter().fold(!0u32, |crc, &b| TABLE[((crc ^ u32::from(b)) & 0xFF) as usize] ^ crc >> 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc_of_the_check_string() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+    }
+
+    #[test]
+    fn every_truncation_gives_a_prefix_of_the_records() {
+        let dir = std::env::temp_dir().join(format!("konkordia-journal-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("a.journal");
+        let mut journal = Journal::create(&path, "text", 3, 2, 10).unwrap();
+        assert_eq!(replay(&path).unwrap_err().kind, ErrorKind::InUse);
+        for i in 0..4 {
+            journal.append(10 + i, 100 * i, 50, &[i as u8; 3]).unwrap();
+        }
+        drop(journal);
+        let whole = std::fs::read(&path).unwrap();
+        let header = FIXED_HEADER + 4 + 4;
+        for length in 0..=whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let got = replay(&path).unwrap();
+            assert_eq!(got.is_some(), length >= header);
+            if let Some(got) = got {
+                assert_eq!((got.text.as_str(), got.number, got.first), ("text", 2, 10));
+                assert_eq!(got.entries.len(), (length - header) / 31);
+                assert!(got.entries.iter().enumerate().all(|(i, e)| e.image == 10 + i as u64 && e.row == [i as u8; 3]));
+            }
+        }
+        let mut damaged = whole.clone();
+        damaged[header + 31 + 5] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        assert_eq!(replay(&path).unwrap().unwrap().entries.len(), 1);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

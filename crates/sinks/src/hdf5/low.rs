@@ -1,0 +1,298 @@
+//! The calls of libhdf5 and the kernel that the high-level crates do not offer. All unsafe code of this crate is here.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::fs::File as StdFile;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null;
+use std::sync::OnceLock;
+
+use hdf5::file::LibraryVersion;
+use hdf5::plist::FileAccess;
+use hdf5::sync::sync;
+use hdf5::{Dataset, File, Group, h5check};
+use hdf5_sys::h5::hsize_t;
+use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dget_chunk_info_by_coord, H5Dget_space, H5Dread_chunk, H5Dset_extent};
+use hdf5_sys::h5d::{H5Dwrite, H5Dwrite_chunk};
+use hdf5_sys::h5i::hid_t;
+use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pset_chunk, H5Pset_file_locking, H5Pset_fill_value, H5Pset_filter};
+use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sclose, H5Screate_simple, H5Sselect_hyperslab};
+use hdf5_sys::h5z::{H5Z_FLAG_MANDATORY, H5Z_class2_t, H5Zregister};
+use konkordia_core::pixel::{Pixel, PixelType};
+
+use super::columns::{Column, ColumnType};
+use super::spec::{Compression, FileSpec};
+
+/// HDF5 filter id of bitshuffle.
+pub(crate) const BITSHUFFLE: i32 = 32008;
+
+/// The numbers stored with filter 32008: version 0.4, element size, default block, LZ4.
+pub(crate) fn filter_values(pixel: PixelType) -> [u32; 5] {
+    [0, 4, pixel.bytes() as u32, 0, 2]
+}
+
+struct Owned(hid_t, unsafe extern "C" fn(hid_t) -> i32);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: the id was returned by the matching create call in this module, is closed once, under the library lock.
+        sync(|| unsafe { (self.1)(self.0) });
+    }
+}
+
+/// Makes filter 32008 known to the library, which refuses to create data sets with unknown mandatory filters. Chunks are written and
+/// read directly, so the filter itself is never to run; it fails if it does.
+fn register_bitshuffle() -> hdf5::Result<()> {
+    unsafe extern "C" fn refuse(
+        _: u32,
+        _: usize,
+        _: *const u32,
+        _: usize,
+        _: *mut usize,
+        _: *mut *mut std::ffi::c_void,
+    ) -> usize {
+        0
+    }
+    static DONE: OnceLock<bool> = OnceLock::new();
+    let done = *DONE.get_or_init(|| {
+        let class = H5Z_class2_t {
+            version: 1,
+            id: BITSHUFFLE,
+            encoder_present: 1,
+            decoder_present: 1,
+            name: c"bitshuffle; see https://github.com/kiyo-masui/bitshuffle".as_ptr(),
+            can_apply: None,
+            set_local: None,
+            filter: Some(refuse),
+        };
+        // SAFETY: the class is complete; the library copies it and the name is static.
+        sync(|| unsafe { H5Zregister((&raw const class).cast()) }) >= 0
+    });
+    if done { Ok(()) } else { Err("filter 32008 cannot be registered".into()) }
+}
+
+/// Which releases of HDF5 can read the file.
+#[derive(Clone, Copy)]
+pub(crate) enum Format {
+    /// HDF5 1.8: superblock 2 and the B-tree chunk index that neggia knows (docs/decisions/0003).
+    V18,
+    /// As V18, but virtual data sets (HDF5 1.10) are allowed.
+    V18WithVirtual,
+}
+
+fn access(format: Option<Format>) -> hdf5::Result<FileAccess> {
+    let mut builder = FileAccess::build();
+    match format {
+        Some(Format::V18) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V18),
+        Some(Format::V18WithVirtual) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V110),
+        None => &mut builder,
+    };
+    let access = builder.finish()?;
+    // SAFETY: a valid property list. Without locks a reader can neither be refused by nor disturb the writer.
+    h5check(sync(|| unsafe { H5Pset_file_locking(access.id(), 0, 1) }))?;
+    Ok(access)
+}
+
+pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
+    register_bitshuffle()?;
+    File::with_options().set_fapl(&access(Some(format))?)?.create_excl(path)
+}
+
+pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
+    register_bitshuffle()?;
+    File::with_options().set_fapl(&access(None)?)?.open(path)
+}
+
+fn pixel_type(pixel: PixelType) -> hid_t {
+    use hdf5::globals as g;
+    match pixel {
+        PixelType::Int16 => *g::H5T_STD_I16LE,
+        PixelType::Int32 => *g::H5T_STD_I32LE,
+        PixelType::Uint16 => *g::H5T_STD_U16LE,
+        PixelType::Uint32 => *g::H5T_STD_U32LE,
+        PixelType::Float32 => *g::H5T_IEEE_F32LE,
+    }
+}
+
+fn column_type(kind: ColumnType) -> hid_t {
+    use hdf5::globals as g;
+    match kind {
+        ColumnType::U8 => *g::H5T_STD_U8LE,
+        ColumnType::U16 => *g::H5T_STD_U16LE,
+        ColumnType::U32 => *g::H5T_STD_U32LE,
+        ColumnType::U64 => *g::H5T_STD_U64LE,
+    }
+}
+
+/// The value of unwritten pixels, little endian.
+pub(crate) fn missing_bytes(pixel: PixelType) -> Vec<u8> {
+    match pixel {
+        PixelType::Int16 => i16::MISSING.to_le_bytes().to_vec(),
+        PixelType::Int32 => i32::MISSING.to_le_bytes().to_vec(),
+        PixelType::Uint16 => u16::MISSING.to_le_bytes().to_vec(),
+        PixelType::Uint32 => u32::MISSING.to_le_bytes().to_vec(),
+        PixelType::Float32 => f32::MISSING.to_le_bytes().to_vec(),
+    }
+}
+
+fn creation_list(chunk: &[hsize_t]) -> hdf5::Result<Owned> {
+    // SAFETY: the class is a library constant; `chunk` outlives the call and its length is passed.
+    sync(|| unsafe {
+        let list = h5check(H5Pcreate(*hdf5::globals::H5P_DATASET_CREATE))?;
+        let list = Owned(list, H5Pclose);
+        h5check(H5Pset_chunk(list.0, chunk.len() as i32, chunk.as_ptr()))?;
+        Ok(list)
+    })
+}
+
+fn create_growing(parent: &Group, name: &str, kind: hid_t, row: &[hsize_t], list: &Owned) -> hdf5::Result<Dataset> {
+    let dims: Vec<hsize_t> = std::iter::once(0).chain(row.iter().copied()).collect();
+    let most: Vec<hsize_t> = std::iter::once(H5S_UNLIMITED).chain(row.iter().copied()).collect();
+    let name_c = CString::new(name).map_err(|_| "zero byte in a name")?;
+    // SAFETY: the arrays have the same length, the string is terminated, the ids are open.
+    sync(|| unsafe {
+        let space = Owned(h5check(H5Screate_simple(dims.len() as i32, dims.as_ptr(), most.as_ptr()))?, H5Sclose);
+        let id = H5Dcreate2(parent.id(), name_c.as_ptr(), kind, space.0, H5P_DEFAULT, list.0, H5P_DEFAULT);
+        H5Dclose(h5check(id)?);
+        Ok::<_, hdf5::Error>(())
+    })?;
+    parent.dataset(name)
+}
+
+/// Creates the image stack: (0.., rows, columns), chunk = one image, fill = *missing*.
+pub(crate) fn create_stack(parent: &Group, name: &str, spec: &FileSpec) -> hdf5::Result<Dataset> {
+    let (rows, columns) = (hsize_t::from(spec.rows), hsize_t::from(spec.columns));
+    let list = creation_list(&[1, rows, columns])?;
+    let fill = missing_bytes(spec.pixel);
+    let values = filter_values(spec.pixel);
+    // SAFETY: `fill` holds one value of the type given; `values` outlives the call and its length is passed.
+    sync(|| unsafe {
+        h5check(H5Pset_fill_value(list.0, pixel_type(spec.pixel), fill.as_ptr().cast()))?;
+        if spec.compression == Compression::Bslz4 {
+            h5check(H5Pset_filter(list.0, BITSHUFFLE, H5Z_FLAG_MANDATORY, values.len(), values.as_ptr()))?;
+        }
+        Ok::<_, hdf5::Error>(())
+    })?;
+    create_growing(parent, name, pixel_type(spec.pixel), &[rows, columns], &list)
+}
+
+/// Creates a per-image column: (0.., shape of one image's values).
+pub(crate) fn create_column(parent: &Group, column: &Column, images_per_file: u32) -> hdf5::Result<Dataset> {
+    let per_chunk = (65536 / column.bytes().max(1)).clamp(1, 1024).min(images_per_file as usize).max(1);
+    let row: Vec<hsize_t> = column.shape.iter().map(|&n| n as hsize_t).collect();
+    let chunk: Vec<hsize_t> = std::iter::once(per_chunk as hsize_t).chain(row.iter().copied()).collect();
+    create_growing(parent, &column.name, column_type(column.kind), &row, &creation_list(&chunk)?)
+}
+
+/// Changes the number of images (or rows of a column) of a growing data set.
+pub(crate) fn set_extent(dataset: &Dataset, length: u64, row: &[usize]) -> hdf5::Result<()> {
+    let dims: Vec<hsize_t> = std::iter::once(length).chain(row.iter().map(|&n| n as hsize_t)).collect();
+    // SAFETY: `dims` has as many entries as the data set has dimensions: it was created with 1 + row.len().
+    h5check(sync(|| unsafe { H5Dset_extent(dataset.id(), dims.as_ptr()) }))?;
+    Ok(())
+}
+
+/// Writes one image's chunk as it is.
+pub(crate) fn write_chunk(dataset: &Dataset, image: u64, bytes: &[u8]) -> hdf5::Result<()> {
+    let offset: [hsize_t; 3] = [image, 0, 0];
+    // SAFETY: the data set has three dimensions, `bytes` is `bytes.len()` long and the library only reads it.
+    let code =
+        sync(|| unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, 0, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) });
+    h5check(code)?;
+    Ok(())
+}
+
+/// File offset and size of one image's chunk; `None` when it was never written.
+pub(crate) fn chunk_place(dataset: &Dataset, image: u64) -> hdf5::Result<Option<(u64, u64)>> {
+    let offset: [hsize_t; 3] = [image, 0, 0];
+    let (mut mask, mut address, mut size) = (0u32, u64::MAX, 0u64);
+    // SAFETY: the data set has three dimensions and the outputs are valid for writes.
+    h5check(sync(|| unsafe {
+        H5Dget_chunk_info_by_coord(dataset.id(), offset.as_ptr(), &raw mut mask, &raw mut address, &raw mut size)
+    }))?;
+    if mask != 0 {
+        return Err("a chunk was stored without its filter".into());
+    }
+    Ok((address != u64::MAX && size != 0).then_some((address, size)))
+}
+
+/// The bytes of one image's chunk as stored; `None` when it was never written. A chunk larger than `most` bytes is an error.
+pub(crate) fn read_chunk(dataset: &Dataset, image: u64, most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<()>> {
+    let Some((_, size)) = chunk_place(dataset, image)? else { return Ok(None) };
+    if size > most {
+        return Err(format!("the chunk of image {image} says {size} bytes, more than {most}").into());
+    }
+    out.clear();
+    out.resize(size as usize, 0);
+    let offset: [hsize_t; 3] = [image, 0, 0];
+    let mut mask = 0u32;
+    // SAFETY: `out` has the size that the library gave for this chunk, and nobody writes this file through this process.
+    let code = sync(|| unsafe {
+        H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast())
+    });
+    h5check(code)?;
+    Ok(Some(()))
+}
+
+/// Writes `bytes` (rows of one column, little endian) to rows `start..`.
+pub(crate) fn write_rows(dataset: &Dataset, column: &Column, start: u64, bytes: &[u8]) -> hdf5::Result<()> {
+    let count = (bytes.len() / column.bytes()) as hsize_t;
+    assert_eq!(count as usize * column.bytes(), bytes.len(), "whole rows only");
+    let row = column.shape.iter().map(|&n| n as hsize_t);
+    let counts: Vec<hsize_t> = std::iter::once(count).chain(row).collect();
+    let starts: Vec<hsize_t> = std::iter::once(start).chain(column.shape.iter().map(|_| 0)).collect();
+    // SAFETY: `starts` and `counts` have one entry per dimension; `bytes` holds exactly `counts` values of the type (asserted above).
+    sync(|| unsafe {
+        let space = Owned(h5check(H5Dget_space(dataset.id()))?, H5Sclose);
+        let select = H5S_seloper_t::H5S_SELECT_SET;
+        h5check(H5Sselect_hyperslab(space.0, select, starts.as_ptr(), null(), counts.as_ptr(), null()))?;
+        let memory = Owned(h5check(H5Screate_simple(counts.len() as i32, counts.as_ptr(), null()))?, H5Sclose);
+        let kind = column_type(column.kind);
+        h5check(H5Dwrite(dataset.id(), kind, memory.0, space.0, H5P_DEFAULT, bytes.as_ptr().cast()))?;
+        Ok(())
+    })
+}
+
+/// The filters of a data set as (id, flags, values).
+pub(crate) fn filters(dataset: &Dataset) -> hdf5::Result<Vec<(i32, u32, Vec<u32>)>> {
+    use hdf5_sys::h5p::{H5Pget_filter2, H5Pget_nfilters};
+    let list = dataset.dcpl()?;
+    let mut found = Vec::new();
+    // SAFETY: the outputs are valid for writes and `many` says how many values fit.
+    sync(|| unsafe {
+        for i in 0..h5check(H5Pget_nfilters(list.id()))? {
+            let (mut flags, mut many, mut values, mut config) = (0u32, 32usize, [0u32; 32], 0u32);
+            let none = std::ptr::null_mut();
+            let values_at = values.as_mut_ptr();
+            let id = H5Pget_filter2(list.id(), i as u32, &raw mut flags, &raw mut many, values_at, 0, none, &raw mut config);
+            found.push((h5check(id)?, flags, values[..many.min(32)].to_vec()));
+        }
+        Ok::<_, hdf5::Error>(())
+    })?;
+    Ok(found)
+}
+
+/// Free bytes for this user on the file system of `path`.
+pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all-zero is a valid value of this plain struct; the path is terminated and the output valid for writes.
+    unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        if libc::statvfs(path.as_ptr(), &raw mut stat) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(stat.f_bavail as u64 * stat.f_frsize as u64)
+    }
+}
+
+/// Gives the file `bytes` of real space.
+pub(crate) fn allocate(file: &StdFile, bytes: u64) -> io::Result<()> {
+    // SAFETY: an open descriptor; the call changes nothing but the file.
+    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}

@@ -1,0 +1,358 @@
+//! The master file: NXmx for DIALS and the like, the DECTRIS paths for XDS, and the account of the run. It is built beside the old one
+//! and renamed over it, so that a reader finds either, whole; it links only to data files that exist.
+
+use std::path::{Path, PathBuf};
+
+use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
+use hdf5::{File, Group, Result};
+use konkordia_core::pixel::PixelType;
+
+use super::columns::Columns;
+use super::datafile::{COLUMNS, Closed, STACK, remove};
+use super::error::{Context, Error};
+use super::low::{self, Format};
+use super::names::{master_file_name, temporary_path};
+use super::nexus::{attribute_text, group, number, numbers, text, texts, translation};
+use super::spec::{FileSpec, Layout, LedgerRecord};
+
+/// h c in keV angstrom (CODATA 2018, exact to the digits given).
+const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
+
+/// State of the run as told by `/entry/konkordia/state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Writing,
+    Closed,
+    Repaired,
+}
+
+impl State {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Writing => "writing",
+            Self::Closed => "closed",
+            Self::Repaired => "repaired",
+        }
+    }
+}
+
+/// Builds and publishes the master; returns its path.
+pub(crate) fn publish(
+    spec: &FileSpec,
+    columns: &Columns,
+    files: &[Closed],
+    ledger: Option<&LedgerRecord>,
+    state: State,
+) -> std::result::Result<PathBuf, Error> {
+    let path = spec.directory.join(master_file_name(&spec.prefix));
+    let part = temporary_path(&path);
+    let doing = "write the master file";
+    if part.exists() {
+        remove(&part)?;
+    }
+    // Data files may have been moved away while the run went on: never link to what is not there.
+    let files: Vec<&Closed> = files.iter().filter(|file| file.images > 0 && file.path.exists()).collect();
+    let built = build(&part, spec, columns, &files, ledger, state).context(doing, &part);
+    let published = built.and_then(|()| {
+        let file = std::fs::File::open(&part).context(doing, &part)?;
+        file.sync_all().context(doing, &part)?;
+        std::fs::rename(&part, &path).context(doing, &path)?;
+        sync_directory(&spec.directory);
+        Ok(())
+    });
+    if published.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    published.map(|()| path)
+}
+
+/// Makes the rename last through a power cut; file systems that cannot do it lose nothing that a kill could lose.
+fn sync_directory(directory: &Path) {
+    let _ = std::fs::File::open(directory).and_then(|d| d.sync_all());
+}
+
+fn build(
+    path: &Path,
+    spec: &FileSpec,
+    columns: &Columns,
+    files: &[&Closed],
+    ledger: Option<&LedgerRecord>,
+    state: State,
+) -> Result<()> {
+    let file = low::create_file(path, Format::V18WithVirtual)?;
+    attribute_text(&file, "NX_class", "NXroot")?;
+    attribute_text(&file, "default", "entry")?;
+    attribute_text(&file, "creator", &spec.software)?;
+    let ipf = u64::from(spec.images_per_file);
+    let images = files.last().map_or(0, |last| (last.number - 1) * ipf + last.images);
+    let entry = group(&file, "entry", "NXentry")?;
+    write_entry(&entry, spec, ledger)?;
+    write_instrument(&entry, spec, images)?;
+    write_data(&entry, spec, files, images)?;
+    let own = group(&entry, "konkordia", "NXcollection")?;
+    write_own(&own, spec, state)?;
+    write_columns(&own, columns, files, ipf, images)?;
+    if let Some(ledger) = ledger {
+        write_ledger(&own, ledger)?;
+    }
+    file.flush()?;
+    file.close()
+}
+
+fn write_entry(entry: &Group, spec: &FileSpec, ledger: Option<&LedgerRecord>) -> Result<()> {
+    let m = &spec.metadata;
+    attribute_text(entry, "default", "data")?;
+    attribute_text(entry, "version", "1.0")?;
+    text(entry, "definition", "NXmx")?;
+    let start = m.start_time.as_deref().unwrap_or("1970-01-01T00:00:00Z");
+    text(entry, "start_time", start)?;
+    let end = ledger.and_then(|ledger| ledger.end_time.as_deref());
+    if let Some(end) = end {
+        text(entry, "end_time", end)?;
+    }
+    text(entry, "end_time_estimated", m.end_time_estimated.as_deref().or(end).unwrap_or(start))?;
+    text(entry, "program_name", &spec.software)?;
+    let source = group(entry, "source", "NXsource")?;
+    text(&source, "name", m.source_name.as_deref().unwrap_or("unknown"))?;
+    let sample = group(entry, "sample", "NXsample")?;
+    text(&sample, "name", m.sample_name.as_deref().unwrap_or("unknown"))?;
+    text(&sample, "depends_on", ".")
+}
+
+fn write_instrument(entry: &Group, spec: &FileSpec, images: u64) -> Result<()> {
+    let m = &spec.metadata;
+    let instrument = group(entry, "instrument", "NXinstrument")?;
+    text(&instrument, "name", m.instrument_name.as_deref().unwrap_or("unknown"))?;
+    let beam = group(&instrument, "beam", "NXbeam")?;
+    number(&beam, "incident_wavelength", m.energy_kev.map_or(1.0, |kev| KEV_ANGSTROM / kev), "angstrom")?;
+    if let Some(kev) = m.energy_kev {
+        number(&beam, "incident_energy", kev * 1000.0, "eV")?;
+    }
+    let groups = group(&instrument, "detector_group", "NXdetector_group")?;
+    texts(&groups, "group_names", &["detector".to_owned()])?;
+    numbers(&groups, "group_index", &[1i32])?;
+    numbers(&groups, "group_parent", &[-1i32])?;
+    let detector = group(&instrument, "detector", "NXdetector")?;
+    write_detector(&detector, spec)?;
+    write_geometry(&detector, spec)?;
+    write_specific(&detector, spec, images)
+}
+
+fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
+    let m = &spec.metadata;
+    text(detector, "depends_on", "/entry/instrument/detector/transformations/translation")?;
+    text(detector, "description", m.detector_description.as_deref().unwrap_or("unknown"))?;
+    text(detector, "type", "PIXEL")?;
+    if let Some(serial) = &m.detector_serial {
+        text(detector, "serial_number", serial)?;
+    }
+    if let Some(distance) = m.detector_distance_m {
+        number(detector, "distance", distance, "m")?;
+        number(detector, "detector_distance", distance, "m")?;
+    }
+    for (name, value) in [("beam_center_x", m.beam_center_x_px), ("beam_center_y", m.beam_center_y_px)] {
+        if let Some(value) = value {
+            number(detector, name, value, "pixel")?;
+        }
+    }
+    for (name, value) in [("count_time", m.count_time_s), ("frame_time", m.frame_time_s)] {
+        if let Some(value) = value {
+            number(detector, name, value, "s")?;
+        }
+    }
+    let pixel_size = pixel_size(spec);
+    number(detector, "x_pixel_size", pixel_size, "m")?;
+    number(detector, "y_pixel_size", pixel_size, "m")?;
+    text(detector, "sensor_material", m.sensor_material.as_deref().unwrap_or("Si"))?;
+    number(detector, "sensor_thickness", m.sensor_thickness_m.unwrap_or(320e-6), "m")?;
+    // dxtbx accepts 32-bit unsigned images only when 32 bits are said to be read out.
+    let bits = spec.pixel.bytes() as i32 * 8;
+    let readout = if spec.pixel == PixelType::Uint32 { 32 } else { m.bit_depth.map_or(bits, |n| n as i32) };
+    number(detector, "bit_depth_readout", readout, "")?;
+    number(detector, "bit_depth_image", bits, "")?;
+    if !spec.raw_words {
+        let special = spec.pixel.special();
+        pixel_value(detector, "saturation_value", spec.pixel, special.valid_max)?;
+        pixel_value(detector, "underload_value", spec.pixel, special.valid_min)?;
+    }
+    number(detector, "pixel_mask_applied", 0i8, "")
+}
+
+/// A pixel value: integer fields for integer pixels, so that no reader has to round.
+fn pixel_value(parent: &Group, name: &str, pixel: PixelType, value: f64) -> Result<()> {
+    if pixel == PixelType::Float32 { number(parent, name, value, "") } else { number(parent, name, value as i64, "") }
+}
+
+fn pixel_size(spec: &FileSpec) -> f64 {
+    spec.metadata.pixel_size_m.unwrap_or(75e-6)
+}
+
+/// McStas frame: z along the beam, y up, x to the left for who looks along the beam. Fast pixels run to the right, slow ones down.
+fn write_geometry(detector: &Group, spec: &FileSpec) -> Result<()> {
+    let m = &spec.metadata;
+    let pixel = pixel_size(spec);
+    let moves = group(detector, "transformations", "NXtransformations")?;
+    let along_beam = [0.0, 0.0, 1.0];
+    translation(&moves, "translation", m.detector_distance_m.unwrap_or(0.0), along_beam, [0.0; 3], ".")?;
+    let module = group(detector, "module", "NXdetector_module")?;
+    numbers(&module, "data_origin", &[0i32, 0])?;
+    numbers(&module, "data_size", &[spec.rows as i32, spec.columns as i32])?;
+    numbers(&module, "data_stride", &[1i32, 1])?;
+    let first_pixel = [m.beam_center_x_px.unwrap_or(0.0) * pixel, m.beam_center_y_px.unwrap_or(0.0) * pixel, 0.0];
+    let chain = "/entry/instrument/detector/transformations/translation";
+    translation(&module, "module_offset", 0.0, [1.0, 0.0, 0.0], first_pixel, chain)?;
+    let chain = "/entry/instrument/detector/module/module_offset";
+    translation(&module, "fast_pixel_direction", pixel, [-1.0, 0.0, 0.0], [0.0; 3], chain)?;
+    translation(&module, "slow_pixel_direction", pixel, [0.0, -1.0, 0.0], [0.0; 3], chain)
+}
+
+/// What the DECTRIS readers look for. `eiger_fw_version` is left out on purpose: with it dxtbx takes the file for one of a fixed list
+/// of EIGER sizes.
+fn write_specific(detector: &Group, spec: &FileSpec, images: u64) -> Result<()> {
+    let specific = group(detector, "detectorSpecific", "NXcollection")?;
+    number(&specific, "nimages", images, "")?;
+    number(&specific, "ntrigger", 1u64, "")?;
+    number(&specific, "x_pixels_in_detector", spec.columns, "")?;
+    number(&specific, "y_pixels_in_detector", spec.rows, "")?;
+    if let Some(kev) = spec.metadata.energy_kev {
+        number(&specific, "photon_energy", kev * 1000.0, "eV")?;
+    }
+    text(&specific, "software_version", &spec.software)?;
+    let mask = specific.new_dataset::<u32>().shape((spec.rows as usize, spec.columns as usize)).create("pixel_mask")?;
+    mask.write_raw(&spec.pixel_mask)?;
+    detector.link_hard("/entry/instrument/detector/detectorSpecific/pixel_mask", "pixel_mask")
+}
+
+fn write_data(entry: &Group, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
+    let data = group(entry, "data", "NXdata")?;
+    let Some(first) = files.first() else { return Ok(()) };
+    if spec.layout != Layout::Virtual {
+        for file in files {
+            data.link_external(&file_name(file), STACK, &format!("data_{:06}", file.number))?;
+        }
+    }
+    let signal = match spec.layout {
+        Layout::Both => "images".to_owned(),
+        Layout::Virtual => "data".to_owned(),
+        Layout::Links => format!("data_{:06}", first.number),
+    };
+    if spec.layout != Layout::Links {
+        write_virtual(&data, &signal, spec, files, images)?;
+    }
+    attribute_text(&data, "signal", &signal)
+}
+
+fn file_name(file: &Closed) -> String {
+    file.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
+    let (rows, columns) = (spec.rows as usize, spec.columns as usize);
+    let kind = match spec.pixel {
+        PixelType::Int16 => TypeDescriptor::Integer(IntSize::U2),
+        PixelType::Int32 => TypeDescriptor::Integer(IntSize::U4),
+        PixelType::Uint16 => TypeDescriptor::Unsigned(IntSize::U2),
+        PixelType::Uint32 => TypeDescriptor::Unsigned(IntSize::U4),
+        PixelType::Float32 => TypeDescriptor::Float(FloatSize::U4),
+    };
+    let whole = (images as usize, rows, columns);
+    let missing = spec.pixel.special().missing;
+    let builder = data.new_dataset_builder();
+    let mut builder = match spec.pixel {
+        PixelType::Int16 => builder.fill_value(missing as i16),
+        PixelType::Int32 => builder.fill_value(missing as i32),
+        PixelType::Uint16 => builder.fill_value(missing as u16),
+        PixelType::Uint32 => builder.fill_value(missing as u32),
+        PixelType::Float32 => builder.fill_value(missing as f32),
+    };
+    for file in files {
+        let start = ((file.number - 1) * u64::from(spec.images_per_file)) as usize;
+        let count = file.images as usize;
+        let target = (start..start + count, 0..rows, 0..columns);
+        let source = (0..count, 0..rows, 0..columns);
+        builder = builder.virtual_map(file_name(file), STACK, (count, rows, columns), source, whole, target);
+    }
+    let dataset = builder.empty_as(&kind).shape(whole).create(name)?;
+    attribute_text(&dataset, "units", &spec.unit)
+}
+
+fn write_own(own: &Group, spec: &FileSpec, state: State) -> Result<()> {
+    number(own, "version", 1u32, "")?;
+    text(own, "state", state.name())?;
+    text(own, "run_description", &spec.to_text())?;
+    text(own, "software", &spec.software)?;
+    text(own, "configuration", &spec.configuration)?;
+    text(own, "calibration_hash", &spec.calibration_hash)?;
+    text(own, "unit", &spec.unit)?;
+    let special = group(own, "special_values", "NXcollection")?;
+    let s = spec.pixel.special();
+    pixel_value(&special, "missing", spec.pixel, s.missing)?;
+    if !spec.raw_words {
+        for (name, value) in [
+            ("masked", s.masked),
+            ("invalid", s.invalid),
+            ("saturated", s.saturated),
+            ("valid_min", s.valid_min),
+            ("valid_max", s.valid_max),
+        ] {
+            pixel_value(&special, name, spec.pixel, value)?;
+        }
+    }
+    let conversion = group(own, "conversion", "NXcollection")?;
+    for (name, value) in &spec.conversion {
+        text(&conversion, &plain(name), value)?;
+    }
+    let tiles = group(own, "tiles", "NXcollection")?;
+    let of = |f: fn(&super::spec::TileInfo) -> u32| spec.tiles.iter().map(f).collect::<Vec<u32>>();
+    numbers(&tiles, "rows", &of(|t| t.rows))?;
+    numbers(&tiles, "columns", &of(|t| t.columns))?;
+    numbers(&tiles, "row", &of(|t| t.row))?;
+    numbers(&tiles, "column", &of(|t| t.column))?;
+    numbers(&tiles, "flip_rows", &of(|t| u32::from(t.flip_rows)))?;
+    numbers(&tiles, "packets", &of(|t| t.packets))
+}
+
+/// A name that can be the name of a data set.
+fn plain(name: &str) -> String {
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+    if name.is_empty() { "_".into() } else { name }
+}
+
+/// Copies the per-image columns of all data files, one file at a time, so that memory does not grow with the run.
+fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], ipf: u64, images: u64) -> Result<()> {
+    let target = group(own, "images", "NXcollection")?;
+    let mut created = Vec::new();
+    for column in &columns.list {
+        let dataset = low::create_column(&target, column, u32::MAX)?;
+        low::set_extent(&dataset, images, &column.shape)?;
+        attribute_text(&dataset, "description", column.description)?;
+        created.push(dataset);
+    }
+    for file in files {
+        let Ok(source) = low::open_file(&file.path).and_then(|f: File| f.group(COLUMNS)) else { continue };
+        for (column, dataset) in columns.list.iter().zip(&created) {
+            let bytes = super::reader::column_bytes(&source, column)?;
+            low::write_rows(dataset, column, (file.number - 1) * ipf, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_ledger(own: &Group, record: &LedgerRecord) -> Result<()> {
+    let ledger = group(own, "ledger", "NXcollection")?;
+    text(&ledger, "ended", &record.ended)?;
+    number(&ledger, "images_expected_by_plan", record.images_expected, "")?;
+    texts(&ledger, "balances", &record.balances)?;
+    let totals = group(&ledger, "totals", "NXcollection")?;
+    for (name, value) in &record.totals {
+        number(&totals, &plain(name), *value, "")?;
+    }
+    let streams = group(&ledger, "streams", "NXcollection")?;
+    let Some(first) = record.streams.first() else { return Ok(()) };
+    texts(&streams, "name", &record.streams.iter().map(|s| s.name.clone()).collect::<Vec<_>>())?;
+    for (name, _) in &first.counters {
+        let value = |s: &super::spec::StreamRecord| s.counters.iter().find(|(n, _)| n == name).map_or(0, |(_, v)| *v);
+        numbers(&streams, &plain(name), &record.streams.iter().map(value).collect::<Vec<u64>>())?;
+    }
+    Ok(())
+}

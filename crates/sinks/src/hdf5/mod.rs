@@ -1,0 +1,33 @@
+//! HDF5 files: the only code of the project that calls libhdf5, for writing and for reading.
+//!
+//! A run is `<prefix>_master.h5` (NXmx, external links, virtual data set, ledger) and `<prefix>_data_000001.h5` and so on (chunks and
+//! one row per image). While a data file grows, a journal beside it names every chunk; [`repair::repair`] rebuilds from it what a
+//! killed process left behind (docs/decisions/0003-hdf5-crash-safety.md).
+
+
+mod columns;
+mod constant;
+mod datafile;
+mod error;
+mod journal;
+mod low;
+mod master;
+mod names;
+mod nexus;
+pub mod reader;
+
+pub mod spec;
+mod writer;
+
+
+pub use columns::{ImageRecord, ImageStatus};
+pub use error::{Error, ErrorKind};
+pub use names::{data_file_name, master_file_name};
+pub use reader::{Reader, Summary, inspect};
+
+pub use spec::{Compression, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord, TileInfo};
+pub use writer::{FileReport, SpaceEstimate, Writer};
+
+/// Turns the bytes of one chunk (`input`, of pixels `element_bytes` wide) into the pixels of one image (`output`, rows x columns x
+/// element bytes, little endian). Passed in because this crate holds no decoder; the error text is shown to people.
+pub type Decode<'a> = dyn Fn(&[u8], usize, &mut [u8]) -> Result<(), String> + 'a;

@@ -1,0 +1,67 @@
+//! Small helpers that write NeXus groups, fields and attributes.
+
+use hdf5::types::VarLenUnicode;
+use hdf5::{Group, H5Type, Location, Result};
+
+/// A string that HDF5 can store: it must not hold a zero byte.
+fn unicode(text: &str) -> Result<VarLenUnicode> {
+    text.replace('\0', "").parse().map_err(|_| "text that HDF5 cannot store".into())
+}
+
+pub(crate) fn group(parent: &Group, name: &str, class: &str) -> Result<Group> {
+    let group = parent.create_group(name)?;
+    attribute_text(&group, "NX_class", class)?;
+    Ok(group)
+}
+
+pub(crate) fn attribute_text(location: &Location, name: &str, value: &str) -> Result<()> {
+    location.new_attr::<VarLenUnicode>().create(name)?.write_scalar(&unicode(value)?)
+}
+
+pub(crate) fn text(parent: &Group, name: &str, value: &str) -> Result<()> {
+    parent.new_dataset::<VarLenUnicode>().create(name)?.write_scalar(&unicode(value)?)
+}
+
+pub(crate) fn texts(parent: &Group, name: &str, values: &[String]) -> Result<()> {
+    let values = values.iter().map(|value| unicode(value)).collect::<Result<Vec<_>>>()?;
+    parent.new_dataset_builder().with_data(&values).create(name).map(drop)
+}
+
+/// A scalar field, with its unit unless that is empty.
+pub(crate) fn number<T: H5Type>(parent: &Group, name: &str, value: T, units: &str) -> Result<()> {
+    let field = parent.new_dataset::<T>().create(name)?;
+    field.write_scalar(&value)?;
+    if units.is_empty() { Ok(()) } else { attribute_text(&field, "units", units) }
+}
+
+pub(crate) fn numbers<T: H5Type>(parent: &Group, name: &str, values: &[T]) -> Result<()> {
+    parent.new_dataset_builder().with_data(values).create(name).map(drop)
+}
+
+/// A translation: `value` metres along `vector`, after `offset` metres, on top of `depends_on`.
+pub(crate) fn translation(
+    parent: &Group,
+    name: &str,
+    value: f64,
+    vector: [f64; 3],
+    offset: [f64; 3],
+    depends_on: &str,
+) -> Result<()> {
+    let field = parent.new_dataset::<f64>().create(name)?;
+    field.write_scalar(&value)?;
+    attribute_text(&field, "units", "m")?;
+    attribute_text(&field, "transformation_type", "translation")?;
+    attribute_text(&field, "depends_on", depends_on)?;
+    attribute_text(&field, "offset_units", "m")?;
+    field.new_attr_builder().with_data(&vector).create("vector")?;
+    field.new_attr_builder().with_data(&offset).create("offset")?;
+    Ok(())
+}
+
+pub(crate) fn read_text(parent: &Group, path: &str) -> Option<String> {
+    parent.dataset(path).ok()?.read_scalar::<VarLenUnicode>().ok().map(|text| text.to_string())
+}
+
+pub(crate) fn read_number(parent: &Group, path: &str) -> Option<f64> {
+    parent.dataset(path).ok()?.read_scalar::<f64>().ok()
+}

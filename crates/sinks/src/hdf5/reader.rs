@@ -1,0 +1,318 @@
+//! Reads a run back: what is in it, and the bytes of single chunks.
+
+use std::path::{Path, PathBuf};
+
+use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
+use hdf5::{Dataset, File, Group};
+use konkordia_core::pixel::PixelType;
+
+use super::columns::{Column, ColumnType};
+use super::datafile::{COLUMNS, DESCRIPTION, STACK};
+use super::error::{Context, Error, ErrorKind};
+use super::low;
+use super::names::{data_file_name, parse};
+use super::nexus::{read_number, read_text};
+use super::spec::{Compression, FileSpec};
+
+/// One data file as the master names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DataFileSummary {
+    /// Its path.
+    pub path: PathBuf,
+    /// Number in the file name, from 1.
+    pub number: u64,
+    /// Position in the run of its first image.
+    pub first_image: u64,
+    /// Images in it; `None` when it cannot be read.
+    pub images: Option<u64>,
+}
+
+/// What is in a run.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The file that was opened.
+    pub path: PathBuf,
+    /// Images, lost ones included.
+    pub images: u64,
+    /// Image rows.
+    pub rows: u64,
+    /// Image columns.
+    pub columns: u64,
+    /// Type of a pixel.
+    pub pixel: PixelType,
+    /// How chunks are compressed.
+    pub compression: Compression,
+    /// The run description stored by the writer; `None` in files of other programs.
+    pub spec: Option<FileSpec>,
+    /// Photon energy, keV.
+    pub energy_kev: Option<f64>,
+    /// Sample to detector, metres.
+    pub detector_distance_m: Option<f64>,
+    /// Beam on the image, (fast, slow), pixels.
+    pub beam_center_px: Option<(f64, f64)>,
+    /// Pixel edge, metres.
+    pub pixel_size_m: Option<f64>,
+    /// Hash of the calibration, empty without one.
+    pub calibration_hash: String,
+    /// "writing", "closed" or "repaired"; "data file" when a data file was opened.
+    pub state: String,
+    /// Why the run ended; `None` without a ledger.
+    pub ended: Option<String>,
+    /// Counters of the run, by name.
+    pub ledger: Vec<(String, u64)>,
+    /// Images by status: lost, complete, partial, discarded.
+    pub images_by_status: [u64; 4],
+    /// Data files.
+    pub data_files: Vec<DataFileSummary>,
+}
+
+/// An open run: the master, or one data file alone.
+pub struct Reader {
+    path: PathBuf,
+    file: File,
+    parts: Vec<Part>,
+    summary: Summary,
+}
+
+struct Part {
+    first: u64,
+    images: u64,
+    stack: Dataset,
+    file: File,
+    path: PathBuf,
+}
+
+/// Opens a file and tells what is in it.
+///
+/// # Errors
+/// When it cannot be opened or holds no images of a known kind.
+pub fn inspect(path: &Path) -> Result<Summary, Error> {
+    Reader::open(path).map(|reader| reader.summary)
+}
+
+impl Reader {
+    /// Opens the master or a data file. Data files that cannot be opened are listed without a number of images.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or holds no image stack of a known kind.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let doing = "read the file";
+        std::fs::metadata(path).context(doing, path)?;
+        let file = low::open_file(path).map_err(|error| damaged(Error::hdf5(doing, path, error)))?;
+        let spec = read_text(&file, DESCRIPTION).and_then(|text| FileSpec::from_text(&text).ok());
+        let is_data = path.file_name().and_then(|n| n.to_str()).and_then(parse).is_some_and(|(_, number)| number.is_some());
+        let listed = if is_data { own_part(path, &file) } else { linked_parts(path, &file, spec.as_ref()) };
+        let mut parts = Vec::new();
+        let mut data_files = Vec::new();
+        for (number, first, part_path) in listed {
+            let part = open_part(&part_path, first);
+            data_files.push(DataFileSummary {
+                path: part_path,
+                number,
+                first_image: first,
+                images: part.as_ref().ok().map(|part| part.images),
+            });
+            parts.extend(part);
+        }
+        let summary = summarise(path, &file, spec, &parts, data_files, is_data)?;
+        Ok(Self { path: path.to_owned(), file, parts, summary })
+    }
+
+    /// What is in the run.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Replaces `out` by the bytes of one image's chunk as stored. Returns false for an image without chunk (all pixels *missing*).
+    ///
+    /// # Errors
+    /// When the image does not exist, or its data file cannot be read.
+    pub fn read_chunk(&self, image: u64, out: &mut Vec<u8>) -> Result<bool, Error> {
+        let doing = "read an image";
+        let Some(part) = self.parts.iter().find(|part| (part.first..part.first + part.images).contains(&image)) else {
+            let cause = format!("image {image} of {} (counted from 0) is in no readable data file", self.summary.images);
+            return Err(Error::new(ErrorKind::Invalid, doing, &self.path, cause).with_hint("choose an image that exists"));
+        };
+        // A bslz4 chunk is never much larger than its pixels: 12 bytes of header, 4 and LZ4's 1/255 and 16 per block of 8 KiB.
+        let raw = self.summary.rows * self.summary.columns * self.summary.pixel.bytes() as u64;
+        let found = low::read_chunk(&part.stack, image - part.first, 12 + 64 + raw + raw / 64, out);
+        found.map(|some| some.is_some()).context(doing, &part.path)
+    }
+
+    /// The pixels of one image, little endian, through the decoder given.
+    ///
+    /// # Errors
+    /// As [`Self::read_chunk`], and [`ErrorKind::Damaged`] when the chunk does not decode.
+    pub fn read_image(&self, image: u64, decode: &super::Decode<'_>) -> Result<Vec<u8>, Error> {
+        let element = self.summary.pixel.bytes();
+        let pixels = (self.summary.rows * self.summary.columns) as usize;
+        let mut chunk = Vec::new();
+        if !self.read_chunk(image, &mut chunk)? {
+            return Ok(low::missing_bytes(self.summary.pixel).repeat(pixels));
+        }
+        let wrong = |cause: String| {
+            let hint = "the image is lost; recover the file from a copy";
+            Error::new(ErrorKind::Damaged, "decode an image", &self.path, format!("image {image}: {cause}")).with_hint(hint)
+        };
+        if self.summary.compression == Compression::None {
+            let right = chunk.len() == pixels * element;
+            return right.then_some(chunk).ok_or_else(|| wrong("wrong number of bytes".into()));
+        }
+        let mut out = vec![0; pixels * element];
+        decode(&chunk, element, &mut out).map_err(wrong)?;
+        Ok(out)
+    }
+
+    /// One per-image column as numbers, row after row; `None` when the file has no such column.
+    pub fn column(&self, name: &str) -> Option<Vec<u64>> {
+        self.file.group(COLUMNS).ok()?.dataset(name).ok()?.read_raw::<u64>().ok()
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Open data files as (first image, images, stack, file, path).
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, u64, &Dataset, &File, &Path)> {
+        self.parts.iter().map(|p| (p.first, p.images, &p.stack, &p.file, p.path.as_path()))
+    }
+}
+
+fn damaged(mut error: Error) -> Error {
+    if error.kind == ErrorKind::Io {
+        error.kind = ErrorKind::Damaged;
+        error.hint = "if a run of konkordia was killed here, `konkordia repair FILE` makes it readable".into();
+    }
+    error
+}
+
+fn own_part(path: &Path, file: &File) -> Vec<(u64, u64, PathBuf)> {
+    let number = path.file_name().and_then(|n| n.to_str()).and_then(parse).and_then(|(_, number)| number).unwrap_or(1);
+    let low = file.dataset(STACK).and_then(|stack| stack.attr("image_nr_low")?.read_scalar::<u64>()).unwrap_or(1);
+    // The data file alone counts its images from 0; its place in the run is told by the number.
+    let _ = low;
+    vec![(number, 0, path.to_owned())]
+}
+
+/// Data files as the run description and the links tell: (number, first image, path).
+fn linked_parts(path: &Path, file: &File, spec: Option<&FileSpec>) -> Vec<(u64, u64, PathBuf)> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let links = file.group("/entry/data").and_then(|group| group.member_names()).unwrap_or_default();
+    let mut numbers: Vec<u64> =
+        links.iter().filter_map(|name| name.strip_prefix("data_")).filter_map(|digits| digits.parse().ok()).collect();
+    let prefix = path.file_name().and_then(|n| n.to_str()).and_then(parse).map_or("", |(prefix, _)| prefix);
+    let Some(spec) = spec else { return Vec::new() };
+    if numbers.is_empty() {
+        let images = read_number(file, "/entry/instrument/detector/detectorSpecific/nimages").unwrap_or(0.0) as u64;
+        numbers = (1..=images.div_ceil(u64::from(spec.images_per_file))).collect();
+    }
+    numbers.sort_unstable();
+    let first = |number: u64| number.saturating_sub(1) * u64::from(spec.images_per_file);
+    numbers.into_iter().map(|n| (n, first(n), directory.join(data_file_name(prefix, n)))).collect()
+}
+
+fn open_part(path: &Path, first: u64) -> Result<Part, Error> {
+    let doing = "read the data file";
+    let file = low::open_file(path).context(doing, path)?;
+    let stack = file.dataset(STACK).context(doing, path)?;
+    let shape = stack.shape();
+    if shape.len() != 3 || !stack.is_chunked() || stack.chunk() != Some(vec![1, shape[1], shape[2]]) {
+        return Err(Error::new(ErrorKind::Damaged, doing, path, format!("{STACK} is not a stack of images, one per chunk")));
+    }
+    Ok(Part { first, images: shape[0] as u64, stack, file, path: path.to_owned() })
+}
+
+fn summarise(
+    path: &Path,
+    file: &File,
+    spec: Option<FileSpec>,
+    parts: &[Part],
+    data_files: Vec<DataFileSummary>,
+    is_data: bool,
+) -> Result<Summary, Error> {
+    let doing = "read the file";
+    let detector = "/entry/instrument/detector";
+    let number = |name: &str| read_number(file, &format!("{detector}/{name}"));
+    let (rows, columns, pixel, compression) = match (parts.first(), &spec) {
+        (Some(part), _) => {
+            let shape = part.stack.shape();
+            let filters = low::filters(&part.stack).context(doing, path)?;
+            let compression = match filters.as_slice() {
+                [] => Compression::None,
+                [(low::BITSHUFFLE, ..)] => Compression::Bslz4,
+                _ => return Err(unknown(path, format!("filters {filters:?}"))),
+            };
+            let kind = part.stack.dtype().and_then(|t| t.to_descriptor()).context(doing, path)?;
+            let pixel = pixel_of(&kind).ok_or_else(|| unknown(path, format!("pixels of type {kind}")))?;
+            (shape[1] as u64, shape[2] as u64, pixel, compression)
+        }
+        (None, Some(spec)) => (u64::from(spec.rows), u64::from(spec.columns), spec.pixel, spec.compression),
+        (None, None) => return Err(unknown(path, "no images and no run description".into())),
+    };
+    let nimages = number("detectorSpecific/nimages").map(|n| n as u64);
+    let images = nimages.unwrap_or_else(|| parts.iter().map(|part| part.images).sum());
+    let mut by_status = [0; 4];
+    if let Ok(status) = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_raw::<u8>()) {
+        status.iter().filter(|&&s| s < 4).for_each(|&s| by_status[usize::from(s)] += 1);
+    }
+    let text = |name: &str| read_text(file, &format!("/entry/konkordia/{name}"));
+    let m = spec.as_ref().map(|spec| spec.metadata.clone()).unwrap_or_default();
+    Ok(Summary {
+        path: path.to_owned(),
+        images,
+        rows,
+        columns,
+        pixel,
+        compression,
+        energy_kev: read_number(file, "/entry/instrument/beam/incident_energy").map(|ev| ev / 1000.0).or(m.energy_kev),
+        detector_distance_m: number("distance").or(m.detector_distance_m),
+        beam_center_px: number("beam_center_x")
+            .zip(number("beam_center_y"))
+            .or(m.beam_center_x_px.zip(m.beam_center_y_px)),
+        pixel_size_m: number("x_pixel_size").or(m.pixel_size_m),
+        calibration_hash: spec.as_ref().map(|spec| spec.calibration_hash.clone()).unwrap_or_default(),
+        state: text("state").unwrap_or_else(|| if is_data { "data file".into() } else { "unknown".into() }),
+        ended: text("ledger/ended"),
+        ledger: totals(file),
+        images_by_status: by_status,
+        data_files,
+        spec,
+    })
+}
+
+fn unknown(path: &Path, what: String) -> Error {
+    let hint = "this program reads the files that it writes; open others with h5py or silx";
+    Error::new(ErrorKind::Damaged, "read the file", path, format!("{what}, not known to this program")).with_hint(hint)
+}
+
+pub(crate) fn totals(file: &File) -> Vec<(String, u64)> {
+    let Ok(group) = file.group("/entry/konkordia/ledger/totals") else { return Vec::new() };
+    let names = group.member_names().unwrap_or_default();
+    names.into_iter().filter_map(|name| group.dataset(&name).ok()?.read_scalar::<u64>().ok().map(|v| (name, v))).collect()
+}
+
+pub(crate) fn pixel_of(kind: &TypeDescriptor) -> Option<PixelType> {
+    Some(match kind {
+        TypeDescriptor::Integer(IntSize::U2) => PixelType::Int16,
+        TypeDescriptor::Integer(IntSize::U4) => PixelType::Int32,
+        TypeDescriptor::Unsigned(IntSize::U2) => PixelType::Uint16,
+        TypeDescriptor::Unsigned(IntSize::U4) => PixelType::Uint32,
+        TypeDescriptor::Float(FloatSize::U4) => PixelType::Float32,
+        _ => return None,
+    })
+}
+
+/// One column of a data file, packed little endian.
+pub(crate) fn column_bytes(columns: &Group, column: &Column) -> hdf5::Result<Vec<u8>> {
+    let dataset = columns.dataset(&column.name)?;
+    if dataset.shape().get(1..) != Some(&column.shape) {
+        return Err(format!("column {} has shape {:?}", column.name, dataset.shape()).into());
+    }
+    let bytes = |values: Vec<Vec<u8>>| values.concat();
+    Ok(match column.kind {
+        ColumnType::U8 => dataset.read_raw::<u8>()?,
+        ColumnType::U16 => bytes(dataset.read_raw::<u16>()?.into_iter().map(|v| v.to_le_bytes().to_vec()).collect()),
+        ColumnType::U32 => bytes(dataset.read_raw::<u32>()?.into_iter().map(|v| v.to_le_bytes().to_vec()).collect()),
+        ColumnType::U64 => bytes(dataset.read_raw::<u64>()?.into_iter().map(|v| v.to_le_bytes().to_vec()).collect()),
+    })
+}

@@ -1,0 +1,434 @@
+//! What a run's files are to hold: decided at arm, immutable afterwards, stored as text in every file of the run.
+
+use std::path::PathBuf;
+
+use konkordia_core::pixel::PixelType;
+
+use super::error::{Error, ErrorKind};
+
+/// What to do when files of this run exist already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overwrite {
+    /// Refuse to start.
+    #[default]
+    Refuse,
+    /// Remove the master and all data files of the same prefix at create.
+    Replace,
+}
+
+/// How chunks are compressed. The caller compresses; this crate only writes the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// Bitshuffle with LZ4: HDF5 filter 32008, chunk = 12-byte header and blocks (docs/formats.md).
+    #[default]
+    Bslz4,
+    /// Plain little-endian pixels.
+    None,
+}
+
+/// How the master names the images. fabio adds up every member of `/entry/data` whose name starts with "data", so a virtual data set
+/// called `data` beside links `data_000001` is counted twice; XDS (neggia) needs the links; most NeXus readers follow `@signal`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Layout {
+    /// Links `data_000001` and so on, and the virtual data set `images`, named by `@signal`: right in every reader tested.
+    #[default]
+    Both,
+    /// Only the virtual data set, called `data`. Not for XDS or ALBULA.
+    Virtual,
+    /// Only the links. Not for DIALS when there is more than one data file.
+    Links,
+}
+
+/// One detector tile, as placed in the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TileInfo {
+    /// Pixels along the slow axis of the tile.
+    pub rows: u32,
+    /// Pixels along the fast axis of the tile.
+    pub columns: u32,
+    /// First image row of the tile.
+    pub row: u32,
+    /// First image column of the tile.
+    pub column: u32,
+    /// Whether the rows are stored upside down with respect to the wire.
+    pub flip_rows: bool,
+    /// Packets per image (1 to 65535).
+    pub packets: u32,
+}
+
+/// Facts about the measurement. `None` leaves the field out, except where NXmx demands one (docs/formats.md says what stands in).
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Metadata {
+    /// Photon energy, keV. NXmx requires the wavelength: without this 12.39842 keV (1 angstrom) stands in and `check` warns.
+    pub energy_kev: Option<f64>,
+    /// Sample to detector, metres.
+    pub detector_distance_m: Option<f64>,
+    /// Where the direct beam meets the image, fast axis, pixels.
+    pub beam_center_x_px: Option<f64>,
+    /// Where the direct beam meets the image, slow axis, pixels.
+    pub beam_center_y_px: Option<f64>,
+    /// Edge of a square pixel, metres. Without it 75 um stands in.
+    pub pixel_size_m: Option<f64>,
+    /// `Si`, `CdTe` or `GaAs`. Without it `Si` stands in.
+    pub sensor_material: Option<String>,
+    /// Metres. Without it 320 um stands in.
+    pub sensor_thickness_m: Option<f64>,
+    /// Period of the images, seconds.
+    pub frame_time_s: Option<f64>,
+    /// Exposure of one image, seconds.
+    pub count_time_s: Option<f64>,
+    /// Bits per pixel that the detector reads out.
+    pub bit_depth: Option<u32>,
+    /// For example "JUNGFRAU 0.5M".
+    pub detector_description: Option<String>,
+    /// Serial number of the detector.
+    pub detector_serial: Option<String>,
+    /// For example "Swiss Light Source".
+    pub source_name: Option<String>,
+    /// Beamline.
+    pub instrument_name: Option<String>,
+    /// Sample.
+    pub sample_name: Option<String>,
+    /// ISO 8601 with time zone. Required by NXmx; without it 1970-01-01T00:00:00Z stands in and `check` warns.
+    pub start_time: Option<String>,
+    /// ISO 8601 with time zone, when the run is expected to end.
+    pub end_time_estimated: Option<String>,
+}
+
+/// Everything that [`super::Writer::create`] needs. All lengths in pixels unless the name says otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FileSpec {
+    /// An existing directory.
+    pub directory: PathBuf,
+    /// Start of every file name; no path separator.
+    pub prefix: String,
+    /// Images per data file (1 to 1000000).
+    pub images_per_file: u32,
+    /// What to do with older files of the same prefix.
+    pub overwrite: Overwrite,
+    /// Image rows (slow axis).
+    pub rows: u32,
+    /// Image columns (fast axis).
+    pub columns: u32,
+    /// Type of the pixels; detector words without conversion are `Uint16` with `raw_words`.
+    pub pixel: PixelType,
+    /// The pixels are detector words: of the special values only *missing* (0xFFFF) exists.
+    pub raw_words: bool,
+    /// How the chunks given to `write` are compressed.
+    pub compression: Compression,
+    /// How the master names the images.
+    pub layout: Layout,
+    /// Number of images that the run is to take, if known: sizes the estimate of the space needed.
+    pub images_planned: Option<u64>,
+    /// Facts about the measurement.
+    pub metadata: Metadata,
+    /// NXmx mask bits, `rows x columns` row by row; bit 0 gap, 1 dead, 4 noisy, 8 user (docs/formats.md).
+    pub pixel_mask: Vec<u32>,
+    /// Tiles in the order in which [`super::ImageRecord`] lists them.
+    pub tiles: Vec<TileInfo>,
+    /// Unit of the pixel values, for example "photon" or "ADU".
+    pub unit: String,
+    /// Hash of the calibration in use, empty when there is none.
+    pub calibration_hash: String,
+    /// Name and version of the program, for example "konkordia 0.1.0".
+    pub software: String,
+    /// The configuration as given by the user, stored word by word.
+    pub configuration: String,
+    /// How pixels were made from words: names and values, for example ("rounding", "half to even").
+    pub conversion: Vec<(String, String)>,
+    /// Names of further per-image columns of unsigned 64-bit numbers, see [`super::ImageRecord::extra`].
+    pub extra_columns: Vec<String>,
+}
+
+impl Default for FileSpec {
+    fn default() -> Self {
+        Self {
+            directory: PathBuf::from("."),
+            prefix: "run".into(),
+            images_per_file: 1000,
+            overwrite: Overwrite::Refuse,
+            rows: 0,
+            columns: 0,
+            pixel: PixelType::Int16,
+            raw_words: false,
+            compression: Compression::Bslz4,
+            layout: Layout::Both,
+            images_planned: None,
+            metadata: Metadata::default(),
+            pixel_mask: Vec::new(),
+            tiles: Vec::new(),
+            unit: "photon".into(),
+            calibration_hash: String::new(),
+            software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
+            configuration: String::new(),
+            conversion: Vec::new(),
+            extra_columns: Vec::new(),
+        }
+    }
+}
+
+/// Counters of one stream (one UDP port), for [`LedgerRecord`].
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct StreamRecord {
+    /// For example "udp://0.0.0.0:50010".
+    pub name: String,
+    /// Counter names and values; all streams list the same names in the same order.
+    pub counters: Vec<(String, u64)>,
+}
+
+/// The account of a run, written by [`super::Writer::finish`].
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LedgerRecord {
+    /// Counter names and values of the whole run.
+    pub totals: Vec<(String, u64)>,
+    /// One record per stream.
+    pub streams: Vec<StreamRecord>,
+    /// Sums that must hold, as "packets_received = packets_placed + packets_late"; `check` evaluates them on totals and streams.
+    pub balances: Vec<String>,
+    /// Why the run ended, for example "complete", "stopped", "stalled", "disk full".
+    pub ended: String,
+    /// ISO 8601, when the last image was taken, if observed.
+    pub end_time: Option<String>,
+    /// Images that the run was to take: the files are extended to this number, so that a gap at the end is visible.
+    pub images_expected: u64,
+}
+
+impl FileSpec {
+    /// Pixels of one image.
+    pub fn pixels(&self) -> usize {
+        self.rows as usize * self.columns as usize
+    }
+
+    /// Bytes of one decoded image.
+    pub fn image_bytes(&self) -> usize {
+        self.pixels() * self.pixel.bytes()
+    }
+
+    /// Words of the packet bitmap of one tile: enough for the tile with the most packets.
+    pub fn bitmap_words(&self) -> usize {
+        self.tiles.iter().map(|tile| tile.packets.div_ceil(64) as usize).max().unwrap_or(1).max(1)
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), Error> {
+        let wrong = |cause: String| Err(Error::new(ErrorKind::Invalid, "use this file specification", &self.directory, cause));
+        let bad_prefix = self.prefix.is_empty() || self.prefix.starts_with('.') || self.prefix.contains(['/', '\0']);
+        if bad_prefix || self.prefix.len() > 200 {
+            return wrong(format!("the prefix '{}' is not a plain file name of at most 200 bytes", self.prefix));
+        }
+        if self.rows == 0 || self.columns == 0 || self.pixels() > 1 << 28 {
+            return wrong(format!("an image of {} x {} pixels", self.rows, self.columns));
+        }
+        if self.pixel_mask.len() != self.pixels() {
+            return wrong(format!("the pixel mask has {} values for {} pixels", self.pixel_mask.len(), self.pixels()));
+        }
+        if !(1..=1_000_000).contains(&self.images_per_file) {
+            return wrong(format!("{} images per file (1 to 1000000)", self.images_per_file));
+        }
+        if self.raw_words && self.pixel != PixelType::Uint16 {
+            return wrong(format!("detector words as {} (they are uint16)", self.pixel));
+        }
+        if self.tiles.len() > 4096 || self.tiles.iter().any(|tile| !(1..=65535).contains(&tile.packets)) {
+            return wrong("more than 4096 tiles, or a tile with no packet or more than 65535".into());
+        }
+        let outside = |t: &TileInfo| t.row.checked_add(t.rows).is_none_or(|end| end > self.rows);
+        let beside = |t: &TileInfo| t.column.checked_add(t.columns).is_none_or(|end| end > self.columns);
+        if let Some(tile) = self.tiles.iter().find(|t| outside(t) || beside(t)) {
+            return wrong(format!("tile {tile:?} lies outside the image of {} x {} pixels", self.rows, self.columns));
+        }
+        let plain = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if let Some(name) = self.extra_columns.iter().find(|name| !plain(name) || super::columns::is_reserved(name)) {
+            return wrong(format!("'{name}' cannot be the name of a per-image column"));
+        }
+        Ok(())
+    }
+
+    /// The specification as text, one `key = value` per line, without directory, overwrite policy and mask.
+    pub(crate) fn to_text(&self) -> String {
+        let mut out = String::from("konkordia_run = 1\n");
+        let mut put = |key: &str, value: &str| out.push_str(&format!("{key} = {}\n", escape(value)));
+        put("prefix", &self.prefix);
+        put("images_per_file", &self.images_per_file.to_string());
+        put("rows", &self.rows.to_string());
+        put("columns", &self.columns.to_string());
+        put("pixel", self.pixel.name());
+        put("raw_words", &self.raw_words.to_string());
+        put("compression", if self.compression == Compression::Bslz4 { "bslz4" } else { "none" });
+        put("layout", self.layout.name());
+        if let Some(images) = self.images_planned {
+            put("images_planned", &images.to_string());
+        }
+        put("unit", &self.unit);
+        put("calibration_hash", &self.calibration_hash);
+        put("software", &self.software);
+        put("configuration", &self.configuration);
+        for (name, value) in &self.conversion {
+            put("conversion", &format!("{name}={value}"));
+        }
+        for name in &self.extra_columns {
+            put("extra_column", name);
+        }
+        for t in &self.tiles {
+            let flip = u8::from(t.flip_rows);
+            put("tile", &format!("{} {} {} {} {flip} {}", t.rows, t.columns, t.row, t.column, t.packets));
+        }
+        self.metadata.each(|key, value| put(key, &value));
+        out
+    }
+
+    /// The inverse of [`Self::to_text`]; the mask is empty and the directory is the current one.
+    pub(crate) fn from_text(text: &str) -> Result<Self, String> {
+        let mut spec = Self { tiles: Vec::new(), ..Self::default() };
+        let mut lines = text.lines();
+        if lines.next() != Some("konkordia_run = 1") {
+            return Err("not a run description of version 1".into());
+        }
+        for line in lines {
+            let (key, value) = line.split_once(" = ").ok_or_else(|| format!("line without value: '{line}'"))?;
+            let value = unescape(value);
+            spec.set(key, &value).map_err(|why| format!("{key} = {value}: {why}"))?;
+        }
+        Ok(spec)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
+            value.parse().map_err(|_| "not a number".to_owned())
+        }
+        match key {
+            "prefix" => self.prefix = value.into(),
+            "images_per_file" => self.images_per_file = number(value)?,
+            "rows" => self.rows = number(value)?,
+            "columns" => self.columns = number(value)?,
+            "pixel" => self.pixel = value.parse()?,
+            "raw_words" => self.raw_words = value == "true",
+            "compression" => self.compression = if value == "bslz4" { Compression::Bslz4 } else { Compression::None },
+            "layout" => self.layout = Layout::from_name(value).ok_or("not a layout")?,
+            "images_planned" => self.images_planned = Some(number(value)?),
+            "unit" => self.unit = value.into(),
+            "calibration_hash" => self.calibration_hash = value.into(),
+            "software" => self.software = value.into(),
+            "configuration" => self.configuration = value.into(),
+            "conversion" => {
+                let (name, value) = value.split_once('=').ok_or("no '='")?;
+                self.conversion.push((name.into(), value.into()));
+            }
+            "extra_column" => self.extra_columns.push(value.into()),
+            "tile" => {
+                let v = value.split(' ').map(number).collect::<Result<Vec<u32>, _>>()?;
+                let [rows, columns, row, column, flip, packets] = v[..] else { return Err("six numbers expected".into()) };
+                self.tiles.push(TileInfo { rows, columns, row, column, flip_rows: flip != 0, packets });
+            }
+            _ => self.metadata.set(key, value)?,
+        }
+        Ok(())
+    }
+}
+
+impl Layout {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::Virtual => "virtual",
+            Self::Links => "links",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        [Self::Both, Self::Virtual, Self::Links].into_iter().find(|layout| layout.name() == name)
+    }
+}
+
+macro_rules! metadata_text {
+    (numbers: $($number:ident)*; strings: $($string:ident)*) => {
+        impl Metadata {
+            fn each(&self, mut put: impl FnMut(&str, String)) {
+                // `{:?}` prints the shortest text that reads back to the same number.
+                $(if let Some(value) = self.$number { put(stringify!($number), format!("{value:?}")); })*
+                $(if let Some(value) = &self.$string { put(stringify!($string), value.clone()); })*
+                if let Some(value) = self.bit_depth { put("bit_depth", value.to_string()); }
+            }
+            fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+                match key {
+                    $(stringify!($number) => self.$number = Some(value.parse().map_err(|_| "not a number".to_owned())?),)*
+                    $(stringify!($string) => self.$string = Some(value.into()),)*
+                    "bit_depth" => self.bit_depth = Some(value.parse().map_err(|_| "not a number".to_owned())?),
+                    // Written by a later version: not needed to read the images.
+                    _ => {}
+                }
+                Ok(())
+            }
+        }
+    };
+}
+
+metadata_text!(
+    numbers: energy_kev detector_distance_m beam_center_x_px beam_center_y_px pixel_size_m sensor_thickness_m frame_time_s count_time_s;
+    strings: sensor_material detector_description detector_serial source_name instrument_name sample_name start_time end_time_estimated
+);
+
+fn escape(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r")
+}
+
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, c == '\\') {
+            (_, true) => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some('r') => out.push('\r'),
+                Some(other) => out.push(other),
+                None => {}
+            },
+            (c, false) => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn text_round_trips(config in "[ -~\n\r\\\\=]{0,60}", energy in proptest::option::of(1.0f64..100.0), rows in 1u32..9, flip: bool) {
+            let spec = FileSpec {
+                rows,
+                columns: 7,
+                configuration: config.clone(),
+                metadata: Metadata { energy_kev: energy, sample_name: Some(config), bit_depth: Some(16), ..Metadata::default() },
+                tiles: vec![TileInfo { rows, columns: 7, row: 0, column: 0, flip_rows: flip, packets: 128 }; 2],
+                conversion: vec![("rounding".into(), "a=b".into())],
+                extra_columns: vec!["spots".into()],
+                layout: Layout::Links,
+                images_planned: Some(5),
+                ..FileSpec::default()
+            };
+            prop_assert_eq!(FileSpec::from_text(&spec.to_text()).unwrap(), spec);
+        }
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let good = FileSpec { rows: 2, columns: 3, pixel_mask: vec![0; 6], ..FileSpec::default() };
+        assert!(good.validate().is_ok());
+        let tile = TileInfo { rows: 2, columns: 3, row: 1, column: 0, flip_rows: false, packets: 1 };
+        let bad = [
+            FileSpec { prefix: "a/b".into(), ..good.clone() },
+            FileSpec { prefix: String::new(), ..good.clone() },
+            FileSpec { pixel_mask: vec![0; 5], ..good.clone() },
+            FileSpec { rows: 0, ..good.clone() },
+            FileSpec { images_per_file: 0, ..good.clone() },
+            FileSpec { raw_words: true, ..good.clone() },
+            FileSpec { tiles: vec![tile.clone()], ..good.clone() },
+            FileSpec { tiles: vec![TileInfo { row: u32::MAX, ..tile }], ..good.clone() },
+            FileSpec { extra_columns: vec!["status".into()], ..good.clone() },
+        ];
+        for spec in bad {
+            assert_eq!(spec.validate().unwrap_err().kind, ErrorKind::Invalid, "{spec:?}");
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The writer of one run. One thread owns it; it reads no clock and starts nothing.
+
+use std::path::{Path, PathBuf};
+
+use super::columns::{Columns, ImageRecord, ImageStatus};
+use super::constant::missing_chunk;
+use super::datafile::{Closed, DataFile, remove};
+use super::error::{Context, Error, ErrorKind};
+use super::journal::refuse_if_alive;
+use super::low;
+use super::master::{self, State};
+use super::names::{existing, journal_path, master_file_name, reserve_path};
+use super::spec::{Compression, FileSpec, LedgerRecord, Overwrite};
+
+/// A flush follows the one before after this time or at the next tick: with ticks every 100 ms at most 0.5 s lie between two.
+const FLUSH_NS: u64 = 400_000_000;
+/// A running master gains the data files closed since at most this often: it costs one copy of the mask and of the columns so far.
+const PUBLISH_NS: u64 = 10_000_000_000;
+/// A jump of the image number over more data files than this is refused: it would fill the disk with files of lost images.
+const SKIPPED_FILES_MAX: u64 = 1000;
+
+/// Space at create, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpaceEstimate {
+    /// Free for this user on the file system of the directory.
+    pub free: u64,
+    /// Uncompressed size of all planned images, if their number is known. Real images take a fraction (docs/formats.md).
+    pub images_uncompressed: Option<u64>,
+    /// Kept aside so that the files can be closed on a full disk; already taken from `free`.
+    pub reserve: u64,
+}
+
+/// What [`Writer::finish`] wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileReport {
+    /// The master file.
+    pub master: PathBuf,
+    /// Data files, in order.
+    pub data_files: Vec<PathBuf>,
+    /// Positions in the files, lost images included.
+    pub images: u64,
+    /// Images with pixels.
+    pub images_with_pixels: u64,
+    /// Bytes of all chunks given to `write`.
+    pub chunk_bytes: u64,
+}
+
+/// Writes the files of one run: [`Writer::create`] at arm, [`Writer::write`] per image and [`Writer::tick`] at least every 100 ms,
+/// [`Writer::finish`] at the end, also after an error.
+pub struct Writer {
+    spec: FileSpec,
+    columns: Columns,
+    current: Option<DataFile>,
+    closed: Vec<Closed>,
+    next_index: u64,
+    row: Vec<u8>,
+    joined: Vec<u8>,
+    missing: Option<Vec<u8>>,
+    failed: Option<Error>,
+    flushed_ns: Option<u64>,
+    published_ns: Option<u64>,
+    published_files: usize,
+    space: SpaceEstimate,
+    images_with_pixels: u64,
+    chunk_bytes: u64,
+}
+
+impl Writer {
+    /// Checks everything that can be known, creates the first data file and publishes a master without images.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`], [`ErrorKind::NotFound`], [`ErrorKind::NotWritable`], [`ErrorKind::Exists`], [`ErrorKind::InUse`],
+    /// [`ErrorKind::DiskFull`]; nothing is left behind then, and with [`Overwrite::Refuse`] nothing was touched.
+    pub fn create(spec: FileSpec) -> Result<Self, Error> {
+        spec.validate()?;
+        check_directory(&spec.directory)?;
+        clear_way(&spec)?;
+        let columns = Columns::new(&spec);
+        let reserve = reserve_bytes(&spec, &columns);
+        let space = take_reserve(&spec, reserve)?;
+        let start = || {
+            master::publish(&spec, &columns, &[], None, State::Writing)?;
+            DataFile::create(&spec, &columns, 1)
+        };
+        let first = match start() {
+            Ok(first) => first,
+            Err(error) => {
+                remove_all(&spec);
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            row: vec![0; columns.row_bytes],
+            joined: Vec::with_capacity(spec.image_bytes() / 2),
+            missing: missing_chunk(&spec),
+            current: Some(first),
+            closed: Vec::new(),
+            next_index: 0,
+            failed: None,
+            flushed_ns: None,
+            published_ns: None,
+            published_files: 0,
+            space,
+            images_with_pixels: 0,
+            chunk_bytes: 0,
+            columns,
+            spec,
+        })
+    }
+
+    /// The specification given to [`Writer::create`].
+    pub fn spec(&self) -> &FileSpec {
+        &self.spec
+    }
+
+    /// Space at create.
+    pub fn space(&self) -> SpaceEstimate {
+        self.space
+    }
+
+    /// Position that the next image may have: one past the last one written.
+    pub fn next_index(&self) -> u64 {
+        self.next_index
+    }
+
+    /// Bytes of all chunks written so far.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
+    /// Writes one image. Image numbers must grow; images left out are lost images and read as *missing*.
+    ///
+    /// # Errors
+    /// After the first I/O error every further call gives the same error. Everything written before stays intact and
+    /// [`Writer::finish`] closes it. [`ErrorKind::Invalid`] (a record that contradicts the specification) changes nothing.
+    pub fn write(&mut self, image: &ImageRecord<'_>) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let chunk_bytes = self.check(image)?;
+        self.columns.pack(image, &mut self.row)?;
+        let ipf = u64::from(self.spec.images_per_file);
+        let result = self.advance_to(image.index / ipf + 1).and_then(|()| self.store(image, image.index % ipf));
+        match result {
+            Ok(()) => {
+                self.next_index = image.index + 1;
+                self.chunk_bytes += chunk_bytes as u64;
+                self.images_with_pixels += u64::from(chunk_bytes > 0);
+                Ok(())
+            }
+            Err(error) => {
+                self.failed = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn store(&mut self, image: &ImageRecord<'_>, local: u64) -> Result<(), Error> {
+        let chunk = match image.parts {
+            [one] => one,
+            parts => {
+                self.joined.clear();
+                parts.iter().for_each(|part| self.joined.extend_from_slice(part));
+                &self.joined[..]
+            }
+        };
+        let file = self.current.as_mut().expect("a data file is open unless a write failed");
+        file.write(local, chunk, &self.row)
+    }
+
+    /// Bytes of the chunk, after checking the record against the specification.
+    fn check(&self, image: &ImageRecord<'_>) -> Result<usize, Error> {
+        let wrong = |cause: String| {
+            let cause = format!("image {}: {cause}", image.index);
+            Err(Error::new(ErrorKind::Invalid, "write an image", &self.spec.directory, cause))
+        };
+        if image.index < self.next_index {
+            return wrong(format!("image numbers must grow, the next one is {} or later", self.next_index));
+        }
+        let skipped = (image.index - self.next_index) / u64::from(self.spec.images_per_file);
+        if skipped > SKIPPED_FILES_MAX {
+            return wrong(format!("{skipped} data files of lost images would lie before it"));
+        }
+        let bytes = image.parts.iter().map(|part| part.len()).sum::<usize>();
+        let whole = self.spec.image_bytes();
+        let with_pixels = matches!(image.status, ImageStatus::Complete | ImageStatus::Partial);
+        if with_pixels != (bytes > 0) {
+            return wrong(format!("{:?} with {bytes} bytes of pixels", image.status));
+        }
+        match self.spec.compression {
+            _ if bytes == 0 => Ok(0),
+            Compression::None if bytes != whole => wrong(format!("{bytes} bytes of pixels, {whole} expected")),
+            Compression::None => Ok(bytes),
+            Compression::Bslz4 => {
+                let head = image.parts.iter().flat_map(|part| part.iter()).take(8);
+                let says = head.fold(0u64, |value, &byte| value << 8 | u64::from(byte));
+                if bytes < 12 || says != whole as u64 {
+                    return wrong(format!("its chunk says {says} bytes of pixels, {whole} expected"));
+                }
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// Makes data file `number` the current one, closing the ones before it at their full length.
+    fn advance_to(&mut self, number: u64) -> Result<(), Error> {
+        let ipf = u64::from(self.spec.images_per_file);
+        while let Some(file) = &mut self.current
+            && file.number < number
+        {
+            file.extend(ipf)?;
+            self.close_current()?;
+            let next = self.closed.last().map_or(1, |closed| closed.number + 1);
+            self.current = Some(DataFile::create(&self.spec, &self.columns, next)?);
+        }
+        Ok(())
+    }
+
+    fn close_current(&mut self) -> Result<(), Error> {
+        let Some(file) = &mut self.current else { return Ok(()) };
+        if let Some(missing) = &self.missing
+            && file.has_pixels()
+        {
+            file.fill_lost(missing);
+        }
+        file.flush()?;
+        if let Some(file) = self.current.take() {
+            self.closed.push(file.close()?);
+        }
+        Ok(())
+    }
+
+    /// Flushes when it is time; `now_ns` is any clock that never goes back. Call it at least every 100 ms while armed.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn tick(&mut self, now_ns: u64) -> Result<(), Error> {
+        if self.failed.is_some() {
+            return Ok(());
+        }
+        let flushed = *self.flushed_ns.get_or_insert(now_ns);
+        let published = *self.published_ns.get_or_insert(now_ns);
+        let mut result = Ok(());
+        if now_ns.saturating_sub(flushed) >= FLUSH_NS {
+            self.flushed_ns = Some(now_ns);
+            result = self.current.as_mut().map_or(Ok(()), DataFile::flush);
+        }
+        if result.is_ok() && self.closed.len() > self.published_files && now_ns.saturating_sub(published) >= PUBLISH_NS {
+            self.published_ns = Some(now_ns);
+            self.published_files = self.closed.len();
+            result = master::publish(&self.spec, &self.columns, &self.closed, None, State::Writing).map(drop);
+        }
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
+    }
+
+    /// Closes everything and publishes the final master. After a failed write it closes what was written before the failure.
+    ///
+    /// # Errors
+    /// When even that fails the journal stays: `konkordia repair` completes the file once the cause is gone.
+    pub fn finish(mut self, ledger: &LedgerRecord) -> Result<FileReport, Error> {
+        release_reserve(&self.spec);
+        let ipf = u64::from(self.spec.images_per_file);
+        let total = if self.failed.is_some() { self.next_index } else { self.next_index.max(ledger.images_expected) };
+        if self.failed.is_none() && total > 0 {
+            self.advance_to((total - 1) / ipf + 1)?;
+        }
+        if let Some(file) = &mut self.current {
+            let end = total.saturating_sub((file.number - 1) * ipf).min(ipf);
+            file.extend(end)?;
+            if file.images() == 0 {
+                file.flush()?;
+                self.current.take().map_or(Ok(()), DataFile::discard)?;
+            } else {
+                self.close_current()?;
+            }
+        }
+        let master = master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed)?;
+        Ok(FileReport {
+            master,
+            data_files: self.closed.iter().map(|closed| closed.path.clone()).collect(),
+            images: total,
+            images_with_pixels: self.images_with_pixels,
+            chunk_bytes: self.chunk_bytes,
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        release_reserve(&self.spec);
+    }
+}
+
+fn check_directory(directory: &Path) -> Result<(), Error> {
+    let doing = "write into the output directory";
+    let found = std::fs::metadata(directory).context(doing, directory)?;
+    if !found.is_dir() {
+        return Err(Error::new(ErrorKind::NotFound, doing, directory, "this is not a directory"));
+    }
+    Ok(())
+}
+
+/// Refuses or removes older files of the same prefix.
+fn clear_way(spec: &FileSpec) -> Result<(), Error> {
+    let doing = "start a run with this prefix";
+    let master = spec.directory.join(master_file_name(&spec.prefix));
+    let files = existing(&spec.directory, &spec.prefix).context(doing, &spec.directory)?;
+    for (_, path, _, has_journal) in &files {
+        if *has_journal {
+            refuse_if_alive(&journal_path(path))?;
+        }
+    }
+    if spec.overwrite == Overwrite::Refuse {
+        let older = files.first().map(|(_, path, ..)| path.clone());
+        return match older.or_else(|| master.exists().then_some(master)) {
+            Some(path) => Err(Error::new(ErrorKind::Exists, doing, &path, "the file exists")),
+            None => Ok(()),
+        };
+    }
+    remove_all_of(spec, &files)
+}
+
+/// The master goes first: at no time does a master link to a file that is gone.
+fn remove_all_of(spec: &FileSpec, files: &[(u64, PathBuf, bool, bool)]) -> Result<(), Error> {
+    let master = spec.directory.join(master_file_name(&spec.prefix));
+    if master.exists() {
+        remove(&master)?;
+    }
+    for (_, path, has_data, has_journal) in files {
+        if *has_data {
+            remove(path)?;
+        }
+        if *has_journal {
+            remove(&journal_path(path))?;
+        }
+    }
+    Ok(())
+}
+
+/// Best effort, when create fails half way.
+fn remove_all(spec: &FileSpec) {
+    release_reserve(spec);
+    if let Ok(files) = existing(&spec.directory, &spec.prefix) {
+        let _ = remove_all_of(spec, &files);
+    }
+}
+
+/// What closing needs on a full disk: the columns and chunk index of one data file (a B-tree node of 64 keys is at least half full),
+/// the mask in the master, the columns of the planned images in the master, and the small metadata of both files.
+fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
+    let per_image = columns.row_bytes as u64 + 128;
+    let images = u64::from(spec.images_per_file).max(spec.images_planned.unwrap_or(0).min(10_000_000));
+    let mask = 4 * spec.pixels() as u64;
+    (256 << 10) + images * per_image + mask + 4 * spec.configuration.len() as u64
+}
+
+fn take_reserve(spec: &FileSpec, bytes: u64) -> Result<SpaceEstimate, Error> {
+    let doing = "set space aside";
+    let path = reserve_path(&spec.directory, &spec.prefix);
+    let taken = std::fs::File::create(&path).and_then(|file| low::allocate(&file, bytes));
+    if let Err(error) = taken {
+        let _ = std::fs::remove_file(&path);
+        return Err(Error::io(doing, &path, &error));
+    }
+    let free = low::free_bytes(&spec.directory).context(doing, &spec.directory)?;
+    let images_uncompressed = spec.images_planned.map(|n| n.saturating_mul(spec.image_bytes() as u64));
+    Ok(SpaceEstimate { free, images_uncompressed, reserve: bytes })
+}
+
+fn release_reserve(spec: &FileSpec) {
+    let _ = std::fs::remove_file(reserve_path(&spec.directory, &spec.prefix));
+}
