@@ -1,1 +1,15 @@
-//! Konkordia kernels.
+//! The arithmetic of Konkordia as free functions over slices: conversion, bit transposition, LZ4, and the three fused.
+//! It never reads a clock (except [`bench`]), does input or output, starts a thread or keeps state between images.
+//! Read [`convert`] first, then [`fused::FusedScratch`].
+
+pub mod bitshuffle;
+pub mod chunk;
+pub mod convert;
+pub mod fused;
+pub mod isa;
+pub mod lz4;
+pub mod unpack;
+
+pub use bitshuffle::ElementSize;
+pub use convert::{Constants, OutputPixel};
+pub use isa::Isa;

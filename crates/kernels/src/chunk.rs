@@ -1,0 +1,165 @@
+//! The bslz4 form of an image: HDF5 chunks of filter 32008 with LZ4, and "bslz4" in DECTRIS and STINS streams (protocols 5.1).
+//!
+//! | bytes | content |
+//! |---|---|
+//! | 8 | length of the image in bytes, big-endian |
+//! | 4 | length of a block in bytes, big-endian |
+//! | per block: 4 | length of the compressed block, big-endian |
+//! | per block | the bit-transposed block as one LZ4 block |
+//! | the rest | the last `pixels % 8` pixels as they are |
+//!
+//! All blocks are full but the last, which holds the remaining pixels down to a multiple of 8 and is absent if that is none.
+
+use crate::bitshuffle::{self, ElementSize};
+use crate::fused::FusedScratch;
+use crate::isa::Isa;
+use crate::lz4;
+
+/// Bytes before the first block.
+pub const HEADER_BYTES: usize = 12;
+/// Bytes before the payload of each block.
+pub const LENGTH_BYTES: usize = 4;
+/// Bytes of a full block: the default of the bitshuffle library for elements of 1, 2 and 4 bytes.
+pub const BLOCK_BYTES: usize = 8192;
+
+/// Elements of a full block: 8192, 4096 or 2048 for elements of 1, 2 or 4 bytes.
+pub const fn default_block_elements(element: ElementSize) -> usize {
+    BLOCK_BYTES / element.bytes()
+}
+
+/// Bytes that the blocks of `pixels` pixels can need without the header, at most: for a strip of whole blocks, or the last strip.
+pub fn blocks_bound(pixels: usize, element: ElementSize) -> usize {
+    let block = default_block_elements(element);
+    let last = pixels % block / 8 * 8 * element.bytes();
+    let full = pixels / block * (LENGTH_BYTES + lz4::bound(BLOCK_BYTES));
+    full + if last > 0 { LENGTH_BYTES + lz4::bound(last) } else { 0 } + pixels % 8 * element.bytes()
+}
+
+/// Bytes that the chunk of an image of `pixels` pixels can need, at most.
+pub fn bslz4_bound(pixels: usize, element: ElementSize) -> usize {
+    HEADER_BYTES + blocks_bound(pixels, element)
+}
+
+/// Writes the header of a chunk.
+///
+/// # Panics
+/// If `out` is shorter than [`HEADER_BYTES`].
+pub fn write_header(out: &mut [u8], total_bytes: u64, block_bytes: u32) {
+    out[..8].copy_from_slice(&total_bytes.to_be_bytes());
+    out[8..HEADER_BYTES].copy_from_slice(&block_bytes.to_be_bytes());
+}
+
+/// Compresses one transposed block to the start of `out`, length first, and returns the bytes written.
+///
+/// # Panics
+/// If `out` has less than [`LENGTH_BYTES`] plus [`lz4::bound`] of the block.
+pub fn write_block(encoder: &mut lz4::Encoder, planes: &[u8], out: &mut [u8]) -> usize {
+    let (length, payload) = out.split_at_mut(LENGTH_BYTES);
+    let written = encoder.compress(planes, payload);
+    length.copy_from_slice(&(written as u32).to_be_bytes());
+    LENGTH_BYTES + written
+}
+
+/// Compresses a whole image (its bytes, little-endian) on this thread and returns the bytes written.
+///
+/// # Panics
+/// If the image is not a whole number of elements or `out` has less than [`bslz4_bound`] bytes.
+pub fn compress_chunk(isa: Isa, scratch: &mut FusedScratch, element: ElementSize, image: &[u8], out: &mut [u8]) -> usize {
+    assert_eq!(image.len() % element.bytes(), 0, "an image is a whole number of elements");
+    write_header(out, image.len() as u64, BLOCK_BYTES as u32);
+    let mut at = HEADER_BYTES;
+    for block in image.chunks(BLOCK_BYTES) {
+        at += scratch.pack_bytes(isa, element, block, &mut out[at..]);
+    }
+    at
+}
+
+/// Why bytes are no chunk of the image asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChunkError {
+    /// Ends inside something.
+    #[error("the chunk ends at byte {at} inside {what}")]
+    Truncated {
+        /// Where it ends.
+        at: usize,
+        /// What should have come.
+        what: &'static str,
+    },
+    /// Another image.
+    #[error("the chunk holds {found} bytes of image, {expected} were expected")]
+    WrongLength {
+        /// In the header.
+        found: u64,
+        /// Asked for.
+        expected: usize,
+    },
+    /// A block length that is 0, no multiple of eight elements, or more than LZ4 can hold.
+    #[error("blocks of {0} bytes are impossible with this element size")]
+    BlockBytes(u32),
+    /// A block is no LZ4 data of the right length.
+    #[error("block {block}, from byte {at} of the chunk, is not LZ4 data of {bytes} bytes")]
+    Block {
+        /// Number of the block from 0.
+        block: usize,
+        /// Where its payload starts.
+        at: usize,
+        /// Bytes it should give.
+        bytes: usize,
+    },
+    /// Bytes behind the image.
+    #[error("{0} bytes follow the end of the image in the chunk")]
+    Trailing(usize),
+}
+
+/// A reader that never goes past the end.
+struct Cursor<'a> {
+    chunk: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], ChunkError> {
+        let rest = &self.chunk[self.at..];
+        let part = rest.get(..count).ok_or(ChunkError::Truncated { at: self.chunk.len(), what })?;
+        self.at += count;
+        Ok(part)
+    }
+
+    fn number(&mut self, what: &'static str) -> Result<u32, ChunkError> {
+        let bytes = self.take(4, what)?;
+        Ok(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+}
+
+/// Decodes a chunk that nobody vouches for into exactly `out`, the bytes of the image. The block length of the header holds, whatever
+/// wrote it. Allocates at most as much as `out`.
+pub fn decompress_chunk(isa: Isa, chunk: &[u8], element: ElementSize, out: &mut [u8]) -> Result<(), ChunkError> {
+    let mut cursor = Cursor { chunk, at: 0 };
+    let total = u64::from(cursor.number("the header")?) << 32 | u64::from(cursor.number("the header")?);
+    if total != out.len() as u64 {
+        return Err(ChunkError::WrongLength { found: total, expected: out.len() });
+    }
+    let block_bytes = cursor.number("the header")?;
+    let group = 8 * element.bytes();
+    let block = block_bytes as usize;
+    if block == 0 || block % group != 0 || block > lz4::INPUT_BYTES_MAX {
+        return Err(ChunkError::BlockBytes(block_bytes));
+    }
+    let (grouped, leftover) = out.split_at_mut(total as usize / group * group);
+    let mut planes = vec![0; block.min(grouped.len())];
+    for (index, pixels) in grouped.chunks_mut(block).enumerate() {
+        let length = cursor.number("the length of a block")? as usize;
+        let at = cursor.at;
+        let payload = cursor.take(length, "a block")?;
+        let planes = &mut planes[..pixels.len()];
+        if lz4::decompress(payload, planes) != Some(pixels.len()) {
+            return Err(ChunkError::Block { block: index, at, bytes: pixels.len() });
+        }
+        bitshuffle::unshuffle(isa, element, planes, pixels);
+    }
+    leftover.copy_from_slice(cursor.take(leftover.len(), "the last pixels")?);
+    match chunk.len() - cursor.at {
+        0 => Ok(()),
+        more => Err(ChunkError::Trailing(more)),
+    }
+}

@@ -1,0 +1,255 @@
+//! Sixteen words at a time with AVX2.
+
+use super::{Constants, OutputPixel, scalar};
+use crate::isa::Isa;
+use konkordia_core::pixel::Pixel;
+use std::arch::x86_64::*;
+
+/// Words per step.
+const LANES: usize = 16;
+
+/// The last step of a conversion: sixteen values in photons to sixteen pixels, by the rules of `Pixel::from_photons`.
+pub trait Finish: Pixel {
+    /// Rounds, clamps, saturates and stores sixteen values.
+    ///
+    /// # Safety
+    /// AVX2 must be available and `out` must be valid for writing sixteen pixels.
+    unsafe fn store_two(low: __m256, high: __m256, out: *mut Self);
+}
+
+/// See [`super::jungfrau`], which has checked that all slices have the length of `raw`.
+pub fn jungfrau<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+    assert!(Isa::Avx2.is_available() && out.len() == raw.len());
+    constants.check(raw.len());
+    let whole = raw.len() / LANES * LANES;
+    // SAFETY: AVX2 is available and all slices hold at least `whole` items (asserted above).
+    unsafe {
+        run(
+            raw.as_ptr(),
+            &constants.pedestal.map(<[f32]>::as_ptr),
+            &constants.factor.map(<[f32]>::as_ptr),
+            out.as_mut_ptr(),
+            whole,
+        )
+    };
+    scalar::jungfrau(&raw[whole..], &constants.slice(whole, raw.len() - whole), &mut out[whole..]);
+}
+
+/// # Safety
+/// AVX2 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`].
+#[target_feature(enable = "avx2")]
+unsafe fn run<P: OutputPixel>(raw: *const u16, pedestal: &[*const f32; 3], factor: &[*const f32; 3], out: *mut P, count: usize) {
+    let gain_bits = _mm256_set1_epi16(0xC000u16 as i16);
+    for i in (0..count).step_by(LANES) {
+        // SAFETY: `i + LANES <= count`, for which the caller vouches.
+        unsafe {
+            let words = _mm256_loadu_si256(raw.add(i).cast());
+            if _mm256_testz_si256(words, gain_bits) != 0 {
+                let low = linear(low_half(words), _mm256_loadu_ps(pedestal[0].add(i)), _mm256_loadu_ps(factor[0].add(i)));
+                let high =
+                    linear(high_half(words), _mm256_loadu_ps(pedestal[0].add(i + 8)), _mm256_loadu_ps(factor[0].add(i + 8)));
+                P::store_two(low, high, out.add(i));
+            } else {
+                switched(words, pedestal, factor, i, out);
+            }
+        }
+    }
+}
+
+/// Sixteen words of which at least one has a gain bit set.
+///
+/// # Safety
+/// As [`run`], for the items `i .. i + LANES`.
+#[inline(never)]
+#[target_feature(enable = "avx2")]
+unsafe fn switched<P: OutputPixel>(words: __m256i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
+    // SAFETY: the caller vouches for the items `i .. i + LANES` of all pointers.
+    unsafe {
+        let low = by_stage(low_half(words), pedestal, factor, i);
+        let high = by_stage(high_half(words), pedestal, factor, i + 8);
+        P::store_two(low, high, out.add(i));
+    }
+    let mut special = special_lanes(words);
+    while special != 0 {
+        let lane = special.trailing_zeros() as usize / 2;
+        special &= !(3 << (2 * lane));
+        // SAFETY: `lane < LANES`, so the item lies inside what the caller vouches for.
+        unsafe {
+            let word = word_at(words, lane);
+            *out.add(i + lane) = scalar::special(word, *pedestal[0].add(i + lane), *factor[0].add(i + lane));
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn word_at(words: __m256i, lane: usize) -> u16 {
+    let mut all = [0u16; LANES];
+    // SAFETY: the array has the 32 bytes of the register.
+    unsafe { _mm256_storeu_si256(all.as_mut_ptr().cast(), words) };
+    all[lane]
+}
+
+/// Two bits for each lane that holds a special word.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn special_lanes(words: __m256i) -> u32 {
+    let is = |value: u16| _mm256_cmpeq_epi16(words, _mm256_set1_epi16(value as i16));
+    let gain = _mm256_and_si256(words, _mm256_set1_epi16(0xC000u16 as i16));
+    let illegal = _mm256_cmpeq_epi16(gain, _mm256_set1_epi16(0x8000u16 as i16));
+    let special = _mm256_or_si256(_mm256_or_si256(is(0xFFFF), is(0xC000)), _mm256_or_si256(is(0x4000), illegal));
+    _mm256_movemask_epi8(special) as u32
+}
+
+/// Eight words converted with the constants of the stage of each.
+///
+/// # Safety
+/// All pointers must be valid for reading the items `i .. i + 8`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn by_stage(words: __m256i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize) -> __m256 {
+    let gain = _mm256_srli_epi32::<14>(words);
+    let is1 = _mm256_castsi256_ps(_mm256_cmpeq_epi32(gain, _mm256_set1_epi32(1)));
+    let is3 = _mm256_castsi256_ps(_mm256_cmpeq_epi32(gain, _mm256_set1_epi32(3)));
+    // SAFETY: the caller vouches for the items `i .. i + 8` of all pointers.
+    let choose = |planes: &[*const f32; 3]| unsafe {
+        let upto1 = _mm256_blendv_ps(_mm256_loadu_ps(planes[0].add(i)), _mm256_loadu_ps(planes[1].add(i)), is1);
+        _mm256_blendv_ps(upto1, _mm256_loadu_ps(planes[2].add(i)), is3)
+    };
+    linear(_mm256_and_si256(words, _mm256_set1_epi32(0x3FFF)), choose(pedestal), choose(factor))
+}
+
+/// `(adc - pedestal) * factor`, two roundings.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn linear(adc: __m256i, pedestal: __m256, factor: __m256) -> __m256 {
+    _mm256_mul_ps(_mm256_sub_ps(_mm256_cvtepi32_ps(adc), pedestal), factor)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn low_half(words: __m256i) -> __m256i {
+    _mm256_cvtepu16_epi32(_mm256_castsi256_si128(words))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn high_half(words: __m256i) -> __m256i {
+    _mm256_cvtepu16_epi32(_mm256_extracti128_si256::<1>(words))
+}
+
+/// Clamps at the low end and keeps NaN: `max` returns its second operand when one is NaN.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn at_least(low: f32, value: __m256) -> __m256 {
+    _mm256_max_ps(_mm256_set1_ps(low), value)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn at_most(high: f32, value: __m256) -> __m256 {
+    _mm256_min_ps(_mm256_set1_ps(high), value)
+}
+
+impl Finish for i16 {
+    /// Saturated is the number above the valid range and masked is what NaN turns into (the lowest `i32`, packed), so no blend is
+    /// needed; clamping before rounding is the same because both limits are whole numbers.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
+        const { assert!(i16::SATURATED == i16::VALID_MAX + 1 && i16::MASKED == i16::MIN) }
+        let whole = |v| _mm256_cvtps_epi32(at_most(Self::SATURATED.into(), at_least(Self::VALID_MIN.into(), v)));
+        let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(whole(low), whole(high)));
+        // SAFETY: the caller vouches for sixteen pixels at `out`.
+        unsafe { _mm256_storeu_si256(out.cast(), packed) }
+    }
+}
+
+impl Finish for u16 {
+    /// As for `i16`; NaN becomes 0x8000_0000, which is brought down to the number that means masked.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
+        const { assert!(u16::SATURATED == u16::VALID_MAX + 1 && u16::MASKED > u16::SATURATED) }
+        let whole = |v| {
+            let whole = _mm256_cvtps_epi32(at_most(Self::SATURATED.into(), at_least(0.0, v)));
+            _mm256_min_epu32(whole, _mm256_set1_epi32(Self::MASKED.into()))
+        };
+        let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi32(whole(low), whole(high)));
+        // SAFETY: the caller vouches for sixteen pixels at `out`.
+        unsafe { _mm256_storeu_si256(out.cast(), packed) }
+    }
+}
+
+/// Stores the two halves as 32-bit pixels.
+///
+/// # Safety
+/// `out` must be valid for writing sixteen pixels of four bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn store_halves<P>(low: __m256i, high: __m256i, out: *mut P) {
+    const { assert!(size_of::<P>() == 4) }
+    // SAFETY: the caller vouches for sixteen pixels at `out`.
+    unsafe {
+        _mm256_storeu_si256(out.cast(), low);
+        _mm256_storeu_si256(out.add(8).cast(), high);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn choose(otherwise: __m256i, when: __m256, then: i32) -> __m256i {
+    _mm256_blendv_epi8(otherwise, _mm256_set1_epi32(then), _mm256_castps_si256(when))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn above(value: __m256, limit: f32) -> __m256 {
+    _mm256_cmp_ps::<_CMP_GT_OQ>(value, _mm256_set1_ps(limit))
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn is_nan(value: __m256) -> __m256 {
+    _mm256_cmp_ps::<_CMP_UNORD_Q>(value, value)
+}
+
+impl Finish for i32 {
+    /// NaN turns into the lowest `i32`, which is masked. A value above the valid range is a whole number, so it need not be rounded.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
+        const { assert!(i32::MASKED == i32::MIN) }
+        let whole = |v| {
+            let whole = _mm256_cvtps_epi32(at_least(Self::VALID_MIN as f32, v));
+            choose(whole, above(v, Self::VALID_MAX as f32), Self::SATURATED)
+        };
+        // SAFETY: the caller vouches for sixteen pixels at `out`.
+        unsafe { store_halves(whole(low), whole(high), out) }
+    }
+}
+
+impl Finish for u32 {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
+        let whole = |v| {
+            let whole = _mm256_cvtps_epi32(at_least(0.0, v));
+            let whole = choose(whole, above(v, Self::VALID_MAX as f32), Self::SATURATED as i32);
+            choose(whole, is_nan(v), Self::MASKED as i32)
+        };
+        // SAFETY: the caller vouches for sixteen pixels at `out`.
+        unsafe { store_halves(whole(low), whole(high), out) }
+    }
+}
+
+impl Finish for f32 {
+    /// Not rounded; every NaN becomes the same NaN.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
+        let whole = |v| choose(_mm256_castps_si256(at_least(Self::VALID_MIN, v)), is_nan(v), Self::MASKED.to_bits() as i32);
+        // SAFETY: the caller vouches for sixteen pixels at `out`.
+        unsafe { store_halves(whole(low), whole(high), out) }
+    }
+}

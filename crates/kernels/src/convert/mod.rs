@@ -1,0 +1,143 @@
+//! From detector words to pixels of the output image.
+//!
+//! JUNGFRAU (protocols 1.4): bits 15-14 gain stage (00 G0, 01 G1, 11 G2, 10 illegal), bits 13-0 ADC. A pixel becomes
+//! `from_photons((adc - pedestal) * factor)` with the constants of its stage, in single precision, one rounding per operation and
+//! no fused multiply-add, so that every instruction set gives the same bits. Order of the tests:
+//! 1. Words 0xFFFF, 0xC000, 0x4000 and every word with gain 10 are special. A special word of a pixel without a usable G0
+//!    (pedestal or factor of stage 0 is NaN) is masked; otherwise 0xFFFF is missing, 0xC000 saturated, the others invalid.
+//! 2. Every other word is converted with the constants of its own stage; the result NaN means masked, so a pixel can be masked
+//!    in one stage only. What lies above or below the range of the type is saturated or clamped as `core::pixel` says.
+//!
+//! Constants of a pixel whose mask forbids it are NaN in all three stages.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub mod scalar;
+
+use crate::isa::Isa;
+use crate::unpack;
+use konkordia_core::pixel::Pixel;
+
+#[cfg(target_arch = "x86_64")]
+#[doc(hidden)]
+pub trait Wide: avx2::Finish + avx512::Finish {}
+#[cfg(target_arch = "x86_64")]
+impl<T: avx2::Finish + avx512::Finish> Wide for T {}
+#[cfg(not(target_arch = "x86_64"))]
+#[doc(hidden)]
+pub trait Wide {}
+#[cfg(not(target_arch = "x86_64"))]
+impl<T> Wide for T {}
+
+/// A pixel type that the kernels can produce and pack: `i16`, `i32`, `u16`, `u32`, `f32`.
+pub trait OutputPixel: Pixel + bytemuck::Pod + Wide {}
+impl OutputPixel for i16 {}
+impl OutputPixel for i32 {}
+impl OutputPixel for u16 {}
+impl OutputPixel for u32 {}
+impl OutputPixel for f32 {}
+
+/// Calibration of a run of pixels, one value per pixel and gain stage, in the pixel order of the raw words.
+#[derive(Clone, Copy, Debug)]
+pub struct Constants<'a> {
+    /// Pedestals of G0, G1 and G2 in ADU; NaN = not usable in this stage.
+    pub pedestal: [&'a [f32]; 3],
+    /// Photons per ADU in G0, G1 and G2 (negative in G1 and G2); NaN = not usable in this stage.
+    pub factor: [&'a [f32]; 3],
+}
+
+impl<'a> Constants<'a> {
+    /// The constants of the pixels `first .. first + count`.
+    pub fn slice(&self, first: usize, count: usize) -> Self {
+        let cut = |planes: [&'a [f32]; 3]| planes.map(|plane| &plane[first..first + count]);
+        Self { pedestal: cut(self.pedestal), factor: cut(self.factor) }
+    }
+
+    fn check(&self, pixels: usize) {
+        for plane in self.pedestal.iter().chain(&self.factor) {
+            assert_eq!(plane.len(), pixels, "one constant per pixel and stage");
+        }
+    }
+}
+
+/// Converts JUNGFRAU words to pixels; see the module for the rules. All slices have the same length.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn jungfrau<P: OutputPixel>(isa: Isa, raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+    assert_eq!(raw.len(), out.len(), "one output pixel per word");
+    constants.check(raw.len());
+    match isa.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::jungfrau(raw, constants, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::jungfrau(raw, constants, out),
+        _ => scalar::jungfrau(raw, constants, out),
+    }
+}
+
+/// How many words of each kind a tile or an image holds. `g0` to `g2` count usable words only; the sum is the number of words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WordCounts {
+    /// Gain 00.
+    pub g0: u64,
+    /// Gain 01 without 0x4000.
+    pub g1: u64,
+    /// Gain 11 without 0xC000 and 0xFFFF.
+    pub g2: u64,
+    /// Gain 10, or 0x4000 (G1 with ADC 0).
+    pub illegal: u64,
+    /// 0xC000 (G2 with ADC 0).
+    pub saturated: u64,
+    /// 0xFFFF, the padding of other receivers.
+    pub missing: u64,
+}
+
+/// Counts the kinds of words.
+pub fn count_words(raw: &[u16]) -> WordCounts {
+    let mut sum = WordCounts::default();
+    // 16-bit counters keep the vectors full; a run of 32768 words cannot overflow them.
+    for run in raw.chunks(1 << 15) {
+        let (mut g0, mut g1, mut g3, mut low, mut top, mut full) = (0u16, 0u16, 0u16, 0u16, 0u16, 0u16);
+        for &word in run {
+            g0 += u16::from(word < 0x4000);
+            g1 += u16::from(word & 0xC000 == 0x4000);
+            g3 += u16::from(word >= 0xC000);
+            low += u16::from(word == 0x4000);
+            top += u16::from(word == 0xC000);
+            full += u16::from(word == 0xFFFF);
+        }
+        let illegal = run.len() as u64 - u64::from(g0) - u64::from(g1) - u64::from(g3) + u64::from(low);
+        sum.g0 += u64::from(g0);
+        sum.g1 += u64::from(g1 - low);
+        sum.g2 += u64::from(g3) - u64::from(top) - u64::from(full);
+        sum.illegal += illegal;
+        sum.saturated += u64::from(top);
+        sum.missing += u64::from(full);
+    }
+    sum
+}
+
+/// Unpacks EIGER counts of `bits` bits and turns them into pixels: above the valid range becomes saturated, and a pixel whose
+/// `mask` byte is not 0 becomes masked. `packed` is the whole tile; `out` takes the pixels from `first_pixel` on.
+///
+/// # Panics
+/// If `packed` is too short for the pixels asked for, or the mask has another length than `out`.
+pub fn counts<P: Pixel>(bits: unpack::Bits, packed: &[u8], first_pixel: usize, mask: Option<&[u8]>, out: &mut [P]) {
+    let mut run = [0u32; 256];
+    for (index, part) in out.chunks_mut(run.len()).enumerate() {
+        let run = &mut run[..part.len()];
+        unpack::eiger(bits, packed, first_pixel + index * 256, run);
+        for (pixel, &count) in part.iter_mut().zip(run.iter()) {
+            *pixel = P::from_count(count);
+        }
+    }
+    if let Some(mask) = mask {
+        assert_eq!(mask.len(), out.len(), "one mask byte per pixel");
+        for (pixel, &masked) in out.iter_mut().zip(mask) {
+            *pixel = if masked == 0 { *pixel } else { P::MASKED };
+        }
+    }
+}

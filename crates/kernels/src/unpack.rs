@@ -1,0 +1,114 @@
+//! EIGER counts of 4, 8, 12, 16 and 32 bits, unpacked from the bytes of a tile (protocols 1.5).
+
+/// Bits per pixel on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bits {
+    /// Two pixels per byte, high nibble first.
+    Four,
+    /// One byte.
+    Eight,
+    /// Three bytes for two pixels: `b0 | (b1 & 15) << 8`, then `b1 >> 4 | b2 << 4`.
+    Twelve,
+    /// Two bytes, little-endian.
+    Sixteen,
+    /// Four bytes, little-endian.
+    ThirtyTwo,
+}
+
+impl Bits {
+    /// All depths.
+    pub const ALL: [Self; 5] = [Self::Four, Self::Eight, Self::Twelve, Self::Sixteen, Self::ThirtyTwo];
+
+    /// From the number in the configuration.
+    pub fn new(bits: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|b| b.count() == bits)
+    }
+
+    /// The number of bits.
+    pub const fn count(self) -> u32 {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+            Self::Twelve => 12,
+            Self::Sixteen => 16,
+            Self::ThirtyTwo => 32,
+        }
+    }
+
+    /// Bytes that hold `pixels` pixels, counted from the first pixel of a tile.
+    pub const fn bytes(self, pixels: usize) -> usize {
+        (pixels * self.count() as usize).div_ceil(8)
+    }
+}
+
+/// A type that takes counts.
+pub trait Count: Copy {
+    /// Keeps the low bits; only 32-bit counts in a `u16` can lose any.
+    fn from_bits(count: u32) -> Self;
+}
+
+impl Count for u16 {
+    fn from_bits(count: u32) -> Self {
+        count as u16
+    }
+}
+
+impl Count for u32 {
+    fn from_bits(count: u32) -> Self {
+        count
+    }
+}
+
+/// Unpacks the pixels `first_pixel .. first_pixel + out.len()` of the tile whose first byte is `packed[0]`.
+///
+/// # Panics
+/// If `packed` ends before the last pixel asked for.
+pub fn eiger<T: Count>(bits: Bits, packed: &[u8], first_pixel: usize, out: &mut [T]) {
+    match bits {
+        Bits::Four => pairs(out, first_pixel, packed, 1, |b| [u32::from(b[0] >> 4), u32::from(b[0] & 15)]),
+        Bits::Twelve => pairs(out, first_pixel, packed, 3, |b| {
+            let [b0, b1, b2] = [u32::from(b[0]), u32::from(b[1]), u32::from(b[2])];
+            [b0 | (b1 & 15) << 8, b1 >> 4 | b2 << 4]
+        }),
+        Bits::Eight => bytes(out, first_pixel, packed, |[b]: [u8; 1]| u32::from(b)),
+        Bits::Sixteen => bytes(out, first_pixel, packed, |b: [u8; 2]| u32::from(u16::from_le_bytes(b))),
+        Bits::ThirtyTwo => bytes(out, first_pixel, packed, u32::from_le_bytes),
+    }
+}
+
+#[inline]
+fn bytes<T: Count, const N: usize>(out: &mut [T], first: usize, packed: &[u8], decode: impl Fn([u8; N]) -> u32) {
+    let (words, _) = packed[first * N..][..out.len() * N].as_chunks::<N>();
+    for (pixel, &word) in out.iter_mut().zip(words) {
+        *pixel = T::from_bits(decode(word));
+    }
+}
+
+/// Two pixels from each group of `width` bytes. An odd start takes the second pixel of its group, an odd end the first.
+#[inline]
+fn pairs<T: Count>(out: &mut [T], first: usize, packed: &[u8], width: usize, decode: impl Fn(&[u8]) -> [u32; 2]) {
+    let mut group = first / 2 * width;
+    let head = (first % 2).min(out.len());
+    let (head, rest) = out.split_at_mut(head);
+    if let [pixel] = head {
+        *pixel = T::from_bits(decode(&padded(packed, group, width, width))[1]);
+        group += width;
+    }
+    let (body, tail) = rest.as_chunks_mut::<2>();
+    let whole = &packed[group..][..body.len() * width];
+    for (two, bytes) in body.iter_mut().zip(whole.chunks_exact(width)) {
+        *two = decode(bytes).map(T::from_bits);
+    }
+    if let [pixel] = tail {
+        *pixel = T::from_bits(decode(&padded(packed, group + whole.len(), width, width.min(2)))[0]);
+    }
+}
+
+/// A group of which at least the first `need` bytes must be there: the last group of an odd number of pixels may be cut.
+fn padded(packed: &[u8], group: usize, width: usize, need: usize) -> [u8; 3] {
+    let there = &packed[group..packed.len().min(group + width)];
+    assert!(there.len() >= need, "the tile ends before the last pixel asked for");
+    let mut bytes = [0; 3];
+    bytes[..there.len()].copy_from_slice(there);
+    bytes
+}
