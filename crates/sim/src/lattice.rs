@@ -203,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn mosaicity_spreads_a_reflection_over_more_images() {
+        let scene = scene();
+        let count = |mosaicity_deg| Lattice::new(&Crystal { mosaicity_deg, ..Crystal::default() }, 5).spots(3, &scene).len();
+        assert!(count(0.4) > 2 * count(0.05), "{} and {}", count(0.4), count(0.05));
+        // Stills see the reflections near the sphere only.
+        let still = Crystal { oscillation_deg: 0.0, ..Crystal::default() };
+        let lattice = Lattice::new(&still, 5);
+        assert_eq!(lattice.spots(0, &scene), lattice.spots(9, &scene));
+        assert!(lattice.spots(0, &scene).len() < count(0.1));
+    }
+
+    #[test]
     fn a_reflection_is_recorded_once_when_the_crystal_turns_through_it() {
         let scene = scene();
         let lattice = Lattice::new(&Crystal::default(), 5);

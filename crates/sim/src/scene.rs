@@ -289,6 +289,21 @@ mod tests {
     }
 
     #[test]
+    fn ice_rings_stand_at_their_spacings() {
+        let mut model = SceneModel::for_modules(1);
+        (model.background, model.ice) = (0.0, 10.0);
+        let scene = Scene::new(&model).expect("valid");
+        for (d, strength) in ICE {
+            let two_theta = 2.0 * (scene.wavelength_angstrom() / (2.0 * d)).asin();
+            let radius = model.distance_mm * two_theta.tan();
+            assert!((1.0 / scene.inverse_resolution(model.beam_px.0 + radius / PITCH_MM, model.beam_px.1) - d).abs() < 1e-9);
+            let expected = 10.0 * strength * two_theta.cos().powi(3);
+            assert!((scene.background_at(radius) - expected).abs() < 1e-6 * expected, "{d}");
+            assert!(scene.background_at(radius + 2.0) < 0.2 * expected, "{d}");
+        }
+    }
+
+    #[test]
     fn grid_of_modules() {
         let grid = |n| {
             let m = SceneModel::for_modules(n);

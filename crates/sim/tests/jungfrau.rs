@@ -207,6 +207,12 @@ fn pedestals_drift_towards_their_limit() {
         let rise = mean(a.iter().zip(&b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
         assert!((rise - detector.drift_adu(image)).abs() < 0.2, "image {image}: {rise}");
     }
+    // Light does not change it: the same charge and the same noise, moved by the drift.
+    let charge = vec![10.0; MODULE_PIXELS];
+    detector.digitise(100, 0, &charge, &mut a);
+    still.digitise(100, 0, &charge, &mut b);
+    let rise = mean(a.iter().zip(&b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
+    assert!((rise - detector.drift_adu(100)).abs() < 0.01, "{rise}");
     model.drift_adu = 101.0;
     assert!(SyntheticJungfrau::new(&model).err().expect("refused").to_string().contains("drift_adu is 101"));
 }

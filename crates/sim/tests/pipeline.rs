@@ -237,7 +237,7 @@ fn the_log_of_a_bad_link_predicts_ledger_and_pixels() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn any_link_is_predicted_by_its_log(
         seed: u64, loss in 0.0..0.3, burst in 0.0..0.02, mean in 1.0..40.0f64, duplicate in 0.0..0.4, reorder in 0.0..0.6,
@@ -313,6 +313,37 @@ fn damaged_headers_are_judged_by_what_they_say() {
     let ledger = reference.packet_ledger();
     assert!(ledger.foreign > 10 && ledger.foreign <= link.log().counts.header_corrupted);
     assert_eq!(ledger.placed + ledger.duplicate + ledger.foreign, 384);
+}
+
+#[test]
+fn flipped_bits_never_undo_each_other() {
+    let packetiser = packetiser(DetectorKind::Jungfrau { interfaces: 1 }, 1);
+    let images = random_images(&packetiser, 8);
+    // Up to 8 flips among the 8 bits of the detector type: every damaged copy must show.
+    let mut link = FaultLink::new(&FaultModel { corrupt_header: 0.5, header_bytes: 46..47, ..FaultModel::default() });
+    let mut reference = Reference::new(RunLayout::stacked(&packetiser, 8));
+    send(&packetiser, &images, &mut link).iter().for_each(|(stream, bytes)| _ = reference.receive(*stream, bytes));
+    let damaged = link.log().counts.header_corrupted;
+    assert!(damaged > 400, "{damaged}");
+    assert_eq!(reference.packet_ledger().malformed, [0, 0, damaged, 0]);
+}
+
+#[test]
+fn the_link_never_holds_more_than_its_bound() {
+    let packetiser = packetiser(DetectorKind::Jungfrau { interfaces: 1 }, 1);
+    let tile = vec![0; packetiser.layout().tile_bytes];
+    let mut link = FaultLink::new(&FaultModel { duplicate: 1.0, reorder: 1.0, reorder_packets_max: 5, ..FaultModel::default() });
+    let mut out = vec![0; 8240];
+    let mut held_max = 0;
+    for packet in 0..128 {
+        packetiser.write_packet(0, 1, packet, &tile, &mut out);
+        link.push(Datagram { stream: 0, bytes: &out }, &mut |_| {});
+        let counts = link.log().counts;
+        held_max = held_max.max(counts.sent + counts.duplicated - counts.delivered);
+    }
+    assert_eq!(held_max, 5);
+    link.flush(&mut |_| {});
+    assert_eq!(link.log().counts.delivered, 256);
 }
 
 #[test]
