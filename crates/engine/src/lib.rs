@@ -1,1 +1,11 @@
-//! Konkordia engine.
+//! The threads of a run: one receiver per stream, the workers, the committer and one thread per sink, passing images through the ring.
+//! It knows no file format, socket or configuration: sources and sinks come as traits, and everything else from the plan.
+//! Read [`run::Armed`] first.
+
+mod commit;
+pub mod control;
+mod deliver;
+mod receive;
+pub mod run;
+mod sys;
+mod work;

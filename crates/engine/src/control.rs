@@ -1,0 +1,161 @@
+//! How the outside sees and stops a run: atomics only, so that control and data share no lock.
+
+use konkordia_core::ledger::StreamLedger;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Progress of one stream, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct StreamProgress {
+    received: AtomicU64,
+    received_bytes: AtomicU64,
+    placed: AtomicU64,
+    kernel_dropped: AtomicU64,
+    drained: AtomicBool,
+    halted: AtomicBool,
+}
+
+/// A look at a run while it goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Datagrams received on all streams.
+    pub packets_received: u64,
+    /// Their bytes.
+    pub bytes_received: u64,
+    /// Packets placed.
+    pub packets_placed: u64,
+    /// Datagrams that the kernel dropped.
+    pub kernel_dropped: u64,
+    /// Newest image seen + 1.
+    pub images_seen: u64,
+    /// Images that are committed.
+    pub images_committed: u64,
+    /// Images that all sinks have taken.
+    pub images_written: u64,
+    /// Slots of the ring between newest image and slowest sink.
+    pub slots_used: u64,
+}
+
+/// Stops a run and tells how far it is. Shared between the run and whoever watches it.
+#[derive(Debug)]
+pub struct Control {
+    stop: AtomicBool,
+    halt: AtomicBool,
+    pub(crate) end: AtomicU64,
+    pub(crate) newest_end: AtomicU64,
+    pub(crate) first_frame: AtomicU64,
+    pub(crate) failed: AtomicBool,
+    committed: AtomicU64,
+    written: AtomicU64,
+    streams: Box<[StreamProgress]>,
+    started: Instant,
+}
+
+/// `end` before the end of the run is known.
+pub(crate) const NOT_YET: u64 = u64::MAX;
+
+impl Control {
+    pub(crate) fn new(streams: usize, first_frame: Option<u64>) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            halt: AtomicBool::new(false),
+            end: AtomicU64::new(NOT_YET),
+            newest_end: AtomicU64::new(0),
+            first_frame: AtomicU64::new(first_frame.unwrap_or(NOT_YET)),
+            failed: AtomicBool::new(false),
+            committed: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            streams: (0..streams).map(|_| StreamProgress::default()).collect(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Asks the run to end: what is in the sockets is still taken, open tiles are sealed, files are closed. May be called more than once.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// True after [`Control::stop`].
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Nanoseconds since the run was armed.
+    pub fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Number of the run's first frame, once it is known.
+    pub fn first_frame(&self) -> Option<u64> {
+        Some(self.first_frame.load(Ordering::Acquire)).filter(|f| *f != NOT_YET)
+    }
+
+    /// A look at the counters. They move on while they are read, so sums need not agree before the run has ended.
+    pub fn progress(&self) -> Progress {
+        let sum = |field: fn(&StreamProgress) -> &AtomicU64| self.streams.iter().map(|s| field(s).load(Ordering::Relaxed)).sum();
+        let images_written = self.written.load(Ordering::Relaxed);
+        let images_seen = self.newest_end.load(Ordering::Relaxed);
+        Progress {
+            packets_received: sum(|s| &s.received),
+            bytes_received: sum(|s| &s.received_bytes),
+            packets_placed: sum(|s| &s.placed),
+            kernel_dropped: sum(|s| &s.kernel_dropped),
+            images_seen,
+            images_committed: self.committed.load(Ordering::Relaxed),
+            images_written,
+            slots_used: images_seen.saturating_sub(images_written),
+        }
+    }
+
+    pub(crate) fn watch(&self, committed: u64, written: u64) {
+        self.committed.store(committed, Ordering::Relaxed);
+        self.written.store(written, Ordering::Relaxed);
+    }
+
+    pub(crate) fn publish(&self, stream: usize, ledger: &StreamLedger, drained: bool) {
+        let s = &self.streams[stream];
+        s.received.store(ledger.received, Ordering::Relaxed);
+        s.received_bytes.store(ledger.received_bytes, Ordering::Relaxed);
+        s.placed.store(ledger.placed, Ordering::Relaxed);
+        s.kernel_dropped.store(ledger.kernel_dropped, Ordering::Relaxed);
+        s.drained.store(drained, Ordering::Release);
+    }
+
+    pub(crate) fn all_drained(&self) -> bool {
+        self.streams.iter().all(|s| s.drained.load(Ordering::Acquire))
+    }
+
+    /// Tells the receivers to take nothing more, so that the newest image stands still and the end of the run can be set.
+    pub(crate) fn halt(&self) {
+        self.halt.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_halting(&self) -> bool {
+        self.halt.load(Ordering::Acquire)
+    }
+
+    /// A receiver promises to place nothing more.
+    pub(crate) fn note_halted(&self, stream: usize) {
+        self.streams[stream].halted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn all_halted(&self) -> bool {
+        self.streams.iter().all(|s| s.halted.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+}
+
+/// Marks the run as failed if its thread panics, so that the other threads do not wait for it for ever.
+pub(crate) struct FailGuard<'a>(pub &'a Control);
+
+impl Drop for FailGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.failed.store(true, Ordering::Release);
+        }
+    }
+}

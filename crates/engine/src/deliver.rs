@@ -1,0 +1,72 @@
+//! One thread per sink: hands it the committed images in order. The slot of an image is free when every sink has taken it.
+
+use crate::control::{Control, FailGuard};
+use konkordia_core::ledger::{ImageStatus, MissingPolicy};
+use konkordia_core::plan::{Plan, STRIPS_MAX};
+use konkordia_core::ports::{CommittedImage, Sink, SinkError, TileRecord};
+use konkordia_memory::ring::SinkReader;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What one sink did.
+pub(crate) struct Delivery {
+    pub sink: Box<dyn Sink>,
+    /// Images handed over that hold packets and are not discarded.
+    pub written: u64,
+    /// Such images that came after the sink had failed.
+    pub unwritten: u64,
+    pub error: Option<SinkError>,
+}
+
+/// Delivers images until the end of the run. After an error images still pass, so that the ring moves on, but the sink sees none of them.
+pub(crate) fn run(control: &Control, plan: &Plan, mut reader: SinkReader, sink: Box<dyn Sink>) -> Delivery {
+    let _guard = FailGuard(control);
+    let mut delivery = Delivery { sink, written: 0, unwritten: 0, error: None };
+    let nothing = vec![TileRecord::default(); plan.streams()];
+    while !control.has_failed() && reader.next() < control.end.load(Ordering::Acquire) {
+        if reader.wait(Duration::from_millis(50)) {
+            reader.take(|image, status, records, parts| {
+                let mut strips: [&[u8]; STRIPS_MAX] = [&[]; STRIPS_MAX];
+                let mut count = 0;
+                if matches!(status, ImageStatus::Complete | ImageStatus::Partial) {
+                    for strip in parts {
+                        strips[count] = strip;
+                        count += 1;
+                    }
+                }
+                let forget = status == ImageStatus::Discarded && plan.missing == MissingPolicy::CompleteOnly;
+                let tiles = if forget { &nothing } else { records };
+                delivery.take(control, &CommittedImage { image, status, tiles, strips: &strips[..count] });
+            });
+        }
+        if delivery.error.is_none()
+            && let Err(error) = delivery.sink.tick(control.now_ns())
+        {
+            delivery.fail(control, error);
+        }
+    }
+    delivery
+}
+
+impl Delivery {
+    fn take(&mut self, control: &Control, image: &CommittedImage<'_>) {
+        let wanted = u64::from(!image.strips.is_empty());
+        if self.error.is_some() {
+            self.unwritten += wanted;
+            return;
+        }
+        match self.sink.write(image) {
+            Ok(()) => self.written += wanted,
+            Err(error) => {
+                self.unwritten += wanted;
+                self.fail(control, error);
+            }
+        }
+    }
+
+    /// The run ends, with everything before intact.
+    fn fail(&mut self, control: &Control, error: SinkError) {
+        self.error = Some(error);
+        control.stop();
+    }
+}

@@ -1,0 +1,133 @@
+//! The receiver of one stream: takes datagrams from its source, gets a verdict for each, copies the payload of those that have a place.
+
+use crate::control::{Control, FailGuard, NOT_YET};
+use konkordia_core::assembler::{TileAssembler, Verdict};
+use konkordia_core::ledger::StreamLedger;
+use konkordia_core::ports::Source;
+use konkordia_core::tile::TileFormat;
+use konkordia_memory::ring::TileWriter;
+use konkordia_wire::sls_udp::Packet;
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Longest wait for a datagram, and so the grain of deadlines and of stopping.
+const WAIT: Duration = Duration::from_millis(2);
+/// Datagrams that still wait in the socket after the last image is sealed are counted, at most this many batches of them.
+const LEFTOVER_BATCHES: usize = 1000;
+
+/// Everything that one receiver thread owns.
+pub(crate) struct Receiver<'a> {
+    pub stream: usize,
+    pub source: Box<dyn Source>,
+    pub sorter: Sorter<'a>,
+}
+
+/// The part of a receiver that judges datagrams; apart from the source, which lends them.
+pub(crate) struct Sorter<'a> {
+    pub control: &'a Control,
+    pub format: TileFormat,
+    pub writer: TileWriter,
+    pub assembler: TileAssembler,
+    pub ledger: StreamLedger,
+}
+
+impl Receiver<'_> {
+    /// Receives until every planned image is sealed or the run is ended. Returns the account of the stream.
+    pub(crate) fn run(mut self) -> (StreamLedger, io::Result<()>) {
+        let control = self.sorter.control;
+        let _guard = FailGuard(control);
+        let mut result = Ok(());
+        while !control.is_halting() && self.sorter.assembler.low() < self.sorter.assembler.images() {
+            match self.source.receive(WAIT, &mut |datagram| self.sorter.take(datagram)) {
+                Ok(count) => self.after_batch(count == 0),
+                Err(error) => {
+                    // The other streams end their images in peace; this one has nothing more to say.
+                    result = Err(error);
+                    control.stop();
+                    self.after_batch(true);
+                    break;
+                }
+            }
+        }
+        control.note_halted(self.stream);
+        while control.end.load(Ordering::Acquire) == NOT_YET && !control.has_failed() {
+            std::thread::sleep(WAIT);
+        }
+        let low = self.sorter.assembler.finish(control.end.load(Ordering::Acquire));
+        self.sorter.writer.seal_below(low);
+        if result.is_ok() {
+            result = self.count_leftovers();
+        }
+        (self.sorter.ledger, result)
+    }
+
+    fn after_batch(&mut self, drained: bool) {
+        let sorter = &mut self.sorter;
+        let newest_end = sorter.control.newest_end.load(Ordering::Acquire);
+        let low = sorter.assembler.tick(sorter.control.now_ns(), newest_end, drained);
+        sorter.writer.seal_below(low);
+        if drained {
+            sorter.ledger.kernel_dropped = self.source.dropped();
+        }
+        sorter.control.publish(self.stream, &sorter.ledger, drained);
+    }
+
+    /// All images are sealed: what is still in the socket gets its verdict too (copies, frames after the last).
+    fn count_leftovers(&mut self) -> io::Result<()> {
+        for _ in 0..LEFTOVER_BATCHES {
+            if self.source.receive(Duration::ZERO, &mut |datagram| self.sorter.take(datagram))? == 0 {
+                break;
+            }
+        }
+        self.sorter.ledger.kernel_dropped = self.source.dropped();
+        self.sorter.control.publish(self.stream, &self.sorter.ledger, true);
+        Ok(())
+    }
+}
+
+impl Sorter<'_> {
+    /// One datagram, one verdict, one counter.
+    #[inline]
+    fn take(&mut self, datagram: &[u8]) {
+        self.ledger.received += 1;
+        self.ledger.received_bytes += datagram.len() as u64;
+        let packet = match Packet::new_checked(datagram, &self.format) {
+            Ok(packet) => packet,
+            Err(why) => return self.ledger.count_malformed(why),
+        };
+        let image = self.image_of(packet.frame_number());
+        if image.is_some_and(|i| i >= self.writer.limit()) {
+            self.writer.refresh_limit();
+        }
+        let newest_end = self.control.newest_end.load(Ordering::Relaxed);
+        match self.assembler.on_packet(image, packet.packet(), newest_end, self.writer.limit()) {
+            Verdict::Place { image, opens } => {
+                if opens {
+                    self.control.newest_end.fetch_max(image + 1, Ordering::AcqRel);
+                    self.writer.open(image, packet.frame_header());
+                }
+                self.writer.place(image, packet.packet(), packet.payload());
+                self.ledger.placed += 1;
+            }
+            Verdict::Duplicate => self.ledger.duplicate += 1,
+            Verdict::Late => self.ledger.late += 1,
+            Verdict::NoSlot => self.ledger.no_slot += 1,
+            Verdict::Foreign => self.ledger.foreign += 1,
+        }
+    }
+
+    /// Position of a frame in the run; the first packet of a run that starts with any frame sets the first frame for all streams.
+    #[inline]
+    fn image_of(&self, frame_number: u64) -> Option<u64> {
+        let first = match self.control.first_frame.load(Ordering::Acquire) {
+            NOT_YET => self
+                .control
+                .first_frame
+                .compare_exchange(NOT_YET, frame_number, Ordering::AcqRel, Ordering::Acquire)
+                .map_or_else(|other| other, |_| frame_number),
+            first => first,
+        };
+        frame_number.checked_sub(first)
+    }
+}

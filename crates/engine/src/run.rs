@@ -1,0 +1,383 @@
+//! A run from arm to idle: checks the parts, makes the ring, starts the threads, finds the end, closes the ledger.
+
+use crate::control::Control;
+use crate::deliver::Delivery;
+use crate::receive::{Receiver, Sorter};
+use crate::work::Recipes;
+use crate::{commit, deliver, sys, work};
+use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
+use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
+use konkordia_core::pixel::PixelType;
+use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe, STRIPS_MAX};
+use konkordia_core::ports::{Sink, SinkError, Source};
+use konkordia_core::tile::DetectorKind;
+use konkordia_kernels::convert::Constants;
+use konkordia_kernels::isa::Isa;
+use konkordia_kernels::unpack::Bits;
+use konkordia_memory::ring::{Monitor, Ring, RingSpec};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// JUNGFRAU constants in output order, one value per output pixel and gain stage; NaN = not usable.
+#[derive(Clone, Debug)]
+pub struct ConstantPlanes {
+    /// Pedestals of G0, G1, G2 in ADU.
+    pub pedestal: [Vec<f32>; 3],
+    /// Photons per ADU in G0, G1, G2.
+    pub factor: [Vec<f32>; 3],
+}
+
+impl ConstantPlanes {
+    /// The planes as the kernels take them.
+    pub fn view(&self) -> Constants<'_> {
+        Constants {
+            pedestal: [&self.pedestal[0], &self.pedestal[1], &self.pedestal[2]],
+            factor: [&self.factor[0], &self.factor[1], &self.factor[2]],
+        }
+    }
+}
+
+/// What conversion needs beside the plan.
+#[derive(Clone, Debug)]
+pub enum PixelConstants {
+    /// For [`Recipe::JungfrauPhotons`].
+    Jungfrau(ConstantPlanes),
+    /// For [`Recipe::Counts`]: one byte per output pixel, not 0 = masked.
+    Mask(Vec<u8>),
+    /// For [`Recipe::Raw`].
+    None,
+}
+
+/// Everything that a run is made of.
+pub struct RunParts {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    /// One source per stream, in stream order.
+    pub sources: Vec<Box<dyn Source>>,
+    /// Constants that fit the plan's recipe.
+    pub constants: PixelConstants,
+    /// At least one sink.
+    pub sinks: Vec<Box<dyn Sink>>,
+    /// Instruction set of the kernels.
+    pub isa: Isa,
+}
+
+/// Why a run cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmError {
+    /// The parts do not fit the plan; the configuration should have been refused before.
+    #[error("the plan of the run is not consistent: {0}")]
+    Plan(String),
+    /// No memory for the ring.
+    #[error("the ring of {slots} images needs {bytes} bytes: {source}\n  fix: set a smaller [run] buffer_mib")]
+    Memory {
+        /// Slots of the ring.
+        slots: u64,
+        /// Memory of the whole run.
+        bytes: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Why a run ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// Every planned image was sealed.
+    Finished,
+    /// [`Control::stop`] was called.
+    Stopped,
+    /// Packets stopped coming.
+    Stalled,
+    /// No packet came at all.
+    NoData,
+    /// A source failed.
+    SourceError(usize, io::Error),
+    /// A sink failed.
+    SinkError(SinkError),
+}
+
+impl Ended {
+    /// Short name for reports and files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Stopped => "stopped",
+            Self::Stalled => "stalled",
+            Self::NoData => "no data",
+            Self::SourceError(..) => "source error",
+            Self::SinkError(_) => "sink error",
+        }
+    }
+}
+
+/// What is left of a run.
+pub struct RunOutcome {
+    /// The account; look at [`RunLedger::imbalances`].
+    pub ledger: RunLedger,
+    /// Why it ended.
+    pub ended: Ended,
+    /// Images that passed through the ring: the length of the file.
+    pub images: u64,
+    /// Number of the first frame, if a packet came.
+    pub first_frame: Option<u64>,
+    /// Time from the first packet to the last placed packet, as seen every 10 ms.
+    pub receive_time: Duration,
+    /// The sinks, to be closed with the ledger.
+    pub sinks: Vec<Box<dyn Sink>>,
+}
+
+/// A run that has everything it needs and waits for nothing but packets.
+pub struct Armed {
+    parts: RunParts,
+    ring: Ring,
+    control: Arc<Control>,
+    recipes: Recipes,
+}
+
+/// Checks the parts against the plan, maps and touches the ring, compiles the gather list.
+///
+/// # Errors
+/// The parts do not fit together, or there is not enough memory.
+pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
+    check(&parts).map_err(ArmError::Plan)?;
+    let plan = Arc::clone(&parts.plan);
+    let format = *plan.geometry.format();
+    let gather = plan.geometry.gather(plan.block_pixels());
+    let per_strip = plan.blocks_per_strip();
+    let strip_bytes_max = (0..gather.blocks())
+        .step_by(per_strip)
+        .map(|first| {
+            (first..(first + per_strip).min(gather.blocks())).map(|b| plan.packed_block_bytes_max(gather.block_length(b))).sum()
+        })
+        .collect();
+    let ring = Ring::new(RingSpec {
+        slots: plan.slots,
+        tiles: plan.streams(),
+        tile_bytes: format.tile_bytes() as usize,
+        payload_bytes: format.payload_bytes as usize,
+        strip_bytes_max,
+        workers: plan.workers,
+        sinks: parts.sinks.len(),
+    })
+    .map_err(|source| ArmError::Memory { slots: plan.slots, bytes: plan.memory().iter().map(|m| m.bytes).sum(), source })?;
+    let first_frame = match plan.first_frame {
+        FirstFrame::Auto => None,
+        FirstFrame::Number(n) => Some(n),
+    };
+    let control = Arc::new(Control::new(plan.streams(), first_frame));
+    let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
+    let bits = if format.kind == DetectorKind::Eiger { Bits::new(format.bits) } else { None };
+    let recipes = Recipes { gather, constants, isa: parts.isa, bits, plan };
+    Ok(Armed { parts, ring, control, recipes })
+}
+
+fn check(parts: &RunParts) -> Result<(), String> {
+    let plan = &parts.plan;
+    let pixels = plan.geometry.pixels();
+    let expect = |ok: bool, what: &str| if ok { Ok(()) } else { Err(what.to_string()) };
+    expect(parts.sources.len() == plan.streams(), "one source per stream")?;
+    expect(!parts.sinks.is_empty(), "at least one sink")?;
+    expect(plan.workers > 0 && plan.workers <= 1024, "1 to 1024 workers")?;
+    expect(
+        plan.slots >= 4 && plan.window_images >= 1 && plan.window_images <= plan.slots / 2,
+        "window_images is 1 to half of the slots",
+    )?;
+    expect(plan.slots <= 1 << 20, "at most 2^20 slots")?;
+    let blocks = pixels.div_ceil(plan.block_pixels());
+    expect(blocks.div_ceil(plan.blocks_per_strip()) <= STRIPS_MAX, "too many strips")?;
+    let kind = plan.geometry.format().kind;
+    match (plan.recipe, &parts.constants) {
+        (Recipe::JungfrauPhotons, PixelConstants::Jungfrau(planes)) => {
+            expect(kind == DetectorKind::Jungfrau, "photons are for JUNGFRAU")?;
+            expect(planes.pedestal.iter().chain(&planes.factor).all(|p| p.len() == pixels), "one constant per output pixel")
+        }
+        (Recipe::Counts, PixelConstants::Mask(mask)) => {
+            expect(kind == DetectorKind::Eiger, "counts are for EIGER")?;
+            expect(mask.len() == pixels, "one mask byte per output pixel")
+        }
+        (Recipe::Raw, PixelConstants::None) => {
+            let wide = plan.geometry.format().bits == 32;
+            expect(
+                plan.pixel == if wide { PixelType::Uint32 } else { PixelType::Uint16 },
+                "raw words are uint16, or uint32 for 32 bit",
+            )
+        }
+        _ => Err("the constants are not those of the recipe".into()),
+    }?;
+    expect(plan.compression != Compression::None || pixels * plan.pixel.bytes() <= u32::MAX as usize, "the image is too large")
+}
+
+impl Armed {
+    /// Stops and watches the run.
+    pub fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
+    }
+
+    /// Takes images until the planned number, a stop, a time-out or an error. Blocks; returns when every thread has ended.
+    ///
+    /// # Panics
+    /// If a thread of the run panicked, which is a bug.
+    pub fn run(self) -> RunOutcome {
+        let Self { parts, ring, control, recipes } = self;
+        let plan = &*parts.plan;
+        std::thread::scope(|scope| {
+            let (control, recipes) = (&*control, &recipes);
+            let spawn = |name: String| std::thread::Builder::new().name(name);
+            let receivers: Vec<_> = parts
+                .sources
+                .into_iter()
+                .zip(ring.receivers)
+                .enumerate()
+                .map(|(stream, (source, writer))| {
+                    let sorter = Sorter {
+                        control,
+                        format: *plan.geometry.format(),
+                        writer,
+                        assembler: TileAssembler::new(assembler_spec(plan)),
+                        ledger: StreamLedger::default(),
+                    };
+                    let receiver = Receiver { stream, source, sorter };
+                    let thread = spawn(format!("rx-{stream}"));
+                    thread.spawn_scoped(scope, move || {
+                        pin(&plan.pin_receivers, stream);
+                        receiver.run()
+                    })
+                })
+                .collect::<io::Result<_>>()
+                .expect("the machine has threads left");
+            for (n, worker) in ring.workers.into_iter().enumerate() {
+                let work = move || {
+                    pin(&plan.pin_workers, n);
+                    work::run(control, recipes, worker);
+                };
+                spawn(format!("work-{n}")).spawn_scoped(scope, work).expect("the machine has threads left");
+            }
+            let committer = ring.committer;
+            let commit = spawn("commit".into()).spawn_scoped(scope, move || commit::run(control, plan, committer));
+            let sinks: Vec<_> = parts
+                .sinks
+                .into_iter()
+                .zip(ring.sinks)
+                .enumerate()
+                .map(|(n, (sink, reader))| {
+                    spawn(format!("sink-{n}")).spawn_scoped(scope, move || deliver::run(control, plan, reader, sink))
+                })
+                .collect::<io::Result<_>>()
+                .expect("the machine has threads left");
+            let (ended, receive_time) = supervise(control, plan, &ring.monitor);
+            let streams = receivers.into_iter().map(|t| t.join().expect("no receiver panics")).collect();
+            let images = commit.expect("the machine has threads left").join().expect("the committer does not panic");
+            let deliveries = sinks.into_iter().map(|t| t.join().expect("no sink panics")).collect();
+            close(control, plan, Closing { ended, receive_time, streams, images, deliveries })
+        })
+    }
+}
+
+fn assembler_spec(plan: &Plan) -> AssemblerSpec {
+    AssemblerSpec {
+        packets: plan.geometry.format().packets() as u16,
+        window_images: plan.window_images,
+        jump_images_max: (plan.window_images / 2).max(1),
+        deadline_ns: plan.deadline_ns,
+        images: plan.images.unwrap_or(u64::MAX),
+    }
+}
+
+/// Where pinning is refused (a container with fewer processors, say) the thread runs anywhere: slower, but right.
+fn pin(cpus: &[usize], index: usize) {
+    if !cpus.is_empty() {
+        let _ = sys::pin_to(cpus[index % cpus.len()]);
+    }
+}
+
+/// Watches the run until its end is known, and tells the threads.
+fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Duration) {
+    const GRAIN: Duration = Duration::from_millis(10);
+    let armed = Instant::now();
+    let (mut placed, mut first, mut last) = (0, None, armed);
+    let ended = loop {
+        std::thread::sleep(GRAIN);
+        control.watch(monitor.committed(), monitor.written());
+        let progress = control.progress();
+        if progress.packets_placed > placed {
+            placed = progress.packets_placed;
+            last = Instant::now();
+            first.get_or_insert(last);
+        }
+        if plan.images.is_some_and(|n| monitor.received() >= n) {
+            break Ended::Finished;
+        }
+        if control.is_stopping() || control.has_failed() {
+            break Ended::Stopped;
+        }
+        match first {
+            None if armed.elapsed() > Duration::from_nanos(plan.start_timeout_ns) => break Ended::NoData,
+            Some(_) if last.elapsed() > Duration::from_nanos(plan.stall_timeout_ns) => break Ended::Stalled,
+            _ => {}
+        }
+    };
+    end_receiving(control);
+    (ended, first.map_or(Duration::ZERO, |f| last.duration_since(f)))
+}
+
+/// What waits in the sockets still belongs to the run: lets all streams drain, but not for ever, then halts them and sets the end.
+fn end_receiving(control: &Control) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let grain = || std::thread::sleep(Duration::from_millis(1));
+    let started = Instant::now();
+    while !control.all_drained() && !control.all_halted() && !control.has_failed() && started.elapsed() < PATIENCE {
+        grain();
+    }
+    control.halt();
+    while !control.all_halted() && !control.has_failed() {
+        grain();
+    }
+    control.end.store(control.newest_end.load(Ordering::Acquire), Ordering::Release);
+}
+
+struct Closing {
+    ended: Ended,
+    receive_time: Duration,
+    streams: Vec<(StreamLedger, io::Result<()>)>,
+    images: ImageLedger,
+    deliveries: Vec<Delivery>,
+}
+
+/// Adds up the ledger. A run that ended by itself before its planned number of images has lost the rest.
+fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
+    let Closing { mut ended, receive_time, streams, mut images, deliveries } = closing;
+    let passed = images.expected;
+    if let (Some(planned), Ended::Stalled | Ended::NoData) = (plan.images, &ended) {
+        let missing = planned.saturating_sub(passed);
+        images.expected += missing;
+        images.lost += missing;
+        images.packets_missing += missing * plan.packets_per_image();
+    }
+    images.written = deliveries.iter().map(|d| d.written).min().unwrap_or(0);
+    images.unwritten = deliveries.iter().map(|d| d.unwritten).max().unwrap_or(0);
+    let mut ledgers = Vec::new();
+    for (stream, (ledger, result)) in streams.into_iter().enumerate() {
+        ledgers.push(ledger);
+        if let Err(error) = result {
+            ended = Ended::SourceError(stream, error);
+        }
+    }
+    let mut sinks = Vec::new();
+    for delivery in deliveries {
+        sinks.push(delivery.sink);
+        if let Some(error) = delivery.error {
+            ended = Ended::SinkError(error);
+        }
+    }
+    RunOutcome {
+        ledger: RunLedger { streams: ledgers, images, packets_per_image: plan.packets_per_image() },
+        ended,
+        images: passed,
+        first_frame: control.first_frame(),
+        receive_time,
+        sinks,
+    }
+}

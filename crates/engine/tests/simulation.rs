@@ -1,0 +1,484 @@
+//! The whole engine without sockets: simulated packets through the fault link, every image against the naive reference, every sum checked.
+
+use konkordia_core::geometry::{ImageGeometry, Placement};
+use konkordia_core::ledger::{ImageStatus, MissingPolicy};
+use konkordia_core::pixel::{Pixel, PixelType};
+use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe};
+use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source, TileRecord};
+use konkordia_core::tile::TileFormat;
+use konkordia_engine::run::{self, ConstantPlanes, Ended, PixelConstants, RunOutcome, RunParts};
+use konkordia_kernels::chunk;
+use konkordia_kernels::{ElementSize, Isa, OutputPixel};
+use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
+use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
+use konkordia_sim::reference::{Conversion, JungfrauConstants, Reference, RunLayout, TilePlacement};
+use konkordia_sim::rng::Rng;
+use konkordia_sources::memory::MemorySource;
+use std::sync::{Arc, Mutex};
+
+/// One image as a sink saw it: its state, records and chunk.
+type Seen = (u64, ImageStatus, Vec<TileRecord>, Vec<u8>);
+
+/// Keeps every image; can fail at one, or be slow.
+#[derive(Clone, Default)]
+struct Keeper {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    fails_at: Option<u64>,
+    pause_us: u64,
+}
+
+impl Sink for Keeper {
+    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
+        if self.fails_at.is_some_and(|at| image.image >= at) {
+            let text = |s: &str| s.to_string();
+            return Err(SinkError { what: text("cannot write"), why: text("the test says so"), fix: text("nothing") });
+        }
+        std::thread::sleep(std::time::Duration::from_micros(self.pause_us));
+        self.seen.lock().unwrap().push((image.image, image.status, image.tiles.to_vec(), image.strips.concat()));
+        Ok(())
+    }
+
+    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// One simulated run.
+struct Case {
+    kind: DetectorKind,
+    modules: usize,
+    images: u64,
+    pixel: PixelType,
+    recipe: Recipe,
+    compression: Compression,
+    missing: MissingPolicy,
+    workers: usize,
+    slots: u64,
+    spread: bool,
+    faults: FaultModel,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            kind: DetectorKind::Jungfrau { interfaces: 1 },
+            modules: 1,
+            images: 12,
+            pixel: PixelType::Int16,
+            recipe: Recipe::JungfrauPhotons,
+            compression: Compression::Bslz4,
+            missing: MissingPolicy::Keep,
+            workers: 2,
+            slots: 32,
+            spread: false,
+            faults: FaultModel::default(),
+        }
+    }
+}
+
+/// Faults that a window of 8 images bears without a packet being late; headers are only hit where the frame number is not.
+fn faults(seed: u64) -> FaultModel {
+    FaultModel {
+        seed,
+        loss: 0.01,
+        burst: 0.0005,
+        burst_packets_mean: 60.0,
+        duplicate: 0.01,
+        reorder: 0.02,
+        reorder_packets_max: 60,
+        corrupt_header: 0.005,
+        header_bytes: 8..48,
+        corrupt_payload: 0.005,
+        truncate: 0.005,
+        foreign: 0.01,
+        ..FaultModel::default()
+    }
+}
+
+struct Prepared {
+    plan: Plan,
+    constants: PixelConstants,
+    naive: JungfrauConstants,
+    reference: Reference,
+    streams: Vec<Vec<Vec<u8>>>,
+}
+
+fn format(kind: DetectorKind) -> TileFormat {
+    match kind {
+        DetectorKind::Jungfrau { interfaces } => TileFormat::jungfrau(u32::from(interfaces)).unwrap(),
+        DetectorKind::Eiger { bits } => TileFormat::eiger(u32::from(bits)).unwrap(),
+    }
+}
+
+/// Calibration with every plane different, some pixels masked in all stages and some in one.
+fn random_constants(rng: &mut Rng, pixels: usize) -> JungfrauConstants {
+    let mut plane = |mean: f32, spread: f32| (0..pixels).map(|_| mean + spread * rng.uniform() as f32).collect::<Vec<_>>();
+    let pedestals = [plane(2900.0, 300.0), plane(14800.0, 300.0), plane(15100.0, 300.0)];
+    let mut factors = [plane(0.0019, 0.0002), plane(-0.056, 0.005), plane(-0.7, 0.05)];
+    for pixel in (0..pixels).step_by(101) {
+        factors.iter_mut().for_each(|f| f[pixel] = f32::NAN);
+    }
+    for pixel in (50..pixels).step_by(97) {
+        factors[1 + pixel % 2][pixel] = f32::NAN;
+    }
+    JungfrauConstants { pedestals, factors }
+}
+
+fn prepare(case: &Case) -> Prepared {
+    let packetiser = Packetiser::new(&PacketModel::new(case.kind, case.modules)).unwrap();
+    let (layout, tile) = (packetiser.layout(), format(case.kind));
+    let mut rng = Rng::new(case.faults.seed ^ 0x5EED);
+    let mut run_layout = RunLayout::stacked(&packetiser, case.images);
+    let mut geometry = ImageGeometry::stacked(tile, layout.streams as u32).unwrap();
+    if case.spread {
+        // Tiles two abreast with gaps of odd size, every third one upside down.
+        let at = |t: usize| (3 + t / 2 * (layout.rows + 5), 1 + t % 2 * (layout.columns + 7), t % 3 == 1);
+        let size = (6 + layout.streams.div_ceil(2) * (layout.rows + 5), 2 * layout.columns + 10);
+        let place = |t| TilePlacement { row: at(t).0, column: at(t).1, flip_rows: at(t).2 };
+        run_layout = run_layout.placed((0..layout.streams).map(place).collect(), size.0, size.1);
+        let place = |t| Placement { row: at(t).0 as u32, column: at(t).1 as u32, flip_rows: at(t).2 };
+        geometry =
+            ImageGeometry::new(tile, (0..layout.streams).map(place).collect(), Some((size.0 as u32, size.1 as u32))).unwrap();
+    }
+    let naive = random_constants(&mut rng, layout.streams * layout.rows * layout.columns);
+    let arrange = |plane: &Vec<f32>| geometry.arrange(&plane.chunks(tile.pixels() as usize).collect::<Vec<_>>(), f32::NAN);
+    let constants = match case.recipe {
+        Recipe::JungfrauPhotons => PixelConstants::Jungfrau(ConstantPlanes {
+            pedestal: [0, 1, 2].map(|g| arrange(&naive.pedestals[g])),
+            factor: [0, 1, 2].map(|g| arrange(&naive.factors[g])),
+        }),
+        Recipe::Counts => PixelConstants::Mask(vec![0; geometry.pixels()]),
+        Recipe::Raw => PixelConstants::None,
+    };
+    let mut reference = Reference::new(run_layout);
+    let mut streams = vec![Vec::new(); layout.streams];
+    let mut link = FaultLink::new(&case.faults);
+    let mut deliver = |d: Datagram<'_>| {
+        reference.receive(d.stream, d.bytes);
+        streams[d.stream].push(d.bytes.to_vec());
+    };
+    let mut out = vec![0; layout.datagram_bytes()];
+    for image in 0..case.images {
+        let tiles: Vec<Vec<u8>> = (0..layout.streams).map(|_| random_tile(&mut rng, case.kind, layout.tile_bytes)).collect();
+        for packet in 0..layout.packets_per_tile {
+            for (stream, tile) in tiles.iter().enumerate() {
+                let length = packetiser.write_packet(stream, packetiser.frame_number(image), packet, tile, &mut out);
+                link.push(Datagram { stream, bytes: &out[..length] }, &mut deliver);
+            }
+        }
+    }
+    link.flush(&mut deliver);
+    let plan = Plan {
+        geometry,
+        recipe: case.recipe,
+        pixel: case.pixel,
+        compression: case.compression,
+        images: Some(case.images),
+        first_frame: FirstFrame::Number(1),
+        missing: case.missing,
+        slots: case.slots,
+        window_images: 8.min(case.slots / 2),
+        deadline_ns: 300_000_000,
+        stall_timeout_ns: 1_500_000_000,
+        start_timeout_ns: 5_000_000_000,
+        workers: case.workers,
+        pin_receivers: vec![],
+        pin_workers: vec![],
+    };
+    Prepared { plan, constants, naive, reference, streams }
+}
+
+/// JUNGFRAU words near the G0 pedestal with all other words mixed in; EIGER bytes of any value, mostly small.
+fn random_tile(rng: &mut Rng, kind: DetectorKind, bytes: usize) -> Vec<u8> {
+    match kind {
+        DetectorKind::Jungfrau { .. } => (0..bytes / 2)
+            .flat_map(|_| {
+                let r = rng.next_u64();
+                let word = if r & 63 == 0 { (r >> 16) as u16 } else { 2900 + (r >> 16 & 1023) as u16 };
+                word.to_le_bytes()
+            })
+            .collect(),
+        DetectorKind::Eiger { .. } => (0..bytes)
+            .map(|_| {
+                let r = rng.next_u64();
+                if r & 15 == 0 { (r >> 8) as u8 } else { (r >> 8 & 1) as u8 }
+            })
+            .collect(),
+    }
+}
+
+fn execute(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa) -> RunOutcome {
+    let sources = std::mem::take(&mut prepared.streams)
+        .into_iter()
+        .map(|datagrams| Box::new(MemorySource::new(datagrams, 50)) as Box<dyn Source>)
+        .collect();
+    let parts = RunParts { plan: Arc::new(prepared.plan.clone()), sources, constants: prepared.constants.clone(), sinks, isa };
+    run::arm(parts).unwrap().run()
+}
+
+fn decode<P: OutputPixel>(plan: &Plan, body: &[u8]) -> Vec<P> {
+    let mut out = vec![P::default(); plan.geometry.pixels()];
+    let bytes = size_of_val(&out[..]);
+    let target = bytemuck::cast_slice_mut(&mut out);
+    match plan.compression {
+        Compression::None => target.copy_from_slice(body),
+        Compression::Bslz4 => {
+            let mut whole = vec![0; 12];
+            chunk::write_header(&mut whole, bytes as u64, 8192);
+            whole.extend_from_slice(body);
+            let element = if size_of::<P>() == 2 { ElementSize::Two } else { ElementSize::Four };
+            chunk::decompress_chunk(Isa::Scalar, &whole, element, target).expect("every chunk decodes");
+        }
+    }
+    out
+}
+
+/// Bit equality, so that NaN equals NaN.
+fn same<P: Pixel>(a: P, b: P) -> bool {
+    a == b || (a.to_f64().is_nan() && b.to_f64().is_nan())
+}
+
+/// Runs a case and compares everything: verdicts, states, bitmaps, pixels.
+fn check<P: OutputPixel>(case: &Case) -> Vec<Seen> {
+    assert_eq!(P::TYPE, case.pixel);
+    let mut prepared = prepare(case);
+    let keeper = Keeper::default();
+    let outcome = execute(&mut prepared, vec![Box::new(keeper.clone())], Isa::detect());
+    let (plan, reference) = (&prepared.plan, &prepared.reference);
+    assert_eq!(outcome.ledger.imbalances(), []);
+    for (stream, got) in outcome.ledger.streams.iter().enumerate() {
+        let expected = reference.stream_ledger(stream);
+        assert_eq!((got.received, got.placed, got.malformed), (expected.received, expected.placed, expected.malformed));
+        // A copy of a packet whose tile left the history is late in one account and a duplicate in the other.
+        assert_eq!(got.duplicate + got.late + got.no_slot, expected.duplicate);
+        assert_eq!(got.foreign, expected.foreign);
+    }
+    let images = reference.image_ledger();
+    let got = outcome.ledger.images;
+    assert_eq!((got.complete, got.partial + got.discarded, got.lost), (images.complete, images.partial, images.lost));
+    assert_eq!(got.packets_missing, images.packets_missing);
+    let seen = std::mem::take(&mut *keeper.seen.lock().unwrap());
+    assert_eq!(seen.len() as u64, outcome.images);
+    for (position, (image, status, tiles, body)) in seen.iter().enumerate() {
+        assert_eq!(*image, position as u64, "images come in order, each once");
+        for (t, tile) in tiles.iter().enumerate().filter(|_| case.missing != MissingPolicy::CompleteOnly) {
+            let arrived = reference.arrived(*image, t);
+            let bits: Vec<bool> = (0..arrived.len()).map(|p| tile.bitmap.has(p as u16)).collect();
+            assert_eq!(bits, arrived, "bitmap of image {image}, tile {t}");
+        }
+        if matches!(status, ImageStatus::Lost | ImageStatus::Discarded) {
+            assert!(body.is_empty());
+            continue;
+        }
+        let pixels = decode::<P>(plan, body);
+        let expected: Vec<P> = match case.recipe {
+            Recipe::JungfrauPhotons => reference.image(*image, Conversion::Photons(&prepared.naive)),
+            Recipe::Counts => reference.image(*image, Conversion::Counts),
+            Recipe::Raw => raw_expected(reference, *image),
+        };
+        let differing = pixels.iter().zip(&expected).filter(|(a, b)| !same(**a, **b)).count();
+        assert_eq!(differing, 0, "pixels of image {image} that differ");
+    }
+    seen
+}
+
+fn raw_expected<P: OutputPixel>(reference: &Reference, image: u64) -> Vec<P> {
+    let missing = P::MISSING.to_f64() as u32;
+    reference
+        .raw_image(image, missing, missing)
+        .iter()
+        .map(|w| if size_of::<P>() == 2 { bytemuck::cast(*w as u16) } else { cast_wide(*w) })
+        .collect()
+}
+
+fn cast_wide<P: OutputPixel>(word: u32) -> P {
+    bytemuck::cast_slice::<u32, P>(&[word])[0]
+}
+
+#[test]
+fn a_perfect_link_loses_nothing_whatever_the_detector_and_type() {
+    check::<i16>(&Case::default());
+    check::<i32>(&Case {
+        pixel: PixelType::Int32,
+        kind: DetectorKind::Jungfrau { interfaces: 2 },
+        modules: 2,
+        images: 5,
+        ..Case::default()
+    });
+    check::<u16>(&Case { pixel: PixelType::Uint16, spread: true, modules: 3, images: 5, workers: 3, ..Case::default() });
+    check::<f32>(&Case { pixel: PixelType::Float32, compression: Compression::None, images: 4, ..Case::default() });
+    check::<u16>(&Case { pixel: PixelType::Uint16, recipe: Recipe::Raw, spread: true, modules: 2, images: 4, ..Case::default() });
+}
+
+#[test]
+fn eiger_of_every_depth_is_placed_and_unpacked() {
+    for bits in [4, 8, 12, 16, 32] {
+        let case = Case {
+            kind: DetectorKind::Eiger { bits },
+            images: 6,
+            recipe: Recipe::Counts,
+            spread: bits != 16,
+            faults: faults(u64::from(bits)),
+            ..Case::default()
+        };
+        if bits == 32 {
+            check::<u32>(&Case { pixel: PixelType::Uint32, ..case });
+        } else {
+            check::<u16>(&Case { pixel: PixelType::Uint16, ..case });
+        }
+    }
+    check::<u16>(&Case {
+        kind: DetectorKind::Eiger { bits: 12 },
+        pixel: PixelType::Uint16,
+        recipe: Recipe::Raw,
+        images: 3,
+        ..Case::default()
+    });
+}
+
+#[test]
+fn under_faults_every_image_equals_the_reference_where_its_packets_arrived() {
+    for seed in 1..=6 {
+        let kind = DetectorKind::Jungfrau { interfaces: 1 + (seed % 2) as u8 };
+        check::<i16>(&Case {
+            kind,
+            modules: 1 + (seed % 3) as usize,
+            images: 20,
+            workers: 1 + (seed % 4) as usize,
+            spread: seed % 2 == 0,
+            faults: faults(seed),
+            ..Case::default()
+        });
+    }
+}
+
+#[test]
+fn any_number_of_workers_and_any_instruction_set_give_the_same_bytes() {
+    let case = |workers| Case { modules: 2, images: 8, spread: true, faults: faults(77), workers, ..Case::default() };
+    let one = check::<i16>(&case(1));
+    for workers in [2, 5] {
+        assert!(check::<i16>(&case(workers)) == one);
+    }
+    for isa in Isa::available() {
+        let mut prepared = prepare(&case(2));
+        let keeper = Keeper::default();
+        execute(&mut prepared, vec![Box::new(keeper.clone())], *isa);
+        assert!(*keeper.seen.lock().unwrap() == one, "{isa}");
+    }
+}
+
+#[test]
+fn policies_for_missing_packets_hold_images_back() {
+    for missing in [MissingPolicy::Discard, MissingPolicy::CompleteOnly] {
+        let seen = check::<i16>(&Case {
+            missing,
+            images: 20,
+            faults: FaultModel { seed: 3, loss: 0.004, ..FaultModel::default() },
+            ..Case::default()
+        });
+        let discarded: Vec<&Seen> = seen.iter().filter(|s| s.1 == ImageStatus::Discarded).collect();
+        assert!(!discarded.is_empty() && discarded.len() < 20);
+        assert!(discarded.iter().all(|s| (s.2[0].packets == 0) == (missing == MissingPolicy::CompleteOnly)));
+    }
+}
+
+/// Chaos: damaged frame numbers, a counter that starts again, few slots and slow sinks. Nothing is promised but that the ledger balances and
+/// that no image shows what did not arrive for it.
+#[test]
+fn the_ledger_balances_whatever_happens() {
+    for seed in 1..=6 {
+        let model = FaultModel {
+            corrupt_header: 0.02,
+            header_bytes: 0..48,
+            restart_at_image: (seed % 2 == 0).then_some(15),
+            ..faults(seed)
+        };
+        let case = Case { images: 25, modules: 2, slots: 4, faults: model, ..Case::default() };
+        let mut prepared = prepare(&case);
+        let keeper = Keeper { pause_us: 3000, ..Keeper::default() };
+        let outcome = execute(&mut prepared, vec![Box::new(keeper.clone()), Box::new(Keeper::default())], Isa::detect());
+        assert_eq!(outcome.ledger.imbalances(), [], "seed {seed}");
+        assert!(outcome.ledger.total().no_slot > 0, "four slots and a slow sink must refuse packets");
+        for (image, _, tiles, body) in keeper.seen.lock().unwrap().iter().filter(|s| !s.3.is_empty()) {
+            let pixels = decode::<i16>(&prepared.plan, body);
+            for (t, tile) in tiles.iter().enumerate() {
+                for packet in (0..128).filter(|p| !tile.bitmap.has(*p)) {
+                    let first = t * 524_288 + usize::from(packet) * 4096;
+                    assert!(
+                        pixels[first..first + 4096].iter().all(|p| *p == i16::MISSING),
+                        "image {image} shows a packet that did not arrive"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_silent_stream_and_a_stop_end_the_run_with_the_reason() {
+    let mut prepared = prepare(&Case { modules: 2, images: 6, ..Case::default() });
+    prepared.streams[1].clear();
+    let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+    assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+    assert_eq!((outcome.ledger.images.partial, outcome.ledger.images.packets_missing), (6, 6 * 128));
+    assert_eq!(outcome.ledger.imbalances(), []);
+
+    let mut prepared = prepare(&Case { images: 6, ..Case::default() });
+    prepared.streams[0].truncate(3 * 128 + 5);
+    let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+    assert!(matches!(outcome.ended, Ended::Stalled));
+    let images = outcome.ledger.images;
+    assert_eq!((images.expected, images.complete, images.partial, images.lost, outcome.images), (6, 3, 1, 2, 4));
+    assert_eq!(outcome.ledger.imbalances(), []);
+
+    let mut prepared = prepare(&Case { images: 6, ..Case::default() });
+    prepared.streams[0].clear();
+    prepared.plan.start_timeout_ns = 50_000_000;
+    let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+    assert!(matches!(outcome.ended, Ended::NoData));
+    assert_eq!((outcome.ledger.images.lost, outcome.images), (6, 0));
+}
+
+#[test]
+fn a_sink_that_fails_ends_the_run_and_keeps_what_it_had() {
+    let mut prepared = prepare(&Case { images: 12, slots: 8, ..Case::default() });
+    let keeper = Keeper { fails_at: Some(5), ..Keeper::default() };
+    let outcome = execute(&mut prepared, vec![Box::new(keeper.clone())], Isa::detect());
+    assert!(matches!(outcome.ended, Ended::SinkError(_)));
+    assert_eq!((keeper.seen.lock().unwrap().len(), outcome.ledger.images.written), (5, 5));
+    assert!(outcome.ledger.images.unwritten > 0);
+    assert_eq!(outcome.ledger.imbalances(), []);
+}
+
+#[test]
+fn a_run_may_start_with_any_frame() {
+    let mut prepared = prepare(&Case { images: 4, ..Case::default() });
+    prepared.streams[0].drain(..2 * 128);
+    prepared.plan.first_frame = FirstFrame::Auto;
+    prepared.plan.images = Some(2);
+    let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+    assert!(matches!(outcome.ended, Ended::Finished));
+    assert_eq!((outcome.first_frame, outcome.ledger.images.complete), (Some(3), 2));
+}
+
+#[test]
+fn parts_that_do_not_fit_are_refused_at_arm() {
+    let refused = |change: fn(&mut Prepared)| {
+        let mut prepared = prepare(&Case { images: 1, ..Case::default() });
+        change(&mut prepared);
+        let parts = RunParts {
+            plan: Arc::new(prepared.plan.clone()),
+            sources: prepared.streams.into_iter().map(|d| Box::new(MemorySource::new(d, 9)) as Box<dyn Source>).collect(),
+            constants: prepared.constants,
+            sinks: vec![Box::new(Keeper::default())],
+            isa: Isa::Scalar,
+        };
+        run::arm(parts).is_err()
+    };
+    assert!(!refused(|_| {}));
+    assert!(refused(|p| p.streams.clear()));
+    assert!(refused(|p| p.constants = PixelConstants::None));
+    assert!(refused(|p| p.plan.window_images = p.plan.slots));
+    assert!(refused(|p| p.plan.workers = 0));
+    assert!(refused(|p| p.plan.recipe = Recipe::Raw));
+}
