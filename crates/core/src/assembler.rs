@@ -186,9 +186,10 @@ impl TileAssembler {
         self.low
     }
 
-    /// The run ends: seals every image below `end`.
+    /// The run ends: seals every image below `end`, and calls every later one foreign.
     pub fn finish(&mut self, end: u64) -> u64 {
-        self.low = self.low.max(end.min(self.spec.images));
+        self.spec.images = self.spec.images.min(end.max(self.low));
+        self.low = self.low.max(self.spec.images);
         self.low
     }
 

@@ -64,7 +64,9 @@ fn no_slot_and_foreign_do_not_move_anything() {
     assert_eq!(a.on_packet(Some(10), 0, 0, OPEN), Verdict::Foreign);
     assert_eq!(a.on_packet(None, 0, 0, OPEN), Verdict::Foreign);
     assert_eq!((a.low(), a.own_end()), (0, 0));
-    assert_eq!(a.finish(OPEN), 10);
+    assert_eq!(a.finish(7), 7);
+    assert_eq!(a.on_packet(Some(7), 0, 0, OPEN), Verdict::Foreign);
+    assert_eq!(a.on_packet(Some(6), 0, 0, OPEN), Verdict::Late);
 }
 
 /// The rules again, with maps and without bounds.

@@ -42,7 +42,12 @@ impl UdpReceiver {
         sys::enable_drop_counter(&socket)?;
         // Kernels before 5.0 have no GRO for UDP: datagrams then come one by one, which is slower but right.
         let _ = sys::enable_gro(&socket);
-        Ok(Self { socket, receive_buffer_bytes, batch: sys::Batch::new(BATCH, BUFFER_BYTES), dropped: sys::DropCounter::default() })
+        Ok(Self {
+            socket,
+            receive_buffer_bytes,
+            batch: sys::Batch::new(BATCH, BUFFER_BYTES),
+            dropped: sys::DropCounter::default(),
+        })
     }
 
     /// Bytes of payload that the kernel keeps for this socket. The kernel counts its own overhead against twice this number.
