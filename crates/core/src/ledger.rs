@@ -51,7 +51,8 @@ pub struct StreamLedger {
     pub foreign: u64,
     /// Not a packet of this detector, by [`Malformed::ALL`].
     pub malformed: [u64; 4],
-    /// Dropped by the kernel because the socket's buffer was full; never received.
+    /// Drops that the kernel counted because the socket's buffer was full; never received. Datagrams that the kernel had joined (GRO) count
+    /// once, so this names the cause of a loss, and the arrival bitmaps its exact extent.
     pub kernel_dropped: u64,
 }
 

@@ -1,7 +1,8 @@
 //! UDP sockets for one stream: receiving with `recvmmsg` and GRO, sending with GSO.
 //!
 //! With GRO the kernel hands over several datagrams of one sender as one buffer and says their size; with GSO the sender does the reverse.
-//! Both save most of the cost per packet. What the kernel drops because the socket's buffer is full it counts (`SO_RXQ_OVFL`).
+//! Both save most of the cost per packet. What the kernel drops because the socket's buffer is full it counts (`SO_RXQ_OVFL`);
+//! a joined buffer counts once.
 
 use crate::sys;
 use konkordia_core::ports::Source;

@@ -51,3 +51,14 @@ fn a_port_in_use_is_an_error() {
     let error = UdpReceiver::bind(receiver.local_addr().unwrap(), 1 << 16).err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
 }
+
+/// The kernel counts a joined buffer as one drop, so with GRO its counter tells that and roughly how much, and the bitmaps tell exactly what.
+#[test]
+fn a_dropped_joined_buffer_counts_once() {
+    let (mut receiver, mut sender) = pair(256 << 10);
+    sender.send_segments(&vec![7; 8240 * 700], 8240).unwrap();
+    let lost = 700 - drain(&mut receiver).len() as u64;
+    assert!(lost > 0, "the buffer was meant to overflow");
+    let counted = receiver.dropped();
+    assert!(counted >= lost.div_ceil(7) && counted <= lost, "{counted} drops for {lost} datagrams");
+}
