@@ -1,5 +1,6 @@
 //! Where committed images leave the program: NeXus HDF5 files, written so that a killed run loses at most the last second.
 //! It never computes a pixel (chunks arrive compressed, decoders arrive as callbacks), never reads a clock, starts no thread.
 //! Read [`hdf5::Writer`] first, then [`hdf5::spec::FileSpec`]; docs/formats.md has every path of the files.
+#![deny(unsafe_code)]
 
 pub mod hdf5;

@@ -103,16 +103,8 @@ pub(crate) struct Columns {
     extra: usize,
 }
 
-const FIXED: [&str; 8] = [
-    "frame_number",
-    "status",
-    "packets_received",
-    "packet_bitmap",
-    "timestamp",
-    "bunch_id",
-    "exposure",
-    "detector_info",
-];
+const FIXED: [&str; 8] =
+    ["frame_number", "status", "packets_received", "packet_bitmap", "timestamp", "bunch_id", "exposure", "detector_info"];
 
 pub(crate) fn is_reserved(name: &str) -> bool {
     FIXED.contains(&name)
@@ -177,11 +169,6 @@ impl Columns {
         assert!(rest.is_empty(), "the columns and the row agree");
         Ok(())
     }
-
-    /// The status in a packed row.
-    pub(crate) fn status(row: &[u8]) -> u8 {
-        row[8]
-    }
 }
 
 #[cfg(test)]
@@ -220,7 +207,6 @@ mod tests {
         assert_eq!((number("packets_received", 2), number("packet_bitmap", 5)), (3, 1 << 63));
         assert_eq!((number("timestamp", 0), number("bunch_id", 0), number("exposure", 0)), (7, 8, 9));
         assert_eq!((number("detector_info", 0), number("spots", 0)), (10, 11));
-        assert_eq!(Columns::status(&row), 2);
         assert!(columns.pack(&ImageRecord { packets_received: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { packet_bitmap: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { extra: &[], ..record }, &mut row).is_err());

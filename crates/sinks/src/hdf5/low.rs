@@ -88,7 +88,7 @@ fn access(format: Option<Format>) -> hdf5::Result<FileAccess> {
     match format {
         Some(Format::V18) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V18),
         Some(Format::V18WithVirtual) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V110),
-        None => &mut builder,
+        None => builder.libver_bounds(LibraryVersion::Earliest, LibraryVersion::V110),
     };
     let access = builder.finish()?;
     // SAFETY: a valid property list. Without locks a reader can neither be refused by nor disturb the writer.
@@ -230,9 +230,8 @@ pub(crate) fn read_chunk(dataset: &Dataset, image: u64, most: u64, out: &mut Vec
     let offset: [hsize_t; 3] = [image, 0, 0];
     let mut mask = 0u32;
     // SAFETY: `out` has the size that the library gave for this chunk, and nobody writes this file through this process.
-    let code = sync(|| unsafe {
-        H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast())
-    });
+    let code =
+        sync(|| unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast()) });
     h5check(code)?;
     Ok(Some(()))
 }
@@ -273,6 +272,15 @@ pub(crate) fn filters(dataset: &Dataset) -> hdf5::Result<Vec<(i32, u32, Vec<u32>
         Ok::<_, hdf5::Error>(())
     })?;
     Ok(found)
+}
+
+/// The fill value of an image stack, little endian.
+pub(crate) fn fill_value(dataset: &Dataset, pixel: PixelType) -> hdf5::Result<Vec<u8>> {
+    let list = dataset.dcpl()?;
+    let mut value = vec![0u8; pixel.bytes()];
+    // SAFETY: `value` holds one value of the type given.
+    h5check(sync(|| unsafe { hdf5_sys::h5p::H5Pget_fill_value(list.id(), pixel_type(pixel), value.as_mut_ptr().cast()) }))?;
+    Ok(value)
 }
 
 /// Free bytes for this user on the file system of `path`.

@@ -4,7 +4,7 @@
 //! one row per image). While a data file grows, a journal beside it names every chunk; [`repair::repair`] rebuilds from it what a
 //! killed process left behind (docs/decisions/0003-hdf5-crash-safety.md).
 
-
+pub mod check;
 mod columns;
 mod constant;
 mod datafile;
@@ -15,16 +15,16 @@ mod master;
 mod names;
 mod nexus;
 pub mod reader;
-
+pub mod repair;
 pub mod spec;
 mod writer;
 
-
+pub use check::{Finding, Severity, check};
 pub use columns::{ImageRecord, ImageStatus};
 pub use error::{Error, ErrorKind};
 pub use names::{data_file_name, master_file_name};
 pub use reader::{Reader, Summary, inspect};
-
+pub use repair::{RepairReport, repair};
 pub use spec::{Compression, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord, TileInfo};
 pub use writer::{FileReport, SpaceEstimate, Writer};
 

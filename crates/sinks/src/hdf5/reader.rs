@@ -101,7 +101,7 @@ impl Reader {
         let file = low::open_file(path).map_err(|error| damaged(Error::hdf5(doing, path, error)))?;
         let spec = read_text(&file, DESCRIPTION).and_then(|text| FileSpec::from_text(&text).ok());
         let is_data = path.file_name().and_then(|n| n.to_str()).and_then(parse).is_some_and(|(_, number)| number.is_some());
-        let listed = if is_data { own_part(path, &file) } else { linked_parts(path, &file, spec.as_ref()) };
+        let listed = if is_data { own_part(path) } else { linked_parts(path, &file, spec.as_ref()) };
         let mut parts = Vec::new();
         let mut data_files = Vec::new();
         for (number, first, part_path) in listed {
@@ -186,11 +186,9 @@ fn damaged(mut error: Error) -> Error {
     error
 }
 
-fn own_part(path: &Path, file: &File) -> Vec<(u64, u64, PathBuf)> {
+/// A data file opened alone counts its images from 0.
+fn own_part(path: &Path) -> Vec<(u64, u64, PathBuf)> {
     let number = path.file_name().and_then(|n| n.to_str()).and_then(parse).and_then(|(_, number)| number).unwrap_or(1);
-    let low = file.dataset(STACK).and_then(|stack| stack.attr("image_nr_low")?.read_scalar::<u64>()).unwrap_or(1);
-    // The data file alone counts its images from 0; its place in the run is told by the number.
-    let _ = low;
     vec![(number, 0, path.to_owned())]
 }
 
@@ -266,9 +264,7 @@ fn summarise(
         compression,
         energy_kev: read_number(file, "/entry/instrument/beam/incident_energy").map(|ev| ev / 1000.0).or(m.energy_kev),
         detector_distance_m: number("distance").or(m.detector_distance_m),
-        beam_center_px: number("beam_center_x")
-            .zip(number("beam_center_y"))
-            .or(m.beam_center_x_px.zip(m.beam_center_y_px)),
+        beam_center_px: number("beam_center_x").zip(number("beam_center_y")).or(m.beam_center_x_px.zip(m.beam_center_y_px)),
         pixel_size_m: number("x_pixel_size").or(m.pixel_size_m),
         calibration_hash: spec.as_ref().map(|spec| spec.calibration_hash.clone()).unwrap_or_default(),
         state: text("state").unwrap_or_else(|| if is_data { "data file".into() } else { "unknown".into() }),

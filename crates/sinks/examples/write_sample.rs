@@ -1,0 +1,90 @@
+//! Writes small runs of known content, for the reader tests (tests/readers) and the crash tests.
+//!
+//! `write_sample samples DIR`            one run per pixel type, layout and kind of fault
+//! `write_sample endless DIR PREFIX`     a run without end; prints "<image> <milliseconds since start>" after each image
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use konkordia_core::pixel::PixelType;
+use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, TileInfo, Writer};
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+use common::{Sample, ledger, sample, write_image, write_images};
+
+fn write_run(sample: &Sample) -> Result<(), Error> {
+    let mut writer = Writer::create(sample.spec.clone())?;
+    write_images(&mut writer, sample)?;
+    let report = writer.finish(&ledger(sample))?;
+    println!("{}", report.master.display());
+    Ok(())
+}
+
+fn samples(directory: &Path) -> Result<(), Error> {
+    for pixel in PixelType::ALL {
+        write_run(&sample(directory, pixel.name(), pixel))?;
+    }
+    let base = |prefix: &str| sample(directory, prefix, PixelType::Uint16);
+    let with = |prefix: &str, change: fn(&mut Sample)| {
+        let mut sample = base(prefix);
+        change(&mut sample);
+        write_run(&sample)
+    };
+    with("virtual", |s| s.spec.layout = Layout::Virtual)?;
+    with("links", |s| s.spec.layout = Layout::Links)?;
+    with("plain", |s| s.spec.compression = Compression::None)?;
+    with("raw", |s| (s.spec.raw_words, s.spec.unit) = (true, "detector word".into()))?;
+    with("short", |s| s.expected = 15)?;
+    // Many links: the group leaves its compact form.
+    with("many", |s| (s.spec.images_per_file, s.images, s.expected, s.lost, s.partial) = (1, 24, 24, vec![], vec![3]))?;
+    with("whole", |s| (s.lost, s.partial) = (vec![], vec![]))?;
+    with("bare", |s| s.spec.metadata = Metadata::default())?;
+    with("empty", |s| (s.images, s.expected, s.lost, s.partial) = (0, 0, vec![], vec![]))?;
+    with("odd", |s| {
+        (s.spec.rows, s.spec.columns) = (67, 131);
+        s.spec.pixel_mask = vec![0; 67 * 131];
+        s.spec.tiles.truncate(1);
+        s.spec.tiles[0] = TileInfo { rows: 67, columns: 131, row: 0, column: 0, flip_rows: false, packets: 16 };
+        s.spec.tiles.push(s.spec.tiles[0].clone());
+    })
+}
+
+fn endless(directory: &Path, prefix: &str) -> Result<(), Error> {
+    let start = Instant::now();
+    let mut spec = sample(directory, prefix, PixelType::Int16).spec;
+    spec.images_per_file = 50;
+    let mut writer = Writer::create(spec)?;
+    let mut out = std::io::stdout().lock();
+    for image in (0..).filter(|image| image % 23 != 7) {
+        write_image(&mut writer, image, image % 5 == 2)?;
+        writer.tick(start.elapsed().as_nanos() as u64)?;
+        let line = writeln!(out, "{image} {}", start.elapsed().as_millis()).and_then(|()| out.flush());
+        if line.is_err() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_micros(500));
+    }
+    Ok(())
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["samples", directory] => {
+            std::fs::create_dir_all(directory).expect("the directory can be created");
+            samples(Path::new(directory))
+        }
+        ["endless", directory, prefix] => endless(Path::new(directory), prefix),
+        _ => {
+            eprintln!("usage: write_sample samples DIR | write_sample endless DIR PREFIX");
+            std::process::exit(2);
+        }
+    };
+    if let Err(error) = result {
+        eprintln!("error: {error}");
+        std::process::exit(6);
+    }
+}

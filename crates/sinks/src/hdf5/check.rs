@@ -1,0 +1,371 @@
+//! Is a run whole and valid? Every finding says what, where, and what to do.
+
+use std::fmt;
+use std::path::Path;
+
+use hdf5::{Dataset, File};
+
+use super::columns::ImageStatus;
+use super::datafile::{COLUMNS, STACK};
+use super::low;
+use super::names::{existing, parse};
+use super::nexus::read_text;
+use super::reader::{Reader, totals};
+use super::repair::read_ledger;
+use super::spec::{Compression, FileSpec, Layout};
+use super::{Decode, Error};
+
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Readers will work, but somebody should know.
+    Warning,
+    /// The file is not whole or not valid.
+    Error,
+}
+
+/// One thing found by [`check`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad.
+    pub severity: Severity,
+    /// What is wrong.
+    pub what: String,
+    /// File, path in the file, image.
+    pub place: String,
+    /// What to do next.
+    pub fix: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = if self.severity == Severity::Error { "error" } else { "warning" };
+        write!(f, "{severity}: {}\n  at:   {}\n  fix:  {}", self.what, self.place, self.fix)
+    }
+}
+
+const REPAIR: &str = "run `konkordia repair FILE`";
+/// Findings of one kind are listed up to this number.
+const LISTED_MAX: usize = 10;
+
+/// Checks a run (master or one data file): links, chunks, mask, positions, columns, ledger, required NXmx fields. Reads every image.
+pub fn check(path: &Path, decode: &Decode<'_>) -> Vec<Finding> {
+    let mut report = Report { path, findings: Vec::new() };
+    match Reader::open(path) {
+        Ok(reader) => report.run(&reader, decode),
+        Err(Error { cause, hint, .. }) => report.push(Severity::Error, format!("the file cannot be read: {cause}"), "", &hint),
+    }
+    report.findings
+}
+
+struct Report<'a> {
+    path: &'a Path,
+    findings: Vec<Finding>,
+}
+
+impl Report<'_> {
+    fn push(&mut self, severity: Severity, what: impl Into<String>, place: &str, fix: &str) {
+        let place = format!("{}{}{place}", self.path.display(), if place.is_empty() { "" } else { " " });
+        self.findings.push(Finding { severity, what: what.into(), place, fix: fix.into() });
+    }
+
+    fn error(&mut self, what: impl Into<String>, place: &str, fix: &str) {
+        self.push(Severity::Error, what, place, fix);
+    }
+
+    fn run(&mut self, reader: &Reader, decode: &Decode<'_>) {
+        let is_master = self.path.file_name().and_then(|n| n.to_str()).and_then(parse).is_none_or(|(_, n)| n.is_none());
+        self.unfinished();
+        if is_master {
+            self.links(reader);
+            self.nxmx(reader.file());
+            self.mask(reader);
+            self.ledger(reader.file());
+            self.positions(reader);
+        }
+        for (first, images, stack, file, path) in reader.parts() {
+            self.stack(reader, stack, path);
+            self.columns(reader, first, images, file, path);
+            if is_master {
+                self.same_columns(reader.file(), file, first, images, path);
+            }
+        }
+        self.chunks(reader, decode);
+    }
+
+    fn unfinished(&mut self) {
+        let name = self.path.file_name().and_then(|n| n.to_str()).and_then(parse);
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let Some((prefix, number)) = name else { return };
+        for (n, data, _, has_journal) in existing(directory, prefix).unwrap_or_default() {
+            if has_journal && number.is_none_or(|number| number == n) {
+                self.error("a data file was never closed: its writer is alive or was killed", &data.to_string_lossy(), REPAIR);
+            }
+        }
+    }
+
+    fn links(&mut self, reader: &Reader) {
+        for file in &reader.summary().data_files {
+            if file.images.is_none() {
+                self.error("a data file is missing or cannot be read", &file.path.to_string_lossy(), REPAIR);
+            }
+        }
+        let Ok(data) = reader.file().group("/entry/data") else {
+            return self.error("the group is missing", "/entry/data", REPAIR);
+        };
+        for name in data.member_names().unwrap_or_default() {
+            if data.dataset(&name).is_err() {
+                self.error("a link points nowhere", &format!("/entry/data/{name}"), REPAIR);
+            }
+        }
+        let signal = data.attr("signal").and_then(|a| a.read_scalar::<hdf5::types::VarLenUnicode>());
+        match signal {
+            Ok(signal) if !data.link_exists(&signal) => {
+                self.error(format!("@signal names '{signal}', which does not exist"), "/entry/data", REPAIR);
+            }
+            Err(_) if reader.summary().images > 0 => self.error("@signal is missing", "/entry/data", REPAIR),
+            _ => {}
+        }
+    }
+
+    fn nxmx(&mut self, file: &File) {
+        let required = [
+            "definition",
+            "start_time",
+            "end_time_estimated",
+            "source/name",
+            "sample/name",
+            "sample/depends_on",
+            "instrument/name",
+            "instrument/beam/incident_wavelength",
+            "instrument/detector/sensor_material",
+            "instrument/detector/sensor_thickness",
+            "instrument/detector/x_pixel_size",
+            "instrument/detector/y_pixel_size",
+            "instrument/detector/module/data_origin",
+            "instrument/detector/module/data_size",
+            "instrument/detector/module/fast_pixel_direction",
+            "instrument/detector/module/slow_pixel_direction",
+            "instrument/detector/detectorSpecific/nimages",
+            "instrument/detector/detectorSpecific/ntrigger",
+        ];
+        for name in required {
+            let name = format!("/entry/{name}");
+            if file.dataset(&name).is_err() {
+                self.error("a required field is missing", &name, REPAIR);
+            }
+        }
+        if read_text(file, "/entry/definition").is_some_and(|definition| definition != "NXmx") {
+            self.error("the application definition is not NXmx", "/entry/definition", REPAIR);
+        }
+        let stand_in = "set it in the configuration of the next run; for this one tell the processing program the true value";
+        let warn = Severity::Warning;
+        if file.dataset("/entry/instrument/beam/incident_energy").is_err() {
+            self.push(warn, "no photon energy: the wavelength of 1 angstrom is a stand-in", "/entry/instrument/beam", stand_in);
+        }
+        if read_text(file, "/entry/start_time").is_some_and(|time| time.starts_with("1970-01-01")) {
+            self.push(warn, "no start time: 1970 is a stand-in", "/entry/start_time", stand_in);
+        }
+        if file.dataset("/entry/instrument/detector/distance").is_err() {
+            self.push(warn, "no detector distance: the geometry says 0", "/entry/instrument/detector", stand_in);
+        }
+    }
+
+    fn mask(&mut self, reader: &Reader) {
+        let shape = vec![reader.summary().rows as usize, reader.summary().columns as usize];
+        for name in ["pixel_mask", "detectorSpecific/pixel_mask"] {
+            let name = format!("/entry/instrument/detector/{name}");
+            match reader.file().dataset(&name) {
+                Ok(mask) if mask.shape() != shape => {
+                    self.error(format!("the mask is {:?}, the image {shape:?}", mask.shape()), &name, REPAIR);
+                }
+                Ok(mask) if mask.is_chunked() => self.error("the mask is chunked; XDS cannot read it", &name, REPAIR),
+                Ok(_) => {}
+                Err(_) => self.error("the pixel mask is missing", &name, REPAIR),
+            }
+        }
+    }
+
+    fn ledger(&mut self, file: &File) {
+        let state = read_text(file, "/entry/konkordia/state").unwrap_or_default();
+        let Some(ledger) = read_ledger(file) else {
+            let what = format!("no ledger; the state of the run is '{state}'");
+            return self.error(what, "/entry/konkordia", "wait for the end of the run, or run `konkordia repair FILE`");
+        };
+        if state == "repaired" {
+            let what = "the writer was killed; the ledger holds only what the data files tell";
+            self.push(Severity::Warning, what, "/entry/konkordia/state", "nothing to do; the images in the file are whole");
+        }
+        let place = "/entry/konkordia/ledger/totals";
+        let lost = "packets or images are unaccounted for: keep the file and report it";
+        for balance in &ledger.balances {
+            if let Err(why) = holds(balance, &totals(file)) {
+                self.error(format!("the ledger does not balance: {why}"), place, lost);
+            }
+            for stream in &ledger.streams {
+                // Sums of images do not concern single streams.
+                let known = balance.split([' ', '+', '=']).filter(|w| !w.is_empty());
+                let concerned = known.clone().all(|word| stream.counters.iter().any(|(name, _)| name == word));
+                if let (true, Err(why)) = (concerned, holds(balance, &stream.counters)) {
+                    self.error(format!("the ledger of {} does not balance: {why}", stream.name), place, lost);
+                }
+            }
+        }
+    }
+
+    /// Position in the file = image number: every data file but the last is full.
+    fn positions(&mut self, reader: &Reader) {
+        let Some(spec) = &reader.summary().spec else { return };
+        let ipf = u64::from(spec.images_per_file);
+        let files = &reader.summary().data_files;
+        for (i, file) in files.iter().enumerate() {
+            let images = file.images.unwrap_or(0);
+            let place = file.path.to_string_lossy().into_owned();
+            if i + 1 < files.len() && images != ipf && file.images.is_some() {
+                self.error(format!("{images} images where {ipf} belong: later images have a wrong number"), &place, REPAIR);
+            }
+            if i as u64 + 1 != file.number {
+                self.error("a data file before this one is not linked", &place, REPAIR);
+            }
+        }
+        let sum = files.last().map_or(0, |last| last.first_image + last.images.unwrap_or(0));
+        let nimages = reader.summary().images;
+        if sum != nimages {
+            let place = "/entry/instrument/detector/detectorSpecific/nimages";
+            self.error(format!("the master says {nimages} images, the data files hold {sum}"), place, REPAIR);
+        }
+        if spec.layout != Layout::Links && nimages > 0 {
+            let name = if spec.layout == Layout::Both { "/entry/data/images" } else { "/entry/data/data" };
+            let shape = reader.file().dataset(name).map(|d| d.shape()).unwrap_or_default();
+            if shape.first() != Some(&(nimages as usize)) {
+                self.error(format!("the virtual data set is {shape:?}, the run has {nimages} images"), name, REPAIR);
+            }
+        }
+    }
+
+    fn stack(&mut self, reader: &Reader, stack: &Dataset, path: &Path) {
+        let summary = reader.summary();
+        let place = format!("{} {STACK}", path.display());
+        let shape = stack.shape();
+        if shape[1..] != [summary.rows as usize, summary.columns as usize] {
+            self.error(format!("images of {:?} pixels", &shape[1..]), &place, "this file belongs to another run: move it away");
+        }
+        let missing = low::missing_bytes(summary.pixel);
+        if low::fill_value(stack, summary.pixel).ok() != Some(missing) {
+            self.error("the fill value is not the missing value: lost images read as measured ones", &place, REPAIR);
+        }
+        let filters = low::filters(stack).unwrap_or_default();
+        let wanted = (low::BITSHUFFLE, 0, low::filter_values(summary.pixel).to_vec());
+        if summary.compression == Compression::Bslz4 && filters != [wanted] {
+            self.error(format!("unusual filter {filters:?}"), &place, "copy the file with h5repack");
+        }
+    }
+
+    fn columns(&mut self, reader: &Reader, first: u64, images: u64, file: &File, path: &Path) {
+        let read = |name: &str| file.dataset(&format!("{COLUMNS}/{name}")).and_then(|d| d.read_raw::<u64>()).ok();
+        let place = format!("{} {COLUMNS}", path.display());
+        let (Some(status), Some(received), Some(bitmap)) = (read("status"), read("packets_received"), read("packet_bitmap"))
+        else {
+            return self.error("the per-image columns are missing", &place, REPAIR);
+        };
+        let n = images as usize;
+        if status.len() != n || received.len() % n.max(1) != 0 || bitmap.len() % n.max(1) != 0 || received.is_empty() != (n == 0)
+        {
+            return self.error(format!("{} rows of columns for {n} images", status.len()), &place, REPAIR);
+        }
+        let packets: Vec<u64> = match &reader.summary().spec {
+            Some(FileSpec { tiles, .. }) => tiles.iter().map(|tile| u64::from(tile.packets)).collect(),
+            None => Vec::new(),
+        };
+        let tiles = received.len() / n.max(1);
+        let words = bitmap.len() / received.len().max(1);
+        let mut wrong = Vec::new();
+        for i in 0..n {
+            let got = &received[i * tiles..(i + 1) * tiles];
+            let bits = bitmap[i * tiles * words..(i + 1) * tiles * words].chunks(words.max(1));
+            let counts: Vec<u64> = bits.map(|words| words.iter().map(|w| u64::from(w.count_ones())).sum()).collect();
+            let all = packets.is_empty() || got == packets;
+            let why = match ImageStatus::from_u8(status[i] as u8) {
+                None => Some(format!("status {}", status[i])),
+                _ if counts != got => Some(format!("packets received {got:?}, bits set {counts:?}")),
+                Some(ImageStatus::Complete) if !all => Some(format!("complete with {got:?} packets")),
+                Some(ImageStatus::Partial) if all && !packets.is_empty() => Some("partial with all packets".into()),
+                _ => None,
+            };
+            wrong.extend(why.map(|why| format!("image {}: {why}", first + i as u64)));
+        }
+        self.list(wrong, &place, "the account of these images is wrong: keep the file and report it");
+    }
+
+    fn same_columns(&mut self, master: &File, file: &File, first: u64, images: u64, path: &Path) {
+        for name in ["status", "frame_number"] {
+            let name = format!("{COLUMNS}/{name}");
+            let part = file.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
+            let whole = master.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
+            if whole.get(first as usize..(first + images) as usize) != Some(part.as_slice()) {
+                let what = "the master tells another story than the data file";
+                self.error(what, &format!("{name} and {}", path.display()), REPAIR);
+            }
+        }
+    }
+
+    fn chunks(&mut self, reader: &Reader, decode: &Decode<'_>) {
+        let mut wrong = Vec::new();
+        let ranges: Vec<(u64, u64)> = reader.parts().map(|(first, images, ..)| (first, images)).collect();
+        let statuses = reader.column("status").unwrap_or_default();
+        let mut chunk = Vec::new();
+        for image in ranges.iter().flat_map(|(first, images)| *first..first + images) {
+            let status = statuses.get(image as usize).copied().and_then(|s| ImageStatus::from_u8(s as u8));
+            let with_pixels = matches!(status, Some(ImageStatus::Complete | ImageStatus::Partial));
+            match reader.read_chunk(image, &mut chunk) {
+                Ok(false) if with_pixels => wrong.push(format!("image {image}: {status:?}, but no pixels are stored")),
+                Ok(false) => {}
+                Ok(true) => {
+                    if let Err(error) = reader.read_image(image, decode) {
+                        wrong.push(error.cause);
+                    }
+                }
+                Err(error) => wrong.push(format!("image {image}: {}", error.cause)),
+            }
+        }
+        self.list(wrong, "the image stack", "these images are lost; recover the data file from a copy");
+    }
+
+    fn list(&mut self, wrong: Vec<String>, place: &str, fix: &str) {
+        let more = wrong.len().saturating_sub(LISTED_MAX);
+        for what in wrong.into_iter().take(LISTED_MAX) {
+            self.error(what, place, fix);
+        }
+        if more > 0 {
+            self.error(format!("and {more} more of this kind"), place, fix);
+        }
+    }
+}
+
+/// Evaluates "a = b + c"; the error says what does not add up.
+fn holds(balance: &str, counters: &[(String, u64)]) -> Result<(), String> {
+    let value = |name: &str| {
+        let found = counters.iter().find(|(n, _)| n == name.trim());
+        found.map(|(_, value)| *value).ok_or_else(|| format!("'{}' in '{balance}' is not counted", name.trim()))
+    };
+    let (left, right) = balance.split_once('=').ok_or_else(|| format!("'{balance}' is not a sum"))?;
+    let (total, mut sum) = (value(left)?, 0u64);
+    for name in right.split('+') {
+        sum = sum.checked_add(value(name)?).ok_or("numbers too large")?;
+    }
+    if total == sum { Ok(()) } else { Err(format!("{balance}, but {total} is not {sum}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::holds;
+
+    #[test]
+    fn balances_are_evaluated() {
+        let counters = [("a".to_owned(), 5), ("b".to_owned(), 2), ("c".to_owned(), 3)];
+        assert!(holds("a = b + c", &counters).is_ok());
+        assert!(holds("a = b", &counters).unwrap_err().contains("5 is not 2"));
+        assert!(holds("a = b + d", &counters).unwrap_err().contains("'d'"));
+        assert!(holds("nonsense", &counters).is_err());
+    }
+}

@@ -1,0 +1,98 @@
+//! A full disk and a read-only one, on small file systems of their own. They need the right to mount (root, or a user namespace);
+//! without it the tests say so and pass.
+
+mod common;
+use std::path::Path;
+use std::process::Command;
+
+use common::{Scratch, decode, ledger, pixels, sample, write_image};
+use konkordia_core::pixel::PixelType;
+use konkordia_sinks::hdf5::{Compression, ErrorKind, Reader, Severity, Writer, check, repair};
+
+struct Mounted(Scratch);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0.0).output();
+    }
+}
+
+fn mount(name: &str, size: &str) -> Option<Mounted> {
+    let scratch = Scratch::new(name);
+    let done = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(&scratch.0).output();
+    if done.is_ok_and(|output| output.status.success()) {
+        return Some(Mounted(scratch));
+    }
+    println!("skipped: mounting a small tmpfs is not permitted here (run as root)");
+    None
+}
+
+fn errors(path: &Path) -> Vec<String> {
+    check(path, &decode).iter().filter(|f| f.severity == Severity::Error).map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_full_disk_ends_the_run_with_everything_before_intact() {
+    for (compression, per_file) in [(Compression::Bslz4, 1000), (Compression::None, 7), (Compression::Bslz4, 1)] {
+        let Some(disk) = mount("full", "3m") else { return };
+        let mut sample = sample(&disk.0.0, "full", PixelType::Uint32);
+        (sample.spec.compression, sample.spec.images_per_file) = (compression, per_file);
+        let mut writer = Writer::create(sample.spec.clone()).unwrap();
+        let mut written = 0;
+        let error = loop {
+            match write_image(&mut writer, written, false).and_then(|()| writer.tick(written * 200_000_000)) {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+            assert!(written < 1000, "the disk is full some time");
+        };
+        assert_eq!(error.kind, ErrorKind::DiskFull, "{error}");
+        assert!(error.to_string().contains("free some space"), "{error}");
+        let written = writer.next_index();
+        assert!(written > 5);
+        assert_eq!(write_image(&mut writer, written, false).unwrap_err().kind, ErrorKind::DiskFull);
+        let mut record = ledger(&sample);
+        (record.ended, record.images_expected) = ("disk full".into(), 100_000);
+        let report = writer.finish(&record).unwrap();
+        assert_eq!(report.images, written, "{compression:?} {per_file}");
+        let reader = Reader::open(&report.master).unwrap();
+        for image in 0..written {
+            assert_eq!(reader.read_image(image, &decode).unwrap(), pixels(&sample.spec, image, false), "image {image}");
+        }
+        assert_eq!(errors(&report.master), Vec::<String>::new());
+        assert!(!repair(&report.master).unwrap().master_written);
+    }
+}
+
+#[test]
+fn a_disk_too_small_is_refused_before_the_run() {
+    let Some(disk) = mount("small", "256k") else { return };
+    let error = Writer::create(sample(&disk.0.0, "s", PixelType::Int16).spec).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::DiskFull);
+    assert_eq!(std::fs::read_dir(&disk.0.0).unwrap().count(), 0, "nothing is left behind");
+}
+
+#[test]
+fn a_read_only_disk_is_refused_before_the_run() {
+    let Some(disk) = mount("readonly", "4m") else { return };
+    let done = Command::new("mount").args(["-o", "remount,ro"]).arg(&disk.0.0).output().unwrap();
+    assert!(done.status.success());
+    let error = Writer::create(sample(&disk.0.0, "r", PixelType::Int16).spec).err().unwrap();
+    assert_eq!(error.kind, ErrorKind::NotWritable, "{error}");
+    assert!(error.to_string().contains("read-write"), "{error}");
+}
+
+#[test]
+fn a_directory_that_goes_away_is_an_error_and_not_a_panic() {
+    let scratch = Scratch::new("gone");
+    let directory = scratch.0.join("data");
+    std::fs::create_dir(&directory).unwrap();
+    let mut sample = sample(&directory, "g", PixelType::Int16);
+    sample.spec.images_per_file = 2;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    write_image(&mut writer, 0, false).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+    let error = (1..10).find_map(|image| write_image(&mut writer, image, false).err()).unwrap();
+    assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
+    assert!(writer.finish(&ledger(&sample)).is_err());
+}
