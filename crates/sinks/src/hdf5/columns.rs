@@ -135,6 +135,19 @@ impl Columns {
         self.list.push(column);
     }
 
+    /// Rows of one column in one HDF5 chunk: about 64 KiB.
+    pub(crate) fn rows_per_chunk(column: &Column, images_per_file: u32) -> u64 {
+        let rows = (65536 / column.bytes().max(1)).clamp(1, 1024) as u64;
+        rows.min(u64::from(images_per_file)).max(1)
+    }
+
+    /// Space that the next flush may take beyond the chunks of the images: two chunks of each column (the last one and the next), and
+    /// the headers and index nodes of a data file.
+    pub(crate) fn flush_bytes(&self, images_per_file: u32) -> u64 {
+        let chunks = self.list.iter().map(|c| 2 * c.bytes() as u64 * Self::rows_per_chunk(c, images_per_file));
+        chunks.sum::<u64>() + (128 << 10)
+    }
+
     /// Writes one image's row into `row` (`row_bytes` long), little endian.
     pub(crate) fn pack(&self, image: &ImageRecord<'_>, row: &mut [u8]) -> Result<(), Error> {
         let wrong = |what: &str, got: usize, want: usize| {

@@ -1,11 +1,12 @@
 //! One growing data file: the image stack, the per-image columns, and the journal beside it.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use hdf5::{Dataset, File};
 
 use super::columns::Columns;
-use super::error::{Context, Error};
+use super::error::{Context, Error, ErrorKind};
 use super::journal::{Journal, NO_CHUNK};
 use super::low::{self, Format};
 use super::names::{data_file_name, journal_path};
@@ -19,10 +20,14 @@ pub(crate) const COLUMNS: &str = "/entry/konkordia/images";
 /// Run description, in data files and in the master.
 pub(crate) const DESCRIPTION: &str = "/entry/konkordia/run_description";
 
+const WRITE: &str = "write an image";
+
 pub(crate) struct DataFile {
     pub(crate) path: PathBuf,
     pub(crate) number: u64,
     file: File,
+    /// The same file, for looking at bytes that libhdf5 wrote.
+    raw: std::fs::File,
     stack: Dataset,
     columns: Vec<Dataset>,
     layout: Columns,
@@ -53,7 +58,12 @@ impl DataFile {
         let first = (number - 1) * u64::from(spec.images_per_file);
         // The journal first: a data file without journal then always is a closed one.
         let journal = Journal::create(&journal_path(&path), &spec.to_text(), layout.row_bytes, number, first)?;
-        Self::create_hdf5(spec, layout, number, first, path, Some(journal))
+        let made = Self::create_hdf5(spec, layout, number, first, path.clone(), Some(journal));
+        if made.is_err() {
+            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_file(journal_path(&path));
+        }
+        made
     }
 
     /// Creates the file alone, for repair.
@@ -69,11 +79,13 @@ impl DataFile {
         let file = low::create_file(&path, Format::V18).context(doing, &path)?;
         let (stack, columns) = Self::fill(&file, spec, layout, first, number == 1).context(doing, &path)?;
         file.flush().context(doing, &path)?;
+        let raw = std::fs::File::open(&path).context(doing, &path)?;
         let bounded = (spec.images_per_file as usize).min(4096);
         Ok(Self {
             path,
             number,
             file,
+            raw,
             stack,
             columns,
             layout: layout.clone(),
@@ -138,41 +150,60 @@ impl DataFile {
         self.has_chunk.contains(&true)
     }
 
-    /// Stores image `local` (position in this file, not before the end). On error the file is as it was.
+    /// Stores image `local` (position in this file, not before the end). On error the image is a lost one and all before is as it was.
     pub(crate) fn write(&mut self, local: u64, chunk: &[u8], row: &[u8]) -> Result<(), Error> {
         assert!(local >= self.images, "images come in order");
-        let doing = "write an image";
-        let before = self.images;
-        low::set_extent(&self.stack, local + 1, &self.image_shape).context(doing, &self.path)?;
+        low::set_extent(&self.stack, local + 1, &self.image_shape).context(WRITE, &self.path)?;
         let written = self.write_chunk(local, chunk, row);
-        if written.is_err() {
-            // Shrinking touches only cached metadata, so it works on a full disk too.
-            low::set_extent(&self.stack, before, &self.image_shape).context(doing, &self.path)?;
-            return written;
-        }
-        let gap = (local - before) as usize * self.layout.row_bytes;
+        let gap = (local - self.images) as usize * self.layout.row_bytes;
         self.pending.resize(self.pending.len() + gap, 0);
-        self.pending.extend_from_slice(row);
+        match &written {
+            Ok(()) => self.pending.extend_from_slice(row),
+            Err(_) => self.pending.resize(self.pending.len() + row.len(), 0),
+        }
         self.images = local + 1;
-        Ok(())
+        // Also after an error: libhdf5 1.14 remembers the place of a chunk that it failed to write, so this position is left alone.
+        self.has_chunk[local as usize] = !chunk.is_empty();
+        written
     }
 
     fn write_chunk(&mut self, local: u64, chunk: &[u8], row: &[u8]) -> Result<(), Error> {
-        let doing = "write an image";
         let mut place = (NO_CHUNK, NO_CHUNK);
         if !chunk.is_empty() {
-            low::write_chunk(&self.stack, local, chunk).context(doing, &self.path)?;
-            let stored = low::chunk_place(&self.stack, local).context(doing, &self.path)?;
-            place = stored.unwrap_or(place);
-        }
-        if let Some(journal) = &mut self.journal {
-            journal.append(self.first + local, place.0, place.1, row)?;
-        }
-        if !chunk.is_empty() {
-            self.has_chunk[local as usize] = true;
+            let end = low::end_of_file(&self.file).context(WRITE, &self.path)?;
+            low::write_chunk(&self.stack, local, chunk).context(WRITE, &self.path)?;
+            if self.journal.is_some() {
+                place = (self.find(local, chunk, end)?, chunk.len() as u64);
+            }
             self.chunk_bytes += chunk.len() as u64;
         }
-        Ok(())
+        match &mut self.journal {
+            Some(journal) => journal.append(self.first + local, place.0, place.1, row),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the chunk just written lies. libhdf5 tells it only by walking through all chunks, so first look where it must be if the file
+    /// grew by it: at the end that the file had before.
+    fn find(&self, local: u64, chunk: &[u8], end_before: u64) -> Result<u64, Error> {
+        const SAMPLE: usize = 64;
+        let end = low::end_of_file(&self.file).context(WRITE, &self.path)?;
+        // Index nodes are a few kilobytes, so growth by a larger chunk is growth by this chunk.
+        if chunk.len() > 32 << 10 && end - end_before >= chunk.len() as u64 {
+            let mut sample = [0u8; SAMPLE];
+            let same = |at: usize, sample: &mut [u8; SAMPLE]| {
+                self.raw.read_exact_at(sample, end_before + at as u64).is_ok() && sample[..] == chunk[at..at + SAMPLE]
+            };
+            let ats = [0, chunk.len() / 2, chunk.len() - SAMPLE];
+            if ats.into_iter().all(|at| same(at, &mut sample)) {
+                return Ok(end_before);
+            }
+        }
+        let place = low::chunk_place(&self.stack, local).context(WRITE, &self.path)?;
+        place.map(|(offset, _)| offset).ok_or_else(|| {
+            let cause = "libhdf5 does not find the chunk that it has just written";
+            Error::new(ErrorKind::Io, WRITE, &self.path, cause)
+        })
     }
 
     /// Extends the file to `images` positions; the new ones are lost images.
@@ -186,7 +217,8 @@ impl DataFile {
         Ok(())
     }
 
-    /// Brings everything written so far into the file, in a state that stock readers open. Can be repeated after an error.
+    /// Brings everything written so far into the file, in a state that stock readers open. After an error libhdf5 1.14 refuses to flush
+    /// this file ever again ("slist already enabled"): only its journal helps then.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         if self.rows_stored < self.images {
             self.store_rows().context("write the per-image columns", &self.path)?;

@@ -181,9 +181,9 @@ pub(crate) fn create_stack(parent: &Group, name: &str, spec: &FileSpec) -> hdf5:
 
 /// Creates a per-image column: (0.., shape of one image's values).
 pub(crate) fn create_column(parent: &Group, column: &Column, images_per_file: u32) -> hdf5::Result<Dataset> {
-    let per_chunk = (65536 / column.bytes().max(1)).clamp(1, 1024).min(images_per_file as usize).max(1);
+    let per_chunk = super::columns::Columns::rows_per_chunk(column, images_per_file);
     let row: Vec<hsize_t> = column.shape.iter().map(|&n| n as hsize_t).collect();
-    let chunk: Vec<hsize_t> = std::iter::once(per_chunk as hsize_t).chain(row.iter().copied()).collect();
+    let chunk: Vec<hsize_t> = std::iter::once(per_chunk).chain(row.iter().copied()).collect();
     create_growing(parent, &column.name, column_type(column.kind), &row, &creation_list(&chunk)?)
 }
 
@@ -205,7 +205,20 @@ pub(crate) fn write_chunk(dataset: &Dataset, image: u64, bytes: &[u8]) -> hdf5::
     Ok(())
 }
 
-/// File offset and size of one image's chunk; `None` when it was never written.
+unsafe extern "C" {
+    /// Of libhdf5 (H5Fpublic.h, since 1.10.2); the bindings leave it out.
+    fn H5Fget_eoa(file: hid_t, end: *mut u64) -> i32;
+}
+
+/// End of the space that the library has given out in the file.
+pub(crate) fn end_of_file(file: &File) -> hdf5::Result<u64> {
+    let mut end = 0u64;
+    // SAFETY: an open file and an output that is valid for writes.
+    h5check(sync(|| unsafe { H5Fget_eoa(file.id(), &raw mut end) }))?;
+    Ok(end)
+}
+
+/// File offset and size of one image's chunk (walks through all chunks); `None` when it was never written.
 pub(crate) fn chunk_place(dataset: &Dataset, image: u64) -> hdf5::Result<Option<(u64, u64)>> {
     let offset: [hsize_t; 3] = [image, 0, 0];
     let (mut mask, mut address, mut size) = (0u32, u64::MAX, 0u64);

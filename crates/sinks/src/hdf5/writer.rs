@@ -10,6 +10,8 @@ use super::journal::refuse_if_alive;
 use super::low;
 use super::master::{self, State};
 use super::names::{existing, journal_path, master_file_name, reserve_path};
+use super::reader::inspect;
+use super::repair::repair;
 use super::spec::{Compression, FileSpec, LedgerRecord, Overwrite};
 
 /// A flush follows the one before after this time or at the next tick: with ticks every 100 ms at most 0.5 s lie between two.
@@ -140,7 +142,10 @@ impl Writer {
         let chunk_bytes = self.check(image)?;
         self.columns.pack(image, &mut self.row)?;
         let ipf = u64::from(self.spec.images_per_file);
-        let result = self.advance_to(image.index / ipf + 1).and_then(|()| self.store(image, image.index % ipf));
+        let result = self
+            .check_space(chunk_bytes as u64)
+            .and_then(|()| self.advance_to(image.index / ipf + 1))
+            .and_then(|()| self.store(image, image.index % ipf));
         match result {
             Ok(()) => {
                 self.next_index = image.index + 1;
@@ -149,6 +154,10 @@ impl Writer {
                 Ok(())
             }
             Err(error) => {
+                if let Some(file) = &self.current {
+                    // The image that failed may have got a position: then it is a lost one.
+                    self.next_index = self.next_index.max((file.number - 1) * ipf + file.images());
+                }
                 self.failed = Some(error.clone());
                 Err(error)
             }
@@ -166,6 +175,18 @@ impl Writer {
         };
         let file = self.current.as_mut().expect("a data file is open unless a write failed");
         file.write(local, chunk, &self.row)
+    }
+
+    /// Refuses an image when the next flush might not fit any more. libhdf5 cannot recover from a flush that fails, so it must not come
+    /// to that; the reserve then makes room for closing.
+    fn check_space(&self, chunk_bytes: u64) -> Result<(), Error> {
+        let free = low::free_bytes(&self.spec.directory).context("write an image", &self.spec.directory)?;
+        let needed = chunk_bytes + self.columns.flush_bytes(self.spec.images_per_file);
+        if free >= needed {
+            return Ok(());
+        }
+        let cause = format!("{free} bytes are free, the next image may need {needed}");
+        Err(Error::new(ErrorKind::DiskFull, "write an image", &self.spec.directory, cause))
     }
 
     /// Bytes of the chunk, after checking the record against the specification.
@@ -273,8 +294,8 @@ impl Writer {
             if file.images() == 0 {
                 file.flush()?;
                 self.current.take().map_or(Ok(()), DataFile::discard)?;
-            } else {
-                self.close_current()?;
+            } else if let Err(error) = self.close_current() {
+                self.rescue().map_err(|_| error)?;
             }
         }
         let master = master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed)?;
@@ -285,6 +306,19 @@ impl Writer {
             images_with_pixels: self.images_with_pixels,
             chunk_bytes: self.chunk_bytes,
         })
+    }
+}
+
+impl Writer {
+    /// Rebuilds the current data file from its journal, when libhdf5 cannot close it.
+    fn rescue(&mut self) -> Result<(), Error> {
+        let Some(file) = self.current.take() else { return Ok(()) };
+        let (number, path) = (file.number, file.path.clone());
+        drop(file);
+        repair(&path)?;
+        let images = inspect(&path)?.images;
+        self.closed.push(Closed { number, path, images });
+        Ok(())
     }
 }
 
@@ -354,7 +388,7 @@ fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
     let per_image = columns.row_bytes as u64 + 128;
     let images = u64::from(spec.images_per_file).max(spec.images_planned.unwrap_or(0).min(10_000_000));
     let mask = 4 * spec.pixels() as u64;
-    (256 << 10) + images * per_image + mask + 4 * spec.configuration.len() as u64
+    (128 << 10) + columns.flush_bytes(spec.images_per_file) + images * per_image + mask + 4 * spec.configuration.len() as u64
 }
 
 fn take_reserve(spec: &FileSpec, bytes: u64) -> Result<SpaceEstimate, Error> {
