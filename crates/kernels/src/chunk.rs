@@ -142,7 +142,7 @@ pub fn decompress_chunk(isa: Isa, chunk: &[u8], element: ElementSize, out: &mut 
     let block_bytes = cursor.number("the header")?;
     let group = 8 * element.bytes();
     let block = block_bytes as usize;
-    if block == 0 || block % group != 0 || block > lz4::INPUT_BYTES_MAX {
+    if block == 0 || !block.is_multiple_of(group) || block > lz4::INPUT_BYTES_MAX {
         return Err(ChunkError::BlockBytes(block_bytes));
     }
     let (grouped, leftover) = out.split_at_mut(total as usize / group * group);

@@ -2,12 +2,15 @@
 //! It never reads a clock (except [`bench`]), does input or output, starts a thread or keeps state between images.
 //! Read [`convert`] first, then [`fused::FusedScratch`].
 
+pub mod baseline;
+pub mod bench;
 pub mod bitshuffle;
 pub mod chunk;
 pub mod convert;
 pub mod fused;
 pub mod isa;
 pub mod lz4;
+pub mod stats;
 pub mod unpack;
 
 pub use bitshuffle::ElementSize;

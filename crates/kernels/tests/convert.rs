@@ -124,7 +124,7 @@ fn word() -> impl Strategy<Value = u16> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_words_and_constants(pixels in prop::collection::vec((word(), 0usize..19, any::<[u32; 6]>(), any::<bool>()), 0..200)) {

@@ -12,14 +12,19 @@ pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
     super::check(element, input, out);
     assert!(Isa::Avx2.is_available());
     // SAFETY: AVX2 is available and both slices hold the same whole number of groups of eight elements (both asserted above).
-    let done = unsafe {
+    unsafe {
         match element {
             ElementSize::One => forward::<1>(input, out),
             ElementSize::Two => forward::<2>(input, out),
             ElementSize::Four => forward::<4>(input, out),
         }
-    };
-    scalar::shuffle(element, input, out, done / 8);
+    }
+    scalar::shuffle(element, input, out, whole_steps(element, input) / 8);
+}
+
+/// Elements in whole steps.
+fn whole_steps(element: ElementSize, input: &[u8]) -> usize {
+    input.len() / element.bytes() / STEP * STEP
 }
 
 /// See [`super::unshuffle`].
@@ -37,65 +42,91 @@ pub fn unshuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
     scalar::unshuffle(element, input, out, done / 8);
 }
 
-/// Transposes all whole steps and returns how many elements that was.
+/// Transposes all whole steps. Counts are small numbers and a masked pixel is a single bit, so most blocks have bits in a few planes
+/// only: the OR of the block tells for each byte from which to which plane there is work, and the others are filled with 0.
 ///
 /// # Safety
 /// AVX2 must be available; both slices must have the length of a block of elements of `E` bytes.
 #[target_feature(enable = "avx2")]
-unsafe fn forward<const E: usize>(input: &[u8], out: &mut [u8]) -> usize {
-    let count = input.len() / E;
-    let plane_bytes = count / 8;
-    let whole = count / STEP * STEP;
-    for first in (0..whole).step_by(STEP) {
-        // SAFETY: `first + STEP <= count`, so `STEP * E` bytes can be read from here.
-        let bytes = unsafe { gather::<E>(input.as_ptr().add(first * E)) };
-        for (byte, mut values) in bytes.into_iter().enumerate() {
-            for bit in (0..8).rev() {
-                let word = _mm256_movemask_epi8(values);
-                let at = (8 * byte + bit) * plane_bytes + first / 8;
-                // SAFETY: the plane ends at `(8 * byte + bit + 1) * plane_bytes <= out.len()`, and `first / 8 + 4 <= plane_bytes`.
-                unsafe { out.as_mut_ptr().add(at).cast::<i32>().write_unaligned(word) };
-                values = _mm256_add_epi8(values, values);
+unsafe fn forward<const E: usize>(input: &[u8], out: &mut [u8]) {
+    let plane_bytes = input.len() / E / 8;
+    for (byte, used) in or_of::<E>(input).into_iter().enumerate() {
+        let (low, end) = ((used.trailing_zeros() % 8) as usize, 8 - used.leading_zeros() as usize);
+        let planes = &mut out[8 * byte * plane_bytes..][..8 * plane_bytes];
+        planes[..low * plane_bytes].fill(0);
+        planes[end * plane_bytes..].fill(0);
+        let planes = &mut planes[low * plane_bytes..];
+        // SAFETY: handed on from the caller; `byte < E`, `low < end <= 8` unless there is no work.
+        unsafe {
+            match end - low {
+                0 => {}
+                1 => planes_of::<E, 1>(input, planes, byte, end),
+                2 => planes_of::<E, 2>(input, planes, byte, end),
+                3 => planes_of::<E, 3>(input, planes, byte, end),
+                4 => planes_of::<E, 4>(input, planes, byte, end),
+                5 => planes_of::<E, 5>(input, planes, byte, end),
+                6 => planes_of::<E, 6>(input, planes, byte, end),
+                7 => planes_of::<E, 7>(input, planes, byte, end),
+                _ => planes_of::<E, 8>(input, planes, byte, end),
             }
         }
     }
-    whole
 }
 
-/// Byte `b` of thirty-two elements, for each `b`.
+/// The OR of all elements (a block is a multiple of 8 bytes long).
+#[target_feature(enable = "avx2")]
+fn or_of<const E: usize>(input: &[u8]) -> [u8; E] {
+    let (words, _) = input.as_chunks::<8>();
+    let word = words.iter().fold(0, |all, word| all | u64::from_le_bytes(*word)).to_le_bytes();
+    std::array::from_fn(|byte| (byte..8).step_by(E).fold(0, |all, i| all | word[i]))
+}
+
+/// The `PLANES` planes below bit `end` of one byte, to the start of `out`.
+///
+/// # Safety
+/// As [`forward`], and `byte < E`, `PLANES <= end <= 8`; `out` must have room for the planes.
+#[target_feature(enable = "avx2")]
+unsafe fn planes_of<const E: usize, const PLANES: usize>(input: &[u8], out: &mut [u8], byte: usize, end: usize) {
+    let count = input.len() / E;
+    let plane_bytes = count / 8;
+    let out = out.as_mut_ptr();
+    let up = _mm_cvtsi32_si128(8 - end as i32);
+    for first in (0..count / STEP * STEP).step_by(STEP) {
+        // SAFETY: `first + STEP <= count`, so `STEP * E` bytes can be read from here.
+        let bytes = unsafe { gather::<E>(input.as_ptr().add(first * E), byte) };
+        // The highest plane moves into the sign bit of each byte, where `movemask` looks; what leaves a byte upwards is 0.
+        let mut values = _mm256_sll_epi16(bytes, up);
+        for plane in (0..PLANES).rev() {
+            let word = _mm256_movemask_epi8(values);
+            // SAFETY: the plane ends inside `out`, for which the caller vouches, and `first / 8 + 4 <= plane_bytes`.
+            unsafe { out.add(plane * plane_bytes + first / 8).cast::<i32>().write_unaligned(word) };
+            values = _mm256_add_epi8(values, values);
+        }
+    }
+}
+
+/// Byte `byte` of thirty-two elements.
 ///
 /// # Safety
 /// `32 * E` bytes must be readable.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn gather<const E: usize>(input: *const u8) -> [__m256i; E] {
+unsafe fn gather<const E: usize>(input: *const u8, byte: usize) -> __m256i {
     // SAFETY: the caller vouches for `32 * E` bytes, and `i < E`.
     let load = |i: usize| unsafe { _mm256_loadu_si256(input.add(32 * i).cast()) };
-    let mut bytes = [_mm256_setzero_si256(); E];
+    let down = _mm_cvtsi32_si128(8 * byte as i32);
     match E {
-        1 => bytes[0] = load(0),
+        1 => load(0),
         2 => {
-            let (a, b, low) = (load(0), load(1), _mm256_set1_epi16(0xFF));
-            let even = _mm256_packus_epi16(_mm256_and_si256(a, low), _mm256_and_si256(b, low));
-            let odd = _mm256_packus_epi16(_mm256_srli_epi16::<8>(a), _mm256_srli_epi16::<8>(b));
-            bytes[0] = _mm256_permute4x64_epi64::<0b11_01_10_00>(even);
-            bytes[1] = _mm256_permute4x64_epi64::<0b11_01_10_00>(odd);
+            let part = |i| _mm256_and_si256(_mm256_srl_epi16(load(i), down), _mm256_set1_epi16(0xFF));
+            _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packus_epi16(part(0), part(1)))
         }
         _ => {
-            let lane = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-            let by_byte = _mm256_broadcastsi128_si256(lane);
-            let group = |i| _mm256_shuffle_epi8(load(i), by_byte);
-            let (a, b, c, d) = (group(0), group(1), group(2), group(3));
-            let (ab, ab2) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-            let (cd, cd2) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-            let in_order = |v| _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-            bytes[0] = in_order(_mm256_unpacklo_epi64(ab, cd));
-            bytes[1] = in_order(_mm256_unpackhi_epi64(ab, cd));
-            bytes[2] = in_order(_mm256_unpacklo_epi64(ab2, cd2));
-            bytes[3] = in_order(_mm256_unpackhi_epi64(ab2, cd2));
+            let part = |i| _mm256_and_si256(_mm256_srl_epi32(load(i), down), _mm256_set1_epi32(0xFF));
+            let (low, high) = (_mm256_packus_epi32(part(0), part(1)), _mm256_packus_epi32(part(2), part(3)));
+            _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7))
         }
     }
-    bytes
 }
 
 /// The inverse of [`forward`].
@@ -128,7 +159,7 @@ unsafe fn inverse<const E: usize>(input: &[u8], out: &mut [u8]) -> usize {
     whole
 }
 
-/// The inverse of [`gather`].
+/// The inverse of [`gather`], for all bytes at once.
 ///
 /// # Safety
 /// `32 * E` bytes must be writable.

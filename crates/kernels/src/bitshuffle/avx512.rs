@@ -135,8 +135,8 @@ unsafe fn forward<const E: usize>(input: &[u8], out: &mut [u8]) -> usize {
                 _mm512_gf2p8affine_epi64_epi8::<0>(columns, reversed)
             };
             let pairs: [[__m512i; 2]; 4] = std::array::from_fn(|i| [part(2 * i), part(2 * i + 1)]);
-            for half in 0..2 {
-                let index = bytes_of(&PLANES[half]);
+            for (half, index) in PLANES.iter().enumerate() {
+                let index = bytes_of(index);
                 let planes = transpose_quarters(pairs.map(|[a, b]| _mm512_permutex2var_epi8(a, index, b)));
                 for (i, plane) in planes.into_iter().enumerate() {
                     let at = (8 * byte + 4 * half + i) * plane_bytes + first / 8;

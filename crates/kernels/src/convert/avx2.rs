@@ -19,32 +19,43 @@ pub trait Finish: Pixel {
 
 /// See [`super::jungfrau`], which has checked that all slices have the length of `raw`.
 pub fn jungfrau<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+    split::<P, false>(raw, constants, out);
+}
+
+/// The plain way for comparison: selects among the constants of all stages for every pixel.
+pub fn jungfrau_select<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+    split::<P, true>(raw, constants, out);
+}
+
+/// Whole steps with AVX2, the rest with the reference.
+fn split<P: OutputPixel, const SELECT: bool>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
     assert!(Isa::Avx2.is_available() && out.len() == raw.len());
     constants.check(raw.len());
     let whole = raw.len() / LANES * LANES;
+    let (pedestal, factor) = (constants.pedestal.map(<[f32]>::as_ptr), constants.factor.map(<[f32]>::as_ptr));
     // SAFETY: AVX2 is available and all slices hold at least `whole` items (asserted above).
-    unsafe {
-        run(
-            raw.as_ptr(),
-            &constants.pedestal.map(<[f32]>::as_ptr),
-            &constants.factor.map(<[f32]>::as_ptr),
-            out.as_mut_ptr(),
-            whole,
-        )
-    };
+    unsafe { run::<P, SELECT>(raw.as_ptr(), &pedestal, &factor, out.as_mut_ptr(), whole) };
     scalar::jungfrau(&raw[whole..], &constants.slice(whole, raw.len() - whole), &mut out[whole..]);
 }
 
 /// # Safety
 /// AVX2 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`].
 #[target_feature(enable = "avx2")]
-unsafe fn run<P: OutputPixel>(raw: *const u16, pedestal: &[*const f32; 3], factor: &[*const f32; 3], out: *mut P, count: usize) {
+unsafe fn run<P: OutputPixel, const SELECT: bool>(
+    raw: *const u16,
+    pedestal: &[*const f32; 3],
+    factor: &[*const f32; 3],
+    out: *mut P,
+    count: usize,
+) {
     let gain_bits = _mm256_set1_epi16(0xC000u16 as i16);
     for i in (0..count).step_by(LANES) {
         // SAFETY: `i + LANES <= count`, for which the caller vouches.
         unsafe {
             let words = _mm256_loadu_si256(raw.add(i).cast());
-            if _mm256_testz_si256(words, gain_bits) != 0 {
+            if SELECT {
+                select(words, pedestal, factor, i, out);
+            } else if _mm256_testz_si256(words, gain_bits) != 0 {
                 let low = linear(low_half(words), _mm256_loadu_ps(pedestal[0].add(i)), _mm256_loadu_ps(factor[0].add(i)));
                 let high =
                     linear(high_half(words), _mm256_loadu_ps(pedestal[0].add(i + 8)), _mm256_loadu_ps(factor[0].add(i + 8)));
@@ -56,13 +67,24 @@ unsafe fn run<P: OutputPixel>(raw: *const u16, pedestal: &[*const f32; 3], facto
     }
 }
 
-/// Sixteen words of which at least one has a gain bit set.
+/// Sixteen words of which at least one has a gain bit set; apart, to keep the common loop small.
 ///
 /// # Safety
 /// As [`run`], for the items `i .. i + LANES`.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 unsafe fn switched<P: OutputPixel>(words: __m256i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
+    // SAFETY: handed on from the caller.
+    unsafe { select(words, pedestal, factor, i, out) }
+}
+
+/// Sixteen words with the constants of the stage of each.
+///
+/// # Safety
+/// As [`run`], for the items `i .. i + LANES`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn select<P: OutputPixel>(words: __m256i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
     // SAFETY: the caller vouches for the items `i .. i + LANES` of all pointers.
     unsafe {
         let low = by_stage(low_half(words), pedestal, factor, i);
@@ -70,24 +92,18 @@ unsafe fn switched<P: OutputPixel>(words: __m256i, pedestal: &[*const f32; 3], f
         P::store_two(low, high, out.add(i));
     }
     let mut special = special_lanes(words);
+    if special == 0 {
+        return;
+    }
+    let mut all = [0u16; LANES];
+    // SAFETY: the array has the 32 bytes of the register.
+    unsafe { _mm256_storeu_si256(all.as_mut_ptr().cast(), words) };
     while special != 0 {
         let lane = special.trailing_zeros() as usize / 2;
         special &= !(3 << (2 * lane));
         // SAFETY: `lane < LANES`, so the item lies inside what the caller vouches for.
-        unsafe {
-            let word = word_at(words, lane);
-            *out.add(i + lane) = scalar::special(word, *pedestal[0].add(i + lane), *factor[0].add(i + lane));
-        }
+        unsafe { *out.add(i + lane) = scalar::special(all[lane], *pedestal[0].add(i + lane), *factor[0].add(i + lane)) };
     }
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn word_at(words: __m256i, lane: usize) -> u16 {
-    let mut all = [0u16; LANES];
-    // SAFETY: the array has the 32 bytes of the register.
-    unsafe { _mm256_storeu_si256(all.as_mut_ptr().cast(), words) };
-    all[lane]
 }
 
 /// Two bits for each lane that holds a special word.
@@ -157,7 +173,6 @@ impl Finish for i16 {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
-        const { assert!(i16::SATURATED == i16::VALID_MAX + 1 && i16::MASKED == i16::MIN) }
         let whole = |v| _mm256_cvtps_epi32(at_most(Self::SATURATED.into(), at_least(Self::VALID_MIN.into(), v)));
         let packed = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(whole(low), whole(high)));
         // SAFETY: the caller vouches for sixteen pixels at `out`.
@@ -170,7 +185,6 @@ impl Finish for u16 {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
-        const { assert!(u16::SATURATED == u16::VALID_MAX + 1 && u16::MASKED > u16::SATURATED) }
         let whole = |v| {
             let whole = _mm256_cvtps_epi32(at_most(Self::SATURATED.into(), at_least(0.0, v)));
             _mm256_min_epu32(whole, _mm256_set1_epi32(Self::MASKED.into()))
@@ -219,7 +233,6 @@ impl Finish for i32 {
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
-        const { assert!(i32::MASKED == i32::MIN) }
         let whole = |v| {
             let whole = _mm256_cvtps_epi32(at_least(Self::VALID_MIN as f32, v));
             choose(whole, above(v, Self::VALID_MAX as f32), Self::SATURATED)

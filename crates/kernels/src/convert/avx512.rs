@@ -168,7 +168,6 @@ impl Finish for i16 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn store16(value: __m512, out: *mut Self) {
-        const { assert!(i16::SATURATED == i16::VALID_MAX + 1 && i16::MASKED == i16::MIN) }
         let whole = _mm512_cvtps_epi32(at_most(Self::SATURATED.into(), at_least(Self::VALID_MIN.into(), value)));
         // SAFETY: the caller vouches for sixteen pixels at `out`.
         unsafe { _mm256_storeu_si256(out.cast(), _mm512_cvtsepi32_epi16(whole)) }
@@ -180,7 +179,6 @@ impl Finish for u16 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn store16(value: __m512, out: *mut Self) {
-        const { assert!(u16::SATURATED == u16::VALID_MAX + 1 && u16::MASKED > u16::SATURATED) }
         let whole = _mm512_cvtps_epi32(at_most(Self::SATURATED.into(), at_least(0.0, value)));
         let whole = _mm512_min_epu32(whole, _mm512_set1_epi32(Self::MASKED.into()));
         // SAFETY: the caller vouches for sixteen pixels at `out`.
@@ -193,7 +191,6 @@ impl Finish for i32 {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn store16(value: __m512, out: *mut Self) {
-        const { assert!(i32::MASKED == i32::MIN) }
         let whole = _mm512_cvtps_epi32(at_least(Self::VALID_MIN as f32, value));
         let pixels = choose(whole, above(value, Self::VALID_MAX as f32), Self::SATURATED);
         // SAFETY: the caller vouches for sixteen pixels at `out`.

@@ -1,0 +1,208 @@
+//! Real data, where it is: conversion against PSI's own, chunks of real detectors, the fused kernel against the plain way.
+
+use konkordia_core::pixel::Pixel;
+use konkordia_kernels::baseline::Passes;
+use konkordia_kernels::chunk::{self, bslz4_bound, decompress_chunk};
+use konkordia_kernels::convert::{self, Constants, count_words};
+use konkordia_kernels::fused::{FusedScratch, block_pixels};
+use konkordia_kernels::{ElementSize, Isa, bench};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const PIXELS: usize = 512 * 1024;
+const ENERGY_KEV: f64 = 12.4;
+
+/// A folder of the shared data; prints a notice and gives `None` where it is absent.
+fn data(folder: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(folder);
+    if path.is_dir() {
+        return Some(path);
+    }
+    println!("NOTICE: skipped, because {} is not there", path.display());
+    None
+}
+
+fn floats(path: PathBuf) -> Vec<f32> {
+    let bytes = std::fs::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+fn frame(folder: &std::path::Path, index: usize) -> Vec<u16> {
+    let bytes = std::fs::read(folder.join(format!("raw_{index:02}.u16"))).unwrap();
+    bytes.chunks_exact(2).map(|b| u16::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+/// Pedestals and factors as arming makes them: the reciprocal of gain times energy in double precision, rounded once to single.
+struct Calibration {
+    pedestal: Vec<Vec<f32>>,
+    factor: Vec<Vec<f32>>,
+}
+
+impl Calibration {
+    fn read(folder: &std::path::Path) -> Self {
+        let pedestal: Vec<Vec<f32>> = (0..3).map(|stage| floats(folder.join(format!("pedestal_g{stage}.f32")))).collect();
+        let gain = floats(folder.join("gain_adu_per_kev.f32"));
+        let factor = |(i, gain): (usize, &f32)| match pedestal[0][i] {
+            0.0 | 16383.0 => f32::NAN,
+            _ => (1.0 / (f64::from(*gain) * ENERGY_KEV)) as f32,
+        };
+        let factor = gain.chunks_exact(PIXELS).map(|plane| plane.iter().enumerate().map(factor).collect()).collect();
+        Self { pedestal, factor }
+    }
+
+    fn constants(&self) -> Constants<'_> {
+        Constants {
+            pedestal: [&self.pedestal[0], &self.pedestal[1], &self.pedestal[2]],
+            factor: [&self.factor[0], &self.factor[1], &self.factor[2]],
+        }
+    }
+}
+
+/// Every pixel of ten frames equals the reference, rounded half to even. An exact tie is a reference value that is a whole number
+/// and a half to the last bit; there the last bit of the reference decides, so ties are counted apart.
+#[test]
+fn ten_frames_equal_the_reference_conversion() {
+    let Some(folder) = data("jungfrau-lyso") else { return };
+    let calibration = Calibration::read(&folder);
+    let (mut compared, mut different, mut ties, mut ties_different, mut masked) =
+        ([0u64; 3], [0u64; 3], [0u64; 3], [0u64; 3], 0u64);
+    for index in 0..10 {
+        let raw = frame(&folder, index);
+        let reference = floats(folder.join(format!("photons_{index:02}.f32")));
+        let mut ours = vec![0i16; PIXELS];
+        convert::jungfrau(Isa::Scalar, &raw, &calibration.constants(), &mut ours);
+        for &isa in Isa::available() {
+            let mut same = vec![0i16; PIXELS];
+            convert::jungfrau(isa, &raw, &calibration.constants(), &mut same);
+            assert!(same == ours, "{isa}, frame {index}");
+        }
+        for i in 0..PIXELS {
+            let (word, reference) = (raw[i], reference[i]);
+            if calibration.factor[0][i].is_nan() {
+                assert_eq!(ours[i], i16::MASKED, "pixel {i} is not usable");
+                masked += 1;
+            } else if word == 0xC000 {
+                assert_eq!((ours[i], reference), (i16::SATURATED, 32678.0), "pixel {i} is saturated");
+            } else {
+                let stage = [0, 1, 9, 2][usize::from(word >> 14)];
+                let tie = (reference - reference.floor()) == 0.5;
+                let differs = f32::from(ours[i]) != reference.round_ties_even();
+                compared[stage] += 1;
+                ties[stage] += u64::from(tie);
+                *(if tie { &mut ties_different[stage] } else { &mut different[stage] }) += u64::from(differs);
+            }
+        }
+        let counts = count_words(&raw);
+        assert_eq!((counts.illegal, counts.missing), (0, 0));
+    }
+    println!(
+        "G0, G1, G2: {compared:?} pixels compared, {different:?} differ; of {ties:?} exact ties {ties_different:?} differ; {masked} masked"
+    );
+    assert_eq!(different, [0, 0, 0]);
+    assert!(compared[0] > 5_200_000 && compared[1] > 4000 && compared[2] > 100);
+    assert_eq!(masked, 10 * 83);
+}
+
+#[test]
+fn fused_real_frames_are_byte_for_byte_those_of_the_plain_way() {
+    let Some(folder) = data("jungfrau-lyso") else { return };
+    let calibration = Calibration::read(&folder);
+    let constants = calibration.constants();
+    let room = bslz4_bound(PIXELS, ElementSize::Two);
+    let (mut passes, mut scratch) = (Passes::<i16>::new(PIXELS), FusedScratch::new());
+    for index in [0, 7] {
+        let raw = frame(&folder, index);
+        let mut plain = vec![0; room];
+        let length = passes.run(&raw, &constants, &mut plain);
+        let mut pixels = vec![0i16; PIXELS];
+        convert::jungfrau(Isa::Scalar, &raw, &constants, &mut pixels);
+        let mut back = vec![0; PIXELS * 2];
+        decompress_chunk(Isa::detect(), &plain[..length], ElementSize::Two, &mut back).unwrap();
+        assert!(back == bytemuck::cast_slice::<i16, u8>(&pixels));
+        for &isa in Isa::available() {
+            let mut fused = vec![0; room];
+            chunk::write_header(&mut fused, 2 * PIXELS as u64, 8192);
+            let mut at = chunk::HEADER_BYTES;
+            for (block, words) in raw.chunks(block_pixels::<i16>()).enumerate() {
+                let constants = constants.slice(block * block_pixels::<i16>(), words.len());
+                at += scratch.convert_and_pack_block::<i16>(isa, words, &constants, &mut fused[at..]);
+            }
+            assert!(fused[..at] == plain[..length], "{isa}, frame {index}");
+        }
+    }
+}
+
+#[test]
+fn the_benchmark_verifies_every_row() {
+    let frames: Vec<Vec<u16>> = (0..2).map(|f| (0..10_001).map(|i| ((i * 7919 + f * 31) % 1500) as u16).collect()).collect();
+    let planes: Vec<Vec<f32>> = [700.0, 0.0, 0.0, 0.01, 1.0, 1.0].map(|value| vec![value; 10_001]).into();
+    let constants = Constants { pedestal: [&planes[0], &planes[1], &planes[2]], factor: [&planes[3], &planes[4], &planes[5]] };
+    let rows = bench::run(&frames, &constants, Duration::ZERO).unwrap();
+    assert!(rows.len() >= 4 + 7 * Isa::available().len());
+    for row in &rows {
+        assert!(row.verified && row.gb_per_s_raw > 0.0 && row.ratio_to_baseline > 0.0, "{row:?}");
+    }
+    assert!(bench::run(&[], &constants, Duration::ZERO).is_err());
+    assert!(bench::run(&[vec![0; 4], vec![0; 5]], &constants, Duration::ZERO).unwrap_err().contains("frame 1"));
+    assert!(bench::run(&[vec![0; 4]], &constants, Duration::ZERO).is_err());
+}
+
+/// The chunks in a V2 stream: byte strings behind CBOR tag 56500 over ["bslz4", element size, bytes] (protocols 3.2).
+fn cbor_chunks(message: &[u8]) -> Vec<(usize, &[u8])> {
+    let mark = b"\xD9\xDC\xB4\x83\x65bslz4";
+    let mut found = Vec::new();
+    for at in 0..message.len().saturating_sub(mark.len() + 6) {
+        if !message[at..].starts_with(mark) {
+            continue;
+        }
+        let rest = &message[at + mark.len()..];
+        let (width, element) = (usize::from(rest[1] & 7), usize::from(rest[0]));
+        let head = [1usize, 2, 4, 8][width];
+        let length = rest[2..2 + head].iter().fold(0, |length, &b| length << 8 | usize::from(b));
+        found.push((element, &rest[2 + head..2 + head + length]));
+    }
+    found
+}
+
+/// The chunks in a V1 stream: the part after a `dimage_d` with encoding bsN-lz4 (protocols 3.1).
+fn json_chunks<'a>(parts: &[&'a [u8]]) -> Vec<(usize, &'a [u8])> {
+    let is_chunk = |part: &[u8]| part.starts_with(b"{") && part.windows(9).any(|text| text == b"bs32-lz4<");
+    parts.windows(2).filter(|pair| is_chunk(pair[0])).map(|pair| (4, pair[1])).collect()
+}
+
+#[test]
+fn chunks_of_real_dectris_detectors_decode() {
+    let Some(folder) = data("eiger-streams") else { return };
+    let files = [("eiger-1m-stream-v1.zmsg", 9), ("eiger-1m-stream-v2.zmsg", 10), ("eiger2-500k-3channel-stream-v2.zmsg", 9)];
+    for (name, expected) in files {
+        let bytes = std::fs::read(folder.join(name)).unwrap();
+        let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        let (mut at, mut chunks) = (0, Vec::new());
+        while at < bytes.len() {
+            let mut parts = Vec::new();
+            let count = number(at);
+            at += 4;
+            for _ in 0..count {
+                parts.push(&bytes[at + 4..at + 4 + number(at)]);
+                at += 4 + number(at);
+            }
+            chunks.extend(json_chunks(&parts));
+            chunks.extend(parts.iter().flat_map(|part| cbor_chunks(part)));
+        }
+        assert_eq!(chunks.len(), expected, "{name}");
+        for (element, chunk) in chunks {
+            let element = ElementSize::new(element).unwrap();
+            let total = u64::from_be_bytes(chunk[..8].try_into().unwrap()) as usize;
+            let mut first: Option<Vec<u8>> = None;
+            for &isa in Isa::available() {
+                let mut image = vec![0; total];
+                decompress_chunk(isa, chunk, element, &mut image).unwrap();
+                assert!(*first.get_or_insert_with(|| image.clone()) == image, "{name}, {isa}");
+            }
+            let image = first.unwrap();
+            let mut again = vec![0; bslz4_bound(total / element.bytes(), element)];
+            let length = chunk::compress_chunk(Isa::detect(), &mut FusedScratch::new(), element, &image, &mut again);
+            assert!(again[..length] == *chunk, "{name}: packed again, the image gives the detector's own bytes");
+        }
+    }
+}
