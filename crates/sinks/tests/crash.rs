@@ -40,7 +40,8 @@ fn killed_run(scratch: &Scratch, prefix: &str, life: Duration) -> Vec<u64> {
 fn assert_whole(scratch: &Scratch, prefix: &str, written: &[u64]) {
     let master = scratch.0.join(format!("{prefix}_master.h5"));
     let report = repair(&master).unwrap();
-    assert_eq!(report.notes, Vec::<String>::new());
+    // Killed just after a new data file was opened: that is no loss.
+    assert!(report.notes.iter().all(|note| note.ends_with("was opened and got no image: removed")), "{:?}", report.notes);
     let errors: Vec<String> =
         check(&master, &decode).iter().filter(|f| f.severity == Severity::Error).map(ToString::to_string).collect();
     assert_eq!(errors, Vec::<String>::new());

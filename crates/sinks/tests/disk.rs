@@ -54,9 +54,10 @@ fn a_full_disk_ends_the_run_with_everything_before_intact() {
         (record.ended, record.images_expected) = ("disk full".into(), 100_000);
         let report = writer.finish(&record).unwrap();
         assert!((written..=written + 1).contains(&report.images), "{compression:?} {per_file}");
-        println!("{compression:?} {per_file} {report:?} {:?}", errors(&report.master));
         assert_eq!(report.images_with_pixels, written);
         let reader = Reader::open(&report.master).unwrap();
+        let problems = reader.summary().data_files.iter().filter_map(|file| file.problem.as_ref());
+        assert_eq!(problems.collect::<Vec<_>>(), Vec::<&String>::new(), "{report:?}");
         for image in 0..written {
             assert_eq!(reader.read_image(image, &decode).unwrap(), pixels(&sample.spec, image, false), "image {image}");
         }

@@ -106,8 +106,9 @@ impl Report<'_> {
 
     fn links(&mut self, reader: &Reader) {
         for file in &reader.summary().data_files {
-            if file.images.is_none() {
-                self.error("a data file is missing or cannot be read", &file.path.to_string_lossy(), REPAIR);
+            if let Some(problem) = &file.problem {
+                let what = format!("a data file is missing or cannot be read ({problem})");
+                self.error(what, &file.path.to_string_lossy(), REPAIR);
             }
         }
         let Ok(data) = reader.file().group("/entry/data") else {

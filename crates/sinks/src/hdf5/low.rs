@@ -13,10 +13,11 @@ use std::sync::OnceLock;
 use hdf5::file::LibraryVersion;
 use hdf5::plist::FileAccess;
 use hdf5::sync::sync;
-use hdf5::{Dataset, File, Group, h5check};
+use hdf5::{Dataset, File, Group, from_id, h5check};
 use hdf5_sys::h5::hsize_t;
 use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dget_chunk_info_by_coord, H5Dget_space, H5Dread_chunk, H5Dset_extent};
 use hdf5_sys::h5d::{H5Dwrite, H5Dwrite_chunk};
+use hdf5_sys::h5f::{H5F_ACC_EXCL, H5F_ACC_RDONLY, H5Fcreate, H5Fopen};
 use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pset_chunk, H5Pset_file_locking, H5Pset_fill_value, H5Pset_filter};
 use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sclose, H5Screate_simple, H5Sselect_hyperslab};
@@ -96,14 +97,24 @@ fn access(format: Option<Format>) -> hdf5::Result<FileAccess> {
     Ok(access)
 }
 
+fn name_of(path: &Path) -> hdf5::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| "zero byte in a file name".into())
+}
+
+// The builder of the high-level crate copies the access list without its locking property, hence the direct calls.
+
 pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
     register_bitshuffle()?;
-    File::with_options().set_fapl(&access(Some(format))?)?.create_excl(path)
+    let (access, name) = (access(Some(format))?, name_of(path)?);
+    // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
+    sync(|| unsafe { from_id(h5check(H5Fcreate(name.as_ptr(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()))?) })
 }
 
 pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
     register_bitshuffle()?;
-    File::with_options().set_fapl(&access(None)?)?.open(path)
+    let (access, name) = (access(None)?, name_of(path)?);
+    // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
+    sync(|| unsafe { from_id(h5check(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.id()))?) })
 }
 
 fn pixel_type(pixel: PixelType) -> hid_t {

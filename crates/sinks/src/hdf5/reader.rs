@@ -25,6 +25,8 @@ pub struct DataFileSummary {
     pub first_image: u64,
     /// Images in it; `None` when it cannot be read.
     pub images: Option<u64>,
+    /// Why it cannot be read.
+    pub problem: Option<String>,
 }
 
 /// What is in a run.
@@ -111,6 +113,7 @@ impl Reader {
                 number,
                 first_image: first,
                 images: part.as_ref().ok().map(|part| part.images),
+                problem: part.as_ref().err().map(|error| error.cause.clone()),
             });
             parts.extend(part);
         }
