@@ -1,5 +1,5 @@
 //! The arithmetic of Konkordia as free functions over slices: conversion, bit transposition, LZ4, and the three fused.
-//! It never reads a clock (except [`bench`]), does input or output, starts a thread or keeps state between images.
+//! It never reads a clock (except [`mod@bench`]), does input or output, starts a thread or keeps state between images.
 //! Read [`convert`] first, then [`fused::FusedScratch`].
 
 pub mod baseline;

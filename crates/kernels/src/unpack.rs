@@ -65,10 +65,10 @@ impl Count for u32 {
 /// If `packed` ends before the last pixel asked for.
 pub fn eiger<T: Count>(bits: Bits, packed: &[u8], first_pixel: usize, out: &mut [T]) {
     match bits {
-        Bits::Four => pairs(out, first_pixel, packed, 1, |b| [u32::from(b[0] >> 4), u32::from(b[0] & 15)]),
-        Bits::Twelve => pairs(out, first_pixel, packed, 3, |b| {
-            let [b0, b1, b2] = [u32::from(b[0]), u32::from(b[1]), u32::from(b[2])];
-            [b0 | (b1 & 15) << 8, b1 >> 4 | b2 << 4]
+        Bits::Four => pairs(out, first_pixel, packed, |[b]: [u8; 1]| [u32::from(b >> 4), u32::from(b & 15)]),
+        Bits::Twelve => pairs(out, first_pixel, packed, |[b0, b1, b2]: [u8; 3]| {
+            let both = u32::from_le_bytes([b0, b1, b2, 0]);
+            [both & 0xFFF, both >> 12]
         }),
         Bits::Eight => bytes(out, first_pixel, packed, |[b]: [u8; 1]| u32::from(b)),
         Bits::Sixteen => bytes(out, first_pixel, packed, |b: [u8; 2]| u32::from(u16::from_le_bytes(b))),
@@ -84,31 +84,30 @@ fn bytes<T: Count, const N: usize>(out: &mut [T], first: usize, packed: &[u8], d
     }
 }
 
-/// Two pixels from each group of `width` bytes. An odd start takes the second pixel of its group, an odd end the first.
+/// Two pixels from each group of `N` bytes. An odd start takes the second pixel of its group, an odd end the first.
 #[inline]
-fn pairs<T: Count>(out: &mut [T], first: usize, packed: &[u8], width: usize, decode: impl Fn(&[u8]) -> [u32; 2]) {
-    let mut group = first / 2 * width;
-    let head = (first % 2).min(out.len());
-    let (head, rest) = out.split_at_mut(head);
+fn pairs<T: Count, const N: usize>(out: &mut [T], first: usize, packed: &[u8], decode: impl Fn([u8; N]) -> [u32; 2]) {
+    let mut group = first / 2 * N;
+    let (head, rest) = out.split_at_mut((first % 2).min(out.len()));
     if let [pixel] = head {
-        *pixel = T::from_bits(decode(&padded(packed, group, width, width))[1]);
-        group += width;
+        *pixel = T::from_bits(decode(padded(packed, group, N))[1]);
+        group += N;
     }
     let (body, tail) = rest.as_chunks_mut::<2>();
-    let whole = &packed[group..][..body.len() * width];
-    for (two, bytes) in body.iter_mut().zip(whole.chunks_exact(width)) {
+    let (groups, _) = packed[group..][..body.len() * N].as_chunks::<N>();
+    for (two, &bytes) in body.iter_mut().zip(groups) {
         *two = decode(bytes).map(T::from_bits);
     }
     if let [pixel] = tail {
-        *pixel = T::from_bits(decode(&padded(packed, group + whole.len(), width, width.min(2)))[0]);
+        *pixel = T::from_bits(decode(padded(packed, group + groups.len() * N, N.min(2)))[0]);
     }
 }
 
 /// A group of which at least the first `need` bytes must be there: the last group of an odd number of pixels may be cut.
-fn padded(packed: &[u8], group: usize, width: usize, need: usize) -> [u8; 3] {
-    let there = &packed[group..packed.len().min(group + width)];
+fn padded<const N: usize>(packed: &[u8], group: usize, need: usize) -> [u8; N] {
+    let there = &packed[group..packed.len().min(group + N)];
     assert!(there.len() >= need, "the tile ends before the last pixel asked for");
-    let mut bytes = [0; 3];
+    let mut bytes = [0; N];
     bytes[..there.len()].copy_from_slice(there);
     bytes
 }
