@@ -1,1 +1,69 @@
-fn main() {}
+//! Konkordia, the program: the command line and what stands behind it.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod calibration;
+mod cli;
+mod config;
+mod demo;
+mod failure;
+mod files;
+mod machine;
+mod run;
+mod say;
+mod simulate;
+
+use clap::{CommandFactory, Parser};
+use cli::{Cli, Command};
+use failure::{Exit, Failure};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    failure::report_panics_as_bugs();
+    let cli = Cli::parse();
+    match dispatch(&cli.command) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            say::to_stderr(&failure.to_string());
+            failure.exit.into()
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Demo(args) => demo::command(args),
+        Command::Simulate(detector) => simulate::command(detector),
+        Command::Receive(args) => run::command(args),
+        Command::Inspect(args) => files::inspect::command(args),
+        Command::Check(args) => files::check::command(args),
+        Command::Repair(args) => files::repair::command(args),
+        Command::Config(args) => config::command(args),
+        Command::Bench(which) => bench::command(which),
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "konkordia", &mut script);
+            say::to_stdout(String::from_utf8_lossy(&script).trim_end());
+            Ok(Exit::Complete)
+        }
+        Command::Version { json } => {
+            version(*json);
+            Ok(Exit::Complete)
+        }
+    }
+}
+
+fn version(json: bool) {
+    let machine = machine::facts();
+    if json {
+        say::json(
+            &serde_json::json!({
+                "name": "konkordia", "version": env!("CARGO_PKG_VERSION"), "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
+                "instruction_set": machine["instruction_set"],
+            }),
+            false,
+        );
+    } else {
+        say::to_stdout(&format!("konkordia {}", env!("CARGO_PKG_VERSION")));
+    }
+}

@@ -1,0 +1,258 @@
+//! `konkordia bench pipeline`: simulator, loopback, conversion, compression, file, all on this machine. The network is loopback, a software
+//! stand-in: it says what the program can do, not what a network card can.
+
+use super::{calibration_of, raw_frames};
+use crate::cli::{BenchCompression, BenchPipelineArgs};
+use crate::config::Config;
+use crate::failure::{Exit, Failure};
+use crate::run::arm::{self, Ports};
+use crate::run::loopback::{Gate, transfer};
+use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
+use crate::simulate::send::Pace;
+use crate::simulate::setup::{RunText, write_files};
+use crate::{machine, run, say, simulate};
+use konkordia_engine::control::Control;
+use konkordia_sim::packet::DetectorKind;
+use konkordia_sim::scene::SceneModel;
+use serde_json::{Value, json};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// The search begins here and doubles until data are lost.
+const RATE_FIRST_HZ: f64 = 250.0;
+/// The search ends when the bounds are this close to each other.
+const RATE_CLOSE: f64 = 1.04;
+/// A sender that reaches less than this share of the rate is the limit itself.
+const SENDER_REACHES: f64 = 0.97;
+/// Images in one set of files when finished files are deleted.
+const ROTATE_IMAGES: u64 = 1000;
+
+/// One attempt.
+#[derive(Clone, Debug)]
+struct Attempt {
+    rate_hz: f64,
+    sent_hz: f64,
+    images: u64,
+    complete: u64,
+    missing: u64,
+    kernel_dropped: u64,
+    no_slot: u64,
+    received_gigabytes_per_second: f64,
+    bits_per_pixel: Option<f64>,
+    slots_used_max: u64,
+    slots: u64,
+    memory_bytes: (u64, u64),
+    receive_buffer_bytes: usize,
+}
+
+impl Attempt {
+    fn lossless(&self) -> bool {
+        self.complete == self.images
+    }
+
+    fn reached(&self) -> bool {
+        self.sent_hz >= self.rate_hz * SENDER_REACHES
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "rate_hz": self.rate_hz, "sent_hz": self.sent_hz, "images": self.images, "complete": self.complete,
+            "packets_missing": self.missing, "kernel_dropped": self.kernel_dropped, "no_slot": self.no_slot, "lossless": self.lossless(),
+            "gigabytes_per_second": self.received_gigabytes_per_second, "bits_per_pixel": self.bits_per_pixel,
+            "slots": self.slots, "slots_used_max": self.slots_used_max, "resident_bytes_early": self.memory_bytes.0,
+            "resident_bytes_end": self.memory_bytes.1, "receive_buffer_bytes": self.receive_buffer_bytes,
+        })
+    }
+
+    fn row(&self) -> Vec<String> {
+        vec![
+            format!("{:.0}", self.rate_hz),
+            format!("{:.0}", self.sent_hz),
+            format!("{:.2}", self.received_gigabytes_per_second),
+            say::count(self.images),
+            say::count(self.complete),
+            say::count(self.kernel_dropped),
+            say::count(self.no_slot),
+            format!("{} of {}", self.slots_used_max, self.slots),
+            self.bits_per_pixel.map_or("-".into(), |b| format!("{b:.2}")),
+            say::bytes(self.memory_bytes.1),
+            match (self.lossless(), self.reached()) {
+                (false, _) => "lost data".into(),
+                (true, false) => "sender at its limit".into(),
+                (true, true) => "loss-free".into(),
+            },
+        ]
+    }
+}
+
+/// `konkordia bench pipeline`
+pub fn command(args: &BenchPipelineArgs) -> Result<Exit, Failure> {
+    let folder = folder(args)?;
+    let result = measure(args, &folder);
+    let _ = std::fs::remove_dir_all(&folder);
+    result
+}
+
+/// A new folder of our own, so that cleaning up removes nothing else.
+fn folder(args: &BenchPipelineArgs) -> Result<PathBuf, Failure> {
+    let shm = PathBuf::from("/dev/shm");
+    let parent = args.dir.clone().unwrap_or_else(|| if shm.is_dir() { shm } else { std::env::temp_dir() });
+    let folder = parent.join(format!("konkordia-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|e| Failure::io("cannot make the folder", &folder, &e))?;
+    Ok(folder)
+}
+
+fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
+    if !args.json {
+        say::to_stdout(&format!("{}\nfiles in {}; network: loopback (software stand-in), sender on the same processors", machine::line(), folder.display()));
+    }
+    let mut exit = Exit::Complete;
+    let mut results = Vec::new();
+    for &modules in &args.modules {
+        let mut bench = Bench::new(args, folder, modules)?;
+        let attempts = match args.rate {
+            Some(rate) => vec![bench.attempt(rate)?],
+            None => bench.search()?,
+        };
+        let best = attempts.iter().filter(|a| a.lossless()).max_by(|a, b| a.sent_hz.total_cmp(&b.sent_hz));
+        if args.rate.is_some() && best.is_none() {
+            exit = Exit::Incomplete;
+        }
+        if !args.json {
+            let head = ["rate", "sent", "GB/s", "images", "complete", "kernel_dropped", "no_slot", "ring", "bit/pixel", "memory", ""];
+            let rows: Vec<_> = std::iter::once(head.map(str::to_string).to_vec()).chain(attempts.iter().map(Attempt::row)).collect();
+            let verdict = best.map_or("no loss-free rate found".into(), |b| {
+                format!("highest loss-free rate: {:.0} Hz, {:.2} GB/s", b.sent_hz, b.received_gigabytes_per_second)
+            });
+            say::to_stdout(&format!("\n{modules} module(s)\n{}\n{verdict}", say::table(&rows)));
+        }
+        results.push(json!({
+            "modules": modules, "attempts": attempts.iter().map(Attempt::to_json).collect::<Vec<_>>(),
+            "best_hz": best.map(|b| b.sent_hz), "best_gigabytes_per_second": best.map(|b| b.received_gigabytes_per_second),
+        }));
+    }
+    if args.json {
+        let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
+        say::json(&json!({ "machine": machine::facts(), "network": "loopback", "folder": folder, "compression": compression, "results": results }), false);
+    }
+    Ok(exit)
+}
+
+/// A detector of so many modules and all that is needed to receive it.
+struct Bench<'a> {
+    args: &'a BenchPipelineArgs,
+    folder: &'a Path,
+    modules: u32,
+    energy_kev: f64,
+    feed: Feed,
+}
+
+impl<'a> Bench<'a> {
+    fn new(args: &'a BenchPipelineArgs, folder: &'a Path, modules: u32) -> Result<Self, Failure> {
+        let down = SceneModel::for_modules(modules as usize).modules_down;
+        let packetiser = simulate::packetiser(DetectorKind::Jungfrau { interfaces: 1 }, modules, down, 1, 0.0)?;
+        say::to_stderr(&format!("preparing the images of {modules} module(s) ..."));
+        let calibration = folder.join("calibration");
+        let (feed, energy_kev) = match &args.calibration {
+            Some(own) if !args.raw.is_empty() => {
+                write_files(&calibration, &calibration_of(own, modules)?)?;
+                let frames = raw_frames(&args.raw)?;
+                // The modules show different frames, as those of a detector do.
+                let tiles = |n: u64| (0..modules as usize).map(|m| frames[(n as usize + m) % frames.len()].clone()).collect();
+                (Feed::build(packetiser, frames.len() as u64, tiles), args.energy_kev)
+            }
+            _ => {
+                let detector = simulate::jungfrau(modules)?;
+                write_files(&calibration, &detector.calibration_files(true))?;
+                (Feed::synthetic_jungfrau(&detector, packetiser, SYNTHETIC_IMAGES), detector.model().scene.energy_kev)
+            }
+        };
+        Ok(Self { args, folder, modules, energy_kev, feed })
+    }
+
+    /// Doubles the rate until data are lost or the sender is at its limit, then halves the interval.
+    fn search(&mut self) -> Result<Vec<Attempt>, Failure> {
+        let mut attempts = Vec::new();
+        let (mut good, mut bad, mut rate) = (0.0, f64::INFINITY, RATE_FIRST_HZ);
+        while bad / f64::max(good, 1.0) > RATE_CLOSE && rate > 1.0 {
+            let attempt = self.attempt(rate)?;
+            if attempt.lossless() && attempt.reached() {
+                good = rate;
+            } else {
+                bad = rate;
+            }
+            attempts.push(attempt);
+            rate = if bad.is_infinite() { good * 2.0 } else if good == 0.0 { bad / 2.0 } else { (good * bad).sqrt() };
+        }
+        Ok(attempts)
+    }
+
+    fn config(&self, images: u64) -> Result<Config, Failure> {
+        let args = self.args;
+        let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
+        let workers = args.workers.map_or(String::new(), |n| format!("[processing]\nworkers = {n}\n"));
+        let text = RunText {
+            modules: self.modules,
+            interfaces: 1,
+            energy_kev: self.energy_kev,
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50001)),
+            calibration: Path::new("calibration"),
+            directory: Path::new("."),
+            prefix: "bench",
+            run: format!("images = {images}\nstall_timeout_s = 1\nbuffer_mib = {}\n", args.buffer_mib),
+            more: workers,
+        }
+        .text()
+        .replace("[source]\n", &format!("[source]\nreceive_buffer_mib = {}\n", args.receive_buffer_mib))
+        .replace("[output]\n", &format!("[output]\ncompression = \"{compression}\"\n"));
+        Config::parse(&text, &self.folder.join("bench.toml"))
+            .map_err(|d| Failure::new(Exit::Usage, "this cannot be measured", d.to_string(), "correct the option that it comes from"))
+    }
+
+    fn attempt(&mut self, rate_hz: f64) -> Result<Attempt, Failure> {
+        let images = ((rate_hz * self.args.seconds) as u64).max(10);
+        let config = self.config(images)?;
+        // In memory the files must not pile up; on a disk they may, unless told otherwise.
+        let rotate = (self.args.delete_finished || self.args.dir.is_none()).then_some(ROTATE_IMAGES);
+        let prepared = arm::prepare(&config, Ports::Free, rotate)?;
+        let (writer, slots, receive_buffer_bytes) = (prepared.writer.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
+        let (mut slots_used_max, mut early, mut looks) = (0, 0, 0u32);
+        let mut watch = |control: &Control| {
+            slots_used_max = slots_used_max.max(control.progress().slots_used);
+            looks += 1;
+            // After a second everything has been touched that is touched at the start.
+            if looks == 5 {
+                early = resident_bytes();
+            }
+        };
+        let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), images, Gate::Open, &mut watch)?;
+        let memory_bytes = (early, resident_bytes());
+        let report = run::close(&config, &outcome, &writer)?;
+        report.delete_files();
+        let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
+        let attempt = Attempt {
+            rate_hz,
+            sent_hz: sent.images as f64 / sent.seconds.max(1e-9),
+            images,
+            complete: ledger.images.complete.min(ledger.images.written),
+            missing: ledger.images.packets_missing,
+            kernel_dropped: total.kernel_dropped,
+            no_slot: total.no_slot,
+            received_gigabytes_per_second: report.gigabytes_per_second(),
+            bits_per_pixel: report.bits_per_pixel(),
+            slots_used_max,
+            slots,
+            memory_bytes,
+            receive_buffer_bytes,
+        };
+        say::to_stderr(&format!("  {rate_hz:.0} Hz: {}", attempt.row().last().cloned().unwrap_or_default()));
+        Ok(attempt)
+    }
+}
+
+/// Memory of this process that is really there.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    line.and_then(|l| l.trim().split(' ').next()?.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
+}

@@ -1,0 +1,188 @@
+//! Good and bad calibration files.
+
+use super::*;
+use konkordia_core::pixel::Pixel;
+
+/// A folder with the files of a plausible module, changed by `change`.
+struct Case {
+    folder: tempfile::TempDir,
+    modules: usize,
+    config: String,
+}
+
+fn bytes(values: &[f32]) -> Vec<u8> {
+    values.iter().flat_map(|v| v.to_le_bytes()).collect()
+}
+
+impl Case {
+    fn new(modules: usize) -> Self {
+        let case = Self { folder: tempfile::tempdir().unwrap(), modules, config: String::new() };
+        for (name, value) in [("p0", 3000.0), ("p1", 15000.0), ("p2", 14500.0)] {
+            case.write(name, &bytes(&vec![value; modules * MODULE_PIXELS]));
+        }
+        case.write("gain", &bytes(&[41.0f32, -1.44, -0.114].into_iter().flat_map(|v| vec![v; modules * MODULE_PIXELS]).collect::<Vec<_>>()));
+        case
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.folder.path().join(name), bytes).unwrap();
+    }
+
+    /// Overwrites one float32 of a file.
+    fn poke(&self, name: &str, index: usize, value: f32) {
+        let path = self.folder.path().join(name);
+        let mut content = std::fs::read(&path).unwrap();
+        content[4 * index..4 * index + 4].copy_from_slice(&value.to_le_bytes());
+        std::fs::write(path, content).unwrap();
+    }
+
+    fn load_with(&self, gain: &str) -> Result<Loaded, Failure> {
+        let text = format!(
+            "[detector]\ntype = \"jungfrau\"\nmodules = {}\nenergy_kev = 12.4\n{}\n[calibration]\nkind = \"files\"\npedestal = [\"p0\", \"p1\", \"p2\"]\ngain = {gain}\n[output]\ndirectory = \".\"\nprefix = \"a\"\n",
+            self.modules, self.config
+        );
+        let config = Config::parse(&text, &self.folder.path().join("run.toml")).map_err(|d| d.to_string()).unwrap();
+        for_config(&config)
+    }
+
+    fn load(&self) -> Result<Loaded, Failure> {
+        self.load_with("\"gain\"")
+    }
+
+    #[track_caller]
+    fn refused(&self, parts: &[&str]) {
+        let failure = self.load().err().expect("refused");
+        assert_eq!(failure.exit, Exit::Configuration);
+        let text = failure.to_string();
+        for part in parts {
+            assert!(text.contains(part), "expected '{part}' in\n{text}");
+        }
+    }
+}
+
+fn planes(loaded: &Loaded) -> &ConstantPlanes {
+    match &loaded.constants {
+        PixelConstants::Jungfrau(planes) => planes,
+        _ => panic!("photons need constants"),
+    }
+}
+
+#[test]
+fn constants_come_in_output_order_and_gaps_are_masked() {
+    let mut case = Case::new(2);
+    case.config = "interfaces = 2\ngeometry = \"jungfrau-1m\"".into();
+    case.poke("p0", 5, 2000.0);
+    case.poke("p0", MODULE_PIXELS + 256 * 1024, 2100.0);
+    case.poke("gain", 7, 40.0);
+    let loaded = case.load().unwrap();
+    let at = |row: usize, column: usize| row * 1030 + column;
+    let constants = planes(&loaded);
+    assert_eq!(loaded.mask.len(), 1064 * 1030);
+    assert_eq!((loaded.mask[0], loaded.mask[at(1, 3)], loaded.mask[at(520, 3)]), (1, 0, 1));
+    assert_eq!(constants.pedestal[0][at(1, 8)], 2000.0);
+    assert_eq!(constants.pedestal[0][at(550 + 1 + 256, 3)], 2100.0);
+    assert_eq!(constants.factor[0][at(1, 10)], 1.0 / (40.0 * 12.4f32));
+    assert!(constants.factor[2][at(0, 0)].is_nan());
+    assert_eq!(loaded.mask.iter().filter(|m| **m == 0).count(), 2 * MODULE_PIXELS);
+}
+
+#[test]
+fn unusable_pixels_are_masked_and_counted_by_stage() {
+    let case = Case::new(1);
+    case.poke("p0", 0, 0.0);
+    case.poke("p0", 1, 16383.0);
+    case.poke("p0", 2, f32::NAN);
+    case.poke("gain", 3, 0.0);
+    case.poke("gain", 4, f32::NAN);
+    case.poke("gain", 5, -41.0);
+    case.poke("gain", MODULE_PIXELS + 6, 0.0);
+    case.poke("p2", 7, 16383.0);
+    let loaded = case.load().unwrap();
+    let constants = planes(&loaded);
+    for pixel in 0..6 {
+        assert_eq!(loaded.mask[pixel], 2, "{pixel}");
+        assert!(constants.factor.iter().all(|f| f[pixel].is_nan()), "{pixel}");
+    }
+    let finite = |pixel: usize| [0, 1, 2].map(|g| constants.factor[g][pixel].is_finite());
+    assert_eq!((finite(6), finite(7), finite(8)), ([true, false, true], [true, true, false], [true; 3]));
+    assert_eq!((loaded.mask[6], loaded.mask[7]), (0, 0));
+    assert_eq!(
+        loaded.report,
+        "calibration: 6 pixels masked, of the others 1 not usable in G1 and 1 in G2; 2 pixels with a value that is no number, 2 with a gain of 0"
+    );
+    // As the kernels use it.
+    assert_eq!(i16::from_photons(constants.factor[1][6] * 3.0), i16::MASKED);
+}
+
+#[test]
+fn the_hash_follows_every_value() {
+    let case = Case::new(1);
+    let hash = case.load().unwrap().hash;
+    assert!(hash.starts_with("sha256:") && hash.len() == 7 + 64);
+    assert_eq!(case.load().unwrap().hash, hash);
+    case.poke("gain", 3 * MODULE_PIXELS - 1, -0.115);
+    assert_ne!(case.load().unwrap().hash, hash);
+}
+
+#[test]
+fn wrong_sizes_say_what_would_fit() {
+    let case = Case::new(1);
+    case.write("p1", &vec![0; PLANE_BYTES - 4]);
+    case.refused(&["the pedestal file", "p1 has the wrong size", "2097148 bytes are no whole number of planes", "2097152 bytes"]);
+    case.write("p1", &vec![0; PLANE_BYTES / 2]);
+    case.refused(&["1048576 bytes would be 1 plane(s) of 16-bit values for modules of 512 x 1024 pixels"]);
+    case.write("p1", &bytes(&vec![15000.0; 2 * MODULE_PIXELS]));
+    case.refused(&["do not fit the detector", "4 planes in 3 file(s), but 3 stages x 1 module(s) are 3 planes"]);
+    std::fs::remove_file(case.folder.path().join("p1")).unwrap();
+    case.refused(&["cannot read the calibration", "No such file or directory"]);
+}
+
+#[test]
+fn what_is_no_calibration_of_this_module_is_refused() {
+    let case = Case::new(1);
+    case.write("p0", &bytes(&vec![0.0; MODULE_PIXELS]));
+    case.refused(&["belongs to another module or is none", "524 288 of 524 288 pixels of module 0 have no usable G0 pedestal"]);
+    let case = Case::new(1);
+    case.write("gain", &bytes(&[41.0f32, 1.44, 0.114].into_iter().flat_map(|v| vec![v; MODULE_PIXELS]).collect::<Vec<_>>()));
+    case.refused(&["not gains of a JUNGFRAU", "G1 of module 0 has a median of 1.4400 ADU/keV"]);
+    case.write("gain", &bytes(&vec![3000.0; 3 * MODULE_PIXELS]));
+    case.refused(&["G0 of module 0 has a median of 3000.0000", "exchanged"]);
+    case.write("gain", &bytes(&vec![f32::NAN; 3 * MODULE_PIXELS]));
+    case.refused(&["G0 of module 0 has no usable value"]);
+}
+
+#[test]
+fn psi_gain_files_are_float64_per_module() {
+    let case = Case::new(2);
+    let file = |scale: f64, planes: usize| -> Vec<u8> {
+        let values = [41.0, -1.44, -0.114, 100.0, -3.5, -0.3];
+        values[..planes].iter().flat_map(|v| vec![v * scale; MODULE_PIXELS]).flat_map(f64::to_le_bytes).collect()
+    };
+    case.write("a.bin", &file(1.0, 4));
+    case.write("b.bin", &file(1.1, 6));
+    let loaded = case.load_with("[\"a.bin\", \"b.bin\"]").unwrap();
+    let constants = planes(&loaded);
+    assert_eq!(constants.factor[0][0], 1.0 / (41.0 * 12.4f32));
+    assert_eq!(constants.factor[2][MODULE_PIXELS], 1.0 / ((-0.114 * 1.1f64) as f32 * 12.4));
+    assert!(case.load_with("[\"a.bin\"]").err().unwrap().to_string().contains("1 `.bin` file(s) for 2 module(s)"));
+    case.write("b.bin", &file(1.0, 5));
+    assert!(case.load_with("[\"a.bin\", \"b.bin\"]").err().unwrap().to_string().contains("PSI gain files have 12582912 (3 planes)"));
+}
+
+/// The shared real calibration: 83 unusable pixels.
+#[test]
+fn real_calibration_has_83_unusable_pixels() {
+    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/jungfrau-lyso"));
+    if !data.is_dir() {
+        println!("skipped: no real data in {}", data.display());
+        return;
+    }
+    let mut case = Case::new(1);
+    for (name, file) in [("p0", "pedestal_g0.f32"), ("p1", "pedestal_g1.f32"), ("p2", "pedestal_g2.f32"), ("gain", "gain_adu_per_kev.f32")] {
+        case.write(name, &std::fs::read(data.join(file)).unwrap());
+    }
+    case.modules = 1;
+    let loaded = case.load().unwrap();
+    println!("{}", loaded.report);
+    assert_eq!(loaded.mask.iter().filter(|m| **m != 0).count(), 83);
+}

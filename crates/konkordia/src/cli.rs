@@ -1,0 +1,404 @@
+//! The command line.
+
+use crate::failure::EXIT_CODES;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Data acquisition for X-ray pixel detectors: packets in, photon images out, nothing unaccounted.
+#[derive(Debug, Parser)]
+#[command(
+    name = "konkordia",
+    version,
+    before_help = EXAMPLES,
+    after_help = EXIT_CODES,
+    arg_required_else_help = true,
+    help_template = "{about}\n\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n"
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  konkordia demo                                        a simulated JUNGFRAU through UDP into a file, no configuration needed
+  konkordia config init run.toml && konkordia receive run.toml
+  konkordia inspect run01_master.h5 --image 7";
+
+const TEMPLATE: &str = "{about}\n\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Sends a simulated JUNGFRAU over loopback into a file and checks every pixel of it.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia demo
+  konkordia demo --images 2000 --dir /tmp/demo
+  konkordia demo --json | jq .rates")]
+    Demo(DemoArgs),
+    /// Sends the packets of a detector: synthetic, or from frames on disk; with faults if asked for.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia simulate jungfrau --to 127.0.0.1:50001 --rate 1000 --images 10000
+  konkordia simulate jungfrau --to 127.0.0.1:50001 --raw raw_00.u16 raw_01.u16 --loss 0.01 --seed 7
+  konkordia simulate eiger --to 127.0.0.1:50020 --raw 50020.dat 50021.dat 50022.dat 50023.dat --rate 10")]
+    Simulate(SimulateDetector),
+    /// One run: arms, takes images until the planned number, a stop or a silence, closes the file, prints the run report.
+    #[command(help_template = TEMPLATE, before_help = "Examples:
+  konkordia receive run.toml
+  konkordia receive run.toml --json > report.ndjson
+  konkordia receive run.toml --quiet || echo \"exit code $?\"", after_help = RECEIVE_HELP)]
+    Receive(ReceiveArgs),
+    /// Says what is in a file: images, shape, type, compression, geometry, calibration, ledger, statistics of one image.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia inspect run01_master.h5
+  konkordia inspect run01_master.h5 --image 0
+  konkordia inspect run01_master.h5 --json | jq .ledger")]
+    Inspect(InspectArgs),
+    /// Is a file whole and valid? Exit code 0 if so, 1 with the reasons if not.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia check run01_master.h5
+  konkordia check run01_master.h5 --json
+  konkordia check run01_data_000001.h5")]
+    Check(FileArgs),
+    /// Makes a file that a killed run left behind readable again.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia repair run01_master.h5
+  konkordia repair run01_master.h5 && konkordia check run01_master.h5
+  konkordia repair run01_data_000003.h5 --json")]
+    Repair(FileArgs),
+    /// Writes, checks or describes the configuration.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia config init run.toml
+  konkordia config check run.toml
+  konkordia config schema > konkordia.schema.json")]
+    Config(ConfigArgs),
+    /// Measures this machine.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench kernels
+  konkordia bench pipeline --seconds 20 --dir /dev/shm
+  konkordia bench pipeline --rate 1100 --seconds 60 --delete-finished --json")]
+    Bench(BenchCommand),
+    /// Prints the completion script of a shell.
+    #[command(help_template = TEMPLATE, before_help = "Examples:
+  konkordia completion bash > ~/.local/share/bash-completion/completions/konkordia
+  konkordia completion zsh > ~/.zfunc/_konkordia
+  konkordia completion fish > ~/.config/fish/completions/konkordia.fish")]
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Prints the version and what the program was built for.
+    Version {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+const RECEIVE_HELP: &str = "Ctrl-C or SIGTERM ends the run and closes the file (exit code 130); a second one ends the program at once, and \
+`konkordia repair` then completes the file.\nA run with a planned number of images that stalls before it ends with 7, a run that lost data with 1.\n\
+Exit codes: 0 complete, 1 data incomplete, 2 usage, 3 configuration, 5 wrong state, 6 I/O, 7 timeout, 70 bug, 130 interrupted";
+
+/// `konkordia demo`
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Images to send
+    #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub images: u64,
+    /// Folder of the files; is made if it does not exist, and an older demonstration in it is replaced
+    #[arg(long, default_value = "konkordia-demo", value_name = "D")]
+    pub dir: PathBuf,
+    /// Everything random follows from it
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    pub seed: u64,
+    /// For programs: the result as JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `konkordia simulate`
+#[derive(Debug, Subcommand)]
+pub enum SimulateDetector {
+    /// JUNGFRAU: 512 x 1024 pixels per module, 1 or 2 UDP interfaces
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES)]
+    Jungfrau(JungfrauArgs),
+    /// EIGER: four ports of 256 x 512 pixels per module, 4 to 32 bit
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES)]
+    Eiger(EigerArgs),
+}
+
+/// What both detectors take.
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    /// Where to send: address and port of the first stream; the others follow on consecutive ports
+    #[arg(long, value_name = "HOST:PORT", help_heading = "What to send")]
+    pub to: String,
+    /// Images to send [default: as many as --raw holds, otherwise 100]
+    #[arg(long, value_name = "N", help_heading = "What to send", value_parser = clap::value_parser!(u64).range(1..))]
+    pub images: Option<u64>,
+    /// Images per second; 0 = as fast as possible
+    #[arg(long, value_name = "HZ", default_value_t = 0.0, help_heading = "What to send")]
+    pub rate: f64,
+    /// Modules
+    #[arg(long, value_name = "M", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub modules: u32,
+    /// Frame number of the first image [default: 1, or that of the dump]
+    #[arg(long, value_name = "N", help_heading = "What to send")]
+    pub first_frame: Option<u64>,
+    /// Lose packets with this probability
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub loss: f64,
+    /// Send packets twice
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub duplicate: f64,
+    /// Delay packets by up to 16 others
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub reorder: f64,
+    /// Flip bits in the type and version of packet headers
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub corrupt: f64,
+    /// Cut packets short
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub truncate: f64,
+    /// Let bursts of lost packets begin, 20 packets long on average
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub burst: f64,
+    /// Mix in datagrams of other senders
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub foreign: f64,
+    /// From this image on count frames from the first again, as a restarted detector does
+    #[arg(long, value_name = "IMAGE", help_heading = "Faults")]
+    pub restart_at: Option<u64>,
+    /// Streams that send nothing
+    #[arg(long, value_name = "STREAM", help_heading = "Faults")]
+    pub silent: Vec<usize>,
+    /// Everything random follows from it
+    #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Faults")]
+    pub seed: u64,
+    /// For programs: what was sent as JSON on stdout
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// No progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+impl SendArgs {
+    /// True if packets must go through the fault link.
+    pub fn has_faults(&self) -> bool {
+        let p = [self.loss, self.duplicate, self.reorder, self.corrupt, self.truncate, self.burst, self.foreign];
+        p.iter().any(|p| *p > 0.0) || self.restart_at.is_some()
+    }
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(p) if (0.0..=1.0).contains(&p) => Ok(p),
+        Ok(p) if p <= 100.0 && p > 1.0 => Err(format!("{p} looks like percent; write {}", p / 100.0)),
+        _ => Err("a probability from 0 to 1 is expected".into()),
+    }
+}
+
+/// `konkordia simulate jungfrau`
+#[derive(Debug, Args)]
+pub struct JungfrauArgs {
+    /// What both detectors take.
+    #[command(flatten)]
+    pub send: SendArgs,
+    /// Files of raw frames, uint16, modules x 512 x 1024 each; sent in a loop
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "What to send")]
+    pub raw: Vec<PathBuf>,
+    /// UDP interfaces per module
+    #[arg(long, value_name = "1|2", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub interfaces: u8,
+    /// Write the calibration of the synthetic detector into this folder, and end without sending
+    #[arg(long, value_name = "DIR", help_heading = "What to write")]
+    pub write_calibration: Option<PathBuf>,
+    /// Write also a configuration that receives this detector with that calibration
+    #[arg(long, value_name = "FILE", help_heading = "What to write", requires = "write_calibration")]
+    pub write_config: Option<PathBuf>,
+}
+
+/// `konkordia simulate eiger`
+#[derive(Debug, Args)]
+pub struct EigerArgs {
+    /// What both detectors take.
+    #[command(flatten)]
+    pub send: SendArgs,
+    /// Dumps of packets, one file per port: 8 bytes of length, then the datagram; sent in a loop
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "What to send")]
+    pub raw: Vec<PathBuf>,
+    /// Bits of a pixel of the synthetic detector: 4, 8, 12, 16 or 32
+    #[arg(long, value_name = "BITS", default_value_t = 16, help_heading = "What to send")]
+    pub bits: u8,
+}
+
+/// `konkordia receive`
+#[derive(Debug, Args)]
+pub struct ReceiveArgs {
+    /// Configuration of the run
+    pub config: PathBuf,
+    /// For programs: events as JSON, one a line, on stdout
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// No progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `konkordia inspect`
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// A master or data file
+    pub file: PathBuf,
+    /// Statistics of this image, counted from 0
+    #[arg(long, value_name = "N")]
+    pub image: Option<u64>,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `konkordia check` and `konkordia repair`
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// A master or data file
+    pub file: PathBuf,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `konkordia config`
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub action: ConfigAction,
+}
+
+/// `konkordia config ...`
+#[derive(Debug, Subcommand)]
+pub enum ConfigAction {
+    /// Writes a commented example, to stdout or into a new file
+    Init {
+        /// The new file
+        file: Option<PathBuf>,
+    },
+    /// Checks a configuration and prints the plan that follows from it
+    Check {
+        /// The configuration
+        file: PathBuf,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Prints the JSON Schema of the configuration, for editors
+    Schema,
+}
+
+/// `konkordia bench`
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Conversion, bitshuffle, LZ4 and the fused kernel, against plain baselines, in GB/s of raw input per core
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES)]
+    Kernels(BenchKernelsArgs),
+    /// Simulator, loopback, conversion, file: the highest rate without loss
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES)]
+    Pipeline(BenchPipelineArgs),
+}
+
+/// `konkordia bench kernels`
+#[derive(Debug, Args)]
+pub struct BenchKernelsArgs {
+    /// Raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
+    pub raw: Vec<PathBuf>,
+    /// Folder with pedestal_g0.f32, pedestal_g1.f32, pedestal_g2.f32 and gain_adu_per_kev.f32
+    #[arg(long, value_name = "DIR")]
+    pub calibration: Option<PathBuf>,
+    /// Photon energy of these frames
+    #[arg(long, value_name = "KEV", default_value_t = 12.4)]
+    pub energy_kev: f32,
+    /// Time of each measurement
+    #[arg(long, value_name = "S", default_value_t = 0.5)]
+    pub seconds: f64,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where the pixels of the pipeline bench come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchCompression {
+    /// Bitshuffle and LZ4
+    Bslz4,
+    /// Plain pixels
+    None,
+}
+
+/// `konkordia bench pipeline`
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Modules to try, one search each
+    #[arg(long, value_name = "M", num_args = 1.., default_values_t = [1, 2])]
+    pub modules: Vec<u32>,
+    /// Only this rate instead of a search
+    #[arg(long, value_name = "HZ")]
+    pub rate: Option<f64>,
+    /// Time of each attempt
+    #[arg(long, value_name = "S", default_value_t = 4.0)]
+    pub seconds: f64,
+    /// Folder of the files [default: /dev/shm where it is, otherwise the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Delete data files as soon as they are complete, so that long runs fit
+    #[arg(long)]
+    pub delete_finished: bool,
+    /// Raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
+    pub raw: Vec<PathBuf>,
+    /// Folder with the calibration of these frames
+    #[arg(long, value_name = "DIR")]
+    pub calibration: Option<PathBuf>,
+    /// Photon energy of these frames
+    #[arg(long, value_name = "KEV", default_value_t = 12.4)]
+    pub energy_kev: f64,
+    /// Compression
+    #[arg(long, value_enum, default_value_t = BenchCompression::Bslz4)]
+    pub compression: BenchCompression,
+    /// Worker threads [default: processors that the streams leave, at least 1]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Receive buffer to ask of the kernel, per stream
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub receive_buffer_mib: usize,
+    /// Memory of the ring of images
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    pub buffer_mib: u64,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+        assert!(probability("2").unwrap_err().contains("write 0.02"));
+        assert!(probability("-1").is_err() && probability("x").is_err());
+        assert_eq!(probability("0.25"), Ok(0.25));
+    }
+
+    #[test]
+    fn every_verb_shows_three_examples_first() {
+        for verb in Cli::command().get_subcommands().filter(|c| c.get_name() != "version") {
+            let before = verb.get_before_help().map(ToString::to_string).unwrap_or_default();
+            assert_eq!(before.matches("\n  konkordia ").count(), 3, "{}", verb.get_name());
+        }
+    }
+}

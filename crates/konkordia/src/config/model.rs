@@ -1,0 +1,400 @@
+//! The configuration as the program uses it, and the checks that need more than one key.
+
+use super::diagnostics::Diagnostics;
+use super::geometry::Preset;
+use super::read::{self, Document, Table};
+use konkordia_core::geometry::{GeometryError, ImageGeometry, Placement};
+use konkordia_core::ledger::MissingPolicy;
+use konkordia_core::pixel::PixelType;
+use konkordia_core::plan::{Compression, FirstFrame, Recipe};
+use konkordia_core::tile::{DetectorKind, TileFormat};
+use konkordia_sinks::hdf5::{Layout, Metadata, Overwrite};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// `[calibration]` of kind "files".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalibrationFiles {
+    /// Pedestal planes, resolved.
+    pub pedestal: Vec<PathBuf>,
+    /// Gain planes, resolved.
+    pub gain: Vec<PathBuf>,
+}
+
+/// A whole configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its text, for the file.
+    pub text: String,
+    /// Image and tiles.
+    pub geometry: ImageGeometry,
+    /// Modules of the detector.
+    pub modules: u32,
+    /// Facts for the file.
+    pub metadata: Metadata,
+    /// Where packets arrive.
+    pub address: IpAddr,
+    /// Port of the first stream.
+    pub first_port: u16,
+    /// Receive buffer to ask for, per stream.
+    pub receive_buffer_bytes: usize,
+    /// Calibration, if any.
+    pub calibration: Option<CalibrationFiles>,
+    /// What happens to pixels.
+    pub recipe: Recipe,
+    /// Type of the pixels in the file.
+    pub pixel: PixelType,
+    /// Partial images.
+    pub missing: MissingPolicy,
+    /// Worker threads; `None` = as many as the machine has room for.
+    pub workers: Option<usize>,
+    /// Images that a stream may be ahead.
+    pub window_images: u64,
+    /// Deadline of an image.
+    pub deadline_ns: u64,
+    /// Processors of the stream threads.
+    pub pin_streams: Vec<usize>,
+    /// Processors of the workers.
+    pub pin_workers: Vec<usize>,
+    /// Folder of the files, resolved.
+    pub directory: PathBuf,
+    /// First part of their names.
+    pub prefix: String,
+    /// Images in one data file.
+    pub images_per_file: u32,
+    /// How chunks are packed.
+    pub compression: Compression,
+    /// Existing files.
+    pub overwrite: Overwrite,
+    /// Names of the images in the master.
+    pub layout: Layout,
+    /// Planned images.
+    pub images: Option<u64>,
+    /// Frame number of image 0.
+    pub first_frame: FirstFrame,
+    /// `u64::MAX` = for ever.
+    pub start_timeout_ns: u64,
+    /// Silence that ends a run.
+    pub stall_timeout_ns: u64,
+    /// Memory of the ring.
+    pub buffer_bytes: u64,
+}
+
+impl Config {
+    /// Checks `text`. `file` names it in messages; relative paths count from its folder.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, Diagnostics> {
+        let mut d = Diagnostics::new(&file.display().to_string(), text);
+        let document = read::read(text, &mut d);
+        let syntax = d.found.iter().any(|f| f.what.starts_with("not TOML"));
+        let config = if syntax { None } else { Reader { document: &document, d: &mut d, file }.config(text) };
+        d.finish(config)
+    }
+}
+
+/// What the detector keys say together.
+struct Detector {
+    format: TileFormat,
+    modules: u32,
+    interfaces: u32,
+}
+
+struct Reader<'a> {
+    document: &'a Document,
+    d: &'a mut Diagnostics,
+    file: &'a Path,
+}
+
+impl Reader<'_> {
+    fn config(&mut self, text: &str) -> Option<Config> {
+        let detector = self.detector();
+        let geometry = detector.as_ref().and_then(|detector| self.geometry(detector));
+        let kind = detector.as_ref().map(|detector| detector.format.kind);
+        let pixels = detector.as_ref().and_then(|detector| self.pixels(&detector.format));
+        let calibration = self.calibration(kind, pixels.map(|p| p.0));
+        let address = self.address();
+        let output = self.document.table("output");
+        let names = (self.required("output", "directory"), self.required("output", "prefix"));
+        self.check_prefix();
+        let (source, processing, run) = (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
+        let (recipe, pixel) = pixels?;
+        let (modules, geometry) = (detector?.modules, geometry?);
+        let first_port = source.integer("first_port").unwrap_or(50001) as u16;
+        self.check_ports(first_port, geometry.placements().len());
+        Some(Config {
+            text: text.to_string(),
+            metadata: self.metadata(&geometry, modules),
+            geometry,
+            modules,
+            address: address?,
+            first_port,
+            receive_buffer_bytes: (source.integer("receive_buffer_mib").unwrap_or(256) as usize) << 20,
+            calibration,
+            recipe,
+            pixel,
+            missing: match processing.text("missing") {
+                Some("discard") => MissingPolicy::Discard,
+                Some("complete-only") => MissingPolicy::CompleteOnly,
+                _ => MissingPolicy::Keep,
+            },
+            workers: processing.integer("workers").map(|n| n as usize),
+            window_images: processing.integer("window_images").unwrap_or(16) as u64,
+            deadline_ns: processing.integer("deadline_ms").unwrap_or(100) as u64 * 1_000_000,
+            pin_streams: self.processors("pin_streams"),
+            pin_workers: self.processors("pin_workers"),
+            directory: self.resolve(&names.0?),
+            prefix: names.1?,
+            images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
+            compression: if output.text("compression") == Some("none") { Compression::None } else { Compression::Bslz4 },
+            overwrite: if output.text("overwrite") == Some("replace") { Overwrite::Replace } else { Overwrite::Refuse },
+            layout: match output.text("layout") {
+                Some("virtual") => Layout::Virtual,
+                Some("links") => Layout::Links,
+                _ => Layout::Both,
+            },
+            images: run.integer("images").map(|n| n as u64),
+            first_frame: match (run.integer("first_frame"), run.text("first_frame")) {
+                (_, Some(_)) => FirstFrame::Auto,
+                (number, _) => FirstFrame::Number(number.unwrap_or(1) as u64),
+            },
+            start_timeout_ns: match run.number("start_timeout_s").unwrap_or(60.0) {
+                0.0 => u64::MAX,
+                seconds => (seconds * 1e9) as u64,
+            },
+            stall_timeout_ns: (run.number("stall_timeout_s").unwrap_or(5.0) * 1e9) as u64,
+            buffer_bytes: (run.integer("buffer_mib").unwrap_or(512) as u64) << 20,
+        })
+    }
+
+    fn resolve(&self, path: &str) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(path)
+    }
+
+    /// A text key that must be there. A key that is there and wrong was reported by the reader.
+    fn required(&mut self, table: &str, name: &str) -> Option<String> {
+        let t = self.document.table(table);
+        if let Some(text) = t.text(name) {
+            return Some(text.to_string());
+        }
+        let key = super::schema::find(table, name)?;
+        let reported = self.d.found.iter().any(|f| f.what.starts_with(&format!("{table}.{name}:")));
+        if !reported {
+            let what = format!("[{table}] has no '{name}'");
+            self.d.add(t.span.clone(), what, "", format!("add {name} = ... ({})", key.doc));
+        }
+        None
+    }
+
+    fn detector(&mut self) -> Option<Detector> {
+        let kind = self.required("detector", "type")?;
+        let t = self.document.table("detector");
+        let modules = t.integer("modules").unwrap_or(1) as u32;
+        let interfaces = t.integer("interfaces").unwrap_or(1) as u32;
+        let bits = t.integer("bits").unwrap_or(16) as u32;
+        if kind == "eiger" {
+            if t.has("interfaces") {
+                self.d.add(t.span("interfaces"), "detector.interfaces: an EIGER module always has 4 ports", "", "remove the line");
+            }
+            let Some(format) = TileFormat::eiger(bits) else {
+                let what = format!("detector.bits: an EIGER has no {bits}-bit mode");
+                self.d.add(t.span("bits"), what, "", "give 4, 8, 12, 16 or 32, as set in the detector");
+                return None;
+            };
+            return Some(Detector { format, modules, interfaces: 1 });
+        }
+        if bits != 16 {
+            let what = format!("detector.bits: a JUNGFRAU word has 16 bits, not {bits}");
+            self.d.add(t.span("bits"), what, "", "remove the line, or set type = \"eiger\"");
+        }
+        Some(Detector { format: TileFormat::jungfrau(interfaces)?, modules, interfaces })
+    }
+
+    fn geometry(&mut self, detector: &Detector) -> Option<ImageGeometry> {
+        let t = self.document.table("detector");
+        let per_module = if detector.format.kind == DetectorKind::Eiger { 4 } else { detector.interfaces };
+        let streams = detector.modules * per_module;
+        let tiles = &self.document.tiles;
+        if !tiles.is_empty() {
+            return self.explicit(detector, streams);
+        }
+        if let Some(size) = ["image_rows", "image_columns"].into_iter().find(|k| t.has(k)) {
+            let what = format!("detector.{size} without [[detector.tile]]");
+            self.d.add(t.span(size), what, "only explicit placement takes the size from here", "remove the line, or place every tile");
+        }
+        let name = t.text("geometry").unwrap_or("stacked");
+        let result = match Preset::find(name) {
+            None => ImageGeometry::stacked(detector.format, streams),
+            Some(preset) if preset.kind != detector.format.kind || preset.modules() != detector.modules => {
+                let what = format!("detector.geometry: \"{name}\" does not fit this detector");
+                let why = format!("it is for {} with {} module(s); here is {} with {}", preset.kind.name(), preset.modules(), detector.format.kind.name(), detector.modules);
+                self.d.add(t.span("geometry"), what, why, "correct type or modules, or place the tiles with [[detector.tile]]");
+                return None;
+            }
+            Some(preset) => ImageGeometry::new(detector.format, preset.placements(detector.interfaces), Some(preset.size())),
+        };
+        result.map_err(|error| self.d.add(t.span("modules"), format!("impossible geometry: {error}"), "", "use fewer modules")).ok()
+    }
+
+    fn explicit(&mut self, detector: &Detector, streams: u32) -> Option<ImageGeometry> {
+        let (t, tiles) = (self.document.table("detector"), &self.document.tiles);
+        if t.has("geometry") {
+            let fix = "remove geometry, or every [[detector.tile]]";
+            self.d.add(t.span("geometry"), "both detector.geometry and [[detector.tile]] are given", "each says where tiles lie", fix);
+            return None;
+        }
+        if tiles.len() != streams as usize {
+            let what = format!("{} tiles are placed, but the detector has {streams} streams", tiles.len());
+            let fix = format!("give one [[detector.tile]] for each stream, in stream order (ports of module 0 first): {streams} in all");
+            self.d.add(tiles.last().and_then(|t| t.span.clone()), what, "a tile is what one UDP port sends of an image", fix);
+            return None;
+        }
+        let placement = |tile: &Table| {
+            Some(Placement {
+                row: tile.integer("row")? as u32,
+                column: tile.integer("column")? as u32,
+                flip_rows: tile.flag("flip_rows").unwrap_or(false),
+            })
+        };
+        let placements = tiles.iter().map(placement).collect::<Option<Vec<_>>>()?;
+        let far = |f: fn(&Placement) -> u32, length: u32| placements.iter().map(|p| f(p) + length).max().unwrap_or(0);
+        let rows = t.integer("image_rows").map_or(far(|p| p.row, detector.format.rows), |n| n as u32);
+        let columns = t.integer("image_columns").map_or(far(|p| p.column, detector.format.columns), |n| n as u32);
+        match ImageGeometry::new(detector.format, placements, Some((rows, columns))) {
+            Ok(geometry) => Some(geometry),
+            Err(error) => {
+                let tile = match error {
+                    GeometryError::Overlap(_, tile, ..) | GeometryError::Outside { tile, .. } => tile,
+                    _ => 0,
+                };
+                let why = format!("a tile of this detector has {} rows and {} columns; tiles count from 0", detector.format.rows, detector.format.columns);
+                self.d.add(tiles[tile].span.clone(), format!("impossible geometry: {error}"), why, "correct row and column of the tile, or the image size");
+                None
+            }
+        }
+    }
+
+    /// Recipe and pixel type.
+    fn pixels(&mut self, format: &TileFormat) -> Option<(Recipe, PixelType)> {
+        let t = self.document.table("processing");
+        let kind = format.kind;
+        match (t.text("dtype"), kind) {
+            (Some("raw"), DetectorKind::Jungfrau) => Some((Recipe::Raw, PixelType::Uint16)),
+            (Some("raw"), DetectorKind::Eiger) => {
+                let why = "the words of an EIGER are counts already, and some are packed on the wire";
+                let fix = if format.bits == 32 { "write dtype = \"uint32\"" } else { "write dtype = \"uint16\"" };
+                self.d.add(t.span("dtype"), "processing.dtype: \"raw\" is for JUNGFRAU", why, fix);
+                None
+            }
+            (None, DetectorKind::Jungfrau) => Some((Recipe::JungfrauPhotons, PixelType::Int16)),
+            (None, DetectorKind::Eiger) => {
+                Some((Recipe::Counts, if format.bits == 32 { PixelType::Uint32 } else { PixelType::Uint16 }))
+            }
+            (Some(name), _) => {
+                let recipe = if kind == DetectorKind::Eiger { Recipe::Counts } else { Recipe::JungfrauPhotons };
+                Some((recipe, name.parse().ok()?))
+            }
+        }
+    }
+
+    fn calibration(&mut self, kind: Option<DetectorKind>, recipe: Option<Recipe>) -> Option<CalibrationFiles> {
+        let t = self.document.table("calibration");
+        let files = t.text("kind") == Some("files");
+        let span = t.span("kind").or_else(|| t.span.clone());
+        if !files {
+            if let Some(key) = ["pedestal", "gain"].into_iter().find(|k| t.has(k)) {
+                self.d.add(t.span(key), format!("calibration.{key} without kind = \"files\""), "", "add kind = \"files\" to [calibration]");
+            }
+            if recipe == Some(Recipe::JungfrauPhotons) {
+                let why = "photons = (ADC - pedestal) / (gain * energy) needs pedestals and gains";
+                let fix = "give [calibration] kind = \"files\" with pedestal and gain, or write the words unchanged with [processing] dtype = \"raw\"";
+                self.d.add(span, "photons without calibration", why, fix);
+            }
+            return None;
+        }
+        if kind == Some(DetectorKind::Eiger) {
+            self.d.add(span, "calibration of an EIGER", "it counts photons itself", "remove [calibration]");
+            return None;
+        }
+        for key in ["pedestal", "gain"] {
+            if !t.has(key) && !self.d.found.iter().any(|f| f.what.starts_with(&format!("calibration.{key}:"))) {
+                let doc = super::schema::find("calibration", key).map_or("", |k| k.doc);
+                self.d.add(span.clone(), format!("[calibration] has no '{key}'"), "", format!("add {key} = [...] ({doc})"));
+            }
+        }
+        let detector = self.document.table("detector");
+        let wrong_energy = self.d.found.iter().any(|f| f.what.contains("energy"));
+        if recipe == Some(Recipe::JungfrauPhotons) && !detector.has("energy_kev") && !wrong_energy {
+            let why = "photons = (ADC - pedestal) / (gain * energy)";
+            self.d.add(detector.span.clone(), "[detector] has no 'energy_kev'", why, "add energy_kev = 12.4 (the photon energy in keV)");
+        }
+        let resolve = |key| t.texts(key).iter().map(|p| self.resolve(p)).collect();
+        Some(CalibrationFiles { pedestal: resolve("pedestal"), gain: resolve("gain") })
+    }
+
+    fn address(&mut self) -> Option<IpAddr> {
+        let t = self.document.table("source");
+        let text = t.text("address").unwrap_or("0.0.0.0");
+        let address = text.parse().ok();
+        if address.is_none() {
+            let fix = "give an address of this machine such as \"10.1.2.3\" (`ip address` lists them), or \"0.0.0.0\" for any";
+            self.d.add(t.span("address"), format!("source.address: \"{text}\" is not an IP address"), "", fix);
+        }
+        address
+    }
+
+    /// Processors to pin to; those that this process may not use are refused.
+    fn processors(&mut self, key: &str) -> Vec<usize> {
+        let t = self.document.table("run");
+        let wanted: Vec<usize> = t.integers(key).into_iter().map(|n| n as usize).collect();
+        let allowed = crate::machine::processors_allowed().unwrap_or_default();
+        if let Some(processor) = wanted.iter().find(|p| !allowed.is_empty() && !allowed.contains(p)) {
+            let what = format!("run.{key}: processor {processor} is not one of those that this process may use");
+            let list = allowed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            self.d.add(t.span(key), what, format!("it may use {list}"), "choose from these, or remove the line");
+        }
+        wanted
+    }
+
+    fn check_ports(&mut self, first: u16, streams: usize) {
+        if usize::from(first) + streams > 65536 {
+            let t = self.document.table("source");
+            let what = format!("source.first_port: {streams} streams from port {first} reach beyond port 65535");
+            let span = t.span("first_port").or_else(|| t.span.clone());
+            self.d.add(span, what, "consecutive streams use consecutive ports", format!("give at most {}", 65536 - streams));
+        }
+    }
+
+    fn check_prefix(&mut self) {
+        let t = self.document.table("output");
+        let bad = |p: &str| p.starts_with('.') || p.contains(['/', '\0']) || p.len() > 200;
+        if let Some(prefix) = t.text("prefix").filter(|p| bad(p)) {
+            let what = format!("output.prefix: \"{prefix}\" is not a plain file name of at most 200 bytes");
+            self.d.add(t.span("prefix"), what, "", "put the folder into output.directory");
+        }
+    }
+
+    fn metadata(&self, geometry: &ImageGeometry, modules: u32) -> Metadata {
+        let (t, output) = (self.document.table("detector"), self.document.table("output"));
+        let text = |t: &Table, key: &str| t.text(key).map(str::to_string);
+        let scaled = |key: &str, factor: f64| t.number(key).map(|n| n * factor);
+        let format = geometry.format();
+        let name = format!("{} {} module{}", format.kind.name().to_uppercase(), modules, if modules == 1 { "" } else { "s" });
+        Metadata {
+            energy_kev: t.number("energy_kev"),
+            detector_distance_m: scaled("detector_distance_mm", 1e-3),
+            beam_center_x_px: t.number("beam_center_x_px"),
+            beam_center_y_px: t.number("beam_center_y_px"),
+            pixel_size_m: Some(t.number("pixel_size_um").unwrap_or(75.0) * 1e-6),
+            sensor_material: Some(text(t, "sensor_material").unwrap_or("Si".into())),
+            sensor_thickness_m: Some(t.number("sensor_thickness_um").unwrap_or(320.0) * 1e-6),
+            frame_time_s: scaled("frame_time_us", 1e-6),
+            count_time_s: scaled("count_time_us", 1e-6),
+            bit_depth: Some(format.bits),
+            detector_description: Some(text(t, "description").unwrap_or(name)),
+            detector_serial: text(t, "serial_number"),
+            source_name: text(output, "source_name"),
+            instrument_name: text(output, "beamline"),
+            sample_name: text(output, "sample_name"),
+            ..Metadata::default()
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! From the configuration to the plan of a run, with every bound of its memory.
+
+use super::model::Config;
+use crate::say;
+use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe};
+use serde_json::{Value, json};
+
+/// Fewest and most images of the ring.
+const SLOTS: (u64, u64) = (16, 4096);
+
+/// The plan of this configuration. Infallible: what can be wrong was found by [`Config::parse`].
+pub fn plan(config: &Config) -> Plan {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let streams = config.geometry.placements().len();
+    let mut plan = Plan {
+        geometry: config.geometry.clone(),
+        recipe: config.recipe,
+        pixel: config.pixel,
+        compression: config.compression,
+        images: config.images,
+        first_frame: config.first_frame,
+        missing: config.missing,
+        slots: 1,
+        window_images: 1,
+        deadline_ns: config.deadline_ns,
+        stall_timeout_ns: config.stall_timeout_ns,
+        start_timeout_ns: config.start_timeout_ns,
+        workers: config.workers.unwrap_or_else(|| processors.saturating_sub(streams).max(1)),
+        pin_receivers: config.pin_streams.clone(),
+        pin_workers: config.pin_workers.clone(),
+    };
+    let slot_bytes: u64 = plan.memory().iter().filter(|item| item.what.starts_with("ring")).map(|item| item.bytes).sum();
+    plan.slots = (config.buffer_bytes / slot_bytes.max(1)).clamp(SLOTS.0, SLOTS.1);
+    plan.window_images = config.window_images.min(plan.slots / 2);
+    plan
+}
+
+/// The plan in words, with the sum of its memory.
+pub fn describe(config: &Config, plan: &Plan) -> String {
+    let (g, format) = (&plan.geometry, plan.geometry.format());
+    let streams = plan.streams();
+    let last = usize::from(config.first_port) + streams - 1;
+    let mut rows = vec![
+        ("detector", format!("{} {} module(s), {} stream(s) of {} x {} pixels, {} bit", config.modules, format.kind.name(), streams, format.rows, format.columns, format.bits)),
+        ("packets", format!("{} per image, each {} bytes", say::count(plan.packets_per_image()), 48 + format.payload_bytes)),
+        ("ports", format!("{}:{} to {last}", config.address, config.first_port)),
+        ("image", format!("{} x {} pixels (rows x columns), {} {}, {}", g.rows(), g.columns(), plan.pixel, unit(plan.recipe), plan.compression.name())),
+        ("images", plan.images.map_or("until stopped".into(), say::count)),
+        ("first frame", first_frame(plan.first_frame)),
+        ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
+        ("threads", format!("{streams} stream(s), {} worker(s)", plan.workers)),
+        ("ring", format!("{} images, window {} images", plan.slots, plan.window_images)),
+    ];
+    let memory = plan.memory();
+    rows.push(("memory", say::bytes(memory.iter().map(|m| m.bytes).sum())));
+    let mut lines: Vec<String> = rows.into_iter().map(|(name, value)| format!("  {name:<12} {value}")).collect();
+    lines.extend(memory.iter().map(|m| format!("  {:<12} {:>10}  {}", "", say::bytes(m.bytes), m.what)));
+    lines.join("\n")
+}
+
+fn first_frame(first: FirstFrame) -> String {
+    match first {
+        FirstFrame::Auto => "the first that arrives".into(),
+        FirstFrame::Number(n) => n.to_string(),
+    }
+}
+
+/// Unit of the pixels, as the file names it.
+pub fn unit(recipe: Recipe) -> &'static str {
+    match recipe {
+        Recipe::JungfrauPhotons => "photon",
+        Recipe::Counts => "count",
+        Recipe::Raw => "ADU",
+    }
+}
+
+/// The plan for programs.
+pub fn to_json(config: &Config, plan: &Plan) -> Value {
+    let (g, format) = (&plan.geometry, plan.geometry.format());
+    let memory: serde_json::Map<String, Value> = plan.memory().iter().map(|m| (m.what.to_string(), json!(m.bytes))).collect();
+    json!({
+        "detector": format.kind.name(), "modules": config.modules, "streams": plan.streams(), "bits": format.bits,
+        "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port,
+        "image_rows": g.rows(), "image_columns": g.columns(), "dtype": plan.pixel.name(), "unit": unit(plan.recipe),
+        "compression": if plan.compression == Compression::None { "none" } else { "bslz4" },
+        "images": plan.images, "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
+        "master": config.directory.join(format!("{}_master.h5", config.prefix)),
+        "memory_bytes": memory, "memory_bytes_total": plan.memory().iter().map(|m| m.bytes).sum::<u64>(),
+    })
+}

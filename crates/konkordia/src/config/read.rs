@@ -1,0 +1,322 @@
+//! From TOML text to checked values: types, ranges, words, units. Knows no key by name; `schema` does.
+
+use super::diagnostics::Diagnostics;
+use super::schema::{self, Key, Kind};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// A checked value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Text, a choice or one path.
+    Text(String),
+    /// Several paths.
+    Texts(Vec<String>),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// Whole numbers.
+    Integers(Vec<i64>),
+    /// True or false.
+    Flag(bool),
+}
+
+/// The values of one table with their places in the text.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    values: BTreeMap<&'static str, (Value, Range<usize>)>,
+    /// Where the table begins.
+    pub span: Option<Range<usize>>,
+}
+
+impl Table {
+    /// Where the value of `name` stands.
+    pub fn span(&self, name: &str) -> Option<Range<usize>> {
+        self.values.get(name).map(|v| v.1.clone())
+    }
+
+    /// True if the key was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// A text.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.values.get(name) {
+            Some((Value::Text(text), _)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// A list of texts; one text counts as a list.
+    pub fn texts(&self, name: &str) -> Vec<String> {
+        match self.values.get(name) {
+            Some((Value::Text(text), _)) => vec![text.clone()],
+            Some((Value::Texts(texts), _)) => texts.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A whole number.
+    pub fn integer(&self, name: &str) -> Option<i64> {
+        match self.values.get(name) {
+            Some((Value::Integer(n), _)) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// A number.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        match self.values.get(name) {
+            Some((Value::Number(n), _)) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// A list of whole numbers.
+    pub fn integers(&self, name: &str) -> Vec<i64> {
+        match self.values.get(name) {
+            Some((Value::Integers(list), _)) => list.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// A flag.
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        match self.values.get(name) {
+            Some((Value::Flag(flag), _)) => Some(*flag),
+            _ => None,
+        }
+    }
+}
+
+/// All tables of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Document {
+    tables: BTreeMap<&'static str, Table>,
+    /// `[[detector.tile]]` in order.
+    pub tiles: Vec<Table>,
+}
+
+impl Document {
+    /// A table, empty if it was not given.
+    pub fn table(&self, name: &str) -> &Table {
+        static EMPTY: Table = Table { values: BTreeMap::new(), span: None };
+        self.tables.get(name).unwrap_or(&EMPTY)
+    }
+}
+
+/// Reads `text`; what is wrong goes to `d`, what is right comes back.
+pub fn read(text: &str, d: &mut Diagnostics) -> Document {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let what = format!("not TOML: {}", error.message());
+        d.add(error.span(), what, "", "correct the line; text needs quotes, lists need [ ], comments begin with #");
+    }
+    let mut document = Document::default();
+    if !errors.is_empty() {
+        return document;
+    }
+    for (name, value) in root.get_ref().iter() {
+        let table = schema::TABLES.iter().find(|t| t.0 == name.get_ref().as_ref() && !t.0.contains('.'));
+        match (table, value.get_ref()) {
+            (Some((table, _)), DeValue::Table(entries)) => {
+                let mut read = read_table(table, entries, d, &mut document.tiles);
+                read.span = Some(name.span());
+                document.tables.insert(table, read);
+            }
+            (Some((table, _)), other) => {
+                d.add(Some(name.span()), format!("'{table}' is a table, not {}", type_words(other)), "", format!("write [{table}]"));
+            }
+            (None, _) => unknown_table(name.get_ref(), name.span(), d),
+        }
+    }
+    document
+}
+
+fn unknown_table(name: &str, span: Range<usize>, d: &mut Diagnostics) {
+    let tables: Vec<&str> = schema::TABLES.iter().map(|t| t.0).filter(|t| !t.contains('.')).collect();
+    // A key above the first table, or a table with a typo.
+    let home = schema::KEYS.iter().find(|k| k.name == name);
+    let fix = match (home, nearest(name, &tables)) {
+        (Some(key), _) => format!("move it into [{}]", key.table),
+        (None, Some(near)) => format!("did you mean [{near}]?"),
+        (None, None) => format!("the tables are {}", tables.iter().map(|t| format!("[{t}]")).collect::<Vec<_>>().join(", ")),
+    };
+    d.add(Some(span), format!("unknown table or key '{name}'"), "", fix);
+}
+
+fn read_table(table: &'static str, entries: &DeTable<'_>, d: &mut Diagnostics, tiles: &mut Vec<Table>) -> Table {
+    let mut read = Table::default();
+    for (name, value) in entries.iter() {
+        let text: &str = name.get_ref().as_ref();
+        if table == "detector" && text == "tile" {
+            read_tiles(value.get_ref(), value.span(), d, tiles);
+            continue;
+        }
+        let Some(key) = schema::find(table, text) else {
+            unknown_key(table, text, name.span(), d);
+            continue;
+        };
+        match check(key, value.get_ref()) {
+            Ok(checked) => {
+                read.values.insert(key.name, (checked, value.span()));
+            }
+            Err((what, fix)) => d.add(Some(value.span()), format!("{}.{}: {what}", key.table, key.name), "", fix),
+        }
+    }
+    read
+}
+
+fn read_tiles(value: &DeValue<'_>, span: Range<usize>, d: &mut Diagnostics, tiles: &mut Vec<Table>) {
+    let DeValue::Array(list) = value else {
+        d.add(Some(span), "detector.tile is a list of tables", "", "write [[detector.tile]] with two brackets, once per stream");
+        return;
+    };
+    for entry in list.iter() {
+        match entry.get_ref() {
+            DeValue::Table(entries) => {
+                let mut tile = read_table("detector.tile", entries, d, &mut Vec::new());
+                tile.span = Some(entry.span());
+                for name in ["row", "column"] {
+                    if !entries.iter().any(|(k, _)| k.get_ref().as_ref() == name) {
+                        let what = format!("tile {} has no '{name}'", tiles.len());
+                        d.add(Some(entry.span()), what, "", format!("add {name} = the tile's first image {name}"));
+                    }
+                }
+                tiles.push(tile);
+            }
+            other => d.add(Some(entry.span()), format!("a tile is a table, not {}", type_words(other)), "", "write [[detector.tile]]"),
+        }
+    }
+}
+
+/// Unit suffixes that keys have or that people try.
+const UNITS: [&str; 22] =
+    ["ev", "kev", "mev", "m", "cm", "mm", "um", "nm", "px", "pixels", "s", "ms", "us", "ns", "sec", "seconds", "b", "kib", "mib", "gib", "mb", "gb"];
+
+fn stem(name: &str) -> &str {
+    match name.rsplit_once('_') {
+        Some((stem, unit)) if UNITS.contains(&unit.to_lowercase().as_str()) => stem,
+        _ => name,
+    }
+}
+
+fn unknown_key(table: &'static str, name: &str, span: Range<usize>, d: &mut Diagnostics) {
+    let here: Vec<&str> = schema::keys_of(table).map(|k| k.name).collect();
+    let same_stem = here.iter().find(|k| stem(k) == stem(&name.to_lowercase()) && **k != name);
+    let elsewhere = schema::KEYS.iter().find(|k| k.name == name && k.table != "detector.tile");
+    let what = format!("unknown key '{name}' in [{table}]");
+    if let Some(key) = same_stem.and_then(|k| schema::find(table, k)) {
+        d.add(Some(span), what, "the unit is part of the key", format!("did you mean '{}' ({})?", key.name, key.doc));
+    } else if let Some(near) = nearest(name, &here) {
+        d.add(Some(span), what, "", format!("did you mean '{near}'?"));
+    } else if let Some(key) = elsewhere {
+        d.add(Some(span), what, "", format!("move it into [{}]", key.table));
+    } else {
+        let everywhere: Vec<&str> = schema::KEYS.iter().map(|k| k.name).collect();
+        let other = nearest(name, &everywhere).and_then(|n| schema::KEYS.iter().find(|k| k.name == n));
+        let fix = other.map_or_else(|| format!("the keys of [{table}] are {}", here.join(", ")), |k| format!("did you mean '{}' in [{}]?", k.name, k.table));
+        d.add(Some(span), what, "", fix);
+    }
+}
+
+/// The candidate that is most like `name`, if any is like it.
+pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let name = name.to_lowercase();
+    let score = |c: &&&str| strsim::jaro_winkler(&name, c);
+    let best = candidates.iter().max_by(|a, b| score(a).total_cmp(&score(b)))?;
+    let close = strsim::damerau_levenshtein(&name, best) <= 1 + best.len() / 4;
+    (score(&best) > 0.78 && close).then_some(best)
+}
+
+fn type_words(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+fn integer(value: &DeValue<'_>) -> Option<i64> {
+    let n = value.as_integer()?;
+    i64::from_str_radix(n.as_str(), n.radix()).ok()
+}
+
+fn number(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Float(n) => n.as_str().parse().ok(),
+        _ => integer(value).map(|n| n as f64),
+    }
+}
+
+/// What is wrong, and the remedy.
+type Refusal = (String, String);
+
+fn in_range(n: i64, low: i64, high: i64) -> Result<i64, Refusal> {
+    if (low..=high).contains(&n) { Ok(n) } else { Err((format!("{n} is not between {low} and {high}"), format!("give a value from {low} to {high}"))) }
+}
+
+fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
+    let expected = || Err((format!("{} where {} is expected", type_words(value), key.kind.words()), key.doc.to_string()));
+    match key.kind {
+        Kind::Choice(words) => match value.as_str() {
+            Some(word) if words.contains(&word) => Ok(Value::Text(word.into())),
+            Some(word) => {
+                let near = nearest(word, words).map(|n| format!("did you mean \"{n}\"? ")).unwrap_or_default();
+                let list = if words.len() == 1 { format!("only {} is possible", key.kind.words()) } else { format!("one of {}", key.kind.words()) };
+                Err((format!("\"{word}\" is not possible"), format!("{near}{list}")))
+            }
+            None => expected(),
+        },
+        Kind::Text | Kind::Path => match value.as_str() {
+            Some("") => Err(("empty text".into(), key.doc.into())),
+            Some(text) => Ok(Value::Text(text.into())),
+            None => expected(),
+        },
+        Kind::Paths => match value {
+            DeValue::String(text) => Ok(Value::Text(text.to_string())),
+            DeValue::Array(list) => {
+                let texts: Option<Vec<String>> = list.iter().map(|v| v.get_ref().as_str().map(str::to_string)).collect();
+                texts.map_or_else(expected, |t| Ok(Value::Texts(t)))
+            }
+            _ => expected(),
+        },
+        Kind::Integer(low, high) => integer(value).map_or_else(expected, |n| in_range(n, low, high).map(Value::Integer)),
+        Kind::IntegerOr(low, high, word) => match value.as_str() {
+            Some(text) if text == word => Ok(Value::Text(word.into())),
+            Some(_) => expected(),
+            None => integer(value).map_or_else(expected, |n| in_range(n, low, high).map(Value::Integer)),
+        },
+        Kind::Number(low, high) => match number(value) {
+            Some(n) if (low..=high).contains(&n) => Ok(Value::Number(n)),
+            Some(n) => Err(out_of_range(key, n, low, high)),
+            None => expected(),
+        },
+        Kind::Integers(low, high) => {
+            let Some(list) = value.as_array() else { return expected() };
+            let Some(list) = list.iter().map(|v| integer(v.get_ref())).collect::<Option<Vec<i64>>>() else { return expected() };
+            list.into_iter().map(|n| in_range(n, low, high)).collect::<Result<_, _>>().map(Value::Integers)
+        }
+        Kind::Flag => value.as_bool().map_or_else(expected, |b| Ok(Value::Flag(b))),
+    }
+}
+
+fn out_of_range(key: &Key, n: f64, low: f64, high: f64) -> Refusal {
+    let what = format!("{n} is not between {low} and {high}");
+    let unit = key.other_units.iter().find(|(_, factor)| (low..=high).contains(&(n * factor)));
+    match unit {
+        Some((unit, factor)) => {
+            // 12400 * 0.001 should read 12.4.
+            let converted = (n * factor * 1e9).round() / 1e9;
+            (format!("{what}; it looks like {unit}"), format!("write {} = {converted}", key.name))
+        }
+        None => (what, format!("{}: give a value from {low} to {high}", key.doc)),
+    }
+}

@@ -1,0 +1,247 @@
+//! Every key of the configuration, once: the reader, the error messages, `config schema` and docs/configuration.md are made from it.
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// A path; relative ones count from the folder of the configuration file.
+    Path,
+    /// One path or a list of paths.
+    Paths,
+    /// A whole number in a range, ends included.
+    Integer(i64, i64),
+    /// A number in a range, ends included.
+    Number(f64, f64),
+    /// A whole number in a range, or this word.
+    IntegerOr(i64, i64, &'static str),
+    /// A list of whole numbers in a range.
+    Integers(i64, i64),
+    /// `true` or `false`.
+    Flag,
+}
+
+impl Kind {
+    /// In words, for people.
+    pub fn words(self) -> String {
+        match self {
+            Self::Choice(words) => words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "),
+            Self::Text => "text".into(),
+            Self::Path => "path".into(),
+            Self::Paths => "path or list of paths".into(),
+            Self::Integer(low, high) => format!("whole number, {low} to {high}"),
+            Self::Number(low, high) => format!("number, {low} to {high}"),
+            Self::IntegerOr(low, high, word) => format!("\"{word}\" or a whole number, {low} to {high}"),
+            Self::Integers(low, high) => format!("list of whole numbers, {low} to {high}"),
+            Self::Flag => "true or false".into(),
+        }
+    }
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Table that it stands in, without brackets.
+    pub table: &'static str,
+    /// Its name, with the unit last.
+    pub name: &'static str,
+    /// What it may be.
+    pub kind: Kind,
+    /// What holds without it, in words.
+    pub default: &'static str,
+    /// What it means.
+    pub doc: &'static str,
+    /// Units that people mix up with the right one, with the factor to it.
+    pub other_units: &'static [(&'static str, f64)],
+}
+
+/// The tables in the order of the documentation. `detector.tile` may stand several times.
+pub const TABLES: [(&str, &str); 7] = [
+    ("detector", "what sends, and how its tiles lie in the image"),
+    ("detector.tile", "explicit place of one stream's tile, once per stream in stream order: `[[detector.tile]]`"),
+    ("source", "where the packets arrive"),
+    ("calibration", "what turns JUNGFRAU words into photons"),
+    ("processing", "what happens to pixels and to incomplete images"),
+    ("output", "the files"),
+    ("run", "when a run begins and ends, and how much memory it takes"),
+];
+
+/// Names that `geometry` takes.
+pub const GEOMETRIES: &[&str] = &["stacked", "jungfrau-500k", "jungfrau-1m", "jungfrau-4m", "eiger-500k", "eiger-9m"];
+/// Names that `dtype` takes.
+pub const DTYPES: &[&str] = &["int16", "int32", "uint16", "uint32", "float32", "raw"];
+
+const NO_UNITS: &[(&str, f64)] = &[];
+
+const fn key(table: &'static str, name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+    Key { table, name, kind, default, doc, other_units: NO_UNITS }
+}
+
+const fn quantity(table: &'static str, name: &'static str, range: (f64, f64), units: &'static [(&'static str, f64)], default: &'static str, doc: &'static str) -> Key {
+    Key { table, name, kind: Kind::Number(range.0, range.1), default, doc, other_units: units }
+}
+
+const LENGTH_TO_UM: &[(&str, f64)] = &[("millimetres", 1e3), ("metres", 1e6)];
+const TIME_TO_US: &[(&str, f64)] = &[("seconds", 1e6), ("milliseconds", 1e3)];
+
+/// All keys, in the order of the documentation.
+pub const KEYS: &[Key] = &[
+    key("detector", "type", Kind::Choice(&["jungfrau", "eiger"]), "required", "detector family"),
+    key("detector", "modules", Kind::Integer(1, 256), "1", "modules of 512 x 1024 pixels"),
+    key("detector", "interfaces", Kind::Integer(1, 2), "1", "JUNGFRAU: UDP interfaces per module, each with a port of its own. An EIGER module always has 4 ports"),
+    key("detector", "bits", Kind::Integer(4, 32), "16", "EIGER: bits of a pixel on the wire: 4, 8, 12, 16 or 32. JUNGFRAU always has 16"),
+    key("detector", "geometry", Kind::Choice(GEOMETRIES), "stacked", "how tiles make an image; see Geometry below. Not together with `[[detector.tile]]`"),
+    key("detector", "image_rows", Kind::Integer(1, 1 << 20), "end of the lowest tile", "rows of the image, with `[[detector.tile]]`"),
+    key("detector", "image_columns", Kind::Integer(1, 1 << 20), "end of the rightmost tile", "columns of the image, with `[[detector.tile]]`"),
+    quantity("detector", "energy_kev", (0.5, 300.0), &[("eV", 1e-3), ("MeV", 1e3)], "required for photons", "photon energy in keV"),
+    quantity("detector", "detector_distance_mm", (5.0, 100_000.0), &[("metres", 1e3)], "not stored", "sample to detector in millimetres"),
+    key("detector", "beam_center_x_px", Kind::Number(-1e6, 1e6), "not stored", "column where the direct beam meets the image, in pixels"),
+    key("detector", "beam_center_y_px", Kind::Number(-1e6, 1e6), "not stored", "row where the direct beam meets the image, in pixels"),
+    quantity("detector", "pixel_size_um", (5.0, 1000.0), LENGTH_TO_UM, "75", "edge of a pixel in micrometres"),
+    key("detector", "sensor_material", Kind::Text, "Si", "sensor, for example \"Si\", \"CdTe\" or \"GaAs\""),
+    quantity("detector", "sensor_thickness_um", (10.0, 10_000.0), LENGTH_TO_UM, "320", "thickness of the sensor in micrometres"),
+    quantity("detector", "frame_time_us", (10.0, 1e10), TIME_TO_US, "not stored", "time from image to image in microseconds"),
+    quantity("detector", "count_time_us", (0.1, 1e10), TIME_TO_US, "not stored", "exposure of one image in microseconds"),
+    key("detector", "description", Kind::Text, "type and pixels", "name of the detector, for the file"),
+    key("detector", "serial_number", Kind::Text, "not stored", "serial number of the detector, for the file"),
+    key("detector.tile", "row", Kind::Integer(0, 1 << 20), "required", "image row of the tile's uppermost row"),
+    key("detector.tile", "column", Kind::Integer(0, 1 << 20), "required", "image column of the tile's leftmost pixel"),
+    key("detector.tile", "flip_rows", Kind::Flag, "false", "true if the first row on the wire is the lowest in the image"),
+    key("source", "kind", Kind::Choice(&["udp"]), "udp", "how packets arrive"),
+    key("source", "address", Kind::Text, "0.0.0.0", "address of this machine that the detector sends to; 0.0.0.0 = any"),
+    key("source", "first_port", Kind::Integer(1, 65535), "50001", "port of the first stream; consecutive streams use consecutive ports"),
+    key("source", "receive_buffer_mib", Kind::Integer(1, 4096), "256", "receive buffer to ask of the kernel for each stream, in MiB; it grants at most net.core.rmem_max"),
+    key("calibration", "kind", Kind::Choice(&["none", "files"]), "none", "\"files\" needs `pedestal` and `gain`"),
+    key("calibration", "pedestal", Kind::Paths, "required for files", "float32 planes of pedestals in ADU: G0, G1, G2 of all modules; see Calibration files below"),
+    key("calibration", "gain", Kind::Paths, "required for files", "gains in ADU/keV, positive in G0 and negative in G1 and G2: float32 planes, or PSI `.bin` files of float64 planes, one per module"),
+    key("processing", "dtype", Kind::Choice(DTYPES), "int16; EIGER: uint16, at 32 bit uint32", "type of the pixels in the file; \"raw\" = the words of a JUNGFRAU unchanged"),
+    key("processing", "unit", Kind::Choice(&["photons"]), "photons", "unit of the pixels; without meaning for \"raw\" and for EIGER, which counts photons itself"),
+    key("processing", "missing", Kind::Choice(&["keep", "discard", "complete-only"]), "keep", "images that miss packets: write them with the missing value, leave their place empty, or forget also which packets had come"),
+    key("processing", "workers", Kind::IntegerOr(1, 256, "auto"), "auto", "threads that convert and compress; auto = processors that the streams leave, at least 1"),
+    key("processing", "window_images", Kind::Integer(1, 2048), "16", "images that a stream may be ahead of its oldest incomplete one; at most half of the ring"),
+    key("processing", "deadline_ms", Kind::Integer(1, 60_000), "100", "an image is closed this long after it was first heard of, although packets are missing"),
+    key("output", "directory", Kind::Path, "required", "an existing folder"),
+    key("output", "prefix", Kind::Text, "required", "first part of the names: PREFIX_master.h5, PREFIX_data_000001.h5 and so on"),
+    key("output", "images_per_file", Kind::Integer(1, 1_000_000), "1000", "images in one data file"),
+    key("output", "compression", Kind::Choice(&["bslz4", "none"]), "bslz4", "bitshuffle with LZ4 (HDF5 filter 32008), or nothing"),
+    key("output", "overwrite", Kind::Choice(&["refuse", "replace"]), "refuse", "what to do when files of this prefix exist"),
+    key("output", "layout", Kind::Choice(&["both", "virtual", "links"]), "both", "how the master names the images: links for XDS and ALBULA, a virtual data set, or both"),
+    key("output", "sample_name", Kind::Text, "not stored", "sample, for the file"),
+    key("output", "beamline", Kind::Text, "not stored", "beamline, for the file"),
+    key("output", "source_name", Kind::Text, "not stored", "facility, for the file"),
+    key("run", "images", Kind::Integer(1, 1 << 40), "until stopped", "images to take"),
+    key("run", "first_frame", Kind::IntegerOr(0, (1 << 48) - 1, "auto"), "1", "frame number of image 0; earlier frames are foreign. auto = the first frame that arrives, whichever it is"),
+    key("run", "start_timeout_s", Kind::Number(0.0, 1e6), "60", "the run ends with exit code 7 when nothing came for so many seconds after `armed`; 0 = wait for ever"),
+    key("run", "stall_timeout_s", Kind::Number(0.1, 1e6), "5", "the run ends when nothing came for so many seconds after the first packet"),
+    key("run", "pin_streams", Kind::Integers(0, 4095), "[]", "processors of the stream threads, in turn; empty = the scheduler decides"),
+    key("run", "pin_workers", Kind::Integers(0, 4095), "[]", "processors of the workers, in turn; empty = the scheduler decides"),
+    key("run", "buffer_mib", Kind::Integer(16, 1 << 20), "512", "memory of the ring of images in MiB; bridges pauses of the disk"),
+];
+
+/// Keys of one table.
+pub fn keys_of(table: &str) -> impl Iterator<Item = &'static Key> + '_ {
+    KEYS.iter().filter(move |k| k.table == table)
+}
+
+/// The key of this name.
+pub fn find(table: &str, name: &str) -> Option<&'static Key> {
+    keys_of(table).find(|k| k.name == name)
+}
+
+/// A JSON Schema of the configuration, for editors that check TOML while it is typed.
+pub fn json_schema() -> serde_json::Value {
+    use serde_json::{Map, Value, json};
+    let value = |k: &Key| {
+        let mut v = match k.kind {
+            Kind::Choice(words) => json!({ "enum": words }),
+            Kind::Text | Kind::Path => json!({ "type": "string" }),
+            Kind::Paths => json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] }),
+            Kind::Integer(low, high) => json!({ "type": "integer", "minimum": low, "maximum": high }),
+            Kind::Number(low, high) => json!({ "type": "number", "minimum": low, "maximum": high }),
+            Kind::IntegerOr(low, high, word) => {
+                json!({ "oneOf": [{ "type": "integer", "minimum": low, "maximum": high }, { "const": word }] })
+            }
+            Kind::Integers(low, high) => json!({ "type": "array", "items": { "type": "integer", "minimum": low, "maximum": high } }),
+            Kind::Flag => json!({ "type": "boolean" }),
+        };
+        v["description"] = json!(format!("{}. Default: {}.", k.doc, k.default));
+        v
+    };
+    let table = |name: &str| {
+        let properties: Map<String, Value> = keys_of(name).map(|k| (k.name.to_string(), value(k))).collect();
+        let required: Vec<_> = keys_of(name).filter(|k| k.default == "required").map(|k| k.name).collect();
+        json!({ "type": "object", "additionalProperties": false, "properties": properties, "required": required })
+    };
+    let mut tables = Map::new();
+    for (name, doc) in TABLES.iter().filter(|t| !t.0.contains('.')) {
+        let mut t = table(name);
+        t["description"] = json!(doc);
+        tables.insert((*name).to_string(), t);
+    }
+    tables["detector"]["properties"]["tile"] = json!({ "type": "array", "items": table("detector.tile") });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Konkordia configuration",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": tables,
+        "required": ["detector", "output"],
+    })
+}
+
+/// The reference table of docs/configuration.md.
+pub fn markdown() -> String {
+    let mut out = String::new();
+    for (table, doc) in TABLES {
+        let brackets = if table == "detector.tile" { "[[detector.tile]]".to_string() } else { format!("[{table}]") };
+        out.push_str(&format!("### `{brackets}`\n\n{}.\n\n| key | value | default | meaning |\n|---|---|---|---|\n", capital(doc)));
+        for k in keys_of(table) {
+            out.push_str(&format!("| `{}` | {} | {} | {} |\n", k.name, k.kind.words(), k.default, k.doc));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|c| c.to_uppercase().collect::<String>() + chars.as_str()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_stands_in_a_table_and_once() {
+        for (i, k) in KEYS.iter().enumerate() {
+            assert!(TABLES.iter().any(|t| t.0 == k.table), "{}", k.name);
+            assert!(!KEYS[..i].iter().any(|o| (o.table, o.name) == (k.table, k.name)), "{} twice", k.name);
+            assert!(!k.doc.is_empty() && !k.doc.ends_with('.') && !k.default.is_empty(), "{}", k.name);
+        }
+    }
+
+    /// docs/configuration.md holds the table made from the keys. To renew it: copy what the test prints between the markers.
+    #[test]
+    fn the_documentation_is_what_the_program_reads() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let between = page.split("<!-- keys:begin -->\n").nth(1).and_then(|rest| rest.split("<!-- keys:end -->").next());
+        let wanted = markdown();
+        assert!(between == Some(wanted.as_str()), "docs/configuration.md is out of date; it should hold\n{wanted}");
+    }
+
+    #[test]
+    fn the_json_schema_names_every_key() {
+        let schema = json_schema();
+        for k in KEYS {
+            let table = match k.table {
+                "detector.tile" => &schema["properties"]["detector"]["properties"]["tile"]["items"],
+                table => &schema["properties"][table],
+            };
+            assert!(table["properties"][k.name].is_object(), "{}.{}", k.table, k.name);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What people see when their configuration is wrong, word by word.
+
+use super::Config;
+use super::plan::plan;
+use konkordia_core::plan::{FirstFrame, Recipe};
+use std::path::Path;
+
+/// A valid configuration to break.
+const GOOD: &str = "[detector]\ntype = \"jungfrau\"\nenergy_kev = 12.4\n[calibration]\nkind = \"files\"\npedestal = [\"p.f32\"]\ngain = \"g.f32\"\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n";
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, Path::new("beam/run.toml")).map_err(|d| d.to_string())
+}
+
+/// Replaces `from` in [`GOOD`] and compares all that is said.
+#[track_caller]
+fn check(from: &str, to: &str, expected: &str) {
+    assert!(GOOD.contains(from), "{from}");
+    let said = parse(&GOOD.replacen(from, to, 1)).expect_err("refused");
+    assert_eq!(said.trim_end(), expected.trim(), "\n{said}");
+}
+
+#[test]
+fn a_valid_file_has_its_defaults_and_its_paths_count_from_its_folder() {
+    let config = parse(GOOD).unwrap();
+    assert_eq!(config.directory, Path::new("beam/out"));
+    assert_eq!(config.calibration.as_ref().unwrap().gain, [Path::new("beam/g.f32")]);
+    assert_eq!((config.first_port, config.images, config.first_frame), (50001, None, FirstFrame::Number(1)));
+    assert_eq!((config.recipe, config.pixel.name()), (Recipe::JungfrauPhotons, "int16"));
+    let plan = plan(&config);
+    assert!(plan.slots >= 16 && plan.window_images <= plan.slots / 2);
+    let total: u64 = plan.memory().iter().map(|m| m.bytes).sum();
+    assert!(total < config.buffer_bytes + (64 << 20), "{total}");
+}
+
+#[test]
+fn the_example_is_valid() {
+    let config = parse(super::EXAMPLE).unwrap();
+    assert_eq!((config.images, config.modules), (Some(1000), 1));
+    // Every key is in it, as a value or as a comment.
+    for key in super::schema::KEYS.iter().filter(|k| !matches!(k.name, "image_rows" | "image_columns" | "description" | "serial_number" | "layout")) {
+        assert!(super::EXAMPLE.contains(&format!("{} = ", key.name)), "{} is not in the example", key.name);
+    }
+}
+
+#[test]
+fn a_typo_names_the_nearest_key() {
+    check("energy_kev", "energy_kve", "
+error: unknown key 'energy_kve' in [detector]
+  --> beam/run.toml:3:1
+   |
+3  | energy_kve = 12.4
+   | ^^^^^^^^^^
+  fix: did you mean 'energy_kev'?
+
+error: [detector] has no 'energy_kev'
+  --> beam/run.toml:1:2
+   |
+1  | [detector]
+   |  ^^^^^^^^
+  why: photons = (ADC - pedestal) / (gain * energy)
+  fix: add energy_kev = 12.4 (the photon energy in keV)");
+    check("[output]", "[outptu]", "
+error: unknown table or key 'outptu'
+  --> beam/run.toml:8:2
+   |
+8  | [outptu]
+   |  ^^^^^^
+  fix: did you mean [output]?
+
+error: [output] has no 'directory'
+  --> beam/run.toml
+  fix: add directory = ... (an existing folder)
+
+error: [output] has no 'prefix'
+  --> beam/run.toml
+  fix: add prefix = ... (first part of the names: PREFIX_master.h5, PREFIX_data_000001.h5 and so on)");
+}
+
+#[test]
+fn wrong_units_are_recognised() {
+    check("energy_kev = 12.4", "energy_kev = 12400", "
+error: detector.energy_kev: 12400 is not between 0.5 and 300; it looks like eV
+  --> beam/run.toml:3:14
+   |
+3  | energy_kev = 12400
+   |              ^^^^^
+  fix: write energy_kev = 12.4");
+    check("energy_kev = 12.4", "energy_kev = 12.4\nenergy_ev = 12400", "
+error: unknown key 'energy_ev' in [detector]
+  --> beam/run.toml:4:1
+   |
+4  | energy_ev = 12400
+   | ^^^^^^^^^
+  why: the unit is part of the key
+  fix: did you mean 'energy_kev' (photon energy in keV)?");
+    check("energy_kev = 12.4", "energy_kev = 12.4\ndetector_distance_mm = 0.2", "
+error: detector.detector_distance_mm: 0.2 is not between 5 and 100000; it looks like metres
+  --> beam/run.toml:4:24
+   |
+4  | detector_distance_mm = 0.2
+   |                        ^^^
+  fix: write detector_distance_mm = 200");
+}
+
+#[test]
+fn wrong_values_list_what_is_possible() {
+    check("type = \"jungfrau\"", "type = \"jungfrow\"", "
+error: detector.type: \"jungfrow\" is not possible
+  --> beam/run.toml:2:8
+   |
+2  | type = \"jungfrow\"
+   |        ^^^^^^^^^^
+  fix: did you mean \"jungfrau\"? one of \"jungfrau\", \"eiger\"");
+    check("energy_kev = 12.4", "energy_kev = \"12.4 keV\"", "
+error: detector.energy_kev: text where number, 0.5 to 300 is expected
+  --> beam/run.toml:3:14
+   |
+3  | energy_kev = \"12.4 keV\"
+   |              ^^^^^^^^^^
+  fix: photon energy in keV");
+    check("type = \"jungfrau\"", "type = \"jungfrau\"\ninterfaces = 3", "
+error: detector.interfaces: 3 is not between 1 and 2
+  --> beam/run.toml:3:14
+   |
+3  | interfaces = 3
+   |              ^
+  fix: give a value from 1 to 2");
+    check("prefix = \"a\"", "prefix = \"a/b\"", "
+error: output.prefix: \"a/b\" is not a plain file name of at most 200 bytes
+  --> beam/run.toml:10:10
+   |
+10  | prefix = \"a/b\"
+    |          ^^^^^
+  fix: put the folder into output.directory");
+}
+
+#[test]
+fn broken_toml_is_shown_where_it_breaks() {
+    let said = parse("[detector\ntype = 1").unwrap_err();
+    assert!(said.starts_with("error: not TOML: ") && said.contains("--> beam/run.toml:1:"), "{said}");
+    let said = parse("").unwrap_err();
+    assert!(said.contains("[detector] has no 'type'") && said.contains("[output] has no 'directory'"), "{said}");
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    let refused = |from: &str, to: &str, part: &str| {
+        let said = parse(&GOOD.replacen(from, to, 1)).expect_err(part);
+        assert!(said.contains(part), "expected '{part}' in\n{said}");
+    };
+    refused("kind = \"files\"", "kind = \"none\"", "photons without calibration");
+    refused("gain = \"g.f32\"", "", "[calibration] has no 'gain'");
+    refused("\"jungfrau\"", "\"eiger\"", "calibration of an EIGER");
+    refused("\"jungfrau\"", "\"jungfrau\"\nbits = 12", "a JUNGFRAU word has 16 bits");
+    refused("\"jungfrau\"", "\"eiger\"\nbits = 10", "an EIGER has no 10-bit mode");
+    refused("\"jungfrau\"", "\"eiger\"\ninterfaces = 2", "always has 4 ports");
+    refused("\"jungfrau\"", "\"jungfrau\"\ngeometry = \"jungfrau-4m\"", "does not fit this detector");
+    refused("\"jungfrau\"", "\"jungfrau\"\nimage_rows = 5", "without [[detector.tile]]");
+    refused("\"jungfrau\"", "\"eiger\"\n[processing]\ndtype = \"raw\"\n[run]", "\"raw\" is for JUNGFRAU");
+    refused("[output]", "[source]\naddress = \"localhost\"\n[output]", "not an IP address");
+    refused("[output]", "[source]\nfirst_port = 65535\n[detector.x]\n[output]", "unknown key 'x'");
+    refused("[output]", "[run]\nimages = 0\n[output]", "0 is not between 1 and");
+    refused("[detector]", "energy_kev = 1\n[detector]", "move it into [detector]");
+}
+
+#[test]
+fn impossible_geometries_point_at_the_tile() {
+    let two = |second: &str| {
+        let tiles = format!("modules = 2\n[[detector.tile]]\nrow = 0\ncolumn = 0\n[[detector.tile]]\n{second}\n");
+        parse(&GOOD.replacen("[calibration]", &format!("{tiles}[calibration]"), 1))
+    };
+    let config = two("row = 520\ncolumn = 8\nflip_rows = true").unwrap();
+    assert_eq!((config.geometry.rows(), config.geometry.columns()), (1032, 1032));
+    assert!(config.geometry.placements()[1].flip_rows);
+    let said = two("row = 511\ncolumn = 0").unwrap_err();
+    assert!(said.contains("tiles 0 and 1 overlap at row 511, column 0") && said.contains("run.toml:8:"), "{said}");
+    let said = two("row = 600").unwrap_err();
+    assert!(said.contains("tile 1 has no 'column'"), "{said}");
+    let said = two("row = 0\ncolumn = 1024\n[[detector.tile]]\nrow = 1000\ncolumn = 0").unwrap_err();
+    assert!(said.contains("3 tiles are placed, but the detector has 2 streams"), "{said}");
+    let said = two("row = 100000\ncolumn = 100000").unwrap_err();
+    assert!(said.contains("pixels; at most"), "{said}");
+}

@@ -1,0 +1,143 @@
+//! How errors reach people, and the exit codes.
+
+use konkordia_core::ports::SinkError;
+use std::fmt;
+use std::process::ExitCode;
+
+/// What the program tells the shell. The numbers are part of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done, nothing missing.
+    Complete = 0,
+    /// Done, but data are missing or a file is not whole.
+    Incomplete = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The configuration or the calibration is wrong.
+    Configuration = 3,
+    /// Something else is in the way, for example another run that writes the same file.
+    State = 5,
+    /// A file, a disk or a socket failed.
+    Io = 6,
+    /// Nothing came in time.
+    Timeout = 7,
+    /// A mistake in the program.
+    Bug = 70,
+    /// Ctrl-C or SIGTERM.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Printed by `konkordia help` and at the end of the help of each command.
+pub const EXIT_CODES: &str = "Exit codes: 0 complete, 1 data incomplete, 2 usage, 3 configuration, 5 wrong state, 6 I/O, 7 timeout, \
+                              70 bug, 130 interrupted (files closed and valid)";
+
+/// An error on its way to a person: what happened and where, why, what to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Exit code of the program.
+    pub exit: Exit,
+    /// What happened and where.
+    pub what: String,
+    /// Why; may have several lines.
+    pub why: String,
+    /// What to do next.
+    pub fix: String,
+}
+
+impl Failure {
+    /// An error of its three parts.
+    pub fn new(exit: Exit, what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { exit, what: what.into(), why: why.into(), fix: fix.into() }
+    }
+
+    /// A failed system call on `path`.
+    pub fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as K;
+        let fix = match error.kind() {
+            K::NotFound => "check the path; relative paths in a configuration count from the configuration file",
+            K::PermissionDenied | K::ReadOnlyFilesystem => "choose a path that this user may use, or change its permissions",
+            K::StorageFull | K::QuotaExceeded => "free some space or choose another directory",
+            _ => "look at the system log (dmesg) for the disk or network behind this path",
+        };
+        Self::new(Exit::Io, format!("{what} {}", path.display()), reason(error), fix)
+    }
+}
+
+/// The words of the system without Rust's "(os error N)".
+pub fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.what)?;
+        for (label, text) in [("why", &self.why), ("fix", &self.fix)] {
+            for (n, line) in text.lines().enumerate() {
+                let head = if n == 0 { format!("{label}: ") } else { "     ".into() };
+                write!(f, "\n  {head}{line}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<konkordia_sinks::hdf5::Error> for Failure {
+    fn from(error: konkordia_sinks::hdf5::Error) -> Self {
+        use konkordia_sinks::hdf5::ErrorKind as K;
+        let exit = match error.kind {
+            K::InUse => Exit::State,
+            K::Invalid => Exit::Configuration,
+            K::Damaged => Exit::Incomplete,
+            _ => Exit::Io,
+        };
+        Self::new(exit, format!("cannot {}: {}", error.operation, error.path.display()), error.cause, error.hint)
+    }
+}
+
+impl From<SinkError> for Failure {
+    fn from(error: SinkError) -> Self {
+        Self::new(Exit::Io, error.what, error.why, error.fix)
+    }
+}
+
+/// From here on a panic is reported as what it is, a mistake in the program, and ends it with exit code 70.
+pub fn report_panics_as_bugs() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
+        let payload = info.payload();
+        let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string()).or_else(|| payload.downcast_ref::<String>().cloned());
+        let failure = Failure::new(
+            Exit::Bug,
+            "a mistake in konkordia itself",
+            format!("{} ({place}, konkordia {})", text.unwrap_or_default(), env!("CARGO_PKG_VERSION")),
+            "please report this text with the command that you gave; files written so far: `konkordia repair FILE`",
+        );
+        crate::say::to_stderr(&failure.to_string());
+        // A thread that is gone would leave the others waiting for it.
+        std::process::exit(i32::from(Exit::Bug as u8));
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_three_parts() {
+        let failure = Failure::new(Exit::Io, "cannot open a.f32", "no such file\nand more", "check the path");
+        assert_eq!(
+            failure.to_string(),
+            "error: cannot open a.f32\n  why: no such file\n       and more\n  fix: check the path"
+        );
+        let error = std::io::Error::from_raw_os_error(2);
+        assert_eq!(Failure::io("cannot read", std::path::Path::new("/x"), &error).why, "No such file or directory");
+    }
+}

@@ -1,0 +1,121 @@
+//! `konkordia inspect`: what is in a file.
+
+use super::decode;
+use super::statistics::Statistics;
+use crate::cli::InspectArgs;
+use crate::failure::{Exit, Failure};
+use crate::say;
+use konkordia_sinks::hdf5::{Compression, FileSpec, ImageStatus, Reader, Summary};
+use serde_json::{Map, Value, json};
+
+/// `konkordia inspect FILE`
+pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
+    let reader = Reader::open(&args.file)?;
+    let summary = reader.summary();
+    let image = args.image.map(|n| one_image(&reader, n)).transpose()?;
+    if args.json {
+        let mut value = to_json(summary);
+        if let (Some(n), Some((status, statistics))) = (args.image, image) {
+            let mut one = statistics.to_json();
+            one["image"] = json!(n);
+            one["status"] = json!(status);
+            value["image"] = one;
+        }
+        say::json(&value, false);
+    } else {
+        say::to_stdout(&to_text(summary));
+        if let (Some(n), Some((status, statistics))) = (args.image, image) {
+            let status = status.map_or(String::new(), |s| format!("{s}; "));
+            say::to_stdout(&format!("image {n:<6} {status}{}", statistics.to_text()));
+        }
+    }
+    Ok(Exit::Complete)
+}
+
+fn one_image(reader: &Reader, n: u64) -> Result<(Option<&'static str>, Statistics), Failure> {
+    let summary = reader.summary();
+    if n >= summary.images {
+        let why = format!("it has {} images, counted from 0", summary.images);
+        return Err(Failure::new(Exit::Usage, format!("there is no image {n} in {}", summary.path.display()), why, "give a lower number"));
+    }
+    let bytes = reader.read_image(n, &decode)?;
+    let status = reader.column("status").and_then(|c| c.get(n as usize).copied());
+    let name = status.and_then(|s| ImageStatus::NAMES.get(s as usize).copied());
+    let raw_words = summary.spec.as_ref().is_some_and(|s| s.raw_words);
+    Ok((name, Statistics::of(&bytes, summary.pixel, raw_words)))
+}
+
+fn compression(summary: &Summary) -> &'static str {
+    if summary.compression == Compression::Bslz4 { "bslz4 (bitshuffle and LZ4, filter 32008)" } else { "none" }
+}
+
+fn to_text(s: &Summary) -> String {
+    let mut rows: Vec<(&str, String)> = vec![
+        ("file", s.path.display().to_string()),
+        ("state", s.ended.as_ref().map_or(s.state.clone(), |e| format!("{}; the run ended: {e}", s.state))),
+        ("images", format!("{} of {} x {} pixels (rows x columns), {}", s.images, s.rows, s.columns, s.pixel)),
+        ("compression", compression(s).into()),
+    ];
+    let by_status: Vec<String> =
+        ImageStatus::NAMES.iter().zip(s.images_by_status).filter(|(_, n)| *n > 0).map(|(name, n)| format!("{n} {name}")).collect();
+    rows.push(("status", if by_status.is_empty() { "not recorded".into() } else { by_status.join(", ") }));
+    if let Some(energy) = s.energy_kev {
+        rows.push(("energy", format!("{energy} keV")));
+    }
+    if let Some(distance) = s.detector_distance_m {
+        rows.push(("distance", format!("{} mm", distance * 1e3)));
+    }
+    if let Some((x, y)) = s.beam_center_px {
+        rows.push(("beam", format!("column {x}, row {y}")));
+    }
+    if let Some(size) = s.pixel_size_m {
+        rows.push(("pixel", format!("{} um", (size * 1e9).round() / 1e3)));
+    }
+    rows.push(("calibration", if s.calibration_hash.is_empty() { "none".into() } else { s.calibration_hash.clone() }));
+    if let Some(spec) = &s.spec {
+        rows.push(("software", spec.software.clone()));
+        rows.extend(spec.conversion.iter().map(|(name, value)| ("conversion", format!("{name}: {value}"))));
+        rows.extend(geometry(spec).into_iter().map(|line| ("tile", line)));
+    }
+    rows.extend(s.data_files.iter().map(|f| {
+        let images = f.images.map_or("cannot be read".into(), |n| format!("{n} images from {}", f.first_image));
+        ("data file", format!("{}: {images}", f.path.display()))
+    }));
+    rows.extend(s.ledger.iter().map(|(name, n)| ("ledger", format!("{name:<26}{:>16}", say::count(*n)))));
+    rows.iter().map(|(name, value)| format!("{name:<12} {value}")).collect::<Vec<_>>().join("\n")
+}
+
+fn geometry(spec: &FileSpec) -> Vec<String> {
+    let line = |(n, t): (usize, &konkordia_sinks::hdf5::TileInfo)| {
+        let flip = if t.flip_rows { ", rows flipped" } else { "" };
+        format!("{n}: {} x {} pixels at row {}, column {}{flip}", t.rows, t.columns, t.row, t.column)
+    };
+    spec.tiles.iter().enumerate().map(line).collect()
+}
+
+fn to_json(s: &Summary) -> Value {
+    let numbers = |list: &[(String, u64)]| list.iter().map(|(n, v)| (n.clone(), json!(v))).collect::<Map<_, _>>();
+    let by_status: Map<String, Value> = ImageStatus::NAMES.iter().zip(s.images_by_status).map(|(n, v)| ((*n).to_string(), json!(v))).collect();
+    let files: Vec<Value> = s
+        .data_files
+        .iter()
+        .map(|f| json!({ "path": f.path, "number": f.number, "first_image": f.first_image, "images": f.images }))
+        .collect();
+    let spec = s.spec.as_ref().map(|spec| {
+        let tile = |t: &konkordia_sinks::hdf5::TileInfo| {
+            json!({ "rows": t.rows, "columns": t.columns, "row": t.row, "column": t.column, "flip_rows": t.flip_rows, "packets": t.packets })
+        };
+        json!({
+            "unit": spec.unit, "raw_words": spec.raw_words, "images_per_file": spec.images_per_file, "software": spec.software,
+            "conversion": spec.conversion.iter().cloned().map(|(n, v)| (n, json!(v))).collect::<Map<_, _>>(),
+            "tiles": spec.tiles.iter().map(tile).collect::<Vec<_>>(), "configuration": spec.configuration,
+        })
+    });
+    json!({
+        "file": s.path, "state": s.state, "ended": s.ended, "images": s.images, "rows": s.rows, "columns": s.columns,
+        "dtype": s.pixel.name(), "compression": if s.compression == Compression::Bslz4 { "bslz4" } else { "none" },
+        "energy_kev": s.energy_kev, "detector_distance_m": s.detector_distance_m, "beam_center_px": s.beam_center_px,
+        "pixel_size_m": s.pixel_size_m, "calibration_hash": s.calibration_hash, "images_by_status": by_status,
+        "ledger": numbers(&s.ledger), "data_files": files, "run": spec,
+    })
+}

@@ -1,0 +1,16 @@
+//! Files that exist: what is in them, are they whole, can they be made whole.
+
+pub mod check;
+pub mod inspect;
+pub mod repair;
+pub mod statistics;
+
+use konkordia_kernels::bitshuffle::ElementSize;
+use konkordia_kernels::chunk;
+use konkordia_kernels::isa::Isa;
+
+/// Decodes the chunks of files for the reader, which has no decoder of its own.
+pub fn decode(input: &[u8], element_bytes: usize, output: &mut [u8]) -> Result<(), String> {
+    let element = ElementSize::new(element_bytes).ok_or_else(|| format!("pixels of {element_bytes} bytes"))?;
+    chunk::decompress_chunk(Isa::detect(), input, element, output).map_err(|e| e.to_string())
+}

@@ -1,0 +1,64 @@
+//! What must be known of a machine to compare figures.
+
+use konkordia_kernels::isa::Isa;
+use serde_json::{Value, json};
+
+fn first_after(path: &str, key: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let line = text.lines().find(|l| l.starts_with(key))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
+
+fn line_of(path: &str) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_string())
+}
+
+/// Processor, memory, kernel, limits.
+pub fn facts() -> Value {
+    let memory_kib = first_after("/proc/meminfo", "MemTotal").and_then(|m| m.split(' ').next()?.parse::<u64>().ok());
+    json!({
+        "cpu": first_after("/proc/cpuinfo", "model name"),
+        "processors": std::thread::available_parallelism().map_or(1, usize::from),
+        "memory_bytes": memory_kib.map(|k| k * 1024),
+        "kernel": line_of("/proc/sys/kernel/osrelease"),
+        "rmem_max_bytes": konkordia_sources::udp::kernel_receive_buffer_bytes_max(),
+        "instruction_set": Isa::detect().name(),
+    })
+}
+
+/// The same on one line, for people.
+pub fn line() -> String {
+    let f = facts();
+    let text = |key: &str| f[key].as_str().unwrap_or("unknown").to_string();
+    format!(
+        "{}, {} processors, {}, Linux {}, {}, net.core.rmem_max {}",
+        text("cpu"),
+        f["processors"],
+        crate::say::bytes(f["memory_bytes"].as_u64().unwrap_or(0)),
+        text("kernel"),
+        text("instruction_set"),
+        f["rmem_max_bytes"]
+    )
+}
+
+/// Processors that this process may use, if the system says so.
+pub fn processors_allowed() -> Option<Vec<usize>> {
+    let list = first_after("/proc/self/status", "Cpus_allowed_list")?;
+    let mut allowed = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        allowed.extend(first.trim().parse::<usize>().ok()?..=last.trim().parse::<usize>().ok()?);
+    }
+    Some(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn this_machine_has_facts() {
+        let facts = super::facts();
+        assert!(facts["processors"].as_u64() > Some(0) && facts["kernel"].is_string() && facts["instruction_set"].is_string());
+        assert!(super::processors_allowed().is_some_and(|p| !p.is_empty()));
+        assert!(super::line().contains("processors"));
+    }
+}

@@ -1,0 +1,176 @@
+//! Arm: everything that can fail before a run is done here, in the order that leaves the least behind when it does.
+
+use super::clock;
+use super::rotate::RotatingSink;
+use super::sink::{FileSink, SharedWriter};
+use crate::calibration::{self, Loaded};
+use crate::config::{Config, plan};
+use crate::failure::{Exit, Failure, reason};
+use crate::say;
+use konkordia_core::plan::{Plan, Recipe};
+use konkordia_core::ports::{Sink, Source};
+use konkordia_engine::run::{Armed, RunParts, arm};
+use konkordia_kernels::isa::Isa;
+use konkordia_sinks::hdf5::{self, FileSpec, TileInfo, Writer};
+use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A run that waits for packets, and what belongs to it.
+pub struct Prepared {
+    /// The run.
+    pub armed: Armed,
+    /// Its plan.
+    pub plan: Arc<Plan>,
+    /// Closes the files.
+    pub writer: SharedWriter,
+    /// Where each stream arrives.
+    pub addresses: Vec<SocketAddr>,
+    /// Receive buffer that the kernel gave to each stream, in payload bytes.
+    pub receive_buffer_bytes: usize,
+    /// What people should know before the run.
+    pub notes: Vec<String>,
+}
+
+/// Where the streams' sockets are bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// The ports of the configuration.
+    Configured,
+    /// Free ports that the kernel chooses.
+    Free,
+}
+
+/// Loads, binds, creates, maps. On an error nothing is left behind but, after the files were made, files without images.
+/// With `rotate_images` the files are closed and deleted after so many images, and new ones made: for measurements only.
+pub fn prepare(config: &Config, ports: Ports, rotate_images: Option<u64>) -> Result<Prepared, Failure> {
+    let plan = Arc::new(plan::plan(config));
+    let loaded = calibration::for_config(config)?;
+    let mut notes = Vec::new();
+    if !loaded.report.is_empty() {
+        notes.push(loaded.report.clone());
+    }
+    let receivers = bind(config, plan.streams(), ports)?;
+    let addresses = receivers.iter().map(UdpReceiver::local_addr).collect::<Result<Vec<_>, _>>().map_err(|e| {
+        Failure::new(Exit::Io, "a socket has no address", reason(&e), "try again; the system is out of some resource")
+    })?;
+    let given = receivers.iter().map(UdpReceiver::receive_buffer_bytes).min().unwrap_or(0);
+    notes.extend(buffer_note(config.receive_buffer_bytes, given));
+    let spec = file_spec(config, &plan, &loaded);
+    let (writer, sink): (_, Box<dyn Sink>) = match rotate_images {
+        Some(images) => (SharedWriter::none(), Box::new(RotatingSink::create(spec, &plan, images)?)),
+        None => {
+            let writer = Writer::create(spec)?;
+            notes.extend(space_note(&writer));
+            let writer = SharedWriter::new(writer);
+            (writer.clone(), Box::new(FileSink::new(writer, &plan)))
+        }
+    };
+    let parts = RunParts {
+        plan: Arc::clone(&plan),
+        sources: receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect(),
+        constants: loaded.constants,
+        sinks: vec![sink],
+        isa: Isa::detect(),
+    };
+    let armed = arm(parts).map_err(|error| {
+        let fix = "set a smaller [run] buffer_mib, or close other programs";
+        Failure::new(Exit::Io, "the run cannot be armed", error.to_string(), fix)
+    })?;
+    Ok(Prepared { armed, plan, writer, addresses, receive_buffer_bytes: given, notes })
+}
+
+fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpReceiver>, Failure> {
+    let bind = |stream: usize| {
+        let port = if ports == Ports::Free { 0 } else { config.first_port + stream as u16 };
+        let address = SocketAddr::new(config.address, port);
+        UdpReceiver::bind(address, config.receive_buffer_bytes).map_err(|error| {
+            use std::io::ErrorKind as K;
+            let fix = match error.kind() {
+                K::AddrInUse => format!("`ss -ulpn 'sport = :{port}'` names the program that has it; end it, or change [source] first_port"),
+                K::AddrNotAvailable => "give an address of this machine (`ip address` lists them), or 0.0.0.0 for any".into(),
+                K::PermissionDenied => "ports below 1024 need a privilege; change [source] first_port".into(),
+                _ => "look at the system log (dmesg)".into(),
+            };
+            Failure::new(Exit::Io, format!("cannot listen on {address} (stream {stream})"), reason(&error), fix)
+        })
+    };
+    (0..streams).map(bind).collect()
+}
+
+/// The kernel gives at most its limit and tells nobody.
+fn buffer_note(asked: usize, given: usize) -> Option<String> {
+    if given >= asked {
+        return None;
+    }
+    let limit = kernel_receive_buffer_bytes_max().map_or("unknown".into(), |n| n.to_string());
+    Some(format!(
+        "the kernel gave a receive buffer of {} instead of {} (net.core.rmem_max is {limit}); to raise it:\n  sudo sysctl -w net.core.rmem_max={asked}",
+        say::bytes(given as u64),
+        say::bytes(asked as u64)
+    ))
+}
+
+/// Real images compress well, so a full disk is only a warning.
+fn space_note(writer: &Writer) -> Option<String> {
+    let space = writer.space();
+    let needed = space.images_uncompressed?;
+    (needed > space.free).then(|| {
+        format!("the disk has {} free; all images uncompressed would take {}", say::bytes(space.free), say::bytes(needed))
+    })
+}
+
+/// What the files are to hold.
+fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
+    let format = plan.geometry.format();
+    let tile = |p: &konkordia_core::geometry::Placement| TileInfo {
+        rows: format.rows,
+        columns: format.columns,
+        row: p.row,
+        column: p.column,
+        flip_rows: p.flip_rows,
+        packets: format.packets(),
+    };
+    let mut metadata = config.metadata.clone();
+    metadata.start_time = Some(clock::now());
+    FileSpec {
+        directory: config.directory.clone(),
+        prefix: config.prefix.clone(),
+        images_per_file: config.images_per_file,
+        overwrite: config.overwrite,
+        rows: plan.geometry.rows(),
+        columns: plan.geometry.columns(),
+        pixel: plan.pixel,
+        raw_words: plan.recipe == Recipe::Raw,
+        compression: match plan.compression {
+            konkordia_core::plan::Compression::None => hdf5::Compression::None,
+            konkordia_core::plan::Compression::Bslz4 => hdf5::Compression::Bslz4,
+        },
+        layout: config.layout,
+        images_planned: plan.images,
+        metadata,
+        pixel_mask: loaded.mask.clone(),
+        tiles: plan.geometry.placements().iter().map(tile).collect(),
+        unit: plan::unit(plan.recipe).into(),
+        calibration_hash: loaded.hash.clone(),
+        software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
+        configuration: config.text.clone(),
+        conversion: conversion(config, plan),
+        extra_columns: Vec::new(),
+    }
+}
+
+/// How pixels were made, for the file.
+fn conversion(config: &Config, plan: &Plan) -> Vec<(String, String)> {
+    let mut list = vec![("detector".to_string(), plan.geometry.format().kind.name().to_string())];
+    match plan.recipe {
+        Recipe::JungfrauPhotons => {
+            list.push(("formula".into(), "(ADC - pedestal) / (gain * energy), in single precision".into()));
+            list.push(("rounding".into(), "half to even".into()));
+            list.push(("energy_kev".into(), config.metadata.energy_kev.unwrap_or(0.0).to_string()));
+        }
+        Recipe::Counts => list.push(("formula".into(), "counts as read".into())),
+        Recipe::Raw => list.push(("formula".into(), "words as read".into())),
+    }
+    list
+}

@@ -1,0 +1,153 @@
+//! `konkordia receive`: one run from arm to idle.
+
+pub mod arm;
+mod clock;
+pub mod loopback;
+pub mod report;
+mod rotate;
+mod signals;
+mod sink;
+
+use crate::cli::ReceiveArgs;
+use crate::config::{self, Config, plan};
+use crate::failure::{Exit, Failure};
+use crate::say;
+use arm::{Ports, Prepared};
+use konkordia_engine::control::Control;
+use konkordia_engine::run::{Ended, RunOutcome};
+use report::Report;
+use serde_json::json;
+use signals::Watch;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// `konkordia receive CONFIG`
+pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
+    let config = config::load(&args.config)?;
+    // From here on a signal ends the run, not the program in the middle of creating files.
+    let mut watch = Watch::new()?;
+    let prepared = arm::prepare(&config, Ports::Configured, None)?;
+    announce(args, &config, &prepared);
+    let Prepared { armed, writer, plan, .. } = prepared;
+    watch.start(armed.control());
+    let control = armed.control();
+    let outcome = with_progress(&control, plan.images, args, || armed.run());
+    let (exit, failure) = exit_of(&outcome, plan.images.is_some(), watch.interrupted());
+    let report = close(&config, &outcome, &writer);
+    match &report {
+        Ok(report) if args.json => say::json(&report.to_json(exit), true),
+        Ok(report) => say::to_stdout(&report.to_text()),
+        Err(_) => {}
+    }
+    // What ended the run is the cause; that the file could not be closed then only follows from it.
+    match (failure, report) {
+        (Some(failure), _) | (None, Err(failure)) => Err(failure),
+        (None, Ok(_)) => Ok(exit),
+    }
+}
+
+/// Closes the files and makes the report.
+pub fn close(config: &Config, outcome: &RunOutcome, writer: &sink::SharedWriter) -> Result<Report, Failure> {
+    let record = report::ledger_record(config, outcome, clock::now());
+    let file = writer.finish(&record).transpose()?;
+    Ok(Report::new(config, outcome, file))
+}
+
+/// The plan, what people should know, and `armed`.
+fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
+    let Prepared { plan: run_plan, notes, .. } = prepared;
+    if !args.quiet {
+        say::to_stderr(&plan::describe(config, run_plan));
+    }
+    for note in notes {
+        say::to_stderr(&format!("note: {note}"));
+    }
+    if args.json {
+        let event = json!({
+            "event": "armed", "plan": plan::to_json(config, run_plan), "notes": notes,
+            "receive_buffer_bytes": prepared.receive_buffer_bytes,
+        });
+        say::json(&event, true);
+    } else {
+        let last = usize::from(config.first_port) + run_plan.streams() - 1;
+        let images = run_plan.images.map_or("images until stopped".into(), |n| format!("{} images", say::count(n)));
+        say::to_stdout(&format!("armed: {}:{} to {last}, {images}", config.address, config.first_port));
+    }
+}
+
+/// Runs `work` while another thread shows how far it is.
+fn with_progress<T>(control: &Arc<Control>, planned: Option<u64>, args: &ReceiveArgs, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut progress = say::Progress::new(args.quiet || args.json);
+            let mut events = Instant::now();
+            let mut rate = Rate::new();
+            while !done.load(Ordering::Acquire) {
+                std::thread::park_timeout(Duration::from_millis(100));
+                progress.update(|| rate.line(control, planned));
+                if args.json && events.elapsed() > Duration::from_secs(1) {
+                    events = Instant::now();
+                    let p = control.progress();
+                    let event = json!({
+                        "event": "progress", "images_seen": p.images_seen, "images_committed": p.images_committed,
+                        "images_written": p.images_written, "packets_received": p.packets_received, "packets_placed": p.packets_placed,
+                        "kernel_dropped": p.kernel_dropped, "slots_used": p.slots_used,
+                    });
+                    say::json(&event, true);
+                }
+            }
+            progress.end();
+        });
+        let result = work();
+        done.store(true, Ordering::Release);
+        result
+    })
+}
+
+/// Rates between two looks.
+struct Rate {
+    at: Instant,
+    images: u64,
+    bytes: u64,
+}
+
+impl Rate {
+    fn new() -> Self {
+        Self { at: Instant::now(), images: 0, bytes: 0 }
+    }
+
+    fn line(&mut self, control: &Control, planned: Option<u64>) -> String {
+        let p = control.progress();
+        let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
+        let (hz, gigabytes) = ((p.images_written - self.images) as f64 / seconds, (p.bytes_received - self.bytes) as f64 / seconds / 1e9);
+        *self = Self { at: Instant::now(), images: p.images_written, bytes: p.bytes_received };
+        let of = planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
+        format!(
+            "{}{of} images written, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} images in the ring",
+            say::count(p.images_written),
+            say::count(p.kernel_dropped),
+            p.slots_used
+        )
+    }
+}
+
+/// What the run's end means for the shell.
+fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
+    let whole = if outcome.ledger.is_complete() { Exit::Complete } else { Exit::Incomplete };
+    if !outcome.ledger.imbalances().is_empty() {
+        return (Exit::Bug, None);
+    }
+    match &outcome.ended {
+        Ended::SinkError(error) => (Exit::Io, Some(error.clone().into())),
+        Ended::SourceError(stream, error) => {
+            let why = crate::failure::reason(error);
+            (Exit::Io, Some(Failure::new(Exit::Io, format!("stream {stream} cannot receive any more"), why, "look at the network card: `ip link`")))
+        }
+        Ended::Stopped if interrupted => (Exit::Interrupted, None),
+        Ended::NoData => (Exit::Timeout, None),
+        Ended::Stalled if planned && whole == Exit::Incomplete => (Exit::Timeout, None),
+        Ended::Finished | Ended::Stopped | Ended::Stalled => (whole, None),
+    }
+}

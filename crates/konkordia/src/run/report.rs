@@ -1,0 +1,229 @@
+//! The run report: the ledger, the rates, the files, and where data were lost.
+
+use crate::config::{Config, plan};
+use crate::failure::Exit;
+use crate::say;
+use konkordia_core::ledger::{RunLedger, StreamLedger};
+use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
+use serde_json::{Map, Value, json};
+
+/// Everything that is said after a run.
+pub struct Report {
+    ledger: RunLedger,
+    ended: &'static str,
+    streams: Vec<String>,
+    seconds: f64,
+    images: u64,
+    first_frame: Option<u64>,
+    image_pixels: usize,
+    raw_image_bytes: u64,
+    unit: &'static str,
+    file: Option<FileReport>,
+    advice: Vec<String>,
+}
+
+fn stream_name(config: &Config, stream: usize) -> String {
+    format!("udp://{}:{}", config.address, usize::from(config.first_port) + stream)
+}
+
+/// The account as the file holds it.
+pub fn ledger_record(config: &Config, outcome: &RunOutcome, now: String) -> LedgerRecord {
+    let own = |rows: &[(&'static str, u64)]| rows.iter().map(|(n, v)| ((*n).to_string(), *v)).collect::<Vec<_>>();
+    let ledger = &outcome.ledger;
+    let mut totals = own(&ledger.total().rows());
+    totals.extend(ledger.images.rows().iter().map(|(name, value)| (image_name(name), *value)));
+    totals.push(("packets_expected".into(), ledger.images.expected * ledger.packets_per_image));
+    let streams = ledger.streams.iter().enumerate();
+    LedgerRecord {
+        totals,
+        streams: streams.map(|(n, s)| StreamRecord { name: stream_name(config, n), counters: own(&s.rows()) }).collect(),
+        balances: balances(),
+        ended: outcome.ended.name().into(),
+        end_time: Some(now),
+        images_expected: outcome.images,
+    }
+}
+
+/// "expected" alone would not say of what.
+fn image_name(name: &str) -> String {
+    if name.starts_with("packets") { name.to_string() } else { format!("images_{name}") }
+}
+
+/// The equations of docs/ledger.md in the names of the totals.
+fn balances() -> Vec<String> {
+    let verdicts: Vec<&str> =
+        StreamLedger::default().rows().iter().map(|r| r.0).filter(|n| !matches!(*n, "received" | "kernel_dropped" | "received_bytes")).collect();
+    vec![
+        format!("received = {}", verdicts.join(" + ")),
+        "images_expected = images_complete + images_partial + images_lost + images_discarded".into(),
+        "images_expected = images_written + images_unwritten + images_lost + images_discarded".into(),
+        "placed = packets_placed".into(),
+        "packets_expected = packets_placed + packets_missing".into(),
+    ]
+}
+
+impl Report {
+    /// From what is left of a run and of its files.
+    pub fn new(config: &Config, outcome: &RunOutcome, file: Option<FileReport>) -> Self {
+        let geometry = &config.geometry;
+        Self {
+            ledger: outcome.ledger.clone(),
+            ended: outcome.ended.name(),
+            streams: (0..geometry.placements().len()).map(|n| stream_name(config, n)).collect(),
+            seconds: outcome.receive_time.as_secs_f64(),
+            images: outcome.images,
+            first_frame: outcome.first_frame,
+            image_pixels: geometry.pixels(),
+            raw_image_bytes: u64::from(geometry.format().tile_bytes()) * geometry.placements().len() as u64,
+            unit: plan::unit(config.recipe),
+            file,
+            advice: advice(config, outcome),
+        }
+    }
+
+    /// Deletes the files, for measurements.
+    pub fn delete_files(&self) {
+        self.file.iter().for_each(super::rotate::delete);
+    }
+
+    /// Images per second, from the first to the last packet.
+    pub fn rate_hz(&self) -> f64 {
+        if self.seconds > 0.0 { self.ledger.images.expected as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Gigabytes of datagrams per second.
+    pub fn gigabytes_per_second(&self) -> f64 {
+        if self.seconds > 0.0 { self.ledger.total().received_bytes as f64 / self.seconds / 1e9 } else { 0.0 }
+    }
+
+    /// Bits per pixel in the file, over the images that have pixels.
+    pub fn bits_per_pixel(&self) -> Option<f64> {
+        let file = self.file.as_ref().filter(|f| f.images_with_pixels > 0)?;
+        Some(file.chunk_bytes as f64 * 8.0 / (file.images_with_pixels as f64 * self.image_pixels as f64))
+    }
+
+    /// The report for people.
+    pub fn to_text(&self) -> String {
+        let mut out = format!("{}\n\n{}\n", self.table(), self.images_line());
+        out.push_str(&self.balance());
+        if self.seconds > 0.0 {
+            out.push_str(&format!(
+                "\nrates     {:.1} Hz, {:.3} GB/s received over {:.2} s",
+                self.rate_hz(),
+                self.gigabytes_per_second(),
+                self.seconds
+            ));
+        }
+        if let Some(file) = &self.file {
+            let packed = self.bits_per_pixel().map_or(String::new(), |bits| {
+                let ratio = self.raw_image_bytes as f64 * file.images_with_pixels as f64 / file.chunk_bytes.max(1) as f64;
+                format!("; {} of pixels, {bits:.2} bits per pixel, {ratio:.2} times smaller than raw", say::bytes(file.chunk_bytes))
+            });
+            out.push_str(&format!("\nfile      {} and {} data file(s){packed}", file.master.display(), file.data_files.len()));
+        }
+        out.push_str(&format!("\nended     {}", self.ended));
+        for line in &self.advice {
+            out.push_str(&format!("\nadvice    {line}"));
+        }
+        out
+    }
+
+    /// One row per stream and their sum.
+    fn table(&self) -> String {
+        let columns = ["received", "placed", "duplicate", "late", "no_slot", "foreign", "malformed", "kernel_dropped"];
+        let numbers = |s: &StreamLedger| {
+            [s.received, s.placed, s.duplicate, s.late, s.no_slot, s.foreign, s.malformed_total(), s.kernel_dropped].map(say::count).to_vec()
+        };
+        let row = |name: &str, cells: Vec<String>| std::iter::once(name.to_string()).chain(cells).collect::<Vec<_>>();
+        let mut rows = vec![row("stream", columns.map(str::to_string).to_vec())];
+        rows.extend(self.streams.iter().zip(&self.ledger.streams).map(|(name, s)| row(name, numbers(s))));
+        if self.streams.len() > 1 {
+            rows.push(row("all", numbers(&self.ledger.total())));
+        }
+        say::table(&rows)
+    }
+
+    fn images_line(&self) -> String {
+        let i = &self.ledger.images;
+        let shown = i.rows().into_iter().filter(|(name, n)| !name.starts_with("packets") && (*name != "unwritten" || *n > 0));
+        let parts: Vec<String> = shown.map(|(name, n)| format!("{} {name}", say::count(n))).collect();
+        format!("images    {}; {} packets missing", parts.join(", "), say::count(i.packets_missing))
+    }
+
+    fn balance(&self) -> String {
+        let wrong = self.ledger.imbalances();
+        if wrong.is_empty() {
+            return "ledger    balances".into();
+        }
+        let list: Vec<String> = wrong.iter().map(|w| format!("\n          {w}")).collect();
+        format!("ledger    DOES NOT BALANCE, which is a mistake in konkordia; please report it:{}", list.concat())
+    }
+
+    /// The report for programs.
+    pub fn to_json(&self, exit: Exit) -> Value {
+        let rows = |rows: &[(&'static str, u64)]| rows.iter().map(|(n, v)| ((*n).to_string(), json!(v))).collect::<Map<_, _>>();
+        let streams: Vec<Value> = self
+            .streams
+            .iter()
+            .zip(&self.ledger.streams)
+            .map(|(name, s)| {
+                let mut row = rows(&s.rows());
+                row.insert("name".into(), json!(name));
+                Value::Object(row)
+            })
+            .collect();
+        json!({
+            "event": "report", "exit_code": exit as u8, "ended": self.ended,
+            "streams": streams, "total": rows(&self.ledger.total().rows()), "images": rows(&self.ledger.images.rows()),
+            "packets_per_image": self.ledger.packets_per_image, "balances": self.ledger.imbalances().is_empty(),
+            "imbalances": self.ledger.imbalances().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "images_in_file": self.images, "first_frame": self.first_frame, "seconds": self.seconds, "rate_hz": self.rate_hz(),
+            "gigabytes_per_second": self.gigabytes_per_second(), "bits_per_pixel": self.bits_per_pixel(), "unit": self.unit,
+            "master": self.file.as_ref().map(|f| &f.master), "data_files": self.file.as_ref().map(|f| &f.data_files),
+            "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice,
+        })
+    }
+}
+
+/// Where data were lost, and what to do about it.
+fn advice(config: &Config, outcome: &RunOutcome) -> Vec<String> {
+    let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
+    let mut list = Vec::new();
+    if total.kernel_dropped > 0 {
+        list.push(format!(
+            "{} packets were dropped because a socket's buffer was full: raise it (sudo sysctl -w net.core.rmem_max={}, [source] receive_buffer_mib) and see docs/troubleshooting.md",
+            say::count(total.kernel_dropped),
+            config.receive_buffer_bytes.max(1 << 28)
+        ));
+    }
+    if total.no_slot > 0 {
+        list.push(format!(
+            "{} packets found the ring full: the disk or the processors are too slow; `konkordia bench pipeline` tells which, a larger [run] buffer_mib bridges short pauses",
+            say::count(total.no_slot)
+        ));
+    }
+    let silent_streams: Vec<usize> = (0..ledger.streams.len()).filter(|n| ledger.streams[*n].received == 0).collect();
+    if matches!(outcome.ended, Ended::NoData) || silent_streams.len() == ledger.streams.len() {
+        list.push("nothing arrived on any port: is the detector sending to this address, and is a firewall in the way? docs/troubleshooting.md, Nothing arrives".into());
+        return list;
+    }
+    for stream in silent_streams {
+        list.push(format!("nothing arrived on {}: is this module switched on and sending to this port?", stream_name(config, stream)));
+    }
+    if total.placed == 0 && total.foreign > 0 {
+        list.push("packets came, but of other frames: reset the detector's frame counter, or set [run] first_frame = \"auto\"".into());
+    }
+    if total.placed == 0 && total.malformed_total() > 0 {
+        list.push("packets came, but not of this detector: check [detector] type, interfaces and bits against the detector".into());
+    }
+    let counted = total.kernel_dropped + total.no_slot + total.late + total.malformed_total();
+    let unexplained = ledger.images.packets_missing.saturating_sub(counted);
+    if unexplained > 0 && total.placed > 0 && !matches!(outcome.ended, Ended::Stopped) {
+        list.push(format!(
+            "{} missing packets never reached this machine's sockets: lost on the wire, in a switch or in the network card (docs/troubleshooting.md, Lost before the socket)",
+            say::count(unexplained)
+        ));
+    }
+    list
+}

@@ -1,0 +1,46 @@
+//! Ctrl-C and SIGTERM: the first ends the run and closes the file, the second ends the program.
+
+use crate::failure::{Exit, Failure, reason};
+use crate::say;
+use konkordia_engine::control::Control;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Watches the signals of this process from now on.
+pub struct Watch {
+    signals: Option<Signals>,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Takes the signals over; until [`Watch::start`] they wait.
+    pub fn new() -> Result<Self, Failure> {
+        let signals = Signals::new([SIGINT, SIGTERM])
+            .map_err(|e| Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(&e), "try again; the system is out of some resource"))?;
+        Ok(Self { signals: Some(signals), interrupted: Arc::default() })
+    }
+
+    /// Stops the run of `control` at the first signal, the program at the second.
+    pub fn start(&mut self, control: Arc<Control>) {
+        let Some(mut signals) = self.signals.take() else { return };
+        let interrupted = Arc::clone(&self.interrupted);
+        std::thread::spawn(move || {
+            for (n, _) in signals.forever().enumerate() {
+                if n > 0 {
+                    say::to_stderr("stopped at once; the file is completed by: konkordia repair FILE");
+                    std::process::exit(i32::from(Exit::Interrupted as u8));
+                }
+                interrupted.store(true, Ordering::Release);
+                say::to_stderr("stopping: closing the file (once more to stop at once)");
+                control.stop();
+            }
+        });
+    }
+
+    /// True after the first signal.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
+    }
+}

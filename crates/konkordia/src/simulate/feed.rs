@@ -1,0 +1,218 @@
+//! Datagrams made before the first is sent: a set of images that is sent in a loop, of which only the frame number is renewed.
+
+use crate::failure::{Exit, Failure};
+use konkordia_core::tile::TileFormat;
+use konkordia_sim::eiger::{EigerModel, SyntheticEiger};
+use konkordia_sim::jungfrau::{SyntheticJungfrau, raw_bytes};
+use konkordia_sim::packet::{Packetiser, field};
+use konkordia_wire::sls_udp::Packet;
+use std::path::{Path, PathBuf};
+
+/// Synthetic images of a loop. Enough that no cache holds them, few enough to be made in seconds.
+pub const SYNTHETIC_IMAGES: u64 = 32;
+/// Bytes of the length before each datagram of a dump.
+const LENGTH_BYTES: usize = 8;
+
+/// What is renewed when an image is sent again.
+enum Renew {
+    /// All that depends on the frame number.
+    Headers(Box<Packetiser>),
+    /// The frame number alone; the rest stays as it was recorded.
+    FrameNumber {
+        /// Of the recorded images in the order of the loop.
+        recorded: Vec<u64>,
+        /// Added to it for image 0.
+        shift: u64,
+    },
+}
+
+/// The datagrams of a loop of images.
+pub struct Feed {
+    /// By image and stream: the tile's datagrams one after the other.
+    images: Vec<Vec<Vec<u8>>>,
+    renew: Renew,
+    /// Bytes of one datagram.
+    pub datagram_bytes: usize,
+    /// Frame number of image 0.
+    pub first_frame: u64,
+}
+
+impl Feed {
+    /// From the tile bytes of `images` images: `tiles(image)` by stream.
+    pub fn build(packetiser: Packetiser, images: u64, mut tiles: impl FnMut(u64) -> Vec<Vec<u8>>) -> Self {
+        let layout = packetiser.layout();
+        let first_frame = packetiser.model().first_frame_number;
+        let datagram_bytes = layout.datagram_bytes();
+        let image = |image: u64| {
+            let datagrams = |(stream, tile): (usize, Vec<u8>)| {
+                let mut out = vec![0; layout.packets_per_tile as usize * datagram_bytes];
+                for (packet, datagram) in out.chunks_exact_mut(datagram_bytes).enumerate() {
+                    packetiser.write_packet(stream, first_frame + image, packet as u32, &tile, datagram);
+                }
+                out
+            };
+            tiles(image).into_iter().enumerate().map(datagrams).collect()
+        };
+        let images = (0..images).map(image).collect();
+        Self { images, renew: Renew::Headers(Box::new(packetiser)), datagram_bytes, first_frame }
+    }
+
+    /// A synthetic JUNGFRAU.
+    pub fn synthetic_jungfrau(detector: &SyntheticJungfrau, packetiser: Packetiser, images: u64) -> Self {
+        let tile_bytes = packetiser.layout().tile_bytes;
+        Self::build(packetiser, images, |image| {
+            raw_bytes(&detector.image(image).raw).chunks_exact(tile_bytes).map(<[u8]>::to_vec).collect()
+        })
+    }
+
+    /// A synthetic EIGER.
+    pub fn synthetic_eiger(model: &EigerModel, packetiser: Packetiser, images: u64) -> Result<Self, Failure> {
+        let detector = SyntheticEiger::new(model).map_err(|e| usage(&e.to_string()))?;
+        Ok(Self::build(packetiser, images, |image| detector.image(image).ports.iter().map(|port| detector.port_bytes(port)).collect()))
+    }
+
+    /// Raw frames of a JUNGFRAU from files that hold whole frames.
+    pub fn raw_jungfrau(files: &[PathBuf], packetiser: Packetiser) -> Result<Self, Failure> {
+        let layout = packetiser.layout();
+        let frame_bytes = layout.streams * layout.tile_bytes;
+        let mut frames = Vec::new();
+        for path in files {
+            let bytes = std::fs::read(path).map_err(|e| Failure::io("cannot read", path, &e))?;
+            if bytes.is_empty() || bytes.len() % frame_bytes != 0 {
+                let why = format!("it has {} bytes; a frame of these modules has {frame_bytes} (uint16, 512 x 1024 per module)", bytes.len());
+                return Err(Failure::new(Exit::Usage, format!("{} holds no whole frames", path.display()), why, "give another file or --modules"));
+            }
+            frames.extend(bytes.chunks_exact(frame_bytes).map(<[u8]>::to_vec));
+        }
+        let images = frames.len() as u64;
+        Ok(Self::build(packetiser, images, |image| frames[image as usize].chunks_exact(layout.tile_bytes).map(<[u8]>::to_vec).collect()))
+    }
+
+    /// Recorded packets of an EIGER, one file per port. `first_frame` renumbers the recording.
+    pub fn dump_eiger(files: &[PathBuf], first_frame: Option<u64>) -> Result<Self, Failure> {
+        let ports = files.iter().map(|path| read_dump(path)).collect::<Result<Vec<_>, _>>()?;
+        let recorded: Vec<u64> = ports[0].iter().map(|(frame, _)| *frame).collect();
+        let bytes = ports[0][0].1.len();
+        for (path, port) in files.iter().zip(&ports) {
+            if !port.iter().map(|f| f.0).eq(recorded.iter().copied()) || port.iter().any(|f| f.1.len() != bytes) {
+                let what = format!("{} and {} do not belong together", path.display(), files[0].display());
+                return Err(Failure::new(Exit::Usage, what, "the ports recorded other frames or another number of packets", "give the ports of one recording"));
+            }
+        }
+        let images = (0..recorded.len()).map(|i| ports.iter().map(|port| port[i].1.clone()).collect()).collect();
+        let first = first_frame.unwrap_or(recorded[0]);
+        let renew = Renew::FrameNumber { shift: first.wrapping_sub(recorded[0]), recorded };
+        Ok(Self { images, renew, datagram_bytes: EIGER_DATAGRAM_BYTES, first_frame: first })
+    }
+
+    /// Images of the loop.
+    pub fn images(&self) -> u64 {
+        self.images.len() as u64
+    }
+
+    /// Streams of an image.
+    pub fn streams(&self) -> usize {
+        self.images[0].len()
+    }
+
+    /// Packets of a tile.
+    pub fn packets_per_tile(&self) -> usize {
+        self.images[0][0].len() / self.datagram_bytes
+    }
+
+    /// Renews the headers for `image` and lends its datagrams by stream.
+    pub fn image(&mut self, image: u64) -> &[Vec<u8>] {
+        let count = self.images.len() as u64;
+        let (turn, index) = (image / count, (image % count) as usize);
+        let tiles = &mut self.images[index];
+        let datagrams = tiles.iter_mut().flat_map(|tile| tile.chunks_exact_mut(self.datagram_bytes));
+        match &self.renew {
+            Renew::Headers(packetiser) => datagrams.for_each(|d| packetiser.patch_header(d, self.first_frame + image)),
+            Renew::FrameNumber { recorded, shift } => {
+                let span = recorded[recorded.len() - 1] - recorded[0] + 1;
+                let frame = recorded[index].wrapping_add(*shift).wrapping_add(turn * span);
+                datagrams.for_each(|d| d[field::FRAME_NUMBER].copy_from_slice(&frame.to_le_bytes()));
+            }
+        }
+        &self.images[index]
+    }
+}
+
+/// Bytes of a datagram of a recorded EIGER.
+const EIGER_DATAGRAM_BYTES: usize = 48 + 4096;
+
+fn usage(why: &str) -> Failure {
+    Failure::new(Exit::Usage, "this detector cannot be simulated", why, "`konkordia help simulate` lists the options")
+}
+
+/// The images of one port: frame number and datagrams in the order of recording.
+fn read_dump(path: &Path) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
+    let bytes = std::fs::read(path).map_err(|e| Failure::io("cannot read", path, &e))?;
+    let wrong = |why: String| {
+        let fix = "a dump is: 8 bytes of length (little-endian), the datagram, and so on; 4144 bytes each for an EIGER on 10 GbE";
+        Failure::new(Exit::Usage, format!("{} is no dump of EIGER packets", path.display()), why, fix)
+    };
+    // The depth does not matter here; at 32 bit every packet number that an EIGER may have is possible.
+    let format = TileFormat::eiger(32).ok_or_else(|| wrong("EIGER has no 32-bit mode".into()))?;
+    let mut images: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let length = bytes.get(at..at + LENGTH_BYTES).map_or(0, |b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]));
+        let record = bytes.get(at + LENGTH_BYTES..at + LENGTH_BYTES + EIGER_DATAGRAM_BYTES).filter(|_| length == EIGER_DATAGRAM_BYTES as u64);
+        let Some(datagram) = record else { return Err(wrong(format!("the record at byte {at} states a length of {length}"))) };
+        let packet = Packet::new_checked(datagram, &format).map_err(|why| wrong(format!("the datagram at byte {at}: {}", why.name())))?;
+        match images.last_mut() {
+            Some((frame, datagrams)) if *frame == packet.frame_number() => datagrams.extend_from_slice(datagram),
+            _ => images.push((packet.frame_number(), datagram.to_vec())),
+        }
+        at += LENGTH_BYTES + EIGER_DATAGRAM_BYTES;
+    }
+    let complete = images.first().is_some_and(|first| images.iter().all(|i| i.1.len() == first.1.len()));
+    if complete { Ok(images) } else { Err(wrong("it is empty, or its frames have different numbers of packets".into())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konkordia_sim::packet::{DetectorKind, PacketModel};
+
+    #[test]
+    fn raw_frames_are_cut_into_streams_and_renumbered_in_the_loop() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("raw.u16");
+        let frame = |n: u8| vec![n; 1 << 20];
+        std::fs::write(&path, [frame(1), frame(2)].concat()).unwrap();
+        let packetiser = || Packetiser::new(&PacketModel::new(DetectorKind::Jungfrau { interfaces: 2 }, 1)).unwrap();
+        let mut feed = Feed::raw_jungfrau(std::slice::from_ref(&path), packetiser()).unwrap();
+        assert_eq!((feed.images(), feed.streams(), feed.packets_per_tile(), feed.datagram_bytes), (2, 2, 64, 8240));
+        let tile = &feed.image(5)[1];
+        assert_eq!((tile.len(), tile[48], tile[8240 * 63 + 12]), (64 * 8240, 2, 63));
+        assert_eq!(tile[..8], 6u64.to_le_bytes());
+        std::fs::write(&path, [0; 100]).unwrap();
+        assert!(Feed::raw_jungfrau(&[path], packetiser()).err().unwrap().to_string().contains("holds no whole frames"));
+    }
+
+    #[test]
+    fn dumps_are_checked_and_counted_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = |frame: u64, packet: u32| {
+            let mut d = vec![0u8; 8 + EIGER_DATAGRAM_BYTES];
+            d[..8].copy_from_slice(&(EIGER_DATAGRAM_BYTES as u64).to_le_bytes());
+            d[8..16].copy_from_slice(&frame.to_le_bytes());
+            d[20..24].copy_from_slice(&packet.to_le_bytes());
+            (d[8 + 46], d[8 + 47]) = (1, 2);
+            d
+        };
+        let good = [record(7, 0), record(7, 1), record(9, 0), record(9, 1)].concat();
+        let path = folder.path().join("a.dat");
+        std::fs::write(&path, &good).unwrap();
+        let mut feed = Feed::dump_eiger(std::slice::from_ref(&path), Some(100)).unwrap();
+        let frames: Vec<u64> = (0..4).map(|i| u64::from_le_bytes(feed.image(i)[0][..8].try_into().unwrap())).collect();
+        assert_eq!((feed.packets_per_tile(), feed.first_frame, frames), (2, 100, vec![100, 102, 103, 105]));
+        for (bad, part) in [(&good[..5000], "byte 4152"), (&good[..4152 * 3], "different numbers"), (&good[1..], "states a length"), (&good[..0], "empty")] {
+            std::fs::write(&path, bad).unwrap();
+            let text = Feed::dump_eiger(std::slice::from_ref(&path), None).err().unwrap().to_string();
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}

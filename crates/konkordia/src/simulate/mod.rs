@@ -1,0 +1,193 @@
+//! `konkordia simulate`: a detector that sends packets.
+
+pub mod feed;
+pub mod send;
+pub mod setup;
+
+use crate::cli::{EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
+use crate::failure::{Exit, Failure};
+use crate::say;
+use feed::{Feed, SYNTHETIC_IMAGES};
+use konkordia_sim::eiger::EigerModel;
+use konkordia_sim::fault::{FaultCounts, FaultLink, FaultModel};
+use konkordia_sim::jungfrau::{JungfrauModel, SyntheticJungfrau};
+use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
+use konkordia_sim::scene::SceneModel;
+use send::{Pace, Senders, Sent};
+use serde_json::{Value, json};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// Images of a synthetic detector without `--images`.
+const IMAGES_DEFAULT: u64 = 100;
+/// Packets by which a delayed one may fall behind.
+const REORDER_PACKETS_MAX: usize = 16;
+/// Mean length of a burst of losses.
+const BURST_PACKETS_MEAN: f64 = 20.0;
+/// Header bytes that `--corrupt` hits: detector type and version, which a receiver can notice. A damaged frame or packet number that is
+/// still possible is not noticed by anybody; on a real network the UDP checksum catches it.
+const CORRUPT_HEADER_BYTES: std::ops::Range<usize> = 46..48;
+
+fn wrong(why: &str) -> Failure {
+    Failure::new(Exit::Usage, "this detector cannot be simulated", why, "`konkordia help simulate` lists the options")
+}
+
+/// The packetiser of a detector.
+pub fn packetiser(kind: DetectorKind, modules: u32, modules_down: usize, first_frame: u64, rate_hz: f64) -> Result<Packetiser, Failure> {
+    let mut model = PacketModel::new(kind, modules as usize);
+    model.modules_down = modules_down;
+    model.first_frame_number = first_frame;
+    if rate_hz > 0.0 {
+        model.period_ns = (1e9 / rate_hz) as u64;
+        model.exposure_ns = model.exposure_ns.min(model.period_ns);
+    }
+    Packetiser::new(&model).map_err(|e| wrong(&e.to_string()))
+}
+
+/// The synthetic JUNGFRAU of this many modules; always the same one, so that its calibration fits.
+pub fn jungfrau(modules: u32) -> Result<SyntheticJungfrau, Failure> {
+    SyntheticJungfrau::new(&JungfrauModel::for_modules(modules as usize)).map_err(|e| wrong(&e.to_string()))
+}
+
+/// `konkordia simulate ...`
+pub fn command(detector: &SimulateDetector) -> Result<Exit, Failure> {
+    match detector {
+        SimulateDetector::Jungfrau(args) => jungfrau_command(args),
+        SimulateDetector::Eiger(args) => eiger_command(args),
+    }
+}
+
+fn jungfrau_command(args: &JungfrauArgs) -> Result<Exit, Failure> {
+    let to = address(&args.send.to)?;
+    if let Some(folder) = &args.write_calibration {
+        return setup::write(args, to, folder);
+    }
+    let first_frame = args.send.first_frame.unwrap_or(1);
+    let down = SceneModel::for_modules(args.send.modules as usize).modules_down;
+    let kind = DetectorKind::Jungfrau { interfaces: args.interfaces };
+    let packetiser = packetiser(kind, args.send.modules, down, first_frame, args.send.rate)?;
+    let mut feed = if args.raw.is_empty() {
+        prepare_note(&args.send);
+        let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES);
+        Feed::synthetic_jungfrau(&jungfrau(args.send.modules)?, packetiser, images)
+    } else {
+        Feed::raw_jungfrau(&args.raw, packetiser)?
+    };
+    let images = images(&args.send, &feed, args.raw.is_empty());
+    transmit(&args.send, to, &mut feed, images)
+}
+
+fn eiger_command(args: &EigerArgs) -> Result<Exit, Failure> {
+    let to = address(&args.send.to)?;
+    let mut feed = if args.raw.is_empty() {
+        prepare_note(&args.send);
+        let scene = SceneModel::for_modules(args.send.modules as usize);
+        let kind = DetectorKind::Eiger { bits: args.bits };
+        let packetiser = packetiser(kind, args.send.modules, scene.modules_down, args.send.first_frame.unwrap_or(1), args.send.rate)?;
+        let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES);
+        Feed::synthetic_eiger(&EigerModel { scene, bits: args.bits }, packetiser, images)?
+    } else {
+        Feed::dump_eiger(&args.raw, args.send.first_frame)?
+    };
+    let images = images(&args.send, &feed, args.raw.is_empty());
+    transmit(&args.send, to, &mut feed, images)
+}
+
+fn images(args: &SendArgs, feed: &Feed, synthetic: bool) -> u64 {
+    args.images.unwrap_or(if synthetic { IMAGES_DEFAULT } else { feed.images() })
+}
+
+fn prepare_note(args: &SendArgs) {
+    if !args.quiet {
+        say::to_stderr(&format!("making synthetic images of {} module(s) ...", args.modules));
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, Failure> {
+    let mut found = text.to_socket_addrs().map_err(|e| {
+        let why = crate::failure::reason(&e);
+        Failure::new(Exit::Usage, format!("'{text}' is no address to send to"), why, "give HOST:PORT, for example 127.0.0.1:50001")
+    })?;
+    found.next().ok_or_else(|| Failure::new(Exit::Usage, format!("'{text}' is no address to send to"), "the name has no address", "give HOST:PORT"))
+}
+
+fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Result<Exit, Failure> {
+    if !args.rate.is_finite() || args.rate < 0.0 {
+        return Err(wrong(&format!("a rate of {} images per second", args.rate)));
+    }
+    if let Some(stream) = args.silent.iter().find(|s| **s >= feed.streams()) {
+        return Err(wrong(&format!("there is no stream {stream} to be silent; there are {}, counted from 0", feed.streams())));
+    }
+    let mut senders = Senders::consecutive(to, feed.streams(), &args.silent)?;
+    let expected = images * (feed.streams() * feed.packets_per_tile()) as u64;
+    let mut progress = say::Progress::new(args.quiet || args.json);
+    let (sent, faults) = if args.has_faults() {
+        let mut link = FaultLink::new(&fault_model(args, feed.first_frame));
+        let sent = send::send_with_faults(feed, &mut senders, args.rate, images, &mut link)?;
+        (sent, Some(link.log().counts))
+    } else {
+        let mut gate = |sent: &Sent| {
+            progress.update(|| format!("sent {} of {} images", say::count(sent.images), say::count(images)));
+            true
+        };
+        (send::send(feed, &mut senders, &Pace::at(args.rate), images, &mut gate)?, None)
+    };
+    progress.end();
+    report(args, feed, &sent, expected, faults);
+    Ok(Exit::Complete)
+}
+
+fn fault_model(args: &SendArgs, first_frame_number: u64) -> FaultModel {
+    FaultModel {
+        seed: args.seed,
+        first_frame_number,
+        loss: args.loss,
+        burst: args.burst,
+        burst_packets_mean: BURST_PACKETS_MEAN,
+        duplicate: args.duplicate,
+        reorder: args.reorder,
+        reorder_packets_max: REORDER_PACKETS_MAX,
+        corrupt_header: args.corrupt,
+        header_bytes: CORRUPT_HEADER_BYTES,
+        truncate: args.truncate,
+        foreign: args.foreign,
+        restart_at_image: args.restart_at,
+        ..FaultModel::default()
+    }
+}
+
+fn report(args: &SendArgs, feed: &Feed, sent: &Sent, expected: u64, faults: Option<FaultCounts>) {
+    let rate = if sent.seconds > 0.0 { sent.images as f64 / sent.seconds } else { 0.0 };
+    let gigabytes = sent.bytes as f64 / sent.seconds.max(1e-9) / 1e9;
+    if args.json {
+        let faults = faults.map_or(Value::Null, |c| fault_json(&c));
+        say::json(
+            &json!({
+                "images": sent.images, "packets_sent": sent.packets, "packets_expected": expected, "bytes_sent": sent.bytes,
+                "seconds": sent.seconds, "rate_hz": rate, "gigabytes_per_second": gigabytes, "streams": feed.streams(),
+                "packets_per_tile": feed.packets_per_tile(), "first_frame": feed.first_frame, "faults": faults,
+            }),
+            true,
+        );
+        return;
+    }
+    let (images, packets) = (say::count(sent.images), say::count(sent.packets));
+    say::to_stdout(&format!("sent {images} images, {packets} packets in {:.2} s: {rate:.1} Hz, {gigabytes:.2} GB/s", sent.seconds));
+    if let Some(counts) = faults {
+        let done: Vec<String> = fault_json(&counts)
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(name, n)| n.as_u64() > Some(0) && !matches!(name.as_str(), "sent" | "delivered"))
+            .map(|(name, n)| format!("{n} {name}"))
+            .collect();
+        say::to_stdout(&format!("faults: {}", if done.is_empty() { "none".into() } else { done.join(", ") }));
+    }
+}
+
+fn fault_json(c: &FaultCounts) -> Value {
+    json!({
+        "sent": c.sent, "delivered": c.delivered, "lost": c.lost, "lost_in_bursts": c.lost_in_bursts, "duplicated": c.duplicated,
+        "reordered": c.reordered, "header_corrupted": c.header_corrupted, "truncated": c.truncated, "renumbered": c.renumbered,
+        "foreign": c.foreign_total(),
+    })
+}
