@@ -1,0 +1,21 @@
+"""Sample runs of known content: written by the example `write_sample`, or taken from the directory KONKORDIA_SAMPLE."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import hdf5plugin  # noqa: F401  (registers filter 32008 for h5py)
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory):
+    given = os.environ.get("KONKORDIA_SAMPLE")
+    if given:
+        return Path(given)
+    directory = tmp_path_factory.mktemp("samples")
+    command = ["cargo", "run", "-q", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return directory
