@@ -143,6 +143,7 @@ macro_rules! integer_pixel {
             fn to_f64(self) -> f64 {
                 f64::from(self)
             }
+            #[inline]
             fn from_photons(value: f32) -> Self {
                 let rounded = value.round_ties_even();
                 if rounded.is_nan() {
@@ -155,6 +156,7 @@ macro_rules! integer_pixel {
                     rounded as Self
                 }
             }
+            #[inline]
             fn from_count(count: u32) -> Self {
                 if count > Self::VALID_MAX as u32 { Self::SATURATED } else { count as Self }
             }
@@ -178,9 +180,11 @@ impl Pixel for f32 {
     fn to_f64(self) -> f64 {
         f64::from(self)
     }
+    #[inline]
     fn from_photons(value: f32) -> Self {
         if value.is_nan() { f32::NAN } else { value.clamp(Self::VALID_MIN, f32::INFINITY) }
     }
+    #[inline]
     fn from_count(count: u32) -> Self {
         count as f32
     }
