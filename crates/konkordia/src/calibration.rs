@@ -105,16 +105,25 @@ struct Planes {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure { exit: Exit::Configuration, ..Failure::io("cannot read the calibration", path, &error) })
+    std::fs::read(path)
+        .map_err(|error| Failure { exit: Exit::Configuration, ..Failure::io("cannot read the calibration", path, &error) })
 }
 
 /// What so many bytes could be, to help with a wrong file.
 fn guess(bytes: u64) -> String {
-    let pixels: [(&str, u64); 3] = [("modules of 512 x 1024", MODULE_PIXELS as u64), ("half modules of 256 x 1024", MODULE_PIXELS as u64 / 2), ("chips of 256 x 256", 65536)];
+    let pixels: [(&str, u64); 3] = [
+        ("modules of 512 x 1024", MODULE_PIXELS as u64),
+        ("half modules of 256 x 1024", MODULE_PIXELS as u64 / 2),
+        ("chips of 256 x 256", 65536),
+    ];
     for (shape, pixels) in pixels {
         for (kind, width) in [("float32", 4), ("float64", 8), ("16-bit", 2)] {
             if bytes > 0 && bytes.is_multiple_of(pixels * width) {
-                return format!("{} bytes would be {} plane(s) of {kind} values for {shape} pixels", bytes, bytes / (pixels * width));
+                return format!(
+                    "{} bytes would be {} plane(s) of {kind} values for {shape} pixels",
+                    bytes,
+                    bytes / (pixels * width)
+                );
             }
         }
     }
@@ -129,13 +138,24 @@ fn read_planes(paths: &[PathBuf], modules: usize, what: &str) -> Result<[Vec<f32
         let bytes = read_file(path)?;
         if bytes.is_empty() || bytes.len() % PLANE_BYTES != 0 {
             let what = format!("the {what} file {} has the wrong size", path.display());
-            let why = format!("{}; a plane of one module is 512 x 1024 float32 values, {PLANE_BYTES} bytes", guess(bytes.len() as u64));
-            return Err(Failure::new(Exit::Configuration, what, why, "give files of whole planes (docs/configuration.md, Calibration files)"));
+            let why =
+                format!("{}; a plane of one module is 512 x 1024 float32 values, {PLANE_BYTES} bytes", guess(bytes.len() as u64));
+            return Err(Failure::new(
+                Exit::Configuration,
+                what,
+                why,
+                "give files of whole planes (docs/configuration.md, Calibration files)",
+            ));
         }
         values.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
     }
     if values.len() * 4 != expected {
-        let why = format!("{} planes in {} file(s), but 3 stages x {modules} module(s) are {} planes", values.len() / MODULE_PIXELS, paths.len(), 3 * modules);
+        let why = format!(
+            "{} planes in {} file(s), but 3 stages x {modules} module(s) are {} planes",
+            values.len() / MODULE_PIXELS,
+            paths.len(),
+            3 * modules
+        );
         let fix = "give G0 of all modules, then G1, then G2, in one or several files, or correct [detector] modules";
         let names = paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
         return Err(Failure::new(Exit::Configuration, format!("the {what} files do not fit the detector: {names}"), why, fix));
@@ -148,7 +168,12 @@ fn read_planes(paths: &[PathBuf], modules: usize, what: &str) -> Result<[Vec<f32
 fn read_psi(paths: &[PathBuf], modules: usize) -> Result<[Vec<f32>; 3], Failure> {
     if paths.len() != modules {
         let why = format!("{} `.bin` file(s) for {modules} module(s)", paths.len());
-        return Err(Failure::new(Exit::Configuration, "the gain files do not fit the detector", why, "give one PSI gain file per module, in module order"));
+        return Err(Failure::new(
+            Exit::Configuration,
+            "the gain files do not fit the detector",
+            why,
+            "give one PSI gain file per module, in module order",
+        ));
     }
     let mut gain = [const { Vec::new() }; 3];
     for path in paths {
@@ -158,7 +183,12 @@ fn read_psi(paths: &[PathBuf], modules: usize) -> Result<[Vec<f32>; 3], Failure>
             let sizes = PSI_PLANES.map(|n| format!("{} ({n} planes)", n * 2 * PLANE_BYTES)).join(", ");
             let why = format!("{}; PSI gain files have {sizes} bytes of float64", guess(bytes.len() as u64));
             let what = format!("the gain file {} has the wrong size", path.display());
-            return Err(Failure::new(Exit::Configuration, what, why, "give a PSI gain file, or float32 planes under another extension than .bin"));
+            return Err(Failure::new(
+                Exit::Configuration,
+                what,
+                why,
+                "give a PSI gain file, or float32 planes under another extension than .bin",
+            ));
         }
         for (stage, plane) in bytes.chunks_exact(2 * PLANE_BYTES).take(3).enumerate() {
             let value = |b: &[u8]| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32;
@@ -216,7 +246,11 @@ impl Planes {
                 let plausible = typical.is_some_and(|m| (low..high).contains(&(m * sign)));
                 if !plausible {
                     let found = typical.map_or("no usable value".into(), |m| format!("a median of {m:.4} ADU/keV"));
-                    let why = format!("G{stage} of module {module} has {found}; a JUNGFRAU has {} to {} there", low * sign, high * sign);
+                    let why = format!(
+                        "G{stage} of module {module} has {found}; a JUNGFRAU has {} to {} there",
+                        low * sign,
+                        high * sign
+                    );
                     return refuse("these are not gains of a JUNGFRAU", &files.gain, why, check_order);
                 }
             }
@@ -224,7 +258,11 @@ impl Planes {
             let bad_gains = self.gain[0][range.clone()].iter().filter(|v| !usable_gain(0, **v)).count();
             for (bad, what, paths) in [(bad_pedestals, "pedestal", &files.pedestal), (bad_gains, "gain", &files.gain)] {
                 if bad > MODULE_PIXELS / 2 {
-                    let why = format!("{} of {} pixels of module {module} have no usable G0 {what}", say::count(bad as u64), say::count(MODULE_PIXELS as u64));
+                    let why = format!(
+                        "{} of {} pixels of module {module} have no usable G0 {what}",
+                        say::count(bad as u64),
+                        say::count(MODULE_PIXELS as u64)
+                    );
                     let fix = "give the files of this module and this gain mode, taken with the same settings";
                     return refuse("this calibration belongs to another module or is none", paths, why, fix);
                 }

@@ -20,7 +20,10 @@ impl Case {
         for (name, value) in [("p0", 3000.0), ("p1", 15000.0), ("p2", 14500.0)] {
             case.write(name, &bytes(&vec![value; modules * MODULE_PIXELS]));
         }
-        case.write("gain", &bytes(&[41.0f32, -1.44, -0.114].into_iter().flat_map(|v| vec![v; modules * MODULE_PIXELS]).collect::<Vec<_>>()));
+        case.write(
+            "gain",
+            &bytes(&[41.0f32, -1.44, -0.114].into_iter().flat_map(|v| vec![v; modules * MODULE_PIXELS]).collect::<Vec<_>>()),
+        );
         case
     }
 
@@ -166,7 +169,9 @@ fn psi_gain_files_are_float64_per_module() {
     assert_eq!(constants.factor[2][MODULE_PIXELS], 1.0 / ((-0.114 * 1.1f64) as f32 * 12.4));
     assert!(case.load_with("[\"a.bin\"]").err().unwrap().to_string().contains("1 `.bin` file(s) for 2 module(s)"));
     case.write("b.bin", &file(1.0, 5));
-    assert!(case.load_with("[\"a.bin\", \"b.bin\"]").err().unwrap().to_string().contains("PSI gain files have 12582912 (3 planes)"));
+    assert!(
+        case.load_with("[\"a.bin\", \"b.bin\"]").err().unwrap().to_string().contains("PSI gain files have 12582912 (3 planes)")
+    );
 }
 
 /// The shared real calibration: 83 unusable pixels.
@@ -178,7 +183,9 @@ fn real_calibration_has_83_unusable_pixels() {
         return;
     }
     let mut case = Case::new(1);
-    for (name, file) in [("p0", "pedestal_g0.f32"), ("p1", "pedestal_g1.f32"), ("p2", "pedestal_g2.f32"), ("gain", "gain_adu_per_kev.f32")] {
+    for (name, file) in
+        [("p0", "pedestal_g0.f32"), ("p1", "pedestal_g1.f32"), ("p2", "pedestal_g2.f32"), ("gain", "gain_adu_per_kev.f32")]
+    {
         case.write(name, &std::fs::read(data.join(file)).unwrap());
     }
     case.modules = 1;

@@ -294,7 +294,11 @@ pub enum ConfigAction {
         json: bool,
     },
     /// Prints the JSON Schema of the configuration, for editors
-    Schema,
+    Schema {
+        /// The reference table of the documentation instead
+        #[arg(long)]
+        markdown: bool,
+    },
 }
 
 /// `konkordia bench`

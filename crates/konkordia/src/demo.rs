@@ -4,15 +4,15 @@ use crate::cli::DemoArgs;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::files::decode;
+use crate::run;
 use crate::run::arm::{self, Ports};
 use crate::run::loopback::{self, Gate};
 use crate::run::report::Report;
-use crate::run;
 use crate::say;
 use crate::simulate::feed::Feed;
+use crate::simulate::packetiser;
 use crate::simulate::send::{Pace, Sent};
 use crate::simulate::setup::{RunText, write_files};
-use crate::simulate::packetiser;
 use konkordia_sim::jungfrau::{JungfrauImage, JungfrauModel, SyntheticJungfrau, raw_bytes};
 use konkordia_sim::packet::{DetectorKind, Packetiser};
 use konkordia_sim::reference::{Conversion, JungfrauConstants, Reference, RunLayout};
@@ -43,17 +43,21 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
     let config = config(args, &detector)?;
     let prepared = arm::prepare(&config, Ports::Free, None)?;
     let buffer = prepared.receive_buffer_bytes;
-    tell(&format!("2  sending {} images as UDP packets over loopback, receive buffer {} ...", say::count(args.images), say::bytes(buffer as u64)));
+    tell(&format!(
+        "2  sending {} images as UDP packets over loopback, receive buffer {} ...",
+        say::count(args.images),
+        say::bytes(buffer as u64)
+    ));
     let window = (buffer / BUFFER_SHARE).max(feed.datagram_bytes);
     let pace = Pace { rate_hz: 0.0, burst_max: (window / 2 / feed.datagram_bytes).max(1) };
-    let writer = prepared.writer.clone();
+    let (writer, addresses) = (prepared.writer.clone(), prepared.addresses.clone());
     let mut progress = say::Progress::new(args.json);
     let mut watch = |control: &konkordia_engine::control::Control| {
         progress.update(|| format!("   {} of {} images written", control.progress().images_written, args.images));
     };
     let (outcome, sent) = loopback::transfer(prepared, &mut feed, &pace, args.images, Gate::Window(window as u64), &mut watch)?;
     progress.end();
-    let report = run::close(&config, &outcome, &writer)?;
+    let report = run::close(&config, &addresses, &outcome, &writer)?;
     let whole = outcome.ledger.is_complete() && outcome.ledger.imbalances().is_empty();
     tell("3  reading the file back and comparing every pixel with what a naive pipeline makes of the same packets ...");
     let proof = compare(&config, &detector, &packetiser, &truth, args.images)?;
@@ -76,8 +80,9 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
 fn detector(seed: u64) -> Result<SyntheticJungfrau, Failure> {
     let mut model = JungfrauModel::for_modules(1);
     model.scene.seed = seed;
-    SyntheticJungfrau::new(&model)
-        .map_err(|e| Failure::new(Exit::Bug, "the demonstration's detector cannot be simulated", e.to_string(), "please report this"))
+    SyntheticJungfrau::new(&model).map_err(|e| {
+        Failure::new(Exit::Bug, "the demonstration's detector cannot be simulated", e.to_string(), "please report this")
+    })
 }
 
 fn config_path(folder: &Path) -> std::path::PathBuf {
@@ -114,7 +119,13 @@ struct Proof {
 }
 
 /// Every pixel of every image in the file against the reference pipeline.
-fn compare(config: &Config, detector: &SyntheticJungfrau, packetiser: &Packetiser, truth: &[JungfrauImage], images: u64) -> Result<Proof, Failure> {
+fn compare(
+    config: &Config,
+    detector: &SyntheticJungfrau,
+    packetiser: &Packetiser,
+    truth: &[JungfrauImage],
+    images: u64,
+) -> Result<Proof, Failure> {
     let layout = packetiser.layout();
     let mut reference = Reference::new(RunLayout::stacked(packetiser, truth.len() as u64));
     let mut datagram = vec![0; layout.datagram_bytes()];
@@ -171,7 +182,8 @@ fn summary(args: &DemoArgs, report: &Report, proof: &Proof, sent: &Sent, buffer:
         ));
     }
     let dir = args.dir.display();
-    let verdict = if exit == Exit::Complete { "nothing lost, the ledger balances, every pixel is right" } else { "NOT as it should be" };
+    let verdict =
+        if exit == Exit::Complete { "nothing lost, the ledger balances, every pixel is right" } else { "NOT as it should be" };
     say::to_stdout(&format!(
         "result    {verdict}\n\nnext      konkordia inspect {dir}/demo_master.h5 --image 0\n          konkordia check {dir}/demo_master.h5\n          \
          konkordia receive {dir}/demo.toml     (and in another terminal: konkordia simulate jungfrau --to 127.0.0.1:50001 --rate 100 --images {})\n          \

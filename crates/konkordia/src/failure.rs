@@ -133,10 +133,7 @@ mod tests {
     #[test]
     fn errors_have_three_parts() {
         let failure = Failure::new(Exit::Io, "cannot open a.f32", "no such file\nand more", "check the path");
-        assert_eq!(
-            failure.to_string(),
-            "error: cannot open a.f32\n  why: no such file\n       and more\n  fix: check the path"
-        );
+        assert_eq!(failure.to_string(), "error: cannot open a.f32\n  why: no such file\n       and more\n  fix: check the path");
         let error = std::io::Error::from_raw_os_error(2);
         assert_eq!(Failure::io("cannot read", std::path::Path::new("/x"), &error).why, "No such file or directory");
     }

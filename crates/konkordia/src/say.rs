@@ -67,7 +67,11 @@ impl Progress {
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = if n == 0 { 0 } else { (n.ilog2() / 10).min(4) };
-    if power == 0 { format!("{n} B") } else { format!("{:.1} {}", n as f64 / f64::from(power * 10).exp2(), UNITS[power as usize]) }
+    if power == 0 {
+        format!("{n} B")
+    } else {
+        format!("{:.1} {}", n as f64 / f64::from(power * 10).exp2(), UNITS[power as usize])
+    }
 }
 
 /// Counts for people: 1 234 567.

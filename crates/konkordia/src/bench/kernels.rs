@@ -49,8 +49,9 @@ fn measure(args: &BenchKernelsArgs, folder: &Path) -> Result<Exit, Failure> {
         frames.iter().map(|frame| frame.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect()).collect();
     let constants = constants(folder, f64::from(args.energy_kev))?;
     let budget = Duration::from_secs_f64((args.seconds * ROWS_MAX).clamp(0.01, 3600.0));
-    let rows = run(&frames, &constants.view(), budget)
-        .map_err(|why| Failure::new(Exit::Usage, "the kernels cannot be measured", why, "give frames of one module and its calibration"))?;
+    let rows = run(&frames, &constants.view(), budget).map_err(|why| {
+        Failure::new(Exit::Usage, "the kernels cannot be measured", why, "give frames of one module and its calibration")
+    })?;
     let verified = rows.iter().all(|r| r.verified);
     if args.json {
         let list: Vec<_> = rows
@@ -62,9 +63,17 @@ fn measure(args: &BenchKernelsArgs, folder: &Path) -> Result<Exit, Failure> {
                 })
             })
             .collect();
-        say::json(&json!({ "machine": machine::facts(), "frames": source, "frame_count": frames.len(), "rows": list, "verified": verified }), false);
+        say::json(
+            &json!({ "machine": machine::facts(), "frames": source, "frame_count": frames.len(), "rows": list, "verified": verified }),
+            false,
+        );
     } else {
-        say::to_stdout(&format!("{}\n{} frames ({source}); GB/s of raw input on one core, medians\n\n{}", machine::line(), frames.len(), table(&rows)));
+        say::to_stdout(&format!(
+            "{}\n{} frames ({source}); GB/s of raw input on one core, medians\n\n{}",
+            machine::line(),
+            frames.len(),
+            table(&rows)
+        ));
     }
     // A fast wrong answer is a mistake in the program.
     Ok(if verified { Exit::Complete } else { Exit::Bug })
@@ -88,7 +97,12 @@ fn constants(folder: &Path, energy_kev: f64) -> Result<ConstantPlanes, Failure> 
         .map_err(|d| Failure::new(Exit::Usage, "these frames cannot be converted", d.to_string(), "check --energy-kev"))?;
     match calibration::for_config(&config)?.constants {
         PixelConstants::Jungfrau(planes) => Ok(planes),
-        _ => Err(Failure::new(Exit::Bug, "a JUNGFRAU without constants", "the configuration asks for photons", "please report this")),
+        _ => Err(Failure::new(
+            Exit::Bug,
+            "a JUNGFRAU without constants",
+            "the configuration asks for photons",
+            "please report this",
+        )),
     }
 }
 

@@ -104,7 +104,11 @@ fn folder(args: &BenchPipelineArgs) -> Result<PathBuf, Failure> {
 
 fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     if !args.json {
-        say::to_stdout(&format!("{}\nfiles in {}; network: loopback (software stand-in), sender on the same processors", machine::line(), folder.display()));
+        say::to_stdout(&format!(
+            "{}\nfiles in {}; network: loopback (software stand-in), sender on the same processors",
+            machine::line(),
+            folder.display()
+        ));
     }
     let mut exit = Exit::Complete;
     let mut results = Vec::new();
@@ -119,8 +123,10 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
             exit = Exit::Incomplete;
         }
         if !args.json {
-            let head = ["rate", "sent", "GB/s", "images", "complete", "kernel_dropped", "no_slot", "ring", "bit/pixel", "memory", ""];
-            let rows: Vec<_> = std::iter::once(head.map(str::to_string).to_vec()).chain(attempts.iter().map(Attempt::row)).collect();
+            let head =
+                ["rate", "sent", "GB/s", "images", "complete", "kernel_dropped", "no_slot", "ring", "bit/pixel", "memory", ""];
+            let rows: Vec<_> =
+                std::iter::once(head.map(str::to_string).to_vec()).chain(attempts.iter().map(Attempt::row)).collect();
             let verdict = best.map_or("no loss-free rate found".into(), |b| {
                 format!("highest loss-free rate: {:.0} Hz, {:.2} GB/s", b.sent_hz, b.received_gigabytes_per_second)
             });
@@ -133,7 +139,10 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     }
     if args.json {
         let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
-        say::json(&json!({ "machine": machine::facts(), "network": "loopback", "folder": folder, "compression": compression, "results": results }), false);
+        say::json(
+            &json!({ "machine": machine::facts(), "network": "loopback", "folder": folder, "compression": compression, "results": results }),
+            false,
+        );
     }
     Ok(exit)
 }
@@ -182,7 +191,13 @@ impl<'a> Bench<'a> {
                 bad = rate;
             }
             attempts.push(attempt);
-            rate = if bad.is_infinite() { good * 2.0 } else if good == 0.0 { bad / 2.0 } else { (good * bad).sqrt() };
+            rate = if bad.is_infinite() {
+                good * 2.0
+            } else if good == 0.0 {
+                bad / 2.0
+            } else {
+                (good * bad).sqrt()
+            };
         }
         Ok(attempts)
     }
@@ -205,8 +220,9 @@ impl<'a> Bench<'a> {
         .text()
         .replace("[source]\n", &format!("[source]\nreceive_buffer_mib = {}\n", args.receive_buffer_mib))
         .replace("[output]\n", &format!("[output]\ncompression = \"{compression}\"\n"));
-        Config::parse(&text, &self.folder.join("bench.toml"))
-            .map_err(|d| Failure::new(Exit::Usage, "this cannot be measured", d.to_string(), "correct the option that it comes from"))
+        Config::parse(&text, &self.folder.join("bench.toml")).map_err(|d| {
+            Failure::new(Exit::Usage, "this cannot be measured", d.to_string(), "correct the option that it comes from")
+        })
     }
 
     fn attempt(&mut self, rate_hz: f64) -> Result<Attempt, Failure> {
@@ -215,6 +231,7 @@ impl<'a> Bench<'a> {
         // In memory the files must not pile up; on a disk they may, unless told otherwise.
         let rotate = (self.args.delete_finished || self.args.dir.is_none()).then_some(ROTATE_IMAGES);
         let prepared = arm::prepare(&config, Ports::Free, rotate)?;
+        let addresses = prepared.addresses.clone();
         let (writer, slots, receive_buffer_bytes) = (prepared.writer.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut early, mut looks) = (0, 0, 0u32);
         let mut watch = |control: &Control| {
@@ -227,7 +244,7 @@ impl<'a> Bench<'a> {
         };
         let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), images, Gate::Open, &mut watch)?;
         let memory_bytes = (early, resident_bytes());
-        let report = run::close(&config, &outcome, &writer)?;
+        let report = run::close(&config, &addresses, &outcome, &writer)?;
         report.delete_files();
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {

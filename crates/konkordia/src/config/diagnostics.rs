@@ -103,6 +103,9 @@ mod tests {
         d.add(Some(1000..2000), "beyond", "", "nothing");
         d.add(None, "absent", "because", "add it");
         let text = d.finish(Some(())).unwrap_err().to_string();
-        assert!(text.contains("x.toml:3:1") && text.ends_with("error: absent\n  --> x.toml\n  why: because\n  fix: add it\n"), "{text}");
+        assert!(
+            text.contains("x.toml:3:1") && text.ends_with("error: absent\n  --> x.toml\n  why: because\n  fix: add it\n"),
+            "{text}"
+        );
     }
 }

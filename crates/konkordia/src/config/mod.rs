@@ -46,7 +46,8 @@ pub fn command(args: &ConfigArgs) -> Result<Exit, Failure> {
             written.map_err(|error| Failure::io("cannot write", path, &error))?;
             say::to_stderr(&format!("wrote {0}; edit it, then: konkordia config check {0}", path.display()));
         }
-        ConfigAction::Schema => say::json(&schema::json_schema(), false),
+        ConfigAction::Schema { markdown: false } => say::json(&schema::json_schema(), false),
+        ConfigAction::Schema { markdown: true } => say::to_stdout(schema::markdown().trim_end()),
         ConfigAction::Check { file, json } => return check(file, *json),
     }
     Ok(Exit::Complete)
@@ -69,7 +70,12 @@ fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
     };
     if !config.directory.is_dir() {
         let what = format!("the output folder {} does not exist", config.directory.display());
-        outside(Failure::new(Exit::Configuration, what, "konkordia creates files, not folders", format!("mkdir -p {}", config.directory.display())));
+        outside(Failure::new(
+            Exit::Configuration,
+            what,
+            "konkordia creates files, not folders",
+            format!("mkdir -p {}", config.directory.display()),
+        ));
     }
     if let Some(files) = &config.calibration
         && let Err(failure) = calibration::load(&config, files)

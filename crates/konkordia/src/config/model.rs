@@ -115,7 +115,8 @@ impl Reader<'_> {
         let output = self.document.table("output");
         let names = (self.required("output", "directory"), self.required("output", "prefix"));
         self.check_prefix();
-        let (source, processing, run) = (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
+        let (source, processing, run) =
+            (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
         let (recipe, pixel) = pixels?;
         let (modules, geometry) = (detector?.modules, geometry?);
         let first_port = source.integer("first_port").unwrap_or(50001) as u16;
@@ -166,7 +167,10 @@ impl Reader<'_> {
     }
 
     fn resolve(&self, path: &str) -> PathBuf {
-        self.file.parent().unwrap_or(Path::new("")).join(path)
+        let joined = self.file.parent().unwrap_or(Path::new("")).join(path);
+        // Without the "." in "folder/./file".
+        let clean: PathBuf = joined.components().collect();
+        if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean }
     }
 
     /// A text key that must be there. A key that is there and wrong was reported by the reader.
@@ -192,7 +196,12 @@ impl Reader<'_> {
         let bits = t.integer("bits").unwrap_or(16) as u32;
         if kind == "eiger" {
             if t.has("interfaces") {
-                self.d.add(t.span("interfaces"), "detector.interfaces: an EIGER module always has 4 ports", "", "remove the line");
+                self.d.add(
+                    t.span("interfaces"),
+                    "detector.interfaces: an EIGER module always has 4 ports",
+                    "",
+                    "remove the line",
+                );
             }
             let Some(format) = TileFormat::eiger(bits) else {
                 let what = format!("detector.bits: an EIGER has no {bits}-bit mode");
@@ -218,32 +227,52 @@ impl Reader<'_> {
         }
         if let Some(size) = ["image_rows", "image_columns"].into_iter().find(|k| t.has(k)) {
             let what = format!("detector.{size} without [[detector.tile]]");
-            self.d.add(t.span(size), what, "only explicit placement takes the size from here", "remove the line, or place every tile");
+            self.d.add(
+                t.span(size),
+                what,
+                "only explicit placement takes the size from here",
+                "remove the line, or place every tile",
+            );
         }
         let name = t.text("geometry").unwrap_or("stacked");
         let result = match Preset::find(name) {
             None => ImageGeometry::stacked(detector.format, streams),
             Some(preset) if preset.kind != detector.format.kind || preset.modules() != detector.modules => {
                 let what = format!("detector.geometry: \"{name}\" does not fit this detector");
-                let why = format!("it is for {} with {} module(s); here is {} with {}", preset.kind.name(), preset.modules(), detector.format.kind.name(), detector.modules);
+                let why = format!(
+                    "it is for {} with {} module(s); here is {} with {}",
+                    preset.kind.name(),
+                    preset.modules(),
+                    detector.format.kind.name(),
+                    detector.modules
+                );
                 self.d.add(t.span("geometry"), what, why, "correct type or modules, or place the tiles with [[detector.tile]]");
                 return None;
             }
             Some(preset) => ImageGeometry::new(detector.format, preset.placements(detector.interfaces), Some(preset.size())),
         };
-        result.map_err(|error| self.d.add(t.span("modules"), format!("impossible geometry: {error}"), "", "use fewer modules")).ok()
+        result
+            .map_err(|error| self.d.add(t.span("modules"), format!("impossible geometry: {error}"), "", "use fewer modules"))
+            .ok()
     }
 
     fn explicit(&mut self, detector: &Detector, streams: u32) -> Option<ImageGeometry> {
         let (t, tiles) = (self.document.table("detector"), &self.document.tiles);
         if t.has("geometry") {
             let fix = "remove geometry, or every [[detector.tile]]";
-            self.d.add(t.span("geometry"), "both detector.geometry and [[detector.tile]] are given", "each says where tiles lie", fix);
+            self.d.add(
+                t.span("geometry"),
+                "both detector.geometry and [[detector.tile]] are given",
+                "each says where tiles lie",
+                fix,
+            );
             return None;
         }
         if tiles.len() != streams as usize {
             let what = format!("{} tiles are placed, but the detector has {streams} streams", tiles.len());
-            let fix = format!("give one [[detector.tile]] for each stream, in stream order (ports of module 0 first): {streams} in all");
+            let fix = format!(
+                "give one [[detector.tile]] for each stream, in stream order (ports of module 0 first): {streams} in all"
+            );
             self.d.add(tiles.last().and_then(|t| t.span.clone()), what, "a tile is what one UDP port sends of an image", fix);
             return None;
         }
@@ -265,8 +294,16 @@ impl Reader<'_> {
                     GeometryError::Overlap(_, tile, ..) | GeometryError::Outside { tile, .. } => tile,
                     _ => 0,
                 };
-                let why = format!("a tile of this detector has {} rows and {} columns; tiles count from 0", detector.format.rows, detector.format.columns);
-                self.d.add(tiles[tile].span.clone(), format!("impossible geometry: {error}"), why, "correct row and column of the tile, or the image size");
+                let why = format!(
+                    "a tile of this detector has {} rows and {} columns; tiles count from 0",
+                    detector.format.rows, detector.format.columns
+                );
+                self.d.add(
+                    tiles[tile].span.clone(),
+                    format!("impossible geometry: {error}"),
+                    why,
+                    "correct row and column of the tile, or the image size",
+                );
                 None
             }
         }
@@ -301,7 +338,12 @@ impl Reader<'_> {
         let span = t.span("kind").or_else(|| t.span.clone());
         if !files {
             if let Some(key) = ["pedestal", "gain"].into_iter().find(|k| t.has(k)) {
-                self.d.add(t.span(key), format!("calibration.{key} without kind = \"files\""), "", "add kind = \"files\" to [calibration]");
+                self.d.add(
+                    t.span(key),
+                    format!("calibration.{key} without kind = \"files\""),
+                    "",
+                    "add kind = \"files\" to [calibration]",
+                );
             }
             if recipe == Some(Recipe::JungfrauPhotons) {
                 let why = "photons = (ADC - pedestal) / (gain * energy) needs pedestals and gains";
@@ -324,7 +366,12 @@ impl Reader<'_> {
         let wrong_energy = self.d.found.iter().any(|f| f.what.contains("energy"));
         if recipe == Some(Recipe::JungfrauPhotons) && !detector.has("energy_kev") && !wrong_energy {
             let why = "photons = (ADC - pedestal) / (gain * energy)";
-            self.d.add(detector.span.clone(), "[detector] has no 'energy_kev'", why, "add energy_kev = 12.4 (the photon energy in keV)");
+            self.d.add(
+                detector.span.clone(),
+                "[detector] has no 'energy_kev'",
+                why,
+                "add energy_kev = 12.4 (the photon energy in keV)",
+            );
         }
         let resolve = |key| t.texts(key).iter().map(|p| self.resolve(p)).collect();
         Some(CalibrationFiles { pedestal: resolve("pedestal"), gain: resolve("gain") })

@@ -41,10 +41,31 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
     let streams = plan.streams();
     let last = usize::from(config.first_port) + streams - 1;
     let mut rows = vec![
-        ("detector", format!("{} {} module(s), {} stream(s) of {} x {} pixels, {} bit", config.modules, format.kind.name(), streams, format.rows, format.columns, format.bits)),
+        (
+            "detector",
+            format!(
+                "{} {} module(s), {} stream(s) of {} x {} pixels, {} bit",
+                config.modules,
+                format.kind.name(),
+                streams,
+                format.rows,
+                format.columns,
+                format.bits
+            ),
+        ),
         ("packets", format!("{} per image, each {} bytes", say::count(plan.packets_per_image()), 48 + format.payload_bytes)),
         ("ports", format!("{}:{} to {last}", config.address, config.first_port)),
-        ("image", format!("{} x {} pixels (rows x columns), {} {}, {}", g.rows(), g.columns(), plan.pixel, unit(plan.recipe), plan.compression.name())),
+        (
+            "image",
+            format!(
+                "{} x {} pixels (rows x columns), {} {}, {}",
+                g.rows(),
+                g.columns(),
+                plan.pixel,
+                unit(plan.recipe),
+                plan.compression.name()
+            ),
+        ),
         ("images", plan.images.map_or("until stopped".into(), say::count)),
         ("first frame", first_frame(plan.first_frame)),
         ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),

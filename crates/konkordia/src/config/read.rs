@@ -128,7 +128,12 @@ pub fn read(text: &str, d: &mut Diagnostics) -> Document {
                 document.tables.insert(table, read);
             }
             (Some((table, _)), other) => {
-                d.add(Some(name.span()), format!("'{table}' is a table, not {}", type_words(other)), "", format!("write [{table}]"));
+                d.add(
+                    Some(name.span()),
+                    format!("'{table}' is a table, not {}", type_words(other)),
+                    "",
+                    format!("write [{table}]"),
+                );
             }
             (None, _) => unknown_table(name.get_ref(), name.span(), d),
         }
@@ -188,14 +193,18 @@ fn read_tiles(value: &DeValue<'_>, span: Range<usize>, d: &mut Diagnostics, tile
                 }
                 tiles.push(tile);
             }
-            other => d.add(Some(entry.span()), format!("a tile is a table, not {}", type_words(other)), "", "write [[detector.tile]]"),
+            other => {
+                d.add(Some(entry.span()), format!("a tile is a table, not {}", type_words(other)), "", "write [[detector.tile]]")
+            }
         }
     }
 }
 
 /// Unit suffixes that keys have or that people try.
-const UNITS: [&str; 22] =
-    ["ev", "kev", "mev", "m", "cm", "mm", "um", "nm", "px", "pixels", "s", "ms", "us", "ns", "sec", "seconds", "b", "kib", "mib", "gib", "mb", "gb"];
+const UNITS: [&str; 22] = [
+    "ev", "kev", "mev", "m", "cm", "mm", "um", "nm", "px", "pixels", "s", "ms", "us", "ns", "sec", "seconds", "b", "kib", "mib",
+    "gib", "mb", "gb",
+];
 
 fn stem(name: &str) -> &str {
     match name.rsplit_once('_') {
@@ -218,7 +227,10 @@ fn unknown_key(table: &'static str, name: &str, span: Range<usize>, d: &mut Diag
     } else {
         let everywhere: Vec<&str> = schema::KEYS.iter().map(|k| k.name).collect();
         let other = nearest(name, &everywhere).and_then(|n| schema::KEYS.iter().find(|k| k.name == n));
-        let fix = other.map_or_else(|| format!("the keys of [{table}] are {}", here.join(", ")), |k| format!("did you mean '{}' in [{}]?", k.name, k.table));
+        let fix = other.map_or_else(
+            || format!("the keys of [{table}] are {}", here.join(", ")),
+            |k| format!("did you mean '{}' in [{}]?", k.name, k.table),
+        );
         d.add(Some(span), what, "", fix);
     }
 }
@@ -260,7 +272,11 @@ fn number(value: &DeValue<'_>) -> Option<f64> {
 type Refusal = (String, String);
 
 fn in_range(n: i64, low: i64, high: i64) -> Result<i64, Refusal> {
-    if (low..=high).contains(&n) { Ok(n) } else { Err((format!("{n} is not between {low} and {high}"), format!("give a value from {low} to {high}"))) }
+    if (low..=high).contains(&n) {
+        Ok(n)
+    } else {
+        Err((format!("{n} is not between {low} and {high}"), format!("give a value from {low} to {high}")))
+    }
 }
 
 fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
@@ -270,7 +286,11 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
             Some(word) if words.contains(&word) => Ok(Value::Text(word.into())),
             Some(word) => {
                 let near = nearest(word, words).map(|n| format!("did you mean \"{n}\"? ")).unwrap_or_default();
-                let list = if words.len() == 1 { format!("only {} is possible", key.kind.words()) } else { format!("one of {}", key.kind.words()) };
+                let list = if words.len() == 1 {
+                    format!("only {} is possible", key.kind.words())
+                } else {
+                    format!("one of {}", key.kind.words())
+                };
                 Err((format!("\"{word}\" is not possible"), format!("{near}{list}")))
             }
             None => expected(),

@@ -79,7 +79,14 @@ const fn key(table: &'static str, name: &'static str, kind: Kind, default: &'sta
     Key { table, name, kind, default, doc, other_units: NO_UNITS }
 }
 
-const fn quantity(table: &'static str, name: &'static str, range: (f64, f64), units: &'static [(&'static str, f64)], default: &'static str, doc: &'static str) -> Key {
+const fn quantity(
+    table: &'static str,
+    name: &'static str,
+    range: (f64, f64),
+    units: &'static [(&'static str, f64)],
+    default: &'static str,
+    doc: &'static str,
+) -> Key {
     Key { table, name, kind: Kind::Number(range.0, range.1), default, doc, other_units: units }
 }
 
@@ -90,15 +97,71 @@ const TIME_TO_US: &[(&str, f64)] = &[("seconds", 1e6), ("milliseconds", 1e3)];
 pub const KEYS: &[Key] = &[
     key("detector", "type", Kind::Choice(&["jungfrau", "eiger"]), "required", "detector family"),
     key("detector", "modules", Kind::Integer(1, 256), "1", "modules of 512 x 1024 pixels"),
-    key("detector", "interfaces", Kind::Integer(1, 2), "1", "JUNGFRAU: UDP interfaces per module, each with a port of its own. An EIGER module always has 4 ports"),
-    key("detector", "bits", Kind::Integer(4, 32), "16", "EIGER: bits of a pixel on the wire: 4, 8, 12, 16 or 32. JUNGFRAU always has 16"),
-    key("detector", "geometry", Kind::Choice(GEOMETRIES), "stacked", "how tiles make an image; see Geometry below. Not together with `[[detector.tile]]`"),
-    key("detector", "image_rows", Kind::Integer(1, 1 << 20), "end of the lowest tile", "rows of the image, with `[[detector.tile]]`"),
-    key("detector", "image_columns", Kind::Integer(1, 1 << 20), "end of the rightmost tile", "columns of the image, with `[[detector.tile]]`"),
-    quantity("detector", "energy_kev", (0.5, 300.0), &[("eV", 1e-3), ("MeV", 1e3)], "required for photons", "photon energy in keV"),
-    quantity("detector", "detector_distance_mm", (5.0, 100_000.0), &[("metres", 1e3)], "not stored", "sample to detector in millimetres"),
-    key("detector", "beam_center_x_px", Kind::Number(-1e6, 1e6), "not stored", "column where the direct beam meets the image, in pixels"),
-    key("detector", "beam_center_y_px", Kind::Number(-1e6, 1e6), "not stored", "row where the direct beam meets the image, in pixels"),
+    key(
+        "detector",
+        "interfaces",
+        Kind::Integer(1, 2),
+        "1",
+        "JUNGFRAU: UDP interfaces per module, each with a port of its own. An EIGER module always has 4 ports",
+    ),
+    key(
+        "detector",
+        "bits",
+        Kind::Integer(4, 32),
+        "16",
+        "EIGER: bits of a pixel on the wire: 4, 8, 12, 16 or 32. JUNGFRAU always has 16",
+    ),
+    key(
+        "detector",
+        "geometry",
+        Kind::Choice(GEOMETRIES),
+        "stacked",
+        "how tiles make an image; see Geometry below. Not together with `[[detector.tile]]`",
+    ),
+    key(
+        "detector",
+        "image_rows",
+        Kind::Integer(1, 1 << 20),
+        "end of the lowest tile",
+        "rows of the image, with `[[detector.tile]]`",
+    ),
+    key(
+        "detector",
+        "image_columns",
+        Kind::Integer(1, 1 << 20),
+        "end of the rightmost tile",
+        "columns of the image, with `[[detector.tile]]`",
+    ),
+    quantity(
+        "detector",
+        "energy_kev",
+        (0.5, 300.0),
+        &[("eV", 1e-3), ("MeV", 1e3)],
+        "required for photons",
+        "photon energy in keV",
+    ),
+    quantity(
+        "detector",
+        "detector_distance_mm",
+        (5.0, 100_000.0),
+        &[("metres", 1e3)],
+        "not stored",
+        "sample to detector in millimetres",
+    ),
+    key(
+        "detector",
+        "beam_center_x_px",
+        Kind::Number(-1e6, 1e6),
+        "not stored",
+        "column where the direct beam meets the image, in pixels",
+    ),
+    key(
+        "detector",
+        "beam_center_y_px",
+        Kind::Number(-1e6, 1e6),
+        "not stored",
+        "row where the direct beam meets the image, in pixels",
+    ),
     quantity("detector", "pixel_size_um", (5.0, 1000.0), LENGTH_TO_UM, "75", "edge of a pixel in micrometres"),
     key("detector", "sensor_material", Kind::Text, "Si", "sensor, for example \"Si\", \"CdTe\" or \"GaAs\""),
     quantity("detector", "sensor_thickness_um", (10.0, 10_000.0), LENGTH_TO_UM, "320", "thickness of the sensor in micrometres"),
@@ -111,33 +174,135 @@ pub const KEYS: &[Key] = &[
     key("detector.tile", "flip_rows", Kind::Flag, "false", "true if the first row on the wire is the lowest in the image"),
     key("source", "kind", Kind::Choice(&["udp"]), "udp", "how packets arrive"),
     key("source", "address", Kind::Text, "0.0.0.0", "address of this machine that the detector sends to; 0.0.0.0 = any"),
-    key("source", "first_port", Kind::Integer(1, 65535), "50001", "port of the first stream; consecutive streams use consecutive ports"),
-    key("source", "receive_buffer_mib", Kind::Integer(1, 4096), "256", "receive buffer to ask of the kernel for each stream, in MiB; it grants at most net.core.rmem_max"),
+    key(
+        "source",
+        "first_port",
+        Kind::Integer(1, 65535),
+        "50001",
+        "port of the first stream; consecutive streams use consecutive ports",
+    ),
+    key(
+        "source",
+        "receive_buffer_mib",
+        Kind::Integer(1, 4096),
+        "256",
+        "receive buffer to ask of the kernel for each stream, in MiB; it grants at most net.core.rmem_max",
+    ),
     key("calibration", "kind", Kind::Choice(&["none", "files"]), "none", "\"files\" needs `pedestal` and `gain`"),
-    key("calibration", "pedestal", Kind::Paths, "required for files", "float32 planes of pedestals in ADU: G0, G1, G2 of all modules; see Calibration files below"),
-    key("calibration", "gain", Kind::Paths, "required for files", "gains in ADU/keV, positive in G0 and negative in G1 and G2: float32 planes, or PSI `.bin` files of float64 planes, one per module"),
-    key("processing", "dtype", Kind::Choice(DTYPES), "int16; EIGER: uint16, at 32 bit uint32", "type of the pixels in the file; \"raw\" = the words of a JUNGFRAU unchanged"),
-    key("processing", "unit", Kind::Choice(&["photons"]), "photons", "unit of the pixels; without meaning for \"raw\" and for EIGER, which counts photons itself"),
-    key("processing", "missing", Kind::Choice(&["keep", "discard", "complete-only"]), "keep", "images that miss packets: write them with the missing value, leave their place empty, or forget also which packets had come"),
-    key("processing", "workers", Kind::IntegerOr(1, 256, "auto"), "auto", "threads that convert and compress; auto = processors that the streams leave, at least 1"),
-    key("processing", "window_images", Kind::Integer(1, 2048), "16", "images that a stream may be ahead of its oldest incomplete one; at most half of the ring"),
-    key("processing", "deadline_ms", Kind::Integer(1, 60_000), "100", "an image is closed this long after it was first heard of, although packets are missing"),
+    key(
+        "calibration",
+        "pedestal",
+        Kind::Paths,
+        "required for files",
+        "float32 planes of pedestals in ADU: G0, G1, G2 of all modules; see Calibration files below",
+    ),
+    key(
+        "calibration",
+        "gain",
+        Kind::Paths,
+        "required for files",
+        "gains in ADU/keV, positive in G0 and negative in G1 and G2: float32 planes, or PSI `.bin` files of float64 planes, one per module",
+    ),
+    key(
+        "processing",
+        "dtype",
+        Kind::Choice(DTYPES),
+        "int16; EIGER: uint16, at 32 bit uint32",
+        "type of the pixels in the file; \"raw\" = the words of a JUNGFRAU unchanged",
+    ),
+    key(
+        "processing",
+        "unit",
+        Kind::Choice(&["photons"]),
+        "photons",
+        "unit of the pixels; without meaning for \"raw\" and for EIGER, which counts photons itself",
+    ),
+    key(
+        "processing",
+        "missing",
+        Kind::Choice(&["keep", "discard", "complete-only"]),
+        "keep",
+        "images that miss packets: write them with the missing value, leave their place empty, or forget also which packets had come",
+    ),
+    key(
+        "processing",
+        "workers",
+        Kind::IntegerOr(1, 256, "auto"),
+        "auto",
+        "threads that convert and compress; auto = processors that the streams leave, at least 1",
+    ),
+    key(
+        "processing",
+        "window_images",
+        Kind::Integer(1, 2048),
+        "16",
+        "images that a stream may be ahead of its oldest incomplete one; at most half of the ring",
+    ),
+    key(
+        "processing",
+        "deadline_ms",
+        Kind::Integer(1, 60_000),
+        "100",
+        "an image is closed this long after it was first heard of, although packets are missing",
+    ),
     key("output", "directory", Kind::Path, "required", "an existing folder"),
     key("output", "prefix", Kind::Text, "required", "first part of the names: PREFIX_master.h5, PREFIX_data_000001.h5 and so on"),
     key("output", "images_per_file", Kind::Integer(1, 1_000_000), "1000", "images in one data file"),
-    key("output", "compression", Kind::Choice(&["bslz4", "none"]), "bslz4", "bitshuffle with LZ4 (HDF5 filter 32008), or nothing"),
+    key(
+        "output",
+        "compression",
+        Kind::Choice(&["bslz4", "none"]),
+        "bslz4",
+        "bitshuffle with LZ4 (HDF5 filter 32008), or nothing",
+    ),
     key("output", "overwrite", Kind::Choice(&["refuse", "replace"]), "refuse", "what to do when files of this prefix exist"),
-    key("output", "layout", Kind::Choice(&["both", "virtual", "links"]), "both", "how the master names the images: links for XDS and ALBULA, a virtual data set, or both"),
+    key(
+        "output",
+        "layout",
+        Kind::Choice(&["both", "virtual", "links"]),
+        "both",
+        "how the master names the images: links for XDS and ALBULA, a virtual data set, or both",
+    ),
     key("output", "sample_name", Kind::Text, "not stored", "sample, for the file"),
     key("output", "beamline", Kind::Text, "not stored", "beamline, for the file"),
     key("output", "source_name", Kind::Text, "not stored", "facility, for the file"),
     key("run", "images", Kind::Integer(1, 1 << 40), "until stopped", "images to take"),
-    key("run", "first_frame", Kind::IntegerOr(0, (1 << 48) - 1, "auto"), "1", "frame number of image 0; earlier frames are foreign. auto = the first frame that arrives, whichever it is"),
-    key("run", "start_timeout_s", Kind::Number(0.0, 1e6), "60", "the run ends with exit code 7 when nothing came for so many seconds after `armed`; 0 = wait for ever"),
-    key("run", "stall_timeout_s", Kind::Number(0.1, 1e6), "5", "the run ends when nothing came for so many seconds after the first packet"),
-    key("run", "pin_streams", Kind::Integers(0, 4095), "[]", "processors of the stream threads, in turn; empty = the scheduler decides"),
+    key(
+        "run",
+        "first_frame",
+        Kind::IntegerOr(0, (1 << 48) - 1, "auto"),
+        "1",
+        "frame number of image 0; earlier frames are foreign. auto = the first frame that arrives, whichever it is",
+    ),
+    key(
+        "run",
+        "start_timeout_s",
+        Kind::Number(0.0, 1e6),
+        "60",
+        "the run ends with exit code 7 when nothing came for so many seconds after `armed`; 0 = wait for ever",
+    ),
+    key(
+        "run",
+        "stall_timeout_s",
+        Kind::Number(0.1, 1e6),
+        "5",
+        "the run ends when nothing came for so many seconds after the first packet",
+    ),
+    key(
+        "run",
+        "pin_streams",
+        Kind::Integers(0, 4095),
+        "[]",
+        "processors of the stream threads, in turn; empty = the scheduler decides",
+    ),
     key("run", "pin_workers", Kind::Integers(0, 4095), "[]", "processors of the workers, in turn; empty = the scheduler decides"),
-    key("run", "buffer_mib", Kind::Integer(16, 1 << 20), "512", "memory of the ring of images in MiB; bridges pauses of the disk"),
+    key(
+        "run",
+        "buffer_mib",
+        Kind::Integer(16, 1 << 20),
+        "512",
+        "memory of the ring of images in MiB; bridges pauses of the disk",
+    ),
 ];
 
 /// Keys of one table.
@@ -163,7 +328,9 @@ pub fn json_schema() -> serde_json::Value {
             Kind::IntegerOr(low, high, word) => {
                 json!({ "oneOf": [{ "type": "integer", "minimum": low, "maximum": high }, { "const": word }] })
             }
-            Kind::Integers(low, high) => json!({ "type": "array", "items": { "type": "integer", "minimum": low, "maximum": high } }),
+            Kind::Integers(low, high) => {
+                json!({ "type": "array", "items": { "type": "integer", "minimum": low, "maximum": high } })
+            }
             Kind::Flag => json!({ "type": "boolean" }),
         };
         v["description"] = json!(format!("{}. Default: {}.", k.doc, k.default));
@@ -196,7 +363,10 @@ pub fn markdown() -> String {
     let mut out = String::new();
     for (table, doc) in TABLES {
         let brackets = if table == "detector.tile" { "[[detector.tile]]".to_string() } else { format!("[{table}]") };
-        out.push_str(&format!("### `{brackets}`\n\n{}.\n\n| key | value | default | meaning |\n|---|---|---|---|\n", capital(doc)));
+        out.push_str(&format!(
+            "### `{brackets}`\n\n{}.\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
+            capital(doc)
+        ));
         for k in keys_of(table) {
             out.push_str(&format!("| `{}` | {} | {} | {} |\n", k.name, k.kind.words(), k.default, k.doc));
         }
@@ -223,14 +393,17 @@ mod tests {
         }
     }
 
-    /// docs/configuration.md holds the table made from the keys. To renew it: copy what the test prints between the markers.
+    /// docs/configuration.md holds the table made from the keys: `konkordia config schema --markdown`, between the markers.
     #[test]
     fn the_documentation_is_what_the_program_reads() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
         let page = std::fs::read_to_string(path).unwrap();
         let between = page.split("<!-- keys:begin -->\n").nth(1).and_then(|rest| rest.split("<!-- keys:end -->").next());
         let wanted = markdown();
-        assert!(between == Some(wanted.as_str()), "docs/configuration.md is out of date; it should hold\n{wanted}");
+        assert!(
+            between.map(str::trim) == Some(wanted.trim()),
+            "docs/configuration.md is out of date; put the output of `konkordia config schema --markdown` between its markers"
+        );
     }
 
     #[test]

@@ -36,7 +36,12 @@ fn one_image(reader: &Reader, n: u64) -> Result<(Option<&'static str>, Statistic
     let summary = reader.summary();
     if n >= summary.images {
         let why = format!("it has {} images, counted from 0", summary.images);
-        return Err(Failure::new(Exit::Usage, format!("there is no image {n} in {}", summary.path.display()), why, "give a lower number"));
+        return Err(Failure::new(
+            Exit::Usage,
+            format!("there is no image {n} in {}", summary.path.display()),
+            why,
+            "give a lower number",
+        ));
     }
     let bytes = reader.read_image(n, &decode)?;
     let status = reader.column("status").and_then(|c| c.get(n as usize).copied());
@@ -56,8 +61,12 @@ fn to_text(s: &Summary) -> String {
         ("images", format!("{} of {} x {} pixels (rows x columns), {}", s.images, s.rows, s.columns, s.pixel)),
         ("compression", compression(s).into()),
     ];
-    let by_status: Vec<String> =
-        ImageStatus::NAMES.iter().zip(s.images_by_status).filter(|(_, n)| *n > 0).map(|(name, n)| format!("{n} {name}")).collect();
+    let by_status: Vec<String> = ImageStatus::NAMES
+        .iter()
+        .zip(s.images_by_status)
+        .filter(|(_, n)| *n > 0)
+        .map(|(name, n)| format!("{n} {name}"))
+        .collect();
     rows.push(("status", if by_status.is_empty() { "not recorded".into() } else { by_status.join(", ") }));
     if let Some(energy) = s.energy_kev {
         rows.push(("energy", format!("{energy} keV")));
@@ -95,7 +104,8 @@ fn geometry(spec: &FileSpec) -> Vec<String> {
 
 fn to_json(s: &Summary) -> Value {
     let numbers = |list: &[(String, u64)]| list.iter().map(|(n, v)| (n.clone(), json!(v))).collect::<Map<_, _>>();
-    let by_status: Map<String, Value> = ImageStatus::NAMES.iter().zip(s.images_by_status).map(|(n, v)| ((*n).to_string(), json!(v))).collect();
+    let by_status: Map<String, Value> =
+        ImageStatus::NAMES.iter().zip(s.images_by_status).map(|(n, v)| ((*n).to_string(), json!(v))).collect();
     let files: Vec<Value> = s
         .data_files
         .iter()

@@ -91,11 +91,13 @@ mod tests {
 
     #[test]
     fn special_values_are_no_measurements() {
-        let image: Vec<u8> = [3i16, -2, i16::MIN, i16::MIN + 1, i16::MIN + 2, i16::MAX].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let image: Vec<u8> =
+            [3i16, -2, i16::MIN, i16::MIN + 1, i16::MIN + 2, i16::MAX].iter().flat_map(|v| v.to_le_bytes()).collect();
         let s = Statistics::of(&image, PixelType::Int16, false);
         assert_eq!((s.valid, s.min, s.max, s.sum, s.mean()), (2, -2.0, 3.0, 1.0, Some(0.5)));
         assert_eq!((s.masked, s.invalid, s.missing, s.saturated), (1, 1, 1, 1));
-        let image: Vec<u8> = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, 1.5].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let image: Vec<u8> =
+            [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, 1.5].iter().flat_map(|v| v.to_le_bytes()).collect();
         let s = Statistics::of(&image, PixelType::Float32, false);
         assert_eq!((s.valid, s.masked, s.saturated, s.missing, s.invalid, s.sum), (1, 1, 1, 1, 1, 1.5));
     }

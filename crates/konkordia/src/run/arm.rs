@@ -87,7 +87,9 @@ fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpReceiver
         UdpReceiver::bind(address, config.receive_buffer_bytes).map_err(|error| {
             use std::io::ErrorKind as K;
             let fix = match error.kind() {
-                K::AddrInUse => format!("`ss -ulpn 'sport = :{port}'` names the program that has it; end it, or change [source] first_port"),
+                K::AddrInUse => {
+                    format!("`ss -ulpn 'sport = :{port}'` names the program that has it; end it, or change [source] first_port")
+                }
                 K::AddrNotAvailable => "give an address of this machine (`ip address` lists them), or 0.0.0.0 for any".into(),
                 K::PermissionDenied => "ports below 1024 need a privilege; change [source] first_port".into(),
                 _ => "look at the system log (dmesg)".into(),

@@ -18,6 +18,7 @@ use konkordia_engine::run::{Ended, RunOutcome};
 use report::Report;
 use serde_json::json;
 use signals::Watch;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,12 +30,12 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let mut watch = Watch::new()?;
     let prepared = arm::prepare(&config, Ports::Configured, None)?;
     announce(args, &config, &prepared);
-    let Prepared { armed, writer, plan, .. } = prepared;
+    let Prepared { armed, writer, plan, addresses, .. } = prepared;
     watch.start(armed.control());
     let control = armed.control();
     let outcome = with_progress(&control, plan.images, args, || armed.run());
     let (exit, failure) = exit_of(&outcome, plan.images.is_some(), watch.interrupted());
-    let report = close(&config, &outcome, &writer);
+    let report = close(&config, &addresses, &outcome, &writer);
     match &report {
         Ok(report) if args.json => say::json(&report.to_json(exit), true),
         Ok(report) => say::to_stdout(&report.to_text()),
@@ -48,10 +49,15 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
 }
 
 /// Closes the files and makes the report.
-pub fn close(config: &Config, outcome: &RunOutcome, writer: &sink::SharedWriter) -> Result<Report, Failure> {
-    let record = report::ledger_record(config, outcome, clock::now());
+pub fn close(
+    config: &Config,
+    addresses: &[SocketAddr],
+    outcome: &RunOutcome,
+    writer: &sink::SharedWriter,
+) -> Result<Report, Failure> {
+    let record = report::ledger_record(addresses, outcome, clock::now());
     let file = writer.finish(&record).transpose()?;
-    Ok(Report::new(config, outcome, file))
+    Ok(Report::new(config, addresses, outcome, file))
 }
 
 /// The plan, what people should know, and `armed`.
@@ -121,7 +127,8 @@ impl Rate {
     fn line(&mut self, control: &Control, planned: Option<u64>) -> String {
         let p = control.progress();
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
-        let (hz, gigabytes) = ((p.images_written - self.images) as f64 / seconds, (p.bytes_received - self.bytes) as f64 / seconds / 1e9);
+        let (hz, gigabytes) =
+            ((p.images_written - self.images) as f64 / seconds, (p.bytes_received - self.bytes) as f64 / seconds / 1e9);
         *self = Self { at: Instant::now(), images: p.images_written, bytes: p.bytes_received };
         let of = planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
         format!(
@@ -143,7 +150,15 @@ fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Opt
         Ended::SinkError(error) => (Exit::Io, Some(error.clone().into())),
         Ended::SourceError(stream, error) => {
             let why = crate::failure::reason(error);
-            (Exit::Io, Some(Failure::new(Exit::Io, format!("stream {stream} cannot receive any more"), why, "look at the network card: `ip link`")))
+            (
+                Exit::Io,
+                Some(Failure::new(
+                    Exit::Io,
+                    format!("stream {stream} cannot receive any more"),
+                    why,
+                    "look at the network card: `ip link`",
+                )),
+            )
         }
         Ended::Stopped if interrupted => (Exit::Interrupted, None),
         Ended::NoData => (Exit::Timeout, None),

@@ -7,6 +7,7 @@ use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use serde_json::{Map, Value, json};
+use std::net::SocketAddr;
 
 /// Everything that is said after a run.
 pub struct Report {
@@ -23,21 +24,21 @@ pub struct Report {
     advice: Vec<String>,
 }
 
-fn stream_name(config: &Config, stream: usize) -> String {
-    format!("udp://{}:{}", config.address, usize::from(config.first_port) + stream)
+fn stream_name(address: &SocketAddr) -> String {
+    format!("udp://{address}")
 }
 
 /// The account as the file holds it.
-pub fn ledger_record(config: &Config, outcome: &RunOutcome, now: String) -> LedgerRecord {
+pub fn ledger_record(addresses: &[SocketAddr], outcome: &RunOutcome, now: String) -> LedgerRecord {
     let own = |rows: &[(&'static str, u64)]| rows.iter().map(|(n, v)| ((*n).to_string(), *v)).collect::<Vec<_>>();
     let ledger = &outcome.ledger;
     let mut totals = own(&ledger.total().rows());
     totals.extend(ledger.images.rows().iter().map(|(name, value)| (image_name(name), *value)));
     totals.push(("packets_expected".into(), ledger.images.expected * ledger.packets_per_image));
-    let streams = ledger.streams.iter().enumerate();
+    let streams = addresses.iter().zip(&ledger.streams);
     LedgerRecord {
         totals,
-        streams: streams.map(|(n, s)| StreamRecord { name: stream_name(config, n), counters: own(&s.rows()) }).collect(),
+        streams: streams.map(|(address, s)| StreamRecord { name: stream_name(address), counters: own(&s.rows()) }).collect(),
         balances: balances(),
         ended: outcome.ended.name().into(),
         end_time: Some(now),
@@ -52,8 +53,12 @@ fn image_name(name: &str) -> String {
 
 /// The equations of docs/ledger.md in the names of the totals.
 fn balances() -> Vec<String> {
-    let verdicts: Vec<&str> =
-        StreamLedger::default().rows().iter().map(|r| r.0).filter(|n| !matches!(*n, "received" | "kernel_dropped" | "received_bytes")).collect();
+    let verdicts: Vec<&str> = StreamLedger::default()
+        .rows()
+        .iter()
+        .map(|r| r.0)
+        .filter(|n| !matches!(*n, "received" | "kernel_dropped" | "received_bytes"))
+        .collect();
     vec![
         format!("received = {}", verdicts.join(" + ")),
         "images_expected = images_complete + images_partial + images_lost + images_discarded".into(),
@@ -65,12 +70,12 @@ fn balances() -> Vec<String> {
 
 impl Report {
     /// From what is left of a run and of its files.
-    pub fn new(config: &Config, outcome: &RunOutcome, file: Option<FileReport>) -> Self {
+    pub fn new(config: &Config, addresses: &[SocketAddr], outcome: &RunOutcome, file: Option<FileReport>) -> Self {
         let geometry = &config.geometry;
         Self {
             ledger: outcome.ledger.clone(),
             ended: outcome.ended.name(),
-            streams: (0..geometry.placements().len()).map(|n| stream_name(config, n)).collect(),
+            streams: addresses.iter().map(stream_name).collect(),
             seconds: outcome.receive_time.as_secs_f64(),
             images: outcome.images,
             first_frame: outcome.first_frame,
@@ -78,7 +83,7 @@ impl Report {
             raw_image_bytes: u64::from(geometry.format().tile_bytes()) * geometry.placements().len() as u64,
             unit: plan::unit(config.recipe),
             file,
-            advice: advice(config, outcome),
+            advice: advice(config, addresses, outcome),
         }
     }
 
@@ -118,7 +123,10 @@ impl Report {
         if let Some(file) = &self.file {
             let packed = self.bits_per_pixel().map_or(String::new(), |bits| {
                 let ratio = self.raw_image_bytes as f64 * file.images_with_pixels as f64 / file.chunk_bytes.max(1) as f64;
-                format!("; {} of pixels, {bits:.2} bits per pixel, {ratio:.2} times smaller than raw", say::bytes(file.chunk_bytes))
+                format!(
+                    "; {} of pixels, {bits:.2} bits per pixel, {ratio:.2} times smaller than raw",
+                    say::bytes(file.chunk_bytes)
+                )
             });
             out.push_str(&format!("\nfile      {} and {} data file(s){packed}", file.master.display(), file.data_files.len()));
         }
@@ -133,7 +141,9 @@ impl Report {
     fn table(&self) -> String {
         let columns = ["received", "placed", "duplicate", "late", "no_slot", "foreign", "malformed", "kernel_dropped"];
         let numbers = |s: &StreamLedger| {
-            [s.received, s.placed, s.duplicate, s.late, s.no_slot, s.foreign, s.malformed_total(), s.kernel_dropped].map(say::count).to_vec()
+            [s.received, s.placed, s.duplicate, s.late, s.no_slot, s.foreign, s.malformed_total(), s.kernel_dropped]
+                .map(say::count)
+                .to_vec()
         };
         let row = |name: &str, cells: Vec<String>| std::iter::once(name.to_string()).chain(cells).collect::<Vec<_>>();
         let mut rows = vec![row("stream", columns.map(str::to_string).to_vec())];
@@ -187,7 +197,7 @@ impl Report {
 }
 
 /// Where data were lost, and what to do about it.
-fn advice(config: &Config, outcome: &RunOutcome) -> Vec<String> {
+fn advice(config: &Config, addresses: &[SocketAddr], outcome: &RunOutcome) -> Vec<String> {
     let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
     let mut list = Vec::new();
     if total.kernel_dropped > 0 {
@@ -209,13 +219,20 @@ fn advice(config: &Config, outcome: &RunOutcome) -> Vec<String> {
         return list;
     }
     for stream in silent_streams {
-        list.push(format!("nothing arrived on {}: is this module switched on and sending to this port?", stream_name(config, stream)));
+        list.push(format!(
+            "nothing arrived on {}: is this module switched on and sending to this port?",
+            stream_name(&addresses[stream])
+        ));
     }
     if total.placed == 0 && total.foreign > 0 {
-        list.push("packets came, but of other frames: reset the detector's frame counter, or set [run] first_frame = \"auto\"".into());
+        list.push(
+            "packets came, but of other frames: reset the detector's frame counter, or set [run] first_frame = \"auto\"".into(),
+        );
     }
     if total.placed == 0 && total.malformed_total() > 0 {
-        list.push("packets came, but not of this detector: check [detector] type, interfaces and bits against the detector".into());
+        list.push(
+            "packets came, but not of this detector: check [detector] type, interfaces and bits against the detector".into(),
+        );
     }
     let counted = total.kernel_dropped + total.no_slot + total.late + total.malformed_total();
     let unexplained = ledger.images.packets_missing.saturating_sub(counted);

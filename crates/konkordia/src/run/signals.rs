@@ -17,8 +17,9 @@ pub struct Watch {
 impl Watch {
     /// Takes the signals over; until [`Watch::start`] they wait.
     pub fn new() -> Result<Self, Failure> {
-        let signals = Signals::new([SIGINT, SIGTERM])
-            .map_err(|e| Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(&e), "try again; the system is out of some resource"))?;
+        let signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| {
+            Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(&e), "try again; the system is out of some resource")
+        })?;
         Ok(Self { signals: Some(signals), interrupted: Arc::default() })
     }
 

@@ -68,7 +68,9 @@ impl Feed {
     /// A synthetic EIGER.
     pub fn synthetic_eiger(model: &EigerModel, packetiser: Packetiser, images: u64) -> Result<Self, Failure> {
         let detector = SyntheticEiger::new(model).map_err(|e| usage(&e.to_string()))?;
-        Ok(Self::build(packetiser, images, |image| detector.image(image).ports.iter().map(|port| detector.port_bytes(port)).collect()))
+        Ok(Self::build(packetiser, images, |image| {
+            detector.image(image).ports.iter().map(|port| detector.port_bytes(port)).collect()
+        }))
     }
 
     /// Raw frames of a JUNGFRAU from files that hold whole frames.
@@ -79,13 +81,23 @@ impl Feed {
         for path in files {
             let bytes = std::fs::read(path).map_err(|e| Failure::io("cannot read", path, &e))?;
             if bytes.is_empty() || bytes.len() % frame_bytes != 0 {
-                let why = format!("it has {} bytes; a frame of these modules has {frame_bytes} (uint16, 512 x 1024 per module)", bytes.len());
-                return Err(Failure::new(Exit::Usage, format!("{} holds no whole frames", path.display()), why, "give another file or --modules"));
+                let why = format!(
+                    "it has {} bytes; a frame of these modules has {frame_bytes} (uint16, 512 x 1024 per module)",
+                    bytes.len()
+                );
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("{} holds no whole frames", path.display()),
+                    why,
+                    "give another file or --modules",
+                ));
             }
             frames.extend(bytes.chunks_exact(frame_bytes).map(<[u8]>::to_vec));
         }
         let images = frames.len() as u64;
-        Ok(Self::build(packetiser, images, |image| frames[image as usize].chunks_exact(layout.tile_bytes).map(<[u8]>::to_vec).collect()))
+        Ok(Self::build(packetiser, images, |image| {
+            frames[image as usize].chunks_exact(layout.tile_bytes).map(<[u8]>::to_vec).collect()
+        }))
     }
 
     /// Recorded packets of an EIGER, one file per port. `first_frame` renumbers the recording.
@@ -96,7 +108,12 @@ impl Feed {
         for (path, port) in files.iter().zip(&ports) {
             if !port.iter().map(|f| f.0).eq(recorded.iter().copied()) || port.iter().any(|f| f.1.len() != bytes) {
                 let what = format!("{} and {} do not belong together", path.display(), files[0].display());
-                return Err(Failure::new(Exit::Usage, what, "the ports recorded other frames or another number of packets", "give the ports of one recording"));
+                return Err(Failure::new(
+                    Exit::Usage,
+                    what,
+                    "the ports recorded other frames or another number of packets",
+                    "give the ports of one recording",
+                ));
             }
         }
         let images = (0..recorded.len()).map(|i| ports.iter().map(|port| port[i].1.clone()).collect()).collect();
@@ -157,10 +174,14 @@ fn read_dump(path: &Path) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
     let mut images: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
-        let length = bytes.get(at..at + LENGTH_BYTES).map_or(0, |b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]));
-        let record = bytes.get(at + LENGTH_BYTES..at + LENGTH_BYTES + EIGER_DATAGRAM_BYTES).filter(|_| length == EIGER_DATAGRAM_BYTES as u64);
+        let length =
+            bytes.get(at..at + LENGTH_BYTES).map_or(0, |b| u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]));
+        let record = bytes
+            .get(at + LENGTH_BYTES..at + LENGTH_BYTES + EIGER_DATAGRAM_BYTES)
+            .filter(|_| length == EIGER_DATAGRAM_BYTES as u64);
         let Some(datagram) = record else { return Err(wrong(format!("the record at byte {at} states a length of {length}"))) };
-        let packet = Packet::new_checked(datagram, &format).map_err(|why| wrong(format!("the datagram at byte {at}: {}", why.name())))?;
+        let packet =
+            Packet::new_checked(datagram, &format).map_err(|why| wrong(format!("the datagram at byte {at}: {}", why.name())))?;
         match images.last_mut() {
             Some((frame, datagrams)) if *frame == packet.frame_number() => datagrams.extend_from_slice(datagram),
             _ => images.push((packet.frame_number(), datagram.to_vec())),
@@ -209,7 +230,12 @@ mod tests {
         let mut feed = Feed::dump_eiger(std::slice::from_ref(&path), Some(100)).unwrap();
         let frames: Vec<u64> = (0..4).map(|i| u64::from_le_bytes(feed.image(i)[0][..8].try_into().unwrap())).collect();
         assert_eq!((feed.packets_per_tile(), feed.first_frame, frames), (2, 100, vec![100, 102, 103, 105]));
-        for (bad, part) in [(&good[..5000], "byte 4152"), (&good[..4152 * 3], "different numbers"), (&good[1..], "states a length"), (&good[..0], "empty")] {
+        for (bad, part) in [
+            (&good[..5000], "byte 4152"),
+            (&good[..4152 * 3], "different numbers"),
+            (&good[1..], "states a length"),
+            (&good[..0], "empty"),
+        ] {
             std::fs::write(&path, bad).unwrap();
             let text = Feed::dump_eiger(std::slice::from_ref(&path), None).err().unwrap().to_string();
             assert!(text.contains(part), "{text}");

@@ -32,7 +32,13 @@ fn wrong(why: &str) -> Failure {
 }
 
 /// The packetiser of a detector.
-pub fn packetiser(kind: DetectorKind, modules: u32, modules_down: usize, first_frame: u64, rate_hz: f64) -> Result<Packetiser, Failure> {
+pub fn packetiser(
+    kind: DetectorKind,
+    modules: u32,
+    modules_down: usize,
+    first_frame: u64,
+    rate_hz: f64,
+) -> Result<Packetiser, Failure> {
     let mut model = PacketModel::new(kind, modules as usize);
     model.modules_down = modules_down;
     model.first_frame_number = first_frame;
@@ -82,7 +88,8 @@ fn eiger_command(args: &EigerArgs) -> Result<Exit, Failure> {
         prepare_note(&args.send);
         let scene = SceneModel::for_modules(args.send.modules as usize);
         let kind = DetectorKind::Eiger { bits: args.bits };
-        let packetiser = packetiser(kind, args.send.modules, scene.modules_down, args.send.first_frame.unwrap_or(1), args.send.rate)?;
+        let packetiser =
+            packetiser(kind, args.send.modules, scene.modules_down, args.send.first_frame.unwrap_or(1), args.send.rate)?;
         let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES);
         Feed::synthetic_eiger(&EigerModel { scene, bits: args.bits }, packetiser, images)?
     } else {
@@ -105,9 +112,16 @@ fn prepare_note(args: &SendArgs) {
 fn address(text: &str) -> Result<SocketAddr, Failure> {
     let mut found = text.to_socket_addrs().map_err(|e| {
         let why = crate::failure::reason(&e);
-        Failure::new(Exit::Usage, format!("'{text}' is no address to send to"), why, "give HOST:PORT, for example 127.0.0.1:50001")
+        Failure::new(
+            Exit::Usage,
+            format!("'{text}' is no address to send to"),
+            why,
+            "give HOST:PORT, for example 127.0.0.1:50001",
+        )
     })?;
-    found.next().ok_or_else(|| Failure::new(Exit::Usage, format!("'{text}' is no address to send to"), "the name has no address", "give HOST:PORT"))
+    found.next().ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("'{text}' is no address to send to"), "the name has no address", "give HOST:PORT")
+    })
 }
 
 fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Result<Exit, Failure> {
@@ -171,7 +185,10 @@ fn report(args: &SendArgs, feed: &Feed, sent: &Sent, expected: u64, faults: Opti
         return;
     }
     let (images, packets) = (say::count(sent.images), say::count(sent.packets));
-    say::to_stdout(&format!("sent {images} images, {packets} packets in {:.2} s: {rate:.1} Hz, {gigabytes:.2} GB/s", sent.seconds));
+    say::to_stdout(&format!(
+        "sent {images} images, {packets} packets in {:.2} s: {rate:.1} Hz, {gigabytes:.2} GB/s",
+        sent.seconds
+    ));
     if let Some(counts) = faults {
         let done: Vec<String> = fault_json(&counts)
             .as_object()

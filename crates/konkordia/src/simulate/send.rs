@@ -12,6 +12,10 @@ const CALL_BYTES_MAX: usize = 65507;
 /// Below this a sleep would last longer than asked for.
 const SLEEP_MIN: Duration = Duration::from_micros(40);
 
+/// The packets of an image are spread evenly over its period, but not over more than this: detectors read out in milliseconds, and
+/// receivers give an image up after a deadline.
+const SPREAD_SECONDS_MAX: f64 = 0.02;
+
 /// What was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
@@ -86,11 +90,18 @@ fn wait_until(start: Instant, due: f64) {
 
 /// Sends `images` images of `feed`, all streams side by side. Before each burst `gate` is told what was sent; it may wait, and stops the
 /// sending by returning false.
-pub fn send(feed: &mut Feed, senders: &mut Senders, pace: &Pace, images: u64, gate: &mut dyn FnMut(&Sent) -> bool) -> Result<Sent, Failure> {
+pub fn send(
+    feed: &mut Feed,
+    senders: &mut Senders,
+    pace: &Pace,
+    images: u64,
+    gate: &mut dyn FnMut(&Sent) -> bool,
+) -> Result<Sent, Failure> {
     let datagram_bytes = feed.datagram_bytes;
     let burst = (CALL_BYTES_MAX / datagram_bytes).min(pace.burst_max).max(1);
     let bursts = feed.packets_per_tile().div_ceil(burst);
     let period = if pace.rate_hz > 0.0 { 1.0 / pace.rate_hz } else { 0.0 };
+    let spread = period.min(SPREAD_SECONDS_MAX);
     let start = Instant::now();
     let mut sent = Sent::default();
     for image in 0..images {
@@ -100,7 +111,7 @@ pub fn send(feed: &mut Feed, senders: &mut Senders, pace: &Pace, images: u64, ga
                 sent.seconds = start.elapsed().as_secs_f64();
                 return Ok(sent);
             }
-            wait_until(start, (image as f64 + b as f64 / bursts as f64) * period);
+            wait_until(start, image as f64 * period + b as f64 / bursts as f64 * spread);
             for (tile, sender) in tiles.iter().zip(&mut senders.0) {
                 let Some(sender) = sender else { continue };
                 let end = ((b + 1) * burst * datagram_bytes).min(tile.len());
@@ -117,10 +128,17 @@ pub fn send(feed: &mut Feed, senders: &mut Senders, pace: &Pace, images: u64, ga
 }
 
 /// The same through a fault link. Streams take turns packet by packet, as on a real network.
-pub fn send_with_faults(feed: &mut Feed, senders: &mut Senders, rate_hz: f64, images: u64, link: &mut FaultLink) -> Result<Sent, Failure> {
+pub fn send_with_faults(
+    feed: &mut Feed,
+    senders: &mut Senders,
+    rate_hz: f64,
+    images: u64,
+    link: &mut FaultLink,
+) -> Result<Sent, Failure> {
     let datagram_bytes = feed.datagram_bytes;
     let packets = feed.packets_per_tile();
     let period = if rate_hz > 0.0 { 1.0 / rate_hz } else { 0.0 };
+    let spread = period.min(SPREAD_SECONDS_MAX);
     let start = Instant::now();
     let mut sent = Sent::default();
     let mut error = None;
@@ -135,7 +153,7 @@ pub fn send_with_faults(feed: &mut Feed, senders: &mut Senders, rate_hz: f64, im
     for image in 0..images {
         let tiles = feed.image(image);
         for packet in 0..packets {
-            wait_until(start, (image as f64 + packet as f64 / packets as f64) * period);
+            wait_until(start, image as f64 * period + packet as f64 / packets as f64 * spread);
             for (stream, tile) in tiles.iter().enumerate() {
                 let bytes = &tile[packet * datagram_bytes..(packet + 1) * datagram_bytes];
                 link.push(Datagram { stream, bytes }, &mut deliver);

@@ -20,7 +20,8 @@ pub fn write(args: &JungfrauArgs, to: SocketAddr, folder: &Path) -> Result<Exit,
             calibration: &std::path::absolute(folder).unwrap_or(folder.into()),
             directory: Path::new("."),
             prefix: "simulated",
-            run: args.send.images.map_or(String::new(), |n| format!("images = {n}\n")) + &format!("first_frame = {}", args.send.first_frame.unwrap_or(1)),
+            run: args.send.images.map_or(String::new(), |n| format!("images = {n}\n"))
+                + &format!("first_frame = {}", args.send.first_frame.unwrap_or(1)),
             more: String::new(),
         };
         std::fs::write(path, run.text()).map_err(|e| Failure::io("cannot write", path, &e))?;
