@@ -3,16 +3,14 @@
 //! `write_sample samples DIR`            one run per pixel type, layout and kind of fault
 //! `write_sample endless DIR PREFIX`     a run without end; prints "<image> <milliseconds since start>" after each image
 
-use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
 
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, TileInfo, Writer};
 
 #[path = "../tests/common/mod.rs"]
 mod common;
-use common::{Sample, ledger, sample, write_image, write_images};
+use common::{Sample, endless, ledger, sample, write_images};
 
 fn write_run(sample: &Sample) -> Result<(), Error> {
     let mut writer = Writer::create(sample.spec.clone())?;
@@ -49,24 +47,6 @@ fn samples(directory: &Path) -> Result<(), Error> {
         s.spec.tiles[0] = TileInfo { rows: 67, columns: 131, row: 0, column: 0, flip_rows: false, packets: 16 };
         s.spec.tiles.push(s.spec.tiles[0].clone());
     })
-}
-
-fn endless(directory: &Path, prefix: &str) -> Result<(), Error> {
-    let start = Instant::now();
-    let mut spec = sample(directory, prefix, PixelType::Int16).spec;
-    spec.images_per_file = 50;
-    let mut writer = Writer::create(spec)?;
-    let mut out = std::io::stdout().lock();
-    for image in (0..).filter(|image| image % 23 != 7) {
-        write_image(&mut writer, image, image % 5 == 2)?;
-        writer.tick(start.elapsed().as_nanos() as u64)?;
-        let line = writeln!(out, "{image} {}", start.elapsed().as_millis()).and_then(|()| out.flush());
-        if line.is_err() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_micros(500));
-    }
-    Ok(())
 }
 
 fn main() {

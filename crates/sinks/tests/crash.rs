@@ -3,26 +3,33 @@
 
 mod common;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Scratch, decode, pixels, sample};
+use common::{Scratch, decode, endless, pixels, sample};
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::{Reader, Severity, check, data_file_name, repair};
 
-/// The example, built by cargo before the tests of this package run.
-fn writer_program() -> std::path::PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join("write_sample")
+const CHILD: &str = "KONKORDIA_CRASH_CHILD";
+
+/// Not a test: the process that the tests below start and kill, this same program with the directory and prefix in a variable.
+#[test]
+fn child_that_writes_until_killed() {
+    if let Ok(place) = std::env::var(CHILD) {
+        let (directory, prefix) = place.rsplit_once('/').unwrap();
+        endless(Path::new(directory), prefix).unwrap();
+    }
 }
 
-/// Lets the example write for `life`, kills it, and returns the images that it reported as written.
+/// Lets the child write for `life`, kills it, and returns the images that it reported as written.
 fn killed_run(scratch: &Scratch, prefix: &str, life: Duration) -> Vec<u64> {
-    let mut child = Command::new(writer_program())
-        .args(["endless", scratch.0.to_str().unwrap(), prefix])
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_writes_until_killed", "--nocapture"])
+        .env(CHILD, scratch.0.join(prefix))
         .stdout(Stdio::piped())
         .spawn()
-        .expect("cargo builds the example write_sample before the tests");
+        .unwrap();
     let mut out = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
@@ -34,7 +41,9 @@ fn killed_run(scratch: &Scratch, prefix: &str, life: Duration) -> Vec<u64> {
     let text = reader.join().unwrap().unwrap();
     // The last line may have been cut; a whole line ends in a line feed.
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
+    // Lines of the test harness are not two numbers.
+    let numbers = whole.lines().filter_map(|line| line.split_once(' '));
+    numbers.filter_map(|(image, ms)| ms.parse::<u64>().ok().and(image.parse().ok())).collect()
 }
 
 fn assert_whole(scratch: &Scratch, prefix: &str, written: &[u64]) {

@@ -1,5 +1,5 @@
 //! The chunk of an image of which nothing arrived: every pixel *missing*. Stored because neggia ends XDS when a chunk is absent, while
-//! the compressed constant takes some kilobytes. Written by hand, since this crate holds no compressor.
+//! the compressed constant takes about 10 KB per 512 x 1024 pixels. Written by hand, since this crate holds no compressor.
 
 use super::low::missing_bytes;
 use super::spec::{Compression, FileSpec};

@@ -32,6 +32,9 @@ pub struct SpaceEstimate {
     pub reserve: u64,
 }
 
+/// With less than this left the file system is asked before every image, otherwise at every flush: on a network asking takes its time.
+const FREE_CLOSE: u64 = 256 << 20;
+
 /// What [`Writer::finish`] wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
@@ -63,6 +66,8 @@ pub struct Writer {
     published_ns: Option<u64>,
     published_files: usize,
     space: SpaceEstimate,
+    /// Free bytes when last asked, less what was written since.
+    free_known: u64,
     images_with_pixels: u64,
     chunk_bytes: u64,
 }
@@ -103,6 +108,7 @@ impl Writer {
             published_ns: None,
             published_files: 0,
             space,
+            free_known: 0,
             images_with_pixels: 0,
             chunk_bytes: 0,
             columns,
@@ -179,13 +185,16 @@ impl Writer {
 
     /// Refuses an image when the next flush might not fit any more. libhdf5 cannot recover from a flush that fails, so it must not come
     /// to that; the reserve then makes room for closing.
-    fn check_space(&self, chunk_bytes: u64) -> Result<(), Error> {
-        let free = low::free_bytes(&self.spec.directory).context("write an image", &self.spec.directory)?;
+    fn check_space(&mut self, chunk_bytes: u64) -> Result<(), Error> {
         let needed = chunk_bytes + self.columns.flush_bytes(self.spec.images_per_file);
-        if free >= needed {
+        if self.free_known < needed + FREE_CLOSE {
+            self.free_known = low::free_bytes(&self.spec.directory).context("write an image", &self.spec.directory)?;
+        }
+        if self.free_known >= needed {
+            self.free_known -= chunk_bytes;
             return Ok(());
         }
-        let cause = format!("{free} bytes are free, the next image may need {needed}");
+        let cause = format!("{} bytes are free, the next image may need {needed}", self.free_known);
         Err(Error::new(ErrorKind::DiskFull, "write an image", &self.spec.directory, cause))
     }
 
@@ -264,6 +273,8 @@ impl Writer {
         let mut result = Ok(());
         if now_ns.saturating_sub(flushed) >= FLUSH_NS {
             self.flushed_ns = Some(now_ns);
+            // Others write to this disk too: ask anew.
+            self.free_known = 0;
             result = self.current.as_mut().map_or(Ok(()), DataFile::flush);
         }
         if result.is_ok() && self.closed.len() > self.published_files && now_ns.saturating_sub(published) >= PUBLISH_NS {

@@ -2,7 +2,9 @@
 // Each user takes its part.
 #![allow(dead_code)]
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::{Compression, Error, FileSpec, ImageRecord, ImageStatus, LedgerRecord, Metadata, Overwrite};
@@ -191,12 +193,31 @@ pub fn write_images(writer: &mut Writer, sample: &Sample) -> Result<(), Error> {
         .try_for_each(|image| write_image(writer, image, sample.partial.contains(&image)))
 }
 
+/// Writes until it is killed; prints "<image> <milliseconds since start>" after each image.
+pub fn endless(directory: &Path, prefix: &str) -> Result<(), Error> {
+    let start = Instant::now();
+    let mut spec = sample(directory, prefix, PixelType::Int16).spec;
+    spec.images_per_file = 50;
+    let mut writer = Writer::create(spec)?;
+    let mut out = std::io::stdout().lock();
+    for image in (0..).filter(|image| image % 23 != 7) {
+        write_image(&mut writer, image, image % 5 == 2)?;
+        writer.tick(start.elapsed().as_nanos() as u64)?;
+        let line = writeln!(out, "{image} {}", start.elapsed().as_millis()).and_then(|()| out.flush());
+        if line.is_err() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_micros(500));
+    }
+    Ok(())
+}
+
 /// The inverse of [`bslz4`] for any LZ4 block, slow and plain; also checks that the chunk ends where it should.
 pub fn decode(chunk: &[u8], element: usize, out: &mut [u8]) -> Result<(), String> {
     let take = |at: usize, n: usize| chunk.get(at..at + n).ok_or("the chunk ends early");
     let size = take(0, 8)?.iter().fold(0, |v, &b| v << 8 | u64::from(b)) as usize;
     let block = take(8, 4)?.iter().fold(0, |v, &b| v << 8 | u64::from(b)) as usize;
-    if size != out.len() || block == 0 || block % (8 * element) != 0 {
+    if size != out.len() || block == 0 || !block.is_multiple_of(8 * element) {
         return Err(format!("{size} bytes in blocks of {block}"));
     }
     let whole = size / (8 * element) * (8 * element);
