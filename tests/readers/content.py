@@ -31,6 +31,7 @@ RUNS = {
     "many": ("uint16", 24, 1, [], [3], SHAPE),
     "whole": ("uint16", 10, 4, [], [], SHAPE),
     "bare": ("uint16", 10, 4, [5], [2, 9], SHAPE),
+    "repaired": ("int16", 10, 4, [5], [2, 9], SHAPE),
     "odd": ("uint16", 10, 4, [5], [2, 9], (67, 131)),
 }
 

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use konkordia_core::pixel::PixelType;
-use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, TileInfo, Writer};
+use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, TileInfo, Writer, repair};
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -39,6 +39,12 @@ fn samples(directory: &Path) -> Result<(), Error> {
     with("many", |s| (s.spec.images_per_file, s.images, s.expected, s.lost, s.partial) = (1, 24, 24, vec![], vec![3]))?;
     with("whole", |s| (s.lost, s.partial) = (vec![], vec![]))?;
     with("bare", |s| s.spec.metadata = Metadata::default())?;
+    // A run given up without a word, as by a kill, and then repaired.
+    let given_up = sample(directory, "repaired", PixelType::Int16);
+    let mut writer = Writer::create(given_up.spec.clone())?;
+    write_images(&mut writer, &given_up)?;
+    drop(writer);
+    repair(&directory.join("repaired_master.h5"))?;
     with("empty", |s| (s.images, s.expected, s.lost, s.partial) = (0, 0, vec![], vec![]))?;
     with("odd", |s| {
         (s.spec.rows, s.spec.columns) = (67, 131);

@@ -45,6 +45,13 @@ fn assert_images(path: &Path, sample: &Sample) {
 }
 
 #[test]
+fn the_writer_may_move_to_its_thread() {
+    fn sendable<T: Send>() {}
+    sendable::<Writer>();
+    sendable::<Reader>();
+}
+
+#[test]
 fn every_pixel_type_and_layout_reads_back() {
     let scratch = Scratch::new("types");
     for pixel in PixelType::ALL {

@@ -91,7 +91,9 @@ fn build(
     write_data(&entry, spec, files, images)?;
     let own = group(&entry, "konkordia", "NXcollection")?;
     write_own(&own, spec, state)?;
-    write_columns(&own, columns, files, ipf, images)?;
+    // While the run goes on its writer must not stop for long: the columns of all files so far would be copied again and again.
+    let copied = if state == State::Writing { &[] } else { files };
+    write_columns(&own, columns, copied, ipf, images)?;
     if let Some(ledger) = ledger {
         write_ledger(&own, ledger)?;
     }
@@ -321,6 +323,9 @@ fn plain(name: &str) -> String {
 /// Copies the per-image columns of all data files, one file at a time, so that memory does not grow with the run.
 fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], ipf: u64, images: u64) -> Result<()> {
     let target = group(own, "images", "NXcollection")?;
+    if files.is_empty() && images > 0 {
+        return Ok(());
+    }
     let mut created = Vec::new();
     for column in &columns.list {
         let dataset = low::create_column(&target, column, u32::MAX)?;

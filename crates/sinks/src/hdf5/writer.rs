@@ -397,9 +397,12 @@ fn remove_all(spec: &FileSpec) {
 /// the mask in the master, the columns of the planned images in the master, and the small metadata of both files.
 fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
     let per_image = columns.row_bytes as u64 + 128;
-    let images = u64::from(spec.images_per_file).max(spec.images_planned.unwrap_or(0).min(10_000_000));
+    let per_file = u64::from(spec.images_per_file);
+    let in_file = spec.images_planned.unwrap_or(per_file).min(per_file);
+    let in_master = spec.images_planned.unwrap_or(per_file).min(10_000_000);
     let mask = 4 * spec.pixels() as u64;
-    (128 << 10) + columns.flush_bytes(spec.images_per_file) + images * per_image + mask + 4 * spec.configuration.len() as u64
+    let small = (128 << 10) + columns.flush_bytes(spec.images_per_file) + 4 * spec.configuration.len() as u64;
+    small + (in_file + in_master) * per_image + mask
 }
 
 fn take_reserve(spec: &FileSpec, bytes: u64) -> Result<SpaceEstimate, Error> {
