@@ -32,20 +32,21 @@ fuzz_target!(|data: &[u8]| {
                 let image = (low + ahead).saturating_sub(4);
                 let packet = u16::from(step[1]) % spec.packets;
                 let image = if kind == 3 && step[3] == 255 { None } else { Some(image) };
-                match assembler.on_packet(image, packet, newest_end, limit) {
+                match assembler.on_packet(image, packet, newest_end, |i| i < limit) {
                     Verdict::Place { image: at, opens } => {
                         assert_eq!(Some(at), image);
-                        assert!(at >= low && at < limit && at < spec.images);
+                        assert!(at >= low && at < spec.images);
                         let tile = placed.entry(at).or_default();
                         assert_eq!(opens, tile.is_empty());
+                        assert!(!opens || at < limit, "opened without a slot");
                         assert!(tile.insert(packet), "placed twice");
-                        newest_end = newest_end.max(at + 1);
                     }
                     Verdict::Duplicate => assert!(image.is_some_and(|i| placed.get(&i).is_some_and(|t| t.contains(&packet)))),
                     Verdict::Late => assert!(image.is_some_and(|i| i < assembler.low())),
-                    Verdict::NoSlot => assert!(image.is_some_and(|i| i >= limit)),
+                    Verdict::NoSlot => assert!(image.is_some_and(|i| !placed.contains_key(&i)), "refused after it was opened"),
                     Verdict::Foreign => {}
                 }
+                newest_end = newest_end.max(assembler.own_end());
             }
         }
         assert!(assembler.low() >= low && assembler.low() <= newest_end.max(assembler.own_end()));

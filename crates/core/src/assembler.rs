@@ -49,7 +49,8 @@ pub enum Verdict {
     Duplicate,
     /// Its tile is already sealed.
     Late,
-    /// The ring has no slot for this image yet (writers hold all slots).
+    /// The image was refused when its first packet came, because the ring had no slot for it (sinks hold all slots). An image is refused
+    /// whole, so that a run that is too fast loses images and not a part of every image.
     NoSlot,
     /// Not of this run: frame number before the first or after the last image, or a lone jump far ahead.
     Foreign,
@@ -78,6 +79,7 @@ struct OpenTile {
     /// Image number + 1; 0 = never used.
     tag: u64,
     arrived: u16,
+    refused: bool,
     bitmap: PacketBitmap,
 }
 
@@ -114,7 +116,7 @@ impl TileAssembler {
         self.low
     }
 
-    /// One past the newest image of which this stream placed a packet.
+    /// One past the newest image of which this stream saw a packet.
     pub fn own_end(&self) -> u64 {
         self.own_end
     }
@@ -129,9 +131,9 @@ impl TileAssembler {
     }
 
     /// Judges one packet. `image` is the frame number minus the first frame number of the run (`None` if below it), `packet` its index,
-    /// already checked by the wire view; `newest_end` is one past the newest image known through any stream; `slot_limit` is the first
-    /// image for which the ring has no slot.
-    pub fn on_packet(&mut self, image: Option<u64>, packet: u16, newest_end: u64, slot_limit: u64) -> Verdict {
+    /// already checked by the wire view; `newest_end` is one past the newest image known through any stream; `claim` asks the ring for the
+    /// slot of an image, once per tile.
+    pub fn on_packet(&mut self, image: Option<u64>, packet: u16, newest_end: u64, claim: impl FnOnce(u64) -> bool) -> Verdict {
         assert!(packet < self.spec.packets, "wire views only hand out packets of the tile");
         let Some(image) = image.filter(|i| *i < self.spec.images) else { return Verdict::Foreign };
         if image < self.low {
@@ -140,22 +142,19 @@ impl TileAssembler {
         if image >= newest_end.max(self.low).saturating_add(self.spec.jump_images_max) && !self.confirm_jump(image) {
             return Verdict::Foreign;
         }
-        if image >= slot_limit {
-            return Verdict::NoSlot;
-        }
         if image >= self.own_end {
             self.own_end = image + 1;
-            // An older tile gives up its place when the stream is a window ahead; the ring's slot of `image` is free, so theirs may go.
-            let first_open = self.own_end.saturating_sub(self.spec.window_images);
-            if self.low < first_open {
-                self.low = first_open;
-            }
+            // The oldest tiles give way when the stream is a window ahead.
+            self.low = self.low.max(self.own_end.saturating_sub(self.spec.window_images));
         }
         let index = self.index(image);
         let tile = &mut self.tiles[index];
         let opens = tile.tag != image + 1;
         if opens {
-            *tile = OpenTile { tag: image + 1, ..OpenTile::default() };
+            *tile = OpenTile { tag: image + 1, refused: !claim(image), ..OpenTile::default() };
+        }
+        if tile.refused {
+            return Verdict::NoSlot;
         }
         if !tile.bitmap.set(packet) {
             return Verdict::Duplicate;
@@ -166,7 +165,11 @@ impl TileAssembler {
 
     fn judge_sealed(&self, image: u64, packet: u16) -> Verdict {
         let tile = &self.tiles[self.index(image)];
-        if tile.tag == image + 1 && tile.bitmap.has(packet) { Verdict::Duplicate } else { Verdict::Late }
+        match tile.tag == image + 1 {
+            true if tile.refused => Verdict::NoSlot,
+            true if tile.bitmap.has(packet) => Verdict::Duplicate,
+            _ => Verdict::Late,
+        }
     }
 
     fn confirm_jump(&mut self, image: u64) -> bool {
@@ -178,10 +181,10 @@ impl TileAssembler {
     pub fn tick(&mut self, now_ns: u64, newest_end: u64, drained: bool) -> u64 {
         let newest_end = newest_end.max(self.own_end).min(self.spec.images);
         self.note_known(now_ns, newest_end);
-        self.seal_complete(newest_end);
+        self.seal_done(newest_end);
         if drained {
             self.seal_overdue(now_ns, newest_end);
-            self.seal_complete(newest_end);
+            self.seal_done(newest_end);
         }
         self.low
     }
@@ -193,9 +196,10 @@ impl TileAssembler {
         self.low
     }
 
-    fn is_complete(&self, image: u64) -> bool {
+    /// Nothing more will be placed in this tile: it is complete or was refused.
+    fn is_done(&self, image: u64) -> bool {
         let tile = &self.tiles[self.index(image)];
-        tile.tag == image + 1 && tile.arrived == self.spec.packets
+        tile.tag == image + 1 && (tile.refused || tile.arrived == self.spec.packets)
     }
 
     /// Remembers when images up to `newest_end` became known. A mark (end, time) covers the images below `end` and not below the mark before.
@@ -223,8 +227,8 @@ impl TileAssembler {
         }
     }
 
-    fn seal_complete(&mut self, newest_end: u64) {
-        while self.low < newest_end && self.is_complete(self.low) {
+    fn seal_done(&mut self, newest_end: u64) {
+        while self.low < newest_end && self.is_done(self.low) {
             self.low += 1;
         }
         while self.known.front().is_some_and(|mark| mark.0 <= self.low) {

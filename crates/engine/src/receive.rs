@@ -97,14 +97,14 @@ impl Sorter<'_> {
             Err(why) => return self.ledger.count_malformed(why),
         };
         let image = self.image_of(packet.frame_number());
-        if image.is_some_and(|i| i >= self.writer.limit()) {
-            self.writer.refresh_limit();
-        }
         let newest_end = self.control.newest_end.load(Ordering::Relaxed);
-        match self.assembler.on_packet(image, packet.packet(), newest_end, self.writer.limit()) {
+        let verdict = self.assembler.on_packet(image, packet.packet(), newest_end, |image| self.writer.claim(image));
+        if self.assembler.own_end() > newest_end {
+            self.control.newest_end.fetch_max(self.assembler.own_end(), Ordering::AcqRel);
+        }
+        match verdict {
             Verdict::Place { image, opens } => {
                 if opens {
-                    self.control.newest_end.fetch_max(image + 1, Ordering::AcqRel);
                     self.writer.open(image, packet.frame_header());
                 }
                 self.writer.place(image, packet.packet(), packet.payload());

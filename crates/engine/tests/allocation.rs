@@ -111,7 +111,8 @@ fn nothing_is_allocated_after_arm() {
     let mut datagram: Vec<u8> = (0..48 + 8192).map(|i| (i * 7) as u8 & 0x3f).collect();
     (datagram[46], datagram[47]) = (3, 2);
     let (first, last) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let planes = ConstantPlanes { pedestal: [0, 1, 2].map(|_| vec![3000.0; pixels]), factor: [0, 1, 2].map(|_| vec![0.002; pixels]) };
+    let planes =
+        ConstantPlanes { pedestal: [0, 1, 2].map(|_| vec![3000.0; pixels]), factor: [0, 1, 2].map(|_| vec![0.002; pixels]) };
     let armed = run::arm(RunParts {
         plan: Arc::new(plan),
         sources: vec![Box::new(Maker { datagram, packet: 0, at_100: first.clone() })],

@@ -415,6 +415,17 @@ fn the_ledger_balances_whatever_happens() {
 }
 
 #[test]
+fn a_run_that_is_too_fast_loses_whole_images_and_no_parts() {
+    let mut prepared = prepare(&Case { images: 100, slots: 4, ..Case::default() });
+    let outcome = execute(&mut prepared, vec![Box::new(Keeper { pause_us: 2_000, ..Keeper::default() })], Isa::detect());
+    let images = outcome.ledger.images;
+    assert_eq!(outcome.ledger.imbalances(), []);
+    assert!(images.lost > 0 && images.complete >= 4 && images.partial == 0, "{images:?}");
+    assert_eq!(images.packets_missing % 128, 0, "no tile is torn");
+    assert_eq!(outcome.ledger.total().no_slot, images.packets_missing);
+}
+
+#[test]
 fn a_silent_stream_and_a_stop_end_the_run_with_the_reason() {
     let mut prepared = prepare(&Case { modules: 2, images: 6, ..Case::default() });
     prepared.streams[1].clear();

@@ -2,7 +2,7 @@
 //!
 //! Four roles pass over the images in order, each with a cursor = the first image it has not finished:
 //! *receivers* (one per tile) < *workers* < *committer* < *sinks*. A receiver may write image `n` while `n >= its own cursor` and
-//! `n < lowest sink cursor + slots`; everybody else may touch image `n` only when all cursors of the role before are above `n`.
+//! `n < lowest sink cursor + slots`, which the first receiver of an image decides for all ([`TileWriter::claim`]); everybody else may touch image `n` only when all cursors of the role before are above `n`.
 //! From this it follows that no two roles ever touch the same bytes at once:
 //! - A worker, the committer or a sink at image `n` (cursor `<= n`) keeps the lowest sink cursor `<= n`, so receivers stay below `n + slots`
 //!   and cannot write the slot of `n` again.
@@ -11,9 +11,10 @@
 //!   says which image it holds, and a role touches the slot of `n` only if some tile carries the tag of `n`.
 
 use std::cell::UnsafeCell;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use konkordia_core::ledger::ImageStatus;
@@ -56,6 +57,7 @@ struct Shared {
     packed_stride: usize,
     strip_offsets: Vec<usize>,
     cells: Box<[UnsafeCell<TileCell>]>,
+    claims: Box<[AtomicU64]>,
     strip_bytes: Box<[AtomicU32]>,
     statuses: Box<[AtomicU8]>,
     received: Box<[Cursor]>,
@@ -154,6 +156,7 @@ impl Ring {
             packed_stride,
             strip_offsets,
             cells: (0..slots * spec.tiles).map(|_| UnsafeCell::default()).collect(),
+            claims: (0..slots * 2).map(|_| AtomicU64::new(0)).collect(),
             strip_bytes: (0..slots * spec.strip_bytes_max.len()).map(|_| AtomicU32::new(0)).collect(),
             statuses: (0..slots).map(|_| AtomicU8::new(0)).collect(),
             received: cursors(spec.tiles),
@@ -187,14 +190,32 @@ pub struct TileWriter {
 }
 
 impl TileWriter {
-    /// First image for which there is no slot: the lowest sink cursor + slots. Looks at the sinks.
-    pub fn refresh_limit(&mut self) -> u64 {
-        self.limit = lowest(&self.shared.written).saturating_add(self.shared.spec.slots);
-        self.limit
+    /// Asks for the slot of an image. The first receiver that asks decides for all: either every tile of the image has a place or none has.
+    pub fn claim(&mut self, image: u64) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let entry = &shared.claims[(image % shared.claims.len() as u64) as usize];
+        loop {
+            let seen = entry.load(Ordering::Acquire);
+            let has_slot = match (seen >> 1).cmp(&(image + 1)) {
+                // Decided by another receiver, whose view of the sinks is this one's now (Acquire).
+                Equal => seen & 1 == 1,
+                // A far newer image has taken over this entry: the ring has passed this one by.
+                Greater => return false,
+                Less => image < self.limit || image < self.refresh_limit(),
+            };
+            let decided = (image + 1) << 1 | u64::from(has_slot);
+            if seen == decided || entry.compare_exchange(seen, decided, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                if has_slot && image >= self.limit {
+                    self.refresh_limit();
+                }
+                return has_slot;
+            }
+        }
     }
 
-    /// The limit as of the last [`TileWriter::refresh_limit`]; it only ever grows.
-    pub fn limit(&self) -> u64 {
+    /// First image for which there is no slot: the lowest sink cursor + slots. It only ever grows.
+    fn refresh_limit(&mut self) -> u64 {
+        self.limit = lowest(&self.shared.written).saturating_add(self.shared.spec.slots);
         self.limit
     }
 

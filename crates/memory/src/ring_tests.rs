@@ -32,6 +32,7 @@ fn send(mut writer: TileWriter, tile: usize, images: u64) {
         while writer.refresh_limit() <= image {
             std::thread::yield_now();
         }
+        assert!(writer.claim(image));
         let mut opened = false;
         for packet in (0..4).filter(|p| arrives(image, tile, *p)) {
             if !opened {
@@ -125,6 +126,46 @@ fn every_sink_sees_every_image_exactly_as_it_was_placed() {
         });
         assert_eq!((monitor.received(), monitor.committed(), monitor.written()), (images, images, images));
     }
+}
+
+/// Receivers that race for slots of a slow sink: all of them get the same answer for every image.
+#[test]
+fn a_claim_is_decided_once_for_all_receivers() {
+    let (images, tiles) = (5000, 3);
+    let mut ring = Ring::new(spec(4, tiles, 1, 1)).unwrap();
+    let monitor = &ring.monitor;
+    let (worker, committer, sink) = (&mut ring.workers[0], &mut ring.committer, &mut ring.sinks[0]);
+    let receive = |mut writer: TileWriter| {
+        let answer = |image| {
+            // Nobody runs ahead by two rings, where the answer for an old image is no.
+            while image >= monitor.received() + 6 {
+                std::thread::yield_now();
+            }
+            let has_slot = writer.claim(image);
+            if has_slot {
+                writer.open(image, FrameHeader::default());
+            }
+            writer.seal_below(image + 1);
+            has_slot
+        };
+        (0..images).map(answer).collect::<Vec<bool>>()
+    };
+    let answers: Vec<Vec<bool>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = std::mem::take(&mut ring.receivers).into_iter().map(|w| scope.spawn(move || receive(w))).collect();
+        while sink.next() < images {
+            let ready = worker.wait(3, Duration::from_micros(50));
+            worker.finish(ready);
+            while committer.wait(Duration::ZERO) {
+                committer.commit(|placed| ImageStatus::of(placed.map(u32::from).sum(), 4 * tiles as u32, MissingPolicy::Keep));
+            }
+            while sink.wait(Duration::ZERO) {
+                sink.take(|_, _, _, _| ());
+            }
+        }
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    assert!(answers.iter().all(|a| *a == answers[0]), "all receivers agree on every image");
+    assert!(answers[0].iter().any(|a| *a), "some images find a slot");
 }
 
 #[test]
