@@ -12,6 +12,7 @@ use crate::simulate::send::Pace;
 use crate::simulate::setup::{RunText, write_files};
 use crate::{machine, run, say, simulate};
 use konkordia_engine::control::Control;
+use konkordia_engine::run::Ended;
 use konkordia_sim::packet::DetectorKind;
 use konkordia_sim::scene::SceneModel;
 use serde_json::{Value, json};
@@ -243,6 +244,9 @@ impl<'a> Bench<'a> {
             }
         };
         let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), images, Gate::Open, &mut watch)?;
+        if let Ended::SinkError(error) = &outcome.ended {
+            return Err(error.clone().into());
+        }
         let memory_bytes = (early, resident_bytes());
         let report = run::close(&config, &addresses, &outcome, &writer)?;
         report.delete_files();

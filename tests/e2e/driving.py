@@ -1,0 +1,243 @@
+"""Drives the built program as a user does: configuration files, command lines, sockets, files, exit codes."""
+
+import json
+import os
+import pathlib
+import queue
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import h5py
+import hdf5plugin  # noqa: F401  registers the filters
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("KONKORDIA_BIN", str(ROOT / "target" / "release" / "konkordia"))
+DATA = ROOT.parent / "shared" / "data"
+LYSO = DATA / "jungfrau-lyso"
+EIGER = DATA / "eiger-udp"
+
+PACKET_ROWS = 4  # rows of a JUNGFRAU packet
+HEADER_BYTES = 48
+
+# Special values of the output types, docs/formats.md.
+MISSING = {"int16": -32766, "int32": -(2**31) + 2, "uint16": 65535, "uint32": 2**32 - 1}
+MASKED = {"int16": -32768, "int32": -(2**31), "uint16": 65534, "uint32": 2**32 - 2}
+SATURATED = {"int16": 32767, "int32": 2**31 - 1, "uint16": 65532, "uint32": 2**32 - 4}
+
+needs_lyso = pytest.mark.skipif(not LYSO.is_dir(), reason=f"no real frames in {LYSO}")
+needs_eiger = pytest.mark.skipif(not EIGER.is_dir(), reason=f"no real packets in {EIGER}")
+
+
+def free_ports(count=1):
+    """First of so many consecutive UDP ports that are free now."""
+    for first in range(42000 + os.getpid() % 5000, 60000, count + 3):
+        sockets = []
+        try:
+            for port in range(first, first + count):
+                s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                sockets.append(s)
+                s.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+        finally:
+            for s in sockets:
+                s.close()
+    raise RuntimeError("no free ports")
+
+
+def program(*arguments, check=None, timeout=60, **options):
+    """Runs the program to its end; `check` is the exit code that it must have."""
+    done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, **options)
+    if check is not None:
+        assert done.returncode == check, f"exit code {done.returncode}, expected {check}\n{done.stdout}\n{done.stderr}"
+    assert "panicked" not in done.stderr and "RUST_BACKTRACE" not in done.stderr, done.stderr
+    return done
+
+
+class Receiver:
+    """`konkordia receive --json` in the background, armed."""
+
+    def __init__(self, config, **options):
+        self.process = subprocess.Popen(
+            [BINARY, "receive", "--json", str(config)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+        )
+        self.events = []
+        self.errors = ""
+        self._queue = queue.Queue()
+        self._threads = [threading.Thread(target=self._read_events), threading.Thread(target=self._read_errors)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read_events(self):
+        for line in self.process.stdout:
+            self._queue.put(json.loads(line))
+        self._queue.put(None)
+
+    def _read_errors(self):
+        self.errors = self.process.stderr.read()
+
+    def wait_for(self, event, timeout=30):
+        end = time.monotonic() + timeout
+        while True:
+            found = self._queue.get(timeout=max(0.01, end - time.monotonic()))
+            if found is None:
+                self.finish()
+                raise AssertionError(f"ended without '{event}', exit code {self.process.returncode}\n{self.errors}")
+            self.events.append(found)
+            if found["event"] == event:
+                return found
+
+    def wait_until(self, condition, timeout=30):
+        """Waits for a progress event that fulfils the condition."""
+        while True:
+            progress = self.wait_for("progress", timeout)
+            if condition(progress):
+                return progress
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def finish(self, timeout=60):
+        """Waits for the end; returns (exit code, report or None)."""
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        for thread in self._threads:
+            thread.join()
+        while not self._queue.empty():
+            found = self._queue.get()
+            if found is not None:
+                self.events.append(found)
+        assert "panicked" not in self.errors, self.errors
+        reports = [e for e in self.events if e["event"] == "report"]
+        return self.process.returncode, (reports[-1] if reports else None)
+
+
+class Bench:
+    """A folder with a configuration, and the receivers started from it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.receivers = []
+
+    def config(self, streams=1, **tables):
+        """Writes run.toml from {table: {key: value}}; the ports are free ones."""
+        self.port = free_ports(streams)
+        tables = {name: dict(values) for name, values in tables.items()}
+        tables.setdefault("source", {}).update(address="127.0.0.1", first_port=self.port)
+        tables.setdefault("output", {}).setdefault("directory", str(self.folder))
+        tables["output"].setdefault("prefix", "run")
+        tables.setdefault("run", {}).setdefault("buffer_mib", 128)
+        tables["run"].setdefault("start_timeout_s", 20)
+        tiles = tables["detector"].pop("tile", [])
+        lines = []
+        for name, values in tables.items():
+            lines.append(f"[{name}]")
+            lines += [f"{key} = {toml(value)}" for key, value in values.items()]
+            if name == "detector":
+                for tile in tiles:
+                    lines.append("[[detector.tile]]")
+                    lines += [f"{key} = {toml(value)}" for key, value in tile.items()]
+        path = self.folder / "run.toml"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    def receive(self, config, **options):
+        receiver = Receiver(config, **options)
+        self.receivers.append(receiver)
+        receiver.wait_for("armed")
+        return receiver
+
+    @property
+    def to(self):
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def master(self):
+        return self.folder / "run_master.h5"
+
+
+def toml(value):
+    return json.dumps(value) if not isinstance(value, float) else repr(value)
+
+
+def simulate(*arguments, timeout=60):
+    """Sends, and returns what was sent."""
+    done = program("simulate", *arguments, "--json", "--quiet", check=0, timeout=timeout)
+    return json.loads(done.stdout)
+
+
+class Master:
+    """All images of a run, through its master file, with stock h5py."""
+
+    def __init__(self, path):
+        with h5py.File(path, "r") as f:
+            data = f["/entry/data"]
+            self.images = data[data.attrs["signal"]][()]
+            self.mask = f["/entry/instrument/detector/pixel_mask"][()]
+            columns = f["/entry/konkordia/images"]
+            self.columns = {name: columns[name][()] for name in columns if isinstance(columns[name], h5py.Dataset)}
+
+    def arrived(self, image, packets):
+        """Booleans (tile, packet)."""
+        words = self.columns["packet_bitmap"][image]
+        packet = np.arange(packets)
+        return (words[:, packet // 64] >> (packet % 64).astype(np.uint64) & np.uint64(1)).astype(bool)
+
+
+def balanced(code, report):
+    """The exit code and the ledger belong together and every sum comes out."""
+    assert report is not None and report["balances"], report
+    for stream in report["streams"]:
+        verdicts = ["placed", "duplicate", "late", "no_slot", "foreign", *(k for k in stream if k.startswith("malformed"))]
+        assert stream["received"] == sum(stream[v] for v in verdicts), stream
+    images = report["images"]
+    assert images["expected"] == sum(images[k] for k in ("complete", "partial", "lost", "discarded")), images
+    assert images["packets_placed"] + images["packets_missing"] == images["expected"] * report["packets_per_image"]
+    assert report["exit_code"] == code
+
+
+def lyso_tables(**run):
+    """Configuration of the real module."""
+    return {
+        "detector": {"type": "jungfrau", "energy_kev": 12.4, "detector_distance_mm": 100.0},
+        "calibration": {
+            "kind": "files",
+            "pedestal": [str(LYSO / f"pedestal_g{g}.f32") for g in range(3)],
+            "gain": str(LYSO / "gain_adu_per_kev.f32"),
+        },
+        "run": run,
+    }
+
+
+def lyso_raw():
+    return sorted(LYSO.glob("raw_*.u16"))
+
+
+def raw_tables(modules=1, interfaces=1, **run):
+    """Words unchanged: no calibration, so any JUNGFRAU will do."""
+    return {
+        "detector": {"type": "jungfrau", "modules": modules, "interfaces": interfaces, "detector_distance_mm": 100.0, "energy_kev": 12.4},
+        "processing": {"dtype": "raw"},
+        "run": run,
+    }
+
+
+def jungfrau_packet(frame, packet, fill=0, kind=3, version=2):
+    """One datagram of a JUNGFRAU with one interface."""
+    header = bytearray(HEADER_BYTES)
+    header[0:8] = frame.to_bytes(8, "little")
+    header[12:16] = packet.to_bytes(4, "little")
+    header[46], header[47] = kind, version
+    return bytes(header) + bytes([fill]) * 8192
+
+
+INTERRUPT, TERMINATE = signal.SIGINT, signal.SIGTERM

@@ -1,0 +1,327 @@
+"""What goes wrong in real life: packets that are none, senders that misbehave, disks, ports, signals."""
+
+import ctypes
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from driving import INTERRUPT, MISSING, TERMINATE, Master, balanced, jungfrau_packet, program, raw_tables, simulate
+
+PACKETS = 128
+
+
+def send(port, datagrams):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        for datagram in datagrams:
+            s.sendto(datagram, ("127.0.0.1", port))
+
+
+def image(frame, fill=0):
+    return [jungfrau_packet(frame, packet, fill) for packet in range(PACKETS)]
+
+
+def test_datagrams_that_are_no_packets_are_counted_by_reason(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=2, stall_timeout_s=1)))
+    good = jungfrau_packet(1, 5)
+    noise = random.Random(1)
+    bad = [good[:-1], good[:47], good + b"x", b"", noise.randbytes(100), noise.randbytes(60000), noise.randbytes(8000)]
+    send(bench.port, bad)
+    send(bench.port, [jungfrau_packet(1, 128), jungfrau_packet(1, 2**32 - 1), jungfrau_packet(1, 0, kind=1), jungfrau_packet(1, 0, version=1)])
+    send(bench.port, image(1, 7) + image(2, 8))
+    code, report = receiver.finish()
+    balanced(code, report)
+    total = report["total"]
+    assert code == 0 and total["placed"] == 2 * PACKETS and total["received"] == 2 * PACKETS + 11
+    assert (total["malformed_length"], total["malformed_packet_number"]) == (7, 2)
+    assert (total["malformed_detector_type"], total["malformed_version"]) == (1, 1)
+    images = Master(bench.master).images
+    assert (images[0] == 0x0707).all() and (images[1] == 0x0808).all()
+
+
+def test_frame_numbers_that_jump_do_not_harm_their_neighbours(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=6, stall_timeout_s=1)))
+    send(bench.port, image(1, 1) + image(2, 2))
+    # Before the first, after the last, once far ahead, back to what is closed, then on.
+    jumps = [jungfrau_packet(0, 0), jungfrau_packet(7, 0), jungfrau_packet(2**63, 1), jungfrau_packet(1, 3), jungfrau_packet(2**64 - 1, 1)]
+    send(bench.port, jumps)
+    send(bench.port, [p for pair in zip(image(4, 4), image(3, 3)) for p in pair])
+    send(bench.port, image(6, 6) + image(5, 5))
+    code, report = receiver.finish()
+    balanced(code, report)
+    total = report["total"]
+    assert code == 0 and total["placed"] == 6 * PACKETS and total["foreign"] == 4 and total["duplicate"] == 1
+    for n, pixels in enumerate(Master(bench.master).images):
+        assert (pixels == (n + 1) * 0x0101).all()
+
+
+def test_a_detector_that_restarts_does_not_overwrite_what_is_there(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=40, stall_timeout_s=1)))
+    sent = simulate("jungfrau", "--to", bench.to, "--images", 40, "--rate", 200, "--restart-at", 25)
+    code, report = receiver.finish()
+    balanced(code, report)
+    total = report["total"]
+    # What repeats is a copy or too late; the images after the restart never come.
+    assert code == 7 and total["placed"] == 25 * PACKETS and total["late"] + total["duplicate"] == sent["packets_sent"] - 25 * PACKETS
+    assert report["images"]["complete"] == 25 and report["images"]["lost"] == 15
+
+
+def test_two_senders_on_one_port_give_every_image_once(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=30, stall_timeout_s=1)))
+    arguments = ["simulate", "jungfrau", "--to", bench.to, "--images", "30", "--rate", "100", "--json", "--quiet"]
+    senders = [subprocess.Popen([program.__globals__["BINARY"], *arguments], stdout=subprocess.PIPE) for _ in range(2)]
+    for sender in senders:
+        sender.communicate(timeout=60)
+    code, report = receiver.finish()
+    balanced(code, report)
+    total = report["total"]
+    assert code == 0 and total["placed"] == 30 * PACKETS and total["received"] - total["placed"] == total["duplicate"] + total["late"] + total["foreign"]
+    assert total["duplicate"] + total["late"] > 0
+
+
+def test_a_silent_module_is_missing_and_named(bench):
+    receiver = bench.receive(bench.config(streams=4, **raw_tables(modules=2, interfaces=2, images=10, stall_timeout_s=2)))
+    simulate("jungfrau", "--to", bench.to, "--modules", 2, "--interfaces", 2, "--images", 10, "--rate", 50, "--silent", 2)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 1 and report["images"]["partial"] == 10 and report["images"]["packets_missing"] == 10 * 64
+    assert [s["placed"] for s in report["streams"]] == [640, 640, 0, 640]
+    assert any(f"udp://127.0.0.1:{bench.port + 2}" in line and "switched on" in line for line in report["advice"]), report["advice"]
+    images = Master(bench.master).images
+    assert (images[:, 512:768] == 65535).all() and (images[:, :512] != 65535).any() and (images[:, 768:] != 65535).any()
+
+
+def test_a_sender_faster_than_everything_else_is_accounted_for_and_does_not_end_the_run(bench):
+    tables = raw_tables(images=1500, buffer_mib=16, stall_timeout_s=2)
+    tables["output"] = {"compression": "none"}
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--images", 1400, "--rate", 0)
+    # After the flood the detector is as slow as it should be: these images are whole again.
+    time.sleep(0.5)
+    simulate("jungfrau", "--to", bench.to, "--images", 100, "--rate", 100, "--first-frame", 1401)
+    code, report = receiver.finish()
+    balanced(code, report)
+    master = Master(bench.master)
+    if code == 0:
+        pytest.skip("this machine is faster than the sender")
+    total = report["total"]
+    assert code == 1 and total["no_slot"] + total["kernel_dropped"] > 0 and report["advice"]
+    assert len(master.images) == 1500 and (master.columns["status"][1405:] == 1).all()
+
+
+def test_nothing_arrives(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=3, start_timeout_s=0.5)))
+    code, report = receiver.finish()
+    assert code == 7 and report["ended"] == "no data" and "nothing arrived" in report["advice"][0]
+    balanced(code, report)
+    program("check", bench.master)
+
+
+def test_a_run_that_stalls_ends_and_is_closed(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=10, stall_timeout_s=0.5)))
+    simulate("jungfrau", "--to", bench.to, "--images", 4, "--rate", 50)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 7 and report["ended"] == "stalled" and report["images"]["complete"] == 4 and report["images"]["lost"] == 6
+    program("check", bench.master, check=0)
+
+
+def test_a_run_without_planned_number_ends_by_silence_and_is_complete(bench):
+    receiver = bench.receive(bench.config(**raw_tables(stall_timeout_s=0.5)))
+    simulate("jungfrau", "--to", bench.to, "--images", 7, "--rate", 50)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 0 and report["images"]["complete"] == 7 and len(Master(bench.master).images) == 7
+
+
+@pytest.mark.parametrize("number", [INTERRUPT, TERMINATE])
+def test_ctrl_c_once_closes_a_valid_file(bench, number):
+    receiver = bench.receive(bench.config(**raw_tables(images=100000)))
+    sender = subprocess.Popen([program.__globals__["BINARY"], "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q"])
+    try:
+        receiver.wait_until(lambda p: p["images_written"] >= 20)
+        receiver.signal(number)
+        code, report = receiver.finish()
+    finally:
+        sender.kill()
+        sender.wait()
+    balanced(code, report)
+    assert code == 130 and report["ended"] == "stopped" and report["images"]["complete"] >= 20
+    assert "closing the file" in receiver.errors
+    program("check", bench.master, check=0)
+    assert len(Master(bench.master).images) == report["images_in_file"]
+
+
+def test_ctrl_c_twice_ends_at_once_and_the_file_can_be_repaired(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=100000)))
+    sender = subprocess.Popen([program.__globals__["BINARY"], "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q"])
+    try:
+        receiver.wait_until(lambda p: p["images_written"] >= 150)
+        # Two different signals, because two of a kind may become one.
+        start = time.monotonic()
+        receiver.signal(INTERRUPT)
+        receiver.signal(TERMINATE)
+        code, _ = receiver.finish()
+        assert code == 130 and time.monotonic() - start < 2
+    finally:
+        sender.kill()
+        sender.wait()
+    program("repair", bench.master, check=0)
+    program("check", bench.master, check=0)
+    assert len(Master(bench.master).images) >= 20
+
+
+def test_kill_9_loses_at_most_the_last_second(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=100000)))
+    sender = subprocess.Popen([program.__globals__["BINARY"], "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "50", "-q"])
+    try:
+        written = receiver.wait_until(lambda p: p["images_written"] >= 100)["images_written"]
+        receiver.signal(signal.SIGKILL)
+        code, report = receiver.finish()
+    finally:
+        sender.kill()
+        sender.wait()
+    assert code == -9 and report is None
+    program("repair", bench.master, check=0)
+    program("check", bench.master, check=0)
+    assert len(Master(bench.master).images) >= written - 50
+
+
+def test_a_port_in_use_says_how_to_find_who_has_it(bench):
+    config = bench.config(**raw_tables())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind(("127.0.0.1", bench.port))
+        done = program("receive", config, check=6)
+    assert f"error: cannot listen on 127.0.0.1:{bench.port} (stream 0)" in done.stderr
+    assert "Address already in use" in done.stderr and f"ss -ulpn 'sport = :{bench.port}'" in done.stderr
+    assert not bench.master.exists()
+
+
+def test_an_address_of_another_machine_is_refused(bench):
+    config = bench.config(**raw_tables())
+    config.write_text(config.read_text().replace("127.0.0.1", "192.0.2.1"))
+    done = program("receive", config, check=6)
+    assert "cannot listen on 192.0.2.1" in done.stderr and "ip address" in done.stderr
+
+
+def without_capabilities():
+    """Only the limits of an ordinary user hold from here on: no forced buffers, no writing into read-only folders."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in (0, 1, 2, 3, 12, 21):  # chown, dac_override, dac_read_search, fowner, net_admin, sys_admin
+        libc.prctl(24, capability, 0, 0, 0)
+
+
+def test_a_capped_receive_buffer_is_said_with_the_sysctl_line(bench):
+    limit = int(open("/proc/sys/net/core/rmem_max").read())
+    if limit >= 4096 << 20:
+        pytest.skip("the kernel of this machine grants any buffer")
+    tables = raw_tables(images=5)
+    tables["source"] = {"receive_buffer_mib": 4096}
+    receiver = bench.receive(bench.config(**tables), preexec_fn=without_capabilities)
+    simulate("jungfrau", "--to", bench.to, "--images", 5, "--rate", 20)
+    code, _ = receiver.finish()
+    assert code == 0
+    assert f"net.core.rmem_max is {limit}" in receiver.errors and f"sudo sysctl -w net.core.rmem_max={4096 << 20}" in receiver.errors
+
+
+def test_output_folder_missing_or_read_only(bench):
+    tables = raw_tables()
+    tables["output"] = {"directory": str(bench.folder / "nowhere")}
+    done = program("receive", bench.config(**tables), check=6)
+    assert "nowhere" in done.stderr and "fix: " in done.stderr
+    folder = bench.folder / "locked"
+    folder.mkdir(mode=0o555)
+    tables["output"] = {"directory": str(folder)}
+    done = program("receive", bench.config(**tables), check=6, preexec_fn=without_capabilities)
+    assert "locked" in done.stderr and "Permission denied" in done.stderr and list(folder.iterdir()) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("only root can make a small disk, and not in every container")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_becomes_full_ends_the_run_with_everything_before_intact(bench, small_disk):
+    tables = raw_tables(images=200)
+    tables["output"] = {"directory": str(small_disk), "compression": "none"}
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--images", 200, "--rate", 100)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 6 and report["ended"] == "sink error" and "No space left on device" in receiver.errors
+    written = report["images"]["written"]
+    assert 5 <= written < 24 and report["images"]["unwritten"] > 0
+    images = Master(small_disk / "run_master.h5").images
+    assert len(images) >= written and (images[:written] != MISSING["uint16"]).any(axis=(1, 2)).all()
+
+
+def test_existing_files_are_kept_unless_told_otherwise(bench):
+    config = bench.config(**raw_tables(images=2, stall_timeout_s=1))
+    for overwrite, expected in ((None, 0), (None, 6), ("replace", 0)):
+        if overwrite:
+            config.write_text(config.read_text().replace("[output]", f'[output]\noverwrite = "{overwrite}"'))
+        if expected:
+            before = bench.master.read_bytes()
+            done = program("receive", config, check=expected)
+            assert "overwrite" in done.stderr and bench.master.read_bytes() == before
+            continue
+        receiver = bench.receive(config)
+        simulate("jungfrau", "--to", bench.to, "--images", 2, "--rate", 50)
+        assert receiver.finish()[0] == 0
+
+
+def test_two_runs_cannot_write_the_same_files(bench):
+    first = bench.receive(bench.config(**raw_tables(images=2)))
+    text = (bench.folder / "run.toml").read_text().replace("[output]", '[output]\noverwrite = "replace"')
+    other = bench.folder / "other.toml"
+    other.write_text(text.replace(f"first_port = {bench.port}", f"first_port = {bench.port + 7}"))
+    done = program("receive", other, check=5)
+    assert "error: " in done.stderr and "fix: " in done.stderr
+    simulate("jungfrau", "--to", bench.to, "--images", 2, "--rate", 50)
+    code, report = first.finish()
+    balanced(code, report)
+    assert code == 0
+    shutil.rmtree(bench.folder)
+    bench.folder.mkdir()
+
+
+def test_the_wrong_detector_is_recognised_in_the_report(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=5, start_timeout_s=1)))
+    simulate("eiger", "--to", bench.to, "--images", 5, "--rate", 50)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 7 and report["total"]["malformed_length"] > 0
+    assert any("not of this detector" in line for line in report["advice"])
+
+
+def test_frames_from_elsewhere_are_recognised_in_the_report(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=5, start_timeout_s=1)))
+    simulate("jungfrau", "--to", bench.to, "--images", 5, "--rate", 50, "--first-frame", 1000)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 7 and report["total"]["foreign"] == 5 * PACKETS
+    assert any('first_frame = "auto"' in line for line in report["advice"])
+
+
+def test_counters_of_images_grow_with_the_file(bench):
+    tables = raw_tables(images=25)
+    tables["output"] = {"images_per_file": 10}
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--images", 25, "--rate", 100)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 0 and len(report["data_files"]) == 3
+    master = Master(bench.master)
+    assert (np.diff(master.columns["timestamp"].astype(np.int64)) == 100000).all()
+    assert (master.columns["bunch_id"] == master.columns["frame_number"]).all()
