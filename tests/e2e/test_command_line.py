@@ -13,9 +13,8 @@ def test_help_begins_with_a_sentence_and_examples():
     assert all(verb in top for verb in VERBS) and "Exit codes: 0 complete" in top
     for verb in VERBS[:-1]:
         text = program("help", verb, check=0).stdout
-        lines = text.splitlines()
-        assert lines[0].endswith((".", "?", "not.", "asked for.")) and lines[2] == "Examples:", text
-        assert sum(line.startswith("  konkordia ") for line in lines) == 3, text
+        sentence, examples = text.split("\n\n")[:2]
+        assert sentence and examples.startswith("Examples:\n") and examples.count("\n  konkordia ") == 3, text
 
 
 def test_usage_errors_exit_with_2():

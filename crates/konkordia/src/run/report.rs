@@ -214,7 +214,7 @@ fn advice(config: &Config, addresses: &[SocketAddr], outcome: &RunOutcome) -> Ve
         ));
     }
     let silent_streams: Vec<usize> = (0..ledger.streams.len()).filter(|n| ledger.streams[*n].received == 0).collect();
-    if matches!(outcome.ended, Ended::NoData) || silent_streams.len() == ledger.streams.len() {
+    if total.received == 0 {
         list.push("nothing arrived on any port: is the detector sending to this address, and is a firewall in the way? docs/troubleshooting.md, Nothing arrives".into());
         return list;
     }
