@@ -298,3 +298,38 @@ fn directories_that_cannot_take_files_are_named_before_the_run() {
     assert_eq!(space.images_uncompressed, Some(100 * 64 * 200 * 2));
     assert!(space.free > 0 && space.reserve > 0);
 }
+
+/// Damage of every kind: no panic, no endless loop, an answer in every case.
+#[test]
+fn damaged_files_get_an_answer() {
+    let scratch = Scratch::new("damage");
+    let sample = sample(&scratch.0, "d", PixelType::Int16);
+    let report = write_run(&sample);
+    let targets = [report.master.clone(), report.data_files[0].clone()];
+    let mut seed = 0x9E37_79B9_7F4A_7C15u64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    for target in &targets {
+        let good = std::fs::read(target).unwrap();
+        for case in 0..60 {
+            let mut bad = good.clone();
+            if case % 3 == 0 {
+                bad.truncate(random(good.len()));
+            } else {
+                // The metadata lies in front and behind; the middle is mostly pixels and mask.
+                let at = if case % 3 == 1 { random(4096) } else { random(good.len()) };
+                bad[at] ^= 1 << random(8);
+            }
+            std::fs::write(target, &bad).unwrap();
+            let _ = inspect(&report.master);
+            let _ = check(&report.master, &decode);
+            let _ = check(target, &decode);
+        }
+        std::fs::write(target, &good).unwrap();
+    }
+    assert_eq!(errors(&report.master), Vec::<String>::new());
+}

@@ -9,7 +9,7 @@ use super::columns::ImageStatus;
 use super::datafile::{COLUMNS, STACK};
 use super::low;
 use super::names::{existing, parse};
-use super::nexus::read_text;
+use super::nexus::{checked, read_text};
 use super::reader::{Reader, totals};
 use super::repair::read_ledger;
 use super::spec::{Compression, FileSpec, Layout};
@@ -119,12 +119,12 @@ impl Report<'_> {
                 self.error("a link points nowhere", &format!("/entry/data/{name}"), REPAIR);
             }
         }
-        let signal = data.attr("signal").and_then(|a| a.read_scalar::<hdf5::types::VarLenUnicode>());
-        match signal {
-            Ok(signal) if !data.link_exists(&signal) => {
+        let signal = data.attr("signal").and_then(|a| a.read_scalar::<hdf5::types::VarLenUnicode>()).ok();
+        match signal.as_ref().and_then(checked) {
+            Some(signal) if !data.link_exists(&signal) => {
                 self.error(format!("@signal names '{signal}', which does not exist"), "/entry/data", REPAIR);
             }
-            Err(_) if reader.summary().images > 0 => self.error("@signal is missing", "/entry/data", REPAIR),
+            None if reader.summary().images > 0 => self.error("@signal is missing", "/entry/data", REPAIR),
             _ => {}
         }
     }
@@ -229,7 +229,7 @@ impl Report<'_> {
                 self.error("a data file before this one is not linked", &place, REPAIR);
             }
         }
-        let sum = files.last().map_or(0, |last| last.first_image + last.images.unwrap_or(0));
+        let sum = files.last().map_or(0, |last| last.first_image.saturating_add(last.images.unwrap_or(0)));
         let nimages = reader.summary().images;
         if sum != nimages {
             let place = "/entry/instrument/detector/detectorSpecific/nimages";
@@ -303,7 +303,7 @@ impl Report<'_> {
             let name = format!("{COLUMNS}/{name}");
             let part = file.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
             let whole = master.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
-            if whole.get(first as usize..(first + images) as usize) != Some(part.as_slice()) {
+            if whole.get(first as usize..first.saturating_add(images) as usize) != Some(part.as_slice()) {
                 let what = "the master tells another story than the data file";
                 self.error(what, &format!("{name} and {}", path.display()), REPAIR);
             }
@@ -315,7 +315,7 @@ impl Report<'_> {
         let ranges: Vec<(u64, u64)> = reader.parts().map(|(first, images, ..)| (first, images)).collect();
         let statuses = reader.column("status").unwrap_or_default();
         let mut chunk = Vec::new();
-        for image in ranges.iter().flat_map(|(first, images)| *first..first + images) {
+        for image in ranges.iter().flat_map(|(first, images)| *first..first.saturating_add(*images)) {
             let status = statuses.get(image as usize).copied().and_then(|s| ImageStatus::from_u8(s as u8));
             let with_pixels = matches!(status, Some(ImageStatus::Complete | ImageStatus::Partial));
             match reader.read_chunk(image, &mut chunk) {

@@ -188,8 +188,8 @@ impl DataFile {
     fn find(&self, local: u64, chunk: &[u8], end_before: u64) -> Result<u64, Error> {
         const SAMPLE: usize = 64;
         let end = low::end_of_file(&self.file).context(WRITE, &self.path)?;
-        // Index nodes are a few kilobytes, so growth by a larger chunk is growth by this chunk.
-        if chunk.len() > 32 << 10 && end - end_before >= chunk.len() as u64 {
+        // A node of the index is 3 KB and an image adds four at most, so growth by a larger chunk is growth by this chunk.
+        if chunk.len() > 16 << 10 && end - end_before >= chunk.len() as u64 {
             let mut sample = [0u8; SAMPLE];
             let same = |at: usize, sample: &mut [u8; SAMPLE]| {
                 self.raw.read_exact_at(sample, end_before + at as u64).is_ok() && sample[..] == chunk[at..at + SAMPLE]

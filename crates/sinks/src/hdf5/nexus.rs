@@ -58,8 +58,17 @@ pub(crate) fn translation(
     Ok(())
 }
 
+/// The text, if it is UTF-8: the type takes that for granted, a damaged file does not.
+pub(crate) fn checked(text: &VarLenUnicode) -> Option<String> {
+    std::str::from_utf8(text.as_bytes()).ok().map(str::to_owned)
+}
+
 pub(crate) fn read_text(parent: &Group, path: &str) -> Option<String> {
-    parent.dataset(path).ok()?.read_scalar::<VarLenUnicode>().ok().map(|text| text.to_string())
+    checked(&parent.dataset(path).ok()?.read_scalar::<VarLenUnicode>().ok()?)
+}
+
+pub(crate) fn read_texts(parent: &Group, path: &str) -> Option<Vec<String>> {
+    parent.dataset(path).ok()?.read_raw::<VarLenUnicode>().ok()?.iter().map(checked).collect()
 }
 
 pub(crate) fn read_number(parent: &Group, path: &str) -> Option<f64> {

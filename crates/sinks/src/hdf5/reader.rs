@@ -10,9 +10,9 @@ use super::columns::{Column, ColumnType};
 use super::datafile::{COLUMNS, DESCRIPTION, STACK};
 use super::error::{Context, Error, ErrorKind};
 use super::low;
-use super::names::{data_file_name, parse};
+use super::names::{data_file_name, existing, parse};
 use super::nexus::{read_number, read_text};
-use super::spec::{Compression, FileSpec};
+use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
 /// One data file as the master names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,8 @@ impl Reader {
     /// When the image does not exist, or its data file cannot be read.
     pub fn read_chunk(&self, image: u64, out: &mut Vec<u8>) -> Result<bool, Error> {
         let doing = "read an image";
-        let Some(part) = self.parts.iter().find(|part| (part.first..part.first + part.images).contains(&image)) else {
+        let Some(part) = self.parts.iter().find(|part| image.checked_sub(part.first).is_some_and(|local| local < part.images))
+        else {
             let cause = format!("image {image} of {} (counted from 0) is in no readable data file", self.summary.images);
             return Err(Error::new(ErrorKind::Invalid, doing, &self.path, cause).with_hint("choose an image that exists"));
         };
@@ -205,10 +206,12 @@ fn linked_parts(path: &Path, file: &File, spec: Option<&FileSpec>) -> Vec<(u64, 
     let Some(spec) = spec else { return Vec::new() };
     if numbers.is_empty() {
         let images = read_number(file, "/entry/instrument/detector/detectorSpecific/nimages").unwrap_or(0.0) as u64;
-        numbers = (1..=images.div_ceil(u64::from(spec.images_per_file))).collect();
+        let last = images.div_ceil(u64::from(spec.images_per_file));
+        let there = existing(directory, prefix).unwrap_or_default();
+        numbers = there.into_iter().filter(|(number, _, has_data, _)| *has_data && *number <= last).map(|file| file.0).collect();
     }
     numbers.sort_unstable();
-    let first = |number: u64| number.saturating_sub(1) * u64::from(spec.images_per_file);
+    let first = |number: u64| number.saturating_sub(1).saturating_mul(u64::from(spec.images_per_file));
     numbers.into_iter().map(|n| (n, first(n), directory.join(data_file_name(prefix, n)))).collect()
 }
 
@@ -219,6 +222,10 @@ fn open_part(path: &Path, first: u64) -> Result<Part, Error> {
     let shape = stack.shape();
     if shape.len() != 3 || !stack.is_chunked() || stack.chunk() != Some(vec![1, shape[1], shape[2]]) {
         return Err(Error::new(ErrorKind::Damaged, doing, path, format!("{STACK} is not a stack of images, one per chunk")));
+    }
+    let pixels = shape[1].saturating_mul(shape[2]);
+    if shape[0] > IMAGES_PER_FILE_MAX as usize || !(1..=PIXELS_MAX).contains(&pixels) {
+        return Err(Error::new(ErrorKind::Damaged, doing, path, format!("{STACK} says that its shape is {shape:?}")));
     }
     Ok(Part { first, images: shape[0] as u64, stack, file, path: path.to_owned() })
 }

@@ -13,7 +13,7 @@ use super::journal::{self, NO_CHUNK, Replay};
 use super::low;
 use super::master::{self, State};
 use super::names::{existing, journal_path, master_file_name, parse, reserve_path, temporary_path};
-use super::nexus::{read_number, read_text};
+use super::nexus::{read_number, read_text, read_texts};
 use super::spec::{Compression, FileSpec, LedgerRecord, StreamRecord};
 
 /// What [`repair`] did.
@@ -253,10 +253,7 @@ fn master_is_right(master: &Path, closed: &[Closed], images: u64) -> bool {
 /// The ledger stored in a master, if there is one.
 pub(crate) fn read_ledger(file: &File) -> Option<LedgerRecord> {
     let ledger = file.group("/entry/konkordia/ledger").ok()?;
-    let texts = |name: &str| {
-        let found = ledger.dataset(name).and_then(|d| d.read_raw::<hdf5::types::VarLenUnicode>()).unwrap_or_default();
-        found.iter().map(|text| text.to_string()).collect::<Vec<_>>()
-    };
+    let texts = |name: &str| read_texts(&ledger, name).unwrap_or_default();
     let names = texts("streams/name");
     let mut streams: Vec<StreamRecord> = names.into_iter().map(|name| StreamRecord { name, counters: Vec::new() }).collect();
     if let Ok(group) = ledger.group("streams") {

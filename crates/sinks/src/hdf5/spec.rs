@@ -6,6 +6,12 @@ use konkordia_core::pixel::PixelType;
 
 use super::error::{Error, ErrorKind};
 
+/// Pixels of one image.
+pub(crate) const PIXELS_MAX: usize = 1 << 28;
+/// Images of one data file.
+pub(crate) const IMAGES_PER_FILE_MAX: u32 = 1_000_000;
+const TILES_MAX: usize = 4096;
+
 /// What to do when files of this run exist already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Overwrite {
@@ -215,19 +221,19 @@ impl FileSpec {
         if bad_prefix || self.prefix.len() > 200 {
             return wrong(format!("the prefix '{}' is not a plain file name of at most 200 bytes", self.prefix));
         }
-        if self.rows == 0 || self.columns == 0 || self.pixels() > 1 << 28 {
+        if self.rows == 0 || self.columns == 0 || self.pixels() > PIXELS_MAX {
             return wrong(format!("an image of {} x {} pixels", self.rows, self.columns));
         }
         if self.pixel_mask.len() != self.pixels() {
             return wrong(format!("the pixel mask has {} values for {} pixels", self.pixel_mask.len(), self.pixels()));
         }
-        if !(1..=1_000_000).contains(&self.images_per_file) {
+        if !(1..=IMAGES_PER_FILE_MAX).contains(&self.images_per_file) {
             return wrong(format!("{} images per file (1 to 1000000)", self.images_per_file));
         }
         if self.raw_words && self.pixel != PixelType::Uint16 {
             return wrong(format!("detector words as {} (they are uint16)", self.pixel));
         }
-        if self.tiles.len() > 4096 || self.tiles.iter().any(|tile| !(1..=65535).contains(&tile.packets)) {
+        if self.tiles.len() > TILES_MAX || self.tiles.iter().any(|tile| !(1..=65535).contains(&tile.packets)) {
             return wrong("more than 4096 tiles, or a tile with no packet or more than 65535".into());
         }
         let outside = |t: &TileInfo| t.row.checked_add(t.rows).is_none_or(|end| end > self.rows);
@@ -286,6 +292,11 @@ impl FileSpec {
             let (key, value) = line.split_once(" = ").ok_or_else(|| format!("line without value: '{line}'"))?;
             let value = unescape(value);
             spec.set(key, &value).map_err(|why| format!("{key} = {value}: {why}"))?;
+        }
+        // The text comes from a file: nothing in it may decide how much memory is taken beyond the bounds of a real run.
+        let tiles = spec.tiles.len() <= TILES_MAX && spec.tiles.iter().all(|tile| (1..=65535).contains(&tile.packets));
+        if !(1..=PIXELS_MAX).contains(&spec.pixels()) || !(1..=IMAGES_PER_FILE_MAX).contains(&spec.images_per_file) || !tiles {
+            return Err("sizes that no run has".into());
         }
         Ok(spec)
     }
