@@ -21,7 +21,7 @@ pub struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
-  konkordia demo                                        a simulated JUNGFRAU through UDP into a file, no configuration needed
+  konkordia demo
   konkordia config init run.toml && konkordia receive run.toml
   konkordia inspect run01_master.h5 --image 7";
 
@@ -38,8 +38,8 @@ pub enum Command {
     Demo(DemoArgs),
     /// Sends the packets of a detector: synthetic, or from frames on disk; with faults if asked for.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
-  konkordia simulate jungfrau --to 127.0.0.1:50001 --rate 1000 --images 10000
-  konkordia simulate jungfrau --to 127.0.0.1:50001 --raw raw_00.u16 raw_01.u16 --loss 0.01 --seed 7
+  konkordia simulate jungfrau --to 127.0.0.1:50010 --rate 1000 --images 10000
+  konkordia simulate jungfrau --to 127.0.0.1:50010 --raw raw_00.u16 raw_01.u16 --loss 0.01 --seed 7
   konkordia simulate eiger --to 127.0.0.1:50020 --raw 50020.dat 50021.dat 50022.dat 50023.dat --rate 10")]
     Simulate(SimulateDetector),
     /// One run: arms, takes images until the planned number, a stop or a silence, closes the file, prints the run report.
@@ -106,7 +106,7 @@ pub struct DemoArgs {
     #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub images: u64,
     /// Folder of the files; is made if it does not exist, and an older demonstration in it is replaced
-    #[arg(long, default_value = "konkordia-demo", value_name = "D")]
+    #[arg(long, default_value = "demo-out", value_name = "D")]
     pub dir: PathBuf,
     /// Everything random follows from it
     #[arg(long, default_value_t = 1, value_name = "S")]
@@ -120,10 +120,16 @@ pub struct DemoArgs {
 #[derive(Debug, Subcommand)]
 pub enum SimulateDetector {
     /// JUNGFRAU: 512 x 1024 pixels per module, 1 or 2 UDP interfaces
-    #[command(help_template = TEMPLATE, after_help = EXIT_CODES)]
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia simulate jungfrau --to 127.0.0.1:50010 --rate 1000 --images 10000
+  konkordia simulate jungfrau --to 127.0.0.1:50010 --raw raw_00.u16 raw_01.u16 --loss 0.01 --seed 7
+  konkordia simulate jungfrau --to 127.0.0.1:50010 --write-calibration calibration --write-config run.toml")]
     Jungfrau(JungfrauArgs),
     /// EIGER: four ports of 256 x 512 pixels per module, 4 to 32 bit
-    #[command(help_template = TEMPLATE, after_help = EXIT_CODES)]
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia simulate eiger --to 127.0.0.1:50020 --bits 16 --rate 500 --images 1000
+  konkordia simulate eiger --to 127.0.0.1:50020 --raw 50020.dat 50021.dat 50022.dat 50023.dat --rate 10
+  konkordia simulate eiger --to 127.0.0.1:50020 --bits 32 --rate 50 --loss 0.01 --seed 7")]
     Eiger(EigerArgs),
 }
 
@@ -305,10 +311,16 @@ pub enum ConfigAction {
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
     /// Conversion, bitshuffle, LZ4 and the fused kernel, against plain baselines, in GB/s of raw input per core
-    #[command(help_template = TEMPLATE, after_help = EXIT_CODES)]
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench kernels
+  konkordia bench kernels --seconds 0.1 --json
+  konkordia bench kernels --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Kernels(BenchKernelsArgs),
     /// Simulator, loopback, conversion, file: the highest rate without loss
-    #[command(help_template = TEMPLATE, after_help = EXIT_CODES)]
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench pipeline
+  konkordia bench pipeline --modules 1 --rate 1100 --seconds 60
+  konkordia bench pipeline --dir /data --seconds 20 --json")]
     Pipeline(BenchPipelineArgs),
 }
 
@@ -400,9 +412,16 @@ mod tests {
 
     #[test]
     fn every_verb_shows_three_examples_first() {
-        for verb in Cli::command().get_subcommands().filter(|c| c.get_name() != "version") {
+        let command = Cli::command();
+        let verbs = command.get_subcommands().filter(|c| c.get_name() != "version");
+        for verb in verbs.flat_map(|v| std::iter::once(v).chain(v.get_subcommands().filter(|_| v.get_name() != "config"))) {
             let before = verb.get_before_help().map(ToString::to_string).unwrap_or_default();
-            assert_eq!(before.matches("\n  konkordia ").count(), 3, "{}", verb.get_name());
+            let examples: Vec<&str> = before.lines().skip(1).map(str::trim).collect();
+            assert_eq!(examples.len(), 3, "{}", verb.get_name());
+            for example in examples.iter().filter(|e| !e.contains(['|', '>', '&'])) {
+                let parsed = Cli::try_parse_from(example.split(' '));
+                assert!(parsed.is_ok(), "{example}: {}", parsed.unwrap_err());
+            }
         }
     }
 }

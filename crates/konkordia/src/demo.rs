@@ -97,7 +97,7 @@ fn config(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<Config, Failu
         modules: 1,
         interfaces: 1,
         energy_kev: detector.model().scene.energy_kev,
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50001)),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
         calibration: Path::new("calibration"),
         directory: Path::new("."),
         prefix: "demo",
@@ -186,7 +186,7 @@ fn summary(args: &DemoArgs, report: &Report, proof: &Proof, sent: &Sent, buffer:
         if exit == Exit::Complete { "nothing lost, the ledger balances, every pixel is right" } else { "NOT as it should be" };
     say::to_stdout(&format!(
         "result    {verdict}\n\nnext      konkordia inspect {dir}/demo_master.h5 --image 0\n          konkordia check {dir}/demo_master.h5\n          \
-         konkordia receive {dir}/demo.toml     (and in another terminal: konkordia simulate jungfrau --to 127.0.0.1:50001 --rate 100 --images {})\n          \
+         konkordia receive {dir}/demo.toml     (and in another terminal: konkordia simulate jungfrau --to 127.0.0.1:50010 --rate 100 --images {})\n          \
          konkordia config init",
         args.images
     ));

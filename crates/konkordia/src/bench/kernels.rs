@@ -85,7 +85,7 @@ fn constants(folder: &Path, energy_kev: f64) -> Result<ConstantPlanes, Failure> 
         modules: 1,
         interfaces: 1,
         energy_kev,
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50001)),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
         calibration: folder,
         directory: folder,
         prefix: "bench",

@@ -211,7 +211,7 @@ impl<'a> Bench<'a> {
             modules: self.modules,
             interfaces: 1,
             energy_kev: self.energy_kev,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50001)),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
             calibration: Path::new("calibration"),
             directory: Path::new("."),
             prefix: "bench",

@@ -20,7 +20,11 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 
 /// Reads and checks a file. Errors in it are printed here, each with its line; the failure that comes back sums them up.
 pub fn load(path: &Path) -> Result<Config, Failure> {
-    let text = std::fs::read(path).map_err(|error| Failure::io("cannot read the configuration", path, &error))?;
+    let text = std::fs::read(path).map_err(|error| Failure {
+        exit: Exit::Configuration,
+        fix: "check the path; `konkordia config init` writes an example".into(),
+        ..Failure::io("cannot read the configuration", path, &error)
+    })?;
     let text = String::from_utf8(text).map_err(|error| {
         let why = format!("byte {} is not UTF-8", error.utf8_error().valid_up_to());
         let what = format!("the configuration {} is not text", path.display());

@@ -119,7 +119,7 @@ impl Reader<'_> {
             (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
         let (recipe, pixel) = pixels?;
         let (modules, geometry) = (detector?.modules, geometry?);
-        let first_port = source.integer("first_port").unwrap_or(50001) as u16;
+        let first_port = source.integer("first_port").unwrap_or(50010) as u16;
         self.check_ports(first_port, geometry.placements().len());
         Some(Config {
             text: text.to_string(),

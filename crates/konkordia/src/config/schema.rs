@@ -178,7 +178,7 @@ pub const KEYS: &[Key] = &[
         "source",
         "first_port",
         Kind::Integer(1, 65535),
-        "50001",
+        "50010",
         "port of the first stream; consecutive streams use consecutive ports",
     ),
     key(

@@ -116,7 +116,7 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
             Exit::Usage,
             format!("'{text}' is no address to send to"),
             why,
-            "give HOST:PORT, for example 127.0.0.1:50001",
+            "give HOST:PORT, for example 127.0.0.1:50010",
         )
     })?;
     found.next().ok_or_else(|| {
