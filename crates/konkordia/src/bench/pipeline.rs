@@ -42,6 +42,7 @@ struct Attempt {
     bits_per_pixel: Option<f64>,
     slots_used_max: u64,
     slots: u64,
+    /// Resident after a second, and at the end of the run.
     memory_bytes: (u64, u64),
     receive_buffer_bytes: usize,
 }
@@ -234,20 +235,20 @@ impl<'a> Bench<'a> {
         let prepared = arm::prepare(&config, Ports::Free, rotate)?;
         let addresses = prepared.addresses.clone();
         let (writer, slots, receive_buffer_bytes) = (prepared.writer.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
-        let (mut slots_used_max, mut early, mut looks) = (0, 0, 0u32);
+        let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
         let mut watch = |control: &Control| {
             slots_used_max = slots_used_max.max(control.progress().slots_used);
             looks += 1;
             // After a second everything has been touched that is touched at the start.
-            if looks == 5 {
-                early = resident_bytes();
+            memory_bytes.1 = resident_bytes();
+            if looks <= 5 {
+                memory_bytes.0 = memory_bytes.1;
             }
         };
         let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), images, Gate::Open, &mut watch)?;
         if let Ended::SinkError(error) = &outcome.ended {
             return Err(error.clone().into());
         }
-        let memory_bytes = (early, resident_bytes());
         let report = run::close(&config, &addresses, &outcome, &writer)?;
         report.delete_files();
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());

@@ -42,7 +42,9 @@ pub fn transfer(
         scope.spawn(move || {
             while !done.load(Ordering::Acquire) {
                 std::thread::sleep(Duration::from_millis(200));
-                watch(control);
+                if !done.load(Ordering::Acquire) {
+                    watch(control);
+                }
             }
         });
         let sender = std::thread::Builder::new().name("simulate".into()).spawn_scoped(scope, move || {
