@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from driving import INTERRUPT, MISSING, TERMINATE, Master, balanced, jungfrau_packet, program, raw_tables, simulate
+from driving import BINARY, INTERRUPT, MISSING, TERMINATE, Master, balanced, jungfrau_packet, program, raw_tables, simulate
 
 PACKETS = 128
 
@@ -74,7 +74,7 @@ def test_a_detector_that_restarts_does_not_overwrite_what_is_there(bench):
 def test_two_senders_on_one_port_give_every_image_once(bench):
     receiver = bench.receive(bench.config(**raw_tables(images=30, stall_timeout_s=1)))
     arguments = ["simulate", "jungfrau", "--to", bench.to, "--images", "30", "--rate", "100", "--json", "--quiet"]
-    senders = [subprocess.Popen([program.__globals__["BINARY"], *arguments], stdout=subprocess.PIPE) for _ in range(2)]
+    senders = [subprocess.Popen([BINARY, *arguments], stdout=subprocess.PIPE) for _ in range(2)]
     for sender in senders:
         sender.communicate(timeout=60)
     code, report = receiver.finish()
@@ -142,7 +142,7 @@ def test_a_run_without_planned_number_ends_by_silence_and_is_complete(bench):
 @pytest.mark.parametrize("number", [INTERRUPT, TERMINATE])
 def test_ctrl_c_once_closes_a_valid_file(bench, number):
     receiver = bench.receive(bench.config(**raw_tables(images=100000)))
-    sender = subprocess.Popen([program.__globals__["BINARY"], "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q"])
+    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q"])
     try:
         receiver.wait_until(lambda p: p["images_written"] >= 20)
         receiver.signal(number)
@@ -159,7 +159,7 @@ def test_ctrl_c_once_closes_a_valid_file(bench, number):
 
 def test_ctrl_c_twice_ends_at_once_and_the_file_can_be_repaired(bench):
     receiver = bench.receive(bench.config(**raw_tables(images=100000)))
-    sender = subprocess.Popen([program.__globals__["BINARY"], "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q"])
+    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q"])
     try:
         receiver.wait_until(lambda p: p["images_written"] >= 150)
         # Two different signals, because two of a kind may become one.
@@ -178,7 +178,7 @@ def test_ctrl_c_twice_ends_at_once_and_the_file_can_be_repaired(bench):
 
 def test_kill_9_loses_at_most_the_last_second(bench):
     receiver = bench.receive(bench.config(**raw_tables(images=100000)))
-    sender = subprocess.Popen([program.__globals__["BINARY"], "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "50", "-q"])
+    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "50", "-q"])
     try:
         written = receiver.wait_until(lambda p: p["images_written"] >= 100)["images_written"]
         receiver.signal(signal.SIGKILL)

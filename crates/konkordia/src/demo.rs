@@ -41,7 +41,7 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
     let cut = |n: u64| raw_bytes(&truth[n as usize].raw).chunks_exact(tile_bytes).map(<[u8]>::to_vec).collect();
     let mut feed = Feed::build(packetiser.clone(), truth.len() as u64, cut);
     let config = config(args, &detector)?;
-    let prepared = arm::prepare(&config, Ports::Free, None)?;
+    let prepared = arm::prepare(&config, Ports::Free)?;
     let buffer = prepared.receive_buffer_bytes;
     tell(&format!(
         "2  sending {} images as UDP packets over loopback, receive buffer {} ...",

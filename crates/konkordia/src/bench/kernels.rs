@@ -23,6 +23,7 @@ const ROWS_MAX: f64 = 25.0;
 /// `konkordia bench kernels`
 pub fn command(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
     let folder = tempdir()?;
+    crate::run::signals::remove_folder_on_signal(folder.clone())?;
     let result = measure(args, &folder);
     let _ = std::fs::remove_dir_all(&folder);
     result

@@ -25,8 +25,6 @@ const RATE_FIRST_HZ: f64 = 250.0;
 const RATE_CLOSE: f64 = 1.04;
 /// A sender that reaches less than this share of the rate is the limit itself.
 const SENDER_REACHES: f64 = 0.97;
-/// Images in one set of files when finished files are deleted.
-const ROTATE_IMAGES: u64 = 1000;
 
 /// One attempt.
 #[derive(Clone, Debug)]
@@ -90,6 +88,7 @@ impl Attempt {
 /// `konkordia bench pipeline`
 pub fn command(args: &BenchPipelineArgs) -> Result<Exit, Failure> {
     let folder = folder(args)?;
+    run::signals::remove_folder_on_signal(folder.clone())?;
     let result = measure(args, &folder);
     let _ = std::fs::remove_dir_all(&folder);
     result
@@ -231,14 +230,17 @@ impl<'a> Bench<'a> {
         let images = ((rate_hz * self.args.seconds) as u64).max(10);
         let config = self.config(images)?;
         // In memory the files must not pile up; on a disk they may, unless told otherwise.
-        let rotate = (self.args.delete_finished || self.args.dir.is_none()).then_some(ROTATE_IMAGES);
-        let prepared = arm::prepare(&config, Ports::Free, rotate)?;
+        let delete = self.args.delete_finished || self.args.dir.is_none();
+        let prepared = arm::prepare(&config, Ports::Free)?;
         let addresses = prepared.addresses.clone();
         let (writer, slots, receive_buffer_bytes) = (prepared.writer.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
         let mut watch = |control: &Control| {
             slots_used_max = slots_used_max.max(control.progress().slots_used);
             looks += 1;
+            if delete {
+                delete_data_files(self.folder, Which::Finished);
+            }
             // After a second everything has been touched that is touched at the start.
             memory_bytes.1 = resident_bytes();
             if looks <= 5 {
@@ -250,7 +252,7 @@ impl<'a> Bench<'a> {
             return Err(error.clone().into());
         }
         let report = run::close(&config, &addresses, &outcome, &writer)?;
-        report.delete_files();
+        delete_data_files(self.folder, Which::All);
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {
             rate_hz,
@@ -269,6 +271,32 @@ impl<'a> Bench<'a> {
         };
         say::to_stderr(&format!("  {rate_hz:.0} Hz: {}", attempt.row().last().cloned().unwrap_or_default()));
         Ok(attempt)
+    }
+}
+
+/// What to delete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    /// Data files that the writer has left behind.
+    Finished,
+    /// All files of the run.
+    All,
+}
+
+/// Deletes files of the run in our own folder. What cannot be deleted now goes with the folder.
+fn delete_data_files(folder: &Path, which: Which) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.is_file()).collect();
+    if which == Which::Finished {
+        files.retain(|p| {
+            p.file_name().and_then(|n| n.to_str()).is_some_and(|n| n.starts_with("bench_data_") && n.ends_with(".h5"))
+        });
+        files.sort();
+        // The last one is being written.
+        files.pop();
+    }
+    for file in files {
+        let _ = std::fs::remove_file(file);
     }
 }
 

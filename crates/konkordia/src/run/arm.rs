@@ -1,7 +1,6 @@
 //! Arm: everything that can fail before a run is done here, in the order that leaves the least behind when it does.
 
 use super::clock;
-use super::rotate::RotatingSink;
 use super::sink::{FileSink, SharedWriter};
 use crate::calibration::{self, Loaded};
 use crate::config::{Config, plan};
@@ -42,8 +41,7 @@ pub enum Ports {
 }
 
 /// Loads, binds, creates, maps. On an error nothing is left behind but, after the files were made, files without images.
-/// With `rotate_images` the files are closed and deleted after so many images, and new ones made: for measurements only.
-pub fn prepare(config: &Config, ports: Ports, rotate_images: Option<u64>) -> Result<Prepared, Failure> {
+pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
     let plan = Arc::new(plan::plan(config));
     let loaded = calibration::for_config(config)?;
     let mut notes = Vec::new();
@@ -56,16 +54,10 @@ pub fn prepare(config: &Config, ports: Ports, rotate_images: Option<u64>) -> Res
     })?;
     let given = receivers.iter().map(UdpReceiver::receive_buffer_bytes).min().unwrap_or(0);
     notes.extend(buffer_note(config.receive_buffer_bytes, given));
-    let spec = file_spec(config, &plan, &loaded);
-    let (writer, sink): (_, Box<dyn Sink>) = match rotate_images {
-        Some(images) => (SharedWriter::none(), Box::new(RotatingSink::create(spec, &plan, images)?)),
-        None => {
-            let writer = Writer::create(spec)?;
-            notes.extend(space_note(&writer));
-            let writer = SharedWriter::new(writer);
-            (writer.clone(), Box::new(FileSink::new(writer, &plan)))
-        }
-    };
+    let writer = Writer::create(file_spec(config, &plan, &loaded))?;
+    notes.extend(space_note(&writer));
+    let writer = SharedWriter::new(writer);
+    let sink: Box<dyn Sink> = Box::new(FileSink::new(writer.clone(), &plan));
     let parts = RunParts {
         plan: Arc::clone(&plan),
         sources: receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect(),

@@ -4,8 +4,7 @@ pub mod arm;
 mod clock;
 pub mod loopback;
 pub mod report;
-mod rotate;
-mod signals;
+pub mod signals;
 mod sink;
 
 use crate::cli::ReceiveArgs;
@@ -28,7 +27,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let config = config::load(&args.config)?;
     // From here on a signal ends the run, not the program in the middle of creating files.
     let mut watch = Watch::new()?;
-    let prepared = arm::prepare(&config, Ports::Configured, None)?;
+    let prepared = arm::prepare(&config, Ports::Configured)?;
     announce(args, &config, &prepared);
     let Prepared { armed, writer, plan, addresses, .. } = prepared;
     watch.start(armed.control());

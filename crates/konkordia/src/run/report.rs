@@ -87,11 +87,6 @@ impl Report {
         }
     }
 
-    /// Deletes the files, for measurements.
-    pub fn delete_files(&self) {
-        self.file.iter().for_each(super::rotate::delete);
-    }
-
     /// Images per second, from the first to the last packet.
     pub fn rate_hz(&self) -> f64 {
         if self.seconds > 0.0 { self.ledger.images.expected as f64 / self.seconds } else { 0.0 }

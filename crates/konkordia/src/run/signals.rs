@@ -45,3 +45,16 @@ impl Watch {
         self.interrupted.load(Ordering::Acquire)
     }
 }
+
+/// For measurements: Ctrl-C ends the program at once, but does not leave a folder of large files behind.
+pub fn remove_folder_on_signal(folder: std::path::PathBuf) -> Result<(), Failure> {
+    let mut watch = Watch::new()?;
+    let Some(mut signals) = watch.signals.take() else { return Ok(()) };
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            let _ = std::fs::remove_dir_all(&folder);
+            std::process::exit(i32::from(Exit::Interrupted as u8));
+        }
+    });
+    Ok(())
+}

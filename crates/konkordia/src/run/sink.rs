@@ -17,11 +17,6 @@ impl SharedWriter {
         Self(Arc::new(Mutex::new(Some(writer))))
     }
 
-    /// For runs whose sink closes its files itself.
-    pub fn none() -> Self {
-        Self(Arc::default())
-    }
-
     /// Closes the files with the account of the run; `None` if there are none to close any more.
     pub fn finish(&self, ledger: &LedgerRecord) -> Option<Result<FileReport, hdf5::Error>> {
         let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
