@@ -72,16 +72,19 @@ def test_a_detector_that_restarts_does_not_overwrite_what_is_there(bench):
 
 
 def test_two_senders_on_one_port_give_every_image_once(bench):
-    receiver = bench.receive(bench.config(**raw_tables(images=30, stall_timeout_s=1)))
-    arguments = ["simulate", "jungfrau", "--to", bench.to, "--images", "30", "--rate", "100", "--json", "--quiet"]
-    senders = [subprocess.Popen([BINARY, *arguments], stdout=subprocess.PIPE) for _ in range(2)]
-    for sender in senders:
-        sender.communicate(timeout=60)
+    receiver = bench.receive(bench.config(**raw_tables(images=8, stall_timeout_s=1)))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two:
+        for frame in range(1, 9):
+            for first, second in zip(image(frame, 1), image(frame, 2)):
+                one.sendto(first, ("127.0.0.1", bench.port))
+                two.sendto(second, ("127.0.0.1", bench.port))
+            time.sleep(0.01)
     code, report = receiver.finish()
     balanced(code, report)
     total = report["total"]
-    assert code == 0 and total["placed"] == 30 * PACKETS and total["received"] - total["placed"] == total["duplicate"] + total["late"] + total["foreign"]
-    assert total["duplicate"] + total["late"] > 0
+    # The first copy stays. The very last copy may come after the end of the run.
+    assert code == 0 and total["placed"] == 8 * PACKETS and 8 * PACKETS - 1 <= total["duplicate"] <= 8 * PACKETS
+    assert (Master(bench.master).images == 0x0101).all()
 
 
 def test_a_silent_module_is_missing_and_named(bench):
