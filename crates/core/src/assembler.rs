@@ -1,10 +1,12 @@
 //! Sorts the packets of one stream into tiles and says for each packet what becomes of it. Sees neither pixels nor sockets nor a clock.
 //!
 //! Images are numbered from 0 inside the run. Tiles are sealed strictly in image order: `low` is the first image whose tile is still open.
-//! A tile seals when it is complete, when its own stream is `window_images` ahead, or at its deadline, which counts from the moment the
-//! image became known (through any stream) and only while the stream's socket is drained: packets that wait in the socket are not missing.
+//! A tile seals when it is complete or its own stream is `window_images` ahead. If its stream's socket was seen empty (packets that wait in
+//! the socket are not missing) it seals also at its deadline, which counts from the moment the image became known through any stream, and
+//! when the other streams are `behind_images_max` ahead, so that a dead stream does not fill the ring and take the others with it.
 
 use crate::MAX_PACKETS_PER_TILE;
+use crate::plan::IMAGES_MAX;
 
 /// Words of the arrival bitmap.
 pub const BITMAP_WORDS: usize = MAX_PACKETS_PER_TILE / 64;
@@ -65,14 +67,20 @@ pub struct AssemblerSpec {
     pub window_images: u64,
     /// A jump of more than this many images ahead must be confirmed by [`JUMP_CONFIRMATIONS`] packets.
     pub jump_images_max: u64,
+    /// Images that a stream whose socket is empty may be behind the newest image of any stream. At least 1, below the slots of the ring.
+    pub behind_images_max: u64,
     /// Time after which an image that is known must be sealed.
     pub deadline_ns: u64,
-    /// Images of the run, or `u64::MAX` for an open end.
+    /// Images of the run; [`IMAGES_MAX`] or more is an open end.
     pub images: u64,
 }
 
 /// Packets in a row that must agree on an image number before a far jump is believed. A damaged header does not repeat itself.
 pub const JUMP_CONFIRMATIONS: u32 = 3;
+
+/// Most images ahead of the newest one that are ever believed in a run with an open end: no network failure lasts longer, and the images
+/// passed over must all be committed. A planned number of images bounds the jump by itself.
+pub const JUMP_IMAGES_LIMIT: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct OpenTile {
@@ -87,6 +95,7 @@ struct OpenTile {
 #[derive(Debug)]
 pub struct TileAssembler {
     spec: AssemblerSpec,
+    jump_images_limit: u64,
     low: u64,
     /// Own newest image + 1.
     own_end: u64,
@@ -98,17 +107,22 @@ pub struct TileAssembler {
 
 /// Sealed tiles that are remembered, to tell duplicates from late packets.
 const HISTORY: u64 = 8;
-/// Marks of when images became known; when full, a new image joins the newest mark (its deadline counts from an earlier time).
-const KNOWN_MARKS: usize = 64;
+/// Marks of when images became known, at most this many within a deadline: an image that comes sooner after a mark joins it, and its
+/// deadline is up to 1/32 shorter.
+const MARKS_PER_DEADLINE: u64 = 32;
+/// Room for the marks. They only outlive their deadline while the socket is not empty; then the oldest joins the next one.
+const KNOWN_MARKS: usize = MARKS_PER_DEADLINE as usize * 2;
 
 impl TileAssembler {
     /// An assembler at image 0. Allocates here and never after.
-    pub fn new(spec: AssemblerSpec) -> Self {
+    pub fn new(mut spec: AssemblerSpec) -> Self {
         assert!(spec.packets > 0 && usize::from(spec.packets) <= MAX_PACKETS_PER_TILE);
-        assert!(spec.window_images > 0 && spec.window_images < 1 << 20);
+        assert!(spec.window_images > 0 && spec.window_images < 1 << 20 && spec.behind_images_max > 0);
+        spec.images = spec.images.min(IMAGES_MAX);
+        let jump_images_limit = if spec.images == IMAGES_MAX { JUMP_IMAGES_LIMIT } else { spec.images };
         let tiles = vec![OpenTile::default(); (spec.window_images + HISTORY) as usize];
         let known = std::collections::VecDeque::with_capacity(KNOWN_MARKS);
-        Self { spec, low: 0, own_end: 0, tiles, known, jump: (0, 0) }
+        Self { spec, jump_images_limit, low: 0, own_end: 0, tiles, known, jump: (0, 0) }
     }
 
     /// First image whose tile is not sealed: every image below will get no more packets.
@@ -121,7 +135,7 @@ impl TileAssembler {
         self.own_end
     }
 
-    /// Images that this assembler considers part of the run (`u64::MAX` = open end).
+    /// Images that this assembler considers part of the run ([`IMAGES_MAX`] = open end).
     pub fn images(&self) -> u64 {
         self.spec.images
     }
@@ -139,7 +153,8 @@ impl TileAssembler {
         if image < self.low {
             return self.judge_sealed(image, packet);
         }
-        if image >= newest_end.max(self.low).saturating_add(self.spec.jump_images_max) && !self.confirm_jump(image) {
+        let ahead = image.saturating_sub(newest_end.max(self.low));
+        if ahead >= self.spec.jump_images_max && (ahead > self.jump_images_limit || !self.confirm_jump(image)) {
             return Verdict::Foreign;
         }
         if image >= self.own_end {
@@ -177,13 +192,15 @@ impl TileAssembler {
         self.jump.1 >= JUMP_CONFIRMATIONS
     }
 
-    /// Seals what can be sealed and returns the new `low`. `newest_end` as above; `drained` says that the stream's socket was empty.
+    /// Seals what can be sealed and returns the new `low`. `drained` says that the stream's socket was seen empty after `now_ns` and
+    /// `newest_end` (as above) were read, so that every packet of those images which was there by then has been judged.
     pub fn tick(&mut self, now_ns: u64, newest_end: u64, drained: bool) -> u64 {
         let newest_end = newest_end.max(self.own_end).min(self.spec.images);
         self.note_known(now_ns, newest_end);
         self.seal_done(newest_end);
         if drained {
-            self.seal_overdue(now_ns, newest_end);
+            self.seal_overdue(now_ns);
+            self.low = self.low.max(newest_end.saturating_sub(self.spec.behind_images_max));
             self.seal_done(newest_end);
         }
         self.low
@@ -208,21 +225,24 @@ impl TileAssembler {
         if newest_end <= covered.max(self.low) {
             return;
         }
-        if self.known.len() == KNOWN_MARKS {
-            if let Some(last) = self.known.back_mut() {
-                last.0 = newest_end;
+        let grain_ns = self.spec.deadline_ns / MARKS_PER_DEADLINE;
+        match self.known.back_mut().filter(|mark| now_ns.saturating_sub(mark.1) < grain_ns) {
+            Some(mark) => mark.0 = newest_end,
+            None => {
+                if self.known.len() == KNOWN_MARKS {
+                    self.known.pop_front();
+                }
+                self.known.push_back((newest_end, now_ns));
             }
-        } else {
-            self.known.push_back((newest_end, now_ns));
         }
     }
 
-    fn seal_overdue(&mut self, now_ns: u64, newest_end: u64) {
+    fn seal_overdue(&mut self, now_ns: u64) {
         while let Some(&(end, known_ns)) = self.known.front() {
             if now_ns.saturating_sub(known_ns) < self.spec.deadline_ns {
                 break;
             }
-            self.low = self.low.max(end.min(newest_end));
+            self.low = self.low.max(end);
             self.known.pop_front();
         }
     }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
 fn spec(packets: u16, window_images: u64) -> AssemblerSpec {
-    AssemblerSpec { packets, window_images, jump_images_max: 64, deadline_ns: 1000, images: u64::MAX }
+    AssemblerSpec { packets, window_images, jump_images_max: 64, behind_images_max: 100, deadline_ns: 1000, images: IMAGES_MAX }
 }
 
 const OPEN: fn(u64) -> bool = |_| true;
@@ -77,6 +77,53 @@ fn foreign_packets_move_nothing_and_the_end_makes_later_ones_foreign() {
     assert_eq!(a.finish(7), 7);
     assert_eq!(a.on_packet(Some(7), 0, 0, OPEN), Verdict::Foreign);
     assert_eq!(a.on_packet(Some(6), 0, 0, OPEN), Verdict::Late);
+}
+
+/// A jump costs every thread a step per image passed over, so an open end may not believe any number, however often it is repeated.
+#[test]
+fn an_absurd_frame_number_is_foreign_however_often_it_comes() {
+    for image in [u64::MAX, u64::MAX - 1, 1 << 62, IMAGES_MAX, IMAGES_MAX - 1, JUMP_IMAGES_LIMIT + 2] {
+        let mut a = TileAssembler::new(AssemblerSpec { images: IMAGES_MAX, ..spec(8, 4) });
+        a.on_packet(Some(0), 0, 0, OPEN);
+        for packet in 0..8 {
+            assert_eq!(a.on_packet(Some(image), packet, 1, OPEN), Verdict::Foreign, "{image}");
+        }
+        assert_eq!((a.low(), a.own_end()), (0, 1));
+    }
+    // A planned number bounds the jump by itself.
+    let mut a = TileAssembler::new(AssemblerSpec { images: 1 << 40, ..spec(8, 4) });
+    let verdicts: Vec<Verdict> = (0..3).map(|packet| a.on_packet(Some(1 << 39), packet, 0, OPEN)).collect();
+    assert_eq!(verdicts[2], Verdict::Place { image: 1 << 39, opens: true });
+}
+
+/// However many images become known within a deadline, none is sealed much before its own deadline or long after it.
+#[test]
+fn every_image_of_a_silent_stream_keeps_its_own_deadline() {
+    let mut a = TileAssembler::new(AssemblerSpec { deadline_ns: 100_000, behind_images_max: u64::MAX, ..spec(2, 4) });
+    // One more image every 100 ns: 1000 of them within a deadline.
+    for image in 0..5000u64 {
+        let now = image * 100;
+        let low = a.tick(now, image + 1, true);
+        let due = now.saturating_sub(100_000) / 100;
+        assert!(low <= due + 1000 / 16, "image {} was sealed {} ns before its deadline", low - 1, (low - due) * 100);
+        assert!(low + 1000 / 16 >= due, "image {low} is overdue by {} ns", (due - low) * 100);
+    }
+    // The same after a time in which the socket was never empty: what became known just now is not sealed with the old images.
+    let mut a = TileAssembler::new(AssemblerSpec { deadline_ns: 100_000, behind_images_max: u64::MAX, ..spec(2, 4) });
+    for image in 0..5000u64 {
+        a.tick(image * 100, image + 1, false);
+    }
+    let low = a.tick(500_000, 5000, true);
+    assert!((3900..4100).contains(&low), "sealed below {low} instead of 4000");
+}
+
+#[test]
+fn a_silent_stream_does_not_hold_more_than_its_share_of_the_ring() {
+    let mut a = TileAssembler::new(AssemblerSpec { behind_images_max: 8, ..spec(2, 4) });
+    assert_eq!(a.tick(0, 20, false), 0, "packets may wait in the socket");
+    assert_eq!(a.tick(0, 20, true), 12);
+    assert_eq!(a.on_packet(Some(11), 0, 20, OPEN), Verdict::Late);
+    assert_eq!(a.on_packet(Some(12), 0, 20, OPEN), Verdict::Place { image: 12, opens: true });
 }
 
 /// The rules again, with maps and without bounds.

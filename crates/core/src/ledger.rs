@@ -179,8 +179,9 @@ pub struct ImageLedger {
 }
 
 impl ImageLedger {
-    /// Enters one image.
+    /// Enters one image, which was expected.
     pub fn enter(&mut self, status: ImageStatus, packets_placed: u32, packets_expected: u32) {
+        self.expected += 1;
         self.packets_placed += u64::from(packets_placed);
         self.packets_missing += u64::from(packets_expected - packets_placed);
         match status {
@@ -274,7 +275,7 @@ mod tests {
     use super::*;
 
     fn balanced() -> RunLedger {
-        let mut images = ImageLedger { expected: 3, written: 2, ..Default::default() };
+        let mut images = ImageLedger { written: 2, ..Default::default() };
         images.enter(ImageStatus::of(128, 128, MissingPolicy::Keep), 128, 128);
         images.enter(ImageStatus::of(100, 128, MissingPolicy::Keep), 100, 128);
         images.enter(ImageStatus::of(0, 128, MissingPolicy::Keep), 0, 128);

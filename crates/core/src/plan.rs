@@ -1,8 +1,9 @@
 //! The plan of a run: computed at arm, immutable after. Every bound of the data path stands here, with the sum of its memory.
 
-use crate::geometry::ImageGeometry;
+use crate::geometry::{ImageGeometry, Segment};
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
+use crate::ports::TileRecord;
 
 /// Number of the first frame of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,12 @@ impl Compression {
     }
 }
 
+/// No run has more images: two years at 4 MHz. Image numbers stay far from where arithmetic with them could overflow.
+pub const IMAGES_MAX: u64 = 1 << 48;
+
+/// Images of which the ring remembers whether they have a slot, at least: more than the sockets' buffers can put one stream behind another.
+pub const CLAIMS_MIN: u64 = 1 << 16;
+
 /// Everything that the data path needs to know, and every bound it has.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -54,7 +61,7 @@ pub struct Plan {
     pub pixel: PixelType,
     /// How chunks are packed.
     pub compression: Compression,
-    /// Images to take; `None` = until told to stop.
+    /// Images to take, at most [`IMAGES_MAX`]; `None` = until told to stop.
     pub images: Option<u64>,
     /// Number of the first frame.
     pub first_frame: FirstFrame,
@@ -66,7 +73,8 @@ pub struct Plan {
     pub window_images: u64,
     /// Time after which a known image seals although packets are missing.
     pub deadline_ns: u64,
-    /// The run ends when no packet is placed for this long after the first; before the first packet see `start_timeout_ns`.
+    /// The run ends when no packet of an open tile comes for this long, be it placed or refused because the ring is full; before the first
+    /// such packet see `start_timeout_ns`.
     pub stall_timeout_ns: u64,
     /// The run ends when no packet comes for this long after arm; `u64::MAX` = wait for ever.
     pub start_timeout_ns: u64,
@@ -122,17 +130,35 @@ impl Plan {
         16.max(self.geometry.pixels().div_ceil(self.block_pixels()).div_ceil(STRIPS_MAX))
     }
 
-    /// The memory of the run by purpose; nothing else grows with time.
+    /// Images that a stream whose socket is empty may be behind the others: half of the ring, so that a dead stream leaves the other half
+    /// to the workers and sinks.
+    pub fn behind_images_max(&self) -> u64 {
+        (self.slots / 2).max(1)
+    }
+
+    /// The memory of the run by purpose; nothing else grows with time. Not here: the buffers of the sockets, which are the kernel's, and what
+    /// sinks keep.
     pub fn memory(&self) -> Vec<MemoryItem> {
         let pixels = self.geometry.pixels() as u64;
         let raw = u64::from(self.geometry.format().tile_bytes()) * self.streams() as u64;
         let blocks = self.geometry.pixels().div_ceil(self.block_pixels()) as u64;
-        let packed = blocks * self.packed_block_bytes_max(self.block_pixels()) as u64;
-        let constants = if self.recipe == Recipe::JungfrauPhotons { pixels * 24 } else { pixels };
+        // Each strip starts on a cache line.
+        let packed = blocks * self.packed_block_bytes_max(self.block_pixels()) as u64 + 64 * STRIPS_MAX as u64;
+        let records = (size_of::<TileRecord>() as u64 + 8) * self.streams() as u64 + 4 * STRIPS_MAX as u64;
+        let constants = match self.recipe {
+            Recipe::JungfrauPhotons => pixels * 24,
+            Recipe::Counts => pixels,
+            Recipe::Raw => 0,
+        };
+        // At worst a row of a tile and the gap beside it, cut again by blocks and packets.
+        let segments = blocks + pixels / u64::from(self.geometry.format().columns) * 3;
         vec![
             MemoryItem { what: "ring, raw tiles", bytes: raw * self.slots },
             MemoryItem { what: "ring, packed images", bytes: packed * self.slots },
+            MemoryItem { what: "ring, records of the tiles", bytes: records * self.slots },
+            MemoryItem { what: "claims of slots", bytes: 8 * CLAIMS_MIN.max(2 * self.slots) },
             MemoryItem { what: "calibration constants and mask", bytes: constants + pixels * 4 },
+            MemoryItem { what: "gather list", bytes: segments * size_of::<Segment>() as u64 },
             MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
             MemoryItem { what: "writer, one packed image", bytes: packed + 12 },
         ]
@@ -144,3 +170,41 @@ pub const STRIPS_MAX: usize = 256;
 
 /// Memory of one stream's receive batch: 32 buffers of 64 KiB (one `recvmmsg` call with GRO).
 pub const RECEIVE_BUFFER_BYTES: u64 = 32 * 65536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Placement;
+    use crate::tile::TileFormat;
+
+    #[test]
+    fn the_memory_sum_grows_with_the_slots_and_covers_the_gather_list() {
+        for bits in [4, 12, 16, 32] {
+            let place = |t: u32| Placement { row: 1 + t / 2 * 263, column: 3 + t % 2 * 519, flip_rows: t & 1 == 1 };
+            let geometry = ImageGeometry::new(TileFormat::eiger(bits).unwrap(), (0..4).map(place).collect(), None).unwrap();
+            let plan = |slots| Plan {
+                geometry: geometry.clone(),
+                recipe: Recipe::Counts,
+                pixel: PixelType::Uint16,
+                compression: Compression::Bslz4,
+                images: None,
+                first_frame: FirstFrame::Auto,
+                missing: MissingPolicy::Keep,
+                slots,
+                window_images: 1,
+                deadline_ns: 1,
+                stall_timeout_ns: 1,
+                start_timeout_ns: 1,
+                workers: 1,
+                pin_receivers: vec![],
+                pin_workers: vec![],
+            };
+            let gather = geometry.gather(plan(2).block_pixels());
+            let segments: usize = (0..gather.blocks()).map(|b| gather.segments(b).len()).sum();
+            for (two, six) in plan(2).memory().into_iter().zip(plan(6).memory()) {
+                assert_eq!(six.bytes, if two.what.starts_with("ring") { two.bytes * 3 } else { two.bytes }, "{}", two.what);
+                assert!(two.what != "gather list" || two.bytes as usize >= segments * size_of::<Segment>(), "{bits} bit");
+            }
+        }
+    }
+}

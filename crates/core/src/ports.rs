@@ -6,7 +6,9 @@ use std::time::Duration;
 
 /// Lends datagrams that it owns; never looks into them. One source per stream.
 pub trait Source: Send {
-    /// Waits at most `timeout` and hands every datagram that is there to `take`. Returns how many there were (0 = the source is drained).
+    /// Hands every datagram that is there to `take` and returns how many there were. If there is none, waits until one comes, at most
+    /// `timeout`, and returns 0 even if one came: 0 says that the source was empty after the call began. A source that has been read up
+    /// must say so by and by, however soon the next datagram comes.
     ///
     /// # Errors
     /// The socket or file failed for good; an interrupted or empty wait is not an error.

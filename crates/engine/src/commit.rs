@@ -21,7 +21,6 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer) -> I
             placed = tiles.map(u32::from).sum();
             ImageStatus::of(placed, expected, plan.missing)
         });
-        ledger.expected += 1;
         ledger.enter(status, placed, expected);
     }
     ledger

@@ -11,6 +11,7 @@ pub struct StreamProgress {
     received: AtomicU64,
     received_bytes: AtomicU64,
     placed: AtomicU64,
+    no_slot: AtomicU64,
     kernel_dropped: AtomicU64,
     drained: AtomicBool,
     halted: AtomicBool,
@@ -25,6 +26,8 @@ pub struct Progress {
     pub bytes_received: u64,
     /// Packets placed.
     pub packets_placed: u64,
+    /// Packets refused because the ring was full.
+    pub packets_no_slot: u64,
     /// Datagrams that the kernel dropped.
     pub kernel_dropped: u64,
     /// Newest image seen + 1.
@@ -100,6 +103,7 @@ impl Control {
             packets_received: sum(|s| &s.received),
             bytes_received: sum(|s| &s.received_bytes),
             packets_placed: sum(|s| &s.placed),
+            packets_no_slot: sum(|s| &s.no_slot),
             kernel_dropped: sum(|s| &s.kernel_dropped),
             images_seen,
             images_committed: self.committed.load(Ordering::Relaxed),
@@ -118,12 +122,14 @@ impl Control {
         s.received.store(ledger.received, Ordering::Relaxed);
         s.received_bytes.store(ledger.received_bytes, Ordering::Relaxed);
         s.placed.store(ledger.placed, Ordering::Relaxed);
+        s.no_slot.store(ledger.no_slot, Ordering::Relaxed);
         s.kernel_dropped.store(ledger.kernel_dropped, Ordering::Relaxed);
         s.drained.store(drained, Ordering::Release);
     }
 
-    pub(crate) fn all_drained(&self) -> bool {
-        self.streams.iter().all(|s| s.drained.load(Ordering::Acquire))
+    /// No stream has anything more to take, as far as can be seen: each one's source was empty, or it has taken all that it wants.
+    pub(crate) fn all_quiet(&self) -> bool {
+        self.streams.iter().all(|s| s.drained.load(Ordering::Acquire) || s.halted.load(Ordering::Acquire))
     }
 
     /// Tells the receivers to take nothing more, so that the newest image stands still and the end of the run can be set.
@@ -131,8 +137,9 @@ impl Control {
         self.halt.store(true, Ordering::Release);
     }
 
+    /// True when receivers must take nothing more: they were told to halt, or the run has failed.
     pub(crate) fn is_halting(&self) -> bool {
-        self.halt.load(Ordering::Acquire)
+        self.halt.load(Ordering::Acquire) || self.has_failed()
     }
 
     /// A receiver promises to place nothing more.

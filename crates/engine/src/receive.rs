@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// Longest wait for a datagram, and so the grain of deadlines and of stopping.
 const WAIT: Duration = Duration::from_millis(2);
+/// How often the source is asked what it lost: a system call that is too dear for every batch.
+const DROPS_INTERVAL_NS: u64 = 50_000_000;
 /// Datagrams that still wait in the socket after the last image is sealed are counted, at most this many batches of them.
 const LEFTOVER_BATCHES: usize = 1000;
 
@@ -21,6 +23,16 @@ pub(crate) struct Receiver<'a> {
     pub stream: usize,
     pub source: Box<dyn Source>,
     pub sorter: Sorter<'a>,
+    pub drops_read_ns: u64,
+}
+
+/// What was known of the run at one moment.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Newest image of any stream + 1.
+    newest_end: u64,
+    /// The time.
+    now_ns: u64,
 }
 
 /// The part of a receiver that judges datagrams; apart from the source, which lends them.
@@ -39,13 +51,15 @@ impl Receiver<'_> {
         let _guard = FailGuard(control);
         let mut result = Ok(());
         while !control.is_halting() && self.sorter.assembler.low() < self.sorter.assembler.images() {
+            // Read before the source is looked at: what is known now and not in an empty source will not come.
+            let known = Known { newest_end: control.newest_end.load(Ordering::Acquire), now_ns: control.now_ns() };
             match self.source.receive(WAIT, &mut |datagram| self.sorter.take(datagram)) {
-                Ok(count) => self.after_batch(count == 0),
+                Ok(count) => self.after_batch(known, count == 0),
                 Err(error) => {
                     // The other streams end their images in peace; this one has nothing more to say.
                     result = Err(error);
                     control.stop();
-                    self.after_batch(true);
+                    self.after_batch(known, true);
                     break;
                 }
             }
@@ -59,15 +73,17 @@ impl Receiver<'_> {
         if result.is_ok() {
             result = self.count_leftovers();
         }
+        self.sorter.ledger.kernel_dropped = self.source.dropped();
+        control.publish(self.stream, &self.sorter.ledger, true);
         (self.sorter.ledger, result)
     }
 
-    fn after_batch(&mut self, drained: bool) {
+    fn after_batch(&mut self, known: Known, drained: bool) {
         let sorter = &mut self.sorter;
-        let newest_end = sorter.control.newest_end.load(Ordering::Acquire);
-        let low = sorter.assembler.tick(sorter.control.now_ns(), newest_end, drained);
+        let low = sorter.assembler.tick(known.now_ns, known.newest_end, drained);
         sorter.writer.seal_below(low);
-        if drained {
+        if known.now_ns >= self.drops_read_ns + DROPS_INTERVAL_NS {
+            self.drops_read_ns = known.now_ns;
             sorter.ledger.kernel_dropped = self.source.dropped();
         }
         sorter.control.publish(self.stream, &sorter.ledger, drained);
@@ -80,8 +96,6 @@ impl Receiver<'_> {
                 break;
             }
         }
-        self.sorter.ledger.kernel_dropped = self.source.dropped();
-        self.sorter.control.publish(self.stream, &self.sorter.ledger, true);
         Ok(())
     }
 }
@@ -120,6 +134,10 @@ impl Sorter<'_> {
     /// Position of a frame in the run; the first packet of a run that starts with any frame sets the first frame for all streams.
     #[inline]
     fn image_of(&self, frame_number: u64) -> Option<u64> {
+        if frame_number == NOT_YET {
+            // No detector counts that far, and as a first frame it would still mean that there is none.
+            return None;
+        }
         let first = match self.control.first_frame.load(Ordering::Acquire) {
             NOT_YET => self
                 .control

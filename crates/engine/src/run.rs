@@ -1,6 +1,6 @@
 //! A run from arm to idle: checks the parts, makes the ring, starts the threads, finds the end, closes the ledger.
 
-use crate::control::Control;
+use crate::control::{Control, FailGuard};
 use crate::deliver::Delivery;
 use crate::receive::{Receiver, Sorter};
 use crate::work::Recipes;
@@ -8,7 +8,7 @@ use crate::{commit, deliver, sys, work};
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe, STRIPS_MAX};
+use konkordia_core::plan::{FirstFrame, IMAGES_MAX, Plan, Recipe, STRIPS_MAX};
 use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::convert::Constants;
@@ -123,7 +123,7 @@ pub struct RunOutcome {
     pub images: u64,
     /// Number of the first frame, if a packet came.
     pub first_frame: Option<u64>,
-    /// Time from the first packet to the last placed packet, as seen every 10 ms.
+    /// Time from the first packet to the last one that was placed or found the ring full, as seen every 10 ms.
     pub receive_time: Duration,
     /// The sinks, to be closed with the ledger.
     pub sinks: Vec<Box<dyn Sink>>,
@@ -186,6 +186,7 @@ fn check(parts: &RunParts) -> Result<(), String> {
         "window_images is 1 to half of the slots",
     )?;
     expect(plan.slots <= 1 << 20, "at most 2^20 slots")?;
+    expect(plan.images.is_none_or(|n| n <= IMAGES_MAX), "at most 2^48 images")?;
     let blocks = pixels.div_ceil(plan.block_pixels());
     expect(blocks.div_ceil(plan.blocks_per_strip()) <= STRIPS_MAX, "too many strips")?;
     let kind = plan.geometry.format().kind;
@@ -206,8 +207,7 @@ fn check(parts: &RunParts) -> Result<(), String> {
             )
         }
         _ => Err("the constants are not those of the recipe".into()),
-    }?;
-    expect(plan.compression != Compression::None || pixels * plan.pixel.bytes() <= u32::MAX as usize, "the image is too large")
+    }
 }
 
 impl Armed {
@@ -225,6 +225,8 @@ impl Armed {
         let plan = &*parts.plan;
         std::thread::scope(|scope| {
             let (control, recipes) = (&*control, &recipes);
+            // If this thread panics (no thread left, say), the others must not run on for ever.
+            let _guard = FailGuard(control);
             let spawn = |name: String| std::thread::Builder::new().name(name);
             let receivers: Vec<_> = parts
                 .sources
@@ -239,7 +241,7 @@ impl Armed {
                         assembler: TileAssembler::new(assembler_spec(plan)),
                         ledger: StreamLedger::default(),
                     };
-                    let receiver = Receiver { stream, source, sorter };
+                    let receiver = Receiver { stream, source, sorter, drops_read_ns: 0 };
                     let thread = spawn(format!("rx-{stream}"));
                     thread.spawn_scoped(scope, move || {
                         pin(&plan.pin_receivers, stream);
@@ -281,8 +283,9 @@ fn assembler_spec(plan: &Plan) -> AssemblerSpec {
         packets: plan.geometry.format().packets() as u16,
         window_images: plan.window_images,
         jump_images_max: (plan.window_images / 2).max(1),
+        behind_images_max: plan.behind_images_max(),
         deadline_ns: plan.deadline_ns,
-        images: plan.images.unwrap_or(u64::MAX),
+        images: plan.images.unwrap_or(IMAGES_MAX),
     }
 }
 
@@ -297,13 +300,15 @@ fn pin(cpus: &[usize], index: usize) {
 fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Duration) {
     const GRAIN: Duration = Duration::from_millis(10);
     let armed = Instant::now();
-    let (mut placed, mut first, mut last) = (0, None, armed);
+    let (mut taken, mut first, mut last) = (0, None, armed);
     let ended = loop {
         std::thread::sleep(GRAIN);
         control.watch(monitor.committed(), monitor.written());
         let progress = control.progress();
-        if progress.packets_placed > placed {
-            placed = progress.packets_placed;
+        // Packets that find the ring full tell of a slow sink, not of a detector that has stopped.
+        let judged = progress.packets_placed + progress.packets_no_slot;
+        if judged > taken {
+            taken = judged;
             last = Instant::now();
             first.get_or_insert(last);
         }
@@ -320,6 +325,12 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
         }
     };
     end_receiving(control);
+    // What is in the ring still has to be written, which may take its time: whoever watches sees it go on.
+    while monitor.written() < control.end.load(Ordering::Acquire) && !control.has_failed() {
+        control.watch(monitor.committed(), monitor.written());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    control.watch(monitor.committed(), monitor.written());
     (ended, first.map_or(Duration::ZERO, |f| last.duration_since(f)))
 }
 
@@ -328,7 +339,7 @@ fn end_receiving(control: &Control) {
     const PATIENCE: Duration = Duration::from_secs(1);
     let grain = || std::thread::sleep(Duration::from_millis(1));
     let started = Instant::now();
-    while !control.all_drained() && !control.all_halted() && !control.has_failed() && started.elapsed() < PATIENCE {
+    while !control.all_quiet() && !control.has_failed() && started.elapsed() < PATIENCE {
         grain();
     }
     control.halt();
@@ -350,12 +361,6 @@ struct Closing {
 fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
     let Closing { mut ended, receive_time, streams, mut images, deliveries } = closing;
     let passed = images.expected;
-    if let (Some(planned), Ended::Stalled | Ended::NoData) = (plan.images, &ended) {
-        let missing = planned.saturating_sub(passed);
-        images.expected += missing;
-        images.lost += missing;
-        images.packets_missing += missing * plan.packets_per_image();
-    }
     images.written = deliveries.iter().map(|d| d.written).min().unwrap_or(0);
     images.unwritten = deliveries.iter().map(|d| d.unwritten).max().unwrap_or(0);
     let mut ledgers = Vec::new();
@@ -371,6 +376,12 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
         if let Some(error) = delivery.error {
             ended = Ended::SinkError(error);
         }
+    }
+    if let (Some(planned), false) = (plan.images, matches!(ended, Ended::Stopped)) {
+        let missing = planned.saturating_sub(passed);
+        images.expected += missing;
+        images.lost += missing;
+        images.packets_missing += missing * plan.packets_per_image();
     }
     RunOutcome {
         ledger: RunLedger { streams: ledgers, images, packets_per_image: plan.packets_per_image() },

@@ -42,6 +42,7 @@ struct Maker {
     datagram: Vec<u8>,
     packet: u64,
     at_100: Arc<AtomicU64>,
+    seen: Arc<AtomicU64>,
 }
 
 impl Source for Maker {
@@ -50,8 +51,10 @@ impl Source for Maker {
             std::thread::sleep(timeout);
             return Ok(0);
         }
-        // Slow enough for the workers, so that images pass through the whole engine.
-        std::thread::sleep(Duration::from_micros(100));
+        // Not faster than the sink, so that all images pass through the whole engine.
+        while self.packet / 128 > self.seen.load(Ordering::Relaxed) + 40 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
         for _ in 0..64 {
             self.datagram[0..8].copy_from_slice(&(self.packet / 128 + 1).to_le_bytes());
             self.datagram[12..16].copy_from_slice(&((self.packet % 128) as u32).to_le_bytes());
@@ -71,13 +74,17 @@ impl Source for Maker {
     }
 }
 
-/// Notes the count of allocations at the last image.
-struct Last(Arc<AtomicU64>);
+/// Counts the images and notes the count of allocations at the last one.
+struct Last {
+    allocations: Arc<AtomicU64>,
+    seen: Arc<AtomicU64>,
+}
 
 impl Sink for Last {
     fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
+        self.seen.store(image.image + 1, Ordering::Relaxed);
         if image.image == IMAGES - 1 {
-            self.0.store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.allocations.store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         Ok(())
     }
@@ -110,14 +117,14 @@ fn nothing_is_allocated_after_arm() {
     };
     let mut datagram: Vec<u8> = (0..48 + 8192).map(|i| (i * 7) as u8 & 0x3f).collect();
     (datagram[46], datagram[47]) = (3, 2);
-    let (first, last) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let [first, last, seen] = [0; 3].map(|n| Arc::new(AtomicU64::new(n)));
     let planes =
         ConstantPlanes { pedestal: [0, 1, 2].map(|_| vec![3000.0; pixels]), factor: [0, 1, 2].map(|_| vec![0.002; pixels]) };
     let armed = run::arm(RunParts {
         plan: Arc::new(plan),
-        sources: vec![Box::new(Maker { datagram, packet: 0, at_100: first.clone() })],
+        sources: vec![Box::new(Maker { datagram, packet: 0, at_100: first.clone(), seen: seen.clone() })],
         constants: PixelConstants::Jungfrau(planes),
-        sinks: vec![Box::new(Last(last.clone()))],
+        sinks: vec![Box::new(Last { allocations: last.clone(), seen })],
         isa: Isa::detect(),
     })
     .unwrap();

@@ -2,13 +2,16 @@
 //!
 //! Four roles pass over the images in order, each with a cursor = the first image it has not finished:
 //! *receivers* (one per tile) < *workers* < *committer* < *sinks*. A receiver may write image `n` while `n >= its own cursor` and
-//! `n < lowest sink cursor + slots`, which the first receiver of an image decides for all ([`TileWriter::claim`]); everybody else may touch image `n` only when all cursors of the role before are above `n`.
+//! `n < lowest sink cursor + slots`; everybody else may touch image `n` only when all cursors of the role before are above `n`.
 //! From this it follows that no two roles ever touch the same bytes at once:
 //! - A worker, the committer or a sink at image `n` (cursor `<= n`) keeps the lowest sink cursor `<= n`, so receivers stay below `n + slots`
 //!   and cannot write the slot of `n` again.
 //! - A receiver never writes `n` once its cursor is above `n`, and the others wait for that.
 //! - An image of which no packet was placed never owned its slot: the slot may still hold `n - slots`. Tags tell: the tile cell of a slot
 //!   says which image it holds, and a role touches the slot of `n` only if some tile carries the tag of `n`.
+//!
+//! Which images find a slot is decided once for all receivers, by the first that asks ([`TileWriter::claim`]). That is a courtesy to the
+//! data, so that an image is taken whole or not at all; the argument above does not need it.
 
 use std::cell::UnsafeCell;
 use std::cmp::Ordering::{Equal, Greater, Less};
@@ -18,6 +21,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use konkordia_core::ledger::ImageStatus;
+use konkordia_core::plan::{CLAIMS_MIN, IMAGES_MAX};
 use konkordia_core::ports::{FrameHeader, TileRecord};
 
 use crate::cursor::{Bell, Cursor, lowest};
@@ -81,6 +85,7 @@ impl Shared {
     }
 
     fn cell(&self, image: u64, tile: usize) -> *mut TileCell {
+        assert!(tile < self.spec.tiles, "there is no tile {tile}");
         self.cells[self.slot(image) * self.spec.tiles + tile].get()
     }
 
@@ -96,6 +101,11 @@ impl Shared {
         debug_assert!(offset + self.spec.strip_bytes_max[strip] <= self.packed.bytes());
         // SAFETY: as in `tile_start`, for the packed mapping.
         unsafe { self.packed.start().add(offset) }
+    }
+
+    /// First image for which there is no slot. It only ever grows.
+    fn limit(&self) -> u64 {
+        lowest(&self.written).saturating_add(self.spec.slots)
     }
 
     /// The record of a tile, if packets of it were placed. Caller: a role whose turn image `image` is.
@@ -135,28 +145,20 @@ impl Ring {
     pub fn new(spec: RingSpec) -> io::Result<Self> {
         assert!(spec.slots > 1 && spec.tiles > 0 && spec.workers > 0 && spec.sinks > 0 && !spec.strip_bytes_max.is_empty());
         assert!(spec.payload_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.payload_bytes));
-        let slots = usize::try_from(spec.slots).map_err(io::Error::other)?;
-        let tile_stride = spec.tile_bytes.next_multiple_of(64);
-        let mut strip_offsets = Vec::with_capacity(spec.strip_bytes_max.len());
-        let mut packed_stride = 0;
-        for bytes in &spec.strip_bytes_max {
-            strip_offsets.push(packed_stride);
-            packed_stride += bytes.next_multiple_of(64);
-        }
-        let mapped = |per_slot: usize| {
-            let bytes = per_slot.checked_mul(slots).ok_or_else(|| io::Error::other("the ring is larger than memory"))?;
-            Mapping::new(bytes)
-        };
+        let (tile_stride, strip_offsets, packed_stride) =
+            layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
+        let slots = spec.slots as usize;
+        let claims = CLAIMS_MIN.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
         let bells = |n: usize| (0..n).map(|_| Bell::default()).collect();
         let shared = Arc::new(Shared {
-            raw: mapped(tile_stride * spec.tiles)?,
-            packed: mapped(packed_stride)?,
+            raw: Mapping::new(tile_stride * spec.tiles * slots)?,
+            packed: Mapping::new(packed_stride * slots)?,
             tile_stride,
             packed_stride,
             strip_offsets,
             cells: (0..slots * spec.tiles).map(|_| UnsafeCell::default()).collect(),
-            claims: (0..slots * 2).map(|_| AtomicU64::new(0)).collect(),
+            claims: (0..claims).map(|_| AtomicU64::new(0)).collect(),
             strip_bytes: (0..slots * spec.strip_bytes_max.len()).map(|_| AtomicU32::new(0)).collect(),
             statuses: (0..slots).map(|_| AtomicU8::new(0)).collect(),
             received: cursors(spec.tiles),
@@ -181,18 +183,45 @@ impl Ring {
     }
 }
 
+/// Bytes from tile to tile, where each strip begins, and bytes from packed image to packed image, each part on cache lines of its own. `None`
+/// if any size or offset of the ring does not fit into the address space: the pointers made from them rely on it.
+fn layout(spec: &RingSpec) -> Option<(usize, Vec<usize>, usize)> {
+    let slots = usize::try_from(spec.slots).ok().filter(|n| *n < 1 << 32)?;
+    let tile_stride = spec.tile_bytes.checked_next_multiple_of(64)?;
+    let mut strip_offsets = Vec::with_capacity(spec.strip_bytes_max.len());
+    let mut packed_stride = 0usize;
+    for bytes in &spec.strip_bytes_max {
+        strip_offsets.push(packed_stride);
+        u32::try_from(*bytes).ok()?;
+        packed_stride = packed_stride.checked_add(bytes.checked_next_multiple_of(64)?)?;
+    }
+    let fits = |bytes: Option<usize>| bytes.filter(|n| *n < isize::MAX as usize - 4096);
+    fits(tile_stride.checked_mul(spec.tiles)?.checked_mul(slots))?;
+    fits(packed_stride.checked_mul(slots))?;
+    Some((tile_stride, strip_offsets, packed_stride))
+}
+
 /// The receiver of one tile: the only writer of its bytes.
 pub struct TileWriter {
     shared: Arc<Shared>,
     tile: usize,
     low: u64,
+    /// A limit that the ring has had, and so still holds.
     limit: u64,
 }
 
 impl TileWriter {
     /// Asks for the slot of an image. The first receiver that asks decides for all: either every tile of the image has a place or none has.
+    /// An answer is remembered for [`CLAIMS_MIN`] images; a receiver that is even further behind the others is told no.
     pub fn claim(&mut self, image: u64) -> bool {
-        let shared = Arc::clone(&self.shared);
+        assert!(image < IMAGES_MAX, "image {image} is beyond any run");
+        let Self { shared, limit, .. } = self;
+        let mut below_limit = |image| {
+            if image >= *limit {
+                *limit = shared.limit();
+            }
+            image < *limit
+        };
         let entry = &shared.claims[(image % shared.claims.len() as u64) as usize];
         loop {
             let seen = entry.load(Ordering::Acquire);
@@ -201,22 +230,14 @@ impl TileWriter {
                 Equal => seen & 1 == 1,
                 // A far newer image has taken over this entry: the ring has passed this one by.
                 Greater => return false,
-                Less => image < self.limit || image < self.refresh_limit(),
+                Less => below_limit(image),
             };
             let decided = (image + 1) << 1 | u64::from(has_slot);
             if seen == decided || entry.compare_exchange(seen, decided, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                if has_slot && image >= self.limit {
-                    self.refresh_limit();
-                }
+                assert!(!has_slot || below_limit(image), "the sinks' cursors only move up");
                 return has_slot;
             }
         }
-    }
-
-    /// First image for which there is no slot: the lowest sink cursor + slots. It only ever grows.
-    fn refresh_limit(&mut self) -> u64 {
-        self.limit = lowest(&self.shared.written).saturating_add(self.shared.spec.slots);
-        self.limit
     }
 
     /// Puts the first packet of a tile in its place and notes the frame's header.
@@ -328,7 +349,7 @@ impl Worker {
 
     /// Gives the next `images` images to the committer.
     pub fn finish(&mut self, images: u64) {
-        self.next += images;
+        self.next = self.next.checked_add(images).expect("cursors do not overflow");
         assert!(self.next <= lowest(&self.shared.received), "a worker cannot finish images that are not received");
         self.shared.worked[self.worker].set(self.next);
         self.shared.committer_bell.ring();

@@ -15,6 +15,13 @@ fn spec(slots: u64, tiles: usize, workers: usize, sinks: usize) -> RingSpec {
     }
 }
 
+impl TileWriter {
+    fn refresh_limit(&mut self) -> u64 {
+        self.limit = self.shared.limit();
+        self.limit
+    }
+}
+
 /// A payload that says which packet it is.
 fn payload(image: u64, tile: usize, packet: u16) -> [u8; PAYLOAD] {
     let mut p = [0; PAYLOAD];
@@ -216,6 +223,14 @@ fn rules_that_are_broken_on_purpose_are_caught() {
         r.receivers[0].open(0, FrameHeader::default());
     }));
     assert!(caught(|r| r.workers[0].finish(1)), "nothing received");
+    assert!(
+        caught(|r| {
+            r.receivers[0].open(0, FrameHeader::default());
+            r.receivers[0].seal_below(1);
+            r.workers[0].tile(0, 1);
+        }),
+        "a tile that there is not is a tile of the next slot"
+    );
     assert!(caught(|r| {
         r.receivers[0].open(0, FrameHeader::default());
         r.receivers[0].seal_below(1);
@@ -223,5 +238,39 @@ fn rules_that_are_broken_on_purpose_are_caught() {
     }));
     assert!(caught(|r| {
         r.committer.commit(|_| ImageStatus::Lost);
+    }));
+}
+
+/// Two streams that are far apart, as when one thread gets no processor: what the first decided long ago still holds for the second.
+#[test]
+fn a_claim_is_remembered_long_after_the_ring_has_refused_newer_images() {
+    let mut ring = Ring::new(spec(4, 2, 1, 1)).unwrap();
+    let (fast, slow) = ring.receivers.split_at_mut(1);
+    let answers: Vec<bool> = (0..1000).map(|image| fast[0].claim(image)).collect();
+    assert_eq!(answers.iter().filter(|a| **a).count(), 4);
+    assert_eq!((0..1000).map(|image| slow[0].claim(image)).collect::<Vec<_>>(), answers);
+}
+
+#[test]
+fn sizes_and_counts_that_overflow_are_refused() {
+    let huge = |change: fn(&mut RingSpec)| {
+        let mut spec = spec(4, 4, 1, 1);
+        change(&mut spec);
+        Ring::new(spec).is_err()
+    };
+    assert!(huge(|s| s.tile_bytes = 1 << 62), "tiles x bytes wraps to 0");
+    assert!(huge(|s| s.tile_bytes = usize::MAX & !63), "rounding up wraps");
+    assert!(huge(|s| s.strip_bytes_max = vec![usize::MAX, usize::MAX]));
+    assert!(huge(|s| s.strip_bytes_max = vec![1 << 33]), "the length of a strip has 32 bits");
+    assert!(huge(|s| s.slots = 1 << 62));
+    let caught = |act: fn(&mut Ring)| {
+        let mut ring = Ring::new(spec(2, 1, 1, 1)).unwrap();
+        ring.receivers[0].seal_below(5);
+        ring.workers[0].finish(3);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&mut ring))).is_err()
+    };
+    assert!(caught(|r| r.workers[0].finish(u64::MAX)), "a cursor must not move down");
+    assert!(caught(|r| {
+        r.receivers[0].claim(u64::MAX);
     }));
 }

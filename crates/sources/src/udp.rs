@@ -6,6 +6,7 @@
 
 use crate::sys;
 use konkordia_core::ports::Source;
+use libc::{EINVAL, EIO, EMSGSIZE, EOPNOTSUPP};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -67,10 +68,10 @@ impl UdpReceiver {
 
 impl Source for UdpReceiver {
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
-        let mut messages = sys::receive_batch(&self.socket, &mut self.batch)?;
+        let messages = sys::receive_batch(&self.socket, &mut self.batch)?;
         if messages == 0 && !timeout.is_zero() {
+            // What comes now is for the next call: the caller must hear that the socket was empty, also when datagrams come all the time.
             sys::wait_readable(&self.socket, timeout)?;
-            messages = sys::receive_batch(&self.socket, &mut self.batch)?;
         }
         let mut count = 0;
         for message in self.batch.messages(messages) {
@@ -138,8 +139,9 @@ impl UdpSender {
             if self.gso && group.len() > segment_bytes {
                 match retry(|| sys::send_gso(&self.socket, group, segment_bytes as u16)) {
                     Ok(()) => continue,
-                    // Not supported by this kernel or device (for example MTU below the segment): go on without.
-                    Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EOPNOTSUPP)) => self.gso = false,
+                    // Not supported by this kernel or device, or the MTU is below the segment (EINVAL, since Linux 6.14 EMSGSIZE): go on
+                    // without, the kernel then sends fragments.
+                    Err(e) if matches!(e.raw_os_error(), Some(EINVAL | EIO | EOPNOTSUPP | EMSGSIZE)) => self.gso = false,
                     Err(e) => return Err(e),
                 }
             }

@@ -45,6 +45,28 @@ fn what_the_kernel_drops_is_counted_exactly() {
     assert_eq!(receiver.dropped(), sent - got);
 }
 
+/// Stray traffic that never pauses for long must not hide that the socket is empty in between: deadlines count on it.
+#[test]
+fn an_empty_socket_is_reported_although_the_next_datagram_comes_soon() {
+    let (mut receiver, mut sender) = pair(4 << 20);
+    let (mut got, mut empty) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..100 {
+                sender.send(&[1; 100]).unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        while got < 100 {
+            match receiver.receive(Duration::from_secs(5), &mut |_| ()).unwrap() {
+                0 => empty += 1,
+                n => got += n,
+            }
+        }
+    });
+    assert!(empty > 10, "the socket was empty about 100 times, but that was said only {empty} times");
+}
+
 #[test]
 fn a_port_in_use_is_an_error() {
     let (receiver, _) = pair(64 << 10);
