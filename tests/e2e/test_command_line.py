@@ -1,12 +1,13 @@
 """Help, configuration, inspect, check: what a person types and reads."""
 
 import json
+import re
 import signal
 import subprocess
 import time
 
 import pytest
-from driving import BINARY, LYSO, balanced, lyso_raw, lyso_tables, needs_lyso, program, raw_tables, simulate
+from driving import BINARY, LYSO, ROOT, balanced, lyso_raw, lyso_tables, needs_lyso, program, raw_tables, simulate
 
 VERBS = ["demo", "simulate", "receive", "inspect", "check", "repair", "config", "bench", "completion", "version"]
 
@@ -18,6 +19,19 @@ def test_help_begins_with_a_sentence_and_examples():
         text = program("help", verb, check=0).stdout
         sentence, examples = text.split("\n\n")[:2]
         assert sentence and examples.startswith("Examples:\n") and examples.count("\n  konkordia ") == 3, text
+
+
+def test_the_configurations_in_the_documentation_are_valid(tmp_path):
+    blocks = [(page, b) for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")] for b in re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)]
+    whole = [(page, block) for page, block in blocks if "[detector]" in block and "[source]" in block]
+    assert whole, "the README shows a configuration"
+    for page, block in whole:
+        path = tmp_path / "run.toml"
+        path.write_text(re.sub(r'directory = ".*"', f'directory = "{tmp_path}"', block))
+        refused = program("config", "check", path).stderr
+        # The calibration files that a page names are not there; every other complaint is a mistake of the page.
+        mistakes = [line for line in refused.splitlines() if line.startswith("error:") and "cannot read the calibration" not in line]
+        assert not mistakes, f"{page}: {refused}"
 
 
 def test_usage_errors_exit_with_2():
