@@ -5,8 +5,7 @@
 //! the socket are not missing) it seals also at its deadline, which counts from the moment the image became known through any stream, and
 //! when the other streams are `behind_images_max` ahead, so that a dead stream does not fill the ring and take the others with it.
 
-use crate::MAX_PACKETS_PER_TILE;
-use crate::plan::IMAGES_MAX;
+use crate::{IMAGES_MAX, MAX_PACKETS_PER_TILE};
 
 /// Words of the arrival bitmap.
 pub const BITMAP_WORDS: usize = MAX_PACKETS_PER_TILE / 64;

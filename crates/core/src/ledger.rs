@@ -106,17 +106,17 @@ impl std::ops::AddAssign for StreamLedger {
     }
 }
 
-/// State of one image.
+/// State of one image. The numbers are those in the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ImageStatus {
-    /// No packet of it was placed.
+    /// No packet of it was placed; all pixels are *missing*.
     Lost = 0,
-    /// Some packets are missing.
-    Partial = 1,
     /// Every packet was placed.
-    Complete = 2,
-    /// Not written because the policy for missing packets says so.
+    Complete = 1,
+    /// Some packets are missing; their pixels are *missing*.
+    Partial = 2,
+    /// Not written because the policy for missing packets says so; all pixels are *missing*.
     Discarded = 3,
 }
 
@@ -144,14 +144,17 @@ impl ImageStatus {
         }
     }
 
+    /// Names by number, as stored in the files.
+    pub const NAMES: [&'static str; 4] = ["lost", "complete", "partial", "discarded"];
+
+    /// From the number in a file.
+    pub fn from_u8(value: u8) -> Option<Self> {
+        [Self::Lost, Self::Complete, Self::Partial, Self::Discarded].into_iter().find(|status| *status as u8 == value)
+    }
+
     /// Short name for tables and files.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lost => "lost",
-            Self::Partial => "partial",
-            Self::Complete => "complete",
-            Self::Discarded => "discarded",
-        }
+        Self::NAMES[self as usize]
     }
 }
 
@@ -306,5 +309,10 @@ mod tests {
         assert_eq!(ImageStatus::of(1, 2, MissingPolicy::Discard), ImageStatus::Discarded);
         assert_eq!(ImageStatus::of(2, 2, MissingPolicy::CompleteOnly), ImageStatus::Complete);
         assert_eq!(ImageStatus::of(0, 2, MissingPolicy::Discard), ImageStatus::Lost);
+        for (code, name) in (0u8..).zip(ImageStatus::NAMES) {
+            let status = ImageStatus::from_u8(code).unwrap();
+            assert_eq!((status as u8, status.name()), (code, name));
+        }
+        assert_eq!(ImageStatus::from_u8(4), None);
     }
 }

@@ -13,3 +13,6 @@ pub mod tile;
 
 /// Most packets that a tile may have (the SLS packet mask has the same limit).
 pub const MAX_PACKETS_PER_TILE: usize = 512;
+
+/// No run has more images: two years at 4 MHz. Image numbers stay far from where arithmetic with them could overflow.
+pub const IMAGES_MAX: u64 = 1 << 48;

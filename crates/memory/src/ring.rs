@@ -20,8 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use konkordia_core::IMAGES_MAX;
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::plan::{CLAIMS_MIN, IMAGES_MAX};
+use konkordia_core::plan::CLAIMS_MIN;
 use konkordia_core::ports::{FrameHeader, TileRecord};
 
 use crate::cursor::{Bell, Cursor, lowest};
@@ -433,8 +434,11 @@ impl SinkReader {
             present |= record.is_some();
             self.records[tile] = record.copied().unwrap_or_default();
         }
-        let status =
-            if present { status_of(shared.statuses[shared.slot(image)].load(Ordering::Relaxed)) } else { ImageStatus::Lost };
+        let status = if present {
+            ImageStatus::from_u8(shared.statuses[shared.slot(image)].load(Ordering::Relaxed)).expect("the committer stored it")
+        } else {
+            ImageStatus::Lost
+        };
         let strips = if present { shared.spec.strip_bytes_max.len() } else { 0 };
         let mut strips = (0..strips).map(|strip| {
             let bytes = shared.strip_bytes(image, strip).load(Ordering::Relaxed) as usize;
@@ -447,10 +451,6 @@ impl SinkReader {
         self.shared.written[self.sink].set(self.next);
         result
     }
-}
-
-fn status_of(code: u8) -> ImageStatus {
-    [ImageStatus::Lost, ImageStatus::Partial, ImageStatus::Complete, ImageStatus::Discarded][usize::from(code)]
 }
 
 /// Looks at the cursors; for progress and the end of a run.

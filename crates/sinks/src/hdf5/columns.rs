@@ -3,29 +3,7 @@
 use super::error::{Error, ErrorKind};
 use super::spec::FileSpec;
 
-/// How much of an image arrived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum ImageStatus {
-    /// Nothing of it was kept: no packet came, or the policy discarded it. All pixels are *missing*.
-    Lost = 0,
-    /// Every packet arrived.
-    Complete = 1,
-    /// Some packets are missing; their pixels are *missing*.
-    Partial = 2,
-    /// It arrived but was not to be kept. All pixels are *missing*.
-    Discarded = 3,
-}
-
-impl ImageStatus {
-    /// Names by value, as stored in the files.
-    pub const NAMES: [&'static str; 4] = ["lost", "complete", "partial", "discarded"];
-
-    /// From the number in the file.
-    pub fn from_u8(value: u8) -> Option<Self> {
-        [Self::Lost, Self::Complete, Self::Partial, Self::Discarded].into_iter().find(|status| *status as u8 == value)
-    }
-}
+pub use konkordia_core::ledger::ImageStatus;
 
 /// One image for [`super::Writer::write`].
 #[derive(Clone, Copy, Debug)]
