@@ -36,6 +36,8 @@ struct Attempt {
     missing: u64,
     kernel_dropped: u64,
     no_slot: u64,
+    late: u64,
+    foreign: u64,
     received_gigabytes_per_second: f64,
     bits_per_pixel: Option<f64>,
     slots_used_max: u64,
@@ -57,7 +59,8 @@ impl Attempt {
     fn to_json(&self) -> Value {
         json!({
             "rate_hz": self.rate_hz, "sent_hz": self.sent_hz, "images": self.images, "complete": self.complete,
-            "packets_missing": self.missing, "kernel_dropped": self.kernel_dropped, "no_slot": self.no_slot, "lossless": self.lossless(),
+            "packets_missing": self.missing, "kernel_dropped": self.kernel_dropped, "no_slot": self.no_slot, "late": self.late,
+            "foreign": self.foreign, "lossless": self.lossless(),
             "gigabytes_per_second": self.received_gigabytes_per_second, "bits_per_pixel": self.bits_per_pixel,
             "slots": self.slots, "slots_used_max": self.slots_used_max, "resident_bytes_early": self.memory_bytes.0,
             "resident_bytes_end": self.memory_bytes.1, "receive_buffer_bytes": self.receive_buffer_bytes,
@@ -73,6 +76,7 @@ impl Attempt {
             say::count(self.complete),
             say::count(self.kernel_dropped),
             say::count(self.no_slot),
+            say::count(self.late),
             format!("{} of {}", self.slots_used_max, self.slots),
             self.bits_per_pixel.map_or("-".into(), |b| format!("{b:.2}")),
             say::bytes(self.memory_bytes.1),
@@ -125,7 +129,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
         }
         if !args.json {
             let head =
-                ["rate", "sent", "GB/s", "images", "complete", "kernel_dropped", "no_slot", "ring", "bit/pixel", "memory", ""];
+                ["rate", "sent", "GB/s", "images", "complete", "kernel_dropped", "no_slot", "late", "ring", "bit/pixel", "memory", ""];
             let rows: Vec<_> =
                 std::iter::once(head.map(str::to_string).to_vec()).chain(attempts.iter().map(Attempt::row)).collect();
             let verdict = best.map_or("no loss-free rate found".into(), |b| {
@@ -262,6 +266,8 @@ impl<'a> Bench<'a> {
             missing: ledger.images.packets_missing,
             kernel_dropped: total.kernel_dropped,
             no_slot: total.no_slot,
+            late: total.late,
+            foreign: total.foreign,
             received_gigabytes_per_second: report.gigabytes_per_second(),
             bits_per_pixel: report.bits_per_pixel(),
             slots_used_max,
