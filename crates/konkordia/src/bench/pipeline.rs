@@ -128,8 +128,20 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
             exit = Exit::Incomplete;
         }
         if !args.json {
-            let head =
-                ["rate", "sent", "GB/s", "images", "complete", "kernel_dropped", "no_slot", "late", "ring", "bit/pixel", "memory", ""];
+            let head = [
+                "rate",
+                "sent",
+                "GB/s",
+                "images",
+                "complete",
+                "kernel_dropped",
+                "no_slot",
+                "late",
+                "ring",
+                "bit/pixel",
+                "memory",
+                "",
+            ];
             let rows: Vec<_> =
                 std::iter::once(head.map(str::to_string).to_vec()).chain(attempts.iter().map(Attempt::row)).collect();
             let verdict = best.map_or("no loss-free rate found".into(), |b| {
