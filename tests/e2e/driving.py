@@ -100,6 +100,14 @@ class Receiver:
             if condition(progress):
                 return progress
 
+    def last_progress(self):
+        """The newest progress event, without waiting."""
+        while not self._queue.empty():
+            found = self._queue.get()
+            if found is not None:
+                self.events.append(found)
+        return [e for e in self.events if e["event"] == "progress"][-1]
+
     def signal(self, number):
         self.process.send_signal(number)
 
