@@ -12,7 +12,7 @@ use crate::say;
 use crate::simulate::feed::Feed;
 use crate::simulate::packetiser;
 use crate::simulate::send::{Pace, Sent};
-use crate::simulate::setup::{RunText, write_files};
+use crate::simulate::setup::{Beam, RunText, write_files};
 use konkordia_sim::jungfrau::{JungfrauImage, JungfrauModel, SyntheticJungfrau, raw_bytes};
 use konkordia_sim::packet::{DetectorKind, Packetiser};
 use konkordia_sim::reference::{Conversion, JungfrauConstants, Reference, RunLayout};
@@ -96,7 +96,7 @@ fn config(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<Config, Failu
     let text = RunText {
         modules: 1,
         interfaces: 1,
-        energy_kev: detector.model().scene.energy_kev,
+        beam: Beam::of(&detector.model().scene),
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
         calibration: Path::new("calibration"),
         directory: Path::new("."),

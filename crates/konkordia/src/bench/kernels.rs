@@ -5,7 +5,7 @@ use crate::calibration;
 use crate::cli::BenchKernelsArgs;
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::simulate::setup::{RunText, write_files};
+use crate::simulate::setup::{Beam, RunText, write_files};
 use crate::{machine, say, simulate};
 use konkordia_engine::run::{ConstantPlanes, PixelConstants};
 use konkordia_kernels::bench::{KernelRow, run};
@@ -85,7 +85,7 @@ fn constants(folder: &Path, energy_kev: f64) -> Result<ConstantPlanes, Failure> 
     let text = RunText {
         modules: 1,
         interfaces: 1,
-        energy_kev,
+        beam: Beam { energy_kev, distance_mm: None, center_px: None },
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
         calibration: folder,
         directory: folder,

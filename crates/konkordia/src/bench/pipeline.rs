@@ -9,7 +9,7 @@ use crate::run::arm::{self, Ports};
 use crate::run::loopback::{Gate, transfer};
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
 use crate::simulate::send::Pace;
-use crate::simulate::setup::{RunText, write_files};
+use crate::simulate::setup::{Beam, RunText, write_files};
 use crate::{machine, run, say, simulate};
 use konkordia_engine::control::Control;
 use konkordia_engine::run::Ended;
@@ -226,7 +226,7 @@ impl<'a> Bench<'a> {
         let text = RunText {
             modules: self.modules,
             interfaces: 1,
-            energy_kev: self.energy_kev,
+            beam: Beam { energy_kev: self.energy_kev, distance_mm: None, center_px: None },
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
             calibration: Path::new("calibration"),
             directory: Path::new("."),

@@ -3,6 +3,7 @@
 use crate::cli::JungfrauArgs;
 use crate::failure::{Exit, Failure};
 use crate::say;
+use konkordia_sim::scene::SceneModel;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -15,7 +16,7 @@ pub fn write(args: &JungfrauArgs, to: SocketAddr, folder: &Path) -> Result<Exit,
         let run = RunText {
             modules: args.send.modules,
             interfaces: args.interfaces,
-            energy_kev: detector.model().scene.energy_kev,
+            beam: Beam::of(&detector.model().scene),
             address: to,
             calibration: &std::path::absolute(folder).unwrap_or(folder.into()),
             directory: Path::new("."),
@@ -40,14 +41,46 @@ pub fn write_files(folder: &Path, files: &[(&str, Vec<u8>)]) -> Result<(), Failu
     Ok(())
 }
 
+/// The beam of a run, as far as it is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Beam {
+    /// Photon energy.
+    pub energy_kev: f64,
+    /// Distance of the detector.
+    pub distance_mm: Option<f64>,
+    /// Column and row where the beam meets the image, in pixels.
+    pub center_px: Option<(f64, f64)>,
+}
+
+impl Beam {
+    /// The beam of the synthetic detector. Where it meets the image is told for one module only: several are assembled with gaps in the
+    /// simulation and stacked without them in the file.
+    pub fn of(scene: &SceneModel) -> Self {
+        let center_px = (scene.modules == 1).then_some(scene.beam_px);
+        Self { energy_kev: scene.energy_kev, distance_mm: Some(scene.distance_mm), center_px }
+    }
+
+    /// Lines of `[detector]`.
+    fn text(&self) -> String {
+        let mut text = format!("energy_kev = {:?}\n", self.energy_kev);
+        if let Some(distance) = self.distance_mm {
+            text += &format!("detector_distance_mm = {distance:?}\n");
+        }
+        if let Some((x, y)) = self.center_px {
+            text += &format!("beam_center_x_px = {x:?}\nbeam_center_y_px = {y:?}\n");
+        }
+        text
+    }
+}
+
 /// What a configuration for a simulated JUNGFRAU says.
 pub struct RunText<'a> {
     /// Modules.
     pub modules: u32,
     /// UDP interfaces per module.
     pub interfaces: u8,
-    /// Photon energy.
-    pub energy_kev: f64,
+    /// Beam and distance.
+    pub beam: Beam,
     /// Where packets arrive.
     pub address: SocketAddr,
     /// Folder with the four calibration files.
@@ -70,13 +103,13 @@ impl RunText<'_> {
         format!(
             "# Receives a simulated JUNGFRAU. To send one:\n\
              # konkordia simulate jungfrau --to {} --modules {modules} --interfaces {interfaces} --rate 100\n\
-             [detector]\ntype = \"jungfrau\"\nmodules = {modules}\ninterfaces = {interfaces}\nenergy_kev = {:?}\n\n\
+             [detector]\ntype = \"jungfrau\"\nmodules = {modules}\ninterfaces = {interfaces}\n{}\n\
              [source]\naddress = \"{}\"\nfirst_port = {}\n\n\
              [calibration]\nkind = \"files\"\npedestal = [{}, {}, {}]\ngain = {}\n\n\
              [output]\ndirectory = {}\nprefix = {}\noverwrite = \"replace\"\n\n\
              [run]\n{}\n{}",
             self.address,
-            self.energy_kev,
+            self.beam.text(),
             self.address.ip(),
             self.address.port(),
             file("pedestal_g0.f32"),
