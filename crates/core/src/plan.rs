@@ -25,27 +25,96 @@ pub enum Recipe {
     Raw,
 }
 
-/// How the chunks of the output image are packed.
+/// How the chunks of the output image are packed. All of it is lossless. Levels are those of the libraries: more = smaller and slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Plain pixels.
     None,
     /// Bitshuffle and LZ4 in blocks of 8 KiB (HDF5 filter 32008).
     Bslz4,
+    /// Bitshuffle and Zstd in blocks of 64 KiB (HDF5 filter 32008).
+    Bszstd {
+        /// 1 to 22.
+        level: u8,
+    },
+    /// LZ4 in blocks of 64 KiB (HDF5 filter 32004).
+    Lz4,
+    /// One Zstd frame (HDF5 filter 32015).
+    Zstd {
+        /// 1 to 22.
+        level: u8,
+    },
+    /// One zlib stream (HDF5 filter 1).
+    Gzip {
+        /// 1 to 9.
+        level: u8,
+    },
 }
 
 impl Compression {
+    /// All, each at its default level.
+    pub const ALL: [Self; 6] =
+        [Self::Bslz4, Self::Bszstd { level: 1 }, Self::Lz4, Self::Zstd { level: 1 }, Self::Gzip { level: 1 }, Self::None];
+
     /// Name as the configuration spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Bslz4 => "bslz4",
+            Self::Bszstd { .. } => "bszstd",
+            Self::Lz4 => "lz4",
+            Self::Zstd { .. } => "zstd",
+            Self::Gzip { .. } => "gzip",
         }
     }
-}
 
-/// No run has more images: two years at 4 MHz. Image numbers stay far from where arithmetic with them could overflow.
-pub const IMAGES_MAX: u64 = 1 << 48;
+    /// The one of this name, at its default level.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.name() == name)
+    }
+
+    /// The level, where there is one.
+    pub const fn level(self) -> Option<u8> {
+        match self {
+            Self::Bszstd { level } | Self::Zstd { level } | Self::Gzip { level } => Some(level),
+            Self::None | Self::Bslz4 | Self::Lz4 => None,
+        }
+    }
+
+    /// The highest level, where there are levels; the lowest is 1.
+    pub const fn level_max(self) -> Option<u8> {
+        match self {
+            Self::Bszstd { .. } | Self::Zstd { .. } => Some(22),
+            Self::Gzip { .. } => Some(9),
+            Self::None | Self::Bslz4 | Self::Lz4 => None,
+        }
+    }
+
+    /// The same at another level; `None` if it has no such level.
+    pub fn with_level(self, level: u8) -> Option<Self> {
+        if !(1..=self.level_max()?).contains(&level) {
+            return None;
+        }
+        Some(match self {
+            Self::Bszstd { .. } => Self::Bszstd { level },
+            Self::Zstd { .. } => Self::Zstd { level },
+            _ => Self::Gzip { level },
+        })
+    }
+
+    /// Bytes of a full block, the unit in which pixels are gathered and, except by `zstd` and `gzip`, compressed (protocols 5.1, 5.2).
+    pub const fn block_bytes(self) -> usize {
+        match self {
+            Self::None | Self::Bslz4 => 8192,
+            Self::Bszstd { .. } | Self::Lz4 | Self::Zstd { .. } | Self::Gzip { .. } => 65536,
+        }
+    }
+
+    /// True if a strip is compressed in one piece, not block by block.
+    pub const fn is_by_strip(self) -> bool {
+        matches!(self, Self::Zstd { .. } | Self::Gzip { .. })
+    }
+}
 
 /// Images of which the ring remembers whether they have a slot, at least: more than the sockets' buffers can put one stream behind another.
 pub const CLAIMS_MIN: u64 = 1 << 16;
@@ -61,7 +130,7 @@ pub struct Plan {
     pub pixel: PixelType,
     /// How chunks are packed.
     pub compression: Compression,
-    /// Images to take, at most [`IMAGES_MAX`]; `None` = until told to stop.
+    /// Images to take, at most [`crate::IMAGES_MAX`]; `None` = until told to stop.
     pub images: Option<u64>,
     /// Number of the first frame.
     pub first_frame: FirstFrame,
@@ -106,9 +175,9 @@ impl Plan {
         u64::from(self.geometry.format().packets()) * self.streams() as u64
     }
 
-    /// Pixels of one compression block: 8 KiB whatever the type (protocols 5.1).
+    /// Pixels of one compression block: 8 or 64 KiB whatever the type.
     pub fn block_pixels(&self) -> usize {
-        8192 / self.pixel.bytes()
+        self.compression.block_bytes() / self.pixel.bytes()
     }
 
     /// Bytes of one uncompressed output image.
@@ -116,18 +185,22 @@ impl Plan {
         self.geometry.pixels() * self.pixel.bytes()
     }
 
-    /// Bytes of one packed block at worst: 4-byte length and LZ4's bound (n + n / 255 + 16); plain pixels without compression.
+    /// Bytes of one packed block at worst: 4-byte length and the library's bound for `bslz4`, `bszstd` and `lz4`; the block's part of the
+    /// strip's bound for `zstd` and `gzip`; plain pixels without compression.
     pub fn packed_block_bytes_max(&self, pixels: usize) -> usize {
         let bytes = pixels * self.pixel.bytes();
         match self.compression {
             Compression::None => bytes,
-            Compression::Bslz4 => bytes + bytes / 255 + 16 + 4,
+            Compression::Bslz4 | Compression::Lz4 => bytes + bytes / 255 + 16 + 4,
+            // Zstd: n + n / 256 + at most 64. Deflate: 5 bytes for each 65535, its flushes, and the checksum of the strip.
+            Compression::Bszstd { .. } | Compression::Zstd { .. } | Compression::Gzip { .. } => bytes + bytes / 256 + 128,
         }
     }
 
     /// Blocks of one strip, the unit of work: about 128 KiB of output, and at most [`STRIPS_MAX`] strips in an image.
     pub fn blocks_per_strip(&self) -> usize {
-        16.max(self.geometry.pixels().div_ceil(self.block_pixels()).div_ceil(STRIPS_MAX))
+        let about = 131_072 / self.compression.block_bytes();
+        about.max(self.geometry.pixels().div_ceil(self.block_pixels()).div_ceil(STRIPS_MAX))
     }
 
     /// Images that a stream whose socket is empty may be behind the others: half of the ring, so that a dead stream leaves the other half
@@ -150,6 +223,10 @@ impl Plan {
             Recipe::Counts => pixels,
             Recipe::Raw => 0,
         };
+        let scratch = match self.compression {
+            Compression::None | Compression::Bslz4 => 1 << 15,
+            _ => 2 * (self.blocks_per_strip() * self.compression.block_bytes()) as u64 + self.encoder_bytes(),
+        };
         // At worst a row of a tile and the gap beside it, cut again by blocks and packets.
         let segments = blocks + pixels / u64::from(self.geometry.format().columns) * 3;
         vec![
@@ -160,8 +237,23 @@ impl Plan {
             MemoryItem { what: "calibration constants and mask", bytes: constants + pixels * 4 },
             MemoryItem { what: "gather list", bytes: segments * size_of::<Segment>() as u64 },
             MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
-            MemoryItem { what: "writer, one packed image", bytes: packed + 12 },
+            MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
+            MemoryItem { what: "writer, one packed image", bytes: packed + 32 },
         ]
+    }
+
+    /// Most that the state of one compressor takes for strips of 256 KiB; a test of the kernels holds the Zstd encoder to it.
+    fn encoder_bytes(&self) -> u64 {
+        match self.compression {
+            Compression::Bszstd { level } | Compression::Zstd { level } => {
+                if level < 5 {
+                    2 << 20
+                } else {
+                    16 << 20
+                }
+            }
+            _ => 1 << 19,
+        }
     }
 }
 

@@ -59,8 +59,8 @@ pub struct CommittedImage<'a> {
     pub status: ImageStatus,
     /// One record per tile.
     pub tiles: &'a [TileRecord],
-    /// The packed strips in order: their concatenation is the chunk without the 12-byte header of `bslz4`, or the plain pixels. Empty when
-    /// the image is lost or discarded.
+    /// The packed strips in order: what stands before, between and behind them in the chunk is the codec's
+    /// (`kernels::codec::Framing`). Empty when the image is lost or discarded.
     pub strips: &'a [&'a [u8]],
 }
 

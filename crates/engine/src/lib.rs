@@ -9,3 +9,5 @@ mod receive;
 pub mod run;
 mod sys;
 mod work;
+
+pub use work::codec;

@@ -8,11 +8,13 @@ use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan, Recipe};
 use konkordia_core::ports::TileRecord;
+use konkordia_kernels::codec::{Codec, Packer};
 use konkordia_kernels::convert::{self, OutputPixel};
 use konkordia_kernels::fused::FusedScratch;
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::unpack::{self, Bits};
 use konkordia_memory::ring;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -42,6 +44,8 @@ pub(crate) fn run(control: &Control, recipes: &Recipes, worker: ring::Worker) {
 struct Work<'a, P> {
     recipes: &'a Recipes,
     scratch: FusedScratch,
+    /// For everything but `none` and `bslz4`, which have paths of their own.
+    packer: Option<Packer>,
     pixel: std::marker::PhantomData<P>,
 }
 
@@ -50,7 +54,11 @@ type Tile<'a> = Option<(&'a TileRecord, &'a [u8])>;
 
 impl<'a, P: OutputPixel> Work<'a, P> {
     fn new(recipes: &'a Recipes) -> Self {
-        Self { recipes, scratch: FusedScratch::new(), pixel: std::marker::PhantomData }
+        let plan = &recipes.plan;
+        let blocks = if plan.compression.is_by_strip() { plan.blocks_per_strip() } else { 1 };
+        let other = !matches!(plan.compression, Compression::None | Compression::Bslz4);
+        let packer = other.then(|| Packer::new(codec(plan.compression), recipes.isa, blocks * plan.compression.block_bytes()));
+        Self { recipes, scratch: FusedScratch::new(), packer, pixel: std::marker::PhantomData }
     }
 
     fn run(mut self, control: &Control, mut worker: ring::Worker) {
@@ -88,6 +96,9 @@ impl<'a, P: OutputPixel> Work<'a, P> {
     fn pack_strip(&mut self, worker: &ring::Worker, image: u64, strip: usize, out: &mut [u8]) -> usize {
         let (plan, gather) = (&self.recipes.plan, &self.recipes.gather);
         let blocks = strip * plan.blocks_per_strip()..((strip + 1) * plan.blocks_per_strip()).min(gather.blocks());
+        if let Some(packer) = &mut self.packer {
+            return pack_others::<P>(self.recipes, packer, worker, image, blocks, out);
+        }
         let mut at = 0;
         for block in blocks {
             let length = gather.block_length(block);
@@ -98,7 +109,7 @@ impl<'a, P: OutputPixel> Work<'a, P> {
                     self.recipes.fill_block::<P>(worker, image, block, pixels);
                     at += bytes;
                 }
-                Compression::Bslz4 => {
+                _ => {
                     let pixels = &mut self.scratch.pixels_mut::<P>()[..length];
                     self.recipes.fill_block::<P>(worker, image, block, pixels);
                     at += self.scratch.pack_block::<P>(self.recipes.isa, length, &mut out[at..]);
@@ -106,6 +117,41 @@ impl<'a, P: OutputPixel> Work<'a, P> {
             }
         }
         at
+    }
+}
+
+/// Packs a strip by the packer: block by block, or filled as a whole and packed as one.
+fn pack_others<P: OutputPixel>(
+    recipes: &Recipes,
+    packer: &mut Packer,
+    worker: &ring::Worker,
+    image: u64,
+    blocks: Range<usize>,
+    out: &mut [u8],
+) -> usize {
+    let by_strip = recipes.plan.compression.is_by_strip();
+    let (mut at, mut filled) = (0, 0);
+    for block in blocks {
+        let length = recipes.gather.block_length(block);
+        recipes.fill_block::<P>(worker, image, block, &mut packer.pixels_mut::<P>()[filled..filled + length]);
+        if by_strip {
+            filled += length;
+        } else {
+            at += packer.pack::<P>(length, &mut out[at..]);
+        }
+    }
+    if by_strip { packer.pack::<P>(filled, out) } else { at }
+}
+
+/// The kernels' name for a compression of the plan.
+pub fn codec(compression: Compression) -> Codec {
+    match compression {
+        Compression::None => Codec::None,
+        Compression::Bslz4 => Codec::Bslz4,
+        Compression::Bszstd { level } => Codec::Bszstd { level },
+        Compression::Lz4 => Codec::Lz4,
+        Compression::Zstd { level } => Codec::Zstd { level },
+        Compression::Gzip { level } => Codec::Gzip { level },
     }
 }
 

@@ -7,7 +7,7 @@ use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source, TileRecord};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, ConstantPlanes, Ended, PixelConstants, RunOutcome, RunParts};
-use konkordia_kernels::chunk;
+use konkordia_kernels::codec::{self, Framing};
 use konkordia_kernels::{ElementSize, Isa, OutputPixel};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
@@ -17,7 +17,7 @@ use konkordia_sources::memory::MemorySource;
 use std::sync::{Arc, Mutex};
 
 /// One image as a sink saw it: its state, records and chunk.
-type Seen = (u64, ImageStatus, Vec<TileRecord>, Vec<u8>);
+type Seen = (u64, ImageStatus, Vec<TileRecord>, Vec<Vec<u8>>);
 
 /// Keeps every image; can fail at one, or be slow.
 #[derive(Clone, Default)]
@@ -34,7 +34,12 @@ impl Sink for Keeper {
             return Err(SinkError { what: text("cannot write"), why: text("the test says so"), fix: text("nothing") });
         }
         std::thread::sleep(std::time::Duration::from_micros(self.pause_us));
-        self.seen.lock().unwrap().push((image.image, image.status, image.tiles.to_vec(), image.strips.concat()));
+        self.seen.lock().unwrap().push((
+            image.image,
+            image.status,
+            image.tiles.to_vec(),
+            image.strips.iter().map(|s| s.to_vec()).collect(),
+        ));
         Ok(())
     }
 
@@ -216,20 +221,16 @@ fn execute(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa) -> RunO
     run::arm(parts).unwrap().run()
 }
 
-fn decode<P: OutputPixel>(plan: &Plan, body: &[u8]) -> Vec<P> {
+fn decode<P: OutputPixel>(plan: &Plan, strips: &[Vec<u8>]) -> Vec<P> {
     let mut out = vec![P::default(); plan.geometry.pixels()];
-    let bytes = size_of_val(&out[..]);
-    let target = bytemuck::cast_slice_mut(&mut out);
-    match plan.compression {
-        Compression::None => target.copy_from_slice(body),
-        Compression::Bslz4 => {
-            let mut whole = vec![0; 12];
-            chunk::write_header(&mut whole, bytes as u64, 8192);
-            whole.extend_from_slice(body);
-            let element = if size_of::<P>() == 2 { ElementSize::Two } else { ElementSize::Four };
-            chunk::decompress_chunk(Isa::Scalar, &whole, element, target).expect("every chunk decodes");
-        }
-    }
+    let codec = konkordia_engine::codec(plan.compression);
+    let strips: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
+    let mut parts = vec![&[][..]; strips.len() + 2];
+    let mut framing = Framing::new(codec, size_of_val(&out[..]));
+    framing.join(&strips, &mut parts);
+    let element = if size_of::<P>() == 2 { ElementSize::Two } else { ElementSize::Four };
+    codec::decompress(codec, Isa::Scalar, &parts.concat(), element, bytemuck::cast_slice_mut(&mut out))
+        .expect("every chunk decodes");
     out
 }
 
@@ -308,6 +309,21 @@ fn a_perfect_link_loses_nothing_whatever_the_detector_and_type() {
     check::<u16>(&Case { pixel: PixelType::Uint16, spread: true, modules: 3, images: 5, workers: 3, ..Case::default() });
     check::<f32>(&Case { pixel: PixelType::Float32, compression: Compression::None, images: 4, ..Case::default() });
     check::<u16>(&Case { pixel: PixelType::Uint16, recipe: Recipe::Raw, spread: true, modules: 2, images: 4, ..Case::default() });
+}
+
+#[test]
+fn every_codec_gives_every_pixel_type_whatever_the_number_of_workers() {
+    for compression in Compression::ALL {
+        let case = |workers, pixel| Case { workers, pixel, compression, images: 3, modules: 2, spread: true, ..Case::default() };
+        let one = check::<i16>(&case(1, PixelType::Int16));
+        assert!(check::<i16>(&case(3, PixelType::Int16)) == one, "{compression:?}");
+        check::<i32>(&case(1, PixelType::Int32));
+        check::<u16>(&case(2, PixelType::Uint16));
+        check::<u32>(&case(1, PixelType::Uint32));
+        check::<f32>(&case(2, PixelType::Float32));
+    }
+    let high = Compression::Bszstd { level: 1 }.with_level(7).unwrap();
+    check::<i16>(&Case { compression: high, images: 3, ..Case::default() });
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use crate::baseline::{self, Passes};
 use crate::bitshuffle::{self, ElementSize};
 use crate::chunk::{self, BLOCK_BYTES, bslz4_bound, write_header};
+use crate::codec::{self, Codec, Packer};
 use crate::convert::{self, Constants, scalar};
 use crate::fused::{FusedScratch, block_pixels};
 use crate::isa::Isa;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 const ROUNDS_MIN: usize = 3;
 /// The rows of the scalar reference run in one round of these.
 const SCALAR_EVERY: usize = 20;
+/// The codec of the Zstd rows.
+const ZSTD: Codec = Codec::Bszstd { level: 1 };
 /// Pixels of a strip for the rows that keep constants in the cache, as the engine's workers do.
 const STRIP_PIXELS: usize = 16 * block_pixels::<i16>();
 
@@ -51,6 +54,13 @@ enum Work {
     FusedStrips,
     ConvertShuffle,
     Decode,
+    /// Transpose the image in blocks of 64 KiB, then compress each with the library's simple call at level 1.
+    PlainZstd,
+    /// Decompress each block with the library's simple call, then transpose the image back.
+    PlainZstdBack,
+    /// The codec `bszstd` on pixels.
+    Zstd,
+    ZstdBack,
 }
 
 struct Job {
@@ -64,7 +74,8 @@ struct Job {
 
 impl Job {
     fn is_plain(&self) -> bool {
-        matches!(self.work, Work::PlainConvert | Work::PlainShuffle | Work::PlainCompress | Work::PlainAll)
+        use Work::{PlainAll, PlainCompress, PlainConvert, PlainShuffle, PlainZstd, PlainZstdBack};
+        matches!(self.work, PlainConvert | PlainShuffle | PlainCompress | PlainAll | PlainZstd | PlainZstdBack)
     }
 }
 
@@ -76,10 +87,15 @@ struct Bench<'a> {
     pixels: Vec<Vec<i16>>,
     planes: Vec<Vec<u8>>,
     chunks: Vec<Vec<u8>>,
+    /// Chunks of `bszstd` the plain way and ours.
+    plain_zstd: Vec<Vec<u8>>,
+    zstd: Vec<Vec<u8>>,
+    packer: Packer,
     passes: Passes<i16>,
     scratch: FusedScratch,
     image: Vec<i16>,
     bytes: Vec<u8>,
+    planes_back: Vec<u8>,
     chunk: Vec<u8>,
 }
 
@@ -124,6 +140,8 @@ fn jobs() -> Vec<Job> {
         job("plain: bitshuffle", base, Work::PlainShuffle, 1),
         job("plain: lz4", base, Work::PlainCompress, 2),
         job("plain: all three in passes", base, Work::PlainAll, 3),
+        job("plain: bitshuffle, zstd (64 KiB)", base, Work::PlainZstd, 4),
+        job("plain: unzstd, bitshuffle back", base, Work::PlainZstdBack, 5),
     ];
     for &isa in Isa::available() {
         jobs.push(job("convert", isa, Work::Convert, 0));
@@ -134,21 +152,30 @@ fn jobs() -> Vec<Job> {
         jobs.push(job("the same, strip by strip", isa, Work::FusedStrips, 3));
         jobs.push(job("decode", isa, Work::Decode, 3));
     }
+    // Zstd itself takes nearly all of the time, whatever the instruction set of the rest.
+    jobs.push(job("bszstd of pixels", Isa::detect(), Work::Zstd, 4));
+    jobs.push(job("bszstd decode", Isa::detect(), Work::ZstdBack, 5));
     jobs
 }
 
 fn rows(bench: &Bench<'_>, jobs: &mut [Job], verified: &[bool]) -> Vec<KernelRow> {
     let pixels = bench.frames[0].len();
     let medians: Vec<f64> = jobs.iter_mut().map(|job| median(&mut job.seconds)).collect();
-    let compressed: usize = bench.chunks.iter().map(Vec::len).sum();
-    let bits = compressed as f64 * 8.0 / (pixels * bench.frames.len()) as f64;
+    let bits = |chunks: &[Vec<u8>]| {
+        let compressed: usize = chunks.iter().map(Vec::len).sum();
+        Some(compressed as f64 * 8.0 / (pixels * bench.frames.len()) as f64)
+    };
     let row = |(i, job): (usize, &Job)| KernelRow {
         name: job.name,
         isa: job.isa,
         gb_per_s_raw: raw_bytes(bench, job.work) / medians[i] / 1e9,
         ratio_to_baseline: medians[job.plain] / raw_bytes(bench, Work::Fused) * raw_bytes(bench, job.work) / medians[i],
-        bits_per_pixel: matches!(job.work, Work::PlainAll | Work::PlainCompress | Work::Fused | Work::FusedStrips)
-            .then_some(bits),
+        bits_per_pixel: match job.work {
+            Work::PlainAll | Work::PlainCompress | Work::Fused | Work::FusedStrips => bits(&bench.chunks),
+            Work::PlainZstd => bits(&bench.plain_zstd),
+            Work::Zstd => bits(&bench.zstd),
+            _ => None,
+        },
         verified: verified[i],
     };
     jobs.iter().enumerate().map(row).collect()
@@ -175,11 +202,15 @@ impl<'a> Bench<'a> {
             pixels: Vec::new(),
             planes: Vec::new(),
             chunks: Vec::new(),
+            plain_zstd: Vec::new(),
+            zstd: Vec::new(),
+            packer: Packer::new(ZSTD, Isa::detect(), ZSTD.block_bytes()),
             passes: Passes::new(pixels),
             scratch: FusedScratch::new(),
             image: vec![0; pixels],
             bytes: vec![0; pixels * 2],
-            chunk: vec![0; room],
+            planes_back: vec![0; pixels * 2],
+            chunk: vec![0; room + pixels / 64 + 4096],
         };
         for frame in frames {
             let mut reference = vec![0i16; pixels];
@@ -188,6 +219,10 @@ impl<'a> Bench<'a> {
             baseline::shuffle(ElementSize::Two, bytemuck::cast_slice(&reference), &mut planes);
             let length = baseline::compress(ElementSize::Two, &planes, &mut bench.chunk);
             bench.chunks.push(bench.chunk[..length].to_vec());
+            let length = plain_zstd(bytemuck::cast_slice(&reference), &mut bench.bytes, &mut bench.chunk);
+            bench.plain_zstd.push(bench.chunk[..length].to_vec());
+            let length = zstd_pack(&mut bench.packer, bytemuck::cast_slice(&reference), &mut bench.chunk);
+            bench.zstd.push(bench.chunk[..length].to_vec());
             bench.pixels.push(reference);
             bench.planes.push(planes);
         }
@@ -220,6 +255,13 @@ impl<'a> Bench<'a> {
             Work::FusedStrips => return self.strips(job.isa, frame),
             Work::Decode => {
                 let done = chunk::decompress_chunk(job.isa, &self.chunks[frame], ElementSize::Two, &mut self.bytes);
+                done.expect("the bench made this chunk");
+            }
+            Work::PlainZstd => return plain_zstd(bytemuck::cast_slice(&self.pixels[frame]), &mut self.bytes, &mut self.chunk),
+            Work::PlainZstdBack => plain_zstd_back(&self.plain_zstd[frame], &mut self.planes_back, &mut self.bytes),
+            Work::Zstd => return zstd_pack(&mut self.packer, bytemuck::cast_slice(&self.pixels[frame]), &mut self.chunk),
+            Work::ZstdBack => {
+                let done = codec::decompress(ZSTD, job.isa, &self.zstd[frame], ElementSize::Two, &mut self.bytes);
                 done.expect("the bench made this chunk");
             }
         }
@@ -266,7 +308,12 @@ impl<'a> Bench<'a> {
             Work::PlainConvert | Work::Convert => self.image == self.pixels[frame],
             Work::PlainShuffle | Work::Shuffle => self.bytes[..whole] == self.planes[frame][..whole],
             Work::PlainCompress | Work::PlainAll | Work::Fused => self.chunk[..length] == self.chunks[frame],
-            Work::Decode => self.bytes == pixels,
+            Work::Decode | Work::PlainZstdBack | Work::ZstdBack => self.bytes == pixels,
+            Work::PlainZstd | Work::Zstd => {
+                let mut back = vec![0xA5; pixels.len()];
+                let done = codec::decompress(ZSTD, Isa::Scalar, &self.chunk[..length], ElementSize::Two, &mut back);
+                done.is_ok() && back == pixels
+            }
             Work::Unshuffle => self.bytes[..whole] == pixels[..whole],
             Work::ConvertShuffle => {
                 let last = self.planes[frame].chunks(BLOCK_BYTES).next_back().expect("a frame has a block");
@@ -294,6 +341,46 @@ impl<'a> Bench<'a> {
         let first = round % (pixels / strip) * strip;
         first..first + strip
     }
+}
+
+/// Two passes: all blocks of 64 KiB transposed, then each compressed. The last pixels beyond a multiple of 8 follow as they are.
+fn plain_zstd(image: &[u8], planes: &mut [u8], out: &mut [u8]) -> usize {
+    let whole = image.len() / 16 * 16;
+    for (block, planes) in image[..whole].chunks(ZSTD.block_bytes()).zip(planes.chunks_mut(ZSTD.block_bytes())) {
+        bitshuffle::shuffle(baseline::isa(), ElementSize::Two, block, &mut planes[..block.len()]);
+    }
+    write_header(out, image.len() as u64, ZSTD.block_bytes() as u32);
+    let mut at = chunk::HEADER_BYTES;
+    for planes in planes[..whole].chunks(ZSTD.block_bytes()) {
+        let written = zstd_safe::compress(&mut out[at + 4..], planes, 1).expect("there is room");
+        out[at..at + 4].copy_from_slice(&(written as u32).to_be_bytes());
+        at += 4 + written;
+    }
+    out[at..][..image.len() - whole].copy_from_slice(&image[whole..]);
+    at + image.len() - whole
+}
+
+fn plain_zstd_back(chunk: &[u8], planes: &mut [u8], image: &mut [u8]) {
+    let whole = image.len() / 16 * 16;
+    let mut at = chunk::HEADER_BYTES;
+    for planes in planes[..whole].chunks_mut(ZSTD.block_bytes()) {
+        let length = u32::from_be_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]) as usize;
+        zstd_safe::decompress(planes, &chunk[at + 4..at + 4 + length]).expect("the bench made this chunk");
+        at += 4 + length;
+    }
+    for (planes, image) in planes[..whole].chunks(ZSTD.block_bytes()).zip(image.chunks_mut(ZSTD.block_bytes())) {
+        bitshuffle::unshuffle(baseline::isa(), ElementSize::Two, planes, &mut image[..planes.len()]);
+    }
+    image[whole..].copy_from_slice(&chunk[at..]);
+}
+
+fn zstd_pack(packer: &mut Packer, image: &[u8], out: &mut [u8]) -> usize {
+    write_header(out, image.len() as u64, ZSTD.block_bytes() as u32);
+    let mut at = chunk::HEADER_BYTES;
+    for block in image.chunks(ZSTD.block_bytes()) {
+        at += packer.pack_bytes(ElementSize::Two, block, &mut out[at..]);
+    }
+    at
 }
 
 fn by_block(input: &[u8], out: &mut [u8], f: impl Fn(&[u8], &mut [u8])) {

@@ -96,13 +96,21 @@ pub enum ChunkError {
     /// A block length that is 0, no multiple of eight elements, or more than LZ4 can hold.
     #[error("blocks of {0} bytes are impossible with this element size")]
     BlockBytes(u32),
-    /// A block is no LZ4 data of the right length.
-    #[error("block {block}, from byte {at} of the chunk, is not LZ4 data of {bytes} bytes")]
+    /// A block is no compressed data of the right length.
+    #[error("block {block}, from byte {at} of the chunk, is not compressed data of {bytes} bytes")]
     Block {
         /// Number of the block from 0.
         block: usize,
         /// Where its payload starts.
         at: usize,
+        /// Bytes it should give.
+        bytes: usize,
+    },
+    /// The chunk as a whole is not what the filter makes.
+    #[error("the chunk is not {what} of {bytes} bytes")]
+    Stream {
+        /// What it should be.
+        what: &'static str,
         /// Bytes it should give.
         bytes: usize,
     },
@@ -112,54 +120,86 @@ pub enum ChunkError {
 }
 
 /// A reader that never goes past the end.
-struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     chunk: &'a [u8],
     at: usize,
 }
 
 impl<'a> Cursor<'a> {
-    fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], ChunkError> {
+    pub(crate) fn new(chunk: &'a [u8]) -> Self {
+        Self { chunk, at: 0 }
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(crate) fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], ChunkError> {
         let rest = &self.chunk[self.at..];
         let part = rest.get(..count).ok_or(ChunkError::Truncated { at: self.chunk.len(), what })?;
         self.at += count;
         Ok(part)
     }
 
-    fn number(&mut self, what: &'static str) -> Result<u32, ChunkError> {
+    pub(crate) fn number(&mut self, what: &'static str) -> Result<u32, ChunkError> {
         let bytes = self.take(4, what)?;
         Ok(u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    /// Reads the header of a chunk for an image of `expected` bytes and returns the bytes of a block.
+    pub(crate) fn header(&mut self, expected: usize) -> Result<u32, ChunkError> {
+        let total = u64::from(self.number("the header")?) << 32 | u64::from(self.number("the header")?);
+        if total != expected as u64 {
+            return Err(ChunkError::WrongLength { found: total, expected });
+        }
+        self.number("the header")
+    }
+
+    pub(crate) fn end(&self) -> Result<(), ChunkError> {
+        match self.chunk.len() - self.at {
+            0 => Ok(()),
+            more => Err(ChunkError::Trailing(more)),
+        }
     }
 }
 
 /// Decodes a chunk that nobody vouches for into exactly `out`, the bytes of the image. The block length of the header holds, whatever
 /// wrote it. Allocates at most as much as `out`.
+///
+/// # Errors
+/// Says where the chunk is wrong.
 pub fn decompress_chunk(isa: Isa, chunk: &[u8], element: ElementSize, out: &mut [u8]) -> Result<(), ChunkError> {
-    let mut cursor = Cursor { chunk, at: 0 };
-    let total = u64::from(cursor.number("the header")?) << 32 | u64::from(cursor.number("the header")?);
-    if total != out.len() as u64 {
-        return Err(ChunkError::WrongLength { found: total, expected: out.len() });
-    }
-    let block_bytes = cursor.number("the header")?;
+    decompress_blocks(isa, chunk, element, out, |payload, planes| lz4::decompress(payload, planes) == Some(planes.len()))
+}
+
+/// As [`decompress_chunk`], with `decompress` for the payload of a block: true if it filled the planes exactly.
+pub(crate) fn decompress_blocks(
+    isa: Isa,
+    chunk: &[u8],
+    element: ElementSize,
+    out: &mut [u8],
+    mut decompress: impl FnMut(&[u8], &mut [u8]) -> bool,
+) -> Result<(), ChunkError> {
+    let mut cursor = Cursor::new(chunk);
+    let block_bytes = cursor.header(out.len())?;
     let group = 8 * element.bytes();
     let block = block_bytes as usize;
     if block == 0 || !block.is_multiple_of(group) || block > lz4::INPUT_BYTES_MAX {
         return Err(ChunkError::BlockBytes(block_bytes));
     }
-    let (grouped, leftover) = out.split_at_mut(total as usize / group * group);
+    let grouped = out.len() / group * group;
+    let (grouped, leftover) = out.split_at_mut(grouped);
     let mut planes = vec![0; block.min(grouped.len())];
     for (index, pixels) in grouped.chunks_mut(block).enumerate() {
         let length = cursor.number("the length of a block")? as usize;
-        let at = cursor.at;
+        let at = cursor.at();
         let payload = cursor.take(length, "a block")?;
         let planes = &mut planes[..pixels.len()];
-        if lz4::decompress(payload, planes) != Some(pixels.len()) {
+        if !decompress(payload, planes) {
             return Err(ChunkError::Block { block: index, at, bytes: pixels.len() });
         }
         bitshuffle::unshuffle(isa, element, planes, pixels);
     }
     leftover.copy_from_slice(cursor.take(leftover.len(), "the last pixels")?);
-    match chunk.len() - cursor.at {
-        0 => Ok(()),
-        more => Err(ChunkError::Trailing(more)),
-    }
+    cursor.end()
 }

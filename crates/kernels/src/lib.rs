@@ -1,18 +1,22 @@
-//! The arithmetic of Konkordia as free functions over slices: conversion, bit transposition, LZ4, and the three fused.
+//! The arithmetic of Konkordia as free functions over slices: conversion, bit transposition, compression, and the three fused.
 //! It never reads a clock (except [`mod@bench`]), does input or output, starts a thread or keeps state between images.
-//! Read [`convert`] first, then [`fused::FusedScratch`].
+//! Read [`convert`] first, then [`fused::FusedScratch`] and [`codec`].
 
 pub mod baseline;
 pub mod bench;
 pub mod bitshuffle;
 pub mod chunk;
+pub mod codec;
 pub mod convert;
+pub mod deflate;
 pub mod fused;
 pub mod isa;
 pub mod lz4;
 pub mod stats;
 pub mod unpack;
+pub mod zstd;
 
 pub use bitshuffle::ElementSize;
+pub use codec::Codec;
 pub use convert::{Constants, OutputPixel};
 pub use isa::Isa;

@@ -139,13 +139,13 @@ impl Reader<'_> {
             },
             workers: processing.integer("workers").map(|n| n as usize),
             window_images: processing.integer("window_images").unwrap_or(16) as u64,
-            deadline_ns: processing.integer("deadline_ms").unwrap_or(100) as u64 * 1_000_000,
+            deadline_ns: processing.integer("deadline_ms").unwrap_or(500) as u64 * 1_000_000,
             pin_streams: self.processors("pin_streams"),
             pin_workers: self.processors("pin_workers"),
             directory: self.resolve(&names.0?),
             prefix: names.1?,
             images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
-            compression: if output.text("compression") == Some("none") { Compression::None } else { Compression::Bslz4 },
+            compression: self.compression(),
             overwrite: if output.text("overwrite") == Some("replace") { Overwrite::Replace } else { Overwrite::Refuse },
             layout: match output.text("layout") {
                 Some("virtual") => Layout::Virtual,
@@ -171,6 +171,23 @@ impl Reader<'_> {
         // Without the "." in "folder/./file".
         let clean: PathBuf = joined.components().collect();
         if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean }
+    }
+
+    /// How chunks are packed; a level that the codec has not is reported.
+    fn compression(&mut self) -> Compression {
+        let t = self.document.table("output");
+        let chosen = t.text("compression").and_then(Compression::from_name).unwrap_or(Compression::Bslz4);
+        let Some(level) = t.integer("compression_level") else { return chosen };
+        if let Some(with_level) = u8::try_from(level).ok().and_then(|level| chosen.with_level(level)) {
+            return with_level;
+        }
+        let (why, fix) = match chosen.level_max() {
+            Some(most) => (format!("it has levels 1 to {most}"), "correct the level".to_string()),
+            None => ("it has no levels".to_string(), "remove the line, or choose bszstd, zstd or gzip".to_string()),
+        };
+        let what = format!("output.compression_level: {} has no level {level}", chosen.name());
+        self.d.add(t.span("compression_level"), what, why, fix);
+        chosen
     }
 
     /// A text key that must be there. A key that is there and wrong was reported by the reader.

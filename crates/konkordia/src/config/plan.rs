@@ -2,7 +2,7 @@
 
 use super::model::Config;
 use crate::say;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe};
+use konkordia_core::plan::{FirstFrame, Plan, Recipe};
 use serde_json::{Value, json};
 
 /// Fewest and most images of the ring.
@@ -63,7 +63,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
                 g.columns(),
                 plan.pixel,
                 unit(plan.recipe),
-                plan.compression.name()
+                plan.compression.name().to_string() + &plan.compression.level().map_or(String::new(), |l| format!(" level {l}"))
             ),
         ),
         ("images", plan.images.map_or("until stopped".into(), say::count)),
@@ -103,7 +103,7 @@ pub fn to_json(config: &Config, plan: &Plan) -> Value {
         "detector": format.kind.name(), "modules": config.modules, "streams": plan.streams(), "bits": format.bits,
         "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port,
         "image_rows": g.rows(), "image_columns": g.columns(), "dtype": plan.pixel.name(), "unit": unit(plan.recipe),
-        "compression": if plan.compression == Compression::None { "none" } else { "bslz4" },
+        "compression": plan.compression.name(), "compression_level": plan.compression.level(),
         "images": plan.images, "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),
         "memory_bytes": memory, "memory_bytes_total": plan.memory().iter().map(|m| m.bytes).sum::<u64>(),

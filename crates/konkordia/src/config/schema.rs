@@ -242,7 +242,7 @@ pub const KEYS: &[Key] = &[
         "processing",
         "deadline_ms",
         Kind::Integer(1, 60_000),
-        "100",
+        "500",
         "an image is closed this long after it was first heard of, although packets are missing",
     ),
     key("output", "directory", Kind::Path, "required", "an existing folder"),
@@ -251,9 +251,16 @@ pub const KEYS: &[Key] = &[
     key(
         "output",
         "compression",
-        Kind::Choice(&["bslz4", "none"]),
+        Kind::Choice(&["bslz4", "bszstd", "lz4", "zstd", "gzip", "none"]),
         "bslz4",
-        "bitshuffle with LZ4 (HDF5 filter 32008), or nothing",
+        "all lossless: bitshuffle with LZ4 or Zstd (HDF5 filter 32008), LZ4 (32004), Zstd (32015), gzip (1), or nothing; XDS reads bslz4 and lz4 only",
+    ),
+    key(
+        "output",
+        "compression_level",
+        Kind::Integer(1, 22),
+        "1",
+        "more = smaller and slower; 1 to 22 for bszstd and zstd, 1 to 9 for gzip, none for the others",
     ),
     key("output", "overwrite", Kind::Choice(&["refuse", "replace"]), "refuse", "what to do when files of this prefix exist"),
     key(

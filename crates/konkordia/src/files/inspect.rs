@@ -50,8 +50,15 @@ fn one_image(reader: &Reader, n: u64) -> Result<(Option<&'static str>, Statistic
     Ok((name, Statistics::of(&bytes, summary.pixel, raw_words)))
 }
 
-fn compression(summary: &Summary) -> &'static str {
-    if summary.compression == Compression::Bslz4 { "bslz4 (bitshuffle and LZ4, filter 32008)" } else { "none" }
+fn compression(summary: &Summary) -> String {
+    match summary.compression {
+        Compression::None => "none".into(),
+        Compression::Bslz4 => "bslz4 (bitshuffle and LZ4, filter 32008)".into(),
+        Compression::Bszstd { level } => format!("bszstd (bitshuffle and Zstd, level {level}, filter 32008)"),
+        Compression::Lz4 => "lz4 (filter 32004)".into(),
+        Compression::Zstd { level } => format!("zstd (level {level}, filter 32015)"),
+        Compression::Gzip { level } => format!("gzip (level {level}, filter 1)"),
+    }
 }
 
 fn to_text(s: &Summary) -> String {
@@ -59,7 +66,7 @@ fn to_text(s: &Summary) -> String {
         ("file", s.path.display().to_string()),
         ("state", s.ended.as_ref().map_or(s.state.clone(), |e| format!("{}; the run ended: {e}", s.state))),
         ("images", format!("{} of {} x {} pixels (rows x columns), {}", s.images, s.rows, s.columns, s.pixel)),
-        ("compression", compression(s).into()),
+        ("compression", compression(s)),
     ];
     let by_status: Vec<String> = ImageStatus::NAMES
         .iter()
@@ -123,7 +130,7 @@ fn to_json(s: &Summary) -> Value {
     });
     json!({
         "file": s.path, "state": s.state, "ended": s.ended, "images": s.images, "rows": s.rows, "columns": s.columns,
-        "dtype": s.pixel.name(), "compression": if s.compression == Compression::Bslz4 { "bslz4" } else { "none" },
+        "dtype": s.pixel.name(), "compression": s.compression.name(), "compression_level": s.compression.level(),
         "energy_kev": s.energy_kev, "detector_distance_m": s.detector_distance_m, "beam_center_px": s.beam_center_px,
         "pixel_size_m": s.pixel_size_m, "calibration_hash": s.calibration_hash, "images_by_status": by_status,
         "ledger": numbers(&s.ledger), "data_files": files, "run": spec,

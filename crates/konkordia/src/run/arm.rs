@@ -10,7 +10,7 @@ use konkordia_core::plan::{Plan, Recipe};
 use konkordia_core::ports::{Sink, Source};
 use konkordia_engine::run::{Armed, RunParts, arm};
 use konkordia_kernels::isa::Isa;
-use konkordia_sinks::hdf5::{self, FileSpec, TileInfo, Writer};
+use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer};
 use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -136,10 +136,7 @@ fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         columns: plan.geometry.columns(),
         pixel: plan.pixel,
         raw_words: plan.recipe == Recipe::Raw,
-        compression: match plan.compression {
-            konkordia_core::plan::Compression::None => hdf5::Compression::None,
-            konkordia_core::plan::Compression::Bslz4 => hdf5::Compression::Bslz4,
-        },
+        compression: plan.compression,
         layout: config.layout,
         images_planned: plan.images,
         metadata,

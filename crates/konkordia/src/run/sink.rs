@@ -1,9 +1,8 @@
 //! Committed images into NeXus files.
 
-use konkordia_core::ledger::ImageStatus;
-use konkordia_core::plan::{Compression, Plan};
+use konkordia_core::plan::Plan;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
-use konkordia_kernels::chunk;
+use konkordia_kernels::codec::Framing;
 use konkordia_sinks::hdf5::{self, FileReport, ImageRecord, LedgerRecord, Writer};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,8 +26,8 @@ impl SharedWriter {
 /// Writes what the engine commits.
 pub struct FileSink {
     writer: SharedWriter,
-    /// Total bytes and block bytes before the strips of a `bslz4` chunk; empty without compression.
-    header: Vec<u8>,
+    /// What joins the strips to a chunk.
+    framing: Framing,
     bitmap_words: usize,
     packets: Vec<u16>,
     bitmap: Vec<u64>,
@@ -37,18 +36,14 @@ pub struct FileSink {
 impl FileSink {
     /// A sink for the images of `plan`.
     pub fn new(writer: SharedWriter, plan: &Plan) -> Self {
-        let mut header = Vec::new();
-        if plan.compression == Compression::Bslz4 {
-            header.resize(chunk::HEADER_BYTES, 0);
-            chunk::write_header(&mut header, plan.image_bytes() as u64, chunk::BLOCK_BYTES as u32);
-        }
+        let framing = Framing::new(konkordia_engine::codec(plan.compression), plan.image_bytes());
         let tiles = plan.streams();
         let bitmap_words = plan.geometry.format().packets().div_ceil(64) as usize;
-        Self { writer, header, bitmap_words, packets: vec![0; tiles], bitmap: vec![0; tiles * bitmap_words] }
+        Self { writer, framing, bitmap_words, packets: vec![0; tiles], bitmap: vec![0; tiles * bitmap_words] }
     }
 
-    fn with_writer(&self, f: impl FnOnce(&mut Writer) -> Result<(), hdf5::Error>) -> Result<(), SinkError> {
-        let mut writer = self.writer.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn with_writer(writer: &SharedWriter, f: impl FnOnce(&mut Writer) -> Result<(), hdf5::Error>) -> Result<(), SinkError> {
+        let mut writer = writer.0.lock().unwrap_or_else(PoisonError::into_inner);
         match writer.as_mut() {
             Some(writer) => f(writer).map_err(|e| SinkError {
                 what: format!("cannot {}: {}", e.operation, e.path.display()),
@@ -57,16 +52,6 @@ impl FileSink {
             }),
             None => Ok(()),
         }
-    }
-}
-
-/// The state of an image as the file numbers it.
-fn file_status(status: ImageStatus) -> hdf5::ImageStatus {
-    match status {
-        ImageStatus::Lost => hdf5::ImageStatus::Lost,
-        ImageStatus::Partial => hdf5::ImageStatus::Partial,
-        ImageStatus::Complete => hdf5::ImageStatus::Complete,
-        ImageStatus::Discarded => hdf5::ImageStatus::Discarded,
     }
 }
 
@@ -79,18 +64,16 @@ impl Sink for FileSink {
         }
         // The tile that has the lowest stream number speaks for the image.
         let first = image.tiles.iter().find(|t| t.packets > 0).map(|t| t.header).unwrap_or_default();
-        // At most one part per strip and the header; a chunk is written in one go by the writer.
-        let mut parts: [&[u8]; konkordia_core::plan::STRIPS_MAX + 1] = [&[]; konkordia_core::plan::STRIPS_MAX + 1];
+        // At most one part per strip, a header and a trailer; a chunk is written in one go by the writer.
+        let mut parts: [&[u8]; konkordia_core::plan::STRIPS_MAX + 2] = [&[]; konkordia_core::plan::STRIPS_MAX + 2];
         let mut count = 0;
         if !image.strips.is_empty() {
-            parts[0] = &self.header;
-            parts[1..=image.strips.len()].copy_from_slice(image.strips);
-            count = image.strips.len() + 1;
+            count = self.framing.join(image.strips, &mut parts);
         }
         let record = ImageRecord {
             index: image.image,
             frame_number: first.frame_number,
-            status: file_status(image.status),
+            status: image.status,
             parts: &parts[..count],
             packets_received: &self.packets,
             packet_bitmap: &self.bitmap,
@@ -100,10 +83,10 @@ impl Sink for FileSink {
             detector_info: first.daq_info,
             extra: &[],
         };
-        self.with_writer(|writer| writer.write(&record))
+        Self::with_writer(&self.writer, |writer| writer.write(&record))
     }
 
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
-        self.with_writer(|writer| writer.tick(now_ns))
+        Self::with_writer(&self.writer, |writer| writer.tick(now_ns))
     }
 }

@@ -10,9 +10,10 @@ use super::datafile::{COLUMNS, STACK};
 use super::low;
 use super::names::{existing, parse};
 use super::nexus::{checked, read_text};
+use super::packing;
 use super::reader::{Reader, totals};
 use super::repair::read_ledger;
-use super::spec::{Compression, FileSpec, Layout};
+use super::spec::{FileSpec, Layout};
 use super::{Decode, Error};
 
 /// How bad a finding is.
@@ -256,8 +257,8 @@ impl Report<'_> {
             self.error("the fill value is not the missing value: lost images read as measured ones", &place, REPAIR);
         }
         let filters = low::filters(stack).unwrap_or_default();
-        let wanted = (low::BITSHUFFLE, 0, low::filter_values(summary.pixel).to_vec());
-        if summary.compression == Compression::Bslz4 && filters != [wanted] {
+        let wanted: Vec<_> = packing::filter(summary.compression, summary.pixel).into_iter().collect();
+        if filters != wanted {
             self.error(format!("unusual filter {filters:?}"), &place, "copy the file with h5repack");
         }
     }

@@ -4,31 +4,79 @@
 use super::low::missing_bytes;
 use super::spec::{Compression, FileSpec};
 
-const BLOCK_BYTES: usize = 8192;
-
-/// The whole chunk, or `None` where it would be as large as an image (no compression).
+/// The whole chunk, or `None` where the fill value must do: without compression it would be as large as an image; in a whole stream (`zstd`,
+/// `gzip`) it would need a real compressor, and neggia does not read those.
 pub(crate) fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
-    if spec.compression == Compression::None {
+    if matches!(spec.compression, Compression::None | Compression::Zstd { .. } | Compression::Gzip { .. }) {
         return None;
     }
     let value = missing_bytes(spec.pixel);
     let total = spec.image_bytes();
-    let block_elements = BLOCK_BYTES / value.len();
+    // Filter 32004 wants no block longer than the image.
+    let block_bytes = spec.compression.block_bytes().min(if spec.compression == Compression::Lz4 { total } else { usize::MAX });
+    let block_elements = block_bytes / value.len();
     let mut out = Vec::new();
     out.extend((total as u64).to_be_bytes());
-    out.extend((BLOCK_BYTES as u32).to_be_bytes());
-    let full = compressed_block(&value, block_elements);
+    out.extend((block_bytes as u32).to_be_bytes());
+    if spec.compression == Compression::Lz4 {
+        let mut left = total;
+        while left > 0 {
+            let bytes = left.min(block_bytes);
+            out.extend(plain_block(&value, bytes));
+            left -= bytes;
+        }
+        return Some(out);
+    }
+    let zstd = spec.compression != Compression::Bslz4;
+    let full = compressed_block(&value, block_elements, zstd);
     let (blocks, rest) = (spec.pixels() / block_elements, spec.pixels() % block_elements);
     (0..blocks).for_each(|_| out.extend(&full));
     if rest >= 8 {
-        out.extend(compressed_block(&value, rest / 8 * 8));
+        out.extend(compressed_block(&value, rest / 8 * 8, zstd));
     }
     (0..rest % 8).for_each(|_| out.extend(&value));
     Some(out)
 }
 
-/// Length and LZ4 data of one bitshuffled block of equal elements: plane `8 * byte + bit` is all ones or all zeros.
-fn compressed_block(value: &[u8], elements: usize) -> Vec<u8> {
+/// Length and LZ4 data of one block of equal elements, or the elements as they are where that is as short (the length tells).
+fn plain_block(value: &[u8], bytes: usize) -> Vec<u8> {
+    let mut data = Vec::new();
+    // One element, a match at the distance of one element, and the last five bytes (or a little more) as literals.
+    let run = bytes.saturating_sub(value.len() + 12);
+    if run >= 4 {
+        sequence(&mut data, value, Some((run, value.len() as u16)));
+    }
+    let start = if run >= 4 { value.len() + run } else { 0 };
+    let rest: Vec<u8> = (start..bytes).map(|at| value[at % value.len()]).collect();
+    sequence(&mut data, &rest, None);
+    if data.len() >= bytes {
+        data = value.iter().copied().cycle().take(bytes).collect();
+    }
+    [&(data.len() as u32).to_be_bytes()[..], &data].concat()
+}
+
+/// Zstd frame (RFC 8878) of data that consist of runs: for each run a block that names its byte. The first byte is a block of its own, stored,
+/// because decoders before version 1.4.4 do not take a frame that begins with a run.
+fn zstd_of_runs(data: &[u8]) -> Vec<u8> {
+    const BLOCK_BYTES_MAX: usize = 1 << 17;
+    let mut out = vec![0x28, 0xB5, 0x2F, 0xFD, 0xA0];
+    out.extend((data.len() as u32).to_le_bytes());
+    let mut block = |last: bool, kind: u32, count: usize, byte: u8| {
+        out.extend(&(u32::from(last) | kind << 1 | (count as u32) << 3).to_le_bytes()[..3]);
+        out.push(byte);
+    };
+    block(data.len() == 1, 0, 1, data[0]);
+    let mut at = 1;
+    while at < data.len() {
+        let run = data[at..].iter().take(BLOCK_BYTES_MAX.min(data.len())).take_while(|&&b| b == data[at]).count();
+        block(at + run == data.len(), 1, run, data[at]);
+        at += run;
+    }
+    out
+}
+
+/// Length and LZ4 or Zstd data of one bitshuffled block of equal elements: plane `8 * byte + bit` is all ones or all zeros.
+fn compressed_block(value: &[u8], elements: usize, zstd: bool) -> Vec<u8> {
     let mut planes = Vec::with_capacity(elements * value.len());
     for byte in value {
         for bit in 0..8 {
@@ -36,7 +84,7 @@ fn compressed_block(value: &[u8], elements: usize) -> Vec<u8> {
             planes.resize(filled, if byte >> bit & 1 == 1 { 0xFF } else { 0 });
         }
     }
-    let data = lz4_of_runs(&planes);
+    let data = if zstd { zstd_of_runs(&planes) } else { lz4_of_runs(&planes) };
     let mut out = (data.len() as u32).to_be_bytes().to_vec();
     out.extend(data);
     out
@@ -54,7 +102,7 @@ fn lz4_of_runs(data: &[u8]) -> Vec<u8> {
         at += 1;
         let run = data[at..limit.max(at)].iter().take_while(|&&b| b == data[at - 1]).count();
         if run >= 4 {
-            sequence(&mut out, &literals, Some(run));
+            sequence(&mut out, &literals, Some((run, 1)));
             literals.clear();
             at += run;
         }
@@ -63,7 +111,7 @@ fn lz4_of_runs(data: &[u8]) -> Vec<u8> {
     out
 }
 
-fn sequence(out: &mut Vec<u8>, literals: &[u8], run: Option<usize>) {
+fn sequence(out: &mut Vec<u8>, literals: &[u8], run: Option<(usize, u16)>) {
     let extra = |out: &mut Vec<u8>, mut rest: usize| {
         while rest >= 255 {
             out.push(255);
@@ -71,14 +119,14 @@ fn sequence(out: &mut Vec<u8>, literals: &[u8], run: Option<usize>) {
         }
         out.push(rest as u8);
     };
-    let match_code = run.map_or(0, |length| length - 4);
+    let match_code = run.map_or(0, |(length, _)| length - 4);
     out.push(((literals.len().min(15) << 4) | match_code.min(15)) as u8);
     if literals.len() >= 15 {
         extra(out, literals.len() - 15);
     }
     out.extend(literals);
-    if run.is_some() {
-        out.extend(1u16.to_le_bytes());
+    if let Some((_, distance)) = run {
+        out.extend(distance.to_le_bytes());
         if match_code >= 15 {
             extra(out, match_code - 15);
         }
@@ -132,6 +180,32 @@ mod tests {
         fn runs_decode(runs in proptest::collection::vec((0u8..3, 1usize..700), 1..12)) {
             let data: Vec<u8> = runs.iter().flat_map(|&(b, n)| std::iter::repeat_n(b, n)).collect();
             prop_assert_eq!(lz4_decode(&lz4_of_runs(&data), data.len()), data);
+        }
+
+        #[test]
+        fn plain_blocks_decode(bytes in 1usize..3000, which in 0usize..5) {
+            let value = missing_bytes(PixelType::ALL[which]);
+            let bytes = bytes.next_multiple_of(value.len());
+            let block = plain_block(&value, bytes);
+            prop_assert_eq!(block[..4].to_vec(), (block.len() as u32 - 4).to_be_bytes());
+            let expected: Vec<u8> = value.repeat(bytes / value.len());
+            let got = if block.len() - 4 == bytes { block[4..].to_vec() } else { lz4_decode(&block[4..], bytes) };
+            prop_assert_eq!(got, expected);
+        }
+
+        #[test]
+        fn frames_of_runs_decode(runs in proptest::collection::vec((0u8..3, 1usize..700), 1..12)) {
+            let data: Vec<u8> = runs.iter().flat_map(|&(b, n)| std::iter::repeat_n(b, n)).collect();
+            let frame = zstd_of_runs(&data);
+            prop_assert_eq!(u32::from_le_bytes(frame[5..9].try_into().unwrap()) as usize, data.len());
+            let mut back = Vec::new();
+            for (i, block) in frame[9..].chunks(4).enumerate() {
+                let head = u32::from_le_bytes([block[0], block[1], block[2], 0]);
+                prop_assert_eq!(head & 1 == 1, 9 + 4 * (i + 1) == frame.len(), "the last block says so");
+                prop_assert_eq!(head >> 1 & 3, u32::from(i > 0), "stored, then runs");
+                back.resize(back.len() + (head >> 3) as usize, block[3]);
+            }
+            prop_assert_eq!(back, data);
         }
 
         #[test]

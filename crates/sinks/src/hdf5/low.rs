@@ -21,19 +21,12 @@ use hdf5_sys::h5f::{H5F_ACC_EXCL, H5F_ACC_RDONLY, H5Fcreate, H5Fopen};
 use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pset_chunk, H5Pset_file_locking, H5Pset_fill_value, H5Pset_filter};
 use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sclose, H5Screate_simple, H5Sselect_hyperslab};
-use hdf5_sys::h5z::{H5Z_FLAG_MANDATORY, H5Z_class2_t, H5Zregister};
+use hdf5_sys::h5z::{H5Z_class2_t, H5Zregister};
 use konkordia_core::pixel::{Pixel, PixelType};
 
 use super::columns::{Column, ColumnType};
-use super::spec::{Compression, FileSpec};
-
-/// HDF5 filter id of bitshuffle.
-pub(crate) const BITSHUFFLE: i32 = 32008;
-
-/// The numbers stored with filter 32008: version 0.4, element size, default block, LZ4.
-pub(crate) fn filter_values(pixel: PixelType) -> [u32; 5] {
-    [0, 4, pixel.bytes() as u32, 0, 2]
-}
+use super::packing::{self, BITSHUFFLE, LZ4, ZSTD};
+use super::spec::FileSpec;
 
 struct Owned(hid_t, unsafe extern "C" fn(hid_t) -> i32);
 
@@ -44,9 +37,9 @@ impl Drop for Owned {
     }
 }
 
-/// Makes filter 32008 known to the library, which refuses to create data sets with unknown mandatory filters. Chunks are written and
-/// read directly, so the filter itself is never to run; it fails if it does.
-fn register_bitshuffle() -> hdf5::Result<()> {
+/// Makes the filters of ours known to the library, which refuses to create data sets with unknown mandatory filters. Chunks are written and
+/// read directly, so the filters themselves are never to run; they fail if they do.
+fn register_filters() -> hdf5::Result<()> {
     unsafe extern "C" fn refuse(
         _: u32,
         _: usize,
@@ -59,20 +52,27 @@ fn register_bitshuffle() -> hdf5::Result<()> {
     }
     static DONE: OnceLock<bool> = OnceLock::new();
     let done = *DONE.get_or_init(|| {
-        let class = H5Z_class2_t {
-            version: 1,
-            id: BITSHUFFLE,
-            encoder_present: 1,
-            decoder_present: 1,
-            name: c"bitshuffle; see https://github.com/kiyo-masui/bitshuffle".as_ptr(),
-            can_apply: None,
-            set_local: None,
-            filter: Some(refuse),
-        };
-        // SAFETY: the class is complete; the library copies it and the name is static.
-        sync(|| unsafe { H5Zregister((&raw const class).cast()) }) >= 0
+        let filters = [
+            (BITSHUFFLE, c"bitshuffle; see https://github.com/kiyo-masui/bitshuffle"),
+            (LZ4, c"lz4; see https://github.com/HDFGroup/hdf5_plugins"),
+            (ZSTD, c"zstd; see https://github.com/aparamon/HDF5Plugin-Zstandard"),
+        ];
+        filters.into_iter().all(|(id, name)| {
+            let class = H5Z_class2_t {
+                version: 1,
+                id,
+                encoder_present: 1,
+                decoder_present: 1,
+                name: name.as_ptr(),
+                can_apply: None,
+                set_local: None,
+                filter: Some(refuse),
+            };
+            // SAFETY: the class is complete; the library copies it and the name is static.
+            sync(|| unsafe { H5Zregister((&raw const class).cast()) }) >= 0
+        })
     });
-    if done { Ok(()) } else { Err("filter 32008 cannot be registered".into()) }
+    if done { Ok(()) } else { Err("the compression filters cannot be registered".into()) }
 }
 
 /// Which releases of HDF5 can read the file.
@@ -104,14 +104,14 @@ fn name_of(path: &Path) -> hdf5::Result<CString> {
 // The builder of the high-level crate copies the access list without its locking property, hence the direct calls.
 
 pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
-    register_bitshuffle()?;
+    register_filters()?;
     let (access, name) = (access(Some(format))?, name_of(path)?);
     // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
     sync(|| unsafe { from_id(h5check(H5Fcreate(name.as_ptr(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()))?) })
 }
 
 pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
-    register_bitshuffle()?;
+    register_filters()?;
     let (access, name) = (access(None)?, name_of(path)?);
     // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
     sync(|| unsafe { from_id(h5check(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.id()))?) })
@@ -178,12 +178,12 @@ pub(crate) fn create_stack(parent: &Group, name: &str, spec: &FileSpec) -> hdf5:
     let (rows, columns) = (hsize_t::from(spec.rows), hsize_t::from(spec.columns));
     let list = creation_list(&[1, rows, columns])?;
     let fill = missing_bytes(spec.pixel);
-    let values = filter_values(spec.pixel);
-    // SAFETY: `fill` holds one value of the type given; `values` outlives the call and its length is passed.
+    let filter = packing::filter(spec.compression, spec.pixel);
+    // SAFETY: `fill` holds one value of the type given; the values outlive the call and their length is passed.
     sync(|| unsafe {
         h5check(H5Pset_fill_value(list.0, pixel_type(spec.pixel), fill.as_ptr().cast()))?;
-        if spec.compression == Compression::Bslz4 {
-            h5check(H5Pset_filter(list.0, BITSHUFFLE, H5Z_FLAG_MANDATORY, values.len(), values.as_ptr()))?;
+        if let Some((id, flags, values)) = &filter {
+            h5check(H5Pset_filter(list.0, *id, *flags, values.len(), values.as_ptr()))?;
         }
         Ok::<_, hdf5::Error>(())
     })?;

@@ -14,6 +14,7 @@ mod low;
 mod master;
 mod names;
 mod nexus;
+mod packing;
 pub mod reader;
 pub mod repair;
 pub mod spec;
@@ -28,6 +29,7 @@ pub use repair::{RepairReport, repair};
 pub use spec::{Compression, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord, TileInfo};
 pub use writer::{FileReport, SpaceEstimate, Writer};
 
-/// Turns the bytes of one chunk (`input`, of pixels `element_bytes` wide) into the pixels of one image (`output`, rows x columns x
-/// element bytes, little endian). Passed in because this crate holds no decoder; the error text is shown to people.
-pub type Decode<'a> = dyn Fn(&[u8], usize, &mut [u8]) -> Result<(), String> + 'a;
+/// Turns the bytes of one chunk (its compression, never `None`; `input`, of pixels `element_bytes` wide) into the pixels of one image
+/// (`output`, rows x columns x element bytes, little endian). Passed in because this crate holds no decoder; the error text is shown to
+/// people.
+pub type Decode<'a> = dyn Fn(Compression, &[u8], usize, &mut [u8]) -> Result<(), String> + 'a;

@@ -12,6 +12,7 @@ use super::error::{Context, Error, ErrorKind};
 use super::low;
 use super::names::{data_file_name, existing, parse};
 use super::nexus::{read_number, read_text};
+use super::packing;
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
 /// One data file as the master names it.
@@ -137,7 +138,7 @@ impl Reader {
             let cause = format!("image {image} of {} (counted from 0) is in no readable data file", self.summary.images);
             return Err(Error::new(ErrorKind::Invalid, doing, &self.path, cause).with_hint("choose an image that exists"));
         };
-        // A bslz4 chunk is never much larger than its pixels: 12 bytes of header, 4 and LZ4's 1/255 and 16 per block of 8 KiB.
+        // A chunk is never much larger than its pixels; most in bslz4: 12 bytes of header, 4 and LZ4's 1/255 and 16 per block of 8 KiB.
         let raw = self.summary.rows * self.summary.columns * self.summary.pixel.bytes() as u64;
         let found = low::read_chunk(&part.stack, image - part.first, 12 + 64 + raw + raw / 64, out);
         found.map(|some| some.is_some()).context(doing, &part.path)
@@ -163,7 +164,7 @@ impl Reader {
             return right.then_some(chunk).ok_or_else(|| wrong("wrong number of bytes".into()));
         }
         let mut out = vec![0; pixels * element];
-        decode(&chunk, element, &mut out).map_err(wrong)?;
+        decode(self.summary.compression, &chunk, element, &mut out).map_err(wrong)?;
         Ok(out)
     }
 
@@ -245,11 +246,7 @@ fn summarise(
         (Some(part), _) => {
             let shape = part.stack.shape();
             let filters = low::filters(&part.stack).context(doing, path)?;
-            let compression = match filters.as_slice() {
-                [] => Compression::None,
-                [(low::BITSHUFFLE, ..)] => Compression::Bslz4,
-                _ => return Err(unknown(path, format!("filters {filters:?}"))),
-            };
+            let compression = packing::compression(&filters).ok_or_else(|| unknown(path, format!("filters {filters:?}")))?;
             let kind = part.stack.dtype().and_then(|t| t.to_descriptor()).context(doing, path)?;
             let pixel = pixel_of(&kind).ok_or_else(|| unknown(path, format!("pixels of type {kind}")))?;
             (shape[1] as u64, shape[2] as u64, pixel, compression)

@@ -14,7 +14,8 @@ use super::low;
 use super::master::{self, State};
 use super::names::{existing, journal_path, master_file_name, parse, reserve_path, temporary_path};
 use super::nexus::{read_number, read_text, read_texts};
-use super::spec::{Compression, FileSpec, LedgerRecord, StreamRecord};
+use super::packing::{HEAD_BYTES, begins_right};
+use super::spec::{FileSpec, LedgerRecord, StreamRecord};
 
 /// What [`repair`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,10 +231,7 @@ impl Run<'_> {
 }
 
 fn plausible(spec: &FileSpec, chunk: &[u8]) -> bool {
-    match spec.compression {
-        Compression::None => chunk.len() == spec.image_bytes(),
-        Compression::Bslz4 => chunk.len() >= 12 && chunk[..8] == (spec.image_bytes() as u64).to_be_bytes(),
-    }
+    begins_right(spec.compression, spec.image_bytes(), chunk.len(), &chunk[..chunk.len().min(HEAD_BYTES)])
 }
 
 /// Whether the master is final and names exactly the data files that exist.

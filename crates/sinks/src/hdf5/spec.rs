@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use konkordia_core::pixel::PixelType;
+pub use konkordia_core::plan::Compression;
 
 use super::error::{Error, ErrorKind};
 
@@ -20,16 +21,6 @@ pub enum Overwrite {
     Refuse,
     /// Remove the master and all data files of the same prefix at create.
     Replace,
-}
-
-/// How chunks are compressed. The caller compresses; this crate only writes the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Compression {
-    /// Bitshuffle with LZ4: HDF5 filter 32008, chunk = 12-byte header and blocks (docs/formats.md).
-    #[default]
-    Bslz4,
-    /// Plain little-endian pixels.
-    None,
 }
 
 /// How the master names the images. fabio adds up every member of `/entry/data` whose name starts with "data", so a virtual data set
@@ -258,7 +249,10 @@ impl FileSpec {
         put("columns", &self.columns.to_string());
         put("pixel", self.pixel.name());
         put("raw_words", &self.raw_words.to_string());
-        put("compression", if self.compression == Compression::Bslz4 { "bslz4" } else { "none" });
+        put("compression", self.compression.name());
+        if let Some(level) = self.compression.level() {
+            put("compression_level", &level.to_string());
+        }
         put("layout", self.layout.name());
         if let Some(images) = self.images_planned {
             put("images_planned", &images.to_string());
@@ -312,7 +306,8 @@ impl FileSpec {
             "columns" => self.columns = number(value)?,
             "pixel" => self.pixel = value.parse()?,
             "raw_words" => self.raw_words = value == "true",
-            "compression" => self.compression = if value == "bslz4" { Compression::Bslz4 } else { Compression::None },
+            "compression" => self.compression = Compression::from_name(value).ok_or("not a compression")?,
+            "compression_level" => self.compression = self.compression.with_level(number(value)?).ok_or("not a level")?,
             "layout" => self.layout = Layout::from_name(value).ok_or("not a layout")?,
             "images_planned" => self.images_planned = Some(number(value)?),
             "unit" => self.unit = value.into(),

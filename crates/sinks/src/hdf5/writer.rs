@@ -10,9 +10,10 @@ use super::journal::refuse_if_alive;
 use super::low;
 use super::master::{self, State};
 use super::names::{existing, journal_path, master_file_name, reserve_path};
+use super::packing::{HEAD_BYTES, begins_right};
 use super::reader::inspect;
 use super::repair::repair;
-use super::spec::{Compression, FileSpec, LedgerRecord, Overwrite};
+use super::spec::{FileSpec, LedgerRecord, Overwrite};
 
 /// A flush follows the one before after this time or at the next tick: with ticks every 100 ms at most 0.5 s lie between two.
 const FLUSH_NS: u64 = 400_000_000;
@@ -217,19 +218,17 @@ impl Writer {
         if with_pixels != (bytes > 0) {
             return wrong(format!("{:?} with {bytes} bytes of pixels", image.status));
         }
-        match self.spec.compression {
-            _ if bytes == 0 => Ok(0),
-            Compression::None if bytes != whole => wrong(format!("{bytes} bytes of pixels, {whole} expected")),
-            Compression::None => Ok(bytes),
-            Compression::Bslz4 => {
-                let head = image.parts.iter().flat_map(|part| part.iter()).take(8);
-                let says = head.fold(0u64, |value, &byte| value << 8 | u64::from(byte));
-                if bytes < 12 || says != whole as u64 {
-                    return wrong(format!("its chunk says {says} bytes of pixels, {whole} expected"));
-                }
-                Ok(bytes)
-            }
+        let mut head = [0; HEAD_BYTES];
+        let first = image.parts.iter().flat_map(|part| part.iter()).zip(&mut head).map(|(byte, head)| *head = *byte).count();
+        let compression = self.spec.compression;
+        if bytes > 0 && !begins_right(compression, whole, bytes, &head[..first]) {
+            let name = compression.name();
+            return wrong(format!(
+                "its {bytes} bytes are no image of {whole} bytes in {name}: they begin with {:02x?}",
+                &head[..first]
+            ));
         }
+        Ok(bytes)
     }
 
     /// Makes data file `number` the current one, closing the ones before it at their full length.

@@ -1,0 +1,312 @@
+//! All lossless codecs behind one interface: pack strips, join strips to a chunk, decode a chunk.
+//!
+//! | codec | HDF5 filter | chunk |
+//! |---|---|---|
+//! | `Bslz4`, `Bszstd` | 32008 | see [`crate::chunk`]; blocks of 8 KiB of LZ4, or of 64 KiB of Zstd |
+//! | `Lz4` | 32004 | the same header; blocks of 64 KiB; a block as long as its pixels is stored as it is; no leftover |
+//! | `Zstd` | 32015 | one frame; each strip is one or more of its blocks |
+//! | `Gzip` | 1 | one zlib stream; each strip ends with a full flush |
+//!
+//! The fused path for `Bslz4` is [`crate::fused`]; a [`Packer`] gives the same bytes.
+
+use crate::bitshuffle::{self, ElementSize};
+use crate::chunk::{self, ChunkError, Cursor, HEADER_BYTES, LENGTH_BYTES, write_header};
+use crate::convert::OutputPixel;
+use crate::isa::Isa;
+use crate::{deflate, lz4, zstd};
+
+/// A lossless codec with its level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    /// Plain pixels.
+    None,
+    /// Bitshuffle and LZ4.
+    Bslz4,
+    /// Bitshuffle and Zstd.
+    Bszstd {
+        /// 1 to 22.
+        level: u8,
+    },
+    /// LZ4.
+    Lz4,
+    /// Zstd.
+    Zstd {
+        /// 1 to 22.
+        level: u8,
+    },
+    /// zlib.
+    Gzip {
+        /// 1 to 9.
+        level: u8,
+    },
+}
+
+impl Codec {
+    /// Bytes of a full block.
+    pub const fn block_bytes(self) -> usize {
+        match self {
+            Self::None | Self::Bslz4 => chunk::BLOCK_BYTES,
+            _ => 65536,
+        }
+    }
+}
+
+enum Encoder {
+    Plain,
+    Lz4(lz4::Encoder),
+    Zstd(zstd::Encoder),
+    Deflate(deflate::Encoder),
+}
+
+/// What one worker needs to pack: the pixels of a block or a strip, their planes, the compressor. Allocated once.
+pub struct Packer {
+    codec: Codec,
+    isa: Isa,
+    /// In units of 64 bits, so that every pixel type is aligned.
+    pixels: Vec<u64>,
+    planes: Vec<u8>,
+    encoder: Encoder,
+}
+
+impl Packer {
+    /// For pieces of at most `bytes_max` bytes: a block, or a strip for `Zstd` and `Gzip`.
+    pub fn new(codec: Codec, isa: Isa, bytes_max: usize) -> Self {
+        let (encoder, planes) = match codec {
+            Codec::None => (Encoder::Plain, 0),
+            Codec::Bslz4 => (Encoder::Lz4(lz4::Encoder::new()), bytes_max),
+            Codec::Lz4 => (Encoder::Lz4(lz4::Encoder::new()), 0),
+            Codec::Bszstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), bytes_max),
+            Codec::Zstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), 0),
+            Codec::Gzip { level } => (Encoder::Deflate(deflate::Encoder::new(level, bytes_max)), 0),
+        };
+        let mut packer = Self { codec, isa, pixels: vec![0; bytes_max.div_ceil(8)], planes: vec![0; planes], encoder };
+        if matches!(packer.encoder, Encoder::Zstd(_)) {
+            // Zstd takes its memory with the first piece, by its size: here, and not in the middle of a run.
+            packer.pack_bytes(ElementSize::One, &vec![0; bytes_max], &mut vec![0; piece_bound(codec, bytes_max)]);
+        }
+        packer
+    }
+
+    /// The pixels to be packed. They keep what the last piece left.
+    pub fn pixels_mut<P: OutputPixel>(&mut self) -> &mut [P] {
+        bytemuck::cast_slice_mut(&mut self.pixels)
+    }
+
+    /// Packs the first `pixels` pixels to the start of `out` and returns the bytes written. A piece that is not the last of an image is
+    /// whole blocks.
+    ///
+    /// # Panics
+    /// If there are not so many pixels, or `out` has less than [`piece_bound`] bytes.
+    pub fn pack<P: OutputPixel>(&mut self, pixels: usize, out: &mut [u8]) -> usize {
+        let bytes = pixels * size_of::<P>();
+        let piece = &bytemuck::cast_slice::<u64, u8>(&self.pixels)[..bytes];
+        pack(self.codec, self.isa, crate::fused::element_size::<P>(), piece, &mut self.planes, &mut self.encoder, out)
+    }
+
+    /// As [`Self::pack`], for the bytes of a piece that lies elsewhere.
+    ///
+    /// # Panics
+    /// As [`Self::pack`].
+    pub fn pack_bytes(&mut self, element: ElementSize, piece: &[u8], out: &mut [u8]) -> usize {
+        pack(self.codec, self.isa, element, piece, &mut self.planes, &mut self.encoder, out)
+    }
+}
+
+fn pack(
+    codec: Codec,
+    isa: Isa,
+    element: ElementSize,
+    piece: &[u8],
+    planes: &mut [u8],
+    encoder: &mut Encoder,
+    out: &mut [u8],
+) -> usize {
+    match (codec, encoder) {
+        (Codec::Bslz4, Encoder::Lz4(encoder)) => {
+            shuffled(isa, element, piece, planes, out, |p, out| chunk::write_block(encoder, p, out))
+        }
+        (Codec::Bszstd { .. }, Encoder::Zstd(encoder)) => {
+            shuffled(isa, element, piece, planes, out, |p, out| encoder.block(p, out))
+        }
+        (Codec::Lz4, Encoder::Lz4(encoder)) => lz4_block(encoder, piece, out),
+        (Codec::Zstd { .. }, Encoder::Zstd(encoder)) => encoder.strip(piece, out),
+        (Codec::Gzip { .. }, Encoder::Deflate(encoder)) => encoder.strip(piece, out),
+        _ => {
+            out[..piece.len()].copy_from_slice(piece);
+            piece.len()
+        }
+    }
+}
+
+/// Transposes a block and hands it to `write`; the last pixels beyond a multiple of 8 follow as they are.
+fn shuffled(
+    isa: Isa,
+    element: ElementSize,
+    block: &[u8],
+    planes: &mut [u8],
+    out: &mut [u8],
+    mut write: impl FnMut(&[u8], &mut [u8]) -> usize,
+) -> usize {
+    let (grouped, leftover) = block.split_at(block.len() / (8 * element.bytes()) * (8 * element.bytes()));
+    let mut written = 0;
+    if !grouped.is_empty() {
+        let planes = &mut planes[..grouped.len()];
+        bitshuffle::shuffle(isa, element, grouped, planes);
+        written = write(planes, out);
+    }
+    out[written..][..leftover.len()].copy_from_slice(leftover);
+    written + leftover.len()
+}
+
+/// A block of filter 32004; one that does not shrink is stored, which its length tells.
+fn lz4_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> usize {
+    let written = chunk::write_block(encoder, block, out);
+    if written < LENGTH_BYTES + block.len() {
+        return written;
+    }
+    out[..LENGTH_BYTES].copy_from_slice(&(block.len() as u32).to_be_bytes());
+    out[LENGTH_BYTES..][..block.len()].copy_from_slice(block);
+    LENGTH_BYTES + block.len()
+}
+
+/// Bytes that a piece can need, at most.
+pub fn piece_bound(codec: Codec, bytes: usize) -> usize {
+    match codec {
+        Codec::None => bytes,
+        Codec::Bslz4 | Codec::Lz4 => LENGTH_BYTES + lz4::bound(bytes),
+        Codec::Bszstd { .. } | Codec::Zstd { .. } => LENGTH_BYTES + zstd::bound(bytes),
+        Codec::Gzip { .. } => deflate::bound(bytes),
+    }
+}
+
+/// Joins the packed strips of an image to its chunk without copying them.
+pub struct Framing {
+    codec: Codec,
+    header: [u8; 13],
+    header_bytes: usize,
+    trailer: [u8; 6],
+    trailer_bytes: usize,
+}
+
+impl Framing {
+    /// For images of `image_bytes` bytes.
+    pub fn new(codec: Codec, image_bytes: usize) -> Self {
+        let mut framing = Self { codec, header: [0; 13], header_bytes: 0, trailer: [0; 6], trailer_bytes: 0 };
+        match codec {
+            Codec::None => {}
+            Codec::Bslz4 | Codec::Bszstd { .. } | Codec::Lz4 => {
+                write_header(
+                    &mut framing.header,
+                    image_bytes as u64,
+                    codec.block_bytes().min(lz4_block_max(codec, image_bytes)) as u32,
+                );
+                framing.header_bytes = HEADER_BYTES;
+            }
+            Codec::Zstd { .. } => {
+                framing.header = zstd::frame_header(image_bytes as u64);
+                framing.header_bytes = zstd::FRAME_HEADER_BYTES;
+                framing.trailer[..3].copy_from_slice(&zstd::FRAME_END);
+                framing.trailer_bytes = 3;
+            }
+            Codec::Gzip { .. } => {
+                framing.header[..2].copy_from_slice(&deflate::STREAM_HEADER);
+                framing.header_bytes = 2;
+                framing.trailer[..2].copy_from_slice(&deflate::STREAM_END);
+                framing.trailer_bytes = 6;
+            }
+        }
+        framing
+    }
+
+    /// Fills `parts` with what is the chunk when written one after the other, and returns the number of parts: two more than strips.
+    ///
+    /// # Panics
+    /// If `parts` has fewer than that.
+    pub fn join<'a>(&'a mut self, strips: &[&'a [u8]], parts: &mut [&'a [u8]]) -> usize {
+        let inner = &mut parts[1..=strips.len()];
+        inner.copy_from_slice(strips);
+        if matches!(self.codec, Codec::Gzip { .. }) {
+            let mut sum = 1;
+            for part in inner {
+                let (body, checksum, bytes) = deflate::split(part);
+                sum = deflate::adler32_combine(sum, checksum, bytes);
+                *part = body;
+            }
+            self.trailer[2..].copy_from_slice(&sum.to_be_bytes());
+        }
+        parts[0] = &self.header[..self.header_bytes];
+        parts[strips.len() + 1] = &self.trailer[..self.trailer_bytes];
+        strips.len() + 2
+    }
+}
+
+/// The LZ4 plugin takes a block for no longer than the image.
+fn lz4_block_max(codec: Codec, image_bytes: usize) -> usize {
+    if codec == Codec::Lz4 { image_bytes } else { usize::MAX }
+}
+
+/// Compresses a whole image (its bytes, little-endian) in strips of `strip_bytes` on this thread.
+///
+/// # Panics
+/// If the image is not a whole number of elements, or the strips not of blocks.
+pub fn compress(codec: Codec, isa: Isa, element: ElementSize, image: &[u8], strip_bytes: usize) -> Vec<u8> {
+    assert_eq!(image.len() % element.bytes(), 0, "an image is a whole number of elements");
+    assert_eq!(strip_bytes % codec.block_bytes(), 0, "a strip is whole blocks");
+    let piece = if matches!(codec, Codec::Zstd { .. } | Codec::Gzip { .. }) { strip_bytes } else { codec.block_bytes() };
+    let mut packer = Packer::new(codec, isa, piece);
+    let mut out = vec![0; piece_bound(codec, piece)];
+    let mut pack = |piece: &[u8]| {
+        let written = packer.pack_bytes(element, piece, &mut out);
+        out[..written].to_vec()
+    };
+    let strips: Vec<Vec<u8>> = image.chunks(piece).map(&mut pack).collect();
+    let strips: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
+    let mut parts = vec![&[][..]; strips.len() + 2];
+    let mut framing = Framing::new(codec, image.len());
+    framing.join(&strips, &mut parts);
+    parts.concat()
+}
+
+/// Decodes a chunk that nobody vouches for into exactly `out`, the bytes of the image. Allocates at most as much as `out` and the state of a
+/// decoder.
+///
+/// # Errors
+/// Says where the chunk is wrong.
+pub fn decompress(codec: Codec, isa: Isa, chunk: &[u8], element: ElementSize, out: &mut [u8]) -> Result<(), ChunkError> {
+    let bytes = out.len();
+    match codec {
+        Codec::None if chunk.len() == bytes => out.copy_from_slice(chunk),
+        Codec::None => return Err(ChunkError::WrongLength { found: chunk.len() as u64, expected: bytes }),
+        Codec::Bslz4 => return chunk::decompress_chunk(isa, chunk, element, out),
+        Codec::Bszstd { .. } => {
+            let mut decoder = zstd::Decoder::new();
+            return chunk::decompress_blocks(isa, chunk, element, out, |block, planes| decoder.decompress(block, planes));
+        }
+        Codec::Lz4 => return decompress_lz4(chunk, out),
+        Codec::Zstd { .. } if zstd::Decoder::new().decompress(chunk, out) => {}
+        Codec::Gzip { .. } if deflate::decompress(chunk, out) => {}
+        Codec::Zstd { .. } => return Err(ChunkError::Stream { what: "a Zstd frame", bytes }),
+        Codec::Gzip { .. } => return Err(ChunkError::Stream { what: "a zlib stream", bytes }),
+    }
+    Ok(())
+}
+
+/// The chunk of filter 32004, whatever its block length.
+fn decompress_lz4(chunk: &[u8], out: &mut [u8]) -> Result<(), ChunkError> {
+    let mut cursor = Cursor::new(chunk);
+    let block_bytes = cursor.header(out.len())?;
+    if block_bytes == 0 || block_bytes as usize > lz4::INPUT_BYTES_MAX {
+        return Err(ChunkError::BlockBytes(block_bytes));
+    }
+    for (index, pixels) in out.chunks_mut(block_bytes as usize).enumerate() {
+        let length = cursor.number("the length of a block")? as usize;
+        let at = cursor.at();
+        let payload = cursor.take(length, "a block")?;
+        if length == pixels.len() {
+            pixels.copy_from_slice(payload);
+        } else if lz4::decompress(payload, pixels) != Some(pixels.len()) {
+            return Err(ChunkError::Block { block: index, at, bytes: pixels.len() });
+        }
+    }
+    cursor.end()
+}

@@ -1,0 +1,107 @@
+//! Zstd by the stock C library: single frames for the blocks of `bszstd`, and the strips of one long frame for `zstd`.
+
+use crate::chunk::LENGTH_BYTES;
+use sys::StripContext;
+use zstd_safe::{CCtx, CParameter, DCtx, ParamSwitch, Strategy};
+
+mod sys;
+
+/// A compressor, kept between blocks.
+pub struct Encoder {
+    context: CCtx<'static>,
+    strips: StripContext,
+    level: i32,
+}
+
+impl Encoder {
+    /// Allocates a compressor of a level, 1 to 22.
+    ///
+    /// Level 1 is tuned for bit-transposed blocks: matches shorter than 7 bytes are left to the entropy coder, and the search takes longer
+    /// steps where it finds nothing, as in the planes of the low bits. Any decoder reads it.
+    ///
+    /// # Panics
+    /// If the level is out of range.
+    pub fn new(level: u8) -> Self {
+        assert!((1..=22).contains(&level), "Zstd has levels 1 to 22");
+        let mut context = CCtx::create();
+        let tuned: &[CParameter] = &[
+            CParameter::Strategy(Strategy::ZSTD_fast),
+            CParameter::HashLog(12),
+            CParameter::MinMatch(7),
+            CParameter::TargetLength(3),
+            CParameter::LiteralCompressionMode(ParamSwitch::Enable),
+        ];
+        context.set_parameter(CParameter::CompressionLevel(i32::from(level))).expect("the level is one of the library's");
+        for &parameter in if level == 1 { tuned } else { &[] } {
+            context.set_parameter(parameter).expect("the parameter is one of the library's");
+        }
+        Self { context, strips: StripContext::new(), level: i32::from(level) }
+    }
+
+    /// Memory taken so far.
+    pub fn memory_bytes(&self) -> usize {
+        self.context.sizeof() + self.strips.memory_bytes()
+    }
+
+    /// Compresses `input` to a frame at the start of `out`, its length (u32, big-endian) first, and returns the bytes written.
+    ///
+    /// # Panics
+    /// If `out` has less than [`LENGTH_BYTES`] plus [`bound`] bytes.
+    pub fn block(&mut self, input: &[u8], out: &mut [u8]) -> usize {
+        let (length, payload) = out.split_at_mut(LENGTH_BYTES);
+        assert!(payload.len() >= bound(input.len()), "{} bytes of output are too few for {}", payload.len(), input.len());
+        let written = self.context.compress2(payload, input).expect("Zstd always succeeds within its bound");
+        length.copy_from_slice(&(written as u32).to_be_bytes());
+        LENGTH_BYTES + written
+    }
+
+    /// Compresses `input` to blocks that stand anywhere in a frame: no header, no last block, and nothing refers to what came before.
+    /// [`frame_header`], such strips and [`FRAME_END`] are a frame.
+    ///
+    /// # Panics
+    /// If `out` has less than [`bound`] bytes.
+    pub fn strip(&mut self, input: &[u8], out: &mut [u8]) -> usize {
+        assert!(out.len() >= bound(input.len()), "{} bytes of output are too few for {}", out.len(), input.len());
+        self.strips.strip(self.level, input, out)
+    }
+}
+
+/// Most bytes of a frame, or of a strip.
+pub fn bound(input_bytes: usize) -> usize {
+    zstd_safe::compress_bound(input_bytes) + 32
+}
+
+/// Bytes before the first strip of a frame.
+pub const FRAME_HEADER_BYTES: usize = 13;
+/// What follows the last strip: an empty block that is the last.
+pub const FRAME_END: [u8; 3] = [1, 0, 0];
+
+/// Magic number, one segment, and the bytes of the image (RFC 8878, 3.1.1.1).
+pub fn frame_header(image_bytes: u64) -> [u8; FRAME_HEADER_BYTES] {
+    let mut header = [0; FRAME_HEADER_BYTES];
+    header[..5].copy_from_slice(&[0x28, 0xB5, 0x2F, 0xFD, 0xE0]);
+    header[5..].copy_from_slice(&image_bytes.to_le_bytes());
+    header
+}
+
+/// A decompressor for bytes that nobody vouches for.
+pub struct Decoder(DCtx<'static>);
+
+impl Decoder {
+    /// Allocates the state, about 160 KiB.
+    pub fn new() -> Self {
+        Self(DCtx::create())
+    }
+
+    /// True if `data` is one or more frames that give exactly `out`. Allocates nothing that the data ask for.
+    pub fn decompress(&mut self, data: &[u8], out: &mut [u8]) -> bool {
+        let bytes = out.len();
+        self.0.decompress(out, data) == Ok(bytes)
+    }
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,66 @@
+//! What HDF5 is told about each compression, and what a chunk of it begins with. The caller compresses; this crate only writes the bytes.
+
+use super::spec::Compression;
+use konkordia_core::pixel::PixelType;
+
+const DEFLATE: i32 = 1;
+/// HDF5 filter id of bitshuffle.
+pub(crate) const BITSHUFFLE: i32 = 32008;
+pub(crate) const LZ4: i32 = 32004;
+pub(crate) const ZSTD: i32 = 32015;
+
+const MANDATORY: u32 = 0;
+const OPTIONAL: u32 = 1;
+
+/// A filter as the library stores it: id, flags, values.
+pub(crate) type Filter = (i32, u32, Vec<u32>);
+
+/// The filter of a compression (protocols 5.1 and 5.2), `None` for plain pixels.
+pub(crate) fn filter(compression: Compression, pixel: PixelType) -> Option<Filter> {
+    let element = pixel.bytes() as u32;
+    let block = compression.block_bytes() as u32;
+    Some(match compression {
+        Compression::None => return None,
+        // Bitshuffle 0.4, default block, LZ4.
+        Compression::Bslz4 => (BITSHUFFLE, MANDATORY, vec![0, 4, element, 0, 2]),
+        Compression::Bszstd { level } => (BITSHUFFLE, MANDATORY, vec![0, 4, element, block / element, 3, level.into()]),
+        Compression::Lz4 => (LZ4, MANDATORY, vec![block]),
+        Compression::Zstd { level } => (ZSTD, MANDATORY, vec![level.into()]),
+        // As `H5Pset_deflate` does; the library that is linked in knows no zlib, and would refuse a mandatory filter of its own numbers.
+        Compression::Gzip { level } => (DEFLATE, OPTIONAL, vec![level.into()]),
+    })
+}
+
+/// The compression of a data set with these filters, if it is one of ours. Whoever wrote it, the values only name a level.
+pub(crate) fn compression(filters: &[Filter]) -> Option<Compression> {
+    let level = |c: Compression, level: Option<&u32>| level.and_then(|l| c.with_level((*l).try_into().ok()?)).unwrap_or(c);
+    match filters {
+        [] => Some(Compression::None),
+        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&2) => Some(Compression::Bslz4),
+        [(BITSHUFFLE, _, values)] if values.get(4) == Some(&3) => Some(level(Compression::Bszstd { level: 1 }, values.get(5))),
+        [(LZ4, ..)] => Some(Compression::Lz4),
+        [(ZSTD, _, values)] => Some(level(Compression::Zstd { level: 1 }, values.first())),
+        [(DEFLATE, _, values)] => Some(level(Compression::Gzip { level: 1 }, values.first())),
+        _ => None,
+    }
+}
+
+/// Bytes of a chunk that [`begins_right`] looks at.
+pub(crate) const HEAD_BYTES: usize = 13;
+
+/// Whether a chunk of `bytes` bytes that begins with `head` (up to [`HEAD_BYTES`]) can be an image of `image_bytes`.
+pub(crate) fn begins_right(compression: Compression, image_bytes: usize, bytes: usize, head: &[u8]) -> bool {
+    match compression {
+        Compression::None => bytes == image_bytes,
+        Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Lz4 => {
+            bytes >= 12 && head.starts_with(&(image_bytes as u64).to_be_bytes())
+        }
+        // A frame header with the size of the content as 64 bits.
+        Compression::Zstd { .. } => {
+            bytes >= 16
+                && head.starts_with(&[0x28, 0xB5, 0x2F, 0xFD, 0xE0])
+                && head[5..].starts_with(&(image_bytes as u64).to_le_bytes())
+        }
+        Compression::Gzip { .. } => bytes >= 8 && head.starts_with(&[0x78, 0x01]),
+    }
+}
