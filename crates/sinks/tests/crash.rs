@@ -102,10 +102,15 @@ fn images_survive_a_kill() {
 
 #[test]
 fn a_data_file_whose_hdf5_metadata_is_gone_is_rebuilt_from_its_journal() {
-    let scratch = Scratch::new("metadata");
-    let written = killed_run(&scratch, "m", Duration::from_millis(400));
-    let last_file = written.last().unwrap() / 50 + 1;
-    let path = scratch.0.join(data_file_name("m", last_file));
+    // The file that was growing: its journal stands beside it. Where the kill came between two files there is none, so another run is killed.
+    let growing = |attempt: usize| {
+        let scratch = Scratch::new(&format!("metadata{attempt}"));
+        let written = killed_run(&scratch, "m", Duration::from_millis(400));
+        let name = |number: u64| data_file_name("m", number);
+        let number = (1..=written.last()? / 50 + 2).find(|n| scratch.0.join(name(*n) + ".journal").exists())?;
+        Some((scratch.0.join(name(number)), scratch, written))
+    };
+    let (path, scratch, written) = (0..5).find_map(growing).expect("a killed run leaves a growing file");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[..256].fill(0xEE);
     std::fs::write(&path, &bytes).unwrap();
