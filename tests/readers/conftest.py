@@ -16,6 +16,6 @@ def samples(tmp_path_factory):
     if given:
         return Path(given)
     directory = tmp_path_factory.mktemp("samples")
-    command = ["cargo", "run", "-q", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
+    command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return directory

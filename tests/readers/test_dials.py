@@ -1,0 +1,44 @@
+"""Slow lane: DIALS from Debian reads the sample runs and finds the spots of the simulated crystal."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import hdf5plugin
+import pytest
+
+HERE = Path(__file__).parent
+BINARY = Path(os.environ.get("KONKORDIA_BIN", HERE.parents[1] / "target/release/konkordia"))
+
+pytestmark = [
+    pytest.mark.skipif(not os.environ.get("KONKORDIA_SLOW"), reason="slow lane: KONKORDIA_SLOW=1"),
+    pytest.mark.skipif(not shutil.which("dials.import"), reason="DIALS is not installed: make setup-slow"),
+]
+
+
+def test_every_sample_run_is_imported_as_nxmx_and_every_pixel_is_equal(samples, capsys):
+    done = subprocess.run([HERE / "dials_check.sh", sys.executable, samples], capture_output=True, text=True)
+    with capsys.disabled():
+        print("\n" + done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_spots_of_the_simulated_crystal_are_found_in_the_demonstration(tmp_path, capsys):
+    subprocess.run([BINARY, "demo", "--images", "20", "--dir", tmp_path / "demo"], check=True, capture_output=True)
+    # Debian's DIALS runs on Debian's Python and takes the filter from hdf5plugin.
+    environment = {**os.environ, "PATH": "/usr/bin:/bin", "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH}
+
+    def dials(*arguments):
+        done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    imported = dials("dials.import", "demo/demo_master.h5")
+    assert "FormatNXmx" in imported and "num images: 20" in imported
+    found = dials("dials.find_spots", "imported.expt", "nproc=1")
+    saved = next(line for line in found.splitlines() if line.startswith("Saved"))
+    with capsys.disabled():
+        print("\n" + saved)
+    assert int(saved.split()[1]) > 100
