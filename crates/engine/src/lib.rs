@@ -9,5 +9,3 @@ mod receive;
 pub mod run;
 mod sys;
 mod work;
-
-pub use work::codec;

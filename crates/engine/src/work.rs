@@ -8,7 +8,7 @@ use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan, Recipe};
 use konkordia_core::ports::TileRecord;
-use konkordia_kernels::codec::{Codec, Packer};
+use konkordia_kernels::codec::Packer;
 use konkordia_kernels::convert::{self, OutputPixel};
 use konkordia_kernels::fused::FusedScratch;
 use konkordia_kernels::isa::Isa;
@@ -57,7 +57,7 @@ impl<'a, P: OutputPixel> Work<'a, P> {
         let plan = &recipes.plan;
         let blocks = if plan.compression.is_by_strip() { plan.blocks_per_strip() } else { 1 };
         let other = !matches!(plan.compression, Compression::None | Compression::Bslz4);
-        let packer = other.then(|| Packer::new(codec(plan.compression), recipes.isa, blocks * plan.compression.block_bytes()));
+        let packer = other.then(|| Packer::new(plan.compression, recipes.isa, blocks * plan.compression.block_bytes()));
         Self { recipes, scratch: FusedScratch::new(), packer, pixel: std::marker::PhantomData }
     }
 
@@ -141,18 +141,6 @@ fn pack_others<P: OutputPixel>(
         }
     }
     if by_strip { packer.pack::<P>(filled, out) } else { at }
-}
-
-/// The kernels' name for a compression of the plan.
-pub fn codec(compression: Compression) -> Codec {
-    match compression {
-        Compression::None => Codec::None,
-        Compression::Bslz4 => Codec::Bslz4,
-        Compression::Bszstd { level } => Codec::Bszstd { level },
-        Compression::Lz4 => Codec::Lz4,
-        Compression::Zstd { level } => Codec::Zstd { level },
-        Compression::Gzip { level } => Codec::Gzip { level },
-    }
 }
 
 impl Recipes {

@@ -223,7 +223,7 @@ fn execute(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa) -> RunO
 
 fn decode<P: OutputPixel>(plan: &Plan, strips: &[Vec<u8>]) -> Vec<P> {
     let mut out = vec![P::default(); plan.geometry.pixels()];
-    let codec = konkordia_engine::codec(plan.compression);
+    let codec = plan.compression;
     let strips: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
     let mut parts = vec![&[][..]; strips.len() + 2];
     let mut framing = Framing::new(codec, size_of_val(&out[..]));

@@ -6,10 +6,11 @@
 use crate::baseline::{self, Passes};
 use crate::bitshuffle::{self, ElementSize};
 use crate::chunk::{self, BLOCK_BYTES, bslz4_bound, write_header};
-use crate::codec::{self, Codec, Packer};
+use crate::codec::{self, Packer};
 use crate::convert::{self, Constants, scalar};
 use crate::fused::{FusedScratch, block_pixels};
 use crate::isa::Isa;
+use konkordia_core::plan::Compression;
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ const ROUNDS_MIN: usize = 3;
 /// The rows of the scalar reference run in one round of these.
 const SCALAR_EVERY: usize = 20;
 /// The codec of the Zstd rows.
-const ZSTD: Codec = Codec::Bszstd { level: 1 };
+const ZSTD: Compression = Compression::Bszstd { level: 1 };
 /// Pixels of a strip for the rows that keep constants in the cache, as the engine's workers do.
 const STRIP_PIXELS: usize = 16 * block_pixels::<i16>();
 

@@ -14,42 +14,7 @@ use crate::chunk::{self, ChunkError, Cursor, HEADER_BYTES, LENGTH_BYTES, write_h
 use crate::convert::OutputPixel;
 use crate::isa::Isa;
 use crate::{deflate, lz4, zstd};
-
-/// A lossless codec with its level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    /// Plain pixels.
-    None,
-    /// Bitshuffle and LZ4.
-    Bslz4,
-    /// Bitshuffle and Zstd.
-    Bszstd {
-        /// 1 to 22.
-        level: u8,
-    },
-    /// LZ4.
-    Lz4,
-    /// Zstd.
-    Zstd {
-        /// 1 to 22.
-        level: u8,
-    },
-    /// zlib.
-    Gzip {
-        /// 1 to 9.
-        level: u8,
-    },
-}
-
-impl Codec {
-    /// Bytes of a full block.
-    pub const fn block_bytes(self) -> usize {
-        match self {
-            Self::None | Self::Bslz4 => chunk::BLOCK_BYTES,
-            _ => 65536,
-        }
-    }
-}
+use konkordia_core::plan::Compression;
 
 enum Encoder {
     Plain,
@@ -60,7 +25,7 @@ enum Encoder {
 
 /// What one worker needs to pack: the pixels of a block or a strip, their planes, the compressor. Allocated once.
 pub struct Packer {
-    codec: Codec,
+    codec: Compression,
     isa: Isa,
     /// In units of 64 bits, so that every pixel type is aligned.
     pixels: Vec<u64>,
@@ -70,14 +35,14 @@ pub struct Packer {
 
 impl Packer {
     /// For pieces of at most `bytes_max` bytes: a block, or a strip for `Zstd` and `Gzip`.
-    pub fn new(codec: Codec, isa: Isa, bytes_max: usize) -> Self {
+    pub fn new(codec: Compression, isa: Isa, bytes_max: usize) -> Self {
         let (encoder, planes) = match codec {
-            Codec::None => (Encoder::Plain, 0),
-            Codec::Bslz4 => (Encoder::Lz4(lz4::Encoder::new()), bytes_max),
-            Codec::Lz4 => (Encoder::Lz4(lz4::Encoder::new()), 0),
-            Codec::Bszstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), bytes_max),
-            Codec::Zstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), 0),
-            Codec::Gzip { level } => (Encoder::Deflate(deflate::Encoder::new(level, bytes_max)), 0),
+            Compression::None => (Encoder::Plain, 0),
+            Compression::Bslz4 => (Encoder::Lz4(lz4::Encoder::new()), bytes_max),
+            Compression::Lz4 => (Encoder::Lz4(lz4::Encoder::new()), 0),
+            Compression::Bszstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), bytes_max),
+            Compression::Zstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), 0),
+            Compression::Gzip { level } => (Encoder::Deflate(deflate::Encoder::new(level, bytes_max)), 0),
         };
         let mut packer = Self { codec, isa, pixels: vec![0; bytes_max.div_ceil(8)], planes: vec![0; planes], encoder };
         if matches!(packer.encoder, Encoder::Zstd(_)) {
@@ -113,7 +78,7 @@ impl Packer {
 }
 
 fn pack(
-    codec: Codec,
+    codec: Compression,
     isa: Isa,
     element: ElementSize,
     piece: &[u8],
@@ -122,15 +87,15 @@ fn pack(
     out: &mut [u8],
 ) -> usize {
     match (codec, encoder) {
-        (Codec::Bslz4, Encoder::Lz4(encoder)) => {
+        (Compression::Bslz4, Encoder::Lz4(encoder)) => {
             shuffled(isa, element, piece, planes, out, |p, out| chunk::write_block(encoder, p, out))
         }
-        (Codec::Bszstd { .. }, Encoder::Zstd(encoder)) => {
+        (Compression::Bszstd { .. }, Encoder::Zstd(encoder)) => {
             shuffled(isa, element, piece, planes, out, |p, out| encoder.block(p, out))
         }
-        (Codec::Lz4, Encoder::Lz4(encoder)) => lz4_block(encoder, piece, out),
-        (Codec::Zstd { .. }, Encoder::Zstd(encoder)) => encoder.strip(piece, out),
-        (Codec::Gzip { .. }, Encoder::Deflate(encoder)) => encoder.strip(piece, out),
+        (Compression::Lz4, Encoder::Lz4(encoder)) => lz4_block(encoder, piece, out),
+        (Compression::Zstd { .. }, Encoder::Zstd(encoder)) => encoder.strip(piece, out),
+        (Compression::Gzip { .. }, Encoder::Deflate(encoder)) => encoder.strip(piece, out),
         _ => {
             out[..piece.len()].copy_from_slice(piece);
             piece.len()
@@ -170,18 +135,18 @@ fn lz4_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> usize 
 }
 
 /// Bytes that a piece can need, at most.
-pub fn piece_bound(codec: Codec, bytes: usize) -> usize {
+pub fn piece_bound(codec: Compression, bytes: usize) -> usize {
     match codec {
-        Codec::None => bytes,
-        Codec::Bslz4 | Codec::Lz4 => LENGTH_BYTES + lz4::bound(bytes),
-        Codec::Bszstd { .. } | Codec::Zstd { .. } => LENGTH_BYTES + zstd::bound(bytes),
-        Codec::Gzip { .. } => deflate::bound(bytes),
+        Compression::None => bytes,
+        Compression::Bslz4 | Compression::Lz4 => LENGTH_BYTES + lz4::bound(bytes),
+        Compression::Bszstd { .. } | Compression::Zstd { .. } => LENGTH_BYTES + zstd::bound(bytes),
+        Compression::Gzip { .. } => deflate::bound(bytes),
     }
 }
 
 /// Joins the packed strips of an image to its chunk without copying them.
 pub struct Framing {
-    codec: Codec,
+    codec: Compression,
     header: [u8; 13],
     header_bytes: usize,
     trailer: [u8; 6],
@@ -190,11 +155,11 @@ pub struct Framing {
 
 impl Framing {
     /// For images of `image_bytes` bytes.
-    pub fn new(codec: Codec, image_bytes: usize) -> Self {
+    pub fn new(codec: Compression, image_bytes: usize) -> Self {
         let mut framing = Self { codec, header: [0; 13], header_bytes: 0, trailer: [0; 6], trailer_bytes: 0 };
         match codec {
-            Codec::None => {}
-            Codec::Bslz4 | Codec::Bszstd { .. } | Codec::Lz4 => {
+            Compression::None => {}
+            Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Lz4 => {
                 write_header(
                     &mut framing.header,
                     image_bytes as u64,
@@ -202,13 +167,13 @@ impl Framing {
                 );
                 framing.header_bytes = HEADER_BYTES;
             }
-            Codec::Zstd { .. } => {
+            Compression::Zstd { .. } => {
                 framing.header = zstd::frame_header(image_bytes as u64);
                 framing.header_bytes = zstd::FRAME_HEADER_BYTES;
                 framing.trailer[..3].copy_from_slice(&zstd::FRAME_END);
                 framing.trailer_bytes = 3;
             }
-            Codec::Gzip { .. } => {
+            Compression::Gzip { .. } => {
                 framing.header[..2].copy_from_slice(&deflate::STREAM_HEADER);
                 framing.header_bytes = 2;
                 framing.trailer[..2].copy_from_slice(&deflate::STREAM_END);
@@ -225,7 +190,7 @@ impl Framing {
     pub fn join<'a>(&'a mut self, strips: &[&'a [u8]], parts: &mut [&'a [u8]]) -> usize {
         let inner = &mut parts[1..=strips.len()];
         inner.copy_from_slice(strips);
-        if matches!(self.codec, Codec::Gzip { .. }) {
+        if matches!(self.codec, Compression::Gzip { .. }) {
             let mut sum = 1;
             for part in inner {
                 let (body, checksum, bytes) = deflate::split(part);
@@ -241,18 +206,19 @@ impl Framing {
 }
 
 /// The LZ4 plugin takes a block for no longer than the image.
-fn lz4_block_max(codec: Codec, image_bytes: usize) -> usize {
-    if codec == Codec::Lz4 { image_bytes } else { usize::MAX }
+fn lz4_block_max(codec: Compression, image_bytes: usize) -> usize {
+    if codec == Compression::Lz4 { image_bytes } else { usize::MAX }
 }
 
 /// Compresses a whole image (its bytes, little-endian) in strips of `strip_bytes` on this thread.
 ///
 /// # Panics
 /// If the image is not a whole number of elements, or the strips not of blocks.
-pub fn compress(codec: Codec, isa: Isa, element: ElementSize, image: &[u8], strip_bytes: usize) -> Vec<u8> {
+pub fn compress(codec: Compression, isa: Isa, element: ElementSize, image: &[u8], strip_bytes: usize) -> Vec<u8> {
     assert_eq!(image.len() % element.bytes(), 0, "an image is a whole number of elements");
     assert_eq!(strip_bytes % codec.block_bytes(), 0, "a strip is whole blocks");
-    let piece = if matches!(codec, Codec::Zstd { .. } | Codec::Gzip { .. }) { strip_bytes } else { codec.block_bytes() };
+    let piece =
+        if matches!(codec, Compression::Zstd { .. } | Compression::Gzip { .. }) { strip_bytes } else { codec.block_bytes() };
     let mut packer = Packer::new(codec, isa, piece);
     let mut out = vec![0; piece_bound(codec, piece)];
     let mut pack = |piece: &[u8]| {
@@ -272,21 +238,21 @@ pub fn compress(codec: Codec, isa: Isa, element: ElementSize, image: &[u8], stri
 ///
 /// # Errors
 /// Says where the chunk is wrong.
-pub fn decompress(codec: Codec, isa: Isa, chunk: &[u8], element: ElementSize, out: &mut [u8]) -> Result<(), ChunkError> {
+pub fn decompress(codec: Compression, isa: Isa, chunk: &[u8], element: ElementSize, out: &mut [u8]) -> Result<(), ChunkError> {
     let bytes = out.len();
     match codec {
-        Codec::None if chunk.len() == bytes => out.copy_from_slice(chunk),
-        Codec::None => return Err(ChunkError::WrongLength { found: chunk.len() as u64, expected: bytes }),
-        Codec::Bslz4 => return chunk::decompress_chunk(isa, chunk, element, out),
-        Codec::Bszstd { .. } => {
+        Compression::None if chunk.len() == bytes => out.copy_from_slice(chunk),
+        Compression::None => return Err(ChunkError::WrongLength { found: chunk.len() as u64, expected: bytes }),
+        Compression::Bslz4 => return chunk::decompress_chunk(isa, chunk, element, out),
+        Compression::Bszstd { .. } => {
             let mut decoder = zstd::Decoder::new();
             return chunk::decompress_blocks(isa, chunk, element, out, |block, planes| decoder.decompress(block, planes));
         }
-        Codec::Lz4 => return decompress_lz4(chunk, out),
-        Codec::Zstd { .. } if zstd::Decoder::new().decompress(chunk, out) => {}
-        Codec::Gzip { .. } if deflate::decompress(chunk, out) => {}
-        Codec::Zstd { .. } => return Err(ChunkError::Stream { what: "a Zstd frame", bytes }),
-        Codec::Gzip { .. } => return Err(ChunkError::Stream { what: "a zlib stream", bytes }),
+        Compression::Lz4 => return decompress_lz4(chunk, out),
+        Compression::Zstd { .. } if zstd::Decoder::new().decompress(chunk, out) => {}
+        Compression::Gzip { .. } if deflate::decompress(chunk, out) => {}
+        Compression::Zstd { .. } => return Err(ChunkError::Stream { what: "a Zstd frame", bytes }),
+        Compression::Gzip { .. } => return Err(ChunkError::Stream { what: "a zlib stream", bytes }),
     }
     Ok(())
 }

@@ -17,6 +17,5 @@ pub mod unpack;
 pub mod zstd;
 
 pub use bitshuffle::ElementSize;
-pub use codec::Codec;
 pub use convert::{Constants, OutputPixel};
 pub use isa::Isa;

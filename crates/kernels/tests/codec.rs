@@ -1,20 +1,21 @@
 //! Every codec gives the image back, strips may be cut anywhere, and no bytes bring a decoder down.
 
-use konkordia_kernels::codec::{self, Codec};
+use konkordia_core::plan::Compression;
+use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa, chunk};
 use proptest::prelude::*;
 
-const CODECS: [Codec; 10] = [
-    Codec::None,
-    Codec::Bslz4,
-    Codec::Lz4,
-    Codec::Bszstd { level: 1 },
-    Codec::Bszstd { level: 5 },
-    Codec::Zstd { level: 1 },
-    Codec::Zstd { level: 9 },
-    Codec::Gzip { level: 1 },
-    Codec::Gzip { level: 6 },
-    Codec::Bszstd { level: 19 },
+const CODECS: [Compression; 10] = [
+    Compression::None,
+    Compression::Bslz4,
+    Compression::Lz4,
+    Compression::Bszstd { level: 1 },
+    Compression::Bszstd { level: 5 },
+    Compression::Zstd { level: 1 },
+    Compression::Zstd { level: 9 },
+    Compression::Gzip { level: 1 },
+    Compression::Gzip { level: 6 },
+    Compression::Bszstd { level: 19 },
 ];
 
 /// Bytes of an image, from empty to incompressible by `kind`.
@@ -37,7 +38,7 @@ fn image(bytes: usize, kind: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-fn back(codec: Codec, chunk: &[u8], element: ElementSize, bytes: usize) -> Result<Vec<u8>, chunk::ChunkError> {
+fn back(codec: Compression, chunk: &[u8], element: ElementSize, bytes: usize) -> Result<Vec<u8>, chunk::ChunkError> {
     let mut out = vec![0xA5; bytes];
     codec::decompress(codec, Isa::detect(), chunk, element, &mut out).map(|()| out)
 }
@@ -68,13 +69,13 @@ fn many_strips_are_one_frame_and_one_stream() {
     for kind in 0..5 {
         let image = image(1_000_003 * 2, kind, 5);
         for strip in [65536, 131_072, 655_360] {
-            let frame = codec::compress(Codec::Zstd { level: 1 }, Isa::detect(), ElementSize::Two, &image, strip);
+            let frame = codec::compress(Compression::Zstd { level: 1 }, Isa::detect(), ElementSize::Two, &image, strip);
             let mut out = vec![0; image.len()];
             assert_eq!(zstd_safe::find_frame_compressed_size(&frame), Ok(frame.len()), "one frame");
             assert_eq!(zstd_safe::get_frame_content_size(&frame).unwrap(), Some(image.len() as u64));
             assert_eq!(zstd_safe::decompress(&mut out[..], &frame), Ok(image.len()));
             assert!(out == image);
-            let stream = codec::compress(Codec::Gzip { level: 1 }, Isa::detect(), ElementSize::Two, &image, strip);
+            let stream = codec::compress(Compression::Gzip { level: 1 }, Isa::detect(), ElementSize::Two, &image, strip);
             let mut out = Vec::new();
             flate2::read::ZlibDecoder::new(&stream[..]).read_to_end(&mut out).unwrap();
             assert!(out == image);
@@ -88,14 +89,14 @@ fn fused_and_packer_give_the_same_chunk() {
     let mut scratch = konkordia_kernels::fused::FusedScratch::new();
     let mut out = vec![0; chunk::bslz4_bound(50_001, ElementSize::Two)];
     let length = chunk::compress_chunk(Isa::detect(), &mut scratch, ElementSize::Two, &image, &mut out);
-    assert!(out[..length] == codec::compress(Codec::Bslz4, Isa::detect(), ElementSize::Two, &image, 65536));
+    assert!(out[..length] == codec::compress(Compression::Bslz4, Isa::detect(), ElementSize::Two, &image, 65536));
 }
 
 /// The memory that a plan counts for each worker (`Plan::memory`): 2 MiB up to level 4, 16 MiB above.
 #[test]
 fn zstd_takes_no_more_memory_than_planned() {
     let image = image(256 << 10, 2, 9);
-    let mut out = vec![0; codec::piece_bound(Codec::Zstd { level: 1 }, image.len())];
+    let mut out = vec![0; codec::piece_bound(Compression::Zstd { level: 1 }, image.len())];
     for level in 1..=22 {
         let mut blocks = konkordia_kernels::zstd::Encoder::new(level);
         blocks.block(&image[..65536], &mut out);

@@ -13,5 +13,5 @@ use konkordia_kernels::isa::Isa;
 /// Decodes the chunks of files for the reader, which has no decoder of its own.
 pub fn decode(compression: Compression, input: &[u8], element_bytes: usize, output: &mut [u8]) -> Result<(), String> {
     let element = ElementSize::new(element_bytes).ok_or_else(|| format!("pixels of {element_bytes} bytes"))?;
-    codec::decompress(konkordia_engine::codec(compression), Isa::detect(), input, element, output).map_err(|e| e.to_string())
+    codec::decompress(compression, Isa::detect(), input, element, output).map_err(|e| e.to_string())
 }

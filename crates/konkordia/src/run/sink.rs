@@ -36,7 +36,7 @@ pub struct FileSink {
 impl FileSink {
     /// A sink for the images of `plan`.
     pub fn new(writer: SharedWriter, plan: &Plan) -> Self {
-        let framing = Framing::new(konkordia_engine::codec(plan.compression), plan.image_bytes());
+        let framing = Framing::new(plan.compression, plan.image_bytes());
         let tiles = plan.streams();
         let bitmap_words = plan.geometry.format().packets().div_ceil(64) as usize;
         Self { writer, framing, bitmap_words, packets: vec![0; tiles], bitmap: vec![0; tiles * bitmap_words] }
