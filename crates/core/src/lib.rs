@@ -9,6 +9,8 @@ pub mod ledger;
 pub mod pixel;
 pub mod plan;
 pub mod ports;
+pub mod process;
+pub mod selection;
 pub mod tile;
 
 /// Most packets that a tile may have (the SLS packet mask has the same limit).

@@ -4,6 +4,7 @@ use crate::geometry::{ImageGeometry, Segment};
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
 use crate::ports::TileRecord;
+pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
 
 /// Number of the first frame of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,15 +131,21 @@ pub struct Plan {
     pub pixel: PixelType,
     /// How chunks are packed.
     pub compression: Compression,
-    /// Images to take, at most [`crate::IMAGES_MAX`]; `None` = until told to stop.
-    pub images: Option<u64>,
+    /// What happens to frames and pixels beside the recipe.
+    pub processing: Processing,
+    /// Frames to take, at most [`crate::IMAGES_MAX`]; `None` = until told to stop, or until the selection has all its images.
+    pub frames: Option<u64>,
     /// Number of the first frame.
     pub first_frame: FirstFrame,
     /// What to do with partial images.
     pub missing: MissingPolicy,
-    /// Images in the ring.
+    /// Frames in the ring of raw tiles.
     pub slots: u64,
-    /// Images that a stream may be ahead of its oldest open tile, at most half of the slots.
+    /// Images in the ring of packed images.
+    pub packed_slots: u64,
+    /// The sources can wait (files): receivers wait for a free slot instead of refusing, and each stream's frames come in order.
+    pub lossless_source: bool,
+    /// Frames that a stream may be ahead of its oldest open tile, at most half of the slots.
     pub window_images: u64,
     /// Time after which a known image seals although packets are missing.
     pub deadline_ns: u64,
@@ -170,7 +177,13 @@ impl Plan {
         self.geometry.placements().len()
     }
 
-    /// Packets of a complete image.
+    /// Images that the file is to have, if that is known.
+    pub fn images(&self) -> Option<u64> {
+        let selection = &self.processing.selection;
+        selection.images_max.or(if selection.is_plain() { self.frames } else { None })
+    }
+
+    /// Packets of a complete frame.
     pub fn packets_per_image(&self) -> u64 {
         u64::from(self.geometry.format().packets()) * self.streams() as u64
     }
@@ -279,10 +292,13 @@ mod tests {
                 recipe: Recipe::Counts,
                 pixel: PixelType::Uint16,
                 compression: Compression::Bslz4,
-                images: None,
+                processing: Processing::default(),
+                frames: None,
                 first_frame: FirstFrame::Auto,
                 missing: MissingPolicy::Keep,
                 slots,
+                packed_slots: slots,
+                lossless_source: false,
                 window_images: 1,
                 deadline_ns: 1,
                 stall_timeout_ns: 1,

@@ -187,7 +187,7 @@ fn check(parts: &RunParts) -> Result<(), String> {
         "window_images is 1 to half of the slots",
     )?;
     expect(plan.slots <= 1 << 20, "at most 2^20 slots")?;
-    expect(plan.images.is_none_or(|n| n <= IMAGES_MAX), "at most 2^48 images")?;
+    expect(plan.frames.is_none_or(|n| n <= IMAGES_MAX), "at most 2^48 images")?;
     let blocks = pixels.div_ceil(plan.block_pixels());
     expect(blocks.div_ceil(plan.blocks_per_strip()) <= STRIPS_MAX, "too many strips")?;
     let kind = plan.geometry.format().kind;
@@ -286,7 +286,7 @@ fn assembler_spec(plan: &Plan) -> AssemblerSpec {
         jump_images_max: (plan.window_images / 2).max(1),
         behind_images_max: plan.behind_images_max(),
         deadline_ns: plan.deadline_ns,
-        images: plan.images.unwrap_or(IMAGES_MAX),
+        images: plan.frames.unwrap_or(IMAGES_MAX),
     }
 }
 
@@ -313,7 +313,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
             last = Instant::now();
             first.get_or_insert(last);
         }
-        if plan.images.is_some_and(|n| monitor.received() >= n) {
+        if plan.frames.is_some_and(|n| monitor.received() >= n) {
             break Ended::Finished;
         }
         if control.is_stopping() || control.has_failed() {
@@ -378,7 +378,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
             ended = Ended::SinkError(error);
         }
     }
-    if let (Some(planned), false) = (plan.images, matches!(ended, Ended::Stopped)) {
+    if let (Some(planned), false) = (plan.frames, matches!(ended, Ended::Stopped)) {
         let missing = planned.saturating_sub(passed);
         images.expected += missing;
         images.lost += missing;

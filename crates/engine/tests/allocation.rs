@@ -4,7 +4,7 @@
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe};
+use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, ConstantPlanes, Ended, PixelConstants, RunParts};
@@ -103,10 +103,13 @@ fn nothing_is_allocated_after_arm() {
         recipe: Recipe::JungfrauPhotons,
         pixel: PixelType::Int16,
         compression: Compression::Bslz4,
-        images: Some(IMAGES),
+        processing: Processing::default(),
+        frames: Some(IMAGES),
         first_frame: FirstFrame::Number(1),
         missing: MissingPolicy::Keep,
         slots: 64,
+        packed_slots: 64,
+        lossless_source: false,
         window_images: 8,
         deadline_ns: 200_000_000,
         stall_timeout_ns: 2_000_000_000,

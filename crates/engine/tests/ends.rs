@@ -4,7 +4,7 @@
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe};
+use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, Armed, Ended, PixelConstants, RunOutcome, RunParts};
@@ -27,10 +27,13 @@ fn plan(streams: u32, images: Option<u64>) -> Plan {
         recipe: Recipe::Raw,
         pixel: PixelType::Uint16,
         compression: Compression::None,
-        images,
+        processing: Processing::default(),
+        frames: images,
         first_frame: FirstFrame::Number(1),
         missing: MissingPolicy::Keep,
         slots: 16,
+        packed_slots: 16,
+        lossless_source: false,
         window_images: 8,
         deadline_ns: 200_000_000,
         stall_timeout_ns: 400_000_000,

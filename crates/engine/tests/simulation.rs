@@ -3,7 +3,7 @@
 use konkordia_core::geometry::{ImageGeometry, Placement};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::{Pixel, PixelType};
-use konkordia_core::plan::{Compression, FirstFrame, Plan, Recipe};
+use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source, TileRecord};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, ConstantPlanes, Ended, PixelConstants, RunOutcome, RunParts};
@@ -178,10 +178,13 @@ fn prepare(case: &Case) -> Prepared {
         recipe: case.recipe,
         pixel: case.pixel,
         compression: case.compression,
-        images: Some(case.images),
+        processing: Processing::default(),
+        frames: Some(case.images),
         first_frame: FirstFrame::Number(1),
         missing: case.missing,
         slots: case.slots,
+        packed_slots: case.slots,
+        lossless_source: false,
         window_images: 8.min(case.slots / 2),
         deadline_ns: 300_000_000,
         stall_timeout_ns: 1_500_000_000,
@@ -482,7 +485,7 @@ fn a_run_may_start_with_any_frame() {
     let mut prepared = prepare(&Case { images: 4, ..Case::default() });
     prepared.streams[0].drain(..2 * 128);
     prepared.plan.first_frame = FirstFrame::Auto;
-    prepared.plan.images = Some(2);
+    prepared.plan.frames = Some(2);
     let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
     assert!(matches!(outcome.ended, Ended::Finished));
     assert_eq!((outcome.first_frame, outcome.ledger.images.complete), (Some(3), 2));

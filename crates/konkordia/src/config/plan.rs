@@ -2,7 +2,7 @@
 
 use super::model::Config;
 use crate::say;
-use konkordia_core::plan::{FirstFrame, Plan, Recipe};
+use konkordia_core::plan::{FirstFrame, Plan, Processing, Recipe};
 use serde_json::{Value, json};
 
 /// Fewest and most images of the ring.
@@ -17,10 +17,13 @@ pub fn plan(config: &Config) -> Plan {
         recipe: config.recipe,
         pixel: config.pixel,
         compression: config.compression,
-        images: config.images,
+        processing: Processing::default(),
+        frames: config.images,
         first_frame: config.first_frame,
         missing: config.missing,
         slots: 1,
+        packed_slots: 1,
+        lossless_source: false,
         window_images: 1,
         deadline_ns: config.deadline_ns,
         stall_timeout_ns: config.stall_timeout_ns,
@@ -31,6 +34,7 @@ pub fn plan(config: &Config) -> Plan {
     };
     let slot_bytes: u64 = plan.memory().iter().filter(|item| item.what.starts_with("ring")).map(|item| item.bytes).sum();
     plan.slots = (config.buffer_bytes / slot_bytes.max(1)).clamp(SLOTS.0, SLOTS.1);
+    plan.packed_slots = plan.slots;
     plan.window_images = config.window_images.min(plan.slots / 2);
     plan
 }
@@ -66,7 +70,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
                 plan.compression.name().to_string() + &plan.compression.level().map_or(String::new(), |l| format!(" level {l}"))
             ),
         ),
-        ("images", plan.images.map_or("until stopped".into(), say::count)),
+        ("images", plan.images().map_or("until stopped".into(), say::count)),
         ("first frame", first_frame(plan.first_frame)),
         ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
         ("threads", format!("{streams} stream(s), {} worker(s)", plan.workers)),
@@ -104,7 +108,7 @@ pub fn to_json(config: &Config, plan: &Plan) -> Value {
         "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port,
         "image_rows": g.rows(), "image_columns": g.columns(), "dtype": plan.pixel.name(), "unit": unit(plan.recipe),
         "compression": plan.compression.name(), "compression_level": plan.compression.level(),
-        "images": plan.images, "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
+        "images": plan.images(), "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),
         "memory_bytes": memory, "memory_bytes_total": plan.memory().iter().map(|m| m.bytes).sum::<u64>(),
     })

@@ -138,7 +138,7 @@ fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         raw_words: plan.recipe == Recipe::Raw,
         compression: plan.compression,
         layout: config.layout,
-        images_planned: plan.images,
+        images_planned: plan.images(),
         metadata,
         pixel_mask: loaded.mask.clone(),
         tiles: plan.geometry.placements().iter().map(tile).collect(),

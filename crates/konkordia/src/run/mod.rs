@@ -32,8 +32,8 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let Prepared { armed, writer, plan, addresses, .. } = prepared;
     watch.start(armed.control());
     let control = armed.control();
-    let outcome = with_progress(&control, plan.images, args, || armed.run());
-    let (exit, failure) = exit_of(&outcome, plan.images.is_some(), watch.interrupted());
+    let outcome = with_progress(&control, plan.images(), args, || armed.run());
+    let (exit, failure) = exit_of(&outcome, plan.images().is_some(), watch.interrupted());
     let report = close(&config, &addresses, &outcome, &writer);
     match &report {
         Ok(report) if args.json => say::json(&report.to_json(exit), true),
@@ -76,7 +76,7 @@ fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
         say::json(&event, true);
     } else {
         let last = usize::from(config.first_port) + run_plan.streams() - 1;
-        let images = run_plan.images.map_or("images until stopped".into(), |n| format!("{} images", say::count(n)));
+        let images = run_plan.images().map_or("images until stopped".into(), |n| format!("{} images", say::count(n)));
         say::to_stdout(&format!("armed: {}:{} to {last}, {images}", config.address, config.first_port));
     }
 }

@@ -1,0 +1,89 @@
+//! What happens to pixels beside conversion: pedestals that follow the drift, common mode, counts below zero, the arithmetic.
+
+use crate::selection::Selection;
+
+/// What becomes of counts below zero in the file (Leonarski et al. 2020: programs differ in what they accept).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Negative {
+    /// They stay; unsigned types hold 0.
+    #[default]
+    Keep,
+    /// They become 0.
+    Clamp,
+    /// This is added to every number, and what is still below zero stays (signed) or becomes 0 (unsigned).
+    Offset(i32),
+}
+
+/// Which frames move the tracked pedestals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrackedFrames {
+    /// Every frame, dark or not.
+    All,
+    /// Dark frames only ([`crate::selection::FrameUse::Dark`]).
+    Darks,
+}
+
+/// Pedestals of G0 follow the drift: a word in G0 within the gate of its pixel moves the pedestal by the `1 / window_frames`-th part of its distance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tracking {
+    /// Window of the running mean, in frames; at least 1.
+    pub window_frames: u32,
+    /// Which frames count.
+    pub frames: TrackedFrames,
+    /// The pedestals are written after every so many images; 0 = never.
+    pub snapshot_images: u64,
+}
+
+/// Offset common to the pixels of one row or column of a chip (256 pixels) in one frame, subtracted before conversion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CommonMode {
+    /// Not corrected.
+    #[default]
+    None,
+    /// One offset for each row of a chip.
+    Row,
+    /// One offset for each column of a chip.
+    Column,
+}
+
+/// How words become photons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arithmetic {
+    /// Single precision.
+    #[default]
+    Float,
+    /// Integers as in FPGA logic (docs/formats/fixed-point.md).
+    Fixed,
+}
+
+/// Everything that a run does to frames and pixels beside its recipe. The default does nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Processing {
+    /// Which frames become images.
+    pub selection: Selection,
+    /// Pedestals that follow the drift.
+    pub tracking: Option<Tracking>,
+    /// Common mode.
+    pub common_mode: CommonMode,
+    /// Counts below zero.
+    pub negative: Negative,
+    /// How words become photons.
+    pub arithmetic: Arithmetic,
+}
+
+impl Processing {
+    /// Why these do not go together, if they do not.
+    ///
+    /// # Errors
+    /// Names the two that contradict each other.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let tracked = self.tracking.is_some();
+        if tracked && self.common_mode != CommonMode::None {
+            return Err("tracked pedestals and common mode both follow the same drift");
+        }
+        if self.arithmetic == Arithmetic::Fixed && (tracked || self.common_mode != CommonMode::None) {
+            return Err("fixed-point arithmetic has constants that do not change during the run");
+        }
+        Ok(())
+    }
+}

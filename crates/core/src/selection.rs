@@ -1,0 +1,230 @@
+//! Which frames of the detector become images: warm-up, dark frames between the others, triggered frames only, sums of frames.
+//!
+//! A *frame* is what the detector sends under one frame number, an *image* is what stands in the file. Without a selection they are the
+//! same. The decision is a pure function of the frames' headers in frame order, so that every worker and the committer take it alike, each for itself.
+
+/// Bits of a header word (JUNGFRAU: DAQ info, protocols 1.4) that mark a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// Which bits count; never 0.
+    pub mask: u32,
+    /// True: marked if any of them is set. False: marked if none is.
+    pub set: bool,
+}
+
+impl Flag {
+    fn of(self, daq_info: u32) -> bool {
+        (daq_info & self.mask != 0) == self.set
+    }
+}
+
+/// A property that frames have by their place in the run or by their header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Marked {
+    /// No frame.
+    #[default]
+    None,
+    /// The last of every so many frames after the warm-up; at least 2.
+    Every(u64),
+    /// By its header. A frame of which no packet came is taken for what the frame before it was.
+    Flag(Flag),
+}
+
+/// Which of the frames that are neither warm-up nor dark are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// All.
+    #[default]
+    All,
+    /// The first of every so many; at least 1. The rate of the detector divided by this is the rate of the file.
+    EveryNth(u64),
+    /// By the header, as in [`Marked::Flag`].
+    Flag(Flag),
+}
+
+/// Which frames become images. The default keeps every frame as an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// So many frames at the beginning of the run are not kept: the detector settles, the shutter is closed.
+    pub warmup_frames: u64,
+    /// True if warm-up frames count as dark (the shutter is closed), so that they may move the pedestals.
+    pub warmup_is_dark: bool,
+    /// Dark frames among the others; never kept.
+    pub darks: Marked,
+    /// Which of the others are kept.
+    pub keep: Keep,
+    /// Frames that are added to make one image, 1 to [`SUM_FRAMES_MAX`].
+    pub sum_frames: u32,
+    /// Images after which no frame is kept any more; `None` = no end.
+    pub images_max: Option<u64>,
+}
+
+/// Most frames of a sum.
+pub const SUM_FRAMES_MAX: u32 = 1000;
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { warmup_frames: 0, warmup_is_dark: true, darks: Marked::None, keep: Keep::All, sum_frames: 1, images_max: None }
+    }
+}
+
+impl Selection {
+    /// True if every frame becomes an image of its own.
+    pub fn is_plain(&self) -> bool {
+        *self == Self { images_max: self.images_max, warmup_is_dark: self.warmup_is_dark, ..Self::default() }
+    }
+
+    /// Frames that the detector must send for `images` images, if headers do not decide.
+    pub fn frames_for(&self, images: u64) -> Option<u64> {
+        if images == 0 {
+            return Some(self.warmup_frames);
+        }
+        let kept = images.checked_mul(u64::from(self.sum_frames))?;
+        let not_dark = match self.keep {
+            Keep::All => kept,
+            Keep::EveryNth(n) => (kept - 1).checked_mul(n)?.checked_add(1)?,
+            Keep::Flag(_) => return None,
+        };
+        let frames = match self.darks {
+            Marked::None => not_dark,
+            Marked::Every(n) => not_dark.checked_add((not_dark - 1) / (n - 1))?,
+            Marked::Flag(_) => return None,
+        };
+        frames.checked_add(self.warmup_frames)
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameUse {
+    /// Counted, nothing more.
+    Skip,
+    /// May move the pedestals; makes no image.
+    Dark,
+    /// Is, or is added to, image `image` of the file.
+    Keep {
+        /// Position in the file.
+        image: u64,
+        /// True for the first frame of the image.
+        first: bool,
+        /// True for the last.
+        last: bool,
+    },
+}
+
+/// Walks over the frames of a run in order and says what becomes of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Selector {
+    selection: Selection,
+    frame: u64,
+    /// Frames after the warm-up that were not dark.
+    bright: u64,
+    image: u64,
+    in_sum: u32,
+    was_dark: bool,
+    was_kept: bool,
+}
+
+impl Selector {
+    /// At the first frame of a run.
+    pub fn new(selection: Selection) -> Self {
+        assert!((1..=SUM_FRAMES_MAX).contains(&selection.sum_frames));
+        assert!(!matches!(selection.darks, Marked::Every(0 | 1)) && !matches!(selection.keep, Keep::EveryNth(0)));
+        Self { selection, frame: 0, bright: 0, image: 0, in_sum: 0, was_dark: false, was_kept: false }
+    }
+
+    /// Says what becomes of the next frame. `daq_info` is from its header, `None` if no packet of it came.
+    pub fn next(&mut self, daq_info: Option<u32>) -> FrameUse {
+        let s = &self.selection;
+        let since_warmup = self.frame.checked_sub(s.warmup_frames);
+        self.frame += 1;
+        let Some(since_warmup) = since_warmup else {
+            return if s.warmup_is_dark { FrameUse::Dark } else { FrameUse::Skip };
+        };
+        self.was_dark = match s.darks {
+            Marked::None => false,
+            Marked::Every(n) => since_warmup % n == n - 1,
+            Marked::Flag(flag) => daq_info.map_or(self.was_dark, |word| flag.of(word)),
+        };
+        if self.was_dark {
+            return FrameUse::Dark;
+        }
+        let bright = self.bright;
+        self.bright += 1;
+        self.was_kept = match s.keep {
+            Keep::All => true,
+            Keep::EveryNth(n) => bright.is_multiple_of(n),
+            Keep::Flag(flag) => daq_info.map_or(self.was_kept, |word| flag.of(word)),
+        };
+        if !self.was_kept || s.images_max.is_some_and(|most| self.image >= most) {
+            return FrameUse::Skip;
+        }
+        let kept = FrameUse::Keep { image: self.image, first: self.in_sum == 0, last: self.in_sum + 1 == s.sum_frames };
+        self.in_sum += 1;
+        if self.in_sum == s.sum_frames {
+            self.in_sum = 0;
+            self.image += 1;
+        }
+        kept
+    }
+
+    /// Frames of the image that is not whole yet.
+    pub fn open_frames(&self) -> u32 {
+        self.in_sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn uses(selection: Selection, words: &[Option<u32>]) -> String {
+        let mut selector = Selector::new(selection);
+        let letter = |word: &Option<u32>| match selector.next(*word) {
+            FrameUse::Skip => '.',
+            FrameUse::Dark => 'd',
+            FrameUse::Keep { image, last, .. } => char::from(if last { b'A' } else { b'a' } + image as u8),
+        };
+        words.iter().map(letter).collect()
+    }
+
+    #[test]
+    fn warm_up_darks_and_sums() {
+        let plain = Selection::default();
+        assert_eq!(uses(plain, &[None; 3]), "ABC");
+        assert_eq!(uses(Selection { warmup_frames: 2, ..plain }, &[None; 4]), "ddAB");
+        assert_eq!(uses(Selection { warmup_frames: 2, warmup_is_dark: false, ..plain }, &[None; 3]), "..A");
+        assert_eq!(uses(Selection { darks: Marked::Every(3), sum_frames: 2, ..plain }, &[None; 7]), "aAdbBdc");
+        assert_eq!(uses(Selection { keep: Keep::EveryNth(3), images_max: Some(2), ..plain }, &[None; 8]), "A..B....");
+    }
+
+    #[test]
+    fn flags_hold_over_lost_frames() {
+        let flag = Flag { mask: 1 << 31, set: true };
+        let (on, off) = (Some(1 << 31), Some(0));
+        assert_eq!(
+            uses(Selection { keep: Keep::Flag(flag), ..Selection::default() }, &[None, off, on, None, off, None]),
+            "..AB.."
+        );
+        let dark = Selection { darks: Marked::Flag(Flag { mask: 1, set: false }), ..Selection::default() };
+        assert_eq!(uses(dark, &[Some(1), Some(2), None, Some(3)]), "AddB");
+    }
+
+    proptest! {
+        #[test]
+        fn frames_for_is_what_the_selector_needs(warmup in 0u64..5, every in 0u64..5, nth in 1u64..4, sum in 1u32..5, images in 1u64..9) {
+            let darks = if every < 2 { Marked::None } else { Marked::Every(every) };
+            let selection = Selection { warmup_frames: warmup, darks, keep: Keep::EveryNth(nth), sum_frames: sum, ..Selection::default() };
+            let mut selector = Selector::new(selection);
+            let mut frames = 0;
+            loop {
+                frames += 1;
+                if matches!(selector.next(None), FrameUse::Keep { image, last: true, .. } if image + 1 == images) {
+                    break;
+                }
+            }
+            prop_assert_eq!(selection.frames_for(images), Some(frames));
+        }
+    }
+}
