@@ -17,6 +17,7 @@ mod nexus;
 mod packing;
 pub mod reader;
 pub mod repair;
+mod resume;
 pub mod spec;
 mod writer;
 

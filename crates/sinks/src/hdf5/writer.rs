@@ -13,6 +13,7 @@ use super::names::{existing, journal_path, master_file_name, reserve_path};
 use super::packing::{HEAD_BYTES, begins_right};
 use super::reader::inspect;
 use super::repair::repair;
+use super::resume;
 use super::spec::{FileSpec, LedgerRecord, Overwrite};
 
 /// A flush follows the one before after this time or at the next tick: with ticks every 100 ms at most 0.5 s lie between two.
@@ -52,7 +53,7 @@ pub struct FileReport {
 }
 
 /// Writes the files of one run: [`Writer::create`] at arm, [`Writer::write`] per image and [`Writer::tick`] at least every 100 ms,
-/// [`Writer::finish`] at the end, also after an error.
+/// [`Writer::finish`] at the end, also after an error. [`Writer::resume`] continues an interrupted run.
 pub struct Writer {
     spec: FileSpec,
     columns: Columns,
@@ -84,24 +85,59 @@ impl Writer {
         check_directory(&spec.directory)?;
         clear_way(&spec)?;
         let columns = Columns::new(&spec);
-        let reserve = reserve_bytes(&spec, &columns);
-        let space = take_reserve(&spec, reserve)?;
+        let space = take_reserve(&spec, reserve_bytes(&spec, &columns))?;
         let start = || {
             master::publish(&spec, &columns, &[], None, State::Writing)?;
             DataFile::create(&spec, &columns, 1)
         };
-        let first = match start() {
-            Ok(first) => first,
+        match start() {
+            Ok(first) => Ok(Self::new(spec, columns, Some(first), space)),
             Err(error) => {
                 remove_all(&spec);
-                return Err(error);
+                Err(error)
             }
+        }
+    }
+
+    /// Continues an interrupted run of the same specification: its finished data files are kept with their columns, one that was growing is
+    /// written anew. Gives the writer and the number of the first image to write. After [`Writer::finish`] the files hold what a run
+    /// without interruption would have written. Without any file of this prefix it is [`Writer::create`]; with all of `images_planned`
+    /// there, no image can be written any more and only `finish` is left to do. The overwrite policy has no meaning here. What `finish` has
+    /// extended to `images_expected` counts as there: end a run that is to be continued by dropping the writer, or expect no more than is written.
+    ///
+    /// # Errors
+    /// As [`Writer::create`]; [`ErrorKind::Invalid`] names the first setting in which the interrupted run differs, [`ErrorKind::Damaged`] a
+    /// finished data file that cannot be read. No file was touched then.
+    pub fn resume(spec: FileSpec) -> Result<(Self, u64), Error> {
+        spec.validate()?;
+        check_directory(&spec.directory)?;
+        let columns = Columns::new(&spec);
+        let found = resume::find(&spec, &columns, missing_chunk(&spec).map(|chunk| chunk.len()))?;
+        found.clear()?;
+        let space = take_reserve(&spec, reserve_bytes(&spec, &columns))?;
+        let start = || {
+            if found.complete {
+                return Ok(None);
+            }
+            master::publish(&spec, &columns, &found.closed, None, State::Writing)?;
+            DataFile::create(&spec, &columns, found.closed.len() as u64 + 1).map(Some)
         };
-        Ok(Self {
+        let current = start().inspect_err(|_| release_reserve(&spec))?;
+        let mut writer = Self::new(spec, columns, current, space);
+        writer.next_index = found.images;
+        writer.images_with_pixels = found.images_with_pixels;
+        writer.chunk_bytes = found.chunk_bytes;
+        writer.published_files = found.closed.len();
+        writer.closed = found.closed;
+        Ok((writer, found.images))
+    }
+
+    fn new(spec: FileSpec, columns: Columns, current: Option<DataFile>, space: SpaceEstimate) -> Self {
+        Self {
             row: vec![0; columns.row_bytes],
             joined: Vec::with_capacity(spec.image_bytes() / 2),
             missing: missing_chunk(&spec),
-            current: Some(first),
+            current,
             closed: Vec::new(),
             next_index: 0,
             failed: None,
@@ -114,7 +150,7 @@ impl Writer {
             chunk_bytes: 0,
             columns,
             spec,
-        })
+        }
     }
 
     /// The specification given to [`Writer::create`].
@@ -208,6 +244,9 @@ impl Writer {
         if image.index < self.next_index {
             return wrong(format!("image numbers must grow, the next one is {} or later", self.next_index));
         }
+        if self.current.is_none() {
+            return wrong(format!("the run is complete: all its {} images are in the files", self.next_index));
+        }
         let skipped = (image.index - self.next_index) / u64::from(self.spec.images_per_file);
         if skipped > SKIPPED_FILES_MAX {
             return wrong(format!("{skipped} data files of lost images would lie before it"));
@@ -294,7 +333,8 @@ impl Writer {
     pub fn finish(mut self, ledger: &LedgerRecord) -> Result<FileReport, Error> {
         release_reserve(&self.spec);
         let ipf = u64::from(self.spec.images_per_file);
-        let total = if self.failed.is_some() { self.next_index } else { self.next_index.max(ledger.images_expected) };
+        let ended = self.failed.is_some() || self.current.is_none();
+        let total = if ended { self.next_index } else { self.next_index.max(ledger.images_expected) };
         if self.failed.is_none() && total > 0 {
             self.advance_to((total - 1) / ipf + 1)?;
         }
