@@ -1,5 +1,6 @@
 //! Sixteen words at a time with AVX2.
 
+use super::tracking::{self, Tracker};
 use super::{Constants, OutputPixel, scalar};
 use crate::isa::Isa;
 use konkordia_core::pixel::Pixel;
@@ -64,6 +65,118 @@ unsafe fn run<P: OutputPixel, const SELECT: bool>(
                 switched(words, pedestal, factor, i, out);
             }
         }
+    }
+}
+
+/// See [`tracking::jungfrau_tracking`], which has checked all lengths.
+pub fn jungfrau_tracking<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, tracker: &mut Tracker<'_>, out: &mut [P]) {
+    assert!(Isa::Avx2.is_available() && out.len() == raw.len());
+    constants.check(raw.len());
+    tracker.check(raw.len());
+    let whole = raw.len() / LANES * LANES;
+    let drift = Drift::of(tracker);
+    let pedestal = [drift.pedestal.cast_const(), constants.pedestal[1].as_ptr(), constants.pedestal[2].as_ptr()];
+    // SAFETY: AVX2 is available and all slices hold at least `whole` items (asserted above); nothing else uses the pedestals meanwhile.
+    unsafe { run_tracking(raw.as_ptr(), &pedestal, &constants.factor.map(<[f32]>::as_ptr), &drift, out.as_mut_ptr(), whole) };
+    let rest = raw.len() - whole;
+    tracking::scalar_tracking(&raw[whole..], &constants.slice(whole, rest), &mut tracker.slice(whole, rest), &mut out[whole..]);
+}
+
+/// See [`tracking::jungfrau_track_only`], which has checked all lengths.
+pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) {
+    assert!(Isa::Avx2.is_available());
+    tracker.check(raw.len());
+    let whole = raw.len() / LANES * LANES;
+    let drift = Drift::of(tracker);
+    // SAFETY: AVX2 is available and all slices hold at least `whole` items (asserted above).
+    unsafe { run_track_only(raw.as_ptr(), &drift, whole) };
+    tracking::scalar_track_only(&raw[whole..], &mut tracker.slice(whole, raw.len() - whole));
+}
+
+/// A [`Tracker`] as pointers.
+struct Drift {
+    pedestal: *mut f32,
+    gate: *const f32,
+    weight: f32,
+}
+
+impl Drift {
+    fn of(tracker: &mut Tracker<'_>) -> Self {
+        Self { pedestal: tracker.pedestal.as_mut_ptr(), gate: tracker.gate.as_ptr(), weight: tracker.weight }
+    }
+
+    /// Moves eight pedestals by the words of `lanes` (those in G0) and returns the distances of all words from where they were.
+    ///
+    /// # Safety
+    /// AVX2 must be available; the pointers must be valid for the items `i .. i + 8`.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn step(&self, adc: __m256i, i: usize, lanes: __m256i) -> __m256 {
+        // SAFETY: the caller vouches for the items `i .. i + 8`.
+        unsafe {
+            let before = _mm256_loadu_ps(self.pedestal.add(i));
+            let distance = _mm256_sub_ps(_mm256_cvtepi32_ps(adc), before);
+            let size = _mm256_andnot_ps(_mm256_set1_ps(-0.0), distance);
+            let near = _mm256_cmp_ps::<_CMP_LE_OQ>(size, _mm256_loadu_ps(self.gate.add(i)));
+            let after = _mm256_add_ps(before, _mm256_mul_ps(distance, _mm256_set1_ps(self.weight)));
+            let moves = _mm256_and_ps(near, _mm256_castsi256_ps(lanes));
+            _mm256_storeu_ps(self.pedestal.add(i), _mm256_blendv_ps(before, after, moves));
+            distance
+        }
+    }
+
+    /// Moves the pedestals of sixteen words of which some are not in G0.
+    ///
+    /// # Safety
+    /// As [`Drift::step`], for the items `i .. i + 16`.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn step_some(&self, words: __m256i, i: usize) {
+        let in_g0 = |words| _mm256_cmpgt_epi32(_mm256_set1_epi32(0x4000), words);
+        // SAFETY: the caller vouches for the items `i .. i + 16`.
+        unsafe {
+            self.step(low_half(words), i, in_g0(low_half(words)));
+            self.step(high_half(words), i + 8, in_g0(high_half(words)));
+        }
+    }
+}
+
+/// # Safety
+/// AVX2 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`]; `pedestal[0]` is that of `drift`.
+#[target_feature(enable = "avx2")]
+unsafe fn run_tracking<P: OutputPixel>(
+    raw: *const u16,
+    pedestal: &[*const f32; 3],
+    factor: &[*const f32; 3],
+    drift: &Drift,
+    out: *mut P,
+    count: usize,
+) {
+    let gain_bits = _mm256_set1_epi16(0xC000u16 as i16);
+    let all = _mm256_set1_epi32(-1);
+    for i in (0..count).step_by(LANES) {
+        // SAFETY: `i + LANES <= count`, for which the caller vouches.
+        unsafe {
+            let words = _mm256_loadu_si256(raw.add(i).cast());
+            if _mm256_testz_si256(words, gain_bits) != 0 {
+                let low = _mm256_mul_ps(drift.step(low_half(words), i, all), _mm256_loadu_ps(factor[0].add(i)));
+                let high = _mm256_mul_ps(drift.step(high_half(words), i + 8, all), _mm256_loadu_ps(factor[0].add(i + 8)));
+                P::store_two(low, high, out.add(i));
+            } else {
+                switched(words, pedestal, factor, i, out);
+                drift.step_some(words, i);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// AVX2 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`].
+#[target_feature(enable = "avx2")]
+unsafe fn run_track_only(raw: *const u16, drift: &Drift, count: usize) {
+    for i in (0..count).step_by(LANES) {
+        // SAFETY: `i + LANES <= count`, for which the caller vouches.
+        unsafe { drift.step_some(_mm256_loadu_si256(raw.add(i).cast()), i) };
     }
 }
 

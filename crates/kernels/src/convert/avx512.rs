@@ -1,5 +1,6 @@
 //! Thirty-two words at a time with AVX-512.
 
+use super::tracking::{self, Tracker};
 use super::{Constants, OutputPixel, scalar};
 use crate::isa::Isa;
 use konkordia_core::pixel::Pixel;
@@ -53,6 +54,109 @@ unsafe fn run<P: OutputPixel>(raw: *const u16, pedestal: &[*const f32; 3], facto
             } else {
                 switched(words, pedestal, factor, i, out);
             }
+        }
+    }
+}
+
+/// See [`tracking::jungfrau_tracking`], which has checked all lengths.
+pub fn jungfrau_tracking<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, tracker: &mut Tracker<'_>, out: &mut [P]) {
+    assert!(Isa::Avx512.is_available() && out.len() == raw.len());
+    constants.check(raw.len());
+    tracker.check(raw.len());
+    let whole = raw.len() / LANES * LANES;
+    let drift = Drift::of(tracker);
+    let pedestal = [drift.pedestal.cast_const(), constants.pedestal[1].as_ptr(), constants.pedestal[2].as_ptr()];
+    // SAFETY: AVX-512 is available and all slices hold at least `whole` items (asserted above); nothing else uses the pedestals meanwhile.
+    unsafe { run_tracking(raw.as_ptr(), &pedestal, &constants.factor.map(<[f32]>::as_ptr), &drift, out.as_mut_ptr(), whole) };
+    let rest = raw.len() - whole;
+    tracking::scalar_tracking(&raw[whole..], &constants.slice(whole, rest), &mut tracker.slice(whole, rest), &mut out[whole..]);
+}
+
+/// See [`tracking::jungfrau_track_only`], which has checked all lengths.
+pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) {
+    assert!(Isa::Avx512.is_available());
+    tracker.check(raw.len());
+    let whole = raw.len() / LANES * LANES;
+    let drift = Drift::of(tracker);
+    // SAFETY: AVX-512 is available and all slices hold at least `whole` items (asserted above).
+    unsafe { run_track_only(raw.as_ptr(), &drift, whole) };
+    tracking::scalar_track_only(&raw[whole..], &mut tracker.slice(whole, raw.len() - whole));
+}
+
+/// A [`Tracker`] as pointers.
+struct Drift {
+    pedestal: *mut f32,
+    gate: *const f32,
+    weight: f32,
+}
+
+impl Drift {
+    fn of(tracker: &mut Tracker<'_>) -> Self {
+        Self { pedestal: tracker.pedestal.as_mut_ptr(), gate: tracker.gate.as_ptr(), weight: tracker.weight }
+    }
+
+    /// Moves sixteen pedestals by the words of `lanes` (those in G0) and returns the distances of all words from where they were.
+    ///
+    /// # Safety
+    /// AVX-512 must be available; the pointers must be valid for the items `i .. i + 16`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    unsafe fn step(&self, adc: __m512i, i: usize, lanes: __mmask16) -> __m512 {
+        // SAFETY: the caller vouches for the items `i .. i + 16`.
+        unsafe {
+            let before = _mm512_loadu_ps(self.pedestal.add(i));
+            let distance = _mm512_sub_ps(_mm512_cvtepi32_ps(adc), before);
+            let gate = _mm512_loadu_ps(self.gate.add(i));
+            let moves = _mm512_mask_cmp_ps_mask::<_CMP_LE_OQ>(lanes, _mm512_abs_ps(distance), gate);
+            let by = _mm512_mul_ps(distance, _mm512_set1_ps(self.weight));
+            _mm512_storeu_ps(self.pedestal.add(i), _mm512_mask_add_ps(before, moves, before, by));
+            distance
+        }
+    }
+}
+
+/// # Safety
+/// AVX-512 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`]; `pedestal[0]` is that of `drift`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn run_tracking<P: OutputPixel>(
+    raw: *const u16,
+    pedestal: &[*const f32; 3],
+    factor: &[*const f32; 3],
+    drift: &Drift,
+    out: *mut P,
+    count: usize,
+) {
+    let gain_bits = _mm512_set1_epi16(0xC000u16 as i16);
+    for i in (0..count).step_by(LANES) {
+        // SAFETY: `i + LANES <= count`, for which the caller vouches.
+        unsafe {
+            let words = _mm512_loadu_si512(raw.add(i).cast());
+            let in_g0 = _mm512_testn_epi16_mask(words, gain_bits);
+            if in_g0 == u32::MAX {
+                let low = drift.step(low_half(words), i, u16::MAX);
+                let high = drift.step(high_half(words), i + 16, u16::MAX);
+                P::store16(_mm512_mul_ps(low, _mm512_loadu_ps(factor[0].add(i))), out.add(i));
+                P::store16(_mm512_mul_ps(high, _mm512_loadu_ps(factor[0].add(i + 16))), out.add(i + 16));
+            } else {
+                switched(words, pedestal, factor, i, out);
+                drift.step(low_half(words), i, in_g0 as u16);
+                drift.step(high_half(words), i + 16, (in_g0 >> 16) as u16);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// AVX-512 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn run_track_only(raw: *const u16, drift: &Drift, count: usize) {
+    for i in (0..count).step_by(LANES) {
+        // SAFETY: `i + LANES <= count`, for which the caller vouches.
+        unsafe {
+            let words = _mm512_loadu_si512(raw.add(i).cast());
+            let in_g0 = _mm512_testn_epi16_mask(words, _mm512_set1_epi16(0xC000u16 as i16));
+            drift.step(low_half(words), i, in_g0 as u16);
+            drift.step(high_half(words), i + 16, (in_g0 >> 16) as u16);
         }
     }
 }

@@ -15,6 +15,9 @@ pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
 pub mod scalar;
+pub mod tracking;
+
+pub use tracking::{Tracker, jungfrau_track_only, jungfrau_tracking};
 
 use crate::isa::Isa;
 use crate::unpack;

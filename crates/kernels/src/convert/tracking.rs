@@ -1,0 +1,104 @@
+//! Conversion with pedestals of G0 that follow the drift of the detector (Leonarski et al. 2020: up to 100 ADU in the first seconds).
+//!
+//! The pixel is converted with the pedestal as it was before this frame. Afterwards, for every word with gain bits 00:
+//! `d = adc - pedestal`, and if `|d| <= gate` then `pedestal = pedestal + d * weight`, in single precision, one rounding per
+//! operation, no fused multiply-add. All other words leave their pedestal as it is. A pedestal or gate that is NaN, and a gate
+//! below zero, never moves. Every instruction set gives the same bits, in pixels and in pedestals.
+//!
+//! **Resolution.** A pedestal below 16384 ADU is a multiple of 2^-10 ADU or finer, so a step of less than 2^-11 ADU may be lost: a
+//! pixel that had no noise at all would stop within `2^-11 / weight` ADU of its true pedestal (0.5 ADU for a window of 1024 frames;
+//! half of that below 8192 ADU, and so on). The noise of a pixel, several ADU, makes the steps so much larger that the mean is
+//! followed without that error; `tests/tracking.rs` shows it.
+
+use super::{Constants, OutputPixel, scalar};
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+use crate::isa::Isa;
+use konkordia_core::pixel::Pixel;
+
+/// G0 pedestals that follow the drift, and what decides which words may move them. One value per pixel, in the order of the raw words.
+#[derive(Debug)]
+pub struct Tracker<'a> {
+    /// Pedestals of G0 in ADU; they take the place of `Constants::pedestal[0]`. NaN = not usable, stays so.
+    pub pedestal: &'a mut [f32],
+    /// Largest distance in ADU from which a word moves its pedestal, usually some times the noise; NaN or negative = never moves.
+    /// Not infinite where the pedestal is.
+    pub gate: &'a [f32],
+    /// Part of the distance by which the pedestal moves: 1 / frames of the window; above 0, at most 1.
+    pub weight: f32,
+}
+
+impl Tracker<'_> {
+    /// The pixels `first .. first + count`.
+    pub fn slice(&mut self, first: usize, count: usize) -> Tracker<'_> {
+        let pixels = first..first + count;
+        Tracker { pedestal: &mut self.pedestal[pixels.clone()], gate: &self.gate[pixels], weight: self.weight }
+    }
+
+    pub(super) fn check(&self, pixels: usize) {
+        assert!(self.pedestal.len() == pixels && self.gate.len() == pixels, "one pedestal and one gate per pixel");
+        assert!(self.weight > 0.0 && self.weight <= 1.0, "the weight is 1 / frames of the window");
+    }
+}
+
+/// Converts JUNGFRAU words as [`super::jungfrau`] does, with the pedestals of `tracker` in the place of `constants.pedestal[0]` (which
+/// only has to have the right length), then moves the pedestals.
+///
+/// # Panics
+/// If lengths differ, or the weight is not in `0 < weight <= 1`.
+pub fn jungfrau_tracking<P: OutputPixel>(
+    isa: Isa,
+    raw: &[u16],
+    constants: &Constants<'_>,
+    tracker: &mut Tracker<'_>,
+    out: &mut [P],
+) {
+    assert_eq!(raw.len(), out.len(), "one output pixel per word");
+    constants.check(raw.len());
+    tracker.check(raw.len());
+    match isa.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::jungfrau_tracking(raw, constants, tracker, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::jungfrau_tracking(raw, constants, tracker, out),
+        _ => scalar_tracking(raw, constants, tracker, out),
+    }
+}
+
+/// Moves the pedestals as [`jungfrau_tracking`] does, for dark frames of which no image is made.
+///
+/// # Panics
+/// If lengths differ, or the weight is not in `0 < weight <= 1`.
+pub fn jungfrau_track_only(isa: Isa, raw: &[u16], tracker: &mut Tracker<'_>) {
+    tracker.check(raw.len());
+    match isa.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::jungfrau_track_only(raw, tracker),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::jungfrau_track_only(raw, tracker),
+        _ => scalar_track_only(raw, tracker),
+    }
+}
+
+/// The reference.
+pub(super) fn scalar_tracking<P: Pixel>(raw: &[u16], constants: &Constants<'_>, tracker: &mut Tracker<'_>, out: &mut [P]) {
+    for (i, (pixel, &word)) in out.iter_mut().zip(raw).enumerate() {
+        let pedestal = [tracker.pedestal[i], constants.pedestal[1][i], constants.pedestal[2][i]];
+        *pixel = scalar::word(word, pedestal, constants.factor.map(|plane| plane[i]));
+        tracker.pedestal[i] = moved(word, tracker.pedestal[i], tracker.gate[i], tracker.weight);
+    }
+}
+
+/// The reference.
+pub(super) fn scalar_track_only(raw: &[u16], tracker: &mut Tracker<'_>) {
+    for ((pedestal, &gate), &word) in tracker.pedestal.iter_mut().zip(tracker.gate).zip(raw) {
+        *pedestal = moved(word, *pedestal, gate, tracker.weight);
+    }
+}
+
+/// The pedestal after a word.
+#[inline]
+fn moved(word: u16, pedestal: f32, gate: f32, weight: f32) -> f32 {
+    let distance = f32::from(word & 0x3FFF) - pedestal;
+    if word < 0x4000 && distance.abs() <= gate { pedestal + distance * weight } else { pedestal }
+}
