@@ -88,18 +88,58 @@ impl<'a> Packet<'a> {
 
     /// The fields that describe the frame.
     pub fn frame_header(&self) -> FrameHeader {
-        let d = self.datagram;
-        FrameHeader {
-            frame_number: self.frame_number(),
-            timestamp_100ns: u64::from_le_bytes(array(d, field::TIMESTAMP)),
-            bunch_id: u64::from_le_bytes(array(d, field::DETECTOR_SPECIFIC_1)),
-            exposure_length: u32::from_le_bytes(array(d, field::EXPOSURE_LENGTH)),
-            daq_info: u32::from_le_bytes(array(d, field::DETECTOR_SPECIFIC_3)),
-            module_id: u16::from_le_bytes(array(d, field::MODULE_ID)),
-            row: u16::from_le_bytes(array(d, field::ROW)),
-            column: u16::from_le_bytes(array(d, field::COLUMN)),
-        }
+        frame_header(self.datagram)
     }
+}
+
+/// The fields of a header that describe the frame; `bytes` has at least [`HEADER_BYTES`].
+pub(crate) fn frame_header(bytes: &[u8]) -> FrameHeader {
+    FrameHeader {
+        frame_number: u64::from_le_bytes(array(bytes, field::FRAME_NUMBER)),
+        timestamp_100ns: u64::from_le_bytes(array(bytes, field::TIMESTAMP)),
+        bunch_id: u64::from_le_bytes(array(bytes, field::DETECTOR_SPECIFIC_1)),
+        exposure_length: u32::from_le_bytes(array(bytes, field::EXPOSURE_LENGTH)),
+        daq_info: u32::from_le_bytes(array(bytes, field::DETECTOR_SPECIFIC_3)),
+        module_id: u16::from_le_bytes(array(bytes, field::MODULE_ID)),
+        row: u16::from_le_bytes(array(bytes, field::ROW)),
+        column: u16::from_le_bytes(array(bytes, field::COLUMN)),
+    }
+}
+
+/// Packet number of a header (in files: packets caught).
+pub(crate) fn packet_number(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes(array(bytes, field::PACKET_NUMBER))
+}
+
+/// Detector type of a header.
+pub(crate) fn detector_type_of(bytes: &[u8]) -> u8 {
+    bytes[field::DETECTOR_TYPE]
+}
+
+/// Version of a header.
+pub(crate) fn version(bytes: &[u8]) -> u8 {
+    bytes[field::VERSION]
+}
+
+/// Writes the header of packet `packet` of the frame that `header` describes into the first [`HEADER_BYTES`] of `datagram`, as a detector
+/// of this kind sends it.
+///
+/// # Panics
+/// If `datagram` is shorter.
+pub fn write_header(header: &FrameHeader, kind: DetectorKind, packet: u16, datagram: &mut [u8]) {
+    let d = &mut datagram[..HEADER_BYTES];
+    d.fill(0);
+    d[field::FRAME_NUMBER].copy_from_slice(&header.frame_number.to_le_bytes());
+    d[field::EXPOSURE_LENGTH].copy_from_slice(&header.exposure_length.to_le_bytes());
+    d[field::PACKET_NUMBER].copy_from_slice(&u32::from(packet).to_le_bytes());
+    d[field::DETECTOR_SPECIFIC_1].copy_from_slice(&header.bunch_id.to_le_bytes());
+    d[field::TIMESTAMP].copy_from_slice(&header.timestamp_100ns.to_le_bytes());
+    d[field::MODULE_ID].copy_from_slice(&header.module_id.to_le_bytes());
+    d[field::ROW].copy_from_slice(&header.row.to_le_bytes());
+    d[field::COLUMN].copy_from_slice(&header.column.to_le_bytes());
+    d[field::DETECTOR_SPECIFIC_3].copy_from_slice(&header.daq_info.to_le_bytes());
+    d[field::DETECTOR_TYPE] = detector_type(kind);
+    d[field::VERSION] = HEADER_VERSION;
 }
 
 /// The bytes of one field; its range is inside the header, whose length was checked.
@@ -139,6 +179,24 @@ mod tests {
         assert_eq!(h.timestamp_100ns, 0x1f1e_1d1c_1b1a_1918);
         assert_eq!((h.module_id, h.row, h.column), (0x2120, 0x2322, 0x2524));
         assert_eq!(h.daq_info, 0x2b2a_2928);
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let header = FrameHeader {
+            frame_number: 1 << 40,
+            timestamp_100ns: 2,
+            bunch_id: 3,
+            exposure_length: 4,
+            daq_info: 5,
+            module_id: 6,
+            row: 7,
+            column: 8,
+        };
+        let mut d = vec![0xFF; HEADER_BYTES + 8192];
+        write_header(&header, DetectorKind::Jungfrau, 127, &mut d);
+        let p = Packet::new_checked(&d, &jungfrau()).unwrap();
+        assert_eq!((p.frame_header(), p.packet(), p.payload()[0]), (header, 127, 0xFF));
     }
 
     #[test]

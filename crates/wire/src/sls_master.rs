@@ -1,0 +1,207 @@
+//! Master file of the slsReceiver, JSON: what the files of an acquisition hold. Source: slsDetectorPackage 9.2, binary writer 7.2, and the
+//! names that readers of version 8.0 expect (protocols 1.7); both sets of names are accepted whatever the version says.
+//!
+//! Facts relied on: `Geometry`, `Pixels` and the image size count UDP ports, not modules; without region of interest its borders are -1,
+//! also as unsigned; later keys that are not needed are not looked at.
+
+use crate::sls_file::PORTS_MAX;
+use konkordia_core::tile::TileFormat;
+use serde_json::Value;
+
+/// Largest master file that is read; real ones have some kilobytes.
+pub const MASTER_BYTES_MAX: u64 = 1 << 20;
+
+/// What a master file says, checked: the ports' images are tiles of a detector that is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Master {
+    /// Version of the writer.
+    pub version: f64,
+    /// Tile of one port.
+    pub format: TileFormat,
+    /// Ports in a row and in a column of the detector.
+    pub ports: (u32, u32),
+    /// JUNGFRAU: UDP interfaces of a module; EIGER: 2 for each half module.
+    pub interfaces: u32,
+    /// Frames in one file of a port; 0 = no limit.
+    pub frames_per_file: u64,
+    /// Frames that each port's files hold, as far as the receiver counted.
+    pub frames_in_file: Option<u64>,
+    /// Frames that the acquisition was to have.
+    pub frames_total: Option<u64>,
+    /// When it began, in words of the receiver.
+    pub timestamp: Option<String>,
+    /// Exposure, period and others, in words of the receiver.
+    pub texts: Vec<(&'static str, String)>,
+}
+
+impl Master {
+    /// Reads and checks the text of a master file.
+    ///
+    /// # Errors
+    /// Says what is wrong or not known, for people.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let root: Value = serde_json::from_slice(text).map_err(|e| format!("it is not JSON: {e}"))?;
+        if !root.is_object() {
+            return Err("it is JSON, but no object".into());
+        }
+        let version = root.get("Version").and_then(Value::as_f64).ok_or("it has no number 'Version'")?;
+        let kind = root.get("Detector Type").and_then(Value::as_str).ok_or("it has no text 'Detector Type'")?;
+        let whole = |keys: &[&str]| keys.iter().find_map(|k| root.get(*k).and_then(Value::as_u64));
+        let pair = |key: &str| {
+            let of = |axis: &str| root.get(key)?.get(axis)?.as_u64();
+            of("x").zip(of("y")).ok_or(format!("it has no '{key}' of whole numbers x and y"))
+        };
+        refuse_roi(&root)?;
+        let (pixels, ports) = (pair("Pixels")?, pair("Geometry")?);
+        let interfaces = whole(&["Number of UDP Interfaces"]);
+        let (format, interfaces) = match kind {
+            "Jungfrau" => jungfrau(pixels, interfaces)?,
+            "Eiger" => eiger(pixels, whole(&["Dynamic Range"]), &root)?,
+            other => return Err(format!("its detector is '{other}'; Jungfrau and Eiger are known")),
+        };
+        let bytes =
+            whole(&["Image Size in bytes", "Image Size"]).ok_or("it has neither 'Image Size in bytes' nor 'Image Size'")?;
+        if bytes != u64::from(format.tile_bytes()) {
+            return Err(format!(
+                "an image of a port has {bytes} bytes; whole ports of this detector have {}",
+                format.tile_bytes()
+            ));
+        }
+        let count = ports.0.checked_mul(ports.1).filter(|n| (1..=u64::from(PORTS_MAX)).contains(n));
+        let count = count.ok_or(format!("its geometry is {} x {} ports", ports.0, ports.1))?;
+        if count % u64::from(interfaces) != 0 {
+            return Err(format!("{count} ports are no whole number of modules with {interfaces} ports each"));
+        }
+        let text = |keys: &[&str]| keys.iter().find_map(|k| root.get(*k).and_then(Value::as_str)).map(str::to_owned);
+        let named = [
+            ("exposure", text(&["Exptime", "Exposure Time"])),
+            ("period", text(&["Period", "Acquisition Period"])),
+            ("timing mode", text(&["Timing Mode"])),
+        ];
+        Ok(Self {
+            version,
+            format,
+            ports: (ports.0 as u32, ports.1 as u32),
+            interfaces,
+            frames_per_file: whole(&["Max Frames Per File"]).unwrap_or(0),
+            frames_in_file: whole(&["Frames in File"]),
+            frames_total: whole(&["Total Frames"]),
+            timestamp: text(&["Timestamp"]),
+            texts: named.into_iter().filter_map(|(name, value)| value.map(|v| (name, v))).collect(),
+        })
+    }
+
+    /// Files of one port, if the master says so.
+    pub fn sub_files(&self) -> Option<u64> {
+        let frames = self.frames_in_file?;
+        Some(if self.frames_per_file == 0 { 1 } else { frames.div_ceil(self.frames_per_file).max(1) })
+    }
+}
+
+fn jungfrau(pixels: (u64, u64), interfaces: Option<u64>) -> Result<(TileFormat, u32), String> {
+    let by_shape = match pixels {
+        (1024, 512) => 1,
+        (1024, 256) => 2,
+        (x, y) => return Err(format!("a port has {x} x {y} pixels; those of a JUNGFRAU have 1024 x 512 or 1024 x 256")),
+    };
+    if let Some(said) = interfaces.filter(|n| *n != u64::from(by_shape)) {
+        return Err(format!("it says {said} UDP interfaces, but ports of {} x {} pixels", pixels.0, pixels.1));
+    }
+    Ok((TileFormat::jungfrau(by_shape).ok_or("no such JUNGFRAU")?, by_shape))
+}
+
+fn eiger(pixels: (u64, u64), bits: Option<u64>, root: &Value) -> Result<(TileFormat, u32), String> {
+    if pixels != (512, 256) {
+        return Err(format!("a port has {} x {} pixels; those of an EIGER have 512 x 256", pixels.0, pixels.1));
+    }
+    if root.get("Ten Giga").and_then(Value::as_u64) == Some(0) {
+        return Err("the EIGER sent over 1 GbE, whose smaller packets are not known to this program".into());
+    }
+    let bits = bits.ok_or("it has no number 'Dynamic Range'")?;
+    let format = u32::try_from(bits).ok().and_then(TileFormat::eiger);
+    Ok((format.ok_or(format!("an EIGER has no {bits}-bit mode"))?, 4))
+}
+
+/// Images cut to a region of interest are no whole tiles.
+fn refuse_roi(root: &Value) -> Result<(), String> {
+    let one = root.get("Receiver Roi").into_iter();
+    let many = root.get("Receiver Rois").and_then(Value::as_array).into_iter().flatten();
+    let none = |v: &Value| v.as_i64().is_none_or(|n| n == -1 || n == i64::from(u32::MAX));
+    for roi in one.chain(many) {
+        let edge = |key: &str| roi.get(key).unwrap_or(&Value::Null);
+        if ["xmin", "xmax", "ymin", "ymax"].iter().all(|k| none(edge(k))) {
+            continue;
+        }
+        let size = |key: &str, axis: &str| root.get(key).and_then(|v| v.get(axis)).and_then(Value::as_i64).unwrap_or(0);
+        let whole = |low: &str, high: &str, axis: &str| {
+            let end = size("Pixels", axis).checked_mul(size("Geometry", axis));
+            edge(low).as_i64() == Some(0) && edge(high).as_i64().and_then(|n| n.checked_add(1)) == end
+        };
+        if !(whole("xmin", "xmax", "x") && whole("ymin", "ymax", "y")) {
+            return Err(format!("its images are cut to a region of interest ({roi}); only whole modules can be converted"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn old() -> Value {
+        json!({
+            "Version": 7.2, "Timestamp": "Tue Nov 17 10:00:00 2026", "Detector Type": "Jungfrau", "Timing Mode": "auto",
+            "Geometry": { "x": 1, "y": 4 }, "Image Size in bytes": 524288, "Pixels": { "x": 1024, "y": 256 },
+            "Max Frames Per File": 10, "Frame Discard Policy": "nodiscard", "Frame Padding": 1, "Scan Parameters": "[disabled]",
+            "Total Frames": 25, "Receiver Roi": { "xmin": 4294967295u32, "xmax": 4294967295u32, "ymin": 4294967295u32, "ymax": 4294967295u32 },
+            "Exptime": "10us", "Period": "1ms", "Number of UDP Interfaces": 2, "Number of rows": 512, "Frames in File": 25
+        })
+    }
+
+    fn parse(value: &Value) -> Result<Master, String> {
+        Master::parse(value.to_string().as_bytes())
+    }
+
+    #[test]
+    fn both_versions_say_the_same() {
+        let old_master = parse(&old()).unwrap();
+        let mut new = old();
+        let o = new.as_object_mut().unwrap();
+        for key in ["Image Size in bytes", "Exptime", "Period", "Receiver Roi", "Scan Parameters"] {
+            o.remove(key);
+        }
+        o.insert("Version".into(), json!(8.0));
+        o.insert("Image Size".into(), json!(524288));
+        o.insert("Exposure Time".into(), json!("10us"));
+        o.insert("Acquisition Period".into(), json!("1ms"));
+        o.insert("Receiver Rois".into(), json!([{ "xmin": 0, "xmax": 1023, "ymin": 0, "ymax": 1023 }]));
+        o.insert("Scan Parameters".into(), json!({ "enable": 0 }));
+        let new_master = parse(&new).unwrap();
+        assert_eq!((old_master.version, new_master.version), (7.2, 8.0));
+        assert_eq!(Master { version: 8.0, ..old_master.clone() }, new_master);
+        assert_eq!((old_master.format.rows, old_master.ports, old_master.interfaces), (256, (1, 4), 2));
+        assert_eq!((old_master.sub_files(), old_master.frames_in_file, old_master.texts.len()), (Some(3), Some(25), 3));
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        let with = |key: &str, value: Value| {
+            let mut master = old();
+            master[key] = value;
+            parse(&master).unwrap_err()
+        };
+        assert!(with("Detector Type", json!("Moench")).contains("'Moench'"));
+        assert!(with("Pixels", json!({ "x": 400, "y": 400 })).contains("400 x 400"));
+        assert!(with("Image Size in bytes", json!(100)).contains("has 100 bytes"));
+        assert!(with("Geometry", json!({ "x": 1, "y": 3 })).contains("3 ports"));
+        assert!(with("Geometry", json!({ "x": u64::MAX, "y": u64::MAX })).contains("geometry"));
+        assert!(with("Number of UDP Interfaces", json!(1)).contains("1 UDP interfaces"));
+        assert!(with("Receiver Roi", json!({ "xmin": 0, "xmax": 99, "ymin": 0, "ymax": 99 })).contains("region of interest"));
+        assert!(Master::parse(b"{").unwrap_err().contains("not JSON"));
+        assert!(Master::parse(b"[]").unwrap_err().contains("no object"));
+        let eiger = json!({ "Version": 7.2, "Detector Type": "Eiger", "Geometry": { "x": 2, "y": 2 }, "Pixels": { "x": 512, "y": 256 },
+            "Image Size in bytes": 262144, "Dynamic Range": 16, "Ten Giga": 1 });
+        assert_eq!(parse(&eiger).unwrap().format, TileFormat::eiger(16).unwrap());
+    }
+}
