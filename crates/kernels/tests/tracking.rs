@@ -117,14 +117,14 @@ fn a_drift_of_100_adu_in_3_s_is_followed_and_a_still_pixel_is_not_biased() {
     let (pixels, frames, drift) = (200usize, 3300u64, 100.0);
     let gate = vec![40.0f32; pixels];
     let truth = |pixel: usize, frame: u64| {
-        let moves = if pixel % 2 == 0 { drift * frame as f64 / frames as f64 } else { 0.0 };
+        let moves = if pixel.is_multiple_of(2) { drift * frame as f64 / frames as f64 } else { 0.0 };
         9000.3 + pixel as f64 * 0.37 + moves
     };
     let mut pedestal: Vec<f32> = (0..pixels).map(|p| truth(p, 0) as f32).collect();
     for frame in 0..frames {
         let word = |pixel: usize| {
             let seed = frame * pixels as u64 + pixel as u64;
-            let light = if seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & 0xFF < 26 { 508.0 } else { 0.0 };
+            let light = if (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) & 0xFF < 26 { 508.0 } else { 0.0 };
             (truth(pixel, frame) + 8.0 * noise(seed) + light).round() as u16
         };
         let raw: Vec<u16> = (0..pixels).map(word).collect();

@@ -118,9 +118,12 @@ impl Drift {
             let distance = _mm256_sub_ps(_mm256_cvtepi32_ps(adc), before);
             let size = _mm256_andnot_ps(_mm256_set1_ps(-0.0), distance);
             let near = _mm256_cmp_ps::<_CMP_LE_OQ>(size, _mm256_loadu_ps(self.gate.add(i)));
-            let after = _mm256_add_ps(before, _mm256_mul_ps(distance, _mm256_set1_ps(self.weight)));
+            let by = _mm256_mul_ps(distance, _mm256_set1_ps(self.weight));
             let moves = _mm256_and_ps(near, _mm256_castsi256_ps(lanes));
-            _mm256_storeu_ps(self.pedestal.add(i), _mm256_blendv_ps(before, after, moves));
+            // A pedestal that stays gets -0.0 added, which changes no number. Choosing between old and new instead would be compiled
+            // to a masked store, which is slow on AMD processors.
+            let by = _mm256_blendv_ps(_mm256_set1_ps(-0.0), by, moves);
+            _mm256_storeu_ps(self.pedestal.add(i), _mm256_add_ps(before, by));
             distance
         }
     }
@@ -159,8 +162,10 @@ unsafe fn run_tracking<P: OutputPixel>(
         unsafe {
             let words = _mm256_loadu_si256(raw.add(i).cast());
             if _mm256_testz_si256(words, gain_bits) != 0 {
-                let low = _mm256_mul_ps(drift.step(low_half(words), i, all), _mm256_loadu_ps(factor[0].add(i)));
-                let high = _mm256_mul_ps(drift.step(high_half(words), i + 8, all), _mm256_loadu_ps(factor[0].add(i + 8)));
+                // Loaded before the pedestals are stored: planes often lie a multiple of 4 KiB apart, where a load waits for a store.
+                let (low, high) = (_mm256_loadu_ps(factor[0].add(i)), _mm256_loadu_ps(factor[0].add(i + 8)));
+                let low = _mm256_mul_ps(drift.step(low_half(words), i, all), low);
+                let high = _mm256_mul_ps(drift.step(high_half(words), i + 8, all), high);
                 P::store_two(low, high, out.add(i));
             } else {
                 switched(words, pedestal, factor, i, out);

@@ -133,10 +133,12 @@ unsafe fn run_tracking<P: OutputPixel>(
             let words = _mm512_loadu_si512(raw.add(i).cast());
             let in_g0 = _mm512_testn_epi16_mask(words, gain_bits);
             if in_g0 == u32::MAX {
-                let low = drift.step(low_half(words), i, u16::MAX);
-                let high = drift.step(high_half(words), i + 16, u16::MAX);
-                P::store16(_mm512_mul_ps(low, _mm512_loadu_ps(factor[0].add(i))), out.add(i));
-                P::store16(_mm512_mul_ps(high, _mm512_loadu_ps(factor[0].add(i + 16))), out.add(i + 16));
+                // Loaded before the pedestals are stored: planes often lie a multiple of 4 KiB apart, where a load waits for a store.
+                let (low, high) = (_mm512_loadu_ps(factor[0].add(i)), _mm512_loadu_ps(factor[0].add(i + 16)));
+                let low = _mm512_mul_ps(drift.step(low_half(words), i, u16::MAX), low);
+                let high = _mm512_mul_ps(drift.step(high_half(words), i + 16, u16::MAX), high);
+                P::store16(low, out.add(i));
+                P::store16(high, out.add(i + 16));
             } else {
                 switched(words, pedestal, factor, i, out);
                 drift.step(low_half(words), i, in_g0 as u16);
