@@ -11,6 +11,7 @@ pub mod plan;
 pub mod ports;
 pub mod process;
 pub mod selection;
+pub mod share;
 pub mod tile;
 
 /// Most packets that a tile may have (the SLS packet mask has the same limit).

@@ -128,6 +128,14 @@ pub trait Pixel: Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + S
     fn from_photons(value: f32) -> Self;
     /// A count of a photon-counting detector: above the valid range becomes saturated.
     fn from_count(count: u32) -> Self;
+    /// True for a measurement, false for the special values.
+    #[inline]
+    fn is_number(self) -> bool {
+        self >= Self::VALID_MIN && self <= Self::VALID_MAX
+    }
+    /// The `nth` part (from 0) of a number that is divided into `parts` (2 or 4), for [`crate::share`]: integers are rounded down and the
+    /// remainder goes to the first parts; floats are divided.
+    fn part_of(self, nth: u8, parts: u8) -> Self;
 }
 
 macro_rules! integer_pixel {
@@ -160,6 +168,12 @@ macro_rules! integer_pixel {
             fn from_count(count: u32) -> Self {
                 if count > Self::VALID_MAX as u32 { Self::SATURATED } else { count as Self }
             }
+            #[inline]
+            fn part_of(self, nth: u8, parts: u8) -> Self {
+                let shift = parts.trailing_zeros();
+                // The shift rounds down, also below zero.
+                (self >> shift) + Self::from((self & (parts as Self - 1)) > nth as Self)
+            }
         }
     };
 }
@@ -187,6 +201,10 @@ impl Pixel for f32 {
     #[inline]
     fn from_count(count: u32) -> Self {
         count as f32
+    }
+    #[inline]
+    fn part_of(self, _nth: u8, parts: u8) -> Self {
+        self / f32::from(parts)
     }
 }
 
