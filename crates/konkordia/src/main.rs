@@ -8,6 +8,8 @@ mod config;
 mod demo;
 mod failure;
 mod files;
+#[allow(dead_code, reason = "until convert and pedestal use it")]
+mod input;
 mod machine;
 mod run;
 mod say;

@@ -4,7 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Now in UTC: 2026-11-21T05:18:21.123Z.
 pub fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    of(SystemTime::now())
+}
+
+/// A moment in UTC, in the same form.
+pub fn of(moment: SystemTime) -> String {
+    let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
     iso_8601(since.as_secs(), since.subsec_millis())
 }
 

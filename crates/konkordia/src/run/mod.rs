@@ -1,7 +1,7 @@
 //! `konkordia receive`: one run from arm to idle.
 
 pub mod arm;
-mod clock;
+pub mod clock;
 pub mod loopback;
 pub mod report;
 pub mod signals;

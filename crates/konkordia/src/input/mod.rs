@@ -1,0 +1,289 @@
+//! Frames from files, whoever wrote them: what is there, and the pixels of one tile of one frame. Live data come through `sources` instead.
+//!
+//! Formats: the slsReceiver's binary files and its HDF5, SwissFEL JUNGFRAU HDF5, records with a header of 112, 48 or 16 bytes, and plain
+//! planes of words (docs/convert.md). Opening reads every header once, so that frames can be sorted and what is missing is known before the
+//! first pixel is read. Memory: 24 bytes for each tile of each frame.
+
+mod bare;
+mod index;
+mod records;
+mod sls;
+pub mod source;
+#[cfg(test)]
+mod tests;
+
+use crate::failure::{Exit, Failure};
+use index::TileIndex;
+use konkordia_core::assembler::PacketBitmap;
+use konkordia_core::geometry::Placement;
+use konkordia_core::ports::FrameHeader;
+use konkordia_core::tile::TileFormat;
+use sha2::{Digest, Sha256};
+use std::io::{IoSliceMut, Read};
+use std::path::{Path, PathBuf};
+
+/// What a file is; without it the content decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Acquisition of the slsReceiver: the JSON master, or any file beside it
+    SlsRaw,
+    /// Records of header (48 bytes), packet mask (64 bytes) and pixels, without a master
+    Raw112,
+    /// Records of header (48 bytes) and pixels
+    Raw48,
+    /// Records of frame number and bunch id (16 bytes) and pixels
+    Raw16,
+    /// Plain uint16 words: frames of modules x 512 x 1024
+    U16,
+}
+
+/// What the files alone do not say, or what is wanted of them.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What the files are.
+    pub format: Option<Format>,
+    /// Modules of plain words; 1 if not given.
+    pub modules: Option<u32>,
+    /// Only frames with these numbers, both ends included.
+    pub frames: Option<(u64, u64)>,
+}
+
+/// What was found in the files.
+#[derive(Clone, Debug)]
+pub struct InputInfo {
+    /// What the files are, for people.
+    pub kind: String,
+    /// Every tile has this format; JUNGFRAU tiles of 256 rows are half modules.
+    pub format: TileFormat,
+    /// Modules of the detector.
+    pub modules: u32,
+    /// Tiles of a JUNGFRAU module; of an EIGER module it is 4.
+    pub interfaces: u32,
+    /// Where the tiles lie, if the files say more than that modules are stacked.
+    pub placements: Option<Vec<Placement>>,
+    /// Lowest frame number.
+    pub first_frame: u64,
+    /// Highest frame number.
+    pub last_frame: u64,
+    /// Frames that the files should hold, if they say so.
+    pub frames_expected: Option<u64>,
+    /// Different frame numbers.
+    pub frames_found: u64,
+    /// Bytes of pixels.
+    pub raw_bytes: u64,
+    /// Module id of each tile, from its first frame; 0 where the files have none.
+    pub module_ids: Vec<u16>,
+    /// True if something that should be there is not: a file, the end of a file, frames that the master counts.
+    pub incomplete: bool,
+    /// What people should know: what is missing, doubled, out of order or cut off.
+    pub notes: Vec<String>,
+    /// Changes when a file does: SHA-256 over names, sizes, times of change and first bytes, as "sha256:...".
+    pub identity: String,
+    /// When the first data file was last written, in UTC as NeXus wants it.
+    pub written: Option<String>,
+    /// The data files.
+    pub files: Vec<PathBuf>,
+}
+
+/// Header and arrival of a tile of a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TileFrame {
+    /// What is known of the frame.
+    pub header: FrameHeader,
+    /// Packets that the receiver caught. Without a mask in the file: those that are not all 0xFF bytes, which is how receivers pad.
+    pub bitmap: PacketBitmap,
+}
+
+/// The frames of one tile, in the order of their numbers.
+pub trait TileReader: Send {
+    /// Number of frames.
+    fn len(&self) -> usize;
+
+    /// Frame number of the `nth`; they ascend.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    fn frame_number(&self, nth: usize) -> u64;
+
+    /// Reads the pixels of the `nth` frame into `payloads`: all packets one after the other, or one slice for each packet.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is shorter than it was when it was opened.
+    fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure>;
+
+    /// Reads the pixels of the `nth` frame into `out`, the bytes of a tile (`format.tile_bytes()`). Missing packets are 0xFF or 0 there.
+    ///
+    /// # Errors
+    /// As [`TileReader::read_into`].
+    fn read(&mut self, nth: usize, out: &mut [u8]) -> Result<TileFrame, Failure> {
+        self.read_into(nth, &mut [IoSliceMut::new(out)])
+    }
+}
+
+/// Files that were opened and understood.
+pub struct Input {
+    info: InputInfo,
+    tiles: Vec<TileIndex>,
+    kind: Kind,
+}
+
+/// How pixels are reached.
+enum Kind {
+    Records(records::Files),
+}
+
+impl Input {
+    /// Opens files as one acquisition: the master of the slsReceiver, or the data files in any order.
+    ///
+    /// # Errors
+    /// A file cannot be read or understood, files do not belong together, or there is no frame at all.
+    pub fn open(paths: &[PathBuf], options: &Options) -> Result<Self, Failure> {
+        let first = paths.first().ok_or_else(|| wrong("no input", "no file was given", "name the files to read"))?;
+        let found = match options.format {
+            Some(Format::SlsRaw) => sls::open(paths)?,
+            Some(format) => bare::open(paths, Some(format), options)?,
+            None if sls::is_master(first) || sls::master_beside(first).is_some() => sls::open(paths)?,
+            None => bare::open(paths, None, options)?,
+        };
+        found.finish(options)
+    }
+
+    /// What was found.
+    pub fn info(&self) -> &InputInfo {
+        &self.info
+    }
+
+    /// Number of tiles, one per stream.
+    pub fn tiles(&self) -> usize {
+        self.tiles.len()
+    }
+
+    /// The frames of tile `tile`.
+    ///
+    /// # Panics
+    /// If there is no such tile.
+    pub fn open_tile(&self, tile: usize) -> Box<dyn TileReader> {
+        let index = self.tiles[tile].clone();
+        match &self.kind {
+            Kind::Records(files) => Box::new(records::Reader::new(files.clone(), index)),
+        }
+    }
+}
+
+/// What a format makes of its files, before frames are sorted and counted.
+struct Found {
+    kind: Kind,
+    words: String,
+    format: TileFormat,
+    interfaces: u32,
+    placements: Option<Vec<Placement>>,
+    frames_expected: Option<u64>,
+    incomplete: bool,
+    notes: Vec<String>,
+    files: Vec<PathBuf>,
+    tiles: Vec<TileIndex>,
+    module_ids: Vec<u16>,
+}
+
+impl Found {
+    /// Sorts, counts, judges.
+    fn finish(mut self, options: &Options) -> Result<Input, Failure> {
+        for tile in &mut self.tiles {
+            tile.settle(&mut self.notes);
+        }
+        let all = index::union(&self.tiles);
+        self.expect_all(&all);
+        if let Some((from, to)) = options.frames {
+            self.tiles.iter_mut().for_each(|tile| tile.restrict(from, to));
+        }
+        let numbers = index::union(&self.tiles);
+        let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else {
+            return Err(self.nothing(&all, options));
+        };
+        let found = numbers.len() as u64;
+        self.judge_span(first, last, found)?;
+        index::missing_notes(&self.tiles, &numbers, &mut self.notes);
+        let tile_frames: u64 = self.tiles.iter().map(|t| t.places().len() as u64).sum();
+        let info = InputInfo {
+            kind: self.words,
+            format: self.format,
+            modules: self.tiles.len() as u32 / self.interfaces,
+            interfaces: self.interfaces,
+            placements: self.placements,
+            first_frame: first,
+            last_frame: last,
+            frames_expected: self.frames_expected,
+            frames_found: found,
+            raw_bytes: tile_frames * u64::from(self.format.tile_bytes()),
+            module_ids: self.module_ids,
+            incomplete: self.incomplete,
+            notes: self.notes,
+            identity: identity(&self.files)?,
+            written: self.files.first().and_then(|f| f.metadata().ok()?.modified().ok()).map(crate::run::clock::of),
+            files: self.files,
+        };
+        Ok(Input { info, tiles: self.tiles, kind: self.kind })
+    }
+
+    fn expect_all(&mut self, all: &[u64]) {
+        let found = all.len() as u64;
+        if let Some(expected) = self.frames_expected.filter(|n| *n > found) {
+            self.incomplete = true;
+            self.notes.push(format!("the master counts {expected} frames, the files hold {found}"));
+        }
+    }
+
+    fn nothing(&self, all: &[u64], options: &Options) -> Failure {
+        let why = match (all.first().zip(all.last()), options.frames) {
+            (Some((first, last)), Some((from, to))) => {
+                format!("none of the frames {first} to {last} lies between {from} and {to}")
+            }
+            _ => format!("{} without a whole frame", self.words),
+        };
+        let name = self.files.first().map_or(String::new(), |f| format!(": {}", f.display()));
+        wrong(format!("there is no frame in the input{name}"), why, "check the files and the frames asked for")
+    }
+
+    /// Images lie in the file by frame number, so that a wild frame number would make it endless.
+    fn judge_span(&self, first: u64, last: u64, found: u64) -> Result<(), Failure> {
+        const PER_FRAME: u64 = 1000;
+        const ALWAYS: u64 = 100_000;
+        if last - first < found.saturating_mul(PER_FRAME).max(ALWAYS) {
+            return Ok(());
+        }
+        let why = format!("{found} frames have numbers from {first} to {last}; nearly all images between would be empty");
+        Err(wrong("the frame numbers of the input lie too far apart", why, "choose a part with --frames FROM:TO"))
+    }
+}
+
+/// A failure of the input itself.
+fn wrong(what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Failure {
+    Failure::new(Exit::Configuration, what, why, fix)
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::io("cannot read the input", path, error)
+}
+
+/// The beginning of a file, at most `most` bytes.
+fn head(path: &Path, most: usize) -> Result<Vec<u8>, Failure> {
+    let file = std::fs::File::open(path).map_err(|e| cannot_read(path, &e))?;
+    let mut bytes = Vec::new();
+    file.take(most as u64).read_to_end(&mut bytes).map_err(|e| cannot_read(path, &e))?;
+    Ok(bytes)
+}
+
+/// Name, size, time of change and first bytes of each file.
+fn identity(files: &[PathBuf]) -> Result<String, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    const HEAD_BYTES: usize = 4096;
+    let mut hasher = Sha256::new();
+    for path in files {
+        let meta = path.metadata().map_err(|e| cannot_read(path, &e))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        hasher.update(format!("{name}\n{}\n{}.{:09}\n", meta.len(), meta.mtime(), meta.mtime_nsec()));
+        hasher.update(head(path, HEAD_BYTES)?);
+    }
+    let hex: String = hasher.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    Ok(format!("sha256:{hex}"))
+}
