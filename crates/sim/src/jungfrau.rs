@@ -22,8 +22,24 @@ const SWITCH_G0: (f64, f64) = (15_600.0, 150.0);
 const SWITCH_G1: (f64, f64) = (1_500.0, 150.0);
 /// A noisy pixel has this many times the noise.
 const NOISY_FACTOR: f32 = 40.0;
+/// HG0 has this many times the gain of G0, this many times its noise in ADU, and its pedestals lie this far from those of G0.
+const HIGH_GAIN: f64 = 2.4;
+const HIGH_GAIN_NOISE: f32 = 1.7;
+const HIGH_GAIN_PEDESTAL_ADU: f32 = -180.0;
+/// Spread of the pedestals over the storage cells, as a whole and by pixel.
+const CELL_SPREAD_ADU: f64 = 30.0;
 /// Charge sharing draws each photon's place up to this many photons in a pixel; above, the mean share is exact enough.
 const SHARING_DRAWS_MAX: u32 = 16;
+
+/// How the pedestals drift.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DriftShape {
+    /// Towards its limit, with the time constant `drift_images`.
+    #[default]
+    Exponential,
+    /// Evenly, until the limit is reached at image `drift_images`.
+    Linear,
+}
 
 /// What to simulate.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,10 +48,14 @@ pub struct JungfrauModel {
     pub scene: SceneModel,
     /// Exposure of one image in microseconds; decides the noise.
     pub exposure_us: f64,
-    /// The pedestals rise towards this many ADU (at most 100) ...
+    /// The pedestals of G0 rise by up to this many ADU (at most 100), as leakage current does: those of G1 and G2 move by the same charge ...
     pub drift_adu: f64,
-    /// ... with this time constant in images.
+    /// ... within this many images ...
     pub drift_images: f64,
+    /// ... in this way.
+    pub drift_shape: DriftShape,
+    /// Storage cells that take turns from image to image, 1 to 16; each has pedestals of its own.
+    pub storage_cells: u8,
     /// Dead pixels per million: their word is always 0.
     pub dead_ppm: f64,
     /// Noisy pixels per million.
@@ -52,6 +72,8 @@ impl JungfrauModel {
             exposure_us: 840.0,
             drift_adu: 0.0,
             drift_images: 1000.0,
+            drift_shape: DriftShape::Exponential,
+            storage_cells: 1,
             dead_ppm: 100.0,
             noisy_ppm: 50.0,
             charge_cloud_um: 0.0,
@@ -102,6 +124,8 @@ pub struct SyntheticJungfrau {
     switch_g0: Vec<u16>,
     switch_g1: Vec<u16>,
     background: Vec<f32>,
+    /// What the pedestals of G0 in each storage cell differ by: (cells, modules, 512, 1024); empty with one cell.
+    cell_offsets: Vec<f32>,
     bad: Vec<BadPixel>,
 }
 
@@ -116,6 +140,8 @@ impl SyntheticJungfrau {
         scene::require(model.drift_images > 0.0, "drift_images", model.drift_images, "positive")?;
         scene::require(model.dead_ppm >= 0.0 && model.noisy_ppm >= 0.0, "dead_ppm or noisy_ppm", "negative", "not negative")?;
         scene::require((0.0..=20.0).contains(&model.charge_cloud_um), "charge_cloud_um", model.charge_cloud_um, "0 to 20")?;
+        let cells = model.storage_cells;
+        scene::require((1..=16).contains(&cells), "storage_cells", cells, "1 to 16")?;
         let scene = Scene::new(&model.scene)?;
         let lattice = model.scene.crystal.as_ref().map(|c| crate::lattice::Lattice::new(c, model.scene.seed));
         let modules = model.scene.modules;
@@ -128,10 +154,12 @@ impl SyntheticJungfrau {
             switch_g0: vec![0; pixels],
             switch_g1: vec![0; pixels],
             background: (0..modules).flat_map(|m| scene.background(m)).collect(),
+            cell_offsets: Vec::new(),
             bad: Vec::new(),
             scene,
         };
         (0..modules).for_each(|module| detector.draw_constants(module));
+        detector.draw_cells();
         Ok(detector)
     }
 
@@ -159,6 +187,44 @@ impl SyntheticJungfrau {
                 self.bad.push(BadPixel { pixel, kind: BadKind::Noisy });
             }
         }
+    }
+
+    fn draw_cells(&mut self) {
+        let cells = self.model.storage_cells;
+        for cell in 0..if cells == 1 { 0 } else { cells } {
+            let mut rng = Rng::keyed(self.model.scene.seed, &[0x6365_6c6c, u64::from(cell)]);
+            let shift = CELL_SPREAD_ADU * spread(&mut rng);
+            let pixels = self.pixels();
+            self.cell_offsets.extend((0..pixels).map(|_| (shift + CELL_SPREAD_ADU * spread(&mut rng)) as f32));
+        }
+    }
+
+    /// Storage cell of an image: they take turns; with one cell it is the one that the headers of [`crate::packet`] name.
+    pub fn storage_cell(&self, image: u64) -> u8 {
+        crate::packet::storage_cell(self.model.storage_cells, image)
+    }
+
+    fn cell_offset(&self, cell: u8, stage: usize, pixel: usize) -> f32 {
+        // All stages sample the same charge of the cell's capacitor, so the low gains see less of it.
+        let scale = [1.0, 0.1, 0.1, HIGH_GAIN as f32][stage];
+        self.cell_offsets.get(usize::from(cell) * self.pixels() + pixel).map_or(0.0, |offset| offset * scale)
+    }
+
+    /// True pedestals in ADU of a stage (0, 1, 2, or 3 for HG0) in a storage cell before any drift: (modules, 512, 1024).
+    ///
+    /// # Panics
+    /// When there is no such stage.
+    pub fn pedestal_plane(&self, stage: usize, cell: u8) -> Vec<f32> {
+        assert!(stage < 4, "stages are 0 to 2, and 3 for HG0");
+        let pixels = self.pixels();
+        let (plane, base) = if stage == 3 { (0, HIGH_GAIN_PEDESTAL_ADU) } else { (stage, 0.0) };
+        let of = |pixel: usize| self.pedestals[plane * pixels + pixel] + base + self.cell_offset(cell, stage, pixel);
+        (0..pixels).map(of).collect()
+    }
+
+    /// True gains of HG0 in ADU/keV: (modules, 512, 1024).
+    pub fn high_gains(&self) -> Vec<f32> {
+        self.gains[..self.pixels()].iter().map(|gain| gain * HIGH_GAIN as f32).collect()
     }
 
     /// The model this was made from.
@@ -191,15 +257,21 @@ impl SyntheticJungfrau {
         &self.bad
     }
 
-    /// What all pedestals have risen by at an image, in ADU.
+    /// What the pedestals of G0 have risen by at an image, in ADU.
     pub fn drift_adu(&self, image: u64) -> f64 {
-        self.model.drift_adu * (1.0 - (-(image as f64) / self.model.drift_images).exp())
+        let turn = image as f64 / self.model.drift_images;
+        self.model.drift_adu
+            * match self.model.drift_shape {
+                DriftShape::Exponential => 1.0 - (-turn).exp(),
+                DriftShape::Linear => turn.min(1.0),
+            }
     }
 
-    /// RMS noise of a good pixel in a stage, in ADU (for the typical gain in G0).
+    /// RMS noise of a good pixel in a stage (3 = HG0), in ADU (for the typical gain in G0).
     pub fn noise_adu(&self, stage: usize) -> f32 {
         match stage {
             0 => (noise_electrons(self.model.exposure_us) * PAIR_KEV * GAIN[0].0) as f32,
+            3 => self.noise_adu(0) * HIGH_GAIN_NOISE,
             _ => NOISE_LOW_GAIN_ADU[stage - 1],
         }
     }
@@ -256,25 +328,28 @@ impl SyntheticJungfrau {
         let noise = self.noise_adu(0);
         let (pixels, first) = (self.pixels(), module * MODULE_PIXELS);
         let plane = first..first + MODULE_PIXELS;
+        let cell = self.storage_cell(image);
         let constants = self.pedestals[plane.clone()].iter().zip(&self.gains[plane.clone()]).zip(&self.switch_g0[plane]);
         for (i, ((word, &charge), ((&pedestal, &gain), &switch))) in raw.iter_mut().zip(charge_photons).zip(constants).enumerate()
         {
             let kev = charge * energy;
+            let pedestal = pedestal + self.cell_offset(cell, 0, first + i);
             let adc = pedestal + drift + gain * kev + noise * rng.normal() as f32;
             *word = if adc <= f32::from(switch) {
                 adc.round_ties_even().max(0.0) as u16
             } else {
-                self.low_gain_word(first + i, pixels, kev, drift, &mut rng)
+                self.low_gain_word(first + i, pixels, kev, drift, cell, &mut rng)
             };
         }
-        self.damage(module, charge_photons, drift, &mut rng, raw);
+        self.damage(module, charge_photons, drift, cell, &mut rng, raw);
     }
 
     /// The word of a pixel that has left G0.
-    fn low_gain_word(&self, pixel: usize, pixels: usize, kev: f32, drift: f32, rng: &mut Rng) -> u16 {
+    fn low_gain_word(&self, pixel: usize, pixels: usize, kev: f32, drift: f32, cell: u8, rng: &mut Rng) -> u16 {
         let mut adc = |stage: usize| {
             let at = stage * pixels + pixel;
-            self.pedestals[at] + drift + self.gains[at] * kev + self.noise_adu(stage) * rng.normal() as f32
+            let pedestal = self.pedestals[at] + self.cell_offset(cell, stage, pixel) + drift * drift_share(stage);
+            pedestal + self.gains[at] * kev + self.noise_adu(stage) * rng.normal() as f32
         };
         let g1 = adc(1);
         let (value, bits) = if g1 >= f32::from(self.switch_g1[pixel]) { (g1, STAGE_BITS[1]) } else { (adc(2), STAGE_BITS[2]) };
@@ -282,7 +357,7 @@ impl SyntheticJungfrau {
         value.round_ties_even().clamp(0.0, ADC_MAX - 1.0) as u16 | bits
     }
 
-    fn damage(&self, module: usize, charge_photons: &[f32], drift: f32, rng: &mut Rng, raw: &mut [u16]) {
+    fn damage(&self, module: usize, charge_photons: &[f32], drift: f32, cell: u8, rng: &mut Rng, raw: &mut [u16]) {
         let first = module * MODULE_PIXELS;
         let start = self.bad.partition_point(|b| b.pixel < first);
         for bad in self.bad[start..].iter().take_while(|b| b.pixel < first + MODULE_PIXELS) {
@@ -291,28 +366,53 @@ impl SyntheticJungfrau {
                 BadKind::Noisy => {
                     let signal = self.gains[bad.pixel] * charge_photons[bad.pixel - first] * self.model.scene.energy_kev as f32;
                     let noise = NOISY_FACTOR * self.noise_adu(0) * rng.normal() as f32;
-                    (self.pedestals[bad.pixel] + drift + signal + noise).round_ties_even().clamp(0.0, ADC_MAX) as u16
+                    let pedestal = self.pedestals[bad.pixel] + self.cell_offset(cell, 0, bad.pixel);
+                    (pedestal + drift + signal + noise).round_ties_even().clamp(0.0, ADC_MAX) as u16
                 }
             };
         }
     }
 
-    /// One module of a dark image with the gain forced to a stage (0, 1 or 2), as pedestals are taken.
+    /// One module of a dark image with the gain forced to a stage (0, 1, 2, or 3 for HG0), as pedestals are taken.
     ///
     /// # Panics
-    /// When `stage` is above 2 or the buffer is not 512 x 1024.
+    /// When `stage` is above 3 or the buffer is not 512 x 1024.
     pub fn dark_into(&self, image: u64, module: usize, stage: usize, raw: &mut [u16]) {
-        assert!(stage < 3 && raw.len() == MODULE_PIXELS, "a module has 512 x 1024 pixels and three stages");
+        assert!(stage < 4 && raw.len() == MODULE_PIXELS, "a module has 512 x 1024 pixels and four stages");
         let mut rng = Rng::keyed(self.model.scene.seed, &[0x6461_726b, image, module as u64, stage as u64]);
         let drift = self.drift_adu(image) as f32;
         let noise = self.noise_adu(stage);
-        let at = stage * self.pixels() + module * MODULE_PIXELS;
-        for (word, pedestal) in raw.iter_mut().zip(&self.pedestals[at..at + MODULE_PIXELS]) {
-            let adc = pedestal + drift + noise * rng.normal() as f32;
-            *word = adc.round_ties_even().clamp(0.0, ADC_MAX - 1.0) as u16 | STAGE_BITS[stage];
+        let (plane, bits, base) = if stage == 3 {
+            (0, 0, HIGH_GAIN_PEDESTAL_ADU)
+        } else {
+            (stage, STAGE_BITS[stage], drift * (drift_share(stage) - 1.0))
+        };
+        let (cell, first) = (self.storage_cell(image), module * MODULE_PIXELS);
+        let at = plane * self.pixels() + first;
+        for (i, (word, pedestal)) in raw.iter_mut().zip(&self.pedestals[at..at + MODULE_PIXELS]).enumerate() {
+            let offset = self.cell_offset(cell, stage, first + i) + base;
+            let adc = pedestal + offset + drift + noise * rng.normal() as f32;
+            *word = adc.round_ties_even().clamp(0.0, ADC_MAX - 1.0) as u16 | bits;
         }
-        if stage == 0 {
-            self.damage(module, &vec![0.0; MODULE_PIXELS], drift, &mut rng, raw);
+        if bits == 0 {
+            self.damage(module, &vec![0.0; MODULE_PIXELS], drift, cell, &mut rng, raw);
+        }
+    }
+
+    /// Lets stray photons (one each in pixels of G0) fall on a dark image of a module: `mean` per pixel, as from a source nearby.
+    ///
+    /// # Panics
+    /// When the buffer is not 512 x 1024.
+    pub fn add_stray_photons(&self, image: u64, module: usize, mean: f64, raw: &mut [u16]) {
+        assert!(raw.len() == MODULE_PIXELS, "a module has 512 x 1024 pixels");
+        let mut rng = Rng::keyed(self.model.scene.seed, &[0x7374_7261, image, module as u64]);
+        let photons = rng.poisson(mean * MODULE_PIXELS as f64);
+        for _ in 0..photons {
+            let pixel = rng.below(MODULE_PIXELS as u64) as usize;
+            let charge = self.gains[module * MODULE_PIXELS + pixel] * self.model.scene.energy_kev as f32;
+            if raw[pixel] >> 14 == 0 && raw[pixel] > 0 {
+                raw[pixel] = (f32::from(raw[pixel]) + charge).round_ties_even().min(ADC_MAX) as u16;
+            }
         }
     }
 
@@ -352,6 +452,11 @@ impl SyntheticJungfrau {
             ("gain_adu_per_kev.f32", bytes(&self.gains)),
         ]
     }
+}
+
+/// The part of G0's drift that a stage sees: the same charge through another gain.
+fn drift_share(stage: usize) -> f32 {
+    if stage == 0 { 1.0 } else { (GAIN[stage].0 / GAIN[0].0) as f32 }
 }
 
 /// Raw words as they travel: little-endian. Tile t of the stream layout is the t-th equal share of the result.

@@ -43,8 +43,10 @@ pub const TYPE_EIGER: u8 = 1;
 pub const TYPE_JUNGFRAU: u8 = 3;
 /// Version of the header.
 pub const HEADER_VERSION: u8 = 2;
-/// DAQ info: chip 1.1 (bits 7-5 = 001), storage cell 3 (bits 11-8), dynamic gain.
-const DAQ_INFO: u32 = 1 << 5 | 3 << 8;
+/// DAQ info: chip 1.1 (bits 7-5 = 001), dynamic gain; the storage cell is added (bits 11-8).
+const DAQ_INFO: u32 = 1 << 5;
+/// Storage cell of a detector that uses one: the default of chip 1.1.
+const STORAGE_CELL: u8 = 3;
 /// Constant of the firmware of the captured EIGER.
 const EIGER_FIRMWARE: u32 = 0x6AE1;
 const EIGER_SIDE: u16 = 0x2000;
@@ -85,6 +87,15 @@ pub struct PacketModel {
     pub start_ticks: u64,
     /// EIGER in 32 bit: sub-frames summed into one image.
     pub subframes: u32,
+    /// JUNGFRAU: storage cells that take turns, 1 to 16.
+    pub storage_cells: u8,
+    /// JUNGFRAU: bits that are set in DAQ info beside those of chip and cell (protocol digest 1.4).
+    pub daq_info: u32,
+}
+
+/// Storage cell of an image, counted from 0.
+pub fn storage_cell(cells: u8, image: u64) -> u8 {
+    if cells <= 1 { STORAGE_CELL } else { (image % u64::from(cells)) as u8 }
 }
 
 impl PacketModel {
@@ -99,6 +110,8 @@ impl PacketModel {
             exposure_ns: 840_000,
             start_ticks: 0,
             subframes: 376,
+            storage_cells: 1,
+            daq_info: 0,
         }
     }
 }
@@ -221,11 +234,6 @@ impl Packetiser {
         header[field::MOD_ID].copy_from_slice(&port.mod_id.to_le_bytes());
         header[field::ROW].copy_from_slice(&port.row.to_le_bytes());
         header[field::COLUMN].copy_from_slice(&port.column.to_le_bytes());
-        let det_spec_3 = match self.model.kind {
-            DetectorKind::Jungfrau { .. } => DAQ_INFO,
-            DetectorKind::Eiger { .. } => EIGER_FIRMWARE,
-        };
-        header[field::DET_SPEC_3].copy_from_slice(&det_spec_3.to_le_bytes());
         header[field::DET_SPEC_4].copy_from_slice(&port.det_spec_4.to_le_bytes());
         header[field::DET_TYPE] = self.detector_type();
         header[field::VERSION] = HEADER_VERSION;
@@ -234,7 +242,7 @@ impl Packetiser {
     }
 
     /// Rewrites what changes from image to image in a header (or a whole datagram) made by this packetiser: frame number, exposure or
-    /// sub-frame number, bunch id, timestamp. The rest stays, so prepared datagrams can be sent again as another image.
+    /// sub-frame number, bunch id, timestamp, storage cell. The rest stays, so prepared datagrams can be sent again as another image.
     ///
     /// # Panics
     /// When `header` is shorter than 48 bytes.
@@ -243,15 +251,21 @@ impl Packetiser {
         let image = frame_number.wrapping_sub(self.model.first_frame_number);
         let ticks = self.model.start_ticks.wrapping_add(image.wrapping_mul(self.model.period_ns) / 100);
         let header: &mut [u8; HEADER_BYTES] = header.first_chunk_mut().expect("a header has 48 bytes");
-        let (exp_length, bunch) = match self.model.kind {
-            DetectorKind::Jungfrau { .. } => ((self.model.exposure_ns / 100) as u32, frame_number),
-            DetectorKind::Eiger { bits: 32 } => ((image as u32).wrapping_add(1).wrapping_mul(self.model.subframes), 0),
-            DetectorKind::Eiger { .. } => (0, 0),
+        let (exp_length, bunch, det_spec_3) = match self.model.kind {
+            DetectorKind::Jungfrau { .. } => {
+                let cell = u32::from(storage_cell(self.model.storage_cells, image));
+                ((self.model.exposure_ns / 100) as u32, frame_number, DAQ_INFO | self.model.daq_info | cell << 8)
+            }
+            DetectorKind::Eiger { bits: 32 } => {
+                ((image as u32).wrapping_add(1).wrapping_mul(self.model.subframes), 0, EIGER_FIRMWARE)
+            }
+            DetectorKind::Eiger { .. } => (0, 0, EIGER_FIRMWARE),
         };
         header[field::FRAME_NUMBER].copy_from_slice(&frame_number.to_le_bytes());
         header[field::EXP_LENGTH].copy_from_slice(&exp_length.to_le_bytes());
         header[field::DET_SPEC_1].copy_from_slice(&bunch.to_le_bytes());
         header[field::TIMESTAMP].copy_from_slice(&ticks.to_le_bytes());
+        header[field::DET_SPEC_3].copy_from_slice(&det_spec_3.to_le_bytes());
     }
 
     /// Writes the datagram of packet `packet` of a tile into `out` and returns its length.

@@ -275,3 +275,59 @@ fn raw_bytes_are_little_endian() {
     let back: Vec<u16> = raw_bytes(&words).chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
     assert_eq!(back, words);
 }
+
+#[test]
+fn drift_can_be_a_ramp_and_the_low_gains_see_the_same_charge() {
+    use konkordia_sim::jungfrau::DriftShape;
+    let mut model = one_module();
+    (model.drift_adu, model.drift_images, model.drift_shape) = (100.0, 200.0, DriftShape::Linear);
+    let detector = build(&model);
+    assert_eq!([0, 50, 200, 500].map(|image| detector.drift_adu(image)), [0.0, 25.0, 100.0, 100.0]);
+    let still = build(&one_module());
+    let (mut a, mut b) = (vec![0; MODULE_PIXELS], vec![0; MODULE_PIXELS]);
+    for (stage, share) in [(0, 1.0), (1, -1.439 / 41.0), (2, -0.1145 / 41.0)] {
+        detector.dark_into(300, 0, stage, &mut a);
+        still.dark_into(300, 0, stage, &mut b);
+        let rise = mean(a.iter().zip(&b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
+        assert!((rise - 100.0 * share).abs() < 0.2, "stage {stage}: {rise}");
+    }
+}
+
+#[test]
+fn each_storage_cell_has_pedestals_of_its_own() {
+    let model = JungfrauModel { storage_cells: 4, ..one_module() };
+    let detector = build(&model);
+    assert_eq!([0, 1, 2, 3, 4, 7].map(|image| detector.storage_cell(image)), [0, 1, 2, 3, 0, 3]);
+    assert_eq!(build(&one_module()).storage_cell(9), 3, "the cell that the headers name");
+    let mut raw = vec![0; MODULE_PIXELS];
+    for (stage, bits) in [(0, 0), (1, 1), (2, 3), (3, 0)] {
+        for image in 0..4 {
+            detector.dark_into(image, 0, stage, &mut raw);
+            let truth = detector.pedestal_plane(stage, detector.storage_cell(image));
+            let bad: Vec<usize> = detector.bad_pixels().iter().map(|b| b.pixel).collect();
+            let good = |pixel: &usize| bad.binary_search(pixel).is_err();
+            let sigma = f64::from(detector.noise_adu(stage)).max(1.0);
+            let far = (0..MODULE_PIXELS).filter(good).filter(|&p| {
+                assert_eq!(raw[p] >> 14, bits);
+                (f64::from(raw[p] & 0x3FFF) - f64::from(truth[p])).abs() > 5.5 * sigma
+            });
+            assert!(far.count() < 3, "stage {stage}, image {image}");
+        }
+    }
+    let (zero, one) = (detector.pedestal_plane(0, 0), detector.pedestal_plane(0, 1));
+    let apart = mean(zero.iter().zip(&one).map(|(a, b)| f64::from((a - b).abs())));
+    assert!(apart > 10.0, "{apart}");
+    assert_eq!(detector.high_gains()[7], detector.gains()[7] * 2.4f32);
+}
+
+#[test]
+fn stray_photons_hit_single_pixels() {
+    let detector = build(&one_module());
+    let mut clean = vec![0; MODULE_PIXELS];
+    detector.dark_into(0, 0, 0, &mut clean);
+    let mut raw = clean.clone();
+    detector.add_stray_photons(0, 0, 1e-3, &mut raw);
+    let hit: Vec<f64> = raw.iter().zip(&clean).filter(|(a, b)| a != b).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect();
+    assert!((400..650).contains(&hit.len()), "{}", hit.len());
+    assert!(hit.iter().all(|rise| *rise > 400.0), "one photon is about 508 ADU");
+}
