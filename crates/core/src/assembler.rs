@@ -191,6 +191,13 @@ impl TileAssembler {
         self.jump.1 >= JUMP_CONFIRMATIONS
     }
 
+    /// Seals all tiles below `image` and returns the new `low`; for streams whose frames come in order.
+    pub fn seal_before(&mut self, image: u64) -> u64 {
+        self.low = self.low.max(image.min(self.spec.images));
+        self.own_end = self.own_end.max(self.low);
+        self.low
+    }
+
     /// Seals what can be sealed and returns the new `low`. `drained` says that the stream's socket was seen empty after `now_ns` and
     /// `newest_end` (as above) were read, so that every packet of those images which was there by then has been judged.
     pub fn tick(&mut self, now_ns: u64, newest_end: u64, drained: bool) -> u64 {

@@ -1,8 +1,9 @@
 //! The ledger: the account of every packet and every image of a run. A run closes only when it balances.
 //!
 //! Packets: received = placed + duplicate + late + no slot + foreign + malformed, per stream. What the kernel dropped before we saw it
-//! stands beside it and is not part of the sum. Images: expected = complete + partial + lost + discarded. Across both:
-//! expected packets = placed + missing, where missing is summed from the images.
+//! stands beside it and is not part of the sum. Images: expected = complete + partial + lost + discarded. Frames (what the detector sends;
+//! without a selection the same as images): passed = kept + dark + skipped + unfinished. Across all: expected packets = placed + missing,
+//! where missing is summed from the frames.
 
 /// Why a datagram is no packet of this detector. Each reason has its own counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -171,10 +172,22 @@ pub struct ImageLedger {
     pub lost: u64,
     /// With some packets, not written.
     pub discarded: u64,
-    /// Packets placed in all images, counted from their bitmaps.
+    /// Packets placed in all frames, counted from their bitmaps.
     pub packets_placed: u64,
-    /// Packets missing in all expected images.
+    /// Packets missing in all expected frames.
     pub packets_missing: u64,
+    /// Frames that passed through the ring, lost ones too.
+    pub frames: u64,
+    /// Of these: in images.
+    pub frames_kept: u64,
+    /// Of these: dark, or warm-up that counts as dark.
+    pub frames_dark: u64,
+    /// Of these: not selected.
+    pub frames_skipped: u64,
+    /// Of these: the beginning of a sum that the run did not finish.
+    pub frames_unfinished: u64,
+    /// Planned frames that never came.
+    pub frames_absent: u64,
     /// Images that every sink took.
     pub written: u64,
     /// Complete and partial images that a sink could not take because it had failed.
@@ -182,11 +195,17 @@ pub struct ImageLedger {
 }
 
 impl ImageLedger {
-    /// Enters one image, which was expected.
-    pub fn enter(&mut self, status: ImageStatus, packets_placed: u32, packets_expected: u32) {
-        self.expected += 1;
+    /// Enters the packets of one frame.
+    pub fn enter_frame(&mut self, packets_placed: u32, packets_expected: u32) {
+        self.frames += 1;
         self.packets_placed += u64::from(packets_placed);
         self.packets_missing += u64::from(packets_expected - packets_placed);
+    }
+
+    /// Enters one image of so many frames, which was expected.
+    pub fn enter(&mut self, status: ImageStatus, frames: u32) {
+        self.expected += 1;
+        self.frames_kept += u64::from(frames);
         match status {
             ImageStatus::Lost => self.lost += 1,
             ImageStatus::Partial => self.partial += 1,
@@ -196,7 +215,7 @@ impl ImageLedger {
     }
 
     /// Names and values, in the order in which they are printed and stored.
-    pub fn rows(&self) -> [(&'static str, u64); 9] {
+    pub fn rows(&self) -> [(&'static str, u64); 15] {
         [
             ("expected", self.expected),
             ("complete", self.complete),
@@ -207,6 +226,12 @@ impl ImageLedger {
             ("unwritten", self.unwritten),
             ("packets_placed", self.packets_placed),
             ("packets_missing", self.packets_missing),
+            ("frames", self.frames),
+            ("frames_kept", self.frames_kept),
+            ("frames_dark", self.frames_dark),
+            ("frames_skipped", self.frames_skipped),
+            ("frames_unfinished", self.frames_unfinished),
+            ("frames_absent", self.frames_absent),
         ]
     }
 }
@@ -218,7 +243,7 @@ pub struct RunLedger {
     pub streams: Vec<StreamLedger>,
     /// All images.
     pub images: ImageLedger,
-    /// Packets of one complete image.
+    /// Packets of one complete frame.
     pub packets_per_image: u64,
 }
 
@@ -260,8 +285,10 @@ impl RunLedger {
             i.expected,
             i.complete + i.partial + i.lost + i.discarded,
         );
-        check("packets placed by the streams = packets found in the images".into(), self.total().placed, i.packets_placed);
-        let expected = i.expected * self.packets_per_image;
+        let frames = i.frames_kept + i.frames_dark + i.frames_skipped + i.frames_unfinished;
+        check("frames = kept + dark + skipped + unfinished".into(), i.frames, frames);
+        check("packets placed by the streams = packets found in the frames".into(), self.total().placed, i.packets_placed);
+        let expected = (i.frames + i.frames_absent) * self.packets_per_image;
         check("packets expected = placed + missing".into(), expected, i.packets_placed + i.packets_missing);
         check("images written + unwritten = complete + partial".into(), i.written + i.unwritten, i.complete + i.partial);
         found
@@ -279,9 +306,10 @@ mod tests {
 
     fn balanced() -> RunLedger {
         let mut images = ImageLedger { written: 2, ..Default::default() };
-        images.enter(ImageStatus::of(128, 128, MissingPolicy::Keep), 128, 128);
-        images.enter(ImageStatus::of(100, 128, MissingPolicy::Keep), 100, 128);
-        images.enter(ImageStatus::of(0, 128, MissingPolicy::Keep), 0, 128);
+        for placed in [128, 100, 0] {
+            images.enter_frame(placed, 128);
+            images.enter(ImageStatus::of(placed, 128, MissingPolicy::Keep), 1);
+        }
         let mut stream =
             StreamLedger { received: 240, placed: 228, duplicate: 5, late: 3, no_slot: 2, foreign: 1, ..Default::default() };
         stream.count_malformed(Malformed::Version);
@@ -300,6 +328,8 @@ mod tests {
         assert_eq!(broken(|l| l.images.lost += 1), 1);
         assert_eq!(broken(|l| l.images.packets_placed += 1), 2);
         assert_eq!(broken(|l| l.images.packets_missing += 1), 1);
+        assert_eq!(broken(|l| l.images.frames_dark += 1), 1);
+        assert_eq!(broken(|l| l.images.frames_absent += 1), 1);
         assert_eq!(broken(|l| l.images.written += 1), 1);
     }
 

@@ -1,6 +1,6 @@
 //! The plan of a run: computed at arm, immutable after. Every bound of the data path stands here, with the sum of its memory.
 
-use crate::geometry::{ImageGeometry, Segment};
+use crate::geometry::ImageGeometry;
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
 use crate::ports::TileRecord;
@@ -26,7 +26,7 @@ pub enum Recipe {
     Raw,
 }
 
-/// How the chunks of the output image are packed. All of it is lossless. Levels are those of the libraries: more = smaller and slower.
+/// How the chunks of the output image are packed; all but `Sz3` without loss. Levels are those of the libraries: more = smaller and slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Plain pixels.
@@ -50,10 +50,34 @@ pub enum Compression {
         /// 1 to 9.
         level: u8,
     },
+    /// One SZ3 stream (HDF5 filter 32024), with loss. For whole images only: no run packs it.
+    Sz3 {
+        /// Largest error of a pixel.
+        bound: ErrorBound,
+    },
+}
+
+/// Largest error of a pixel that a lossy compression may make, in units of the image: above 0, at most [`ErrorBound::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorBound(u64);
+
+impl ErrorBound {
+    /// A larger bound leaves nothing of an image.
+    pub const MAX: f64 = 1e6;
+
+    /// `None` for 0, a negative number, infinity, NaN and what is above [`Self::MAX`].
+    pub fn new(value: f64) -> Option<Self> {
+        (value > 0.0 && value <= Self::MAX).then(|| Self(value.to_bits()))
+    }
+
+    /// The number.
+    pub const fn value(self) -> f64 {
+        f64::from_bits(self.0)
+    }
 }
 
 impl Compression {
-    /// All, each at its default level.
+    /// All that a run can pack, each at its default level: those without loss.
     pub const ALL: [Self; 6] =
         [Self::Bslz4, Self::Bszstd { level: 1 }, Self::Lz4, Self::Zstd { level: 1 }, Self::Gzip { level: 1 }, Self::None];
 
@@ -66,10 +90,11 @@ impl Compression {
             Self::Lz4 => "lz4",
             Self::Zstd { .. } => "zstd",
             Self::Gzip { .. } => "gzip",
+            Self::Sz3 { .. } => "sz3",
         }
     }
 
-    /// The one of this name, at its default level.
+    /// The one of [`Self::ALL`] that has this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.name() == name)
     }
@@ -78,7 +103,7 @@ impl Compression {
     pub const fn level(self) -> Option<u8> {
         match self {
             Self::Bszstd { level } | Self::Zstd { level } | Self::Gzip { level } => Some(level),
-            Self::None | Self::Bslz4 | Self::Lz4 => None,
+            Self::None | Self::Bslz4 | Self::Lz4 | Self::Sz3 { .. } => None,
         }
     }
 
@@ -87,7 +112,7 @@ impl Compression {
         match self {
             Self::Bszstd { .. } | Self::Zstd { .. } => Some(22),
             Self::Gzip { .. } => Some(9),
-            Self::None | Self::Bslz4 | Self::Lz4 => None,
+            Self::None | Self::Bslz4 | Self::Lz4 | Self::Sz3 { .. } => None,
         }
     }
 
@@ -106,7 +131,7 @@ impl Compression {
     /// Bytes of a full block, the unit in which pixels are gathered and, except by `zstd` and `gzip`, compressed (protocols 5.1, 5.2).
     pub const fn block_bytes(self) -> usize {
         match self {
-            Self::None | Self::Bslz4 => 8192,
+            Self::None | Self::Bslz4 | Self::Sz3 { .. } => 8192,
             Self::Bszstd { .. } | Self::Lz4 | Self::Zstd { .. } | Self::Gzip { .. } => 65536,
         }
     }
@@ -207,6 +232,7 @@ impl Plan {
             Compression::Bslz4 | Compression::Lz4 => bytes + bytes / 255 + 16 + 4,
             // Zstd: n + n / 256 + at most 64. Deflate: 5 bytes for each 65535, its flushes, and the checksum of the strip.
             Compression::Bszstd { .. } | Compression::Zstd { .. } | Compression::Gzip { .. } => bytes + bytes / 256 + 128,
+            Compression::Sz3 { .. } => unreachable!("no run packs SZ3: the configuration does not offer it"),
         }
     }
 
@@ -240,15 +266,13 @@ impl Plan {
             Compression::None | Compression::Bslz4 => 1 << 15,
             _ => 2 * (self.blocks_per_strip() * self.compression.block_bytes()) as u64 + self.encoder_bytes(),
         };
-        // At worst a row of a tile and the gap beside it, cut again by blocks and packets.
-        let segments = blocks + pixels / u64::from(self.geometry.format().columns) * 3;
         vec![
             MemoryItem { what: "ring, raw tiles", bytes: raw * self.slots },
             MemoryItem { what: "ring, packed images", bytes: packed * self.slots },
             MemoryItem { what: "ring, records of the tiles", bytes: records * self.slots },
             MemoryItem { what: "claims of slots", bytes: 8 * CLAIMS_MIN.max(2 * self.slots) },
             MemoryItem { what: "calibration constants and mask", bytes: constants + pixels * 4 },
-            MemoryItem { what: "gather list", bytes: segments * size_of::<Segment>() as u64 },
+            MemoryItem { what: "gather list", bytes: self.geometry.gather_bytes_max(self.block_pixels()) },
             MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
             MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
             MemoryItem { what: "writer, one packed image", bytes: packed + 32 },
@@ -279,14 +303,16 @@ pub const RECEIVE_BUFFER_BYTES: u64 = 32 * 65536;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::Placement;
+    use crate::geometry::{DoublePixels, Orientation, Placement, Quarter};
     use crate::tile::TileFormat;
 
     #[test]
     fn the_memory_sum_grows_with_the_slots_and_covers_the_gather_list() {
         for bits in [4, 12, 16, 32] {
-            let place = |t: u32| Placement { row: 1 + t / 2 * 263, column: 3 + t % 2 * 519, flip_rows: t & 1 == 1 };
-            let geometry = ImageGeometry::new(TileFormat::eiger(bits).unwrap(), (0..4).map(place).collect(), None).unwrap();
+            let orientation = |t| Orientation { flip_rows: t & 1 == 1, rotate: Quarter::ALL[t as usize] };
+            let place = |t: u32| Placement { row: 1 + t / 2 * 513, column: 3 + t % 2 * 519, orientation: orientation(t) };
+            let format = TileFormat::eiger(bits).unwrap();
+            let geometry = ImageGeometry::new(format, (0..4).map(place).collect(), None, DoublePixels::Keep).unwrap();
             let plan = |slots| Plan {
                 geometry: geometry.clone(),
                 recipe: Recipe::Counts,
@@ -308,10 +334,9 @@ mod tests {
                 pin_workers: vec![],
             };
             let gather = geometry.gather(plan(2).block_pixels());
-            let segments: usize = (0..gather.blocks()).map(|b| gather.segments(b).len()).sum();
             for (two, six) in plan(2).memory().into_iter().zip(plan(6).memory()) {
                 assert_eq!(six.bytes, if two.what.starts_with("ring") { two.bytes * 3 } else { two.bytes }, "{}", two.what);
-                assert!(two.what != "gather list" || two.bytes as usize >= segments * size_of::<Segment>(), "{bits} bit");
+                assert!(two.what != "gather list" || two.bytes >= gather.bytes(), "{bits} bit");
             }
         }
     }

@@ -50,18 +50,51 @@ pub struct TileRecord {
     pub packets: u16,
 }
 
+/// What the committer says of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageHead {
+    /// Its state.
+    pub status: ImageStatus,
+    /// Position in the run of its first frame, from 0. Without a selection of frames this is the position of the image too.
+    pub first_frame: u64,
+    /// Frames that were added.
+    pub frames: u32,
+    /// Frames of which every packet was placed.
+    pub frames_complete: u32,
+}
+
+impl Default for ImageHead {
+    fn default() -> Self {
+        Self { status: ImageStatus::Lost, first_frame: 0, frames: 0, frames_complete: 0 }
+    }
+}
+
 /// An image in its final state, lent to the sinks in image order. Every image of the run comes once, lost ones too.
 #[derive(Clone, Copy, Debug)]
 pub struct CommittedImage<'a> {
-    /// Position in the run, from 0; also the position in the file.
+    /// Position in the file, from 0.
     pub image: u64,
     /// Its state.
     pub status: ImageStatus,
-    /// One record per tile.
+    /// Its state and its frames.
+    pub head: ImageHead,
+    /// One record per tile. Of a sum of frames: the header of the first frame of which a packet came, and the packets that came in every frame.
     pub tiles: &'a [TileRecord],
     /// The packed strips in order: what stands before, between and behind them in the chunk is the codec's
     /// (`kernels::codec::Framing`). Empty when the image is lost or discarded.
     pub strips: &'a [&'a [u8]],
+    /// The tracked pedestals of G0 in ADU after this image, in output order, strip by strip; empty for most images.
+    pub pedestals: &'a [&'a [f32]],
+}
+
+/// Takes the raw words of every frame as they lie in the ring, before anything is done to them. Runs in a thread of its own; while it holds
+/// a frame, the slot of that frame is not free.
+pub trait FrameSink: Send {
+    /// Takes one tile of a frame: its record and its bytes, of which only the packets in the bitmap mean anything. Frames come in order.
+    ///
+    /// # Errors
+    /// The tile could not be taken; the run ends in Error with everything before intact.
+    fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), SinkError>;
 }
 
 /// Takes committed images. Runs in a thread of its own; while it holds an image, the slot of that image is not free.

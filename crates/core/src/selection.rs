@@ -3,6 +3,8 @@
 //! A *frame* is what the detector sends under one frame number, an *image* is what stands in the file. Without a selection they are the
 //! same. The decision is a pure function of the frames' headers in frame order, so that every worker and the committer take it alike, each for itself.
 
+use crate::ledger::{ImageStatus, MissingPolicy};
+
 /// Bits of a header word (JUNGFRAU: DAQ info, protocols 1.4) that mark a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
@@ -171,6 +173,36 @@ impl Selector {
     /// Frames of the image that is not whole yet.
     pub fn open_frames(&self) -> u32 {
         self.in_sum
+    }
+}
+
+/// What has come of the frames of an image so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageFrames {
+    /// Frames added.
+    pub frames: u32,
+    /// Of these: with every packet.
+    pub complete: u32,
+    /// Of these: with no packet.
+    pub lost: u32,
+}
+
+impl ImageFrames {
+    /// Adds a frame with `placed` of `expected` packets.
+    pub fn add(&mut self, placed: u32, expected: u32) {
+        self.frames += 1;
+        self.complete += u32::from(placed == expected);
+        self.lost += u32::from(placed == 0);
+    }
+
+    /// The state of the image.
+    pub fn status(&self, policy: MissingPolicy) -> ImageStatus {
+        match policy {
+            _ if self.lost == self.frames => ImageStatus::Lost,
+            _ if self.complete == self.frames => ImageStatus::Complete,
+            MissingPolicy::Keep => ImageStatus::Partial,
+            MissingPolicy::Discard | MissingPolicy::CompleteOnly => ImageStatus::Discarded,
+        }
     }
 }
 

@@ -1,27 +1,83 @@
-//! The committer: gives every image its state, in image order, and enters it in the ledger.
+//! The committer: looks at every frame in order, adds up what has come for each image, and gives images to the sinks.
 
 use crate::control::{Control, FailGuard};
-use konkordia_core::ledger::{ImageLedger, ImageStatus};
+use konkordia_core::ledger::ImageLedger;
 use konkordia_core::plan::Plan;
+use konkordia_core::ports::{ImageHead, TileRecord};
+use konkordia_core::selection::{FrameUse, ImageFrames, Selector};
 use konkordia_memory::ring::Committer;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Commits images until the end of the run.
+/// Commits until the end of the run. Returns the account of frames and images that passed.
 pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer) -> ImageLedger {
     let _guard = FailGuard(control);
-    let expected = plan.packets_per_image() as u32;
     let mut ledger = ImageLedger::default();
+    let mut selector = Selector::new(plan.processing.selection);
+    let mut image =
+        OpenImage { first_frame: 0, frames: ImageFrames::default(), records: vec![TileRecord::default(); plan.streams()] };
+    let expected = plan.packets_per_image() as u32;
     while !control.has_failed() && committer.next() < control.end.load(Ordering::Acquire) {
         if !committer.wait(Duration::from_millis(20)) {
             continue;
         }
-        let mut placed = 0;
-        let status = committer.commit(|tiles| {
-            placed = tiles.map(u32::from).sum();
-            ImageStatus::of(placed, expected, plan.missing)
-        });
-        ledger.enter(status, placed, expected);
+        let records = || (0..plan.streams()).map(|tile| committer.record(tile));
+        let placed = records().flatten().map(|r| u32::from(r.packets)).sum();
+        let daq_info = records().flatten().next().map(|r| r.header.daq_info);
+        ledger.enter_frame(placed, expected);
+        match selector.next(daq_info) {
+            FrameUse::Skip => ledger.frames_skipped += 1,
+            FrameUse::Dark => ledger.frames_dark += 1,
+            FrameUse::Keep { first, last, .. } => {
+                image.add(committer.next(), first, records());
+                image.frames.add(placed, expected);
+                if last {
+                    let head = image.head(plan);
+                    committer.publish(head, &image.records);
+                    ledger.enter(head.status, head.frames);
+                }
+            }
+        }
+        committer.pass();
     }
+    ledger.frames_unfinished = u64::from(selector.open_frames());
+    control.images_end.store(ledger.expected, Ordering::Release);
     ledger
+}
+
+/// The image whose frames are passing.
+struct OpenImage {
+    first_frame: u64,
+    frames: ImageFrames,
+    records: Vec<TileRecord>,
+}
+
+impl OpenImage {
+    fn add<'a>(&mut self, frame: u64, first: bool, records: impl Iterator<Item = Option<&'a TileRecord>>) {
+        if first {
+            self.first_frame = frame;
+            self.frames = ImageFrames::default();
+        }
+        for (sum, record) in self.records.iter_mut().zip(records) {
+            let record = record.copied().unwrap_or_default();
+            if first {
+                *sum = record;
+                continue;
+            }
+            if sum.header.frame_number == 0 {
+                sum.header = record.header;
+            }
+            sum.bitmap.0.iter_mut().zip(record.bitmap.0).for_each(|(a, b)| *a &= b);
+            sum.packets = sum.bitmap.count() as u16;
+        }
+    }
+
+    fn head(&self, plan: &Plan) -> ImageHead {
+        ImageHead {
+            status: self.frames.status(plan.missing),
+            first_frame: self.first_frame,
+            frames: self.frames.frames,
+            frames_complete: self.frames.complete,
+        }
+    }
 }

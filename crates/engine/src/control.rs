@@ -30,13 +30,13 @@ pub struct Progress {
     pub packets_no_slot: u64,
     /// Datagrams that the kernel dropped.
     pub kernel_dropped: u64,
-    /// Newest image seen + 1.
+    /// Newest frame seen + 1. Without a selection frames are images.
     pub images_seen: u64,
     /// Images that are committed.
     pub images_committed: u64,
     /// Images that all sinks have taken.
     pub images_written: u64,
-    /// Slots of the ring between newest image and slowest sink.
+    /// Slots of the ring of frames in use, and packed images that wait for the slowest sink.
     pub slots_used: u64,
 }
 
@@ -45,10 +45,14 @@ pub struct Progress {
 pub struct Control {
     stop: AtomicBool,
     halt: AtomicBool,
+    /// Frames of the run.
     pub(crate) end: AtomicU64,
+    /// Images of the run, set by the committer.
+    pub(crate) images_end: AtomicU64,
     pub(crate) newest_end: AtomicU64,
     pub(crate) first_frame: AtomicU64,
     pub(crate) failed: AtomicBool,
+    frames_committed: AtomicU64,
     committed: AtomicU64,
     written: AtomicU64,
     streams: Box<[StreamProgress]>,
@@ -64,9 +68,11 @@ impl Control {
             stop: AtomicBool::new(false),
             halt: AtomicBool::new(false),
             end: AtomicU64::new(NOT_YET),
+            images_end: AtomicU64::new(NOT_YET),
             newest_end: AtomicU64::new(0),
             first_frame: AtomicU64::new(first_frame.unwrap_or(NOT_YET)),
             failed: AtomicBool::new(false),
+            frames_committed: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             written: AtomicU64::new(0),
             streams: (0..streams).map(|_| StreamProgress::default()).collect(),
@@ -98,7 +104,9 @@ impl Control {
     pub fn progress(&self) -> Progress {
         let sum = |field: fn(&StreamProgress) -> &AtomicU64| self.streams.iter().map(|s| field(s).load(Ordering::Relaxed)).sum();
         let images_written = self.written.load(Ordering::Relaxed);
+        let images_committed = self.committed.load(Ordering::Relaxed);
         let images_seen = self.newest_end.load(Ordering::Relaxed);
+        let in_frames = images_seen.saturating_sub(self.frames_committed.load(Ordering::Relaxed));
         Progress {
             packets_received: sum(|s| &s.received),
             bytes_received: sum(|s| &s.received_bytes),
@@ -106,13 +114,14 @@ impl Control {
             packets_no_slot: sum(|s| &s.no_slot),
             kernel_dropped: sum(|s| &s.kernel_dropped),
             images_seen,
-            images_committed: self.committed.load(Ordering::Relaxed),
+            images_committed,
             images_written,
-            slots_used: images_seen.saturating_sub(images_written),
+            slots_used: in_frames + images_committed.saturating_sub(images_written),
         }
     }
 
-    pub(crate) fn watch(&self, committed: u64, written: u64) {
+    pub(crate) fn watch(&self, frames_committed: u64, committed: u64, written: u64) {
+        self.frames_committed.store(frames_committed, Ordering::Relaxed);
         self.committed.store(committed, Ordering::Relaxed);
         self.written.store(written, Ordering::Relaxed);
     }

@@ -23,20 +23,26 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut reader: SinkReader, sink: 
     let _guard = FailGuard(control);
     let mut delivery = Delivery { sink, written: 0, unwritten: 0, error: None };
     let nothing = vec![TileRecord::default(); plan.streams()];
-    while !control.has_failed() && reader.next() < control.end.load(Ordering::Acquire) {
+    while !control.has_failed() && reader.next() < control.images_end.load(Ordering::Acquire) {
         if reader.wait(Duration::from_millis(50)) {
-            reader.take(|image, status, records, parts| {
-                let mut strips: [&[u8]; STRIPS_MAX] = [&[]; STRIPS_MAX];
-                let mut count = 0;
+            reader.take(|view| {
+                let (image, head, status) = (view.image, *view.head, view.head.status);
+                let (mut strips, mut pedestals): ([&[u8]; STRIPS_MAX], [&[f32]; STRIPS_MAX]) = ([&[]; _], [&[]; _]);
+                let (mut count, mut snapshots) = (0, 0);
                 if matches!(status, ImageStatus::Complete | ImageStatus::Partial) {
-                    for strip in parts {
-                        strips[count] = strip;
-                        count += 1;
+                    count = view.strips();
+                    strips[..count].iter_mut().enumerate().for_each(|(n, strip)| *strip = view.strip(n));
+                }
+                for (n, pedestal) in pedestals[..view.strips()].iter_mut().enumerate() {
+                    if let Some(plane) = view.snapshot(n) {
+                        *pedestal = plane;
+                        snapshots = n + 1;
                     }
                 }
                 let forget = status == ImageStatus::Discarded && plan.missing == MissingPolicy::CompleteOnly;
-                let tiles = if forget { &nothing } else { records };
-                delivery.take(control, &CommittedImage { image, status, tiles, strips: &strips[..count] });
+                let tiles = if forget { &nothing } else { view.records };
+                let (strips, pedestals) = (&strips[..count], &pedestals[..snapshots]);
+                delivery.take(control, &CommittedImage { image, status, head, tiles, strips, pedestals });
             });
         }
         if delivery.error.is_none()

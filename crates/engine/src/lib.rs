@@ -4,6 +4,7 @@
 
 mod commit;
 pub mod control;
+mod copy;
 mod deliver;
 mod receive;
 pub mod run;

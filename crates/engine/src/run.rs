@@ -1,21 +1,22 @@
 //! A run from arm to idle: checks the parts, makes the ring, starts the threads, finds the end, closes the ledger.
 
 use crate::control::{Control, FailGuard};
+use crate::copy::Copied;
 use crate::deliver::Delivery;
 use crate::receive::{Receiver, Sorter};
 use crate::work::Recipes;
-use crate::{commit, deliver, sys, work};
+use crate::{commit, copy, deliver, sys, work};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{FirstFrame, Plan, Recipe, STRIPS_MAX};
-use konkordia_core::ports::{Sink, SinkError, Source};
+use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Plan, Recipe, STRIPS_MAX};
+use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::convert::Constants;
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::unpack::Bits;
-use konkordia_memory::ring::{Monitor, Ring, RingSpec};
+use konkordia_memory::ring::{Monitor, Ring, RingSpec, SnapshotSpec};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,11 +41,33 @@ impl ConstantPlanes {
     }
 }
 
+/// Storage cells of a JUNGFRAU.
+pub const CELLS: usize = 16;
+
+/// JUNGFRAU constants of all storage cells.
+#[derive(Clone, Debug)]
+pub struct Calibration {
+    /// Sets of constants, at least one.
+    pub sets: Vec<ConstantPlanes>,
+    /// The set of each storage cell; `None` = there is none, and all pixels of its frames are masked.
+    pub set_of_cell: [Option<usize>; CELLS],
+    /// Distance from its pedestal within which a G0 word of a pixel counts as dark, in ADU and output order, for each set. Needed by tracking
+    /// and common mode, else empty. NaN = never.
+    pub gate_adu: Vec<Vec<f32>>,
+}
+
+impl From<ConstantPlanes> for Calibration {
+    /// The same constants for all storage cells, without gates.
+    fn from(planes: ConstantPlanes) -> Self {
+        Self { sets: vec![planes], set_of_cell: [Some(0); CELLS], gate_adu: Vec::new() }
+    }
+}
+
 /// What conversion needs beside the plan.
 #[derive(Clone, Debug)]
 pub enum PixelConstants {
     /// For [`Recipe::JungfrauPhotons`].
-    Jungfrau(ConstantPlanes),
+    Jungfrau(Calibration),
     /// For [`Recipe::Counts`]: one byte per output pixel, not 0 = masked.
     Mask(Vec<u8>),
     /// For [`Recipe::Raw`].
@@ -61,6 +84,8 @@ pub struct RunParts {
     pub constants: PixelConstants,
     /// At least one sink.
     pub sinks: Vec<Box<dyn Sink>>,
+    /// Sinks of raw frames, mostly none.
+    pub frame_sinks: Vec<Box<dyn FrameSink>>,
     /// Instruction set of the kernels.
     pub isa: Isa,
 }
@@ -120,7 +145,7 @@ pub struct RunOutcome {
     pub ledger: RunLedger,
     /// Why it ended.
     pub ended: Ended,
-    /// Images that passed through the ring: the length of the file.
+    /// Images that were committed: the length of the file.
     pub images: u64,
     /// Number of the first frame, if a packet came.
     pub first_frame: Option<u64>,
@@ -128,6 +153,8 @@ pub struct RunOutcome {
     pub receive_time: Duration,
     /// The sinks, to be closed with the ledger.
     pub sinks: Vec<Box<dyn Sink>>,
+    /// The sinks of raw frames.
+    pub frame_sinks: Vec<Box<dyn FrameSink>>,
 }
 
 /// A run that has everything it needs and waits for nothing but packets.
@@ -154,8 +181,18 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
             (first..(first + per_strip).min(gather.blocks())).map(|b| plan.packed_block_bytes_max(gather.block_length(b))).sum()
         })
         .collect();
+    let snapshot = plan.processing.tracking.filter(|t| t.snapshot_images > 0).map(|t| SnapshotSpec {
+        every_images: t.snapshot_images,
+        strip_pixels: (0..gather.blocks())
+            .step_by(per_strip)
+            .map(|first| (first..(first + per_strip).min(gather.blocks())).map(|b| gather.block_length(b)).sum())
+            .collect(),
+    });
     let ring = Ring::new(RingSpec {
         slots: plan.slots,
+        packed_slots: plan.packed_slots,
+        frame_readers: parts.frame_sinks.len(),
+        snapshot,
         tiles: plan.streams(),
         tile_bytes: format.tile_bytes() as usize,
         payload_bytes: format.payload_bytes as usize,
@@ -171,7 +208,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     let control = Arc::new(Control::new(plan.streams(), first_frame));
     let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
     let bits = if format.kind == DetectorKind::Eiger { Bits::new(format.bits) } else { None };
-    let recipes = Recipes { gather, constants, isa: parts.isa, bits, plan };
+    let recipes = Recipes::new(plan, gather, constants, parts.isa, bits);
     Ok(Armed { parts, ring, control, recipes })
 }
 
@@ -186,15 +223,28 @@ fn check(parts: &RunParts) -> Result<(), String> {
         plan.slots >= 4 && plan.window_images >= 1 && plan.window_images <= plan.slots / 2,
         "window_images is 1 to half of the slots",
     )?;
-    expect(plan.slots <= 1 << 20, "at most 2^20 slots")?;
+    expect(plan.slots <= 1 << 20 && (1..=1 << 20).contains(&plan.packed_slots), "at most 2^20 slots")?;
+    plan.processing.check()?;
+    expect(plan.processing.selection.sum_frames == 1 || plan.recipe != Recipe::Raw, "raw words cannot be added")?;
     expect(plan.frames.is_none_or(|n| n <= IMAGES_MAX), "at most 2^48 images")?;
     let blocks = pixels.div_ceil(plan.block_pixels());
     expect(blocks.div_ceil(plan.blocks_per_strip()) <= STRIPS_MAX, "too many strips")?;
     let kind = plan.geometry.format().kind;
     match (plan.recipe, &parts.constants) {
-        (Recipe::JungfrauPhotons, PixelConstants::Jungfrau(planes)) => {
+        (Recipe::JungfrauPhotons, PixelConstants::Jungfrau(calibration)) => {
             expect(kind == DetectorKind::Jungfrau, "photons are for JUNGFRAU")?;
-            expect(planes.pedestal.iter().chain(&planes.factor).all(|p| p.len() == pixels), "one constant per output pixel")
+            expect(!calibration.sets.is_empty(), "at least one set of constants")?;
+            expect(
+                calibration.set_of_cell.iter().flatten().all(|set| *set < calibration.sets.len()),
+                "cells have sets that there are",
+            )?;
+            let planes = calibration.sets.iter().flat_map(|set| set.pedestal.iter().chain(&set.factor));
+            expect(planes.chain(&calibration.gate_adu).all(|p| p.len() == pixels), "one constant per output pixel")?;
+            let gated = plan.processing.tracking.is_some() || plan.processing.common_mode != CommonMode::None;
+            let gates = calibration.gate_adu.len() == calibration.sets.len();
+            expect(!gated || gates, "tracking and common mode need the noise of the pixels")?;
+            let fixed = plan.processing.arithmetic == Arithmetic::Fixed;
+            expect(!fixed || plan.pixel != PixelType::Float32, "fixed-point arithmetic gives integers")
         }
         (Recipe::Counts, PixelConstants::Mask(mask)) => {
             expect(kind == DetectorKind::Eiger, "counts are for EIGER")?;
@@ -239,6 +289,7 @@ impl Armed {
                         control,
                         format: *plan.geometry.format(),
                         writer,
+                        lossless: plan.lossless_source,
                         assembler: TileAssembler::new(assembler_spec(plan)),
                         ledger: StreamLedger::default(),
                     };
@@ -270,11 +321,22 @@ impl Armed {
                 })
                 .collect::<io::Result<_>>()
                 .expect("the machine has threads left");
+            let copiers: Vec<_> = parts
+                .frame_sinks
+                .into_iter()
+                .zip(ring.frame_readers)
+                .enumerate()
+                .map(|(n, (sink, reader))| {
+                    spawn(format!("raw-{n}")).spawn_scoped(scope, move || copy::run(control, plan, reader, sink))
+                })
+                .collect::<io::Result<_>>()
+                .expect("the machine has threads left");
             let (ended, receive_time) = supervise(control, plan, &ring.monitor);
             let streams = receivers.into_iter().map(|t| t.join().expect("no receiver panics")).collect();
             let images = commit.expect("the machine has threads left").join().expect("the committer does not panic");
             let deliveries = sinks.into_iter().map(|t| t.join().expect("no sink panics")).collect();
-            close(control, plan, Closing { ended, receive_time, streams, images, deliveries })
+            let copied = copiers.into_iter().map(|t| t.join().expect("no sink of raw frames panics")).collect();
+            close(control, plan, Closing { ended, receive_time, streams, images, deliveries, copied })
         })
     }
 }
@@ -283,9 +345,10 @@ fn assembler_spec(plan: &Plan) -> AssemblerSpec {
     AssemblerSpec {
         packets: plan.geometry.format().packets() as u16,
         window_images: plan.window_images,
-        jump_images_max: (plan.window_images / 2).max(1),
+        jump_images_max: if plan.lossless_source { IMAGES_MAX } else { (plan.window_images / 2).max(1) },
         behind_images_max: plan.behind_images_max(),
-        deadline_ns: plan.deadline_ns,
+        // A file that has come to its end has no more packets, however young an image is.
+        deadline_ns: if plan.lossless_source { 0 } else { plan.deadline_ns },
         images: plan.frames.unwrap_or(IMAGES_MAX),
     }
 }
@@ -297,6 +360,10 @@ fn pin(cpus: &[usize], index: usize) {
     }
 }
 
+fn watch(control: &Control, monitor: &Monitor) {
+    control.watch(monitor.committed(), monitor.published(), monitor.written());
+}
+
 /// Watches the run until its end is known, and tells the threads.
 fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Duration) {
     const GRAIN: Duration = Duration::from_millis(10);
@@ -304,7 +371,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
     let (mut taken, mut first, mut last) = (0, None, armed);
     let ended = loop {
         std::thread::sleep(GRAIN);
-        control.watch(monitor.committed(), monitor.written());
+        watch(control, monitor);
         let progress = control.progress();
         // Packets that find the ring full tell of a slow sink, not of a detector that has stopped.
         let judged = progress.packets_placed + progress.packets_no_slot;
@@ -313,7 +380,8 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
             last = Instant::now();
             first.get_or_insert(last);
         }
-        if plan.frames.is_some_and(|n| monitor.received() >= n) {
+        let enough = plan.processing.selection.images_max.is_some_and(|n| monitor.published() >= n);
+        if enough || plan.frames.is_some_and(|n| monitor.received() >= n) {
             break Ended::Finished;
         }
         if control.is_stopping() || control.has_failed() {
@@ -327,11 +395,11 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
     };
     end_receiving(control);
     // What is in the ring still has to be written, which may take its time: whoever watches sees it go on.
-    while monitor.written() < control.end.load(Ordering::Acquire) && !control.has_failed() {
-        control.watch(monitor.committed(), monitor.written());
+    while monitor.written() < control.images_end.load(Ordering::Acquire) && !control.has_failed() {
+        watch(control, monitor);
         std::thread::sleep(Duration::from_millis(2));
     }
-    control.watch(monitor.committed(), monitor.written());
+    watch(control, monitor);
     (ended, first.map_or(Duration::ZERO, |f| last.duration_since(f)))
 }
 
@@ -356,11 +424,12 @@ struct Closing {
     streams: Vec<(StreamLedger, io::Result<()>)>,
     images: ImageLedger,
     deliveries: Vec<Delivery>,
+    copied: Vec<Copied>,
 }
 
 /// Adds up the ledger. A run that ended by itself before its planned number of images has lost the rest.
 fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
-    let Closing { mut ended, receive_time, streams, mut images, deliveries } = closing;
+    let Closing { mut ended, receive_time, streams, mut images, deliveries, copied } = closing;
     let passed = images.expected;
     images.written = deliveries.iter().map(|d| d.written).min().unwrap_or(0);
     images.unwritten = deliveries.iter().map(|d| d.unwritten).max().unwrap_or(0);
@@ -371,6 +440,13 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
             ended = Ended::SourceError(stream, error);
         }
     }
+    let mut frame_sinks = Vec::new();
+    for copy in copied {
+        frame_sinks.push(copy.sink);
+        if let Some(error) = copy.error {
+            ended = Ended::SinkError(error);
+        }
+    }
     let mut sinks = Vec::new();
     for delivery in deliveries {
         sinks.push(delivery.sink);
@@ -378,11 +454,15 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
             ended = Ended::SinkError(error);
         }
     }
-    if let (Some(planned), false) = (plan.frames, matches!(ended, Ended::Stopped)) {
-        let missing = planned.saturating_sub(passed);
+    if !matches!(ended, Ended::Stopped) {
+        // What was planned and did not come is lost.
+        let missing = plan.images().map_or(0, |planned| planned.saturating_sub(passed));
         images.expected += missing;
         images.lost += missing;
-        images.packets_missing += missing * plan.packets_per_image();
+        if missing > 0 {
+            images.frames_absent = plan.frames.map_or(0, |planned| planned.saturating_sub(images.frames));
+            images.packets_missing += images.frames_absent * plan.packets_per_image();
+        }
     }
     RunOutcome {
         ledger: RunLedger { streams: ledgers, images, packets_per_image: plan.packets_per_image() },
@@ -391,5 +471,6 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
         first_frame: control.first_frame(),
         receive_time,
         sinks,
+        frame_sinks,
     }
 }

@@ -126,8 +126,9 @@ fn nothing_is_allocated_after_arm() {
     let armed = run::arm(RunParts {
         plan: Arc::new(plan),
         sources: vec![Box::new(Maker { datagram, packet: 0, at_100: first.clone(), seen: seen.clone() })],
-        constants: PixelConstants::Jungfrau(planes),
+        constants: PixelConstants::Jungfrau(planes.into()),
         sinks: vec![Box::new(Last { allocations: last.clone(), seen })],
+        frame_sinks: vec![],
         isa: Isa::detect(),
     })
     .unwrap();

@@ -124,7 +124,15 @@ impl Sink for Slow {
 
 fn armed(plan: Plan, sources: Vec<Box<dyn Source>>, sink: Slow) -> Armed {
     let sinks: Vec<Box<dyn Sink>> = vec![Box::new(sink)];
-    run::arm(RunParts { plan: Arc::new(plan), sources, constants: PixelConstants::None, sinks, isa: Isa::detect() }).unwrap()
+    run::arm(RunParts {
+        plan: Arc::new(plan),
+        sources,
+        constants: PixelConstants::None,
+        sinks,
+        frame_sinks: vec![],
+        isa: Isa::detect(),
+    })
+    .unwrap()
 }
 
 /// `None` if a thread of the run panicked. Fails the test if the run does not end.

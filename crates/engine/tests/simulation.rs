@@ -1,6 +1,6 @@
 //! The whole engine without sockets: simulated packets through the fault link, every image against the naive reference, every sum checked.
 
-use konkordia_core::geometry::{ImageGeometry, Placement};
+use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
@@ -141,17 +141,21 @@ fn prepare(case: &Case) -> Prepared {
         let size = (6 + layout.streams.div_ceil(2) * (layout.rows + 5), 2 * layout.columns + 10);
         let place = |t| TilePlacement { row: at(t).0, column: at(t).1, flip_rows: at(t).2 };
         run_layout = run_layout.placed((0..layout.streams).map(place).collect(), size.0, size.1);
-        let place = |t| Placement { row: at(t).0 as u32, column: at(t).1 as u32, flip_rows: at(t).2 };
-        geometry =
-            ImageGeometry::new(tile, (0..layout.streams).map(place).collect(), Some((size.0 as u32, size.1 as u32))).unwrap();
+        let place = |t| Placement {
+            row: at(t).0 as u32,
+            column: at(t).1 as u32,
+            orientation: Orientation::new(at(t).2, false, Quarter::Deg0),
+        };
+        let size = Some((size.0 as u32, size.1 as u32));
+        geometry = ImageGeometry::new(tile, (0..layout.streams).map(place).collect(), size, DoublePixels::Keep).unwrap();
     }
     let naive = random_constants(&mut rng, layout.streams * layout.rows * layout.columns);
     let arrange = |plane: &Vec<f32>| geometry.arrange(&plane.chunks(tile.pixels() as usize).collect::<Vec<_>>(), f32::NAN);
     let constants = match case.recipe {
-        Recipe::JungfrauPhotons => PixelConstants::Jungfrau(ConstantPlanes {
+        Recipe::JungfrauPhotons => PixelConstants::Jungfrau(run::Calibration::from(ConstantPlanes {
             pedestal: [0, 1, 2].map(|g| arrange(&naive.pedestals[g])),
             factor: [0, 1, 2].map(|g| arrange(&naive.factors[g])),
-        }),
+        })),
         Recipe::Counts => PixelConstants::Mask(vec![0; geometry.pixels()]),
         Recipe::Raw => PixelConstants::None,
     };
@@ -220,7 +224,14 @@ fn execute(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa) -> RunO
         .into_iter()
         .map(|datagrams| Box::new(MemorySource::new(datagrams, 50)) as Box<dyn Source>)
         .collect();
-    let parts = RunParts { plan: Arc::new(prepared.plan.clone()), sources, constants: prepared.constants.clone(), sinks, isa };
+    let parts = RunParts {
+        plan: Arc::new(prepared.plan.clone()),
+        sources,
+        constants: prepared.constants.clone(),
+        sinks,
+        frame_sinks: vec![],
+        isa,
+    };
     run::arm(parts).unwrap().run()
 }
 
@@ -501,6 +512,7 @@ fn parts_that_do_not_fit_are_refused_at_arm() {
             sources: prepared.streams.into_iter().map(|d| Box::new(MemorySource::new(d, 9)) as Box<dyn Source>).collect(),
             constants: prepared.constants,
             sinks: vec![Box::new(Keeper::default())],
+            frame_sinks: vec![],
             isa: Isa::Scalar,
         };
         run::arm(parts).is_err()

@@ -9,7 +9,7 @@ use crate::failure::{Exit, Failure};
 use crate::say;
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::plan::Recipe;
-use konkordia_engine::run::{ConstantPlanes, PixelConstants};
+use konkordia_engine::run::{Calibration, ConstantPlanes, PixelConstants};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
@@ -85,10 +85,10 @@ pub fn load(config: &Config, files: &CalibrationFiles) -> Result<Loaded, Failure
     let geometry = &config.geometry;
     let mask = arrange(geometry, &dead, MASK_GAP);
     let constants = match config.recipe {
-        Recipe::JungfrauPhotons => PixelConstants::Jungfrau(ConstantPlanes {
+        Recipe::JungfrauPhotons => PixelConstants::Jungfrau(Calibration::from(ConstantPlanes {
             pedestal: planes.pedestal.map(|plane| arrange(geometry, &plane, f32::NAN)),
             factor: factor.map(|plane| arrange(geometry, &plane, f32::NAN)),
-        }),
+        })),
         _ => PixelConstants::None,
     };
     Ok(Loaded { constants, mask, hash, report: counts })

@@ -65,7 +65,7 @@ impl Case {
 
 fn planes(loaded: &Loaded) -> &ConstantPlanes {
     match &loaded.constants {
-        PixelConstants::Jungfrau(planes) => planes,
+        PixelConstants::Jungfrau(calibration) => &calibration.sets[0],
         _ => panic!("photons need constants"),
     }
 }

@@ -1,39 +1,44 @@
-//! The ring of slots. Image `n` lives in slot `n % slots`, so all streams agree without a map or a lock.
+//! The ring of frames and the roles of a run. Frame `n` lives in slot `n % slots`, so all streams agree without a map or a lock. What the
+//! workers make of frames lives in a ring of its own, `images.rs`.
 //!
-//! Four roles pass over the images in order, each with a cursor = the first image it has not finished:
-//! *receivers* (one per tile) < *workers* < *committer* < *sinks*. A receiver may write image `n` while `n >= its own cursor` and
-//! `n < lowest sink cursor + slots`; everybody else may touch image `n` only when all cursors of the role before are above `n`.
+//! Roles pass over the frames in order, each with a cursor = the first frame it has not finished: *receivers* (one per tile) < *workers* <
+//! *committer*, and *receivers* < *frame readers* (which look at raw tiles). A receiver may write frame `n` while `n >= its own cursor` and
+//! `n < lowest cursor of committer and frame readers + slots`; everybody else may touch frame `n` only when all receivers' cursors are above `n`
+//! (for the committer: those of the workers, which are never above the receivers').
 //! From this it follows that no two roles ever touch the same bytes at once:
-//! - A worker, the committer or a sink at image `n` (cursor `<= n`) keeps the lowest sink cursor `<= n`, so receivers stay below `n + slots`
+//! - A worker, the committer or a frame reader at frame `n` (cursor `<= n`) keeps the lowest cursor `<= n`, so receivers stay below `n + slots`
 //!   and cannot write the slot of `n` again.
 //! - A receiver never writes `n` once its cursor is above `n`, and the others wait for that.
-//! - An image of which no packet was placed never owned its slot: the slot may still hold `n - slots`. Tags tell: the tile cell of a slot
-//!   says which image it holds, and a role touches the slot of `n` only if some tile carries the tag of `n`.
+//! - A frame of which no packet was placed never owned its slot: the slot may still hold `n - slots`. Tags tell: the tile cell of a slot
+//!   says which frame it holds, and a role touches the slot of `n` only if some tile carries the tag of `n`.
 //!
-//! Which images find a slot is decided once for all receivers, by the first that asks ([`TileWriter::claim`]). That is a courtesy to the
-//! data, so that an image is taken whole or not at all; the argument above does not need it.
+//! Which frames find a slot is decided once for all receivers, by the first that asks ([`TileWriter::claim`]). That is a courtesy to the
+//! data, so that a frame is taken whole or not at all; the argument above does not need it.
 
 use std::cell::UnsafeCell;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use konkordia_core::IMAGES_MAX;
-use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::CLAIMS_MIN;
-use konkordia_core::ports::{FrameHeader, TileRecord};
+use konkordia_core::ports::{FrameHeader, ImageHead, TileRecord};
 
 use crate::cursor::{Bell, Cursor, lowest};
+pub use crate::images::SnapshotSpec;
+use crate::images::{Images, ImagesSpec};
 use crate::mapping::Mapping;
 
 /// Size of a ring; all bounds come from the plan.
 #[derive(Clone, Debug)]
 pub struct RingSpec {
-    /// Images that the ring holds.
+    /// Frames that the ring holds.
     pub slots: u64,
-    /// Tiles of an image.
+    /// Packed images that the ring holds.
+    pub packed_slots: u64,
+    /// Tiles of a frame.
     pub tiles: usize,
     /// Bytes of a raw tile.
     pub tile_bytes: usize,
@@ -43,13 +48,17 @@ pub struct RingSpec {
     pub strip_bytes_max: Vec<usize>,
     /// Worker threads; strip `s` belongs to worker `s % workers`.
     pub workers: usize,
-    /// Sink threads.
+    /// Threads that take packed images.
     pub sinks: usize,
+    /// Threads that take raw frames.
+    pub frame_readers: usize,
+    /// Snapshots of the pedestals.
+    pub snapshot: Option<SnapshotSpec>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct TileCell {
-    /// Image + 1 whose tile this is; 0 = none yet.
+    /// Frame + 1 whose tile this is; 0 = none yet.
     tag: u64,
     record: TileRecord,
 }
@@ -57,24 +66,21 @@ struct TileCell {
 struct Shared {
     spec: RingSpec,
     raw: Mapping,
-    packed: Mapping,
+    images: Images,
     tile_stride: usize,
-    packed_stride: usize,
-    strip_offsets: Vec<usize>,
     cells: Box<[UnsafeCell<TileCell>]>,
     claims: Box<[AtomicU64]>,
-    strip_bytes: Box<[AtomicU32]>,
-    statuses: Box<[AtomicU8]>,
     received: Box<[Cursor]>,
     worked: Box<[Cursor]>,
-    committed: Box<[Cursor]>,
-    written: Box<[Cursor]>,
+    committed: Cursor,
+    copied: Box<[Cursor]>,
     worker_bells: Box<[Bell]>,
     committer_bell: Bell,
     sink_bells: Box<[Bell]>,
+    reader_bells: Box<[Bell]>,
 }
 
-// SAFETY: the only non-Sync parts are the tile cells and the two mappings; the role types below reach them only under the cursor rules of the
+// SAFETY: the only non-Sync parts are the tile cells and the mapping; the role types below reach them only under the cursor rules of the
 // module documentation, which give each byte either one writer or only readers, ordered by Release/Acquire on the cursors.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; nothing in it belongs to one thread.
@@ -97,16 +103,9 @@ impl Shared {
         unsafe { self.raw.start().add(offset) }
     }
 
-    fn strip_start(&self, image: u64, strip: usize) -> *mut u8 {
-        let offset = self.slot(image) * self.packed_stride + self.strip_offsets[strip];
-        debug_assert!(offset + self.spec.strip_bytes_max[strip] <= self.packed.bytes());
-        // SAFETY: as in `tile_start`, for the packed mapping.
-        unsafe { self.packed.start().add(offset) }
-    }
-
-    /// First image for which there is no slot. It only ever grows.
+    /// First frame for which there is no slot. It only ever grows.
     fn limit(&self) -> u64 {
-        lowest(&self.written).saturating_add(self.spec.slots)
+        self.committed.get().min(lowest(&self.copied)).saturating_add(self.spec.slots)
     }
 
     /// The record of a tile, if packets of it were placed. Caller: a role whose turn image `image` is.
@@ -119,8 +118,15 @@ impl Shared {
         (cell.tag == image + 1).then_some(&cell.record)
     }
 
-    fn strip_bytes(&self, image: u64, strip: usize) -> &AtomicU32 {
-        &self.strip_bytes[self.slot(image) * self.spec.strip_bytes_max.len() + strip]
+    /// A tile's record and raw bytes, if packets of it were placed.
+    ///
+    /// # Safety
+    /// As [`Self::record`], and the caller's cursor must not move while the result lives.
+    unsafe fn tile(&self, image: u64, tile: usize) -> Option<(&TileRecord, &[u8])> {
+        // SAFETY: handed on from the caller.
+        let record = unsafe { self.record(image, tile) }?;
+        // SAFETY: the tile's bytes lie inside the mapping, are initialised (zeroed at start) and have no writer while the caller's cursor stays.
+        Some((record, unsafe { std::slice::from_raw_parts(self.tile_start(image, tile), self.spec.tile_bytes) }))
     }
 }
 
@@ -134,6 +140,8 @@ pub struct Ring {
     pub committer: Committer,
     /// One per sink.
     pub sinks: Vec<SinkReader>,
+    /// One per reader of raw frames.
+    pub frame_readers: Vec<FrameReader>,
     /// Looks at cursors only.
     pub monitor: Monitor,
 }
@@ -144,62 +152,57 @@ impl Ring {
     /// # Errors
     /// The kernel refused the memory.
     pub fn new(spec: RingSpec) -> io::Result<Self> {
-        assert!(spec.slots > 1 && spec.tiles > 0 && spec.workers > 0 && spec.sinks > 0 && !spec.strip_bytes_max.is_empty());
+        assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0 && spec.sinks > 0);
+        assert!(!spec.strip_bytes_max.is_empty());
         assert!(spec.payload_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.payload_bytes));
-        let (tile_stride, strip_offsets, packed_stride) =
-            layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
-        let slots = spec.slots as usize;
+        let (tile_stride, raw_bytes) = layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
         let claims = CLAIMS_MIN.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
         let bells = |n: usize| (0..n).map(|_| Bell::default()).collect();
+        let images = Images::new(ImagesSpec {
+            slots: spec.packed_slots,
+            tiles: spec.tiles,
+            strip_bytes_max: spec.strip_bytes_max.clone(),
+            workers: spec.workers,
+            sinks: spec.sinks,
+            snapshot: spec.snapshot.clone(),
+        })?;
         let shared = Arc::new(Shared {
-            raw: Mapping::new(tile_stride * spec.tiles * slots)?,
-            packed: Mapping::new(packed_stride * slots)?,
+            raw: Mapping::new(raw_bytes)?,
+            images,
             tile_stride,
-            packed_stride,
-            strip_offsets,
-            cells: (0..slots * spec.tiles).map(|_| UnsafeCell::default()).collect(),
+            cells: (0..spec.slots as usize * spec.tiles).map(|_| UnsafeCell::default()).collect(),
             claims: (0..claims).map(|_| AtomicU64::new(0)).collect(),
-            strip_bytes: (0..slots * spec.strip_bytes_max.len()).map(|_| AtomicU32::new(0)).collect(),
-            statuses: (0..slots).map(|_| AtomicU8::new(0)).collect(),
             received: cursors(spec.tiles),
             worked: cursors(spec.workers),
-            committed: cursors(1),
-            written: cursors(spec.sinks),
+            committed: Cursor::default(),
+            copied: cursors(spec.frame_readers),
             worker_bells: bells(spec.workers),
             committer_bell: Bell::default(),
             sink_bells: bells(spec.sinks),
+            reader_bells: bells(spec.frame_readers),
             spec,
         });
         let part = || Arc::clone(&shared);
+        let spec = &shared.spec;
         Ok(Self {
-            receivers: (0..shared.spec.tiles).map(|tile| TileWriter { shared: part(), tile, low: 0, limit: 0 }).collect(),
-            workers: (0..shared.spec.workers).map(|worker| Worker { shared: part(), worker, next: 0 }).collect(),
+            receivers: (0..spec.tiles).map(|tile| TileWriter { shared: part(), tile, low: 0, limit: 0 }).collect(),
+            workers: (0..spec.workers).map(|worker| Worker { shared: part(), worker, next: 0, images_end: 0, room: 0 }).collect(),
             committer: Committer { shared: part(), next: 0 },
-            sinks: (0..shared.spec.sinks)
-                .map(|sink| SinkReader { shared: part(), sink, next: 0, records: vec![TileRecord::default(); shared.spec.tiles] })
-                .collect(),
+            sinks: (0..spec.sinks).map(|sink| SinkReader { shared: part(), sink, next: 0 }).collect(),
+            frame_readers: (0..spec.frame_readers).map(|reader| FrameReader { shared: part(), reader, next: 0 }).collect(),
             monitor: Monitor { shared: part() },
         })
     }
 }
 
-/// Bytes from tile to tile, where each strip begins, and bytes from packed image to packed image, each part on cache lines of its own. `None`
-/// if any size or offset of the ring does not fit into the address space: the pointers made from them rely on it.
-fn layout(spec: &RingSpec) -> Option<(usize, Vec<usize>, usize)> {
+/// Bytes from tile to tile, on cache lines of their own, and of all tiles. `None` if any size or offset of the ring does not fit into the
+/// address space: the pointers made from them rely on it.
+fn layout(spec: &RingSpec) -> Option<(usize, usize)> {
     let slots = usize::try_from(spec.slots).ok().filter(|n| *n < 1 << 32)?;
     let tile_stride = spec.tile_bytes.checked_next_multiple_of(64)?;
-    let mut strip_offsets = Vec::with_capacity(spec.strip_bytes_max.len());
-    let mut packed_stride = 0usize;
-    for bytes in &spec.strip_bytes_max {
-        strip_offsets.push(packed_stride);
-        u32::try_from(*bytes).ok()?;
-        packed_stride = packed_stride.checked_add(bytes.checked_next_multiple_of(64)?)?;
-    }
-    let fits = |bytes: Option<usize>| bytes.filter(|n| *n < isize::MAX as usize - 4096);
-    fits(tile_stride.checked_mul(spec.tiles)?.checked_mul(slots))?;
-    fits(packed_stride.checked_mul(slots))?;
-    Some((tile_stride, strip_offsets, packed_stride))
+    let bytes = tile_stride.checked_mul(spec.tiles)?.checked_mul(slots)?;
+    (bytes < isize::MAX as usize - 4096).then_some((tile_stride, bytes))
 }
 
 /// The receiver of one tile: the only writer of its bytes.
@@ -227,7 +230,7 @@ impl TileWriter {
         loop {
             let seen = entry.load(Ordering::Acquire);
             let has_slot = match (seen >> 1).cmp(&(image + 1)) {
-                // Decided by another receiver, whose view of the sinks is this one's now (Acquire).
+                // Decided by another receiver, whose view of the cursors is this one's now (Acquire).
                 Equal => seen & 1 == 1,
                 // A far newer image has taken over this entry: the ring has passed this one by.
                 Greater => return false,
@@ -235,7 +238,7 @@ impl TileWriter {
             };
             let decided = (image + 1) << 1 | u64::from(has_slot);
             if seen == decided || entry.compare_exchange(seen, decided, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                assert!(!has_slot || below_limit(image), "the sinks' cursors only move up");
+                assert!(!has_slot || below_limit(image), "cursors only move up");
                 return has_slot;
             }
         }
@@ -278,8 +281,16 @@ impl TileWriter {
         if low > self.low {
             self.low = low;
             self.shared.received[self.tile].set(low);
-            self.shared.worker_bells.iter().for_each(Bell::ring);
+            self.shared.worker_bells.iter().chain(&self.shared.reader_bells).for_each(Bell::ring);
         }
+    }
+
+    /// True if there is a slot for `image` now.
+    pub fn has_room(&mut self, image: u64) -> bool {
+        if image >= self.limit {
+            self.limit = self.shared.limit();
+        }
+        image < self.limit
     }
 }
 
@@ -288,10 +299,13 @@ pub struct Worker {
     shared: Arc<Shared>,
     worker: usize,
     next: u64,
+    images_end: u64,
+    /// A limit that the ring of images has had, and so still holds.
+    room: u64,
 }
 
 impl Worker {
-    /// Waits until images are ready or `timeout` is over; returns how many are ready, at most `most`, from [`Worker::next`] on.
+    /// Waits until frames are ready or `timeout` is over; returns how many are ready, at most `most`, from [`Worker::next`] on.
     pub fn wait(&self, most: u64, timeout: Duration) -> u64 {
         let ready = || (lowest(&self.shared.received) - self.next).min(most);
         self.shared.worker_bells[self.worker].answer_here();
@@ -304,7 +318,7 @@ impl Worker {
         }
     }
 
-    /// First image that is not finished.
+    /// First frame that is not finished.
     pub fn next(&self) -> u64 {
         self.next
     }
@@ -314,57 +328,66 @@ impl Worker {
         (self.worker..self.shared.spec.strip_bytes_max.len()).step_by(self.shared.spec.workers)
     }
 
-    fn assert_ready(&self, image: u64) {
-        assert!(image >= self.next && image < lowest(&self.shared.received), "image {image} is not ready for the workers");
-    }
-
-    /// True if a packet of this image was placed, so that it owns its slot.
-    pub fn is_present(&self, image: u64) -> bool {
-        self.assert_ready(image);
-        // SAFETY: `assert_ready` checked both cursors.
-        (0..self.shared.spec.tiles).any(|tile| unsafe { self.shared.record(image, tile) }.is_some())
+    fn assert_ready(&self, frame: u64) {
+        assert!(frame >= self.next && frame < lowest(&self.shared.received), "frame {frame} is not ready for the workers");
     }
 
     /// A tile's record and raw bytes, or `None` if no packet of it was placed. Bytes of packets that did not arrive are old: look at the
     /// bitmap first.
-    pub fn tile(&self, image: u64, tile: usize) -> Option<(&TileRecord, &[u8])> {
-        self.assert_ready(image);
+    pub fn tile(&self, frame: u64, tile: usize) -> Option<(&TileRecord, &[u8])> {
+        self.assert_ready(frame);
         // SAFETY: `assert_ready` checked both cursors; while `self` is borrowed the cursor cannot move, so no receiver gets this slot again.
-        let record = unsafe { self.shared.record(image, tile) }?;
-        // SAFETY: the tile's bytes lie inside the mapping, are initialised (zeroed at start) and have no writer now, as above.
-        Some((record, unsafe { std::slice::from_raw_parts(self.shared.tile_start(image, tile), self.shared.spec.tile_bytes) }))
+        unsafe { self.shared.tile(frame, tile) }
     }
 
-    /// Lets `pack` fill one of this worker's strips from the tiles and notes the length that it returns.
+    /// True if there is room for an image.
+    pub fn has_room(&mut self, image: u64) -> bool {
+        if image >= self.room {
+            self.room = self.shared.images.limit();
+        }
+        image < self.room
+    }
+
+    /// Waits until a sink has taken an image or `timeout` is over.
+    pub fn wait_for_room(&self, timeout: Duration) {
+        self.shared.worker_bells[self.worker].sleep(timeout);
+    }
+
+    /// Lets `pack` fill one of this worker's strips of an image and notes the length that it returns.
     pub fn pack(&mut self, image: u64, strip: usize, pack: impl FnOnce(&Self, &mut [u8]) -> usize) {
-        assert!(strip % self.shared.spec.workers == self.worker, "strip {strip} belongs to another worker");
-        assert!(self.is_present(image), "image {image} owns no slot");
-        let bytes_max = self.shared.spec.strip_bytes_max[strip];
-        // SAFETY: the strip lies inside the packed mapping; the image is present, so the slot is its own, and no role but this worker
-        // touches this strip until its cursor passes `image` (the committer and sinks wait for it; strips of workers are disjoint).
-        let out = unsafe { std::slice::from_raw_parts_mut(self.shared.strip_start(image, strip), bytes_max) };
-        let bytes = pack(self, out);
-        assert!(bytes <= bytes_max);
-        self.shared.strip_bytes(image, strip).store(bytes as u32, Ordering::Relaxed);
+        // `&mut self` makes this the worker's only loan: `pack` gets a shared `self`, which cannot lend another strip.
+        let this = &*self;
+        let bytes = pack(this, this.shared.images.strip_mut(image, this.worker, strip, this.room));
+        this.shared.images.set_strip_bytes(image, strip, bytes);
     }
 
-    /// Gives the next `images` images to the committer.
-    pub fn finish(&mut self, images: u64) {
-        self.next = self.next.checked_add(images).expect("cursors do not overflow");
-        assert!(self.next <= lowest(&self.shared.received), "a worker cannot finish images that are not received");
+    /// The pedestals that go with a strip of an image, to be written; `None` for most images.
+    pub fn snapshot(&mut self, image: u64, strip: usize) -> Option<&mut [f32]> {
+        self.shared.images.snapshot_mut(image, self.worker, strip, self.room)
+    }
+
+    /// Gives the next `frames` frames to the committer, and all images below `images_end`, for which there must be room.
+    pub fn finish(&mut self, frames: u64, images_end: u64) {
+        self.next = self.next.checked_add(frames).expect("cursors do not overflow");
+        assert!(self.next <= lowest(&self.shared.received), "a worker cannot finish frames that are not received");
+        if images_end > self.images_end {
+            assert!(self.has_room(images_end - 1), "there is no room for image {}", images_end - 1);
+            self.images_end = images_end;
+            self.shared.images.finished[self.worker].set(images_end);
+        }
         self.shared.worked[self.worker].set(self.next);
         self.shared.committer_bell.ring();
     }
 }
 
-/// The committer: decides the state of each image, in order.
+/// The committer: looks at the frames in order and decides the state of each image.
 pub struct Committer {
     shared: Arc<Shared>,
     next: u64,
 }
 
 impl Committer {
-    /// Waits until an image is ready or `timeout` is over.
+    /// Waits until a frame is ready or `timeout` is over.
     pub fn wait(&self, timeout: Duration) -> bool {
         let ready = || lowest(&self.shared.worked) > self.next;
         self.shared.committer_bell.answer_here();
@@ -374,43 +397,72 @@ impl Committer {
         ready()
     }
 
-    /// First image that is not committed.
+    /// First frame that is not committed.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Commits the next image with the state that `decide` gives for the number of packets placed in each tile.
-    pub fn commit(&mut self, decide: impl FnOnce(&mut dyn Iterator<Item = u16>) -> ImageStatus) -> ImageStatus {
-        let (shared, image) = (&self.shared, self.next);
-        assert!(image < lowest(&shared.worked), "image {image} is not ready for the committer");
-        // SAFETY: workers only pass images that all receivers have passed, and this cursor is at `image`.
-        let record = |tile| unsafe { shared.record(image, tile) };
-        let present = (0..shared.spec.tiles).any(|tile| record(tile).is_some());
-        let status = decide(&mut (0..shared.spec.tiles).map(|tile| record(tile).map_or(0, |r| r.packets)));
-        assert!(present || status == ImageStatus::Lost, "an image without packets is lost");
-        if present {
-            // An image without packets does not own its slot, whose state may still be wanted for an older image.
-            shared.statuses[shared.slot(image)].store(status as u8, Ordering::Relaxed);
-        }
+    /// The record of a tile of the next frame, if packets of it were placed.
+    pub fn record(&self, tile: usize) -> Option<&TileRecord> {
+        assert!(self.next < lowest(&self.shared.worked), "frame {} is not ready for the committer", self.next);
+        // SAFETY: workers only pass frames that all receivers have passed, and this cursor is at the frame while `self` is borrowed.
+        unsafe { self.shared.record(self.next, tile) }
+    }
+
+    /// Gives the slot of the next frame back.
+    pub fn pass(&mut self) {
+        assert!(self.next < lowest(&self.shared.worked), "frame {} is not ready for the committer", self.next);
         self.next += 1;
-        shared.committed[0].set(self.next);
-        shared.sink_bells.iter().for_each(Bell::ring);
-        status
+        self.shared.committed.set(self.next);
+    }
+
+    /// Gives the next image to the sinks.
+    pub fn publish(&mut self, head: ImageHead, records: &[TileRecord]) {
+        self.shared.images.publish(head, records);
+        self.shared.sink_bells.iter().for_each(Bell::ring);
     }
 }
 
-/// A sink's view: reads committed images in order; its cursor frees the slots.
+/// A sink's view: reads committed images in order; its cursor frees their slots.
 pub struct SinkReader {
     shared: Arc<Shared>,
     sink: usize,
     next: u64,
-    records: Vec<TileRecord>,
+}
+
+/// An image as a sink sees it.
+pub struct ImageView<'a> {
+    images: &'a Images,
+    sink: usize,
+    /// Position in the file.
+    pub image: u64,
+    /// What the committer says of it.
+    pub head: &'a ImageHead,
+    /// One record per tile.
+    pub records: &'a [TileRecord],
+}
+
+impl<'a> ImageView<'a> {
+    /// Strips of the image.
+    pub fn strips(&self) -> usize {
+        self.images.strips()
+    }
+
+    /// A packed strip, if the image is one that was packed; else anything.
+    pub fn strip(&self, strip: usize) -> &'a [u8] {
+        self.images.strip(self.image, self.sink, strip)
+    }
+
+    /// The pedestals that go with a strip, for images that have them.
+    pub fn snapshot(&self, strip: usize) -> Option<&'a [f32]> {
+        self.images.snapshot(self.image, self.sink, strip)
+    }
 }
 
 impl SinkReader {
     /// Waits until an image is ready or `timeout` is over.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let ready = || lowest(&self.shared.committed) > self.next;
+        let ready = || self.shared.images.published.get() > self.next;
         self.shared.sink_bells[self.sink].answer_here();
         if !ready() {
             self.shared.sink_bells[self.sink].sleep(timeout);
@@ -423,33 +475,53 @@ impl SinkReader {
         self.next
     }
 
-    /// Lends the next image to `take`: its state, tile records and packed strips (none for a lost image). Its slot is free afterwards.
-    pub fn take<R>(&mut self, take: impl FnOnce(u64, ImageStatus, &[TileRecord], &mut dyn Iterator<Item = &[u8]>) -> R) -> R {
-        let (shared, image) = (&self.shared, self.next);
-        assert!(image < lowest(&shared.committed), "image {image} is not ready for the sinks");
-        let mut present = false;
-        for tile in 0..shared.spec.tiles {
-            // SAFETY: committed images have been passed by all receivers, and this sink's cursor is at `image`.
-            let record = unsafe { shared.record(image, tile) };
-            present |= record.is_some();
-            self.records[tile] = record.copied().unwrap_or_default();
-        }
-        let status = if present {
-            ImageStatus::from_u8(shared.statuses[shared.slot(image)].load(Ordering::Relaxed)).expect("the committer stored it")
-        } else {
-            ImageStatus::Lost
-        };
-        let strips = if present { shared.spec.strip_bytes_max.len() } else { 0 };
-        let mut strips = (0..strips).map(|strip| {
-            let bytes = shared.strip_bytes(image, strip).load(Ordering::Relaxed) as usize;
-            // SAFETY: the strip was packed by a worker that has passed `image` (it stored `bytes <= strip_bytes_max`), and nobody writes it
-            // before this sink's cursor passes `image`, which `&mut self` holds back while the iterator lives.
-            unsafe { std::slice::from_raw_parts(shared.strip_start(image, strip).cast_const(), bytes) }
-        });
-        let result = take(image, status, &self.records, &mut strips);
+    /// Lends the next image to `take`. Its slot is free afterwards.
+    pub fn take<R>(&mut self, take: impl FnOnce(&ImageView<'_>) -> R) -> R {
+        let images = &self.shared.images;
+        let (head, records) = images.head(self.next, self.sink);
+        let result = take(&ImageView { images, sink: self.sink, image: self.next, head, records });
         self.next += 1;
-        self.shared.written[self.sink].set(self.next);
+        images.written[self.sink].set(self.next);
+        self.shared.worker_bells.iter().for_each(Bell::ring);
         result
+    }
+}
+
+/// Reads raw frames in order, beside the workers; holds their slots while it does.
+pub struct FrameReader {
+    shared: Arc<Shared>,
+    reader: usize,
+    next: u64,
+}
+
+impl FrameReader {
+    /// Waits until a frame is ready or `timeout` is over.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let ready = || lowest(&self.shared.received) > self.next;
+        self.shared.reader_bells[self.reader].answer_here();
+        if !ready() {
+            self.shared.reader_bells[self.reader].sleep(timeout);
+        }
+        ready()
+    }
+
+    /// First frame that is not taken.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// A tile of the next frame: record and bytes, or `None` if no packet of it was placed. Bytes of packets that did not arrive are old.
+    pub fn tile(&self, tile: usize) -> Option<(&TileRecord, &[u8])> {
+        assert!(self.next < lowest(&self.shared.received), "frame {} is not ready for its readers", self.next);
+        // SAFETY: all receivers have passed the frame, and this reader's cursor stays at it while `self` is borrowed.
+        unsafe { self.shared.tile(self.next, tile) }
+    }
+
+    /// Gives the frame back.
+    pub fn pass(&mut self) {
+        assert!(self.next < lowest(&self.shared.received), "frame {} is not ready for its readers", self.next);
+        self.next += 1;
+        self.shared.copied[self.reader].set(self.next);
     }
 }
 
@@ -460,22 +532,27 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Images that all receivers have sealed.
+    /// Frames that all receivers have sealed.
     pub fn received(&self) -> u64 {
         lowest(&self.shared.received)
     }
 
-    /// Images that are committed.
+    /// Frames that the committer, and all readers of raw frames, have passed.
     pub fn committed(&self) -> u64 {
-        lowest(&self.shared.committed)
+        self.shared.committed.get().min(lowest(&self.shared.copied))
+    }
+
+    /// Images that are committed.
+    pub fn published(&self) -> u64 {
+        self.shared.images.published.get()
     }
 
     /// Images that all sinks have taken.
     pub fn written(&self) -> u64 {
-        lowest(&self.shared.written)
+        lowest(&self.shared.images.written)
     }
 
-    /// Slots of the ring.
+    /// Slots of the ring of frames.
     pub fn slots(&self) -> u64 {
         self.shared.spec.slots
     }

@@ -1,17 +1,20 @@
 use super::*;
-use konkordia_core::ledger::MissingPolicy;
+use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 
 const PAYLOAD: usize = 64;
 
 fn spec(slots: u64, tiles: usize, workers: usize, sinks: usize) -> RingSpec {
     RingSpec {
         slots,
+        packed_slots: slots,
         tiles,
         tile_bytes: 4 * PAYLOAD,
         payload_bytes: PAYLOAD,
         strip_bytes_max: vec![8 * 4 * tiles; 3],
         workers,
         sinks,
+        frame_readers: 0,
+        snapshot: None,
     }
 }
 
@@ -52,33 +55,53 @@ fn send(mut writer: TileWriter, tile: usize, images: u64) {
     }
 }
 
-fn work(mut worker: Worker, images: u64) {
+/// Commits a frame as an image of its own.
+fn commit(committer: &mut Committer) -> ImageStatus {
+    let tiles = committer.shared.spec.tiles;
+    let records: Vec<TileRecord> = (0..tiles).map(|t| committer.record(t).copied().unwrap_or_default()).collect();
+    let placed = records.iter().map(|r| u32::from(r.packets)).sum();
+    let status = ImageStatus::of(placed, 4 * tiles as u32, MissingPolicy::Keep);
+    let first_frame = committer.next();
+    committer.publish(ImageHead { status, first_frame, frames: 1, frames_complete: 0 }, &records);
+    committer.pass();
+    status
+}
+
+/// Images are sums of so many frames: each strip lists the packets of all of them.
+fn work(mut worker: Worker, images: u64, sum: u64) {
     let tiles = worker.shared.spec.tiles;
-    while worker.next() < images {
-        let ready = worker.wait(5, Duration::from_millis(1));
-        for image in worker.next()..worker.next() + ready {
-            if !worker.is_present(image) {
-                continue;
-            }
+    let mut lists = vec![Vec::new(); worker.shared.spec.strip_bytes_max.len()];
+    while worker.next() < images * sum {
+        let mut ready = worker.wait(5, Duration::from_millis(1));
+        while ready > 0 && (worker.next() + ready) / sum > 0 && !worker.has_room((worker.next() + ready) / sum - 1) {
+            ready -= 1;
+        }
+        for frame in worker.next()..worker.next() + ready {
             for strip in worker.strips() {
-                worker.pack(image, strip, |w, out| {
-                    let mut at = 0;
-                    for tile in 0..tiles {
-                        let Some((record, bytes)) = w.tile(image, tile) else { continue };
-                        for packet in (0..4).filter(|p| record.bitmap.has(*p)) {
-                            out[at..at + 8].copy_from_slice(&bytes[usize::from(packet) * PAYLOAD..][..8]);
-                            at += 8;
-                        }
+                for tile in 0..tiles {
+                    let Some((record, bytes)) = worker.tile(frame, tile) else { continue };
+                    for packet in (0..4).filter(|p| record.bitmap.has(*p)) {
+                        lists[strip].extend_from_slice(&bytes[usize::from(packet) * PAYLOAD..][..8]);
                     }
-                    at
-                });
+                }
+                if (frame + 1).is_multiple_of(sum) {
+                    let image = frame / sum;
+                    worker.pack(image, strip, |_, out| {
+                        out[..lists[strip].len()].copy_from_slice(&lists[strip]);
+                        lists[strip].len()
+                    });
+                    if let Some(snapshot) = worker.snapshot(image, strip) {
+                        snapshot.fill(image as f32 + strip as f32 / 8.0);
+                    }
+                    lists[strip].clear();
+                }
             }
         }
-        worker.finish(ready);
+        worker.finish(ready, (worker.next() + ready) / sum);
     }
 }
 
-fn take(mut sink: SinkReader, images: u64, pause: bool) {
+fn take(mut sink: SinkReader, images: u64, sum: u64, pause: bool) {
     let tiles = sink.shared.spec.tiles;
     while sink.next() < images {
         if !sink.wait(Duration::from_millis(1)) {
@@ -87,51 +110,96 @@ fn take(mut sink: SinkReader, images: u64, pause: bool) {
         if pause && sink.next().is_multiple_of(97) {
             std::thread::sleep(Duration::from_micros(300));
         }
-        sink.take(|image, status, records, strips| {
-            let expected: Vec<u8> = (0..tiles)
-                .flat_map(|t| (0..4).filter(move |p| arrives(image, t, *p)).flat_map(move |p| payload(image, t, p)[..8].to_vec()))
-                .collect();
-            let placed: u32 = records.iter().map(|r| u32::from(r.packets)).sum();
-            assert_eq!(placed as usize * 8, expected.len());
-            assert_eq!(status, ImageStatus::of(placed, 4 * tiles as u32, MissingPolicy::Keep));
-            let mut seen = 0;
-            for strip in strips {
-                assert_eq!(strip, expected, "image {image}");
-                seen += 1;
+        sink.take(|view| {
+            let image = view.image;
+            let of_frame = |frame: u64| {
+                (0..tiles).flat_map(move |t| {
+                    (0..4).filter(move |p| arrives(frame, t, *p)).flat_map(move |p| payload(frame, t, p)[..8].to_vec())
+                })
+            };
+            let expected: Vec<u8> = (image * sum..(image + 1) * sum).flat_map(of_frame).collect();
+            assert_eq!((view.head.first_frame, u64::from(view.head.frames)), (image * sum, sum));
+            let last: usize = view.records.iter().map(|r| usize::from(r.packets)).sum();
+            assert_eq!(last * 8, of_frame(image * sum + sum - 1).count());
+            for strip in 0..view.strips() {
+                assert_eq!(view.strip(strip), expected, "image {image}");
+                let snapshot = image.is_multiple_of(3).then(|| vec![image as f32 + strip as f32 / 8.0; 5 + strip]);
+                assert_eq!(view.snapshot(strip), snapshot.as_deref());
             }
-            assert_eq!(seen, if placed == 0 { 0 } else { 3 });
         });
+    }
+}
+
+/// Reads raw frames beside the workers.
+fn copy(mut reader: FrameReader, frames: u64) {
+    let tiles = reader.shared.spec.tiles;
+    while reader.next() < frames {
+        if !reader.wait(Duration::from_millis(1)) {
+            continue;
+        }
+        let frame = reader.next();
+        for tile in 0..tiles {
+            let packets: Vec<u16> = (0..4).filter(|p| arrives(frame, tile, *p)).collect();
+            let found = reader.tile(tile);
+            assert_eq!(found.is_some(), !packets.is_empty());
+            for packet in packets {
+                let bytes = &found.unwrap().1[usize::from(packet) * PAYLOAD..][..PAYLOAD];
+                assert_eq!(bytes, payload(frame, tile, packet));
+            }
+        }
+        reader.pass();
     }
 }
 
 /// All roles in threads of their own, few slots, slow sinks: no image ever shows a byte of another.
 #[test]
-fn every_sink_sees_every_image_exactly_as_it_was_placed() {
-    for (slots, tiles, workers, sinks) in [(2, 1, 1, 1), (3, 2, 1, 2), (8, 3, 2, 1), (16, 2, 3, 2)] {
-        let images = 3000;
-        let ring = Ring::new(spec(slots, tiles, workers, sinks)).unwrap();
+fn every_role_sees_exactly_what_was_placed() {
+    for (slots, packed_slots, tiles, workers, sinks, sum) in
+        [(2, 2, 1, 1, 1, 1), (3, 1, 2, 1, 2, 1), (8, 3, 3, 2, 1, 4), (16, 9, 2, 3, 2, 7)]
+    {
+        let images = 2000 / sum;
+        let snapshot = SnapshotSpec { every_images: 3, strip_pixels: vec![5, 6, 7] };
+        let spec = RingSpec {
+            packed_slots,
+            frame_readers: 1,
+            snapshot: Some(snapshot),
+            strip_bytes_max: vec![8 * 4 * tiles * sum as usize; 3],
+            ..spec(slots, tiles, workers, sinks)
+        };
+        let ring = Ring::new(spec).unwrap();
         let monitor = ring.monitor.clone();
         std::thread::scope(|scope| {
             for (tile, writer) in ring.receivers.into_iter().enumerate() {
-                scope.spawn(move || send(writer, tile, images));
+                scope.spawn(move || send(writer, tile, images * sum));
             }
             for worker in ring.workers {
-                scope.spawn(move || work(worker, images));
+                scope.spawn(move || work(worker, images, sum));
+            }
+            for reader in ring.frame_readers {
+                scope.spawn(move || copy(reader, images * sum));
             }
             let mut committer = ring.committer;
             scope.spawn(move || {
-                while committer.next() < images {
-                    if committer.wait(Duration::from_millis(1)) {
-                        committer
-                            .commit(|placed| ImageStatus::of(placed.map(u32::from).sum(), 4 * tiles as u32, MissingPolicy::Keep));
+                while committer.next() < images * sum {
+                    if !committer.wait(Duration::from_millis(1)) {
+                        continue;
                     }
+                    if (committer.next() + 1).is_multiple_of(sum) {
+                        let records: Vec<_> = (0..tiles).map(|t| committer.record(t).copied().unwrap_or_default()).collect();
+                        let first_frame = committer.next() + 1 - sum;
+                        let head =
+                            ImageHead { status: ImageStatus::Partial, first_frame, frames: sum as u32, frames_complete: 0 };
+                        committer.publish(head, &records);
+                    }
+                    committer.pass();
                 }
             });
             for (i, sink) in ring.sinks.into_iter().enumerate() {
-                scope.spawn(move || take(sink, images, i == 0));
+                scope.spawn(move || take(sink, images, sum, i == 0));
             }
         });
-        assert_eq!((monitor.received(), monitor.committed(), monitor.written()), (images, images, images));
+        assert_eq!((monitor.received(), monitor.committed()), (images * sum, images * sum));
+        assert_eq!((monitor.published(), monitor.written()), (images, images));
     }
 }
 
@@ -161,12 +229,12 @@ fn a_claim_is_decided_once_for_all_receivers() {
         let threads: Vec<_> = std::mem::take(&mut ring.receivers).into_iter().map(|w| scope.spawn(move || receive(w))).collect();
         while sink.next() < images {
             let ready = worker.wait(3, Duration::from_micros(50));
-            worker.finish(ready);
+            worker.finish(ready, worker.next() + ready);
             while committer.wait(Duration::ZERO) {
-                committer.commit(|placed| ImageStatus::of(placed.map(u32::from).sum(), 4 * tiles as u32, MissingPolicy::Keep));
+                commit(committer);
             }
             while sink.wait(Duration::ZERO) {
-                sink.take(|_, _, _, _| ());
+                sink.take(|_| ());
             }
         }
         threads.into_iter().map(|t| t.join().unwrap()).collect()
@@ -187,21 +255,28 @@ fn images_without_slot_pass_without_touching_older_ones() {
     // Images 2 and 3 find no slot; all four are sealed.
     writer.seal_below(4);
     assert_eq!(worker.wait(9, Duration::ZERO), 4);
-    assert!(worker.is_present(0) && worker.is_present(1) && !worker.is_present(2) && !worker.is_present(3));
+    assert!([0, 1, 2, 3].map(|frame| worker.tile(frame, 0).is_some()) == [true, true, false, false]);
+    assert!(worker.has_room(1) && !worker.has_room(2));
     worker.pack(0, 0, |_, out| {
         out[0] = 42;
         1
     });
-    worker.finish(4);
-    for _ in 0..4 {
-        ring.committer.commit(|placed| ImageStatus::of(placed.map(u32::from).sum(), 4, MissingPolicy::Keep));
-    }
+    worker.finish(2, 2);
     let mut states = Vec::new();
-    for _ in 0..4 {
-        ring.sinks[0].take(|image, status, records, _| states.push((image, status, records[0].header.frame_number)));
-    }
+    let mut pass = |committer: &mut Committer, sink: &mut SinkReader| {
+        for _ in 0..2 {
+            commit(committer);
+            sink.take(|view| {
+                states.push((view.image, view.head.status, view.records[0].header.frame_number, view.strip(0).len()))
+            });
+        }
+    };
+    pass(&mut ring.committer, &mut ring.sinks[0]);
+    assert!(worker.has_room(3));
+    worker.finish(2, 4);
+    pass(&mut ring.committer, &mut ring.sinks[0]);
     use ImageStatus::{Lost, Partial};
-    assert_eq!(states, [(0, Partial, 10), (1, Partial, 11), (2, Lost, 0), (3, Lost, 0)]);
+    assert_eq!(states, [(0, Partial, 10, 1), (1, Partial, 11, 0), (2, Lost, 0, 1), (3, Lost, 0, 0)]);
     assert_eq!(ring.receivers[0].refresh_limit(), 6);
 }
 
@@ -222,7 +297,11 @@ fn rules_that_are_broken_on_purpose_are_caught() {
         r.receivers[0].seal_below(1);
         r.receivers[0].open(0, FrameHeader::default());
     }));
-    assert!(caught(|r| r.workers[0].finish(1)), "nothing received");
+    assert!(caught(|r| r.workers[0].finish(1, 0)), "nothing received");
+    assert!(caught(|r| r.workers[0].finish(0, 3)), "no room for a third image");
+    assert!(caught(|r| r.workers[0].pack(0, 0, |_, _| 0)), "nobody looked whether there is room");
+    assert!(caught(|r| r.committer.publish(ImageHead::default(), &[TileRecord::default()])), "the workers are not there yet");
+    assert!(caught(|r| r.sinks[0].take(|_| ())), "nothing is committed");
     assert!(
         caught(|r| {
             r.receivers[0].open(0, FrameHeader::default());
@@ -234,11 +313,18 @@ fn rules_that_are_broken_on_purpose_are_caught() {
     assert!(caught(|r| {
         r.receivers[0].open(0, FrameHeader::default());
         r.receivers[0].seal_below(1);
+        r.workers[0].has_room(0);
         r.workers[0].pack(0, 1, |_, _| 0);
     }));
-    assert!(caught(|r| {
-        r.committer.commit(|_| ImageStatus::Lost);
-    }));
+    assert!(
+        caught(|r| {
+            r.workers[0].has_room(0);
+            r.workers[0].finish(0, 1);
+            r.workers[0].pack(0, 0, |_, _| 0);
+        }),
+        "a finished image"
+    );
+    assert!(caught(|r| r.committer.pass()));
 }
 
 /// Two streams that are far apart, as when one thread gets no processor: what the first decided long ago still holds for the second.
@@ -266,10 +352,10 @@ fn sizes_and_counts_that_overflow_are_refused() {
     let caught = |act: fn(&mut Ring)| {
         let mut ring = Ring::new(spec(2, 1, 1, 1)).unwrap();
         ring.receivers[0].seal_below(5);
-        ring.workers[0].finish(3);
+        ring.workers[0].finish(3, 0);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&mut ring))).is_err()
     };
-    assert!(caught(|r| r.workers[0].finish(u64::MAX)), "a cursor must not move down");
+    assert!(caught(|r| r.workers[0].finish(u64::MAX, 0)), "a cursor must not move down");
     assert!(caught(|r| {
         r.receivers[0].claim(u64::MAX);
     }));

@@ -97,7 +97,7 @@ fn constants(folder: &Path, energy_kev: f64) -> Result<ConstantPlanes, Failure> 
     let config = Config::parse(&text, Path::new("bench.toml"))
         .map_err(|d| Failure::new(Exit::Usage, "these frames cannot be converted", d.to_string(), "check --energy-kev"))?;
     match calibration::for_config(&config)?.constants {
-        PixelConstants::Jungfrau(planes) => Ok(planes),
+        PixelConstants::Jungfrau(mut calibration) => Ok(calibration.sets.swap_remove(0)),
         _ => Err(Failure::new(
             Exit::Bug,
             "a JUNGFRAU without constants",

@@ -63,6 +63,7 @@ pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
         sources: receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect(),
         constants: loaded.constants,
         sinks: vec![sink],
+        frame_sinks: vec![],
         isa: Isa::detect(),
     };
     let armed = arm(parts).map_err(|error| {
@@ -117,13 +118,17 @@ fn space_note(writer: &Writer) -> Option<String> {
 /// What the files are to hold.
 fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
     let format = plan.geometry.format();
-    let tile = |p: &konkordia_core::geometry::Placement| TileInfo {
-        rows: format.rows,
-        columns: format.columns,
-        row: p.row,
-        column: p.column,
-        flip_rows: p.flip_rows,
-        packets: format.packets(),
+    let tile = |(n, p): (usize, &konkordia_core::geometry::Placement)| {
+        let (rows, columns) = plan.geometry.box_size(n);
+        TileInfo {
+            rows,
+            columns,
+            row: p.row,
+            column: p.column,
+            flip_rows: p.orientation.flip_rows,
+            rotate_deg: p.orientation.rotate.deg(),
+            packets: format.packets(),
+        }
     };
     let mut metadata = config.metadata.clone();
     metadata.start_time = Some(clock::now());
@@ -141,7 +146,7 @@ fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         images_planned: plan.images(),
         metadata,
         pixel_mask: loaded.mask.clone(),
-        tiles: plan.geometry.placements().iter().map(tile).collect(),
+        tiles: plan.geometry.placements().iter().enumerate().map(tile).collect(),
         unit: plan::unit(plan.recipe).into(),
         calibration_hash: loaded.hash.clone(),
         software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),

@@ -1,0 +1,281 @@
+//! Fills a block of the output image with the converted pixels of one frame.
+//!
+//! A *plain* block is made of runs that lie side by side in a tile too: they are converted where they are. The words of any other block
+//! (turned modules, split pixels, common mode) are first gathered in output order, then converted as a whole.
+
+use super::Recipes;
+use super::common_mode::Offsets;
+use crate::run::{Calibration, PixelConstants};
+use konkordia_core::assembler::PacketBitmap;
+use konkordia_core::geometry::Segment;
+use konkordia_core::plan::Recipe;
+use konkordia_core::ports::TileRecord;
+use konkordia_kernels::convert::tracking::{Tracker, jungfrau_track_only, jungfrau_tracking};
+use konkordia_kernels::convert::{self, Constants, OutputPixel};
+use konkordia_kernels::unpack;
+use konkordia_memory::ring;
+
+/// The word that stands for one that never came.
+const NO_WORD: u16 = 0xFFFF;
+
+/// A frame on its way through a worker.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame {
+    /// Position in the run.
+    pub number: u64,
+    /// Its set of constants, by its storage cell; `None` = there is none.
+    pub set: Option<usize>,
+}
+
+/// Tracked pedestals of the pixels of a block, and whether this frame moves them.
+pub(crate) struct Followed<'a> {
+    pub pedestal: &'a mut [f32],
+    pub moves: bool,
+}
+
+/// The tile that a segment was last found in; neighbouring segments mostly share it.
+type Tile<'a> = Option<(&'a TileRecord, &'a [u8])>;
+
+/// Fills blocks for one worker; its buffers are allocated at arm.
+pub(crate) struct Filler<'a> {
+    recipes: &'a Recipes,
+    words: Vec<u16>,
+    pedestal: Vec<f32>,
+    offsets: Option<Offsets>,
+}
+
+impl<'a> Filler<'a> {
+    pub fn new(recipes: &'a Recipes) -> Self {
+        let pixels = recipes.gather.block_pixels();
+        let offsets = recipes.common_mode.as_ref().map(|tables| Offsets::new(tables, &recipes.plan.geometry));
+        Self { recipes, words: vec![NO_WORD; pixels], pedestal: vec![0.0; pixels], offsets }
+    }
+
+    /// Fills the pixels of a block with those of a frame. Split pixels get the value of the whole pixel.
+    pub fn fill<Q: OutputPixel>(
+        &mut self,
+        worker: &ring::Worker,
+        frame: Frame,
+        block: usize,
+        followed: Option<Followed<'_>>,
+        out: &mut [Q],
+    ) {
+        match (&self.recipes.constants, frame.set) {
+            (PixelConstants::Jungfrau(calibration), Some(set)) => {
+                let stage = Stage { recipes: self.recipes, calibration, set, first: block * self.recipes.gather.block_pixels() };
+                if self.recipes.gather.is_plain(block) && self.offsets.is_none() {
+                    stage.fill_plain(worker, frame.number, block, followed, out);
+                } else {
+                    self.fill_gathered(worker, frame.number, block, (&stage, followed), out);
+                }
+            }
+            (PixelConstants::Jungfrau(_), None) => out.fill(Q::MASKED),
+            _ => self.recipes.fill_unconverted(worker, frame.number, block, out),
+        }
+    }
+
+    /// Lets the words of a frame move the pedestals, without an image.
+    pub fn track(&mut self, worker: &ring::Worker, frame: Frame, block: usize, pedestal: &mut [f32]) {
+        let (PixelConstants::Jungfrau(calibration), Some(set)) = (&self.recipes.constants, frame.set) else { return };
+        let stage = Stage { recipes: self.recipes, calibration, set, first: block * self.recipes.gather.block_pixels() };
+        if self.recipes.gather.is_plain(block) {
+            for_each_segment(self.recipes, worker, frame.number, block, |segment, tile| {
+                if let Some((_, bytes)) = tile {
+                    let at = segment.block_offset as usize..(segment.block_offset + segment.length) as usize;
+                    let raw = &words_of(bytes)[segment.tile_pixel as usize..][..at.len()];
+                    jungfrau_track_only(self.recipes.isa, raw, &mut stage.tracker(at.start, &mut pedestal[at]));
+                }
+            });
+        } else {
+            self.gather_words(worker, frame.number, block, &stage);
+            let words = &self.words[..pedestal.len()];
+            jungfrau_track_only(self.recipes.isa, words, &mut stage.tracker(0, pedestal));
+        }
+    }
+
+    fn fill_gathered<Q: OutputPixel>(
+        &mut self,
+        worker: &ring::Worker,
+        frame: u64,
+        block: usize,
+        (stage, followed): (&Stage<'_>, Option<Followed<'_>>),
+        out: &mut [Q],
+    ) {
+        self.gather_words(worker, frame, block, stage);
+        let (words, length) = (&self.words[..out.len()], out.len());
+        if self.offsets.is_some() {
+            let mut constants = stage.constants(0, length);
+            constants.pedestal[0] = &self.pedestal[..length];
+            convert::jungfrau(self.recipes.isa, words, &constants, out);
+        } else {
+            stage.convert(words, 0, followed, out);
+        }
+        for_each_segment(self.recipes, worker, frame, block, |segment, tile| {
+            if tile.is_none() {
+                let value = if segment.tile.is_none() { Q::MASKED } else { Q::MISSING };
+                out[segment.block_offset as usize..][..segment.length as usize].fill(value);
+            }
+        });
+    }
+
+    /// Brings the words of a block into output order and, with common mode, their pedestals of this frame.
+    fn gather_words(&mut self, worker: &ring::Worker, frame: u64, block: usize, stage: &Stage<'_>) {
+        let Self { recipes, words, pedestal, offsets } = self;
+        for_each_segment(recipes, worker, frame, block, |segment, tile| {
+            let at = segment.block_offset as usize..(segment.block_offset + segment.length) as usize;
+            let part = &mut words[at.clone()];
+            let Some((record, bytes)) = tile else { return part.fill(NO_WORD) };
+            let source = words_of(bytes);
+            if segment.step == 1 {
+                part.copy_from_slice(&source[segment.tile_pixel as usize..][..at.len()]);
+            } else {
+                part.iter_mut().zip(tile_pixels(segment)).for_each(|(word, pixel)| *word = source[pixel]);
+            }
+            if let (Some(offsets), Some(tables), Some(number)) = (offsets.as_mut(), &recipes.common_mode, segment.tile) {
+                let own = &stage.calibration.sets[stage.set].pedestal[0][stage.first + at.start..][..at.len()];
+                for ((pedestal, own), pixel) in pedestal[at].iter_mut().zip(own).zip(tile_pixels(segment)) {
+                    *pedestal = own + offsets.of(tables, stage.set, frame, (usize::from(number), record, source), pixel);
+                }
+            }
+        });
+    }
+}
+
+fn words_of(bytes: &[u8]) -> &[u16] {
+    bytemuck::cast_slice(bytes)
+}
+
+/// Pixels of the tile in the order of the segment.
+fn tile_pixels(segment: &Segment) -> impl Iterator<Item = usize> + use<> {
+    let (first, step) = (i64::from(segment.tile_pixel), i64::from(segment.step));
+    (0..i64::from(segment.length)).map(move |k| (first + k * step) as usize)
+}
+
+/// Visits the segments of a block with their tile, if all of their packets came.
+fn for_each_segment(
+    recipes: &Recipes,
+    worker: &ring::Worker,
+    frame: u64,
+    block: usize,
+    mut visit: impl FnMut(&Segment, Tile<'_>),
+) {
+    let mut last: Option<(u16, Tile<'_>)> = None;
+    for segment in recipes.gather.segments(block) {
+        let Some(tile) = segment.tile else {
+            visit(segment, None);
+            continue;
+        };
+        let found = match last {
+            Some((t, found)) if t == tile => found,
+            _ => worker.tile(frame, usize::from(tile)),
+        };
+        last = Some((tile, found));
+        visit(segment, found.filter(|(record, _)| has_packets(&record.bitmap, segment)));
+    }
+}
+
+/// True if every packet that holds pixels of the segment arrived.
+#[inline]
+fn has_packets(bitmap: &PacketBitmap, segment: &Segment) -> bool {
+    bitmap.has(segment.packet_first) && bitmap.has(segment.packet_last)
+}
+
+/// Conversion of JUNGFRAU words of one block with one set of constants.
+struct Stage<'a> {
+    recipes: &'a Recipes,
+    calibration: &'a Calibration,
+    set: usize,
+    /// First pixel of the block in the image.
+    first: usize,
+}
+
+impl<'a> Stage<'a> {
+    fn constants(&self, at: usize, count: usize) -> Constants<'a> {
+        self.calibration.sets[self.set].view().slice(self.first + at, count)
+    }
+
+    fn tracker<'t>(&self, at: usize, pedestal: &'t mut [f32]) -> Tracker<'t>
+    where
+        'a: 't,
+    {
+        let gate = &self.calibration.gate_adu[self.set][self.first + at..][..pedestal.len()];
+        Tracker { pedestal, gate, weight: self.recipes.weight }
+    }
+
+    /// Converts words that lie at `at` in the block; `followed` are their pedestals.
+    fn convert<Q: OutputPixel>(&self, raw: &[u16], at: usize, followed: Option<Followed<'_>>, out: &mut [Q]) {
+        let isa = self.recipes.isa;
+        let mut constants = self.constants(at, raw.len());
+        match followed {
+            Some(Followed { pedestal, moves: true }) => {
+                jungfrau_tracking(isa, raw, &constants, &mut self.tracker(at, pedestal), out);
+            }
+            Some(Followed { pedestal, moves: false }) => {
+                constants.pedestal[0] = pedestal;
+                convert::jungfrau(isa, raw, &constants, out);
+            }
+            None => convert::jungfrau(isa, raw, &constants, out),
+        }
+    }
+
+    fn fill_plain<Q: OutputPixel>(
+        &self,
+        worker: &ring::Worker,
+        frame: u64,
+        block: usize,
+        mut followed: Option<Followed<'_>>,
+        out: &mut [Q],
+    ) {
+        for_each_segment(self.recipes, worker, frame, block, |segment, tile| {
+            let at = segment.block_offset as usize..(segment.block_offset + segment.length) as usize;
+            let part = &mut out[at.clone()];
+            match tile {
+                Some((_, bytes)) => {
+                    let raw = &words_of(bytes)[segment.tile_pixel as usize..][..part.len()];
+                    let followed = followed.as_mut().map(|f| Followed { pedestal: &mut f.pedestal[at.clone()], moves: f.moves });
+                    self.convert(raw, at.start, followed, part);
+                }
+                None => part.fill(if segment.tile.is_none() { Q::MASKED } else { Q::MISSING }),
+            }
+        });
+    }
+}
+
+impl Recipes {
+    /// Fills a block with counts or with raw words.
+    fn fill_unconverted<Q: OutputPixel>(&self, worker: &ring::Worker, frame: u64, block: usize, out: &mut [Q]) {
+        let first_pixel = block * self.gather.block_pixels();
+        for_each_segment(self, worker, frame, block, |segment, tile| {
+            let at = segment.block_offset as usize;
+            let part = &mut out[at..at + segment.length as usize];
+            let Some((_, bytes)) = tile else {
+                let is_gap = segment.tile.is_none() && self.plan.recipe != Recipe::Raw;
+                return part.fill(if is_gap { Q::MASKED } else { Q::MISSING });
+            };
+            if segment.step == 1 {
+                return self.unpack(bytes, segment.tile_pixel as usize, first_pixel + at, part);
+            }
+            for (k, pixel) in tile_pixels(segment).enumerate() {
+                self.unpack(bytes, pixel, first_pixel + at + k, &mut part[k..=k]);
+            }
+        });
+    }
+
+    /// Unpacks pixels that lie side by side. `output` is the first of them in the output image.
+    fn unpack<Q: OutputPixel>(&self, tile: &[u8], first: usize, output: usize, out: &mut [Q]) {
+        match (self.plan.recipe, self.bits, &self.constants) {
+            (Recipe::Counts, Some(bits), PixelConstants::Mask(mask)) => {
+                convert::counts(bits, tile, first, Some(&mask[output..output + out.len()]), out);
+            }
+            (Recipe::Raw, None, _) => {
+                let bytes = size_of_val(out);
+                bytemuck::cast_slice_mut(out).copy_from_slice(&tile[first * 2..][..bytes]);
+            }
+            (Recipe::Raw, Some(bits), _) if size_of::<Q>() == 2 => {
+                unpack::eiger::<u16>(bits, tile, first, bytemuck::cast_slice_mut(out));
+            }
+            (Recipe::Raw, Some(bits), _) => unpack::eiger::<u32>(bits, tile, first, bytemuck::cast_slice_mut(out)),
+            _ => unreachable!("arm checked that recipe, detector and constants fit together"),
+        }
+    }
+}
