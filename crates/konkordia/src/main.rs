@@ -11,6 +11,8 @@ mod files;
 #[allow(dead_code, reason = "until convert and pedestal use it")]
 mod input;
 mod machine;
+#[allow(dead_code, reason = "calibration maps and benches use it in part")]
+mod picture;
 mod run;
 mod say;
 mod simulate;
