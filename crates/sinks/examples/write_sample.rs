@@ -50,7 +50,7 @@ fn samples(directory: &Path) -> Result<(), Error> {
         (s.spec.rows, s.spec.columns) = (67, 131);
         s.spec.pixel_mask = vec![0; 67 * 131];
         s.spec.tiles.truncate(1);
-        s.spec.tiles[0] = TileInfo { rows: 67, columns: 131, row: 0, column: 0, flip_rows: false, packets: 16 };
+        s.spec.tiles[0] = TileInfo { rows: 67, columns: 131, row: 0, column: 0, flip_rows: false, rotate_deg: 0, packets: 16 };
         s.spec.tiles.push(s.spec.tiles[0].clone());
     })
 }

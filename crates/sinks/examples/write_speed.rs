@@ -26,7 +26,7 @@ fn main() {
         rows: 512,
         columns: 1024,
         pixel_mask: vec![0; 512 * 1024],
-        tiles: vec![TileInfo { rows: 512, columns: 1024, row: 0, column: 0, flip_rows: false, packets: 128 }],
+        tiles: vec![TileInfo { rows: 512, columns: 1024, row: 0, column: 0, flip_rows: false, rotate_deg: 0, packets: 128 }],
         ..FileSpec::default()
     };
     let mut chunk: Vec<u8> = (0..bytes).map(|i| (i * i % 251) as u8).collect();

@@ -1,10 +1,11 @@
-//! Tables of placements for installations that many have. A tile is one stream's share of an image; its pixels are not moved apart at chip
-//! borders, so inside an assembled detector a pixel lies at most 3 columns and 1 row from its true place.
+//! Tables of placements for regular detectors. A tile is one stream's share of an image. With double pixels split or masked a JUNGFRAU module
+//! fills its place; where they are kept, pixels are not moved apart at chip borders, and a pixel lies at most 3 columns and 1 row from its
+//! true place.
 //!
 //! Distances are those of the installations at PSI: a module of 2 x 4 chips covers 514 x 1030 pixels (2 between chips), modules are 8 pixels
 //! apart in a row and 36 in a column (protocols 1.5). JUNGFRAU modules count down a column first; EIGER ports as in the capture of a 9M.
 
-use konkordia_core::geometry::Placement;
+use konkordia_core::geometry::{DoublePixels, Orientation, Placement};
 use konkordia_core::tile::DetectorKind;
 
 /// Rows and columns from module to module.
@@ -30,10 +31,13 @@ pub struct Preset {
 }
 
 /// All presets, in the order of `schema::GEOMETRIES` without "stacked".
-pub const PRESETS: [Preset; 5] = [
+pub const PRESETS: [Preset; 8] = [
     Preset { name: "jungfrau-500k", kind: DetectorKind::Jungfrau, down: 1, across: 1 },
     Preset { name: "jungfrau-1m", kind: DetectorKind::Jungfrau, down: 2, across: 1 },
     Preset { name: "jungfrau-4m", kind: DetectorKind::Jungfrau, down: 4, across: 2 },
+    Preset { name: "jungfrau-9m", kind: DetectorKind::Jungfrau, down: 6, across: 3 },
+    Preset { name: "jungfrau-10m", kind: DetectorKind::Jungfrau, down: 5, across: 4 },
+    Preset { name: "jungfrau-16m", kind: DetectorKind::Jungfrau, down: 8, across: 4 },
     Preset { name: "eiger-500k", kind: DetectorKind::Eiger, down: 1, across: 1 },
     Preset { name: "eiger-9m", kind: DetectorKind::Eiger, down: 6, across: 3 },
 ];
@@ -54,8 +58,12 @@ impl Preset {
         (self.down * MODULE_PITCH.0 - 36, self.across * MODULE_PITCH.1 - 8)
     }
 
-    /// Place of every tile in stream order; `interfaces` matters for JUNGFRAU only.
-    pub fn placements(&self, interfaces: u32) -> Vec<Placement> {
+    /// Place of every tile in stream order; `interfaces` and `double_pixels` matter for JUNGFRAU only.
+    pub fn placements(&self, interfaces: u32, double_pixels: DoublePixels) -> Vec<Placement> {
+        let (margin, module_rows) = match double_pixels {
+            DoublePixels::Keep => (MODULE_MARGIN, 512),
+            DoublePixels::Split | DoublePixels::Mask => ((0, 0), 514),
+        };
         let origin = |module: u32| (module % self.down * MODULE_PITCH.0, module / self.down * MODULE_PITCH.1);
         let mut tiles = Vec::new();
         for module in 0..self.modules() {
@@ -63,8 +71,8 @@ impl Preset {
             match self.kind {
                 DetectorKind::Jungfrau => {
                     for interface in 0..interfaces {
-                        let row = row + MODULE_MARGIN.0 + interface * (512 / interfaces);
-                        tiles.push(Placement { row, column: column + MODULE_MARGIN.1, flip_rows: false });
+                        let row = row + margin.0 + interface * (module_rows / interfaces);
+                        tiles.push(Placement::at(row, column + margin.1));
                     }
                 }
                 DetectorKind::Eiger => {
@@ -72,7 +80,8 @@ impl Preset {
                         let (half, side) = (port / 2, port % 2);
                         // Data row 0 of both halves lies at the middle of the module, so the upper half is upside down.
                         let (row, column) = (row + half * EIGER_HALF_PITCH, column + side * EIGER_PORT_PITCH + 1);
-                        tiles.push(Placement { row, column, flip_rows: half == 0 });
+                        let orientation = if half == 0 { Orientation::FLIPPED } else { Orientation::UPRIGHT };
+                        tiles.push(Placement { row, column, orientation });
                     }
                 }
             }
@@ -87,21 +96,27 @@ mod tests {
     use konkordia_core::geometry::ImageGeometry;
     use konkordia_core::tile::TileFormat;
 
+    fn geometry(preset: &Preset, interfaces: u32, double_pixels: DoublePixels) -> ImageGeometry {
+        let format = match preset.kind {
+            DetectorKind::Jungfrau => TileFormat::jungfrau(interfaces).unwrap(),
+            DetectorKind::Eiger => TileFormat::eiger(16).unwrap(),
+        };
+        let placements = preset.placements(interfaces, double_pixels);
+        ImageGeometry::new(format, placements, Some(preset.size()), double_pixels).unwrap()
+    }
+
+    /// What each image pixel shows, as the number of the raw pixel in the detector from 1 on; 0 in gaps.
+    fn picture(geometry: &ImageGeometry) -> Vec<u32> {
+        let pixels = geometry.format().pixels();
+        let planes: Vec<Vec<u32>> =
+            (0..geometry.placements().len() as u32).map(|t| (1..=pixels).map(|p| t * pixels + p).collect()).collect();
+        geometry.arrange(&planes.iter().map(Vec::as_slice).collect::<Vec<_>>(), 0)
+    }
+
     #[test]
-    fn presets_are_the_names_of_the_schema_and_possible() {
+    fn presets_are_the_names_of_the_schema() {
         let names: Vec<_> = std::iter::once("stacked").chain(PRESETS.iter().map(|p| p.name)).collect();
         assert_eq!(names, crate::config::schema::GEOMETRIES);
-        for preset in PRESETS {
-            for interfaces in [1, 2] {
-                let format = match preset.kind {
-                    DetectorKind::Jungfrau => TileFormat::jungfrau(interfaces).unwrap(),
-                    DetectorKind::Eiger => TileFormat::eiger(16).unwrap(),
-                };
-                let geometry = ImageGeometry::new(format, preset.placements(interfaces), Some(preset.size())).unwrap();
-                let pixels = geometry.placements().len() as u32 * format.pixels();
-                assert_eq!(pixels, preset.modules() * 512 * 1024, "{}", preset.name);
-            }
-        }
     }
 
     #[test]
@@ -109,16 +124,70 @@ mod tests {
         let size = |name| Preset::find(name).unwrap().size();
         assert_eq!((size("jungfrau-1m"), size("jungfrau-4m")), ((1064, 1030), (2164, 2068)));
         assert_eq!((size("eiger-500k"), size("eiger-9m")), ((514, 1030), (3264, 3106)));
+        assert_eq!((size("jungfrau-9m"), size("jungfrau-10m"), size("jungfrau-16m")), ((3264, 3106), (2714, 4144), (4364, 4144)));
+        let modules = |name| Preset::find(name).unwrap().modules();
+        assert_eq!((modules("jungfrau-9m"), modules("jungfrau-10m"), modules("jungfrau-16m")), (18, 20, 32));
     }
 
-    /// The two ways to read out a JUNGFRAU module give the same picture.
+    /// Through the gather list: every raw pixel is in the image, as often as it should be, and both ways to read out a JUNGFRAU module
+    /// give the same picture.
     #[test]
-    fn interfaces_do_not_move_pixels() {
-        let preset = Preset::find("jungfrau-4m").unwrap();
-        let (one, two) = (preset.placements(1), preset.placements(2));
-        for (module, tile) in one.iter().enumerate() {
-            assert_eq!(*tile, two[2 * module]);
-            assert_eq!((two[2 * module + 1].row, two[2 * module + 1].column), (tile.row + 256, tile.column));
+    fn each_raw_pixel_lands_once_or_in_all_its_parts() {
+        for preset in &PRESETS {
+            let modes: &[DoublePixels] =
+                if preset.kind == DetectorKind::Eiger { &[DoublePixels::Keep] } else { &DoublePixels::ALL };
+            for mode in modes {
+                let one = geometry(preset, 1, *mode);
+                let picture_of_one = picture(&one);
+                if preset.kind == DetectorKind::Jungfrau {
+                    assert!(picture(&geometry(preset, 2, *mode)) == picture_of_one, "{} {mode:?}", preset.name);
+                }
+                let mut copies = vec![0u8; preset.modules() as usize * 512 * 1024];
+                picture_of_one.iter().filter(|p| **p > 0).for_each(|p| copies[*p as usize - 1] += 1);
+                let of = |n: u8| copies.iter().filter(|c| **c == n).count() / preset.modules() as usize;
+                let (single, double, corner) = (510 * 1018, 2 * 1018 + 6 * 510, 12);
+                let expected = match mode {
+                    DoublePixels::Keep => [0, 512 * 1024, 0, 0],
+                    DoublePixels::Split => [0, single, double, corner],
+                    DoublePixels::Mask => [double + corner, single, 0, 0],
+                };
+                assert_eq!([of(0), of(1), of(2), of(4)], expected, "{} {mode:?}", preset.name);
+                check_gather(&one, &picture_of_one);
+            }
         }
+    }
+
+    fn check_gather(geometry: &ImageGeometry, picture: &[u32]) {
+        let gather = geometry.gather(4096);
+        let (mut at, mut shares) = (0, 0);
+        for block in 0..gather.blocks() {
+            for s in gather.segments(block) {
+                for k in 0..s.length as i32 {
+                    let pixel =
+                        |tile| u32::from(tile) * geometry.format().pixels() + s.tile_pixel.wrapping_add_signed(k * s.step) + 1;
+                    assert_eq!(picture[at], s.tile.map_or(0, pixel));
+                    at += 1;
+                }
+            }
+            for share in gather.shares(block) {
+                assert_eq!(picture[block * 4096 + share.block_offset as usize], share.group + 1);
+            }
+            shares += gather.shares(block).len();
+        }
+        let split = geometry.double_pixels() == DoublePixels::Split;
+        assert_eq!(
+            (at, shares),
+            (picture.len(), if split { geometry.placements().len() * (514 * 1030 - 510 * 1018) } else { 0 })
+        );
+        assert!(gather.bytes() <= geometry.gather_bytes_max(4096));
+    }
+
+    /// Opened halves close up: rows 0 to 256 and 257 to 513.
+    #[test]
+    fn halves_of_a_split_module_close_up() {
+        let preset = Preset::find("jungfrau-1m").unwrap();
+        let rows = |mode| preset.placements(2, mode).iter().map(|p| (p.row, p.column)).collect::<Vec<_>>();
+        assert_eq!(rows(DoublePixels::Split), [(0, 0), (257, 0), (550, 0), (807, 0)]);
+        assert_eq!(rows(DoublePixels::Keep), [(1, 3), (257, 3), (551, 3), (807, 3)]);
     }
 }

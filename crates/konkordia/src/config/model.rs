@@ -3,7 +3,7 @@
 use super::diagnostics::Diagnostics;
 use super::geometry::Preset;
 use super::read::{self, Document, Table};
-use konkordia_core::geometry::{GeometryError, ImageGeometry, Placement};
+use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Recipe};
@@ -96,6 +96,23 @@ struct Detector {
     format: TileFormat,
     modules: u32,
     interfaces: u32,
+    double_pixels: DoublePixels,
+}
+
+/// Place and orientation of one `[[detector.tile]]`; a turn that is none is reported.
+fn placement(tile: &Table, d: &mut Diagnostics) -> Option<Placement> {
+    let degrees = tile.integer("rotate_deg").unwrap_or(0);
+    let Some(rotate) = u32::try_from(degrees).ok().and_then(Quarter::from_deg) else {
+        let what = format!("detector.tile.rotate_deg: {degrees} is no quarter turn");
+        d.add(tile.span("rotate_deg"), what, "pixels stay whole", "give 0, 90, 180 or 270, clockwise as seen in the image");
+        return None;
+    };
+    let flip = |name| tile.flag(name).unwrap_or(false);
+    Some(Placement {
+        row: tile.integer("row")? as u32,
+        column: tile.integer("column")? as u32,
+        orientation: Orientation::new(flip("flip_rows"), flip("flip_columns"), rotate),
+    })
 }
 
 struct Reader<'a> {
@@ -211,6 +228,7 @@ impl Reader<'_> {
         let modules = t.integer("modules").unwrap_or(1) as u32;
         let interfaces = t.integer("interfaces").unwrap_or(1) as u32;
         let bits = t.integer("bits").unwrap_or(16) as u32;
+        let double_pixels = t.text("double_pixels").and_then(DoublePixels::from_name).unwrap_or_default();
         if kind == "eiger" {
             if t.has("interfaces") {
                 self.d.add(
@@ -225,13 +243,17 @@ impl Reader<'_> {
                 self.d.add(t.span("bits"), what, "", "give 4, 8, 12, 16 or 32, as set in the detector");
                 return None;
             };
-            return Some(Detector { format, modules, interfaces: 1 });
+            if double_pixels != DoublePixels::Keep {
+                let what = format!("detector.double_pixels: \"{}\" is for JUNGFRAU", double_pixels.name());
+                self.d.add(t.span("double_pixels"), what, "", "remove the line: the pixels of an EIGER are kept as they are");
+            }
+            return Some(Detector { format, modules, interfaces: 1, double_pixels: DoublePixels::Keep });
         }
         if bits != 16 {
             let what = format!("detector.bits: a JUNGFRAU word has 16 bits, not {bits}");
             self.d.add(t.span("bits"), what, "", "remove the line, or set type = \"eiger\"");
         }
-        Some(Detector { format: TileFormat::jungfrau(interfaces)?, modules, interfaces })
+        Some(Detector { format: TileFormat::jungfrau(interfaces)?, modules, interfaces, double_pixels })
     }
 
     fn geometry(&mut self, detector: &Detector) -> Option<ImageGeometry> {
@@ -253,7 +275,7 @@ impl Reader<'_> {
         }
         let name = t.text("geometry").unwrap_or("stacked");
         let result = match Preset::find(name) {
-            None => ImageGeometry::stacked(detector.format, streams),
+            None => ImageGeometry::stacked_with(detector.format, streams, detector.double_pixels),
             Some(preset) if preset.kind != detector.format.kind || preset.modules() != detector.modules => {
                 let what = format!("detector.geometry: \"{name}\" does not fit this detector");
                 let why = format!(
@@ -266,7 +288,10 @@ impl Reader<'_> {
                 self.d.add(t.span("geometry"), what, why, "correct type or modules, or place the tiles with [[detector.tile]]");
                 return None;
             }
-            Some(preset) => ImageGeometry::new(detector.format, preset.placements(detector.interfaces), Some(preset.size())),
+            Some(preset) => {
+                let placements = preset.placements(detector.interfaces, detector.double_pixels);
+                ImageGeometry::new(detector.format, placements, Some(preset.size()), detector.double_pixels)
+            }
         };
         result
             .map_err(|error| self.d.add(t.span("modules"), format!("impossible geometry: {error}"), "", "use fewer modules"))
@@ -293,18 +318,17 @@ impl Reader<'_> {
             self.d.add(tiles.last().and_then(|t| t.span.clone()), what, "a tile is what one UDP port sends of an image", fix);
             return None;
         }
-        let placement = |tile: &Table| {
-            Some(Placement {
-                row: tile.integer("row")? as u32,
-                column: tile.integer("column")? as u32,
-                flip_rows: tile.flag("flip_rows").unwrap_or(false),
-            })
-        };
-        let placements = tiles.iter().map(placement).collect::<Option<Vec<_>>>()?;
-        let far = |f: fn(&Placement) -> u32, length: u32| placements.iter().map(|p| f(p) + length).max().unwrap_or(0);
-        let rows = t.integer("image_rows").map_or(far(|p| p.row, detector.format.rows), |n| n as u32);
-        let columns = t.integer("image_columns").map_or(far(|p| p.column, detector.format.columns), |n| n as u32);
-        match ImageGeometry::new(detector.format, placements, Some((rows, columns))) {
+        let placements = tiles.iter().map(|tile| placement(tile, self.d)).collect::<Option<Vec<_>>>()?;
+        // Even and odd tiles are of the same size.
+        let tile_size = detector.double_pixels.tile_size(&detector.format, 0).ok()?;
+        let ends = placements.iter().map(|p| {
+            let size = p.orientation.turned(tile_size);
+            (p.row + size.0, p.column + size.1)
+        });
+        let far = ends.reduce(|a, b| (a.0.max(b.0), a.1.max(b.1))).unwrap_or_default();
+        let rows = t.integer("image_rows").map_or(far.0, |n| n as u32);
+        let columns = t.integer("image_columns").map_or(far.1, |n| n as u32);
+        match ImageGeometry::new(detector.format, placements, Some((rows, columns)), detector.double_pixels) {
             Ok(geometry) => Some(geometry),
             Err(error) => {
                 let tile = match error {
@@ -312,8 +336,8 @@ impl Reader<'_> {
                     _ => 0,
                 };
                 let why = format!(
-                    "a tile of this detector has {} rows and {} columns; tiles count from 0",
-                    detector.format.rows, detector.format.columns
+                    "a tile of this detector takes {} rows and {} columns (turned by 90 or 270 degrees: the other way round); tiles count from 0",
+                    tile_size.0, tile_size.1
                 );
                 self.d.add(
                     tiles[tile].span.clone(),

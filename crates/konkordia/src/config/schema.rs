@@ -69,7 +69,17 @@ pub const TABLES: [(&str, &str); 7] = [
 ];
 
 /// Names that `geometry` takes.
-pub const GEOMETRIES: &[&str] = &["stacked", "jungfrau-500k", "jungfrau-1m", "jungfrau-4m", "eiger-500k", "eiger-9m"];
+pub const GEOMETRIES: &[&str] = &[
+    "stacked",
+    "jungfrau-500k",
+    "jungfrau-1m",
+    "jungfrau-4m",
+    "jungfrau-9m",
+    "jungfrau-10m",
+    "jungfrau-16m",
+    "eiger-500k",
+    "eiger-9m",
+];
 /// Names that `dtype` takes.
 pub const DTYPES: &[&str] = &["int16", "int32", "uint16", "uint32", "float32", "raw"];
 
@@ -117,6 +127,13 @@ pub const KEYS: &[Key] = &[
         Kind::Choice(GEOMETRIES),
         "stacked",
         "how tiles make an image; see Geometry below. Not together with `[[detector.tile]]`",
+    ),
+    key(
+        "detector",
+        "double_pixels",
+        Kind::Choice(&["keep", "split", "mask"]),
+        "keep",
+        "JUNGFRAU: pixels at chip borders, which are twice as wide or high: like any other, shared between the pixels they cover, or masked",
     ),
     key(
         "detector",
@@ -169,9 +186,41 @@ pub const KEYS: &[Key] = &[
     quantity("detector", "count_time_us", (0.1, 1e10), TIME_TO_US, "not stored", "exposure of one image in microseconds"),
     key("detector", "description", Kind::Text, "type and pixels", "name of the detector, for the file"),
     key("detector", "serial_number", Kind::Text, "not stored", "serial number of the detector, for the file"),
-    key("detector.tile", "row", Kind::Integer(0, 1 << 20), "required", "image row of the tile's uppermost row"),
-    key("detector.tile", "column", Kind::Integer(0, 1 << 20), "required", "image column of the tile's leftmost pixel"),
-    key("detector.tile", "flip_rows", Kind::Flag, "false", "true if the first row on the wire is the lowest in the image"),
+    key(
+        "detector.tile",
+        "row",
+        Kind::Integer(0, 1 << 20),
+        "required",
+        "image row of the tile's uppermost pixels, as it lies in the image",
+    ),
+    key(
+        "detector.tile",
+        "column",
+        Kind::Integer(0, 1 << 20),
+        "required",
+        "image column of its leftmost pixels, as it lies in the image",
+    ),
+    key(
+        "detector.tile",
+        "flip_rows",
+        Kind::Flag,
+        "false",
+        "true if the first row on the wire is the lowest (before it is turned)",
+    ),
+    key(
+        "detector.tile",
+        "flip_columns",
+        Kind::Flag,
+        "false",
+        "true if the first pixel of a row is at the right (before it is turned)",
+    ),
+    key(
+        "detector.tile",
+        "rotate_deg",
+        Kind::Integer(0, 270),
+        "0",
+        "turn in degrees, clockwise as seen in the image, after the flips: 0, 90, 180 or 270",
+    ),
     key("source", "kind", Kind::Choice(&["udp"]), "udp", "how packets arrive"),
     key("source", "address", Kind::Text, "0.0.0.0", "address of this machine that the detector sends to; 0.0.0.0 = any"),
     key(

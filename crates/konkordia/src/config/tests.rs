@@ -203,7 +203,7 @@ fn impossible_geometries_point_at_the_tile() {
     };
     let config = two("row = 520\ncolumn = 8\nflip_rows = true").unwrap();
     assert_eq!((config.geometry.rows(), config.geometry.columns()), (1032, 1032));
-    assert!(config.geometry.placements()[1].flip_rows);
+    assert!(config.geometry.placements()[1].orientation.flip_rows);
     let said = two("row = 511\ncolumn = 0").unwrap_err();
     assert!(said.contains("tiles 0 and 1 overlap at row 511, column 0") && said.contains("run.toml:8:"), "{said}");
     let said = two("row = 600").unwrap_err();

@@ -58,6 +58,7 @@ fn compression(summary: &Summary) -> String {
         Compression::Lz4 => "lz4 (filter 32004)".into(),
         Compression::Zstd { level } => format!("zstd (level {level}, filter 32015)"),
         Compression::Gzip { level } => format!("gzip (level {level}, filter 1)"),
+        Compression::Sz3 { bound } => format!("sz3 (lossy, error at most {}, filter 32024)", bound.value()),
     }
 }
 
@@ -104,7 +105,8 @@ fn to_text(s: &Summary) -> String {
 fn geometry(spec: &FileSpec) -> Vec<String> {
     let line = |(n, t): (usize, &konkordia_sinks::hdf5::TileInfo)| {
         let flip = if t.flip_rows { ", rows flipped" } else { "" };
-        format!("{n}: {} x {} pixels at row {}, column {}{flip}", t.rows, t.columns, t.row, t.column)
+        let turn = if t.rotate_deg == 0 { String::new() } else { format!(", turned by {} degrees", t.rotate_deg) };
+        format!("{n}: {} x {} pixels at row {}, column {}{flip}{turn}", t.rows, t.columns, t.row, t.column)
     };
     spec.tiles.iter().enumerate().map(line).collect()
 }
@@ -120,7 +122,7 @@ fn to_json(s: &Summary) -> Value {
         .collect();
     let spec = s.spec.as_ref().map(|spec| {
         let tile = |t: &konkordia_sinks::hdf5::TileInfo| {
-            json!({ "rows": t.rows, "columns": t.columns, "row": t.row, "column": t.column, "flip_rows": t.flip_rows, "packets": t.packets })
+            json!({ "rows": t.rows, "columns": t.columns, "row": t.row, "column": t.column, "flip_rows": t.flip_rows, "rotate_deg": t.rotate_deg, "packets": t.packets })
         };
         json!({
             "unit": spec.unit, "raw_words": spec.raw_words, "images_per_file": spec.images_per_file, "software": spec.software,

@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn row_has_every_column_at_its_offset() {
-        let tile = TileInfo { rows: 1, columns: 1, row: 0, column: 0, flip_rows: false, packets: 65 };
+        let tile = TileInfo { rows: 1, columns: 1, row: 0, column: 0, flip_rows: false, rotate_deg: 0, packets: 65 };
         let spec = FileSpec { tiles: vec![tile; 3], extra_columns: vec!["spots".into()], ..FileSpec::default() };
         let columns = Columns::new(&spec);
         let record = ImageRecord {

@@ -311,6 +311,7 @@ fn write_own(own: &Group, spec: &FileSpec, state: State) -> Result<()> {
     numbers(&tiles, "row", &of(|t| t.row))?;
     numbers(&tiles, "column", &of(|t| t.column))?;
     numbers(&tiles, "flip_rows", &of(|t| u32::from(t.flip_rows)))?;
+    numbers(&tiles, "rotate_deg", &of(|t| t.rotate_deg))?;
     numbers(&tiles, "packets", &of(|t| t.packets))
 }
 

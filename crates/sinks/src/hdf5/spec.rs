@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use konkordia_core::pixel::PixelType;
-pub use konkordia_core::plan::Compression;
+pub use konkordia_core::plan::{Compression, ErrorBound};
 
 use super::error::{Error, ErrorKind};
 
@@ -39,16 +39,18 @@ pub enum Layout {
 /// One detector tile, as placed in the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TileInfo {
-    /// Pixels along the slow axis of the tile.
+    /// Image rows that the tile takes, as it lies in the image.
     pub rows: u32,
-    /// Pixels along the fast axis of the tile.
+    /// Image columns that the tile takes, as it lies in the image.
     pub columns: u32,
     /// First image row of the tile.
     pub row: u32,
     /// First image column of the tile.
     pub column: u32,
-    /// Whether the rows are stored upside down with respect to the wire.
+    /// Whether the rows are stored upside down with respect to the wire (before the tile is turned).
     pub flip_rows: bool,
+    /// How far the tile is turned after that, clockwise as seen in the image: 0, 90, 180 or 270 degrees.
+    pub rotate_deg: u32,
     /// Packets per image (1 to 65535).
     pub packets: u32,
 }
@@ -253,6 +255,9 @@ impl FileSpec {
         if let Some(level) = self.compression.level() {
             put("compression_level", &level.to_string());
         }
+        if let Compression::Sz3 { bound } = self.compression {
+            put("compression_error_bound", &format!("{:?}", bound.value()));
+        }
         put("layout", self.layout.name());
         if let Some(images) = self.images_planned {
             put("images_planned", &images.to_string());
@@ -269,7 +274,7 @@ impl FileSpec {
         }
         for t in &self.tiles {
             let flip = u8::from(t.flip_rows);
-            put("tile", &format!("{} {} {} {} {flip} {}", t.rows, t.columns, t.row, t.column, t.packets));
+            put("tile", &format!("{} {} {} {} {flip} {} {}", t.rows, t.columns, t.row, t.column, t.packets, t.rotate_deg));
         }
         self.metadata.each(|key, value| put(key, &value));
         out
@@ -306,7 +311,12 @@ impl FileSpec {
             "columns" => self.columns = number(value)?,
             "pixel" => self.pixel = value.parse()?,
             "raw_words" => self.raw_words = value == "true",
+            "compression" if value == "sz3" => {}
             "compression" => self.compression = Compression::from_name(value).ok_or("not a compression")?,
+            "compression_error_bound" => {
+                let bound = ErrorBound::new(number(value)?).ok_or("not an error bound")?;
+                self.compression = Compression::Sz3 { bound };
+            }
             "compression_level" => self.compression = self.compression.with_level(number(value)?).ok_or("not a level")?,
             "layout" => self.layout = Layout::from_name(value).ok_or("not a layout")?,
             "images_planned" => self.images_planned = Some(number(value)?),
@@ -321,8 +331,12 @@ impl FileSpec {
             "extra_column" => self.extra_columns.push(value.into()),
             "tile" => {
                 let v = value.split(' ').map(number).collect::<Result<Vec<u32>, _>>()?;
-                let [rows, columns, row, column, flip, packets] = v[..] else { return Err("six numbers expected".into()) };
-                self.tiles.push(TileInfo { rows, columns, row, column, flip_rows: flip != 0, packets });
+                // Older files say nothing of a turn.
+                let ([rows, columns, row, column, flip, packets] | [rows, columns, row, column, flip, packets, _]) = v[..] else {
+                    return Err("six or seven numbers expected".into());
+                };
+                let rotate_deg = v.get(6).copied().unwrap_or(0);
+                self.tiles.push(TileInfo { rows, columns, row, column, flip_rows: flip != 0, rotate_deg, packets });
             }
             _ => self.metadata.set(key, value)?,
         }
@@ -400,13 +414,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_round_trips(config in "[ -~\n\r\\\\=]{0,60}", energy in proptest::option::of(1.0f64..100.0), rows in 1u32..9, flip: bool) {
+        fn text_round_trips(config in "[ -~\n\r\\\\=]{0,60}", energy in proptest::option::of(1.0f64..100.0), rows in 1u32..9, flip: bool, turn in 0u32..4) {
             let spec = FileSpec {
                 rows,
                 columns: 7,
                 configuration: config.clone(),
                 metadata: Metadata { energy_kev: energy, sample_name: Some(config), bit_depth: Some(16), ..Metadata::default() },
-                tiles: vec![TileInfo { rows, columns: 7, row: 0, column: 0, flip_rows: flip, packets: 128 }; 2],
+                tiles: vec![TileInfo { rows, columns: 7, row: 0, column: 0, flip_rows: flip, rotate_deg: turn * 90, packets: 128 }; 2],
                 conversion: vec![("rounding".into(), "a=b".into())],
                 extra_columns: vec!["spots".into()],
                 layout: Layout::Links,
@@ -418,10 +432,17 @@ mod tests {
     }
 
     #[test]
+    fn tiles_of_older_files_are_not_turned() {
+        let read = FileSpec::from_text("konkordia_run = 1\nrows = 9\ncolumns = 9\ntile = 2 3 1 4 1 128\n").unwrap();
+        let tile = TileInfo { rows: 2, columns: 3, row: 1, column: 4, flip_rows: true, rotate_deg: 0, packets: 128 };
+        assert_eq!(read.tiles, [tile]);
+    }
+
+    #[test]
     fn contradictions_are_refused() {
         let good = FileSpec { rows: 2, columns: 3, pixel_mask: vec![0; 6], ..FileSpec::default() };
         assert!(good.validate().is_ok());
-        let tile = TileInfo { rows: 2, columns: 3, row: 1, column: 0, flip_rows: false, packets: 1 };
+        let tile = TileInfo { rows: 2, columns: 3, row: 1, column: 0, flip_rows: false, rotate_deg: 0, packets: 1 };
         let bad = [
             FileSpec { prefix: "a/b".into(), ..good.clone() },
             FileSpec { prefix: String::new(), ..good.clone() },

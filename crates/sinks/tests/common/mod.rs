@@ -77,7 +77,7 @@ pub struct Sample {
 
 pub fn sample(directory: &Path, prefix: &str, pixel: PixelType) -> Sample {
     let (rows, columns) = (64u32, 200u32);
-    let tile = |row| TileInfo { rows: 32, columns: 200, row, column: 0, flip_rows: row > 0, packets: 8 };
+    let tile = |row| TileInfo { rows: 32, columns: 200, row, column: 0, flip_rows: row > 0, rotate_deg: 0, packets: 8 };
     let mut mask = vec![0u32; (rows * columns) as usize];
     mask[5] = 1;
     mask[7] = 1 << 4;
