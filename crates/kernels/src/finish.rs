@@ -34,8 +34,11 @@ fn special<P: Pixel>(a: P, b: P) -> Option<P> {
         return None;
     }
     // NaN, the masked float, is equal to nothing.
-    let is = |p: P, wanted: P| p == wanted || (p != p && wanted != wanted);
-    [P::MASKED, P::MISSING, P::INVALID].into_iter().find(|s| is(a, *s) || is(b, *s)).or(Some(P::SATURATED))
+    let is_nan = |p: P| p.partial_cmp(&p).is_none();
+    if is_nan(a) || is_nan(b) {
+        return Some(P::MASKED);
+    }
+    [P::MASKED, P::MISSING, P::INVALID].into_iter().find(|s| a == *s || b == *s).or(Some(P::SATURATED))
 }
 
 fn add_one(a: i32, b: i32) -> i32 {

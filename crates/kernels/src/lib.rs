@@ -9,6 +9,7 @@ pub mod chunk;
 pub mod codec;
 pub mod convert;
 pub mod deflate;
+pub mod finish;
 pub mod fused;
 pub mod isa;
 pub mod lz4;

@@ -7,7 +7,18 @@ use proptest::prelude::*;
 
 /// Mostly small numbers, some at the limits, some special.
 fn value() -> impl Strategy<Value = i32> {
-    let special = [i32::MASKED, i32::MISSING, i32::INVALID, i32::SATURATED, i32::VALID_MIN, i32::VALID_MAX, 1 << 30, -(1 << 30), 65532, -32766];
+    let special = [
+        i32::MASKED,
+        i32::MISSING,
+        i32::INVALID,
+        i32::SATURATED,
+        i32::VALID_MIN,
+        i32::VALID_MAX,
+        1 << 30,
+        -(1 << 30),
+        65532,
+        -32766,
+    ];
     prop_oneof![12 => -40_000i32..70_000, 1 => prop::sample::select(special.to_vec()), 1 => i32::VALID_MIN..=i32::VALID_MAX]
 }
 
@@ -34,7 +45,8 @@ fn naive_sum<A: Accumulator>(a: A, b: A) -> f64 {
 fn naive_narrow<P: Pixel>(value: i32) -> f64 {
     let (from, to) = (i32::TYPE.special(), P::TYPE.special());
     let v = f64::from(value);
-    let pairs = [(from.masked, to.masked), (from.missing, to.missing), (from.invalid, to.invalid), (from.saturated, to.saturated)];
+    let pairs =
+        [(from.masked, to.masked), (from.missing, to.missing), (from.invalid, to.invalid), (from.saturated, to.saturated)];
     match pairs.into_iter().find(|(s, _)| *s == v) {
         Some((_, special)) => special,
         None if v > to.valid_max => to.saturated,

@@ -14,9 +14,11 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+pub mod fixed;
 pub mod scalar;
 pub mod tracking;
 
+pub use fixed::{FixedConstants, FixedView, jungfrau_fixed};
 pub use tracking::{Tracker, jungfrau_track_only, jungfrau_tracking};
 
 use crate::isa::Isa;
@@ -35,12 +37,27 @@ pub trait Wide {}
 impl<T> Wide for T {}
 
 /// A pixel type that the kernels can produce and pack: `i16`, `i32`, `u16`, `u32`, `f32`.
-pub trait OutputPixel: Pixel + bytemuck::Pod + Wide {}
-impl OutputPixel for i16 {}
-impl OutputPixel for i32 {}
-impl OutputPixel for u16 {}
-impl OutputPixel for u32 {}
-impl OutputPixel for f32 {}
+pub trait OutputPixel: Pixel + bytemuck::Pod + Wide {
+    /// A whole number as a pixel: clamped at the low end, saturated at the high end.
+    fn from_whole(value: i64) -> Self;
+}
+
+macro_rules! integer_output {
+    ($($t:ty)*) => { $(impl OutputPixel for $t {
+        #[inline]
+        fn from_whole(value: i64) -> Self {
+            if value > Self::VALID_MAX as i64 { Self::SATURATED } else { value.max(Self::VALID_MIN as i64) as Self }
+        }
+    })* };
+}
+integer_output!(i16 i32 u16 u32);
+
+impl OutputPixel for f32 {
+    #[inline]
+    fn from_whole(value: i64) -> Self {
+        value as Self
+    }
+}
 
 /// Calibration of a run of pixels, one value per pixel and gain stage, in the pixel order of the raw words.
 #[derive(Clone, Copy, Debug)]
