@@ -25,7 +25,7 @@ pub fn open(paths: &[PathBuf], format: Option<Format>, options: &Options) -> Res
         Some(Format::Raw48) => Some(HEADER_BYTES),
         Some(Format::Raw16) => Some(PLAIN_HEADER_BYTES),
         Some(Format::Raw112 | Format::SlsRaw) => Some(RECORD_HEADER_BYTES),
-        None => None,
+        Some(Format::Hdf5) | None => None,
     };
     let mut layouts = Vec::new();
     for path in paths {

@@ -9,13 +9,13 @@ mod index;
 mod records;
 mod sls;
 pub mod source;
+mod stack;
 #[cfg(test)]
 mod tests;
 
 use crate::failure::{Exit, Failure};
 use index::TileIndex;
 use konkordia_core::assembler::PacketBitmap;
-use konkordia_core::geometry::Placement;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::TileFormat;
 use sha2::{Digest, Sha256};
@@ -35,6 +35,8 @@ pub enum Format {
     Raw16,
     /// Plain uint16 words: frames of modules x 512 x 1024
     U16,
+    /// HDF5 of the slsReceiver or of SwissFEL
+    Hdf5,
 }
 
 /// What the files alone do not say, or what is wanted of them.
@@ -44,6 +46,8 @@ pub struct Options {
     pub format: Option<Format>,
     /// Modules of plain words; 1 if not given.
     pub modules: Option<u32>,
+    /// Which detector of a SwissFEL file; needed only if there are several.
+    pub detector: Option<String>,
     /// Only frames with these numbers, both ends included.
     pub frames: Option<(u64, u64)>,
 }
@@ -59,8 +63,8 @@ pub struct InputInfo {
     pub modules: u32,
     /// Tiles of a JUNGFRAU module; of an EIGER module it is 4.
     pub interfaces: u32,
-    /// Where the tiles lie, if the files say more than that modules are stacked.
-    pub placements: Option<Vec<Placement>>,
+    /// Row and column of each tile in the image, if the files say more than that modules are stacked.
+    pub placements: Option<Vec<(u32, u32)>>,
     /// Lowest frame number.
     pub first_frame: u64,
     /// Highest frame number.
@@ -130,6 +134,7 @@ pub struct Input {
 /// How pixels are reached.
 enum Kind {
     Records(records::Files),
+    Stacks(stack::Stacks),
 }
 
 impl Input {
@@ -141,8 +146,10 @@ impl Input {
         let first = paths.first().ok_or_else(|| wrong("no input", "no file was given", "name the files to read"))?;
         let found = match options.format {
             Some(Format::SlsRaw) => sls::open(paths)?,
+            Some(Format::Hdf5) => stack::open(paths, options)?,
             Some(format) => bare::open(paths, Some(format), options)?,
             None if sls::is_master(first) || sls::master_beside(first).is_some() => sls::open(paths)?,
+            None if stack::is_stack(first) => stack::open(paths, options)?,
             None => bare::open(paths, None, options)?,
         };
         found.finish(options)
@@ -166,6 +173,7 @@ impl Input {
         let index = self.tiles[tile].clone();
         match &self.kind {
             Kind::Records(files) => Box::new(records::Reader::new(files.clone(), index)),
+            Kind::Stacks(stacks) => Box::new(stack::Reader::new(stacks.clone(), index, tile)),
         }
     }
 }
@@ -176,7 +184,7 @@ struct Found {
     words: String,
     format: TileFormat,
     interfaces: u32,
-    placements: Option<Vec<Placement>>,
+    placements: Option<Vec<(u32, u32)>>,
     frames_expected: Option<u64>,
     incomplete: bool,
     notes: Vec<String>,

@@ -3,8 +3,7 @@
 use super::index::{Place, TileIndex};
 use super::{Found, Kind, cannot_read, records, wrong};
 use crate::failure::Failure;
-use konkordia_core::geometry::Placement;
-use konkordia_core::tile::DetectorKind;
+use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_wire::sls_file::{DataFileName, RECORD_HEADER_BYTES, parse_master_name};
 use konkordia_wire::sls_master::{MASTER_BYTES_MAX, Master};
 use std::collections::BTreeMap;
@@ -148,7 +147,7 @@ fn assemble(path: &Path, master: &Master, ports: &Ports) -> Result<Found, Failur
         words: format!("slsReceiver acquisition, version {:.1}, {}", master.version, path.display()),
         format,
         interfaces: master.interfaces,
-        placements: placements(master),
+        placements: placements(format, master.interfaces, master.ports),
         frames_expected: master.frames_in_file.or(master.frames_total),
         incomplete,
         notes,
@@ -159,15 +158,14 @@ fn assemble(path: &Path, master: &Master, ports: &Ports) -> Result<Found, Failur
 }
 
 /// Modules count down a column first (protocols 1.3). One column is what "stacked" means already; EIGER needs a geometry from the user.
-fn placements(master: &Master) -> Option<Vec<Placement>> {
-    let format = master.format;
-    if format.kind != DetectorKind::Jungfrau || master.ports.0 == 1 {
+pub fn placements(format: TileFormat, interfaces: u32, ports: (u32, u32)) -> Option<Vec<(u32, u32)>> {
+    if format.kind != DetectorKind::Jungfrau || ports.0 == 1 {
         return None;
     }
-    let down = master.ports.1 / master.interfaces;
+    let down = ports.1 / interfaces;
     let place = |port: u32| {
-        let (module, interface) = (port / master.interfaces, port % master.interfaces);
-        Placement { row: module % down * 512 + interface * format.rows, column: module / down * format.columns, flip_rows: false }
+        let (module, interface) = (port / interfaces, port % interfaces);
+        (module % down * 512 + interface * format.rows, module / down * format.columns)
     };
-    (down > 0).then(|| (0..master.ports.0 * master.ports.1).map(place).collect())
+    (down > 0).then(|| (0..ports.0 * ports.1).map(place).collect())
 }

@@ -289,7 +289,6 @@ fn modules_beside_each_other_are_placed_and_columns_stacked() {
     let folder = Folder::new();
     acquisition(&folder, 2, 8, 9, &[1]);
     let path = folder.write("run_master_3.json", master((2, 4), 2, 9, 1));
-    let places = open(&[path]).unwrap().info().placements.clone().unwrap();
-    let list: Vec<(u32, u32)> = places.iter().map(|p| (p.row, p.column)).collect();
+    let list = open(&[path]).unwrap().info().placements.clone().unwrap();
     assert_eq!(list, [(0, 0), (256, 0), (512, 0), (768, 0), (0, 1024), (256, 1024), (512, 1024), (768, 1024)]);
 }

@@ -9,6 +9,8 @@ mod columns;
 mod constant;
 mod datafile;
 mod error;
+pub mod foreign;
+mod foreign_low;
 mod journal;
 mod low;
 mod master;

@@ -1,0 +1,434 @@
+//! Stacks of images in HDF5: the slsReceiver's, one file per port, and SwissFEL's, all modules in one image (protocols 1.7 and 6.5).
+
+use super::index::{Place, TileIndex};
+use super::records::not_padding;
+use super::sls::{self, Ports};
+use super::{Found, Kind, Options, TileFrame, TileReader, cannot_read, head, wrong};
+use crate::failure::Failure;
+use crate::files::decode;
+use konkordia_core::assembler::PacketBitmap;
+use konkordia_core::plan::Compression;
+use konkordia_core::ports::FrameHeader;
+use konkordia_core::tile::TileFormat;
+use konkordia_sinks::hdf5::foreign::{ForeignFile, Stack, StoredImage, is_hdf5};
+use konkordia_wire::sls_file::{DataFileName, FRAME_NUMBER_END, MASK_BYTES, mask_bitmap};
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One file: its images and what is known of each.
+struct Source {
+    path: PathBuf,
+    stack: Stack,
+    headers: Vec<FrameHeader>,
+    /// One mask of packets caught for each image, if the file has them.
+    masks: Option<Vec<u8>>,
+}
+
+/// The files of an input.
+#[derive(Clone)]
+pub struct Stacks {
+    files: Arc<Vec<Source>>,
+    format: TileFormat,
+    /// Row and column of each tile in the images of its files.
+    tiles: Arc<Vec<(usize, usize)>>,
+    decoded: Arc<Mutex<Decoded>>,
+}
+
+/// True if the file is HDF5.
+pub fn is_stack(path: &Path) -> bool {
+    head(path, 8).is_ok_and(|bytes| is_hdf5(&bytes))
+}
+
+fn hdf5_master_beside(path: &Path) -> Option<PathBuf> {
+    let name = DataFileName::parse(path.file_name()?.to_str()?, "h5")?;
+    let master = path.with_file_name(format!("{}_master_{}.h5", name.stem, name.acquisition));
+    master.is_file().then_some(master)
+}
+
+/// Opens HDF5 files: one master of the slsReceiver (or data files of it), or SwissFEL files one after the other.
+pub fn open(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
+    let first = ForeignFile::open(&paths[0])?;
+    if first.has("/data") || first.text("/entry/instrument/detector/Detector Type").is_some() {
+        let mut masters = Vec::new();
+        for path in paths {
+            let own = ForeignFile::open(path)?.text("/entry/instrument/detector/Detector Type").is_some();
+            let master = if own { Some(path.clone()) } else { hdf5_master_beside(path) };
+            masters.push(master.ok_or_else(|| {
+                let why = "there is no <name>_master_<acquisition>.h5 beside it";
+                wrong(format!("{} has no master", path.display()), why, "put the master beside the data files, or give it")
+            })?);
+        }
+        masters.dedup();
+        let [master] = &masters[..] else {
+            return Err(wrong(
+                "the input belongs to several acquisitions",
+                "there are several masters",
+                "convert them one after the other",
+            ));
+        };
+        return sls_files(master);
+    }
+    swissfel(paths, options)
+}
+
+/// The slsReceiver's HDF5.
+fn sls_files(path: &Path) -> Result<Found, Failure> {
+    let master = ForeignFile::open(path)?;
+    let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
+    let refuse = |why: String| {
+        let fix = "whole modules of a JUNGFRAU on one or two interfaces can be converted; docs/convert.md";
+        wrong(format!("{} cannot be converted", path.display()), why, fix)
+    };
+    let kind = master.text("/entry/instrument/detector/Detector Type").unwrap_or_default();
+    let rows = fact("Number of pixels in y axis").unwrap_or(0);
+    let interfaces = if rows == 256 { 2 } else { 1 };
+    let format = TileFormat::jungfrau(interfaces).filter(|f| kind == "Jungfrau" && u64::from(f.rows) == rows);
+    let format = format.ok_or_else(|| refuse(format!("its detector is '{kind}' with ports of {rows} rows")))?;
+    let axis = |name: &str| fact(name).filter(|n| (1..=1024).contains(n)).map(|n| n as u32);
+    let ports_x = axis("Geometry in x axis").ok_or_else(|| refuse("it has no geometry".into()))?;
+    let ports_y = axis("Geometry in y axis").ok_or_else(|| refuse("it has no geometry".into()))?;
+    let count = ports_x * ports_y;
+    if count % interfaces != 0 || count > 1024 {
+        return Err(refuse(format!("{ports_x} x {ports_y} ports of {rows} rows are no whole modules")));
+    }
+    let ports: Ports = sls::data_files(path, "h5", "h5")?;
+    let mut notes = Vec::new();
+    let mut incomplete = sls::missing_files(&ports, count, None, &mut notes);
+    let (mut files, mut tiles) = (Vec::new(), Vec::new());
+    for port in 0..count {
+        let mut places = Vec::new();
+        for file in ports.get(&port).into_iter().flat_map(BTreeMap::values) {
+            let source = sls_file(file, &format)?;
+            places.extend(take_places(&source, files.len() as u32, None, &mut incomplete, &mut notes));
+            files.push(source);
+        }
+        tiles.push(TileIndex::new(format!("port {port}"), places));
+    }
+    let words = format!("slsReceiver acquisition in HDF5, {}", path.display());
+    let found = Parts { words, format, interfaces, notes, incomplete, frames_expected: fact("Frames in File") };
+    Ok(Found {
+        placements: sls::placements(format, interfaces, (ports_x, ports_y)),
+        ..found.finish(files, tiles, vec![(0, 0); count as usize])
+    })
+}
+
+/// One data file of a port.
+fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
+    let file = ForeignFile::open(path)?;
+    let stack = file.stack("/data")?;
+    check_shape(path, &stack, format.rows as usize, format.columns as usize)?;
+    let images = stack.images.len();
+    let column = |name: &str| file.numbers(name).filter(|v| v.len() >= images);
+    let frames = column("/frame number").ok_or_else(|| {
+        wrong(format!("{} has no frame numbers", path.display()), "it has no whole table 'frame number'", "the file is damaged")
+    })?;
+    let rest =
+        ["timestamp", "detector specific 1", "exp length or sub exposure time", "detector specific 3", "mod id", "row", "column"];
+    let columns = rest.map(|name| column(&format!("/{name}")).unwrap_or_default());
+    let header = |n: usize| {
+        let [timestamp, bunch, exposure, daq, module, row, column] = columns.each_ref().map(|c| c.get(n).copied().unwrap_or(0));
+        FrameHeader {
+            frame_number: frames[n],
+            timestamp_100ns: timestamp,
+            bunch_id: bunch,
+            exposure_length: exposure as u32,
+            daq_info: daq as u32,
+            module_id: module as u16,
+            row: row as u16,
+            column: column as u16,
+        }
+    };
+    let masks = file.bytes("/packets caught bit mask", MASK_BYTES).filter(|m| m.len() >= images * MASK_BYTES);
+    Ok(Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks })
+}
+
+fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize) -> Result<(), Failure> {
+    let tiles = stack.rows.is_multiple_of(rows) && stack.columns.is_multiple_of(columns);
+    if tiles && stack.pixel_bytes == 2 {
+        return Ok(());
+    }
+    let why = format!(
+        "its images are {} x {} pixels of {} bytes; those of the detector have {rows} x {columns} and 2 bytes",
+        stack.rows, stack.columns, stack.pixel_bytes
+    );
+    Err(wrong(format!("{} does not fit the detector", path.display()), why, "give raw data of a JUNGFRAU"))
+}
+
+/// The images of a file that are there, in its order; `good` leaves out those that the file itself calls bad.
+fn take_places(source: &Source, file: u32, good: Option<&[bool]>, incomplete: &mut bool, notes: &mut Vec<String>) -> Vec<Place> {
+    let (mut absent, mut damaged) = (0u64, 0u64);
+    let mut places = Vec::with_capacity(source.headers.len());
+    for (n, header) in source.headers.iter().enumerate() {
+        if source.stack.images.get(n).copied().flatten().is_none() {
+            absent += 1;
+        } else if header.frame_number >= FRAME_NUMBER_END {
+            damaged += 1;
+        } else if good.is_none_or(|good| good.get(n).copied().unwrap_or(false)) {
+            places.push(Place { frame: header.frame_number, at: n as u64, file });
+        }
+    }
+    for (count, what) in [(absent, "images were never written or are cut off"), (damaged, "images have a number that is none")] {
+        if count > 0 {
+            *incomplete = true;
+            notes.push(format!("{}: {count} {what}; they are not used", source.path.display()));
+        }
+    }
+    places
+}
+
+/// SwissFEL's files: `/data/<detector>/data` and numbers beside it.
+fn swissfel(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
+    let (mut notes, mut incomplete) = (Vec::new(), false);
+    let (mut files, mut places): (Vec<Source>, Vec<Place>) = (Vec::new(), Vec::new());
+    let format = TileFormat::jungfrau(1).ok_or_else(|| wrong("no such detector", "", ""))?;
+    for path in paths {
+        let file = ForeignFile::open(path)?;
+        let group = swissfel_group(path, &file, options)?;
+        let (source, good) = swissfel_file(path, &file, &group, places.len() as u64, &mut notes)?;
+        let bad = good.iter().filter(|g| !**g).count();
+        if bad > 0 {
+            incomplete = true;
+            notes.push(format!("{}: {bad} frames are not good (is_good_frame) and are not used", path.display()));
+        }
+        places.extend(take_places(&source, files.len() as u32, Some(&good), &mut incomplete, &mut notes));
+        files.push(source);
+    }
+    let (rows, columns) = (files[0].stack.rows, files[0].stack.columns);
+    if let Some(other) = files.iter().find(|f| (f.stack.rows, f.stack.columns) != (rows, columns)) {
+        let why =
+            format!("one has images of {rows} x {columns} pixels, the other of {} x {}", other.stack.rows, other.stack.columns);
+        let what = format!("{} and {} are not of one detector", paths[0].display(), other.path.display());
+        return Err(wrong(what, why, "convert them apart"));
+    }
+    // Modules below each other, or in one file of old beside each other.
+    let at = |row: usize| (0..columns).step_by(1024).map(move |column| (row, column));
+    let tiles: Vec<(usize, usize)> = (0..rows).step_by(512).flat_map(at).collect();
+    let index = (0..tiles.len()).map(|t| TileIndex::new(format!("module {t}"), places.clone())).collect();
+    let words = format!("SwissFEL JUNGFRAU HDF5 of {} module(s), {}", tiles.len(), paths[0].display());
+    let parts = Parts { words, format, interfaces: 1, notes, incomplete, frames_expected: None };
+    Ok(parts.finish(files, index, tiles))
+}
+
+fn swissfel_group(path: &Path, file: &ForeignFile, options: &Options) -> Result<String, Failure> {
+    let names: Vec<String> = file.names("/data").into_iter().filter(|n| file.has(&format!("/data/{n}/data"))).collect();
+    let name = match (&options.detector, &names[..]) {
+        (Some(name), _) if names.contains(name) => name,
+        (None, [only]) => only,
+        (_, []) => {
+            let why = "it holds neither /data/<detector>/data nor what the slsReceiver writes";
+            return Err(wrong(
+                format!("{} is no raw file that is known", path.display()),
+                why,
+                "docs/convert.md lists the formats",
+            ));
+        }
+        _ => {
+            let fix = format!("choose with --detector one of {}", names.join(", "));
+            return Err(wrong(
+                format!("{} holds {} detectors", path.display(), names.len()),
+                "only one can be converted at once",
+                fix,
+            ));
+        }
+    };
+    let group = format!("/data/{name}");
+    if file.has(&format!("{group}/meta/conversion_factor")) {
+        let why = "it has a conversion factor, so that its pixels are no words of the detector";
+        return Err(wrong(format!("{} is converted already", path.display()), why, "give the raw file"));
+    }
+    Ok(group)
+}
+
+/// One file and which of its frames are good. Frames without a usable number are numbered on from `before`.
+fn swissfel_file(
+    path: &Path,
+    file: &ForeignFile,
+    group: &str,
+    before: u64,
+    notes: &mut Vec<String>,
+) -> Result<(Source, Vec<bool>), Failure> {
+    let stack = file.stack(&format!("{group}/data"))?;
+    check_shape(path, &stack, 512, 1024)?;
+    let images = stack.images.len();
+    // One number per image, or one for each module of each image, of which the first speaks.
+    let table = |name: &str| {
+        let found = file.numbers(&format!("{group}/{name}")).or_else(|| file.numbers(&format!("{group}/meta/{name}")))?;
+        (images > 0 && !found.is_empty() && found.len().is_multiple_of(images)).then_some(found)
+    };
+    let of = |table: &Option<Vec<u64>>, n: usize| table.as_ref().map_or(0, |t| t[n * (t.len() / images)]);
+    let (daq, pulse, index, good) = (table("daq_rec"), table("pulse_id"), table("frame_index"), table("is_good_frame"));
+    let numbers: Option<Vec<u64>> = index.is_some().then(|| (0..images).map(|n| of(&index, n)).collect());
+    let usable = |list: &Vec<u64>| list.windows(2).all(|w| w[0] < w[1]) && list.iter().all(|n| *n < FRAME_NUMBER_END);
+    if numbers.as_ref().is_some_and(|list| !usable(list)) {
+        notes.push(format!("{}: frame_index does not count upwards; frames are numbered by their place", path.display()));
+    }
+    let numbers = numbers.filter(usable);
+    if let Some(map) = file.numbers(&format!("{group}/module_map")).or_else(|| file.numbers(&format!("{group}/meta/module_map")))
+    {
+        let off = map.iter().filter(|m| **m == u64::MAX).count();
+        if off > 0 {
+            notes.push(format!("{}: {off} modules were switched off (module_map) and are not in the images", path.display()));
+        }
+    }
+    let header = |n: usize| FrameHeader {
+        frame_number: numbers.as_ref().map_or(before + n as u64 + 1, |list| list[n]),
+        bunch_id: of(&pulse, n),
+        daq_info: of(&daq, n) as u32,
+        ..FrameHeader::default()
+    };
+    let is_good =
+        |n: usize| good.as_ref().is_none_or(|t| t[n * (t.len() / images)..(n + 1) * (t.len() / images)].iter().all(|g| *g != 0));
+    let flags = (0..images).map(is_good).collect();
+    Ok((Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks: None }, flags))
+}
+
+/// What both kinds of files have in common.
+struct Parts {
+    words: String,
+    format: TileFormat,
+    interfaces: u32,
+    notes: Vec<String>,
+    incomplete: bool,
+    frames_expected: Option<u64>,
+}
+
+impl Parts {
+    fn finish(self, files: Vec<Source>, tiles: Vec<TileIndex>, places: Vec<(usize, usize)>) -> Found {
+        let module_id = |t: &TileIndex| t.places().first().map_or(0, |p| files[p.file as usize].headers[p.at as usize].module_id);
+        Found {
+            words: self.words,
+            format: self.format,
+            interfaces: self.interfaces,
+            placements: None,
+            frames_expected: self.frames_expected,
+            incomplete: self.incomplete,
+            notes: self.notes,
+            files: files.iter().map(|f| f.path.clone()).collect(),
+            module_ids: tiles.iter().map(module_id).collect(),
+            tiles,
+            kind: Kind::Stacks(Stacks {
+                files: Arc::new(files),
+                format: self.format,
+                tiles: Arc::new(places),
+                decoded: Arc::default(),
+            }),
+        }
+    }
+}
+
+/// Images that were decoded last: the tiles of an image are asked for one by one, by several threads at about the same time.
+#[derive(Default)]
+struct Decoded {
+    /// (file, image, pixels), the newest last.
+    images: VecDeque<(u32, u64, Vec<u8>)>,
+    stored: Vec<u8>,
+}
+
+/// Images that are kept decoded.
+const DECODED_MAX: usize = 4;
+
+/// Reads one tile of the images.
+pub struct Reader {
+    stacks: Stacks,
+    index: TileIndex,
+    tile: usize,
+    open: Option<(File, u32)>,
+}
+
+impl Reader {
+    /// Opens no file yet.
+    pub fn new(stacks: Stacks, index: TileIndex, tile: usize) -> Self {
+        Self { stacks, index, tile, open: None }
+    }
+
+    fn read_pixels(&mut self, place: Place, image: StoredImage, payloads: &mut [IoSliceMut<'_>]) -> Result<(), Failure> {
+        let source = &self.stacks.files[place.file as usize];
+        if self.open.as_ref().is_none_or(|(_, number)| *number != place.file) {
+            self.open = Some((File::open(&source.path).map_err(|e| cannot_read(&source.path, &e))?, place.file));
+        }
+        let Some((file, _)) = &self.open else { return Ok(()) };
+        let (row, column) = self.stacks.tiles[self.tile];
+        let width = source.stack.columns * 2;
+        let start = row * width + column * 2;
+        if source.stack.compression == Compression::None && source.stack.columns == self.stacks.format.columns as usize {
+            let mut at = image.address + start as u64;
+            for payload in payloads {
+                file.read_exact_at(payload, at).map_err(|e| cannot_read(&source.path, &e))?;
+                at += payload.len() as u64;
+            }
+            return Ok(());
+        }
+        let mut decoded = self.stacks.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        let pixels = decoded.image(source, file, place, image)?;
+        // Rows of the tile lie one image row apart.
+        let tile_width = self.stacks.format.columns as usize * 2;
+        let mut rows = (0..self.stacks.format.rows as usize).map(|r| &pixels[start + r * width..][..tile_width]);
+        for part in payloads.iter_mut().flat_map(|p| p.chunks_mut(tile_width)) {
+            if let Some(pixels) = rows.next() {
+                part.copy_from_slice(&pixels[..part.len()]);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Decoded {
+    /// The pixels of an image, from memory if they are there.
+    fn image(&mut self, source: &Source, file: &File, place: Place, stored: StoredImage) -> Result<&[u8], Failure> {
+        let there = self.images.iter().position(|(file, at, _)| (*file, *at) == (place.file, place.at));
+        let found = match there {
+            Some(n) => n,
+            None => {
+                let mut pixels =
+                    if self.images.len() < DECODED_MAX { Vec::new() } else { self.images.pop_front().unwrap_or_default().2 };
+                let stack = &source.stack;
+                pixels.resize(stack.rows * stack.columns * stack.pixel_bytes, 0);
+                self.stored.resize(stored.bytes as usize, 0);
+                file.read_exact_at(&mut self.stored, stored.address).map_err(|e| cannot_read(&source.path, &e))?;
+                if stack.compression == Compression::None {
+                    let bytes = pixels.len();
+                    pixels.copy_from_slice(self.stored.get(..bytes).ok_or_else(|| damaged(source, place, "it is too short"))?);
+                } else {
+                    decode(stack.compression, &self.stored, stack.pixel_bytes, &mut pixels)
+                        .map_err(|e| damaged(source, place, &e))?;
+                }
+                self.images.push_back((place.file, place.at, pixels));
+                self.images.len() - 1
+            }
+        };
+        Ok(&self.images[found].2)
+    }
+}
+
+fn damaged(source: &Source, place: Place, why: &str) -> Failure {
+    let what = format!("image {} of {} cannot be decoded", place.at, source.path.display());
+    wrong(what, why, "copy the file again; or leave this frame out with --frames FROM:TO")
+}
+
+impl TileReader for Reader {
+    fn len(&self) -> usize {
+        self.index.places().len()
+    }
+
+    fn frame_number(&self, nth: usize) -> u64 {
+        self.index.places()[nth].frame
+    }
+
+    fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure> {
+        let place = self.index.places()[nth];
+        let files = Arc::clone(&self.stacks.files);
+        let source = &files[place.file as usize];
+        let image = source.stack.images[place.at as usize].ok_or_else(|| damaged(source, place, "it was never written"))?;
+        self.read_pixels(place, image, payloads)?;
+        let masks = source.masks.as_ref().map(|masks| &masks[place.at as usize * MASK_BYTES..][..MASK_BYTES]);
+        let bitmap: PacketBitmap = match masks {
+            Some(mask) => mask_bitmap(mask, self.stacks.format.packets()),
+            None => not_padding(&self.stacks.format, payloads),
+        };
+        Ok(TileFrame { header: source.headers[place.at as usize], bitmap })
+    }
+}
