@@ -10,8 +10,8 @@ use konkordia_core::process::Negative;
 
 /// Pixels that are looked at together.
 const CHUNK: usize = 64;
-/// Numbers below this can be added without a look at the limits.
-const SMALL: i32 = 1 << 30;
+/// Two numbers of at most this size can be added without a look at the limits.
+const SMALL: i32 = 1 << 29;
 
 /// A pixel type in which frames are added.
 pub trait Accumulator: Pixel {
@@ -51,8 +51,8 @@ fn add_one(a: i32, b: i32) -> i32 {
 impl Accumulator for i32 {
     fn add(sum: &mut [Self], frame: &[Self]) {
         for (sum, frame) in sum.chunks_mut(CHUNK).zip(frame.chunks(CHUNK)) {
-            let large = |list: &[i32]| list.iter().fold(0, |any, v| any | v.wrapping_add(SMALL) & i32::MIN);
-            if large(sum) | large(frame) == 0 {
+            let small = |list: &[i32]| list.iter().fold(true, |all, v| all & (*v >= -SMALL) & (*v <= SMALL));
+            if small(sum) & small(frame) {
                 sum.iter_mut().zip(frame).for_each(|(a, b)| *a += b);
             } else {
                 sum.iter_mut().zip(frame).for_each(|(a, b)| *a = add_one(*a, *b));

@@ -80,7 +80,21 @@ fn check_negatives<P: Signed>(pixels: &[P], offset: i32) {
     }
 }
 
+/// Sums at the ends of 32 bits, where a careless addition gives a special value.
+#[test]
+fn sums_of_large_numbers_do_not_become_special_values() {
+    for (a, b) in
+        [(-(1 << 30), -(1 << 30)), (1 << 30, 1 << 30), (-(1 << 29) - 1, i32::VALID_MIN), (i32::VALID_MAX, 1), (1 << 29, 1 << 29)]
+    {
+        let mut sum = [a; 70];
+        accumulate(&mut sum, &[b; 70]);
+        assert!(sum.iter().all(|sum| f64::from(*sum) == naive_sum(a, b)), "{a} + {b} = {}", sum[0]);
+    }
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn sums_are_exact_and_special_values_win((a, b) in planes()) {
         let mut sum = a.clone();
