@@ -10,6 +10,7 @@ use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::geometry::Segment;
 use konkordia_core::plan::Recipe;
 use konkordia_core::ports::TileRecord;
+use konkordia_kernels::convert::fixed::jungfrau_fixed;
 use konkordia_kernels::convert::tracking::{Tracker, jungfrau_track_only, jungfrau_tracking};
 use konkordia_kernels::convert::{self, Constants, OutputPixel};
 use konkordia_kernels::unpack;
@@ -205,6 +206,9 @@ impl<'a> Stage<'a> {
     /// Converts words that lie at `at` in the block; `followed` are their pedestals.
     fn convert<Q: OutputPixel>(&self, raw: &[u16], at: usize, followed: Option<Followed<'_>>, out: &mut [Q]) {
         let isa = self.recipes.isa;
+        if let Some(fixed) = self.recipes.fixed.get(self.set) {
+            return jungfrau_fixed(raw, &fixed.view().slice(self.first + at, raw.len()), out);
+        }
         let mut constants = self.constants(at, raw.len());
         match followed {
             Some(Followed { pedestal, moves: true }) => {

@@ -13,11 +13,12 @@ use fill::{Filler, Followed, Frame};
 use konkordia_core::geometry::{Gather, Share};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, Negative, Plan, Recipe, TrackedFrames};
+use konkordia_core::plan::{Arithmetic, Compression, Negative, Plan, Recipe, TrackedFrames};
 use konkordia_core::selection::{FrameUse, ImageFrames, Selector};
 use konkordia_core::share::{share, share_start};
 use konkordia_kernels::codec::Packer;
 use konkordia_kernels::convert::OutputPixel;
+use konkordia_kernels::convert::fixed::FixedConstants;
 use konkordia_kernels::finish::{Accumulator, Signed, accumulate, narrow, negatives};
 use konkordia_kernels::fused::FusedScratch;
 use konkordia_kernels::isa::Isa;
@@ -38,6 +39,8 @@ pub(crate) struct Recipes {
     pub constants: PixelConstants,
     pub isa: Isa,
     pub bits: Option<Bits>,
+    /// For each set of constants; empty unless the arithmetic is fixed-point.
+    fixed: Vec<FixedConstants>,
     common_mode: Option<Tables>,
     /// Part of its distance by which a word moves its pedestal.
     weight: f32,
@@ -45,12 +48,15 @@ pub(crate) struct Recipes {
 
 impl Recipes {
     pub fn new(plan: Arc<Plan>, gather: Gather, constants: PixelConstants, isa: Isa, bits: Option<Bits>) -> Self {
-        let mut common_mode = None;
+        let (mut fixed, mut common_mode) = (Vec::new(), None);
         if let PixelConstants::Jungfrau(calibration) = &constants {
+            if plan.processing.arithmetic == Arithmetic::Fixed {
+                fixed = calibration.sets.iter().map(|set| FixedConstants::quantise(&set.view())).collect();
+            }
             common_mode = Tables::new(plan.processing.common_mode, &plan.geometry, calibration);
         }
         let weight = plan.processing.tracking.map_or(1.0, |t| 1.0 / t.window_frames as f32);
-        Self { plan, gather, constants, isa, bits, common_mode, weight }
+        Self { plan, gather, constants, isa, bits, fixed, common_mode, weight }
     }
 
     fn blocks_of(&self, strip: usize) -> Range<usize> {

@@ -1,9 +1,11 @@
 //! The configuration of a run: what it may hold, what is wrong with it, and the plan that follows from it.
 
+mod calibration;
 pub mod diagnostics;
 pub mod geometry;
 pub mod model;
 pub mod plan;
+pub mod processing;
 mod read;
 pub mod schema;
 #[cfg(test)]
@@ -11,7 +13,7 @@ mod tests;
 
 use crate::cli::{ConfigAction, ConfigArgs};
 use crate::failure::{Exit, Failure};
-use crate::{calibration, say};
+use crate::{calibration as loading, say};
 pub use model::Config;
 use std::path::Path;
 
@@ -82,7 +84,7 @@ fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
         ));
     }
     if let Some(files) = &config.calibration
-        && let Err(failure) = calibration::load(&config, files)
+        && let Err(failure) = loading::load(&config, files)
     {
         outside(failure);
     }

@@ -1,7 +1,9 @@
 //! The configuration as the program uses it, and the checks that need more than one key.
 
+pub use super::calibration::{CalibrationFiles, CalibrationKind};
 use super::diagnostics::Diagnostics;
 use super::geometry::Preset;
+use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::ledger::MissingPolicy;
@@ -11,15 +13,6 @@ use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_sinks::hdf5::{Layout, Metadata, Overwrite};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-
-/// `[calibration]` of kind "files".
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CalibrationFiles {
-    /// Pedestal planes, resolved.
-    pub pedestal: Vec<PathBuf>,
-    /// Gain planes, resolved.
-    pub gain: Vec<PathBuf>,
-}
 
 /// A whole configuration, checked.
 #[derive(Clone, Debug)]
@@ -44,6 +37,10 @@ pub struct Config {
     pub recipe: Recipe,
     /// Type of the pixels in the file.
     pub pixel: PixelType,
+    /// Which frames become images, and what happens to their pixels.
+    pub options: PixelOptions,
+    /// Raw words are written beside the images.
+    pub keep_raw: bool,
     /// Partial images.
     pub missing: MissingPolicy,
     /// Worker threads; `None` = as many as the machine has room for.
@@ -121,12 +118,20 @@ struct Reader<'a> {
     file: &'a Path,
 }
 
+/// Relative paths count from the folder of the configuration file.
+fn resolve(file: &Path, path: &str) -> PathBuf {
+    let joined = file.parent().unwrap_or(Path::new("")).join(path);
+    // Without the "." in "folder/./file".
+    let clean: PathBuf = joined.components().collect();
+    if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean }
+}
+
 impl Reader<'_> {
     fn config(&mut self, text: &str) -> Option<Config> {
         let detector = self.detector();
         let geometry = detector.as_ref().and_then(|detector| self.geometry(detector));
         let kind = detector.as_ref().map(|detector| detector.format.kind);
-        let pixels = detector.as_ref().and_then(|detector| self.pixels(&detector.format));
+        let pixels = detector.as_ref().and_then(|detector| self.pixels(detector));
         let calibration = self.calibration(kind, pixels.map(|p| p.0));
         let address = self.address();
         let output = self.document.table("output");
@@ -135,6 +140,7 @@ impl Reader<'_> {
         let (source, processing, run) =
             (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
         let (recipe, pixel) = pixels?;
+        let options = processing::read(self.document, self.d, recipe, pixel);
         let (modules, geometry) = (detector?.modules, geometry?);
         let first_port = source.integer("first_port").unwrap_or(50010) as u16;
         self.check_ports(first_port, geometry.placements().len());
@@ -149,6 +155,8 @@ impl Reader<'_> {
             calibration,
             recipe,
             pixel,
+            options,
+            keep_raw: output.flag("keep_raw").unwrap_or(false),
             missing: match processing.text("missing") {
                 Some("discard") => MissingPolicy::Discard,
                 Some("complete-only") => MissingPolicy::CompleteOnly,
@@ -184,10 +192,7 @@ impl Reader<'_> {
     }
 
     fn resolve(&self, path: &str) -> PathBuf {
-        let joined = self.file.parent().unwrap_or(Path::new("")).join(path);
-        // Without the "." in "folder/./file".
-        let clean: PathBuf = joined.components().collect();
-        if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean }
+        resolve(self.file, path)
     }
 
     /// How chunks are packed; a level that the codec has not is reported.
@@ -351,10 +356,18 @@ impl Reader<'_> {
     }
 
     /// Recipe and pixel type.
-    fn pixels(&mut self, format: &TileFormat) -> Option<(Recipe, PixelType)> {
+    fn pixels(&mut self, detector: &Detector) -> Option<(Recipe, PixelType)> {
         let t = self.document.table("processing");
-        let kind = format.kind;
+        let (format, kind) = (&detector.format, detector.format.kind);
+        let is_sum = t.integer("summation").is_some_and(|n| n > 1);
         match (t.text("dtype"), kind) {
+            (Some("raw"), DetectorKind::Jungfrau) if detector.double_pixels == DoublePixels::Split => {
+                let why = "a raw word is a gain stage and an ADC value, which cannot be divided";
+                let fix = "set double_pixels = \"keep\" or \"mask\", or leave dtype out for photons";
+                let span = self.document.table("detector").span("double_pixels");
+                self.d.add(span, "detector.double_pixels: \"split\" does not go with dtype = \"raw\"", why, fix);
+                None
+            }
             (Some("raw"), DetectorKind::Jungfrau) => Some((Recipe::Raw, PixelType::Uint16)),
             (Some("raw"), DetectorKind::Eiger) => {
                 let why = "the words of an EIGER are counts already, and some are packed on the wire";
@@ -362,9 +375,9 @@ impl Reader<'_> {
                 self.d.add(t.span("dtype"), "processing.dtype: \"raw\" is for JUNGFRAU", why, fix);
                 None
             }
-            (None, DetectorKind::Jungfrau) => Some((Recipe::JungfrauPhotons, PixelType::Int16)),
+            (None, DetectorKind::Jungfrau) => Some((Recipe::JungfrauPhotons, if is_sum { PixelType::Int32 } else { PixelType::Int16 })),
             (None, DetectorKind::Eiger) => {
-                Some((Recipe::Counts, if format.bits == 32 { PixelType::Uint32 } else { PixelType::Uint16 }))
+                Some((Recipe::Counts, if format.bits == 32 || is_sum { PixelType::Uint32 } else { PixelType::Uint16 }))
             }
             (Some(name), _) => {
                 let recipe = if kind == DetectorKind::Eiger { Recipe::Counts } else { Recipe::JungfrauPhotons };
@@ -374,48 +387,8 @@ impl Reader<'_> {
     }
 
     fn calibration(&mut self, kind: Option<DetectorKind>, recipe: Option<Recipe>) -> Option<CalibrationFiles> {
-        let t = self.document.table("calibration");
-        let files = t.text("kind") == Some("files");
-        let span = t.span("kind").or_else(|| t.span.clone());
-        if !files {
-            if let Some(key) = ["pedestal", "gain"].into_iter().find(|k| t.has(k)) {
-                self.d.add(
-                    t.span(key),
-                    format!("calibration.{key} without kind = \"files\""),
-                    "",
-                    "add kind = \"files\" to [calibration]",
-                );
-            }
-            if recipe == Some(Recipe::JungfrauPhotons) {
-                let why = "photons = (ADC - pedestal) / (gain * energy) needs pedestals and gains";
-                let fix = "give [calibration] kind = \"files\" with pedestal and gain, or write the words unchanged with [processing] dtype = \"raw\"";
-                self.d.add(span, "photons without calibration", why, fix);
-            }
-            return None;
-        }
-        if kind == Some(DetectorKind::Eiger) {
-            self.d.add(span, "calibration of an EIGER", "it counts photons itself", "remove [calibration]");
-            return None;
-        }
-        for key in ["pedestal", "gain"] {
-            if !t.has(key) && !self.d.found.iter().any(|f| f.what.starts_with(&format!("calibration.{key}:"))) {
-                let doc = super::schema::find("calibration", key).map_or("", |k| k.doc);
-                self.d.add(span.clone(), format!("[calibration] has no '{key}'"), "", format!("add {key} = [...] ({doc})"));
-            }
-        }
-        let detector = self.document.table("detector");
-        let wrong_energy = self.d.found.iter().any(|f| f.what.contains("energy"));
-        if recipe == Some(Recipe::JungfrauPhotons) && !detector.has("energy_kev") && !wrong_energy {
-            let why = "photons = (ADC - pedestal) / (gain * energy)";
-            self.d.add(
-                detector.span.clone(),
-                "[detector] has no 'energy_kev'",
-                why,
-                "add energy_kev = 12.4 (the photon energy in keV)",
-            );
-        }
-        let resolve = |key| t.texts(key).iter().map(|p| self.resolve(p)).collect();
-        Some(CalibrationFiles { pedestal: resolve("pedestal"), gain: resolve("gain") })
+        let file = self.file;
+        super::calibration::read(self.document, self.d, &|path| resolve(file, path), kind, recipe)
     }
 
     fn address(&mut self) -> Option<IpAddr> {

@@ -2,7 +2,9 @@
 
 use super::model::Config;
 use crate::say;
-use konkordia_core::plan::{FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::geometry::{Orientation, Placement};
+use konkordia_core::plan::{FirstFrame, Plan, Recipe};
+use konkordia_core::tile::DetectorKind;
 use serde_json::{Value, json};
 
 /// Fewest and most images of the ring.
@@ -12,13 +14,15 @@ const SLOTS: (u64, u64) = (16, 4096);
 pub fn plan(config: &Config) -> Plan {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let streams = config.geometry.placements().len();
+    let mut processing = config.options.processing;
+    processing.selection.images_max = config.images;
     let mut plan = Plan {
         geometry: config.geometry.clone(),
         recipe: config.recipe,
         pixel: config.pixel,
         compression: config.compression,
-        processing: Processing::default(),
-        frames: config.images,
+        processing,
+        frames: config.images.and_then(|images| processing.selection.frames_for(images)),
         first_frame: config.first_frame,
         missing: config.missing,
         slots: 1,
@@ -66,10 +70,11 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
                 g.rows(),
                 g.columns(),
                 plan.pixel,
-                unit(plan.recipe),
+                unit(config),
                 plan.compression.name().to_string() + &plan.compression.level().map_or(String::new(), |l| format!(" level {l}"))
             ),
         ),
+        ("tiles", tiles(plan)),
         ("images", plan.images().map_or("until stopped".into(), say::count)),
         ("first frame", first_frame(plan.first_frame)),
         ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
@@ -83,6 +88,18 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
     lines.join("\n")
 }
 
+/// What is unusual about how tiles lie in the image.
+fn tiles(plan: &Plan) -> String {
+    let g = &plan.geometry;
+    let is_upright = |p: &&Placement| p.orientation == Orientation::UPRIGHT;
+    let turned = g.placements().len() - g.placements().iter().filter(is_upright).count();
+    let lie = if turned == 0 { "all upright".to_string() } else { format!("{turned} of {} flipped or turned", g.placements().len()) };
+    match g.format().kind {
+        DetectorKind::Jungfrau => format!("{lie}; double pixels: {}", g.double_pixels().name()),
+        DetectorKind::Eiger => lie,
+    }
+}
+
 fn first_frame(first: FirstFrame) -> String {
     match first {
         FirstFrame::Auto => "the first that arrives".into(),
@@ -90,10 +107,10 @@ fn first_frame(first: FirstFrame) -> String {
     }
 }
 
-/// Unit of the pixels, as the file names it.
-pub fn unit(recipe: Recipe) -> &'static str {
-    match recipe {
-        Recipe::JungfrauPhotons => "photon",
+/// Unit of the pixels, as the file names it. A pixel counts steps of this unit ([`super::processing::Step`]).
+pub fn unit(config: &Config) -> &'static str {
+    match config.recipe {
+        Recipe::JungfrauPhotons => config.options.step.unit(),
         Recipe::Counts => "count",
         Recipe::Raw => "ADU",
     }
@@ -106,7 +123,7 @@ pub fn to_json(config: &Config, plan: &Plan) -> Value {
     json!({
         "detector": format.kind.name(), "modules": config.modules, "streams": plan.streams(), "bits": format.bits,
         "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port,
-        "image_rows": g.rows(), "image_columns": g.columns(), "dtype": plan.pixel.name(), "unit": unit(plan.recipe),
+        "image_rows": g.rows(), "image_columns": g.columns(), "double_pixels": g.double_pixels().name(), "dtype": plan.pixel.name(), "unit": unit(config),
         "compression": plan.compression.name(), "compression_level": plan.compression.level(),
         "images": plan.images(), "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
         "master": config.directory.join(format!("{}_master.h5", config.prefix)),

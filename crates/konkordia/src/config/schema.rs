@@ -58,12 +58,14 @@ pub struct Key {
 }
 
 /// The tables in the order of the documentation. `detector.tile` may stand several times.
-pub const TABLES: [(&str, &str); 7] = [
+pub const TABLES: &[(&str, &str)] = &[
     ("detector", "what sends, and how its tiles lie in the image"),
     ("detector.tile", "explicit place of one stream's tile, once per stream in stream order: `[[detector.tile]]`"),
     ("source", "where the packets arrive"),
     ("calibration", "what turns JUNGFRAU words into photons"),
     ("processing", "what happens to pixels and to incomplete images"),
+    ("frames", "which frames of the detector become images; without it all do"),
+    ("tracking", "pedestals of a JUNGFRAU that follow the drift during the run"),
     ("output", "the files"),
     ("run", "when a run begins and ends, and how much memory it takes"),
 ];
@@ -237,34 +239,104 @@ pub const KEYS: &[Key] = &[
         "256",
         "receive buffer to ask of the kernel for each stream, in MiB; it grants at most net.core.rmem_max",
     ),
-    key("calibration", "kind", Kind::Choice(&["none", "files"]), "none", "\"files\" needs `pedestal` and `gain`"),
+    key(
+        "calibration",
+        "kind",
+        Kind::Choice(&["none", "files", "konkordia", "jungfrau_utils"]),
+        "none",
+        "\"konkordia\" needs `file`, as `konkordia pedestal` writes it; the other two need `pedestal` and `gain`",
+    ),
+    key("calibration", "file", Kind::Path, "required for konkordia", "calibration file of `konkordia pedestal`"),
     key(
         "calibration",
         "pedestal",
         Kind::Paths,
-        "required for files",
-        "float32 planes of pedestals in ADU: G0, G1, G2 of all modules; see Calibration files below",
+        "required for files and jungfrau_utils",
+        "pedestals in ADU: float32 planes G0, G1, G2 (and HG0) of all modules, or the HDF5 file of jungfrau_utils; see Calibration files below",
     ),
     key(
         "calibration",
         "gain",
         Kind::Paths,
-        "required for files",
-        "gains in ADU/keV, positive in G0 and negative in G1 and G2: float32 planes, or PSI `.bin` files of float64 planes, one per module",
+        "those of `file`; otherwise required",
+        "gains in ADU/keV, positive in G0 and negative in G1 and G2: float32 planes, PSI `.bin` files of float64 planes, one per module, or HDF5 files with `/gains`",
+    ),
+    key(
+        "calibration",
+        "high_gain",
+        Kind::Flag,
+        "false",
+        "the detector is set to high gain: pedestals and gains of HG0 stand in for those of G0",
+    ),
+    key(
+        "calibration",
+        "max_age_hours",
+        Kind::Number(0.01, 100_000.0),
+        "no limit",
+        "refuse a run whose G0 (HG0) pedestals in `file` are older",
     ),
     key(
         "processing",
         "dtype",
         Kind::Choice(DTYPES),
-        "int16; EIGER: uint16, at 32 bit uint32",
+        "int16, with summation int32; EIGER: uint16, with summation or at 32 bit uint32",
         "type of the pixels in the file; \"raw\" = the words of a JUNGFRAU unchanged",
     ),
     key(
         "processing",
         "unit",
-        Kind::Choice(&["photons"]),
+        Kind::Choice(&["photons", "kev"]),
         "photons",
         "unit of the pixels; without meaning for \"raw\" and for EIGER, which counts photons itself",
+    ),
+    key(
+        "processing",
+        "rounding_photons",
+        Kind::Number(0.125, 8.0),
+        "1",
+        "photons that one unit of an integer pixel stands for: 0.125, 0.25, 0.5, 1, 2, 4 or 8; stored as data_scale_factor",
+    ),
+    key(
+        "processing",
+        "rounding_kev",
+        Kind::Number(1e-3, 1e3),
+        "0.1",
+        "the same for unit = \"kev\": keV that one unit of an integer pixel stands for",
+    ),
+    key(
+        "processing",
+        "negative",
+        Kind::Choice(&["keep", "clamp", "offset"]),
+        "keep",
+        "counts below zero, which noise makes: kept (unsigned types hold 0), set to 0, or lifted by an offset that all pixels get",
+    ),
+    key(
+        "processing",
+        "negative_offset",
+        Kind::IntegerOr(1, 1_000_000, "auto"),
+        "auto",
+        "for negative = \"offset\", in units of the pixels; auto = 6 x the median noise, rounded up",
+    ),
+    key(
+        "processing",
+        "summation",
+        Kind::Integer(1, 1000),
+        "1",
+        "frames that are added, each rounded, to make one image; a pixel that is missing in one of them is missing in the sum",
+    ),
+    key(
+        "processing",
+        "common_mode",
+        Kind::Choice(&["none", "row", "column"]),
+        "none",
+        "subtract what the dark pixels of a chip's row or column have in common in a frame; for spectroscopy. Costs time",
+    ),
+    key(
+        "processing",
+        "arithmetic",
+        Kind::Choice(&["float", "fixed"]),
+        "float",
+        "single precision, or integers as FPGA logic does it (docs/formats/fixed-point.md)",
     ),
     key(
         "processing",
@@ -294,7 +366,63 @@ pub const KEYS: &[Key] = &[
         "500",
         "an image is closed this long after it was first heard of, although packets are missing",
     ),
+    key(
+        "frames",
+        "warmup_frames",
+        Kind::Integer(0, 1_000_000_000),
+        "0",
+        "frames at the beginning of the run that are not kept: the detector settles, the shutter is closed",
+    ),
+    key(
+        "frames",
+        "warmup",
+        Kind::Choice(&["dark", "skip"]),
+        "dark",
+        "whether warm-up frames count as dark, so that they may move tracked pedestals",
+    ),
+    key("frames", "dark_every", Kind::Integer(2, 1_000_000), "no darks", "the last of every so many frames is dark and not kept"),
+    key("frames", "dark_flag_bit", Kind::Integer(0, 31), "no darks", "frames with this bit of the DAQ info are dark and not kept"),
+    key("frames", "dark_flag_set", Kind::Flag, "true", "false = frames without the bit are"),
+    key("frames", "keep_every", Kind::Integer(1, 1_000_000), "1", "keep the first of every so many frames that are not dark"),
+    key("frames", "keep_rate_hz", Kind::Number(1e-3, 1e6), "all", "the same as a rate that is not exceeded; needs detector.frame_time_us"),
+    key(
+        "frames",
+        "keep_flag_bit",
+        Kind::Integer(0, 31),
+        "all",
+        "keep only frames with this bit of the DAQ info; 31 = external input (trigger). A frame that was lost counts as the one before it",
+    ),
+    key("frames", "keep_flag_set", Kind::Flag, "true", "false = keep the frames without the bit"),
+    key(
+        "tracking",
+        "frames",
+        Kind::Choice(&["none", "all", "darks"]),
+        "none",
+        "which frames move the G0 pedestals: none, all (words within the gate), or dark frames only. Needs the noise (RMS) of the calibration",
+    ),
+    key("tracking", "window_frames", Kind::Integer(1, 1_000_000), "128", "window of the running mean, in frames that move the pedestals"),
+    key(
+        "tracking",
+        "gate_rms",
+        Kind::Number(0.5, 100.0),
+        "4",
+        "a word moves its pedestal if it is within so many times the noise of its pixel; common mode uses the same gate",
+    ),
+    key(
+        "tracking",
+        "snapshot_images",
+        Kind::Integer(0, 1_000_000_000),
+        "1000",
+        "write the pedestals after every so many images into PREFIX_pedestals.h5; 0 = never",
+    ),
     key("output", "directory", Kind::Path, "required", "an existing folder"),
+    key(
+        "output",
+        "keep_raw",
+        Kind::Flag,
+        "false",
+        "write also the words as they came, in files of the slsReceiver (PREFIX_raw_master_0.json); for words instead of images: dtype = \"raw\"",
+    ),
     key("output", "prefix", Kind::Text, "required", "first part of the names: PREFIX_master.h5, PREFIX_data_000001.h5 and so on"),
     key("output", "images_per_file", Kind::Integer(1, 1_000_000), "1000", "images in one data file"),
     key(
@@ -418,7 +546,7 @@ pub fn json_schema() -> serde_json::Value {
 pub fn markdown() -> String {
     let mut out = String::new();
     for (table, doc) in TABLES {
-        let brackets = if table == "detector.tile" { "[[detector.tile]]".to_string() } else { format!("[{table}]") };
+        let brackets = if *table == "detector.tile" { "[[detector.tile]]".to_string() } else { format!("[{table}]") };
         out.push_str(&format!(
             "### `{brackets}`\n\n{}.\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
             capital(doc)

@@ -188,6 +188,12 @@ fn what_contradicts_itself_is_refused() {
     refused("\"jungfrau\"", "\"eiger\"\ninterfaces = 2", "always has 4 ports");
     refused("\"jungfrau\"", "\"jungfrau\"\ngeometry = \"jungfrau-4m\"", "does not fit this detector");
     refused("\"jungfrau\"", "\"jungfrau\"\nimage_rows = 5", "without [[detector.tile]]");
+    refused("\"jungfrau\"", "\"eiger\"\ndouble_pixels = \"split\"", "detector.double_pixels: \"split\" is for JUNGFRAU");
+    refused(
+        "\"jungfrau\"",
+        "\"jungfrau\"\ndouble_pixels = \"split\"\n[processing]\ndtype = \"raw\"\n[run]",
+        "\"split\" does not go with dtype = \"raw\"",
+    );
     refused("\"jungfrau\"", "\"eiger\"\n[processing]\ndtype = \"raw\"\n[run]", "\"raw\" is for JUNGFRAU");
     refused("[output]", "[source]\naddress = \"localhost\"\n[output]", "not an IP address");
     refused("[output]", "[source]\nfirst_port = 65535\n[detector.x]\n[output]", "unknown key 'x'");
@@ -212,4 +218,38 @@ fn impossible_geometries_point_at_the_tile() {
     assert!(said.contains("3 tiles are placed, but the detector has 2 streams"), "{said}");
     let said = two("row = 100000\ncolumn = 100000").unwrap_err();
     assert!(said.contains("pixels; at most"), "{said}");
+}
+
+#[test]
+fn double_pixels_make_a_module_larger() {
+    let size = |keys: &str| {
+        let config = parse(&GOOD.replacen("energy_kev", &format!("{keys}\nenergy_kev"), 1)).unwrap();
+        (config.geometry.rows(), config.geometry.columns())
+    };
+    assert_eq!(size("double_pixels = \"keep\""), (512, 1024));
+    assert_eq!(size("double_pixels = \"split\"\ninterfaces = 2"), (514, 1030));
+    assert_eq!(size("double_pixels = \"mask\"\nmodules = 3"), (1542, 1030));
+    for double_pixels in ["keep", "split", "mask"] {
+        let preset = format!("double_pixels = \"{double_pixels}\"\nmodules = 32\ngeometry = \"jungfrau-16m\"");
+        assert_eq!(size(&preset), (4364, 4144));
+    }
+}
+
+#[test]
+fn turned_tiles_have_the_other_size() {
+    let parse_tiles = |keys: &str, second: &str| {
+        let tiles = format!("modules = 2\n{keys}\n[[detector.tile]]\nrow = 0\ncolumn = 0\n[[detector.tile]]\n{second}\n");
+        parse(&GOOD.replacen("[calibration]", &format!("{tiles}[calibration]"), 1))
+    };
+    let config = parse_tiles("", "row = 0\ncolumn = 1024\nrotate_deg = 270\nflip_columns = true").unwrap();
+    assert_eq!((config.geometry.rows(), config.geometry.columns()), (1024, 1536));
+    let orientation = config.geometry.placements()[1].orientation;
+    assert_eq!((orientation.flip_rows, orientation.rotate.deg()), (true, 90));
+    assert!(super::plan::describe(&config, &plan(&config)).contains("1 of 2 flipped or turned; double pixels: keep"));
+    let said = parse_tiles("", "row = 0\ncolumn = 1024\nrotate_deg = 45").unwrap_err();
+    assert!(said.contains("detector.tile.rotate_deg: 45 is no quarter turn") && said.contains("give 0, 90, 180 or 270"), "{said}");
+    let said = parse_tiles("double_pixels = \"split\"", "row = 512\ncolumn = 0").unwrap_err();
+    assert!(said.contains("tiles 0 and 1 overlap at row 512, column 0") && said.contains("takes 514 rows and 1030 columns"), "{said}");
+    let said = parse_tiles("image_rows = 1000", "row = 0\ncolumn = 1024\nrotate_deg = 90").unwrap_err();
+    assert!(said.contains("tile 1 ends at row 1024, column 1536, outside the image of 1000 x 1536"), "{said}");
 }

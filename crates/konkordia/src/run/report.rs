@@ -34,7 +34,7 @@ pub fn ledger_record(addresses: &[SocketAddr], outcome: &RunOutcome, now: String
     let ledger = &outcome.ledger;
     let mut totals = own(&ledger.total().rows());
     totals.extend(ledger.images.rows().iter().map(|(name, value)| (image_name(name), *value)));
-    totals.push(("packets_expected".into(), ledger.images.expected * ledger.packets_per_image));
+    totals.push(("packets_expected".into(), (ledger.images.frames + ledger.images.frames_absent) * ledger.packets_per_image));
     let streams = addresses.iter().zip(&ledger.streams);
     LedgerRecord {
         totals,
@@ -48,7 +48,7 @@ pub fn ledger_record(addresses: &[SocketAddr], outcome: &RunOutcome, now: String
 
 /// "expected" alone would not say of what.
 fn image_name(name: &str) -> String {
-    if name.starts_with("packets") { name.to_string() } else { format!("images_{name}") }
+    if name.starts_with("packets") || name.starts_with("frames") { name.to_string() } else { format!("images_{name}") }
 }
 
 /// The equations of docs/ledger.md in the names of the totals.
@@ -63,6 +63,7 @@ fn balances() -> Vec<String> {
         format!("received = {}", verdicts.join(" + ")),
         "images_expected = images_complete + images_partial + images_lost + images_discarded".into(),
         "images_expected = images_written + images_unwritten + images_lost + images_discarded".into(),
+        "frames = frames_kept + frames_dark + frames_skipped + frames_unfinished".into(),
         "placed = packets_placed".into(),
         "packets_expected = packets_placed + packets_missing".into(),
     ]
@@ -81,15 +82,15 @@ impl Report {
             first_frame: outcome.first_frame,
             image_pixels: geometry.pixels(),
             raw_image_bytes: u64::from(geometry.format().tile_bytes()) * geometry.placements().len() as u64,
-            unit: plan::unit(config.recipe),
+            unit: plan::unit(config),
             file,
             advice: advice(config, addresses, outcome),
         }
     }
 
-    /// Images per second, from the first to the last packet.
+    /// Frames per second, from the first to the last packet.
     pub fn rate_hz(&self) -> f64 {
-        if self.seconds > 0.0 { self.ledger.images.expected as f64 / self.seconds } else { 0.0 }
+        if self.seconds > 0.0 { self.ledger.images.frames as f64 / self.seconds } else { 0.0 }
     }
 
     /// Gigabytes of datagrams per second.
@@ -151,7 +152,13 @@ impl Report {
 
     fn images_line(&self) -> String {
         let i = &self.ledger.images;
-        let shown = i.rows().into_iter().filter(|(name, n)| !name.starts_with("packets") && (*name != "unwritten" || *n > 0));
+        let is_plain = i.frames + i.frames_absent == i.expected;
+        let is_shown = |name: &str, n: u64| match name {
+            "unwritten" | "frames_absent" => n > 0,
+            name if name.starts_with("frames") => !is_plain,
+            name => !name.starts_with("packets"),
+        };
+        let shown = i.rows().into_iter().filter(|(name, n)| is_shown(name, *n));
         let parts: Vec<String> = shown.map(|(name, n)| format!("{} {name}", say::count(n))).collect();
         format!("images    {}; {} packets missing", parts.join(", "), say::count(i.packets_missing))
     }
