@@ -248,8 +248,20 @@ impl Plan {
         (self.slots / 2).max(1)
     }
 
+    /// True if images are added up in planes of their own before they are packed.
+    pub fn has_sums(&self) -> bool {
+        let is_unsigned = matches!(self.pixel, PixelType::Uint16 | PixelType::Uint32);
+        self.processing.selection.sum_frames > 1 || is_unsigned && matches!(self.processing.negative, Negative::Offset(_))
+    }
+
+    /// Snapshots of the pedestals that can be in the ring at once; 0 if there are none.
+    pub fn snapshot_slots(&self) -> u64 {
+        let every_images = self.processing.tracking.map_or(0, |t| t.snapshot_images);
+        if every_images == 0 { 0 } else { self.packed_slots / every_images + 2 }
+    }
+
     /// The memory of the run by purpose; nothing else grows with time. Not here: the buffers of the sockets, which are the kernel's, and what
-    /// sinks keep.
+    /// sinks keep. Calibration and pedestals are counted for one storage cell; each further one takes as much again.
     pub fn memory(&self) -> Vec<MemoryItem> {
         let pixels = self.geometry.pixels() as u64;
         let raw = u64::from(self.geometry.format().tile_bytes()) * self.streams() as u64;
@@ -266,17 +278,30 @@ impl Plan {
             Compression::None | Compression::Bslz4 => 1 << 15,
             _ => 2 * (self.blocks_per_strip() * self.compression.block_bytes()) as u64 + self.encoder_bytes(),
         };
-        vec![
+        let items = vec![
             MemoryItem { what: "ring, raw tiles", bytes: raw * self.slots },
-            MemoryItem { what: "ring, packed images", bytes: packed * self.slots },
-            MemoryItem { what: "ring, records of the tiles", bytes: records * self.slots },
+            MemoryItem { what: "ring, packed images", bytes: packed * self.packed_slots },
+            // Frames and images have records alike.
+            MemoryItem { what: "ring, records of the tiles", bytes: records * (self.slots + self.packed_slots) },
             MemoryItem { what: "claims of slots", bytes: 8 * CLAIMS_MIN.max(2 * self.slots) },
             MemoryItem { what: "calibration constants and mask", bytes: constants + pixels * 4 },
+            MemoryItem { what: "fixed-point constants", bytes: if self.processing.arithmetic == Arithmetic::Fixed { pixels * 14 } else { 0 } },
+            MemoryItem { what: "tracked pedestals, their gates and snapshots", bytes: self.tracking_bytes() },
+            MemoryItem { what: "sums of frames", bytes: if self.has_sums() { pixels * 4 } else { 0 } },
             MemoryItem { what: "gather list", bytes: self.geometry.gather_bytes_max(self.block_pixels()) },
             MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
             MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
             MemoryItem { what: "writer, one packed image", bytes: packed + 32 },
-        ]
+        ];
+        items.into_iter().filter(|item| item.bytes > 0).collect()
+    }
+
+    /// Common mode has pedestals and gates in the order of the tiles, and offsets of 8 frames for each worker: 32 bytes per line of 256 pixels.
+    fn tracking_bytes(&self) -> u64 {
+        let pixels = self.geometry.pixels() as u64;
+        let tracked = if self.processing.tracking.is_some() { pixels * (8 + 4 * self.snapshot_slots()) } else { 0 };
+        let common_mode = if self.processing.common_mode == CommonMode::None { 0 } else { pixels * 12 + pixels / 8 * self.workers as u64 };
+        tracked + common_mode
     }
 
     /// Most that the state of one compressor takes for strips of 256 KiB; a test of the kernels holds the Zstd encoder to it.

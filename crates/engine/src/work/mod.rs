@@ -13,7 +13,7 @@ use fill::{Filler, Followed, Frame};
 use konkordia_core::geometry::{Gather, Share};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Arithmetic, Compression, Negative, Plan, Recipe, TrackedFrames};
+use konkordia_core::plan::{Arithmetic, Compression, Plan, Recipe, TrackedFrames};
 use konkordia_core::selection::{FrameUse, ImageFrames, Selector};
 use konkordia_core::share::{share, share_start};
 use konkordia_kernels::codec::Packer;
@@ -137,8 +137,7 @@ impl<'a, P: Summed> Work<'a, P> {
     fn new(recipes: &'a Recipes, worker: &ring::Worker) -> Self {
         let plan = &recipes.plan;
         let processing = &plan.processing;
-        let is_unsigned = matches!(plan.pixel, PixelType::Uint16 | PixelType::Uint32);
-        let needs_sums = processing.selection.sum_frames > 1 || is_unsigned && matches!(processing.negative, Negative::Offset(_));
+        let needs_sums = plan.has_sums();
         let mut pedestals = Vec::new();
         if let (PixelConstants::Jungfrau(calibration), Some(_)) = (&recipes.constants, processing.tracking) {
             let strips = |set: usize| {
