@@ -65,6 +65,20 @@ impl<'a> RecordHeader<'a> {
     }
 }
 
+/// Writes what stands before the pixels of a frame: the header that describes it, with the number of packets caught, and their mask.
+pub fn write_record_header(
+    header: &FrameHeader,
+    kind: DetectorKind,
+    caught: &PacketBitmap,
+    record: &mut [u8; RECORD_HEADER_BYTES],
+) {
+    // A tile has at most 512 packets, and a bit for each.
+    sls_udp::write_header(header, kind, caught.count() as u16, record);
+    for (bytes, word) in record[HEADER_BYTES..].chunks_exact_mut(8).zip(caught.0) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
 /// Which of the first `packets` packets a mask of packets caught names. Bytes that a mask has not count as 0.
 pub fn mask_bitmap(mask: &[u8], packets: u32) -> PacketBitmap {
     let mut bitmap = PacketBitmap::default();
@@ -110,6 +124,16 @@ impl DataFileName {
         let (sub_file, acquisition) = (digits(sub_file)?, digits(acquisition)?);
         Some(Self { stem: stem.to_owned(), port: port as u32, sub_file, acquisition })
     }
+
+    /// The name with this extension.
+    pub fn with_extension(&self, extension: &str) -> String {
+        format!("{}_d{}_f{}_{}.{extension}", self.stem, self.port, self.sub_file, self.acquisition)
+    }
+}
+
+/// Master file name of an acquisition.
+pub fn master_name(stem: &str, acquisition: u64, extension: &str) -> String {
+    format!("{stem}_master_{acquisition}.{extension}")
 }
 
 /// Stem and acquisition of a master file name: `<stem>_master_<acquisition>.<extension>`.
@@ -151,6 +175,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_is_read() {
+        let header = FrameHeader { frame_number: 9, bunch_id: 3, daq_info: 1 << 31, module_id: 12, ..FrameHeader::default() };
+        let mut caught = PacketBitmap::default();
+        for packet in [0, 63, 64, 100, 511] {
+            caught.set(packet);
+        }
+        let mut record = [0xAA; RECORD_HEADER_BYTES];
+        write_record_header(&header, DetectorKind::Jungfrau, &caught, &mut record);
+        let read = RecordHeader::new_checked(&record, DetectorKind::Jungfrau).unwrap();
+        assert_eq!((read.frame_header(), read.packets_caught(), read.bitmap(512)), (header, 5, Some(caught)));
+    }
+
+    #[test]
     fn each_check_refuses_what_it_should() {
         let check = |r: &[u8]| RecordHeader::new_checked(r, DetectorKind::Jungfrau).err();
         assert_eq!(check(&record(1, 128)), None);
@@ -172,6 +209,8 @@ mod tests {
     fn names_are_taken_apart() {
         let name = DataFileName::parse("my_d3_run_d15_f000000000002_7.raw", "raw").unwrap();
         assert_eq!((name.stem.as_str(), name.port, name.sub_file, name.acquisition), ("my_d3_run", 15, 2, 7));
+        assert_eq!(name.with_extension("raw"), "my_d3_run_d15_f2_7.raw");
+        assert_eq!(parse_master_name(&master_name("a_b", 3, "json"), "json"), Some(("a_b".into(), 3)));
         for other in
             ["run_d0_f0_0.h5", "run_d0_0.raw", "run_dx_f0_0.raw", "run_d0_f0_+1.raw", "run_d9999_f0_0.raw", "raw", ".raw"]
         {

@@ -5,11 +5,31 @@
 //! also as unsigned; later keys that are not needed are not looked at.
 
 use crate::sls_file::PORTS_MAX;
-use konkordia_core::tile::TileFormat;
-use serde_json::Value;
+use konkordia_core::tile::{DetectorKind, TileFormat};
+use serde_json::{Value, json};
 
 /// Largest master file that is read; real ones have some kilobytes.
 pub const MASTER_BYTES_MAX: u64 = 1 << 20;
+
+/// Version that is written.
+pub const WRITTEN_VERSION: f64 = 7.2;
+/// What the master says of the records ([`crate::sls_file`]).
+const HEADER_FORMAT: [(&str, &str); 14] = [
+    ("Frame Number", "8 bytes"),
+    ("SubFrame Number/ExpLength", "4 bytes"),
+    ("Packet Number", "4 bytes"),
+    ("Bunch ID", "8 bytes"),
+    ("Timestamp", "8 bytes"),
+    ("Module Id", "2 bytes"),
+    ("Row", "2 bytes"),
+    ("Column", "2 bytes"),
+    ("Reserved", "2 bytes"),
+    ("Debug", "4 bytes"),
+    ("Round Robin Number", "2 bytes"),
+    ("Detector Type", "1 byte"),
+    ("Header Version", "1 byte"),
+    ("Packets Caught Mask", "64 bytes"),
+];
 
 /// What a master file says, checked: the ports' images are tiles of a detector that is known.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +109,41 @@ impl Master {
             timestamp: text(&["Timestamp"]),
             texts: named.into_iter().filter_map(|(name, value)| value.map(|v| (name, v))).collect(),
         })
+    }
+
+    /// The master file in version 7.2, which all readers know, with the names and the order of the receiver: incomplete frames are kept and
+    /// padded, there is no scan and no region of interest.
+    pub fn to_text(&self) -> String {
+        let text = |name: &str| self.texts.iter().find(|(n, _)| *n == name).map(|(_, value)| json!(value));
+        let none = u32::MAX;
+        let mut keys = vec![
+            ("Version", json!(WRITTEN_VERSION)),
+            ("Timestamp", json!(self.timestamp.as_deref().unwrap_or("unknown"))),
+            ("Detector Type", json!(if self.format.kind == DetectorKind::Jungfrau { "Jungfrau" } else { "Eiger" })),
+            ("Timing Mode", text("timing mode").unwrap_or(json!("auto"))),
+            ("Geometry", json!({ "x": self.ports.0, "y": self.ports.1 })),
+            ("Image Size in bytes", json!(self.format.tile_bytes())),
+            ("Pixels", json!({ "x": self.format.columns, "y": self.format.rows })),
+            ("Max Frames Per File", json!(self.frames_per_file)),
+            ("Frame Discard Policy", json!("nodiscard")),
+            ("Frame Padding", json!(1)),
+            ("Scan Parameters", json!("[disabled]")),
+        ];
+        keys.extend(self.frames_total.map(|n| ("Total Frames", json!(n))));
+        keys.push(("Receiver Roi", json!({ "xmin": none, "xmax": none, "ymin": none, "ymax": none })));
+        if self.format.kind == DetectorKind::Eiger {
+            keys.extend([("Dynamic Range", json!(self.format.bits)), ("Ten Giga", json!(1))]);
+        }
+        keys.extend(text("exposure").map(|v| ("Exptime", v)));
+        keys.extend(text("period").map(|v| ("Period", v)));
+        if self.format.kind == DetectorKind::Jungfrau {
+            keys.extend([("Number of UDP Interfaces", json!(self.interfaces)), ("Number of rows", json!(512))]);
+        }
+        keys.extend(self.frames_in_file.map(|n| ("Frames in File", json!(n))));
+        let header = HEADER_FORMAT.map(|(name, bytes)| (name.to_owned(), json!(bytes)));
+        keys.push(("Frame Header Format", Value::Object(header.into_iter().collect())));
+        let root = Value::Object(keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect());
+        format!("{root:#}\n")
     }
 
     /// Files of one port, if the master says so.
@@ -182,6 +237,27 @@ mod tests {
         assert_eq!(Master { version: 8.0, ..old_master.clone() }, new_master);
         assert_eq!((old_master.format.rows, old_master.ports, old_master.interfaces), (256, (1, 4), 2));
         assert_eq!((old_master.sub_files(), old_master.frames_in_file, old_master.texts.len()), (Some(3), Some(25), 3));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let jungfrau = parse(&old()).unwrap();
+        let eiger = Master {
+            format: TileFormat::eiger(32).unwrap(),
+            ports: (2, 2),
+            interfaces: 4,
+            frames_in_file: None,
+            frames_total: None,
+            texts: vec![("timing mode", "auto".into())],
+            ..jungfrau.clone()
+        };
+        for master in [jungfrau.clone(), eiger] {
+            assert_eq!(Master::parse(master.to_text().as_bytes()).unwrap(), master);
+        }
+        let written: Value = serde_json::from_str(&jungfrau.to_text()).unwrap();
+        let same = old();
+        assert!(same.as_object().unwrap().iter().all(|(key, value)| written[key] == *value), "{written:#}");
+        assert_eq!(written.as_object().unwrap().len(), same.as_object().unwrap().len() + 1, "and the format of the header");
     }
 
     #[test]
