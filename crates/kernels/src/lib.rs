@@ -13,6 +13,7 @@ pub mod finish;
 pub mod fused;
 pub mod isa;
 pub mod lz4;
+pub mod pedestal;
 pub mod stats;
 pub mod unpack;
 pub mod zstd;
