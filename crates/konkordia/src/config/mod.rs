@@ -32,7 +32,12 @@ pub fn load(path: &Path) -> Result<Config, Failure> {
         let what = format!("the configuration {} is not text", path.display());
         Failure::new(Exit::Configuration, what, why, "TOML is text; `konkordia config init` writes an example")
     })?;
-    Config::parse(&text, path).map_err(|found| {
+    parse(&text, path)
+}
+
+/// Checks a text as [`load`] does; `path` names it, and relative paths count from its folder.
+pub fn parse(text: &str, path: &Path) -> Result<Config, Failure> {
+    Config::parse(text, path).map_err(|found| {
         say::to_stderr(&found.to_string());
         let n = found.found.len();
         let what = format!("{} has {n} mistake{}", found.file, if n == 1 { "" } else { "s" });

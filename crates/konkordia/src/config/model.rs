@@ -375,7 +375,9 @@ impl Reader<'_> {
                 self.d.add(t.span("dtype"), "processing.dtype: \"raw\" is for JUNGFRAU", why, fix);
                 None
             }
-            (None, DetectorKind::Jungfrau) => Some((Recipe::JungfrauPhotons, if is_sum { PixelType::Int32 } else { PixelType::Int16 })),
+            (None, DetectorKind::Jungfrau) => {
+                Some((Recipe::JungfrauPhotons, if is_sum { PixelType::Int32 } else { PixelType::Int16 }))
+            }
             (None, DetectorKind::Eiger) => {
                 Some((Recipe::Counts, if format.bits == 32 || is_sum { PixelType::Uint32 } else { PixelType::Uint16 }))
             }

@@ -29,6 +29,20 @@ fn iso_8601(seconds: u64, milliseconds: u32) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}Z")
 }
 
+/// Seconds since 1970 of a moment in UTC in this form; fractions are left out. `None` if it is no such text.
+pub fn seconds(text: &str) -> Option<u64> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let numbers = |part: &str, separator| -> Option<Vec<u64>> { part.split(separator).map(|n| n.parse().ok()).collect() };
+    let (date, time) = (numbers(date, '-')?, numbers(time.split('.').next()?, ':')?);
+    let ([year @ 1970..=9999, month @ 1..=12, day @ 1..=31], [hour, minute, second]) = (&date[..], &time[..]) else {
+        return None;
+    };
+    // As in `iso_8601`: years begin in March.
+    let (year, month) = if *month > 2 { (*year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +59,10 @@ mod tests {
         ];
         for (seconds, text) in cases {
             assert_eq!(iso_8601(seconds, 0), text);
+            assert_eq!(super::seconds(text), Some(seconds));
+        }
+        for wrong in ["", "2000-01-01", "2000-13-01T00:00:00Z", "yesterdayT1:2:3Z", "2000-01-01T00:00Z"] {
+            assert_eq!(super::seconds(wrong), None, "{wrong}");
         }
     }
 }

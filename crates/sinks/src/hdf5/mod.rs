@@ -4,6 +4,8 @@
 //! one row per image). While a data file grows, a journal beside it names every chunk; [`repair::repair`] rebuilds from it what a
 //! killed process left behind (docs/decisions/0003-hdf5-crash-safety.md).
 
+pub mod calibration;
+pub mod calibration_planes;
 pub mod check;
 mod columns;
 mod constant;
@@ -29,7 +31,7 @@ pub use error::{Error, ErrorKind};
 pub use names::{data_file_name, master_file_name};
 pub use reader::{Reader, Summary, inspect};
 pub use repair::{RepairReport, repair};
-pub use spec::{Compression, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord, TileInfo};
+pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord, TileInfo};
 pub use writer::{FileReport, SpaceEstimate, Writer};
 
 /// Turns the bytes of one chunk (its compression, never `None`; `input`, of pixels `element_bytes` wide) into the pixels of one image

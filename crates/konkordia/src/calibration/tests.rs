@@ -1,7 +1,12 @@
 //! Good and bad calibration files.
 
+use super::planes::PLANE_BYTES;
+use super::reasons::{DEAD, MARKED, NOISY, WRONG_STAGE};
 use super::*;
+use crate::failure::Exit;
 use konkordia_core::pixel::Pixel;
+use konkordia_sinks::hdf5::calibration::{CalibrationFile, StagePedestal};
+use std::path::Path;
 
 /// A folder with the files of a plausible module, changed by `change`.
 struct Case {
@@ -192,4 +197,120 @@ fn real_calibration_has_83_unusable_pixels() {
     let loaded = case.load().unwrap();
     println!("{}", loaded.report);
     assert_eq!(loaded.mask.iter().filter(|m| **m != 0).count(), 83);
+}
+
+/// A calibration file of one cell of two modules with every stage, and gains.
+fn own_file() -> CalibrationFile {
+    let pixels = 2 * MODULE_PIXELS;
+    let stage = |mean: f32, rms: f32| StagePedestal {
+        mean_adu: vec![mean; pixels],
+        rms_adu: vec![rms; pixels],
+        count: vec![1000; pixels],
+        mask: vec![0; pixels],
+        frames: 1000,
+        taken: crate::run::clock::now(),
+        ..StagePedestal::default()
+    };
+    let planes = [(GainStage::G0, 3000.0), (GainStage::G1, 15000.0), (GainStage::G2, 14500.0), (GainStage::Hg0, 2800.0)];
+    CalibrationFile {
+        modules: 2,
+        created: crate::run::clock::now(),
+        detector_serial: "JF-7".into(),
+        module_ids: vec![Some(40), Some(41)],
+        pedestals: planes.into_iter().map(|(s, mean)| ((3, s), stage(mean, 20.0 + s.index() as f32))).collect(),
+        gains: [41.0, -1.44, -0.114, 98.0].map(|gain| Some(vec![gain; pixels])),
+        ..CalibrationFile::default()
+    }
+}
+
+/// Loads `file` with these lines of `[calibration]` and `[detector]`.
+fn load_own(file: &CalibrationFile, calibration: &str, detector: &str) -> Result<Calibration, Failure> {
+    let folder = tempfile::tempdir().unwrap();
+    file.write(&folder.path().join("cal.h5")).unwrap();
+    let text = format!(
+        "[detector]\ntype = \"jungfrau\"\nmodules = 2\nenergy_kev = 12.4\n{detector}\n[calibration]\nkind = \"konkordia\"\nfile = \"cal.h5\"\n{calibration}\n[output]\ndirectory = \".\"\nprefix = \"a\"\n"
+    );
+    let config = Config::parse(&text, &folder.path().join("run.toml")).map_err(|d| d.to_string()).unwrap();
+    // What a run loads must also fit the engine.
+    for_config(&config)?;
+    load(&config, config.calibration.as_ref().unwrap())
+}
+
+#[test]
+fn a_calibration_file_gives_planes_by_cell_with_its_masks() {
+    let mut file = own_file();
+    let mut second = file.pedestals.clone();
+    file.pedestals.append(&mut second.split_off(&(3, GainStage::G0)).into_iter().map(|((_, s), p)| ((5, s), p)).collect());
+    let plane = |file: &mut CalibrationFile, cell, stage, pixel: usize, reason| {
+        file.pedestals.get_mut(&(cell, stage)).unwrap().mask[pixel] |= reason;
+    };
+    plane(&mut file, 3, GainStage::G0, 1, NOISY);
+    plane(&mut file, 5, GainStage::G0, 2, DEAD);
+    plane(&mut file, 5, GainStage::G1, 3, WRONG_STAGE);
+    plane(&mut file, 3, GainStage::G0, 4, NO_GAIN);
+    plane(&mut file, 3, GainStage::Hg0, 6, MARKED);
+    file.gains[2].as_mut().unwrap()[5] = 0.0;
+    let hash = file.hash();
+    let c = load_own(&file, "", "").unwrap();
+    assert_eq!((c.cells.len(), c.cells[0].cell, c.cells[1].cell, &c.hash), (2, Some(3), Some(5), &hash));
+    // The gain of pixel 4 is good now, whatever the mask said when it was made.
+    assert_eq!(c.mask[..8], [0, 16, 2, 0, 0, 0, 0, 0]);
+    assert_eq!(c.cells[0].unusable[..8], [0, 7, 0, 0, 0, 4, 0, 0]);
+    assert_eq!(c.cells[1].unusable[..8], [0, 0, 7, 2, 0, 4, 0, 0]);
+    assert_eq!((c.cells[0].pedestals[0][0], c.cells[0].rms_g0.as_ref().unwrap()[0]), (3000.0, 20.0));
+    let factors = c.factors(1, 6.2);
+    assert_eq!(factors.map(|f| f[0]), [41.0, -1.44, -0.114].map(|gain: f32| 1.0 / (gain * 6.2)));
+    assert_eq!(c.report, "calibration: 2 pixels masked, of the others 1 not usable in G1 and 1 in G2; storage cell 3, 5");
+    assert_eq!(c.module_ids, [Some(40), Some(41)]);
+    // High gain replaces the first stage.
+    let c = load_own(
+        &{
+            let mut f = file;
+            f.pedestals.retain(|k, _| k.0 == 3);
+            f
+        },
+        "high_gain = true",
+        "",
+    )
+    .unwrap();
+    assert_eq!((c.cells[0].pedestals[0][0], c.gains[0][0], c.mask[6], c.mask[1]), (2800.0, 98.0, 256, 0));
+}
+
+#[test]
+fn calibrations_of_another_detector_or_time_are_refused() {
+    let file = own_file();
+    #[track_caller]
+    fn refused(result: Result<Calibration, Failure>, parts: &[&str]) {
+        let failure = result.err().expect("refused");
+        assert_eq!(failure.exit, Exit::Configuration);
+        let text = failure.to_string();
+        parts.iter().for_each(|part| assert!(text.contains(part), "expected '{part}' in\n{text}"));
+    }
+    assert!(load_own(&file, "max_age_hours = 1.0", "serial_number = \"JF-7\"").is_ok());
+    refused(load_own(&file, "", "serial_number = \"JF-8\""), &["is of another detector", "\"JF-7\"", "\"JF-8\""]);
+    let mut other = file.clone();
+    other.pedestals.get_mut(&(3, GainStage::G0)).unwrap().taken = "2020-01-01T00:00:00.000Z".into();
+    refused(load_own(&other, "max_age_hours = 24", ""), &["is too old", "g0 of cell 3", "konkordia pedestal"]);
+    assert!(load_own(&other, "", "").is_ok());
+    other.pedestals.get_mut(&(3, GainStage::G0)).unwrap().taken = String::new();
+    refused(load_own(&other, "max_age_hours = 24", ""), &["age of the calibration", "does not say when g0"]);
+    other = file.clone();
+    other.modules = 1;
+    other.module_ids.pop();
+    other.pedestals.values_mut().for_each(|p| {
+        [&mut p.mean_adu, &mut p.rms_adu].into_iter().for_each(|plane| plane.truncate(MODULE_PIXELS));
+        [&mut p.count, &mut p.mask].into_iter().for_each(|plane| plane.truncate(MODULE_PIXELS));
+    });
+    other.gains.iter_mut().flatten().for_each(|plane| plane.truncate(MODULE_PIXELS));
+    refused(load_own(&other, "", ""), &["is of another detector", "1 module(s)", "the configuration 2"]);
+    other = file.clone();
+    other.gains[1] = None;
+    refused(load_own(&other, "", ""), &["has no gains of G1", "add calibration.gain"]);
+    other = file.clone();
+    other.pedestals.retain(|key, _| key.1 != GainStage::G0);
+    refused(load_own(&other, "", ""), &["has no pedestals of G0", "--stage g0 --into"]);
+    other = file.clone();
+    other.pedestals.retain(|key, _| key.1 != GainStage::G2);
+    let report = load_own(&other, "", "").unwrap().report;
+    assert!(report.contains("no pedestals for G2 of cell 3: pixels that switch"), "{report}");
 }
