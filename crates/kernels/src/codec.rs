@@ -7,6 +7,8 @@
 //! | `Zstd` | 32015 | one frame; each strip is one or more of its blocks |
 //! | `Gzip` | 1 | one zlib stream; each strip ends with a full flush |
 //!
+//! Lossy streams are of whole images, not of strips: [`crate::sz3`] makes them; here they are decoded only.
+//!
 //! The fused path for `Bslz4` is [`crate::fused`]; a [`Packer`] gives the same bytes.
 
 use crate::bitshuffle::{self, ElementSize};
@@ -35,6 +37,9 @@ pub struct Packer {
 
 impl Packer {
     /// For pieces of at most `bytes_max` bytes: a block, or a strip for `Zstd` and `Gzip`.
+    ///
+    /// # Panics
+    /// For `Sz3`.
     pub fn new(codec: Compression, isa: Isa, bytes_max: usize) -> Self {
         let (encoder, planes) = match codec {
             Compression::None => (Encoder::Plain, 0),
@@ -43,6 +48,7 @@ impl Packer {
             Compression::Bszstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), bytes_max),
             Compression::Zstd { level } => (Encoder::Zstd(zstd::Encoder::new(level)), 0),
             Compression::Gzip { level } => (Encoder::Deflate(deflate::Encoder::new(level, bytes_max)), 0),
+            Compression::Sz3 { .. } => panic!("SZ3 packs whole images, not pieces"),
         };
         let mut packer = Self { codec, isa, pixels: vec![0; bytes_max.div_ceil(8)], planes: vec![0; planes], encoder };
         if matches!(packer.encoder, Encoder::Zstd(_)) {
@@ -135,12 +141,16 @@ fn lz4_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> usize 
 }
 
 /// Bytes that a piece can need, at most.
+///
+/// # Panics
+/// For `Sz3`.
 pub fn piece_bound(codec: Compression, bytes: usize) -> usize {
     match codec {
         Compression::None => bytes,
         Compression::Bslz4 | Compression::Lz4 => LENGTH_BYTES + lz4::bound(bytes),
         Compression::Bszstd { .. } | Compression::Zstd { .. } => LENGTH_BYTES + zstd::bound(bytes),
         Compression::Gzip { .. } => deflate::bound(bytes),
+        Compression::Sz3 { .. } => panic!("SZ3 packs whole images, not pieces"),
     }
 }
 
@@ -158,7 +168,7 @@ impl Framing {
     pub fn new(codec: Compression, image_bytes: usize) -> Self {
         let mut framing = Self { codec, header: [0; 13], header_bytes: 0, trailer: [0; 6], trailer_bytes: 0 };
         match codec {
-            Compression::None => {}
+            Compression::None | Compression::Sz3 { .. } => {}
             Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Lz4 => {
                 write_header(
                     &mut framing.header,
@@ -249,6 +259,7 @@ pub fn decompress(codec: Compression, isa: Isa, chunk: &[u8], element: ElementSi
             return chunk::decompress_blocks(isa, chunk, element, out, |block, planes| decoder.decompress(block, planes));
         }
         Compression::Lz4 => return decompress_lz4(chunk, out),
+        Compression::Sz3 { .. } => return crate::sz3::decompress(chunk, element, out),
         Compression::Zstd { .. } if zstd::Decoder::new().decompress(chunk, out) => {}
         Compression::Gzip { .. } if deflate::decompress(chunk, out) => {}
         Compression::Zstd { .. } => return Err(ChunkError::Stream { what: "a Zstd frame", bytes }),

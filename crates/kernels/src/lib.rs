@@ -15,6 +15,7 @@ pub mod isa;
 pub mod lz4;
 pub mod pedestal;
 pub mod stats;
+pub mod sz3;
 pub mod unpack;
 pub mod zstd;
 

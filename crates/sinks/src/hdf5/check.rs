@@ -257,7 +257,9 @@ impl Report<'_> {
             self.error("the fill value is not the missing value: lost images read as measured ones", &place, REPAIR);
         }
         let filters = low::filters(stack).unwrap_or_default();
-        let wanted: Vec<_> = packing::filter(summary.compression, summary.pixel).into_iter().collect();
+        let wanted: Vec<_> = packing::filter(summary.compression, summary.pixel, [summary.rows as u32, summary.columns as u32])
+            .into_iter()
+            .collect();
         if filters != wanted {
             self.error(format!("unusual filter {filters:?}"), &place, "copy the file with h5repack");
         }

@@ -5,9 +5,10 @@ use super::low::missing_bytes;
 use super::spec::{Compression, FileSpec};
 
 /// The whole chunk, or `None` where the fill value must do: without compression it would be as large as an image; in a whole stream (`zstd`,
-/// `gzip`) it would need a real compressor, and neggia does not read those.
+/// `gzip`, `sz3`) it would need a real compressor, and neggia does not read those.
 pub(crate) fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
-    if matches!(spec.compression, Compression::None | Compression::Zstd { .. } | Compression::Gzip { .. }) {
+    use Compression::{Gzip, None as Plain, Sz3, Zstd};
+    if matches!(spec.compression, Plain | Zstd { .. } | Gzip { .. } | Sz3 { .. }) {
         return None;
     }
     let value = missing_bytes(spec.pixel);

@@ -25,7 +25,7 @@ use hdf5_sys::h5z::{H5Z_class2_t, H5Zregister};
 use konkordia_core::pixel::{Pixel, PixelType};
 
 use super::columns::{Column, ColumnType};
-use super::packing::{self, BITSHUFFLE, LZ4, ZSTD};
+use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
 use super::spec::FileSpec;
 
 struct Owned(hid_t, unsafe extern "C" fn(hid_t) -> i32);
@@ -56,6 +56,7 @@ fn register_filters() -> hdf5::Result<()> {
             (BITSHUFFLE, c"bitshuffle; see https://github.com/kiyo-masui/bitshuffle"),
             (LZ4, c"lz4; see https://github.com/HDFGroup/hdf5_plugins"),
             (ZSTD, c"zstd; see https://github.com/aparamon/HDF5Plugin-Zstandard"),
+            (SZ3, c"SZ3 compressor/decompressor for floating-point data."),
         ];
         filters.into_iter().all(|(id, name)| {
             let class = H5Z_class2_t {
@@ -178,7 +179,7 @@ pub(crate) fn create_stack(parent: &Group, name: &str, spec: &FileSpec) -> hdf5:
     let (rows, columns) = (hsize_t::from(spec.rows), hsize_t::from(spec.columns));
     let list = creation_list(&[1, rows, columns])?;
     let fill = missing_bytes(spec.pixel);
-    let filter = packing::filter(spec.compression, spec.pixel);
+    let filter = packing::filter(spec.compression, spec.pixel, [spec.rows, spec.columns]);
     // SAFETY: `fill` holds one value of the type given; the values outlive the call and their length is passed.
     sync(|| unsafe {
         h5check(H5Pset_fill_value(list.0, pixel_type(spec.pixel), fill.as_ptr().cast()))?;

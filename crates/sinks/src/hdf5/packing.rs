@@ -2,12 +2,14 @@
 
 use super::spec::Compression;
 use konkordia_core::pixel::PixelType;
+use konkordia_core::plan::ErrorBound;
 
 const DEFLATE: i32 = 1;
 /// HDF5 filter id of bitshuffle.
 pub(crate) const BITSHUFFLE: i32 = 32008;
 pub(crate) const LZ4: i32 = 32004;
 pub(crate) const ZSTD: i32 = 32015;
+pub(crate) const SZ3: i32 = 32024;
 
 const MANDATORY: u32 = 0;
 const OPTIONAL: u32 = 1;
@@ -15,8 +17,8 @@ const OPTIONAL: u32 = 1;
 /// A filter as the library stores it: id, flags, values.
 pub(crate) type Filter = (i32, u32, Vec<u32>);
 
-/// The filter of a compression (protocols 5.1 and 5.2), `None` for plain pixels.
-pub(crate) fn filter(compression: Compression, pixel: PixelType) -> Option<Filter> {
+/// The filter of a compression (protocols 5.1 and 5.2) for images of (rows, columns), `None` for plain pixels.
+pub(crate) fn filter(compression: Compression, pixel: PixelType, shape: [u32; 2]) -> Option<Filter> {
     let element = pixel.bytes() as u32;
     let block = compression.block_bytes() as u32;
     Some(match compression {
@@ -28,7 +30,28 @@ pub(crate) fn filter(compression: Compression, pixel: PixelType) -> Option<Filte
         Compression::Zstd { level } => (ZSTD, MANDATORY, vec![level.into()]),
         // As `H5Pset_deflate` does; the library that is linked in knows no zlib, and would refuse a mandatory filter of its own numbers.
         Compression::Gzip { level } => (DEFLATE, OPTIONAL, vec![level.into()]),
+        Compression::Sz3 { bound } => (SZ3, MANDATORY, sz3_values(bound, pixel, shape)),
     })
+}
+
+/// As the plugin stores them: dimensions, type, shape, mode (0: absolute bound), and four bounds as two halves each, the high one first.
+fn sz3_values(bound: ErrorBound, pixel: PixelType, [rows, columns]: [u32; 2]) -> Vec<u32> {
+    let kind = match pixel {
+        PixelType::Float32 => 0,
+        PixelType::Uint16 => 4,
+        PixelType::Int16 => 5,
+        PixelType::Uint32 => 6,
+        PixelType::Int32 => 7,
+    };
+    let bits = bound.value().to_bits();
+    let mut values = vec![2, kind, columns, rows, 0, (bits >> 32) as u32, bits as u32];
+    values.resize(13, 0);
+    values
+}
+
+fn sz3_bound(values: &[u32]) -> Option<ErrorBound> {
+    let [2, _, _, _, 0, high, low, ..] = values else { return None };
+    ErrorBound::new(f64::from_bits(u64::from(*high) << 32 | u64::from(*low)))
 }
 
 /// The compression of a data set with these filters, if it is one of ours. Whoever wrote it, the values only name a level.
@@ -41,6 +64,7 @@ pub(crate) fn compression(filters: &[Filter]) -> Option<Compression> {
         [(LZ4, ..)] => Some(Compression::Lz4),
         [(ZSTD, _, values)] => Some(level(Compression::Zstd { level: 1 }, values.first())),
         [(DEFLATE, _, values)] => Some(level(Compression::Gzip { level: 1 }, values.first())),
+        [(SZ3, _, values)] => sz3_bound(values).map(|bound| Compression::Sz3 { bound }),
         _ => None,
     }
 }
@@ -62,5 +86,7 @@ pub(crate) fn begins_right(compression: Compression, image_bytes: usize, bytes: 
                 && head[5..].starts_with(&(image_bytes as u64).to_le_bytes())
         }
         Compression::Gzip { .. } => bytes >= 8 && head.starts_with(&[0x78, 0x01]),
+        // The length of a body and a frame of Zstd.
+        Compression::Sz3 { .. } => bytes >= 12 && head[8..].starts_with(&[0x28, 0xB5, 0x2F, 0xFD]),
     }
 }
