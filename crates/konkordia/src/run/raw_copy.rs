@@ -1,0 +1,338 @@
+//! Raw frames beside the run's file, as the slsReceiver writes them (protocols 1.7): `PREFIX_raw_d<port>_f<file>_0.raw` for each stream and
+//! `PREFIX_raw_master_0.json`, for `konkordia convert` and every other reader of that format.
+//!
+//! A record is a header of 112 bytes and the tile; packets that did not come are 0xFF bytes. A tile of which nothing came has no record in
+//! that frame: frame numbers tell. After an error each file ends with its last whole record.
+
+use crate::config::Config;
+use crate::failure::{Exit, Failure};
+use konkordia_core::MAX_PACKETS_PER_TILE;
+use konkordia_core::plan::Plan;
+use konkordia_core::ports::{FrameSink, SinkError, TileRecord};
+use konkordia_core::tile::{DetectorKind, TileFormat};
+use konkordia_sinks::hdf5::Overwrite;
+use konkordia_wire::sls_file::{DataFileName, RECORD_HEADER_BYTES, master_name, write_record_header};
+use konkordia_wire::sls_master::{Master, WRITTEN_VERSION};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const EXTENSION: &str = "raw";
+const ACQUISITION: u64 = 0;
+const DOING: &str = "cannot write the raw frames to";
+
+/// What is to be written, and where.
+#[derive(Clone, Debug)]
+pub struct RawSpec {
+    /// An existing directory.
+    pub directory: PathBuf,
+    /// First part of the names of the run's files.
+    pub prefix: String,
+    /// What to do with older files of the same names.
+    pub overwrite: Overwrite,
+    /// Every tile has this format.
+    pub format: TileFormat,
+    /// Tiles of a frame.
+    pub tiles: usize,
+    /// Frames of a tile in one file; 0 = no limit.
+    pub frames_per_file: u64,
+    /// Frames of the run, if known.
+    pub frames_planned: Option<u64>,
+    /// When the run begins.
+    pub start_time: String,
+    /// Exposure and period in seconds, where known.
+    pub exposure_period_s: (Option<f64>, Option<f64>),
+}
+
+impl RawSpec {
+    /// All frames of a run, beside its file.
+    pub fn of(config: &Config, plan: &Plan, start_time: String) -> Self {
+        Self {
+            directory: config.directory.clone(),
+            prefix: config.prefix.clone(),
+            overwrite: config.overwrite,
+            format: *plan.geometry.format(),
+            tiles: plan.streams(),
+            frames_per_file: u64::from(config.images_per_file),
+            frames_planned: plan.frames,
+            start_time,
+            exposure_period_s: (config.metadata.count_time_s, config.metadata.frame_time_s),
+        }
+    }
+
+    /// Bytes of all files, if the number of frames is known.
+    pub fn bytes_planned(&self) -> Option<u64> {
+        let frame = (RECORD_HEADER_BYTES as u64 + u64::from(self.format.tile_bytes())) * self.tiles as u64;
+        self.frames_planned.map(|frames| frames.saturating_mul(frame))
+    }
+
+    fn stem(&self) -> String {
+        format!("{}_raw", self.prefix)
+    }
+
+    fn master_path(&self) -> PathBuf {
+        self.directory.join(master_name(&self.stem(), ACQUISITION, "json"))
+    }
+
+    fn data_path(&self, port: usize, sub_file: u64) -> PathBuf {
+        let name = DataFileName { stem: self.stem(), port: port as u32, sub_file, acquisition: ACQUISITION };
+        self.directory.join(name.with_extension(EXTENSION))
+    }
+
+    /// The master; without `frames_in_file` readers count the records themselves.
+    fn master(&self, frames_in_file: Option<u64>) -> Master {
+        let tiles = self.tiles as u32;
+        let (interfaces, ports) = match self.format.kind {
+            DetectorKind::Jungfrau => (512 / self.format.rows, (1, tiles)),
+            DetectorKind::Eiger if tiles % 2 == 0 => (4, (2, tiles / 2)),
+            DetectorKind::Eiger => (4, (1, tiles)),
+        };
+        let named = [("exposure", self.exposure_period_s.0), ("period", self.exposure_period_s.1)];
+        Master {
+            version: WRITTEN_VERSION,
+            format: self.format,
+            ports,
+            interfaces,
+            frames_per_file: self.frames_per_file,
+            frames_in_file,
+            frames_total: self.frames_planned.or(frames_in_file),
+            timestamp: Some(self.start_time.clone()),
+            texts: named.into_iter().filter_map(|(name, seconds)| Some((name, with_unit(seconds?)))).collect(),
+        }
+    }
+
+    /// All files of this name that exist, the master first: at no time does a master stand beside data of another run.
+    fn existing(&self) -> io::Result<Vec<PathBuf>> {
+        let (stem, master) = (self.stem(), self.master_path());
+        let mut found: Vec<PathBuf> = master.exists().then_some(master).into_iter().collect();
+        for entry in std::fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|n| n.to_str()).and_then(|n| DataFileName::parse(n, EXTENSION));
+            if name.is_some_and(|n| n.stem == stem && n.acquisition == ACQUISITION) {
+                found.push(path);
+            }
+        }
+        Ok(found)
+    }
+
+    fn clear_way(&self) -> Result<(), Failure> {
+        let found = self.existing().map_err(|e| Failure::io("cannot look for older raw frames in", &self.directory, &e))?;
+        if let (Overwrite::Refuse, Some(path)) = (self.overwrite, found.first()) {
+            let fix = "choose another prefix, move the old files, or set the overwrite policy to replace";
+            return Err(Failure::new(Exit::Io, format!("{DOING} {}", path.display()), "the file exists", fix));
+        }
+        for path in &found {
+            std::fs::remove_file(path).map_err(|e| Failure::io("cannot replace", path, &e))?;
+        }
+        Ok(())
+    }
+}
+
+/// A duration as the receiver writes it: "840us".
+fn with_unit(seconds: f64) -> String {
+    let ns = (seconds * 1e9).round() as u64;
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
+    let unit = units.into_iter().find(|(size, _)| ns > 0 && ns % size == 0).unwrap_or((1, "ns"));
+    format!("{}{}", ns / unit.0, unit.1)
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawReport {
+    /// The JSON master.
+    pub master: PathBuf,
+    /// Data files.
+    pub files: u64,
+    /// Frames of which some tile was written.
+    pub frames: u64,
+    /// Bytes of all data files.
+    pub bytes: u64,
+}
+
+/// The files, shared between the sink's thread during the run and the program that closes them afterwards. Nobody ever waits for them.
+/// Dropped without a frame and without [`RawCopy::finish`] they are removed.
+#[derive(Clone)]
+pub struct RawCopy(Arc<Mutex<Option<Files>>>);
+
+impl RawCopy {
+    /// Makes the first file of each tile, and a master that counts no frames yet.
+    ///
+    /// # Errors
+    /// Older files are in the way, or the files cannot be made; nothing is left behind then.
+    pub fn create(spec: RawSpec) -> Result<Self, Failure> {
+        assert!(PADDING.len() >= spec.format.payload_bytes as usize);
+        spec.clear_way()?;
+        let mut files = Files { spec, ports: Vec::new(), count: 0, frames: 0, newest: None, bytes: 0, is_finished: false };
+        write_master(&files.spec.master_path(), &files.spec.master(None))?;
+        for port in 0..files.spec.tiles {
+            files.ports.push(Port::create(files.spec.data_path(port, 0))?);
+            files.count += 1;
+        }
+        Ok(Self(Arc::new(Mutex::new(Some(files)))))
+    }
+
+    /// Writes the final master; `None` if that was done before. Wanted also after an error: what was written before it stays.
+    pub fn finish(&self) -> Option<Result<RawReport, Failure>> {
+        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        files.map(Files::finish)
+    }
+}
+
+impl FrameSink for RawCopy {
+    fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), SinkError> {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(files) = files.as_mut() else { return Ok(()) };
+        files.write(frame, tile, record, bytes).map_err(|Failure { what, why, fix, .. }| SinkError { what, why, fix })
+    }
+}
+
+struct Files {
+    spec: RawSpec,
+    ports: Vec<Port>,
+    /// Data files made.
+    count: u64,
+    frames: u64,
+    newest: Option<u64>,
+    bytes: u64,
+    is_finished: bool,
+}
+
+impl Files {
+    /// Appends one record with one system call; a new file begins where the last one is full.
+    fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), Failure> {
+        let format = self.spec.format;
+        assert_eq!(bytes.len(), format.tile_bytes() as usize);
+        if record.bitmap.count() == 0 {
+            return Ok(());
+        }
+        let (limit, records) = (self.spec.frames_per_file, self.ports[tile].records);
+        if limit > 0 && records > 0 && records % limit == 0 {
+            let next = Port::create(self.spec.data_path(tile, records / limit))?;
+            self.ports[tile] = Port { records, ..next };
+            self.count += 1;
+        }
+        let port = &mut self.ports[tile];
+        port.append(&format, record, bytes).map_err(|e| Failure::io(DOING, &port.path, &e))?;
+        self.bytes += RECORD_HEADER_BYTES as u64 + bytes.len() as u64;
+        if self.newest != Some(frame) {
+            self.newest = Some(frame);
+            self.frames += 1;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<RawReport, Failure> {
+        self.is_finished = true;
+        let (master, most) = (self.spec.master_path(), self.ports.iter().map(|p| p.records).max());
+        write_master(&master, &self.spec.master(most))?;
+        Ok(RawReport { master, files: self.count, frames: self.frames, bytes: self.bytes })
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if !self.is_finished && self.frames == 0 {
+            let _ = std::fs::remove_file(self.spec.master_path());
+            for port in &self.ports {
+                let _ = std::fs::remove_file(&port.path);
+            }
+        }
+    }
+}
+
+/// The newest file of one tile.
+struct Port {
+    file: File,
+    path: PathBuf,
+    /// Bytes of whole records in this file.
+    length: u64,
+    /// Records in all files of the tile.
+    records: u64,
+}
+
+impl Port {
+    fn create(path: PathBuf) -> Result<Self, Failure> {
+        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        Ok(Self { file: file.map_err(|e| Failure::io(DOING, &path, &e))?, path, length: 0, records: 0 })
+    }
+
+    fn append(&mut self, format: &TileFormat, record: &TileRecord, bytes: &[u8]) -> io::Result<()> {
+        let mut header = [0; RECORD_HEADER_BYTES];
+        write_record_header(&record.header, format.kind, &record.bitmap, &mut header);
+        let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+        let count = parts_of(format, record, &header, bytes, &mut parts);
+        if let Err(error) = write_all(&self.file, &mut parts[..count]) {
+            // Readers leave a record out that is cut off; this only spares them the note.
+            let _ = self.file.set_len(self.length);
+            let _ = self.file.seek(SeekFrom::Start(self.length));
+            return Err(error);
+        }
+        self.length += (header.len() + bytes.len()) as u64;
+        self.records += 1;
+        Ok(())
+    }
+}
+
+/// The header, and each packet at worst.
+const PARTS_MAX: usize = MAX_PACKETS_PER_TILE + 1;
+/// What stands in the place of a packet that did not come; the payload of a packet has at most 8192 bytes.
+static PADDING: [u8; 8192] = [0xFF; 8192];
+
+/// The pieces of a record: its header, what came, and padding for what did not.
+fn parts_of<'a>(
+    format: &TileFormat,
+    record: &TileRecord,
+    header: &'a [u8],
+    bytes: &'a [u8],
+    parts: &mut [IoSlice<'a>; PARTS_MAX],
+) -> usize {
+    let (payload, packets) = (format.payload_bytes as usize, format.packets() as u16);
+    parts[0] = IoSlice::new(header);
+    let (mut count, mut packet) = (1, 0);
+    while packet < packets {
+        let from = packet;
+        while packet < packets && record.bitmap.has(packet) {
+            packet += 1;
+        }
+        if packet > from {
+            parts[count] = IoSlice::new(&bytes[usize::from(from) * payload..usize::from(packet) * payload]);
+        } else {
+            parts[count] = IoSlice::new(&PADDING[..payload]);
+            packet += 1;
+        }
+        count += 1;
+    }
+    count
+}
+
+fn write_all(mut file: &File, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !parts.is_empty() {
+        match file.write_vectored(parts) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut parts, written),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A reader finds the old master or the new one, whole.
+fn write_master(path: &Path, master: &Master) -> Result<(), Failure> {
+    let part = path.with_extension("json.part");
+    let write = || {
+        let mut file = File::create(&part)?;
+        file.write_all(master.to_text().as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&part, path)
+    };
+    write().map_err(|e| {
+        let _ = std::fs::remove_file(&part);
+        Failure::io(DOING, path, &e)
+    })
+}
+
+#[cfg(test)]
+#[path = "raw_copy_tests.rs"]
+mod tests;
