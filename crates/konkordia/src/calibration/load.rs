@@ -1,6 +1,6 @@
 //! From `[calibration]` to a [`Calibration`]: reads the files, refuses what cannot belong to this detector, tells what was found.
 
-use super::planes::{configuration, names, read_gains, read_pedestals, read_plain};
+use super::planes::{configuration, names, read_gains, read_pedestals, read_plain, read_values};
 use super::reasons::{NO_DATA, median, usable_gain, usable_pedestal};
 use super::{Calibration, Source, Stages, hash};
 use crate::config::model::{CalibrationFiles, CalibrationKind, Config};
@@ -46,7 +46,11 @@ fn foreign(config: &Config, files: &CalibrationFiles, pedestals: Stages, mask: O
     let count = |f: &dyn Fn(usize) -> bool| say::count(pixels.clone().filter(|p| f(*p)).count() as u64);
     let nan = count(&|p| (0..3).any(|g| !gains[g][p].is_finite() || !pedestals[g][p].is_finite()));
     let zero = count(&|p| (0..3).any(|g| gains[g][p] == 0.0));
-    let source = Source { cell: None, pedestals, rms_g0: None, reasons: [mask.clone(), mask.clone(), mask] };
+    let rms_g0 = match &files.pedestal_rms[..] {
+        [] => None,
+        paths => Some(read_values(paths, config.modules as usize, 1, "pedestal_rms")?),
+    };
+    let source = Source { cell: None, pedestals, rms_g0, reasons: [mask.clone(), mask.clone(), mask] };
     let mut calibration = Calibration::new(vec![source], gains, files.high_gain, hash);
     calibration.report =
         format!("{}; {nan} pixels with a value that is no number, {zero} with a gain of 0", masked_words(&calibration));

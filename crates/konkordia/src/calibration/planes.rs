@@ -76,8 +76,8 @@ fn guess(bytes: u64) -> String {
     format!("{bytes} bytes are no whole number of planes; a header, or a file cut short?")
 }
 
-/// float32 planes of `what` in one or several files: G0 of all modules, then G1, then G2, then HG0 where `stages` is 4.
-pub fn read_plain(paths: &[PathBuf], modules: usize, stages: usize, what: &str) -> Result<Stages, Failure> {
+/// float32 planes of `what`, `stages` for each module, in one or several files, as they follow each other.
+pub fn read_values(paths: &[PathBuf], modules: usize, stages: usize, what: &str) -> Result<Vec<f32>, Failure> {
     let expected = stages * modules * PLANE_BYTES;
     let mut values = Vec::with_capacity(expected / 4);
     for path in paths {
@@ -106,6 +106,12 @@ pub fn read_plain(paths: &[PathBuf], modules: usize, stages: usize, what: &str) 
             fix,
         ));
     }
+    Ok(values)
+}
+
+/// float32 planes of `what` in one or several files: G0 of all modules, then G1, then G2, then HG0 where `stages` is 4.
+pub fn read_plain(paths: &[PathBuf], modules: usize, stages: usize, what: &str) -> Result<Stages, Failure> {
+    let values = read_values(paths, modules, stages, what)?;
     let stage = modules * MODULE_PIXELS;
     let of = |g: usize| values[g * stage..(g + 1) * stage].to_vec();
     Ok(Stages { low: [of(0), of(1), of(2)], high: (stages > 3).then(|| of(3)) })

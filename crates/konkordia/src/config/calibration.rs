@@ -26,6 +26,8 @@ pub struct CalibrationFiles {
     pub pedestal: Vec<PathBuf>,
     /// Gains, resolved; empty = those of the calibration file.
     pub gain: Vec<PathBuf>,
+    /// RMS planes of G0 (HG0), resolved; empty = not known, or those of the calibration file.
+    pub pedestal_rms: Vec<PathBuf>,
     /// The detector is set to high gain: HG0 instead of G0.
     pub high_gain: bool,
     /// Oldest pedestals that a run may use.
@@ -35,7 +37,7 @@ pub struct CalibrationFiles {
 /// Keys of `[calibration]` that each kind has, those that it must have first.
 fn keys_of(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
-        "files" | "jungfrau_utils" => (&["pedestal", "gain"], &["high_gain"]),
+        "files" | "jungfrau_utils" => (&["pedestal", "gain"], &["high_gain", "pedestal_rms"]),
         "konkordia" => (&["file"], &["gain", "high_gain", "max_age_hours"]),
         _ => (&[], &[]),
     }
@@ -79,7 +81,8 @@ pub fn read(
     }
     let detector = document.table("detector");
     let wrong_energy = d.found.iter().any(|f| f.what.contains("energy"));
-    if recipe == Some(Recipe::JungfrauPhotons) && !detector.has("energy_kev") && !wrong_energy {
+    let counts_photons = document.table("processing").text("unit") != Some("kev");
+    if recipe == Some(Recipe::JungfrauPhotons) && counts_photons && !detector.has("energy_kev") && !wrong_energy {
         let why = "photons = (ADC - pedestal) / (gain * energy)";
         let fix = "add energy_kev = 12.4 (the photon energy in keV)";
         d.add(detector.span.clone(), "[detector] has no 'energy_kev'", why, fix);
@@ -94,6 +97,7 @@ pub fn read(
         kind: of,
         pedestal,
         gain: paths("gain"),
+        pedestal_rms: paths("pedestal_rms"),
         high_gain: t.flag("high_gain").unwrap_or(false),
         max_age_hours: t.number("max_age_hours"),
     })

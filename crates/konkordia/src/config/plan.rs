@@ -93,7 +93,8 @@ fn tiles(plan: &Plan) -> String {
     let g = &plan.geometry;
     let is_upright = |p: &&Placement| p.orientation == Orientation::UPRIGHT;
     let turned = g.placements().len() - g.placements().iter().filter(is_upright).count();
-    let lie = if turned == 0 { "all upright".to_string() } else { format!("{turned} of {} flipped or turned", g.placements().len()) };
+    let lie =
+        if turned == 0 { "all upright".to_string() } else { format!("{turned} of {} flipped or turned", g.placements().len()) };
     match g.format().kind {
         DetectorKind::Jungfrau => format!("{lie}; double pixels: {}", g.double_pixels().name()),
         DetectorKind::Eiger => lie,

@@ -263,6 +263,13 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "calibration",
+        "pedestal_rms",
+        Kind::Paths,
+        "not known; a `file` has it",
+        "noise of G0 (HG0) in ADU, one float32 plane per module; needed for tracking, common mode and negative_offset = \"auto\"",
+    ),
+    key(
+        "calibration",
         "high_gain",
         Kind::Flag,
         "false",

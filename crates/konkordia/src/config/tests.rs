@@ -247,9 +247,15 @@ fn turned_tiles_have_the_other_size() {
     assert_eq!((orientation.flip_rows, orientation.rotate.deg()), (true, 90));
     assert!(super::plan::describe(&config, &plan(&config)).contains("1 of 2 flipped or turned; double pixels: keep"));
     let said = parse_tiles("", "row = 0\ncolumn = 1024\nrotate_deg = 45").unwrap_err();
-    assert!(said.contains("detector.tile.rotate_deg: 45 is no quarter turn") && said.contains("give 0, 90, 180 or 270"), "{said}");
+    assert!(
+        said.contains("detector.tile.rotate_deg: 45 is no quarter turn") && said.contains("give 0, 90, 180 or 270"),
+        "{said}"
+    );
     let said = parse_tiles("double_pixels = \"split\"", "row = 512\ncolumn = 0").unwrap_err();
-    assert!(said.contains("tiles 0 and 1 overlap at row 512, column 0") && said.contains("takes 514 rows and 1030 columns"), "{said}");
+    assert!(
+        said.contains("tiles 0 and 1 overlap at row 512, column 0") && said.contains("takes 514 rows and 1030 columns"),
+        "{said}"
+    );
     let said = parse_tiles("image_rows = 1000", "row = 0\ncolumn = 1024\nrotate_deg = 90").unwrap_err();
     assert!(said.contains("tile 1 ends at row 1024, column 1536, outside the image of 1000 x 1536"), "{said}");
 }
