@@ -10,6 +10,7 @@ pub mod jungfrau;
 mod lattice;
 pub mod packet;
 pub mod presets;
+pub mod processing;
 pub mod reference;
 pub mod rng;
 pub mod scene;

@@ -169,6 +169,8 @@ pub struct Reference {
     layout: RunLayout,
     /// Payload by (image, stream, packet).
     packets: HashMap<(u64, usize, u32), Vec<u8>>,
+    /// DAQ info of the first packet placed, by (image, stream).
+    daq_info: HashMap<(u64, usize), u32>,
     ledgers: Vec<PacketLedger>,
 }
 
@@ -176,7 +178,7 @@ impl Reference {
     /// Nothing received yet.
     pub fn new(layout: RunLayout) -> Self {
         let ledgers = vec![PacketLedger::default(); layout.stream.streams];
-        Self { layout, packets: HashMap::new(), ledgers }
+        Self { layout, packets: HashMap::new(), daq_info: HashMap::new(), ledgers }
     }
 
     /// The run.
@@ -224,6 +226,8 @@ impl Reference {
             return Verdict::Duplicate;
         }
         self.packets.insert(key, bytes[HEADER_BYTES..].to_vec());
+        let daq_info = u32::from_le_bytes(bytes[field::DET_SPEC_3].try_into().expect("4 bytes"));
+        self.daq_info.entry((key.0, stream)).or_insert(daq_info);
         Verdict::Placed
     }
 
@@ -250,6 +254,25 @@ impl Reference {
     /// Which packets of a tile arrived.
     pub fn arrived(&self, image: u64, stream: usize) -> Vec<bool> {
         (0..self.layout.stream.packets_per_tile).map(|packet| self.packets.contains_key(&(image, stream, packet))).collect()
+    }
+
+    /// DAQ info of an image: that of the first stream of which a packet came.
+    pub fn daq_info(&self, image: u64) -> Option<u32> {
+        (0..self.layout.stream.streams).find_map(|stream| self.daq_info.get(&(image, stream)).copied())
+    }
+
+    /// The words of all tiles of a 16-bit detector, one tile after the other; `None` where the packet did not come.
+    pub fn words(&self, image: u64) -> Vec<Option<u16>> {
+        let mut words = Vec::new();
+        for stream in 0..self.layout.stream.streams {
+            for packet in 0..self.layout.stream.packets_per_tile {
+                match self.packets.get(&(image, stream, packet)) {
+                    Some(payload) => words.extend(payload.chunks_exact(2).map(|b| Some(u16::from_le_bytes([b[0], b[1]])))),
+                    None => words.resize(words.len() + self.layout.stream.payload_bytes / 2, None),
+                }
+            }
+        }
+        words
     }
 
     /// State of an image.
