@@ -54,6 +54,12 @@ pub enum Command {
   konkordia inspect run01_master.h5 --image 0
   konkordia inspect run01_master.h5 --json | jq .ledger")]
     Inspect(InspectArgs),
+    /// Converts frames from files: raw runs of the slsReceiver or of SwissFEL, records with headers, plain words.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia convert run_master_0.json -o out/run01 --calibration calibration.h5 --energy-kev 12.4
+  konkordia convert run_master_0.json -o out/run01 --resume --calibration calibration.h5 --energy-kev 12.4
+  konkordia convert raw_00.u16 raw_01.u16 -o out/words --dtype raw --verify")]
+    Convert(crate::convert::args::ConvertArgs),
     /// Is a file whole and valid? Exit code 0 if so, 1 with the reasons if not.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia check run01_master.h5

@@ -5,10 +5,10 @@ mod bench;
 mod calibration;
 mod cli;
 mod config;
+mod convert;
 mod demo;
 mod failure;
 mod files;
-#[allow(dead_code, reason = "until convert and pedestal use it")]
 mod input;
 mod machine;
 #[allow(dead_code, reason = "calibration maps and benches use it in part")]
@@ -40,6 +40,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Simulate(detector) => simulate::command(detector),
         Command::Receive(args) => run::command(args),
         Command::Inspect(args) => files::inspect::command(args),
+        Command::Convert(args) => convert::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),
         Command::Config(args) => config::command(args),

@@ -75,6 +75,8 @@ pub struct InputInfo {
     pub frames_found: u64,
     /// Bytes of pixels.
     pub raw_bytes: u64,
+    /// Names of the tiles, for people.
+    pub tile_names: Vec<String>,
     /// Module id of each tile, from its first frame; 0 where the files have none.
     pub module_ids: Vec<u16>,
     /// True if something that should be there is not: a file, the end of a file, frames that the master counts.
@@ -87,6 +89,18 @@ pub struct InputInfo {
     pub written: Option<String>,
     /// The data files.
     pub files: Vec<PathBuf>,
+}
+
+impl InputInfo {
+    /// For programs.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "kind": self.kind, "modules": self.modules, "interfaces": self.interfaces, "first_frame": self.first_frame,
+            "last_frame": self.last_frame, "frames_expected": self.frames_expected, "frames_found": self.frames_found,
+            "raw_bytes": self.raw_bytes, "module_ids": self.module_ids, "incomplete": self.incomplete, "notes": self.notes,
+            "identity": self.identity, "written": self.written, "files": self.files,
+        })
+    }
 }
 
 /// Header and arrival of a tile of a frame.
@@ -223,6 +237,7 @@ impl Found {
             frames_expected: self.frames_expected,
             frames_found: found,
             raw_bytes: tile_frames * u64::from(self.format.tile_bytes()),
+            tile_names: self.tiles.iter().map(|t| t.name.clone()).collect(),
             module_ids: self.module_ids,
             incomplete: self.incomplete,
             notes: self.notes,

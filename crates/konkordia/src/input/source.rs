@@ -5,6 +5,8 @@ use konkordia_core::ports::{FrameHeader, Source};
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_udp::{HEADER_BYTES, write_header};
 use std::io::{self, IoSliceMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Hands out the packets of one tile, a frame for each call; packets that the receiver did not catch are left out. Pixels are read straight
@@ -15,6 +17,8 @@ pub struct FileSource {
     next: usize,
     /// The datagrams of one frame, side by side.
     buffer: Vec<u8>,
+    /// Counts the sources that have nothing more; `None` once this one is counted.
+    ended: Option<Arc<AtomicUsize>>,
 }
 
 impl FileSource {
@@ -25,7 +29,7 @@ impl FileSource {
         for (packet, datagram) in buffer.chunks_exact_mut(datagram_bytes).enumerate() {
             write_header(&FrameHeader::default(), format.kind, packet as u16, datagram);
         }
-        Self { reader, format, next: 0, buffer }
+        Self { reader, format, next: 0, buffer, ended: None }
     }
 
     /// Leaves out the frames before `frame`.
@@ -34,6 +38,11 @@ impl FileSource {
             self.next += 1;
         }
         self
+    }
+
+    /// Adds 1 to `ended` when all frames were handed out.
+    pub fn count_end_in(self, ended: Arc<AtomicUsize>) -> Self {
+        Self { ended: Some(ended), ..self }
     }
 
     /// Reads the next frame into the datagrams and hands them out; returns how many there were.
@@ -68,6 +77,9 @@ impl Source for FileSource {
             if handed > 0 {
                 return Ok(handed);
             }
+        }
+        if let Some(ended) = self.ended.take() {
+            ended.fetch_add(1, Ordering::AcqRel);
         }
         std::thread::sleep(timeout);
         Ok(0)

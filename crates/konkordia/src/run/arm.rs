@@ -1,12 +1,12 @@
 //! Arm: everything that can fail before a run is done here, in the order that leaves the least behind when it does.
 
-use super::clock;
 use super::sink::{FileSink, SharedWriter};
+use super::{clock, recorded};
 use crate::calibration::{self, Loaded};
 use crate::config::{Config, plan};
 use crate::failure::{Exit, Failure, reason};
 use crate::say;
-use konkordia_core::plan::{Plan, Recipe};
+use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{Sink, Source};
 use konkordia_engine::run::{Armed, RunParts, arm};
 use konkordia_kernels::isa::Isa;
@@ -40,14 +40,31 @@ pub enum Ports {
     Free,
 }
 
+/// What a run stands on before it has sources and files.
+pub struct Ground {
+    /// Its plan.
+    pub plan: Plan,
+    /// Its calibration.
+    pub loaded: Loaded,
+    /// What people should know.
+    pub notes: Vec<String>,
+}
+
+/// Loads the calibration and completes the plan with what follows from it.
+pub fn ground(config: &Config) -> Result<Ground, Failure> {
+    let mut plan = plan::plan(config);
+    let loaded = calibration::for_config(config)?;
+    if config.options.negative_offset_auto {
+        plan.processing.negative = Negative::Offset(auto_offset(&loaded)?);
+    }
+    let notes = Some(loaded.report.clone()).filter(|report| !report.is_empty()).into_iter().collect();
+    Ok(Ground { plan, loaded, notes })
+}
+
 /// Loads, binds, creates, maps. On an error nothing is left behind but, after the files were made, files without images.
 pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
-    let plan = Arc::new(plan::plan(config));
-    let loaded = calibration::for_config(config)?;
-    let mut notes = Vec::new();
-    if !loaded.report.is_empty() {
-        notes.push(loaded.report.clone());
-    }
+    let Ground { plan, loaded, mut notes } = ground(config)?;
+    let plan = Arc::new(plan);
     let receivers = bind(config, plan.streams(), ports)?;
     let addresses = receivers.iter().map(UdpReceiver::local_addr).collect::<Result<Vec<_>, _>>().map_err(|e| {
         Failure::new(Exit::Io, "a socket has no address", reason(&e), "try again; the system is out of some resource")
@@ -57,20 +74,36 @@ pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
     let writer = Writer::create(file_spec(config, &plan, &loaded))?;
     notes.extend(space_note(&writer));
     let writer = SharedWriter::new(writer);
-    let sink: Box<dyn Sink> = Box::new(FileSink::new(writer.clone(), &plan));
-    let parts = RunParts {
-        plan: Arc::clone(&plan),
-        sources: receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect(),
-        constants: loaded.constants,
-        sinks: vec![sink],
-        frame_sinks: vec![],
-        isa: Isa::detect(),
-    };
-    let armed = arm(parts).map_err(|error| {
+    let sources = receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect();
+    let sink = Box::new(FileSink::new(writer.clone(), &plan));
+    let armed = arm_with(&plan, loaded, sources, sink, Isa::detect())?;
+    Ok(Prepared { armed, plan, writer, addresses, receive_buffer_bytes: given, notes })
+}
+
+/// Arms a run that takes its packets from these sources, one for each stream, and gives its images to this sink.
+pub fn arm_with(
+    plan: &Arc<Plan>,
+    loaded: Loaded,
+    sources: Vec<Box<dyn Source>>,
+    sink: Box<dyn Sink>,
+    isa: Isa,
+) -> Result<Armed, Failure> {
+    let sink = calibration::guard::wrap(sink, &loaded.module_ids, plan.streams());
+    let parts =
+        RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks: vec![sink], frame_sinks: vec![], isa };
+    arm(parts).map_err(|error| {
         let fix = "set a smaller [run] buffer_mib, or close other programs";
         Failure::new(Exit::Io, "the run cannot be armed", error.to_string(), fix)
-    })?;
-    Ok(Prepared { armed, plan, writer, addresses, receive_buffer_bytes: given, notes })
+    })
+}
+
+/// The offset against negative counts, where it follows from the noise.
+fn auto_offset(loaded: &Loaded) -> Result<i32, Failure> {
+    loaded.levels.and_then(|levels| levels.offset_against_negatives()).ok_or_else(|| {
+        let why = "the calibration does not tell the RMS of the pixels";
+        let fix = "write negative_offset = ... in units of the pixels, or give a calibration with RMS";
+        Failure::new(Exit::Configuration, "negative_offset = \"auto\" needs the noise of the pixels", why, fix)
+    })
 }
 
 fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpReceiver>, Failure> {
@@ -107,7 +140,7 @@ fn buffer_note(asked: usize, given: usize) -> Option<String> {
 }
 
 /// Real images compress well, so a full disk is only a warning.
-fn space_note(writer: &Writer) -> Option<String> {
+pub fn space_note(writer: &Writer) -> Option<String> {
     let space = writer.space();
     let needed = space.images_uncompressed?;
     (needed > space.free).then(|| {
@@ -116,7 +149,7 @@ fn space_note(writer: &Writer) -> Option<String> {
 }
 
 /// What the files are to hold.
-fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
+pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
     let format = plan.geometry.format();
     let tile = |(n, p): (usize, &konkordia_core::geometry::Placement)| {
         let (rows, columns) = plan.geometry.box_size(n);
@@ -147,26 +180,11 @@ fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         metadata,
         pixel_mask: loaded.mask.clone(),
         tiles: plan.geometry.placements().iter().enumerate().map(tile).collect(),
-        unit: plan::unit(plan.recipe).into(),
+        unit: plan::unit(config).into(),
         calibration_hash: loaded.hash.clone(),
         software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
         configuration: config.text.clone(),
-        conversion: conversion(config, plan),
+        conversion: recorded::conversion(config, plan),
         extra_columns: Vec::new(),
     }
-}
-
-/// How pixels were made, for the file.
-fn conversion(config: &Config, plan: &Plan) -> Vec<(String, String)> {
-    let mut list = vec![("detector".to_string(), plan.geometry.format().kind.name().to_string())];
-    match plan.recipe {
-        Recipe::JungfrauPhotons => {
-            list.push(("formula".into(), "(ADC - pedestal) / (gain * energy), in single precision".into()));
-            list.push(("rounding".into(), "half to even".into()));
-            list.push(("energy_kev".into(), config.metadata.energy_kev.unwrap_or(0.0).to_string()));
-        }
-        Recipe::Counts => list.push(("formula".into(), "counts as read".into())),
-        Recipe::Raw => list.push(("formula".into(), "words as read".into())),
-    }
-    list
 }

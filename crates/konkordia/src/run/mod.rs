@@ -7,7 +7,7 @@ mod raw_copy;
 mod recorded;
 pub mod report;
 pub mod signals;
-mod sink;
+pub mod sink;
 
 use crate::cli::ReceiveArgs;
 use crate::config::{self, Config, plan};
@@ -56,9 +56,10 @@ pub fn close(
     outcome: &RunOutcome,
     writer: &sink::SharedWriter,
 ) -> Result<Report, Failure> {
-    let record = report::ledger_record(addresses, outcome, clock::now());
+    let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
+    let record = report::ledger_record(&names, outcome, clock::now());
     let file = writer.finish(&record).transpose()?;
-    Ok(Report::new(config, addresses, outcome, file))
+    Ok(Report::new(config, &names, outcome, file))
 }
 
 /// The plan, what people should know, and `armed`.
@@ -142,7 +143,7 @@ impl Rate {
 }
 
 /// What the run's end means for the shell.
-fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
+pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
     let whole = if outcome.ledger.is_complete() { Exit::Complete } else { Exit::Incomplete };
     if !outcome.ledger.imbalances().is_empty() {
         return (Exit::Bug, None);

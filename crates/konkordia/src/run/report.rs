@@ -24,21 +24,22 @@ pub struct Report {
     advice: Vec<String>,
 }
 
-fn stream_name(address: &SocketAddr) -> String {
+/// Name of a stream that arrives at a port.
+pub fn stream_name(address: &SocketAddr) -> String {
     format!("udp://{address}")
 }
 
 /// The account as the file holds it.
-pub fn ledger_record(addresses: &[SocketAddr], outcome: &RunOutcome, now: String) -> LedgerRecord {
+pub fn ledger_record(names: &[String], outcome: &RunOutcome, now: String) -> LedgerRecord {
     let own = |rows: &[(&'static str, u64)]| rows.iter().map(|(n, v)| ((*n).to_string(), *v)).collect::<Vec<_>>();
     let ledger = &outcome.ledger;
     let mut totals = own(&ledger.total().rows());
     totals.extend(ledger.images.rows().iter().map(|(name, value)| (image_name(name), *value)));
     totals.push(("packets_expected".into(), (ledger.images.frames + ledger.images.frames_absent) * ledger.packets_per_image));
-    let streams = addresses.iter().zip(&ledger.streams);
+    let streams = names.iter().zip(&ledger.streams);
     LedgerRecord {
         totals,
-        streams: streams.map(|(address, s)| StreamRecord { name: stream_name(address), counters: own(&s.rows()) }).collect(),
+        streams: streams.map(|(name, s)| StreamRecord { name: name.clone(), counters: own(&s.rows()) }).collect(),
         balances: balances(),
         ended: outcome.ended.name().into(),
         end_time: Some(now),
@@ -71,12 +72,12 @@ fn balances() -> Vec<String> {
 
 impl Report {
     /// From what is left of a run and of its files.
-    pub fn new(config: &Config, addresses: &[SocketAddr], outcome: &RunOutcome, file: Option<FileReport>) -> Self {
+    pub fn new(config: &Config, names: &[String], outcome: &RunOutcome, file: Option<FileReport>) -> Self {
         let geometry = &config.geometry;
         Self {
             ledger: outcome.ledger.clone(),
             ended: outcome.ended.name(),
-            streams: addresses.iter().map(stream_name).collect(),
+            streams: names.to_vec(),
             seconds: outcome.receive_time.as_secs_f64(),
             images: outcome.images,
             first_frame: outcome.first_frame,
@@ -84,8 +85,13 @@ impl Report {
             raw_image_bytes: u64::from(geometry.format().tile_bytes()) * geometry.placements().len() as u64,
             unit: plan::unit(config),
             file,
-            advice: advice(config, addresses, outcome),
+            advice: advice(config, names, outcome),
         }
+    }
+
+    /// With other advice than that for a run over the network.
+    pub fn with_advice(self, advice: Vec<String>) -> Self {
+        Self { advice, ..self }
     }
 
     /// Frames per second, from the first to the last packet.
@@ -199,7 +205,7 @@ impl Report {
 }
 
 /// Where data were lost, and what to do about it.
-fn advice(config: &Config, addresses: &[SocketAddr], outcome: &RunOutcome) -> Vec<String> {
+fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String> {
     let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
     let mut list = Vec::new();
     if total.kernel_dropped > 0 {
@@ -221,10 +227,7 @@ fn advice(config: &Config, addresses: &[SocketAddr], outcome: &RunOutcome) -> Ve
         return list;
     }
     for stream in silent_streams {
-        list.push(format!(
-            "nothing arrived on {}: is this module switched on and sending to this port?",
-            stream_name(&addresses[stream])
-        ));
+        list.push(format!("nothing arrived on {}: is this module switched on and sending to this port?", names[stream]));
     }
     if total.placed == 0 && total.foreign > 0 {
         list.push(

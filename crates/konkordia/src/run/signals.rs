@@ -5,13 +5,15 @@ use crate::say;
 use konkordia_engine::control::Control;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Watches the signals of this process from now on.
 pub struct Watch {
     signals: Option<Signals>,
     interrupted: Arc<AtomicBool>,
+    /// What the first signal stops.
+    control: Arc<Mutex<Option<Arc<Control>>>>,
 }
 
 impl Watch {
@@ -20,13 +22,15 @@ impl Watch {
         let signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| {
             Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(&e), "try again; the system is out of some resource")
         })?;
-        Ok(Self { signals: Some(signals), interrupted: Arc::default() })
+        Ok(Self { signals: Some(signals), interrupted: Arc::default(), control: Arc::default() })
     }
 
     /// Stops the run of `control` at the first signal, the program at the second.
     pub fn start(&mut self, control: Arc<Control>) {
+        self.also_stop(control);
         let Some(mut signals) = self.signals.take() else { return };
         let interrupted = Arc::clone(&self.interrupted);
+        let control = Arc::clone(&self.control);
         std::thread::spawn(move || {
             for (n, _) in signals.forever().enumerate() {
                 if n > 0 {
@@ -35,9 +39,20 @@ impl Watch {
                 }
                 interrupted.store(true, Ordering::Release);
                 say::to_stderr("stopping: closing the file (once more to stop at once)");
-                control.stop();
+                if let Some(control) = &*control.lock().unwrap_or_else(PoisonError::into_inner) {
+                    control.stop();
+                }
             }
         });
+    }
+
+    /// From now on the first signal stops this run; at once if it has come already.
+    pub fn also_stop(&self, control: Arc<Control>) {
+        let mut place = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.interrupted() {
+            control.stop();
+        }
+        *place = Some(control);
     }
 
     /// True after the first signal.

@@ -1,0 +1,240 @@
+//! `konkordia convert`: frames from files through the same engine, into the same files, as frames from a detector.
+
+pub mod args;
+mod kept;
+mod progress;
+mod settings;
+mod verify;
+
+use crate::config::Config;
+use crate::failure::{Exit, Failure};
+use crate::input::source::FileSource;
+use crate::input::{Input, InputInfo, Options};
+use crate::run::arm::{self, Ground};
+use crate::run::report::{self, Report};
+use crate::run::signals::Watch;
+use crate::run::sink::{FileSink, SharedWriter};
+use crate::run::{clock, exit_of};
+use crate::say;
+use args::ConvertArgs;
+use kept::{Kept, Shift};
+use konkordia_core::plan::{FirstFrame, Plan};
+use konkordia_core::ports::{Sink, Source};
+use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_kernels::isa::Isa;
+use konkordia_sinks::hdf5::{FileSpec, Writer};
+use progress::watch_run;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use verify::Verified;
+
+/// `konkordia convert INPUT... -o OUT`
+pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
+    let options = Options { format: args.format, modules: args.modules, detector: args.detector.clone(), frames: args.frames };
+    let input = Input::open(&args.input, &options)?;
+    let config = settings::config(args, input.info())?;
+    let mut watch = Watch::new()?;
+    let ground = plan(&config, args, &input)?;
+    announce(args, &config, &input, &ground);
+    let done = convert(args, &config, &input, ground, &mut watch)?;
+    let (mut exit, failure) = exit_of(&done.outcome, false, watch.interrupted());
+    if input.info().incomplete && exit == Exit::Complete {
+        exit = Exit::Incomplete;
+    }
+    let mut verified = None;
+    if args.verify && failure.is_none() && exit != Exit::Interrupted {
+        let found = verify::verify(args, &config, &input, plan(&config, args, &input)?, &watch)?;
+        if watch.interrupted() {
+            exit = Exit::Interrupted;
+        }
+        if found.different_images > 0 && exit == Exit::Complete {
+            exit = Exit::Incomplete;
+        }
+        verified = Some(found);
+    }
+    tell(args, input.info(), &done, verified.as_ref(), exit);
+    failure.map_or(Ok(exit), Err)
+}
+
+/// What is left of a conversion.
+struct Done {
+    outcome: RunOutcome,
+    report: Report,
+    kept_images: u64,
+}
+
+/// The plan of the conversion: every frame from the lowest to the highest number, and no frame is ever refused.
+fn plan(config: &Config, args: &ConvertArgs, input: &Input) -> Result<Ground, Failure> {
+    let info = input.info();
+    let mut ground = arm::ground(config)?;
+    let plan = &mut ground.plan;
+    plan.lossless_source = true;
+    plan.first_frame = FirstFrame::Number(info.first_frame);
+    plan.frames = Some(info.last_frame - info.first_frame + 1);
+    // Who reads files waits for the workers most of the time; who reads sockets must not.
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    plan.workers = args.workers.map(|n| n as usize).or(config.workers).unwrap_or(all);
+    Ok(ground)
+}
+
+/// True if frame n of the run is image n of the file and does not depend on frames before it, so that a run can begin anywhere.
+fn can_begin_anywhere(plan: &Plan) -> bool {
+    plan.processing.selection.is_plain() && plan.processing.tracking.is_none()
+}
+
+fn file_spec(config: &Config, input: &Input, ground: &Ground) -> FileSpec {
+    let info = input.info();
+    let mut spec = arm::file_spec(config, &ground.plan, &ground.loaded);
+    // Nothing that differs between two conversions of the same input: a resumed one must be the same run.
+    spec.metadata.start_time = info.written.clone();
+    let names: Vec<String> = info.files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
+    spec.conversion.extend([
+        ("input".into(), info.kind.clone()),
+        ("input_files".into(), names.join(" ")),
+        ("input_identity".into(), info.identity.clone()),
+        ("input_frames".into(), format!("{} to {}, {} found", info.first_frame, info.last_frame, info.frames_found)),
+    ]);
+    spec
+}
+
+/// Creates or continues the files, runs, closes the files.
+fn convert(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground, watch: &mut Watch) -> Result<Done, Failure> {
+    let spec = file_spec(config, input, &ground);
+    let Ground { mut plan, loaded, .. } = ground;
+    let (writer, first_image) = if args.resume { Writer::resume(spec)? } else { (Writer::create(spec)?, 0) };
+    let mut kept = Kept::default();
+    let mut shift = Shift::none();
+    if first_image > 0 {
+        if can_begin_anywhere(&plan) {
+            kept = Kept::read(config, first_image, &plan)?;
+            plan.first_frame = FirstFrame::Number(input.info().first_frame + first_image);
+            plan.frames = plan.frames.map(|n| n - first_image);
+            shift = Shift::onwards(first_image);
+        } else {
+            shift = Shift::skip(first_image);
+        }
+        resumed_note(args, first_image, &shift);
+    }
+    let notes = arm::space_note(&writer);
+    notes.into_iter().for_each(|note| say::to_stderr(&format!("note: {note}")));
+    let plan = Arc::new(plan);
+    let writer = SharedWriter::new(writer);
+    let sink: Box<dyn Sink> = shift.before(Box::new(FileSink::new(writer.clone(), &plan)));
+    let mut outcome = if plan.frames == Some(0) {
+        kept::nothing_to_do(&plan, input.info().first_frame)
+    } else {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let sources = sources(input, &plan, &ended);
+        let armed = arm::arm_with(&plan, loaded, sources, sink, Isa::detect())?;
+        watch.start(armed.control());
+        watch_run(armed, &plan, args, first_image, &ended)
+    };
+    finished_early(&mut outcome, watch.interrupted());
+    kept.add_to(&mut outcome);
+    let names = input.info().tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
+    let record = report::ledger_record(&names, &outcome, input.info().written.clone().unwrap_or_else(clock::now));
+    let file = writer.finish(&record).transpose()?;
+    let report = Report::new(config, &names, &outcome, file).with_advice(input.info().notes.clone());
+    Ok(Done { outcome, report, kept_images: first_image })
+}
+
+/// Ended because the input did, not because somebody stopped it.
+fn finished_early(outcome: &mut RunOutcome, interrupted: bool) {
+    if matches!(outcome.ended, Ended::Stopped) && !interrupted {
+        outcome.ended = Ended::Finished;
+    }
+}
+
+/// One for each tile.
+fn sources(input: &Input, plan: &Plan, ended: &Arc<AtomicUsize>) -> Vec<Box<dyn Source>> {
+    let format = *plan.geometry.format();
+    let first = match plan.first_frame {
+        FirstFrame::Number(n) => n,
+        FirstFrame::Auto => 0,
+    };
+    let source = |tile| -> Box<dyn Source> {
+        Box::new(FileSource::new(input.open_tile(tile), format).start_at(first).count_end_in(Arc::clone(ended)))
+    };
+    (0..input.tiles()).map(source).collect()
+}
+
+fn resumed_note(args: &ConvertArgs, first_image: u64, shift: &Shift) {
+    let how = if shift.skips() {
+        "; pedestals, sums and selections follow all frames, so that these are computed again, but not written"
+    } else {
+        ""
+    };
+    let note = format!("{} images are there already and are kept{how}", say::count(first_image));
+    if args.json {
+        say::json(&json!({ "event": "resumed", "images_kept": first_image }), true);
+    }
+    say::to_stderr(&format!("note: {note}"));
+}
+
+/// What is converted, into what, and what people should know.
+fn announce(args: &ConvertArgs, config: &Config, input: &Input, ground: &Ground) {
+    let (info, plan) = (input.info(), &ground.plan);
+    if args.json {
+        let event = json!({
+            "event": "armed", "input": info.to_json(), "plan": crate::config::plan::to_json(config, plan), "notes": info.notes,
+        });
+        say::json(&event, true);
+    }
+    if !args.quiet {
+        say::to_stderr(&describe(config, info, plan));
+    }
+    for note in info.notes.iter().chain(&ground.notes) {
+        say::to_stderr(&format!("note: {note}"));
+    }
+}
+
+fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
+    let images = info.last_frame - info.first_frame + 1;
+    let memory: u64 = plan.memory().iter().map(|m| m.bytes).sum();
+    let level = plan.compression.level().map_or(String::new(), |l| format!(" level {l}"));
+    let rows = [
+        ("input", info.kind.clone()),
+        ("detector", format!("{} {} module(s), {} tile(s)", info.modules, info.format.kind.name(), info.tile_names.len())),
+        (
+            "frames",
+            format!(
+                "{} to {}, {} of {} found, {}",
+                info.first_frame,
+                info.last_frame,
+                info.frames_found,
+                images,
+                say::bytes(info.raw_bytes)
+            ),
+        ),
+        (
+            "image",
+            format!(
+                "{} x {} pixels, {}, {}{level}",
+                plan.geometry.rows(),
+                plan.geometry.columns(),
+                plan.pixel,
+                plan.compression.name()
+            ),
+        ),
+        ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
+        ("threads", format!("{} reader(s), {} worker(s)", plan.streams(), plan.workers)),
+        ("memory", say::bytes(memory)),
+    ];
+    rows.map(|(name, value)| format!("  {name:<9} {value}")).join("\n")
+}
+
+/// The report, and what the comparison found.
+fn tell(args: &ConvertArgs, info: &InputInfo, done: &Done, verified: Option<&Verified>, exit: Exit) {
+    if args.json {
+        let mut json = done.report.to_json(exit);
+        json["input"] = info.to_json();
+        json["images_kept"] = json!(done.kept_images);
+        json["verified"] = verified.map_or(serde_json::Value::Null, Verified::to_json);
+        return say::json(&json, true);
+    }
+    say::to_stdout(&done.report.to_text());
+    if let Some(verified) = verified {
+        say::to_stdout(&verified.to_text());
+    }
+}

@@ -1,0 +1,116 @@
+//! Runs a conversion while another thread shows how far it is.
+
+use super::args::ConvertArgs;
+use crate::say;
+use konkordia_core::plan::Plan;
+use konkordia_engine::control::Control;
+use konkordia_engine::run::{Armed, RunOutcome};
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between two looks.
+const GRAIN: Duration = Duration::from_millis(50);
+/// After the end of all files, frames that are still on their way are done after so many looks without a change.
+const QUIET_LOOKS: u32 = 20;
+
+/// Runs to the end of the input. `ended` counts the sources that have nothing more; `kept` images were there before.
+pub fn watch_run(armed: Armed, plan: &Plan, args: &ConvertArgs, kept: u64, ended: &AtomicUsize) -> RunOutcome {
+    let control = armed.control();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut progress = say::Progress::new(args.quiet || args.json);
+            let pace = Pace::new(plan, kept);
+            let mut events = Instant::now();
+            let (mut quiet, mut before) = (0, 0);
+            while !done.load(Ordering::Acquire) {
+                std::thread::sleep(GRAIN);
+                progress.update(|| pace.line(&control));
+                let p = control.progress();
+                if args.json && events.elapsed() > Duration::from_secs(1) {
+                    events = Instant::now();
+                    say::json(&pace.event(&control), true);
+                }
+                // A last frame of which no packet came is never seen by the engine, which would wait for it.
+                let moved = p.packets_placed + p.images_committed + p.images_written;
+                quiet = if ended.load(Ordering::Acquire) == plan.streams() && moved == before { quiet + 1 } else { 0 };
+                before = moved;
+                if quiet > QUIET_LOOKS && p.images_written >= p.images_committed && p.slots_used == 0 {
+                    control.stop();
+                }
+            }
+            progress.end();
+        });
+        let outcome = armed.run();
+        done.store(true, Ordering::Release);
+        outcome
+    })
+}
+
+/// How fast it goes, and how long it will take.
+struct Pace {
+    frames: u64,
+    kept: u64,
+    started: Instant,
+}
+
+/// Width of the bar in characters.
+const BAR: u64 = 30;
+
+impl Pace {
+    fn new(plan: &Plan, kept: u64) -> Self {
+        Self { frames: plan.frames.unwrap_or(1).max(1), kept, started: Instant::now() }
+    }
+
+    /// Share of the frames that are done, and seconds that the rest will take.
+    fn share(&self, control: &Control) -> (f64, Option<f64>) {
+        let p = control.progress();
+        // Seen, less what waits in the rings: right also where frames are no images.
+        let done = p.images_seen.saturating_sub(p.slots_used).min(self.frames);
+        let seconds = self.started.elapsed().as_secs_f64();
+        let left = (done > 0).then(|| seconds * (self.frames - done) as f64 / done as f64);
+        (done as f64 / self.frames as f64, left)
+    }
+
+    fn line(&self, control: &Control) -> String {
+        let p = control.progress();
+        let (share, left) = self.share(control);
+        let filled = (share * BAR as f64) as u64;
+        let bar: String = (0..BAR).map(|n| if n < filled { '#' } else { '.' }).collect();
+        let seconds = self.started.elapsed().as_secs_f64().max(1e-3);
+        let left = left.map_or("-".into(), clock);
+        format!(
+            "[{bar}] {:3.0} %  {} images, {:.0} Hz, {:.2} GB/s in, {left} left",
+            share * 100.0,
+            say::count(self.kept + p.images_written),
+            p.images_written as f64 / seconds,
+            p.bytes_received as f64 / seconds / 1e9
+        )
+    }
+
+    fn event(&self, control: &Control) -> serde_json::Value {
+        let p = control.progress();
+        let (share, left) = self.share(control);
+        json!({
+            "event": "progress", "share": share, "seconds_left": left, "images_written": self.kept + p.images_written,
+            "images_seen": p.images_seen, "packets_placed": p.packets_placed, "bytes_read": p.bytes_received,
+            "seconds": self.started.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// Minutes and seconds, with hours where there are some.
+fn clock(seconds: f64) -> String {
+    let s = seconds.ceil() as u64;
+    let (hours, minutes, seconds) = (s / 3600, s / 60 % 60, s % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn times_are_readable() {
+        assert_eq!([0.0, 59.2, 3599.0, 3601.0].map(super::clock), ["0:00", "1:00", "59:59", "1:00:01"]);
+    }
+}

@@ -1,0 +1,210 @@
+//! From files and options to a configuration: the text that a user would have written for the same run, checked by the same rules and
+//! stored in the file.
+
+use super::args::ConvertArgs;
+use crate::config::{self, Config};
+use crate::failure::{Exit, Failure, reason};
+use crate::input::InputInfo;
+use konkordia_core::tile::DetectorKind;
+use konkordia_sinks::hdf5::Overwrite;
+use std::path::{Path, PathBuf};
+use toml::{Table, Value};
+
+/// What is given to messages and paths as the file that the text would stand in.
+const NO_FILE: &str = "(options of convert)";
+
+/// The configuration of this conversion.
+pub fn config(args: &ConvertArgs, info: &InputInfo) -> Result<Config, Failure> {
+    let mut root = start(args)?;
+    detector(&mut root, info)?;
+    output(&mut root, args)?;
+    pixels(&mut root, args)?;
+    let run = table(&mut root, "run")?;
+    // What the input decides. How long a receiver waits has no meaning for files.
+    run.remove("images");
+    run.remove("start_timeout_s");
+    run.insert("first_frame".into(), Value::Integer(info.first_frame as i64));
+    run.insert("stall_timeout_s".into(), Value::Float(STALL_TIMEOUT_S));
+    run.entry("buffer_mib").or_insert(Value::Integer(256));
+    for setting in &args.set {
+        table(&mut root, &setting.table)?.insert(setting.key.clone(), setting.value.clone());
+    }
+    demand_calibration(&root, info)?;
+    let text = toml::to_string(&root).map_err(|e| bug(&e.to_string()))?;
+    let file = args.config.as_deref().unwrap_or(Path::new(NO_FILE));
+    let mut config = config::parse(&text, file)?;
+    fits(&config, info)?;
+    if args.overwrite {
+        config.overwrite = Overwrite::Replace;
+    }
+    Ok(config)
+}
+
+/// A disk that stops for long is waited for; the end of the input is known otherwise.
+const STALL_TIMEOUT_S: f64 = 3600.0;
+
+fn bug(why: &str) -> Failure {
+    Failure::new(
+        Exit::Bug,
+        "the configuration cannot be written as text",
+        why,
+        "please report this with the command that you gave",
+    )
+}
+
+fn usage(what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Failure {
+    Failure::new(Exit::Configuration, what, why, fix)
+}
+
+/// The tables of `--config`, or none.
+fn start(args: &ConvertArgs) -> Result<Table, Failure> {
+    let Some(path) = &args.config else { return Ok(Table::new()) };
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::io("cannot read the configuration", path, &e))?;
+    match text.parse() {
+        Ok(table) => Ok(table),
+        // The reader of configurations says it better, with the line.
+        Err(error) => match config::load(path) {
+            Err(failure) => Err(failure),
+            Ok(_) => Err(bug(&error.to_string())),
+        },
+    }
+}
+
+fn table<'a>(root: &'a mut Table, name: &str) -> Result<&'a mut Table, Failure> {
+    let entry = root.entry(name).or_insert_with(|| Value::Table(Table::new()));
+    let found = entry.as_table_mut();
+    found
+        .ok_or_else(|| usage(format!("'{name}' is no table of the configuration"), "a table has keys", format!("write [{name}]")))
+}
+
+/// What the files say of the detector; a configuration that says something else is for other files.
+fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
+    let detector = table(root, "detector")?;
+    let eiger = info.format.kind == DetectorKind::Eiger;
+    let mut facts =
+        vec![("type", Value::String(info.format.kind.name().into())), ("modules", Value::Integer(info.modules.into()))];
+    facts.push(if eiger {
+        ("bits", Value::Integer(info.format.bits.into()))
+    } else {
+        ("interfaces", Value::Integer(info.interfaces.into()))
+    });
+    for (key, value) in facts {
+        if let Some(said) = detector.get(key).filter(|said| **said != value) {
+            let what = format!("the configuration is for another detector: [detector] {key} is {said}, the input has {value}");
+            return Err(usage(what, info.kind.clone(), "give the configuration of this detector, or remove the line"));
+        }
+        detector.insert(key.into(), value);
+    }
+    let placed = ["geometry", "tile"].iter().any(|key| detector.contains_key(*key));
+    if let (Some(places), false) = (&info.placements, placed) {
+        let tile = |(row, column): &(u32, u32)| {
+            let mut tile = Table::new();
+            tile.insert("row".into(), Value::Integer((*row).into()));
+            tile.insert("column".into(), Value::Integer((*column).into()));
+            Value::Table(tile)
+        };
+        detector.insert("tile".into(), Value::Array(places.iter().map(tile).collect()));
+    }
+    Ok(())
+}
+
+fn absolute(path: &Path) -> Result<String, Failure> {
+    let path = std::path::absolute(path).map_err(|e| Failure::io("cannot find", path, &e))?;
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| usage(format!("{} is not UTF-8", path.display()), "a configuration is text", "rename it"))
+}
+
+/// Folder and prefix from OUT; `run_master.h5` and `run` are the same.
+fn output(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
+    let out = &args.output;
+    let name = out.file_name().and_then(|n| n.to_str()).filter(|_| !out.is_dir());
+    let Some(name) = name else {
+        let fix = format!("add a name: -o {}", out.join("run01").display());
+        return Err(usage(format!("{} is a folder", out.display()), "the files need the first part of their names too", fix));
+    };
+    let prefix = name.strip_suffix("_master.h5").unwrap_or(name);
+    let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = absolute(folder)?;
+    let output = table(root, "output")?;
+    output.insert("directory".into(), Value::String(directory));
+    output.insert("prefix".into(), Value::String(prefix.into()));
+    // Not part of the text, which must be the same when the conversion is resumed.
+    output.remove("overwrite");
+    let given = [
+        ("compression", args.compression.clone().map(Value::String)),
+        ("compression_level", args.compression_level.map(|n| Value::Integer(n.into()))),
+        ("images_per_file", args.images_per_file.map(|n| Value::Integer(n.into()))),
+    ];
+    for (key, value) in given {
+        output.extend(value.map(|v| (key.to_string(), v)));
+    }
+    if args.compression.is_some() && args.compression_level.is_none() {
+        // A level of the configuration is that of its own compression.
+        output.remove("compression_level");
+    }
+    Ok(())
+}
+
+fn pixels(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
+    if let Some(energy) = args.energy_kev {
+        table(root, "detector")?.insert("energy_kev".into(), Value::Float(energy));
+    }
+    let processing = table(root, "processing")?;
+    processing.extend(args.dtype.clone().map(|t| ("dtype".to_string(), Value::String(t))));
+    if let Some(path) = &args.calibration {
+        root.insert("calibration".into(), Value::Table(calibration(path)?));
+    }
+    Ok(())
+}
+
+/// `[calibration]` of a file or of a folder of planes.
+fn calibration(path: &PathBuf) -> Result<Table, Failure> {
+    std::fs::metadata(path).map_err(|e| {
+        Failure::new(Exit::Configuration, format!("cannot read the calibration {}", path.display()), reason(&e), "check the path")
+    })?;
+    let mut table = Table::new();
+    let mut put = |key: &str, value: Value| drop(table.insert(key.into(), value));
+    if !path.is_dir() {
+        put("kind", Value::String("konkordia".into()));
+        put("file", Value::String(absolute(path)?));
+        return Ok(table);
+    }
+    let file = |name: &str| absolute(&path.join(name)).map(Value::String);
+    let planes = (0..3).map(|g| file(&format!("pedestal_g{g}.f32"))).collect::<Result<_, _>>()?;
+    put("kind", Value::String("files".into()));
+    put("pedestal", Value::Array(planes));
+    put("gain", file("gain_adu_per_kev.f32")?);
+    Ok(table)
+}
+
+/// Says in terms of options what photons need.
+fn demand_calibration(root: &Table, info: &InputInfo) -> Result<(), Failure> {
+    let text = |table: &str, key: &str| root.get(table)?.get(key)?.as_str();
+    if info.format.kind == DetectorKind::Eiger || text("processing", "dtype") == Some("raw") {
+        return Ok(());
+    }
+    if text("calibration", "kind").unwrap_or("none") == "none" {
+        let why = "photons = (ADC - pedestal) / (gain * energy) needs pedestals and gains";
+        let fix = "give --calibration, for example the file that `konkordia pedestal` made, or keep the words with --dtype raw";
+        return Err(usage("photons without calibration", why, fix));
+    }
+    if root.get("detector").and_then(|d| d.get("energy_kev")).is_none() && text("processing", "unit") != Some("kev") {
+        let why = "photons = (ADC - pedestal) / (gain * energy)";
+        return Err(usage("photons without the energy of a photon", why, "give --energy-kev, for example --energy-kev 12.4"));
+    }
+    Ok(())
+}
+
+fn fits(config: &Config, info: &InputInfo) -> Result<(), Failure> {
+    let streams = config.geometry.placements().len();
+    let tiles = info.modules * info.interfaces;
+    if *config.geometry.format() == info.format && streams == tiles as usize {
+        return Ok(());
+    }
+    let why = format!(
+        "the configuration makes {streams} streams, the input has {tiles} tiles of {} x {} pixels",
+        info.format.rows, info.format.columns
+    );
+    Err(usage("the configuration does not fit the input", why, "correct [detector] type, modules and interfaces"))
+}

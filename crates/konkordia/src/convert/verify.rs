@@ -1,0 +1,190 @@
+//! `--verify`: the input is converted once more, without vector instructions, without compression and in one worker, and every image of the
+//! files is decoded and compared with it, pixel by pixel.
+
+use super::args::ConvertArgs;
+use super::progress::watch_run;
+use super::{kept, sources};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::files::decode;
+use crate::input::Input;
+use crate::run::arm::{self, Ground};
+use crate::run::signals::Watch;
+use crate::say;
+use konkordia_core::pixel::{Pixel, PixelType};
+use konkordia_core::plan::Compression;
+use konkordia_core::ports::{CommittedImage, Sink, SinkError};
+use konkordia_engine::run::Ended;
+use konkordia_kernels::isa::Isa;
+use konkordia_sinks::hdf5::{Reader, master_file_name};
+use serde_json::{Value, json};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// What the comparison found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verified {
+    /// Images compared.
+    pub images: u64,
+    /// Images with a pixel that is not as it should be.
+    pub different_images: u64,
+    /// Such pixels.
+    pub different_pixels: u64,
+    /// The first of these images.
+    pub first_different: Option<u64>,
+    /// Largest difference that the compression may make; 0 if it is lossless.
+    pub tolerance: f64,
+    /// Time it took.
+    pub seconds: f64,
+}
+
+impl Verified {
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let images = say::count(self.images);
+        match self.first_different {
+            None if self.tolerance > 0.0 => {
+                format!("verified  {images} images decoded, every pixel within {} of a second conversion", self.tolerance)
+            }
+            None => format!("verified  {images} images decoded, every pixel equals a second conversion"),
+            Some(first) => format!(
+                "verified  NOT EQUAL: {} of {images} images differ from a second conversion in {} pixels, the first is image {first}; please report it",
+                say::count(self.different_images),
+                say::count(self.different_pixels)
+            ),
+        }
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "images": self.images, "images_different": self.different_images, "pixels_different": self.different_pixels,
+            "first_different": self.first_different, "tolerance": self.tolerance, "seconds": self.seconds,
+        })
+    }
+}
+
+/// Compares the files of this conversion with a second one.
+pub fn verify(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground, watch: &Watch) -> Result<Verified, Failure> {
+    let start = Instant::now();
+    let Ground { mut plan, loaded, .. } = ground;
+    let tolerance = match plan.compression {
+        Compression::Sz3 { bound } => bound.value(),
+        _ => 0.0,
+    };
+    plan.compression = Compression::None;
+    plan.workers = 1;
+    plan.slots = plan.slots.min(16);
+    plan.packed_slots = plan.packed_slots.min(16);
+    plan.window_images = plan.window_images.min(plan.slots / 2);
+    let plan = Arc::new(plan);
+    let reader = Reader::open(&config.directory.join(master_file_name(&config.prefix)))?;
+    let found = Arc::new(Mutex::new(Verified { tolerance, ..Verified::default() }));
+    let compare =
+        Compare { reader, found: Arc::clone(&found), expected: Vec::new(), pixel: plan.pixel, image_bytes: plan.image_bytes() };
+    let ended = Arc::new(AtomicUsize::new(0));
+    let armed = arm::arm_with(&plan, loaded, sources(input, &plan, &ended), Box::new(compare), Isa::Scalar)?;
+    watch.also_stop(armed.control());
+    if !args.quiet {
+        say::to_stderr("verifying: every image is decoded and compared with a second conversion");
+    }
+    let outcome = watch_run(armed, &plan, args, 0, &ended);
+    match outcome.ended {
+        Ended::SinkError(error) => return Err(error.into()),
+        Ended::SourceError(_, error) => return Err(kept::source_failure(&error)),
+        _ => {}
+    }
+    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    found.seconds = start.elapsed().as_secs_f64();
+    Ok(found)
+}
+
+/// Takes the images of the second conversion.
+struct Compare {
+    reader: Reader,
+    found: Arc<Mutex<Verified>>,
+    expected: Vec<u8>,
+    pixel: PixelType,
+    image_bytes: usize,
+}
+
+impl Sink for Compare {
+    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
+        let read = self.reader.read_image(image.image, &decode).map_err(|e| SinkError {
+            what: format!("cannot verify: cannot {}: {}", e.operation, e.path.display()),
+            why: e.cause,
+            fix: e.hint,
+        })?;
+        self.expected.clear();
+        image.strips.iter().for_each(|strip| self.expected.extend_from_slice(strip));
+        if image.strips.is_empty() {
+            let missing = missing(self.pixel);
+            self.expected.extend(missing.iter().cycle().take(self.image_bytes));
+        }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let different = differences(&self.expected, &read, self.pixel, found.tolerance);
+        found.images += 1;
+        if different > 0 {
+            found.different_images += 1;
+            found.different_pixels += different;
+            found.first_different.get_or_insert(image.image);
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, _: u64) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+fn missing(pixel: PixelType) -> Vec<u8> {
+    match pixel {
+        PixelType::Int16 => i16::MISSING.to_le_bytes().to_vec(),
+        PixelType::Int32 => i32::MISSING.to_le_bytes().to_vec(),
+        PixelType::Uint16 => u16::MISSING.to_le_bytes().to_vec(),
+        PixelType::Uint32 => u32::MISSING.to_le_bytes().to_vec(),
+        PixelType::Float32 => f32::MISSING.to_le_bytes().to_vec(),
+    }
+}
+
+/// Pixels that differ: in any bit, or by more than the tolerance where there is one. An image of another size differs everywhere.
+fn differences(expected: &[u8], found: &[u8], pixel: PixelType, tolerance: f64) -> u64 {
+    let bytes = pixel.bytes();
+    if expected.len() != found.len() {
+        return (expected.len().max(found.len()) / bytes) as u64;
+    }
+    if expected == found {
+        return 0;
+    }
+    let value = |b: &[u8]| match (pixel, b) {
+        (PixelType::Int16, &[a, b]) => f64::from(i16::from_le_bytes([a, b])),
+        (PixelType::Uint16, &[a, b]) => f64::from(u16::from_le_bytes([a, b])),
+        (PixelType::Int32, &[a, b, c, d]) => f64::from(i32::from_le_bytes([a, b, c, d])),
+        (PixelType::Uint32, &[a, b, c, d]) => f64::from(u32::from_le_bytes([a, b, c, d])),
+        (_, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
+        _ => f64::NAN,
+    };
+    let differ = |(a, b): &(&[u8], &[u8])| a != b && !((value(a) - value(b)).abs() <= tolerance);
+    expected.chunks_exact(bytes).zip(found.chunks_exact(bytes)).filter(differ).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_counted_in_pixels() {
+        let words = |list: &[i16]| list.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        let count = |a: &[i16], b: &[i16], tolerance| differences(&words(a), &words(b), PixelType::Int16, tolerance);
+        assert_eq!(count(&[1, 2, 3], &[1, 2, 3], 0.0), 0);
+        assert_eq!(count(&[1, 2, 300], &[1, 3, 44], 0.0), 2);
+        assert_eq!(count(&[1, 2, 300], &[1, 3, 44], 1.0), 1);
+        assert_eq!(count(&[1, 2, 3], &[1, 2], 0.0), 3);
+        let floats = |list: &[f32]| list.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        assert_eq!(differences(&floats(&[f32::NAN, 1.0]), &floats(&[f32::NAN, f32::NAN]), PixelType::Float32, 9.0), 1);
+        let mut bytes = missing(PixelType::Uint32);
+        bytes.extend(missing(PixelType::Float32));
+        assert_eq!(bytes.len(), 8);
+    }
+}
