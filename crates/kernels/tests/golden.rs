@@ -142,6 +142,10 @@ fn the_benchmark_verifies_every_row() {
     for row in &rows {
         assert!(row.verified && row.gb_per_s_raw > 0.0 && row.ratio_to_baseline > 0.0, "{row:?}");
     }
+    let more = [bench::steps::run(&frames, &constants, Duration::ZERO), bench::codecs::run(&frames, &constants, Duration::ZERO)];
+    for row in more.into_iter().flat_map(Result::unwrap) {
+        assert!(row.verified && row.gb_per_s_raw > 0.0 && row.ratio_to_baseline > 0.0, "{row:?}");
+    }
     assert!(bench::run(&[], &constants, Duration::ZERO).is_err());
     assert!(bench::run(&[vec![0; 4], vec![0; 5]], &constants, Duration::ZERO).unwrap_err().contains("frame 1"));
     assert!(bench::run(&[vec![0; 4]], &constants, Duration::ZERO).is_err());

@@ -3,6 +3,10 @@
 //! All figures are gigabytes (10^9) of raw words per second on one core, medians over interleaved rounds: in each round every row
 //! does the same frame, so that a busy machine disturbs all of them alike. Output is `int16`.
 
+pub mod codecs;
+pub mod harness;
+pub mod steps;
+
 use crate::baseline::{self, Passes};
 use crate::bitshuffle::{self, ElementSize};
 use crate::chunk::{self, BLOCK_BYTES, bslz4_bound, write_header};
@@ -10,6 +14,7 @@ use crate::codec::{self, Packer};
 use crate::convert::{self, Constants, scalar};
 use crate::fused::{FusedScratch, block_pixels};
 use crate::isa::Isa;
+use crate::lz4;
 use konkordia_core::plan::Compression;
 use std::hint::black_box;
 use std::ops::Range;
@@ -48,6 +53,8 @@ enum Work {
     PlainShuffle,
     PlainCompress,
     PlainAll,
+    /// Decompress each block with the library's call, then transpose the image back.
+    PlainDecode,
     Convert,
     Shuffle,
     Unshuffle,
@@ -75,8 +82,8 @@ struct Job {
 
 impl Job {
     fn is_plain(&self) -> bool {
-        use Work::{PlainAll, PlainCompress, PlainConvert, PlainShuffle, PlainZstd, PlainZstdBack};
-        matches!(self.work, PlainConvert | PlainShuffle | PlainCompress | PlainAll | PlainZstd | PlainZstdBack)
+        use Work::{PlainAll, PlainCompress, PlainConvert, PlainDecode, PlainShuffle, PlainZstd, PlainZstdBack};
+        matches!(self.work, PlainConvert | PlainShuffle | PlainCompress | PlainAll | PlainZstd | PlainZstdBack | PlainDecode)
     }
 }
 
@@ -107,16 +114,7 @@ struct Bench<'a> {
 /// # Errors
 /// If there is no frame, or frames or constants differ in length.
 pub fn run(frames: &[Vec<u16>], constants: &Constants<'_>, budget: Duration) -> Result<Vec<KernelRow>, String> {
-    let pixels = frames.first().map_or(0, Vec::len);
-    if pixels == 0 {
-        return Err("the benchmark needs at least one frame with at least one pixel".into());
-    }
-    if let Some(i) = frames.iter().position(|frame| frame.len() != pixels) {
-        return Err(format!("frame {i} has {} pixels, the first has {pixels}; give frames of one size", frames[i].len()));
-    }
-    if constants.pedestal.iter().chain(&constants.factor).any(|plane| plane.len() != pixels) {
-        return Err(format!("the constants do not have the {pixels} pixels of the frames"));
-    }
+    check(frames, constants)?;
     let mut bench = Bench::new(frames, *constants);
     let mut jobs = jobs();
     let verified: Vec<bool> = jobs.iter().map(|job| (0..frames.len()).all(|frame| bench.verify(job, frame))).collect();
@@ -132,6 +130,20 @@ pub fn run(frames: &[Vec<u16>], constants: &Constants<'_>, budget: Duration) -> 
     Ok(rows(&bench, &mut jobs, &verified))
 }
 
+fn check(frames: &[Vec<u16>], constants: &Constants<'_>) -> Result<(), String> {
+    let pixels = frames.first().map_or(0, Vec::len);
+    if pixels == 0 {
+        return Err("the benchmark needs at least one frame with at least one pixel".into());
+    }
+    if let Some(i) = frames.iter().position(|frame| frame.len() != pixels) {
+        return Err(format!("frame {i} has {} pixels, the first has {pixels}; give frames of one size", frames[i].len()));
+    }
+    if constants.pedestal.iter().chain(&constants.factor).any(|plane| plane.len() != pixels) {
+        return Err(format!("the constants do not have the {pixels} pixels of the frames"));
+    }
+    Ok(())
+}
+
 /// The rows: the plain way first, then each instruction set.
 fn jobs() -> Vec<Job> {
     let job = |name, isa, work, plain| Job { name, isa, work, plain, seconds: Vec::new() };
@@ -143,6 +155,7 @@ fn jobs() -> Vec<Job> {
         job("plain: all three in passes", base, Work::PlainAll, 3),
         job("plain: bitshuffle, zstd (64 KiB)", base, Work::PlainZstd, 4),
         job("plain: unzstd, bitshuffle back", base, Work::PlainZstdBack, 5),
+        job("plain: unlz4, bitshuffle back", base, Work::PlainDecode, 6),
     ];
     for &isa in Isa::available() {
         jobs.push(job("convert", isa, Work::Convert, 0));
@@ -151,7 +164,7 @@ fn jobs() -> Vec<Job> {
         jobs.push(job("fused convert + bitshuffle", isa, Work::ConvertShuffle, 3));
         jobs.push(job("fused convert + bitshuffle + lz4", isa, Work::Fused, 3));
         jobs.push(job("the same, strip by strip", isa, Work::FusedStrips, 3));
-        jobs.push(job("decode", isa, Work::Decode, 3));
+        jobs.push(job("decode", isa, Work::Decode, 6));
     }
     // Zstd itself takes nearly all of the time, whatever the instruction set of the rest.
     jobs.push(job("bszstd of pixels", Isa::detect(), Work::Zstd, 4));
@@ -244,6 +257,7 @@ impl<'a> Bench<'a> {
             Work::PlainShuffle => baseline::shuffle(ElementSize::Two, bytemuck::cast_slice(&self.pixels[frame]), &mut self.bytes),
             Work::PlainCompress => return baseline::compress(ElementSize::Two, &self.planes[frame], &mut self.chunk),
             Work::PlainAll => return self.passes.run(raw, &self.constants, &mut self.chunk),
+            Work::PlainDecode => plain_decode(&self.chunks[frame], &mut self.planes_back, &mut self.bytes),
             Work::Convert => convert::jungfrau(job.isa, raw, &self.constants, &mut self.image),
             Work::Shuffle => by_block(bytemuck::cast_slice(&self.pixels[frame]), &mut self.bytes, |input, out| {
                 bitshuffle::shuffle(job.isa, ElementSize::Two, input, out)
@@ -309,7 +323,7 @@ impl<'a> Bench<'a> {
             Work::PlainConvert | Work::Convert => self.image == self.pixels[frame],
             Work::PlainShuffle | Work::Shuffle => self.bytes[..whole] == self.planes[frame][..whole],
             Work::PlainCompress | Work::PlainAll | Work::Fused => self.chunk[..length] == self.chunks[frame],
-            Work::Decode | Work::PlainZstdBack | Work::ZstdBack => self.bytes == pixels,
+            Work::Decode | Work::PlainDecode | Work::PlainZstdBack | Work::ZstdBack => self.bytes == pixels,
             Work::PlainZstd | Work::Zstd => {
                 let mut back = vec![0xA5; pixels.len()];
                 let done = codec::decompress(ZSTD, Isa::Scalar, &self.chunk[..length], ElementSize::Two, &mut back);
@@ -359,6 +373,20 @@ fn plain_zstd(image: &[u8], planes: &mut [u8], out: &mut [u8]) -> usize {
     }
     out[at..][..image.len() - whole].copy_from_slice(&image[whole..]);
     at + image.len() - whole
+}
+
+fn plain_decode(chunk: &[u8], planes: &mut [u8], image: &mut [u8]) {
+    let whole = image.len() / 16 * 16;
+    let mut at = chunk::HEADER_BYTES;
+    for planes in planes[..whole].chunks_mut(BLOCK_BYTES) {
+        let length = u32::from_be_bytes([chunk[at], chunk[at + 1], chunk[at + 2], chunk[at + 3]]) as usize;
+        lz4::decompress(&chunk[at + 4..at + 4 + length], planes).expect("the bench made this chunk");
+        at += 4 + length;
+    }
+    for (planes, image) in planes[..whole].chunks(BLOCK_BYTES).zip(image.chunks_mut(BLOCK_BYTES)) {
+        bitshuffle::unshuffle(baseline::isa(), ElementSize::Two, planes, &mut image[..planes.len()]);
+    }
+    image[whole..].copy_from_slice(&chunk[at..]);
 }
 
 fn plain_zstd_back(chunk: &[u8], planes: &mut [u8], image: &mut [u8]) {
