@@ -1,0 +1,253 @@
+//! What the steps beside conversion cost: pedestals that follow the drift, sums of frames, arithmetic in integers; each against the fused
+//! kernel alone, strip by strip as the engine's workers go. And pedestals from dark frames, against plain sums in double precision.
+
+use super::harness::{Row, measure};
+use super::{KernelRow, STRIP_PIXELS};
+use crate::bitshuffle::ElementSize;
+use crate::chunk::bslz4_bound;
+use crate::convert::{self, Constants, FixedConstants, Tracker, jungfrau_fixed, jungfrau_tracking};
+use crate::finish;
+use crate::fused::{FusedScratch, block_pixels};
+use crate::isa::Isa;
+use crate::pedestal::{FIRST_FRAMES, PedestalAccumulator};
+use std::hint::black_box;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Gate and window of the tracked pedestals.
+const GATE_ADU: f32 = 40.0;
+const WEIGHT: f32 = 0.01;
+/// Dark frames of one sample.
+const DARK_FRAMES: usize = 8;
+
+/// Runs the rows for about `budget`.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn run(frames: &[Vec<u16>], constants: &Constants<'_>, budget: Duration) -> Result<Vec<KernelRow>, String> {
+    super::check(frames, constants)?;
+    let (fixed, darks) = (FixedConstants::quantise(constants), darks(constants));
+    let mut rows = Vec::new();
+    for &isa in Isa::available().iter().filter(|isa| **isa != Isa::Scalar || Isa::detect() == Isa::Scalar) {
+        let plain = rows.len();
+        let works = [
+            ("plain: fused, strip by strip", Work::Plain),
+            ("fused, pedestals tracked", Work::Track { pedestal: constants.pedestal[0].to_vec() }),
+            ("fused, all frames summed", Work::Sum),
+            ("fused, integers as in logic", Work::Fixed(&fixed)),
+        ];
+        for (name, work) in works {
+            let verified = Strips::new(isa, frames, *constants).verify(&work);
+            rows.push(Strips::new(isa, frames, *constants).row(name, plain, verified, work));
+        }
+    }
+    rows.extend(dark_rows(rows.len(), &darks));
+    Ok(measure(rows, budget))
+}
+
+/// What happens to a strip of every frame.
+#[derive(Clone)]
+enum Work<'a> {
+    Plain,
+    Track { pedestal: Vec<f32> },
+    Sum,
+    Fixed(&'a FixedConstants),
+}
+
+/// Frames to be done strip by strip, and the buffers of a worker.
+struct Strips<'a> {
+    isa: Isa,
+    frames: &'a [Vec<u16>],
+    constants: Constants<'a>,
+    gate: Vec<f32>,
+    scratch: FusedScratch,
+    sum: Vec<i32>,
+    one: Vec<i32>,
+    out: Vec<u8>,
+}
+
+impl<'a> Strips<'a> {
+    fn new(isa: Isa, frames: &'a [Vec<u16>], constants: Constants<'a>) -> Self {
+        let pixels = frames[0].len();
+        Self {
+            isa,
+            frames,
+            constants,
+            gate: vec![GATE_ADU; pixels],
+            scratch: FusedScratch::new(),
+            sum: vec![0; block_pixels::<i16>()],
+            one: vec![0; block_pixels::<i16>()],
+            out: vec![0; bslz4_bound(pixels.min(STRIP_PIXELS), ElementSize::Two)],
+        }
+    }
+
+    fn strips(&self) -> Vec<Range<usize>> {
+        let pixels = self.frames[0].len();
+        let strip = STRIP_PIXELS.min(pixels);
+        (0..pixels / strip).map(|s| s * strip..(s + 1) * strip).collect()
+    }
+
+    fn row(mut self, name: &'static str, plain: usize, verified: bool, mut work: Work<'a>) -> Row<'a> {
+        let strips = self.strips();
+        let (isa, raw_bytes) = (self.isa, 2.0 * (strips[0].len() * self.frames.len()) as f64);
+        let work = Box::new(move |round: usize| {
+            black_box(self.go(strips[round % strips.len()].clone(), &mut work));
+        });
+        Row { name, isa, plain, raw_bytes, bits_per_pixel: None, verified, every: 1, work }
+    }
+
+    /// Does a strip of all frames; the last packed strip lies in `out`, and its length is returned.
+    fn go(&mut self, strip: Range<usize>, work: &mut Work<'_>) -> usize {
+        if let Work::Sum = work {
+            return self.sum(strip);
+        }
+        (0..self.frames.len()).map(|frame| self.image(frame, strip.clone(), work)).last().unwrap_or(0)
+    }
+
+    fn image(&mut self, frame: usize, strip: Range<usize>, work: &mut Work<'_>) -> usize {
+        let mut at = 0;
+        for block in blocks(strip) {
+            let raw = &self.frames[frame][block.clone()];
+            let constants = self.constants.slice(block.start, block.len());
+            let pixels = &mut self.scratch.pixels_mut::<i16>()[..block.len()];
+            match work {
+                Work::Track { pedestal } => {
+                    let (pedestal, gate) = (&mut pedestal[block.clone()], &self.gate[block.clone()]);
+                    jungfrau_tracking(self.isa, raw, &constants, &mut Tracker { pedestal, gate, weight: WEIGHT }, pixels);
+                }
+                Work::Fixed(fixed) => jungfrau_fixed(raw, &fixed.view().slice(block.start, block.len()), pixels),
+                _ => convert::jungfrau(self.isa, raw, &constants, pixels),
+            }
+            at += self.scratch.pack_block::<i16>(self.isa, block.len(), &mut self.out[at..]);
+        }
+        at
+    }
+
+    fn sum(&mut self, strip: Range<usize>) -> usize {
+        let mut at = 0;
+        for block in blocks(strip) {
+            let constants = self.constants.slice(block.start, block.len());
+            let (sum, one) = (&mut self.sum[..block.len()], &mut self.one[..block.len()]);
+            convert::jungfrau(self.isa, &self.frames[0][block.clone()], &constants, sum);
+            for frame in &self.frames[1..] {
+                convert::jungfrau(self.isa, &frame[block.clone()], &constants, one);
+                finish::accumulate(sum, one);
+            }
+            finish::narrow(sum, &mut self.scratch.pixels_mut::<i16>()[..block.len()]);
+            at += self.scratch.pack_block::<i16>(self.isa, block.len(), &mut self.out[at..]);
+        }
+        at
+    }
+
+    /// Is the last image of every strip, packed, what the reference gives?
+    fn verify(mut self, work: &Work<'_>) -> bool {
+        let (image, pedestal) = self.reference(work);
+        let mut work = work.clone();
+        let mut good = true;
+        for strip in self.strips() {
+            let length = self.go(strip.clone(), &mut work);
+            let mut expected = Vec::new();
+            let mut room = vec![0; bslz4_bound(strip.len(), ElementSize::Two)];
+            for block in blocks(strip) {
+                let bytes = bytemuck::cast_slice(&image[block]);
+                let written = self.scratch.pack_bytes(Isa::Scalar, ElementSize::Two, bytes, &mut room);
+                expected.extend_from_slice(&room[..written]);
+            }
+            good &= self.out[..length] == expected;
+        }
+        if let Work::Track { pedestal: ours } = work {
+            // What lies beyond the last whole strip was not done.
+            let done = self.strips().last().map_or(0, |strip| strip.end);
+            good &= ours[..done].iter().zip(&pedestal[..done]).all(|(a, b)| a.to_bits() == b.to_bits());
+        }
+        good
+    }
+
+    /// The last image and pedestals, whole frames by the scalar reference.
+    fn reference(&self, work: &Work<'_>) -> (Vec<i16>, Vec<f32>) {
+        let mut image = vec![0i16; self.frames[0].len()];
+        let mut tracked = self.constants.pedestal[0].to_vec();
+        let last = self.frames.last().expect("there is a frame");
+        match work {
+            Work::Plain => convert::jungfrau(Isa::Scalar, last, &self.constants, &mut image),
+            Work::Fixed(fixed) => jungfrau_fixed(last, &fixed.view(), &mut image),
+            Work::Track { .. } => {
+                for raw in self.frames {
+                    let mut tracker = Tracker { pedestal: &mut tracked, gate: &self.gate, weight: WEIGHT };
+                    jungfrau_tracking(Isa::Scalar, raw, &self.constants, &mut tracker, &mut image);
+                }
+            }
+            Work::Sum => {
+                let mut sum = vec![0i32; image.len()];
+                let mut one = sum.clone();
+                for raw in self.frames {
+                    convert::jungfrau(Isa::Scalar, raw, &self.constants, &mut one);
+                    finish::accumulate(&mut sum, &one);
+                }
+                finish::narrow(&sum, &mut image);
+            }
+        }
+        (image, tracked)
+    }
+}
+
+/// The blocks of a strip.
+fn blocks(strip: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    strip.clone().step_by(block_pixels::<i16>()).map(move |first| first..(first + block_pixels::<i16>()).min(strip.end))
+}
+
+/// Frames as the detector gives them without light, around the pedestals of G0.
+fn darks(constants: &Constants<'_>) -> Vec<Vec<u16>> {
+    let noise = |seed: u64| {
+        let mixed = (seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        ((mixed >> 40) & 15) as f32 + ((mixed >> 50) & 15) as f32 - 15.0
+    };
+    let pixels = constants.pedestal[0].len();
+    let word = |frame: usize, pixel: usize| {
+        let pedestal = constants.pedestal[0][pixel];
+        let pedestal = if pedestal.is_nan() { 2000.0 } else { pedestal.clamp(100.0, 16000.0) };
+        (pedestal + noise((frame * pixels + pixel) as u64)) as u16
+    };
+    (0..FIRST_FRAMES).map(|frame| (0..pixels).map(|pixel| word(frame, pixel)).collect()).collect()
+}
+
+fn dark_rows(plain: usize, darks: &[Vec<u16>]) -> [Row<'_>; 2] {
+    let pixels = darks[0].len();
+    let raw_bytes = 2.0 * (pixels * DARK_FRAMES) as f64;
+    let batch = move |round: usize| (0..DARK_FRAMES).map(move |i| &darks[(round * DARK_FRAMES + i) % darks.len()]);
+    let mut sums = vec![[0f64; 2]; pixels];
+    let doubles = Box::new(move |round: usize| batch(round).for_each(|frame| add_doubles(&mut sums, frame)));
+    let mut filled = PedestalAccumulator::new(pixels, 0);
+    darks.iter().for_each(|frame| filled.add(frame));
+    let ours = Box::new(move |round: usize| batch(round).for_each(|frame| filled.add(frame)));
+    let row = |name, isa, verified, work| Row { name, isa, plain, raw_bytes, bits_per_pixel: None, verified, every: 1, work };
+    [
+        row("plain: dark frames, doubles", Isa::Scalar, true, doubles),
+        row("dark frames, exact and gated", Isa::Scalar, verify_darks(darks), ours),
+    ]
+}
+
+fn add_doubles(sums: &mut [[f64; 2]], frame: &[u16]) {
+    for (sum, &word) in sums.iter_mut().zip(frame) {
+        let adc = if word < 0x4000 { f64::from(word) } else { 0.0 };
+        sum[0] += adc;
+        sum[1] += adc * adc;
+    }
+}
+
+/// Mean and noise by both ways, where no word fell outside the gate.
+fn verify_darks(darks: &[Vec<u16>]) -> bool {
+    let (mut sums, mut ours) = (vec![[0f64; 2]; darks[0].len()], PedestalAccumulator::new(darks[0].len(), 0));
+    for frame in darks {
+        add_doubles(&mut sums, frame);
+        ours.add(frame);
+    }
+    let (planes, n) = (ours.finish(), darks.len() as f64);
+    let agrees = |i: usize| {
+        let (mean, [sum, squares]) = (sums[i][0] / n, sums[i]);
+        let noise = ((squares - sum * mean) / (n - 1.0)).max(0.0).sqrt();
+        (f64::from(planes.mean_adu[i]) - mean).abs() < 1e-2 && (f64::from(planes.rms_adu[i]) - noise).abs() < 1e-2
+    };
+    let inside: Vec<usize> = (0..sums.len()).filter(|&i| planes.outside[i] == 0).collect();
+    inside.len() > sums.len() / 2 && inside.into_iter().all(agrees)
+}
