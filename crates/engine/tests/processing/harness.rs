@@ -1,0 +1,406 @@
+//! Records simulated frames once, runs them under any plan, and compares what the sinks saw with the naive run.
+
+use konkordia_core::geometry::{DoublePixels, ImageGeometry, Placement};
+use konkordia_core::ledger::{ImageStatus, MissingPolicy};
+use konkordia_core::pixel::PixelType;
+use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::ports::{CommittedImage, FrameSink, ImageHead, Sink, SinkError, Source, TileRecord};
+use konkordia_core::tile::TileFormat;
+use konkordia_engine::run::{self, Armed, Calibration, ConstantPlanes, PixelConstants, RunOutcome, RunParts};
+use konkordia_kernels::codec::{self, Framing};
+use konkordia_kernels::{ElementSize, Isa};
+use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
+use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser, field};
+use konkordia_sim::processing::{NaiveRun, Outline, Use};
+use konkordia_sim::reference::{JungfrauConstants, Reference, RunLayout};
+use konkordia_sim::rng::Rng;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+/// What the detector does.
+pub struct Scene {
+    pub interfaces: u8,
+    pub modules: usize,
+    pub frames: u64,
+    pub faults: FaultModel,
+    /// Packets (of each tile) that are sent at all; few make a long run cheap.
+    pub sends: fn(frame: u64, stream: usize, packet: u32) -> bool,
+    /// DAQ info of a frame.
+    pub daq_info: fn(frame: u64) -> u32,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self {
+            interfaces: 1,
+            modules: 1,
+            frames: 12,
+            faults: FaultModel::default(),
+            sends: |_, _, _| true,
+            daq_info: |_| 3 << 8,
+        }
+    }
+}
+
+/// Losses and copies, but nothing out of order, so that sources that wait may be used.
+pub fn losses(seed: u64) -> FaultModel {
+    FaultModel {
+        seed,
+        loss: 0.004,
+        burst: 0.0005,
+        burst_packets_mean: 30.0,
+        duplicate: 0.01,
+        truncate: 0.003,
+        foreign: 0.003,
+        ..FaultModel::default()
+    }
+}
+
+/// Frames on their way to the engine, and what the reference makes of them.
+pub struct Recording {
+    pub streams: Vec<Arc<Vec<Vec<u8>>>>,
+    pub reference: Reference,
+    pub format: TileFormat,
+}
+
+impl Scene {
+    /// Records the frames; `word` says what the pixels (tile by tile, row by row) hold.
+    pub fn record(&self, mut word: impl FnMut(u64, usize) -> u16) -> Recording {
+        let model = PacketModel::new(DetectorKind::Jungfrau { interfaces: self.interfaces }, self.modules);
+        let packetiser = Packetiser::new(&model).unwrap();
+        let layout = packetiser.layout();
+        let mut reference = Reference::new(RunLayout::stacked(&packetiser, self.frames));
+        let mut streams = vec![Vec::new(); layout.streams];
+        let mut link = FaultLink::new(&self.faults);
+        let mut deliver = |d: Datagram<'_>| {
+            reference.receive(d.stream, d.bytes);
+            streams[d.stream].push(d.bytes.to_vec());
+        };
+        let pixels = layout.payload_bytes / 2;
+        for frame in 0..self.frames {
+            for packet in 0..layout.packets_per_tile {
+                for stream in (0..layout.streams).filter(|s| (self.sends)(frame, *s, packet)) {
+                    let first = (stream * layout.packets_per_tile as usize + packet as usize) * pixels;
+                    let mut bytes = packetiser.write_header(stream, packetiser.frame_number(frame), packet).to_vec();
+                    bytes[field::DET_SPEC_3].copy_from_slice(&(self.daq_info)(frame).to_le_bytes());
+                    bytes.extend((first..first + pixels).flat_map(|pixel| word(frame, pixel).to_le_bytes()));
+                    link.push(Datagram { stream, bytes: &bytes }, &mut deliver);
+                }
+            }
+        }
+        link.flush(&mut deliver);
+        let format = TileFormat::jungfrau(u32::from(self.interfaces)).unwrap();
+        Recording { streams: streams.into_iter().map(Arc::new).collect(), reference, format }
+    }
+
+    /// Words near the G0 pedestals of [`constants`], with all other words mixed in.
+    pub fn record_random(&self) -> Recording {
+        let mut rng = Rng::new(self.faults.seed ^ 0x5EED);
+        self.record(|_, _| random_word(&mut rng))
+    }
+}
+
+/// Mostly near the G0 pedestals of [`constants`]; some words of any kind, some of the special ones.
+pub fn random_word(rng: &mut Rng) -> u16 {
+    let r = rng.next_u64();
+    match r & 255 {
+        0 => (r >> 16) as u16,
+        1 if r & 0x700 == 0 => [0xFFFF, 0xC000, 0x4000, 0x8123][(r >> 16 & 3) as usize],
+        _ => 2900 + (r >> 16 & 511) as u16,
+    }
+}
+
+/// Constants of all storage cells in stream order.
+#[derive(Clone)]
+pub struct Constants {
+    pub sets: Vec<JungfrauConstants>,
+    pub set_of_cell: [Option<usize>; 16],
+    pub gates: Vec<Vec<f32>>,
+}
+
+/// One set for all cells, every plane different, some pixels masked in all stages and some in one; gates of about 100 ADU.
+pub fn constants(recording: &Recording) -> Constants {
+    let pixels = recording.streams.len() * recording.format.pixels() as usize;
+    let mut rng = Rng::new(99);
+    let mut plane = |mean: f32, spread: f32| (0..pixels).map(|_| mean + spread * rng.uniform() as f32).collect::<Vec<_>>();
+    let pedestals = [plane(2900.0, 300.0), plane(14800.0, 300.0), plane(15100.0, 300.0)];
+    let mut factors = [plane(0.019, 0.002), plane(-0.56, 0.05), plane(-7.0, 0.5)];
+    let mut gates = plane(90.0, 20.0);
+    for pixel in (0..pixels).step_by(101) {
+        factors.iter_mut().for_each(|f| f[pixel] = f32::NAN);
+        gates[pixel] = f32::NAN;
+    }
+    for pixel in (50..pixels).step_by(97) {
+        factors[1 + pixel % 2][pixel] = f32::NAN;
+    }
+    Constants { sets: vec![JungfrauConstants { pedestals, factors }], set_of_cell: [Some(0); 16], gates: vec![gates] }
+}
+
+impl Constants {
+    fn arranged(&self, geometry: &ImageGeometry) -> Calibration {
+        let tile = geometry.format().pixels() as usize;
+        let plane = |plane: &Vec<f32>| geometry.arrange(&plane.chunks(tile).collect::<Vec<_>>(), f32::NAN);
+        let set = |set: &JungfrauConstants| ConstantPlanes {
+            pedestal: set.pedestals.each_ref().map(plane),
+            factor: set.factors.each_ref().map(plane),
+        };
+        Calibration {
+            sets: self.sets.iter().map(set).collect(),
+            set_of_cell: self.set_of_cell,
+            gate_adu: self.gates.iter().map(plane).collect(),
+        }
+    }
+}
+
+impl Recording {
+    /// A plan for all frames with tiles one below the other; sources wait, so that nothing is ever refused.
+    pub fn plan(&self) -> Plan {
+        Plan {
+            geometry: ImageGeometry::stacked(self.format, self.streams.len() as u32).unwrap(),
+            recipe: Recipe::JungfrauPhotons,
+            pixel: PixelType::Int16,
+            compression: Compression::None,
+            processing: Processing::default(),
+            frames: Some(self.reference.layout().images),
+            first_frame: FirstFrame::Number(1),
+            missing: MissingPolicy::Keep,
+            slots: 16,
+            packed_slots: 8,
+            lossless_source: true,
+            window_images: 8,
+            deadline_ns: 300_000_000,
+            stall_timeout_ns: 500_000_000,
+            start_timeout_ns: 5_000_000_000,
+            workers: 2,
+            pin_receivers: vec![],
+            pin_workers: vec![],
+        }
+    }
+
+    /// As [`Self::plan`], with tiles elsewhere and double pixels treated.
+    pub fn plan_at(&self, placements: Vec<Placement>, double_pixels: DoublePixels) -> Plan {
+        Plan { geometry: ImageGeometry::new(self.format, placements, None, double_pixels).unwrap(), ..self.plan() }
+    }
+
+    pub fn sources(&self) -> Vec<Box<dyn Source>> {
+        let source = |datagrams: &Arc<Vec<Vec<u8>>>| Box::new(Replay { datagrams: datagrams.clone(), next: 0 }) as Box<dyn Source>;
+        self.streams.iter().map(source).collect()
+    }
+
+    /// Everything for a run with one sink that keeps all images.
+    pub fn parts(&self, plan: &Plan, constants: &Constants) -> (RunParts, Keeper) {
+        let keeper = Keeper::default();
+        let constants = match plan.recipe {
+            Recipe::Raw => PixelConstants::None,
+            _ => PixelConstants::Jungfrau(constants.arranged(&plan.geometry)),
+        };
+        let parts = RunParts {
+            plan: Arc::new(plan.clone()),
+            sources: self.sources(),
+            constants,
+            sinks: vec![Box::new(keeper.clone())],
+            frame_sinks: vec![],
+            isa: Isa::detect(),
+        };
+        (parts, keeper)
+    }
+
+    /// Runs the frames and returns what the sink saw.
+    pub fn run(&self, plan: &Plan, constants: &Constants) -> (RunOutcome, Vec<Seen>) {
+        let (parts, keeper) = self.parts(plan, constants);
+        let outcome = run_within(60, run::arm(parts).unwrap());
+        (outcome, keeper.take())
+    }
+
+    pub fn outline(&self, plan: &Plan) -> Outline {
+        let (tile, g) = ((self.format.rows as usize, self.format.columns as usize), &plan.geometry);
+        Outline::new(tile, g.placements(), (g.rows() as usize, g.columns() as usize), g.double_pixels())
+    }
+
+    /// Runs the frames and compares everything with the naive run: heads, states, pixels, pedestals, sums. Returns what the sink saw.
+    pub fn check(&self, plan: &Plan, constants: &Constants) -> Vec<Seen> {
+        let (outcome, seen) = self.run(plan, constants);
+        self.compare(plan, constants, &outcome, &seen);
+        seen
+    }
+
+    pub fn compare(&self, plan: &Plan, constants: &Constants, outcome: &RunOutcome, seen: &[Seen]) {
+        let outline = self.outline(plan);
+        let naive = NaiveRun {
+            reference: &self.reference,
+            processing: plan.processing,
+            pixel: plan.pixel,
+            missing: plan.missing,
+            sets: &constants.sets,
+            set_of_cell: constants.set_of_cell,
+            gates: &constants.gates,
+            outline: &outline,
+        };
+        let total = outcome.ledger.total();
+        assert_eq!((total.no_slot, total.placed), (0, self.reference.packet_ledger().placed), "every packet is placed");
+        let count = |wanted: fn(&Use) -> bool| naive.uses().iter().filter(|u| wanted(u)).count() as u64;
+        let images = outcome.ledger.images;
+        assert_eq!(images.frames_dark, count(|u| *u == Use::Dark));
+        assert_eq!(images.frames_unfinished, count(|u| *u == Use::Unfinished));
+        assert_eq!(images.frames_kept, count(|u| matches!(u, Use::Image(_))));
+        let every_images = plan.processing.tracking.map_or(0, |t| t.snapshot_images);
+        let mut number = 0;
+        naive.for_each_image(|image, expected| {
+            let got = seen.get(number).unwrap_or_else(|| panic!("image {image} never came"));
+            number += 1;
+            let head = got.head;
+            assert_eq!((got.image, got.status, head.status), (image, expected.status, expected.status), "state of image {image}");
+            let frames = (expected.first_frame, expected.frames, expected.frames_complete);
+            assert_eq!((head.first_frame, head.frames, head.frames_complete), frames, "frames of image {image}");
+            let pixels = got.pixels(plan);
+            assert_eq!(pixels.len(), expected.pixels.len(), "pixels of image {image}");
+            let differs = |(a, b): &(&f64, &f64)| a != b && !(a.is_nan() && b.is_nan());
+            let differing: Vec<_> = pixels.iter().zip(&expected.pixels).enumerate().filter(|(_, pair)| differs(pair)).collect();
+            assert!(differing.is_empty(), "image {image}: {} pixels differ, the first: {:?}", differing.len(), differing[0]);
+            if every_images > 0 && image.is_multiple_of(every_images) {
+                let is_same = |(a, b): (&u32, &f32)| *a == b.to_bits() || f32::from_bits(*a).is_nan() && b.is_nan();
+                assert_eq!(got.pedestals.len(), expected.pedestals.len(), "image {image} has a snapshot");
+                assert!(got.pedestals.iter().zip(&expected.pedestals).all(is_same), "pedestals after image {image}");
+            } else {
+                assert!(got.pedestals.is_empty());
+            }
+        });
+        assert_eq!((number, outcome.images), (seen.len(), seen.len() as u64), "no image more than there are");
+    }
+}
+
+/// One image as a sink saw it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    pub image: u64,
+    pub status: ImageStatus,
+    pub head: ImageHead,
+    pub tiles: Vec<TileRecord>,
+    pub strips: Vec<Vec<u8>>,
+    /// Bits of the pedestals, so that NaN equals NaN.
+    pub pedestals: Vec<u32>,
+}
+
+impl Seen {
+    /// The pixels in output order; none if the image was not written.
+    pub fn pixels(&self, plan: &Plan) -> Vec<f64> {
+        if self.strips.is_empty() {
+            return Vec::new();
+        }
+        let strips: Vec<&[u8]> = self.strips.iter().map(Vec::as_slice).collect();
+        let mut parts = vec![&[][..]; strips.len() + 2];
+        let mut framing = Framing::new(plan.compression, plan.image_bytes());
+        framing.join(&strips, &mut parts);
+        let element = if plan.pixel.bytes() == 2 { ElementSize::Two } else { ElementSize::Four };
+        let mut bytes = vec![0; plan.image_bytes()];
+        codec::decompress(plan.compression, Isa::Scalar, &parts.concat(), element, &mut bytes).expect("every chunk decodes");
+        let (two, four) = (bytes.chunks_exact(2), bytes.chunks_exact(4));
+        let (two, four) = (two.map(|b| [b[0], b[1]]), four.map(|b| [b[0], b[1], b[2], b[3]]));
+        match plan.pixel {
+            PixelType::Int16 => two.map(|b| f64::from(i16::from_le_bytes(b))).collect(),
+            PixelType::Uint16 => two.map(|b| f64::from(u16::from_le_bytes(b))).collect(),
+            PixelType::Int32 => four.map(|b| f64::from(i32::from_le_bytes(b))).collect(),
+            PixelType::Uint32 => four.map(|b| f64::from(u32::from_le_bytes(b))).collect(),
+            PixelType::Float32 => four.map(|b| f64::from(f32::from_le_bytes(b))).collect(),
+        }
+    }
+}
+
+/// Keeps every image; can be slow, and can fail.
+#[derive(Clone, Default)]
+pub struct Keeper {
+    pub seen: Arc<Mutex<Vec<Seen>>>,
+    pub pause: Duration,
+    pub fails_at: Option<u64>,
+}
+
+impl Keeper {
+    pub fn take(&self) -> Vec<Seen> {
+        std::mem::take(&mut *self.seen.lock().unwrap())
+    }
+}
+
+pub fn refusal() -> SinkError {
+    let text = |s: &str| s.to_string();
+    SinkError { what: text("cannot write"), why: text("the test says so"), fix: text("nothing") }
+}
+
+impl Sink for Keeper {
+    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
+        if self.fails_at.is_some_and(|at| image.image >= at) {
+            return Err(refusal());
+        }
+        std::thread::sleep(self.pause);
+        self.seen.lock().unwrap().push(Seen {
+            image: image.image,
+            status: image.status,
+            head: image.head,
+            tiles: image.tiles.to_vec(),
+            strips: image.strips.iter().map(|s| s.to_vec()).collect(),
+            pedestals: image.pedestals.iter().flat_map(|s| s.iter().map(|p| p.to_bits())).collect(),
+        });
+        Ok(())
+    }
+
+    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// One tile of a frame as a sink of raw frames saw it: frame, tile, record, words.
+pub type RawTile = (u64, usize, TileRecord, Vec<u16>);
+
+/// Keeps every raw tile; can be slow, and can fail.
+#[derive(Clone, Default)]
+pub struct RawKeeper {
+    pub seen: Arc<Mutex<Vec<RawTile>>>,
+    pub pause: Duration,
+    pub fails_at: Option<u64>,
+}
+
+impl FrameSink for RawKeeper {
+    fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), SinkError> {
+        if self.fails_at.is_some_and(|at| frame >= at) {
+            return Err(refusal());
+        }
+        std::thread::sleep(self.pause);
+        let words = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+        self.seen.lock().unwrap().push((frame, tile, *record, words));
+        Ok(())
+    }
+}
+
+/// Hands out recorded datagrams, a few at a time.
+struct Replay {
+    datagrams: Arc<Vec<Vec<u8>>>,
+    next: usize,
+}
+
+impl Source for Replay {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
+        let rest = &self.datagrams[self.next..];
+        let count = rest.len().min(50);
+        rest[..count].iter().for_each(|datagram| take(datagram));
+        self.next += count;
+        if count == 0 {
+            std::thread::sleep(timeout);
+        }
+        Ok(count)
+    }
+
+    fn dropped(&mut self) -> u64 {
+        0
+    }
+}
+
+/// Fails the test if the run does not end, and if its sums do not come out.
+pub fn run_within(seconds: u64, armed: Armed) -> RunOutcome {
+    let (done, result) = mpsc::channel();
+    std::thread::spawn(move || {
+        // After a time-out nobody listens any more.
+        let _ = done.send(armed.run());
+    });
+    let outcome = result.recv_timeout(Duration::from_secs(seconds)).expect("the run ends in time, and no thread panics");
+    assert_eq!(outcome.ledger.imbalances(), []);
+    outcome
+}

@@ -1,0 +1,10 @@
+//! What a run does beside converting frames: it selects and adds them, follows the drift, shares double pixels, keeps raw words, reads files.
+//! Simulated packets, every image against the naive run of `sim`, the same bytes for any number of workers and any room for packed images.
+
+mod drift;
+mod ends;
+mod files;
+mod harness;
+mod pixels;
+mod selection;
+mod sums;

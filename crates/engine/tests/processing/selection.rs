@@ -1,0 +1,132 @@
+//! Which frames become images, and when a run has enough of them.
+
+use crate::harness::{Keeper, Recording, Scene, Seen, constants, losses, run_within};
+use konkordia_core::plan::{FirstFrame, Plan, Processing};
+use konkordia_core::ports::Source;
+use konkordia_core::selection::{Flag, Keep, Marked, Selection};
+use konkordia_engine::run::{self, Ended};
+use std::time::{Duration, Instant};
+
+const DARK: u32 = 1 << 31;
+const WANTED: u32 = 1 << 30;
+
+/// Frames 3, 7, 11 ... are dark, two of three frames are wanted.
+fn flags(frame: u64) -> u32 {
+    (if frame % 4 == 3 { DARK } else { 0 }) | if frame % 3 == 0 { 0 } else { WANTED } | 3 << 8
+}
+
+fn recording(frames: u64) -> Recording {
+    // Frame 9 is lost after a frame that is not dark, frame 12 after one that is, frames 17 and 18 in a row.
+    let sends = |frame, _, packet| ![9, 12, 17, 18].contains(&frame) && packet > 125;
+    Scene { frames, faults: losses(3), sends, daq_info: flags, ..Scene::default() }.record_random()
+}
+
+fn with(recording: &Recording, selection: Selection) -> Plan {
+    Plan { processing: Processing { selection, ..Processing::default() }, ..recording.plan() }
+}
+
+fn first_frames(seen: &[Seen]) -> Vec<u64> {
+    seen.iter().map(|s| s.head.first_frame).collect()
+}
+
+#[test]
+fn frames_are_selected_by_place_and_by_flag_and_added() {
+    let recording = recording(30);
+    let constants = constants(&recording);
+    let check = |selection| first_frames(&recording.check(&with(&recording, selection), &constants));
+    let plain = Selection::default();
+    let flag = |mask| Flag { mask, set: true };
+    let (every, by_flag) = (Marked::Every(5), Marked::Flag(flag(DARK)));
+    assert_eq!(check(Selection { warmup_frames: 26, ..plain }), [26, 27, 28, 29]);
+    assert_eq!(check(Selection { warmup_frames: 40, warmup_is_dark: false, ..plain }), []);
+    assert_eq!(check(Selection { darks: every, warmup_frames: 2, keep: Keep::EveryNth(7), ..plain }), [2, 10, 19, 28]);
+    // 9 is taken for what 8 was (bright), 12 for what 11 was (dark).
+    let bright = check(Selection { darks: by_flag, ..plain });
+    assert!(bright.contains(&9) && !bright.contains(&12) && bright.contains(&17), "{bright:?}");
+    let kept = check(Selection { keep: Keep::Flag(flag(WANTED)), ..plain });
+    assert!(!kept.contains(&12) || flags(11) & WANTED != 0, "{kept:?}");
+    check(Selection { keep: Keep::Flag(Flag { mask: WANTED, set: false }), sum_frames: 3, ..plain });
+    check(Selection { darks: by_flag, keep: Keep::Flag(flag(WANTED)), warmup_frames: 4, sum_frames: 2, ..plain });
+    check(Selection { darks: every, keep: Keep::EveryNth(2), sum_frames: 4, images_max: Some(2), ..plain });
+    assert_eq!(check(Selection { darks: every, sum_frames: 10, ..plain }), [0, 12]);
+}
+
+#[test]
+fn a_file_that_holds_more_than_enough_is_left_at_once() {
+    let recording = recording(30);
+    let constants = constants(&recording);
+    let selection = Selection { images_max: Some(3), sum_frames: 2, warmup_frames: 5, ..Selection::default() };
+    let started = Instant::now();
+    for (workers, packed_slots) in [(1, 1), (2, 8), (5, 2)] {
+        let plan = Plan { workers, packed_slots, ..with(&recording, selection) };
+        assert_eq!(first_frames(&recording.check(&plan, &constants)), [5, 7, 9]);
+    }
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+/// A detector that never stops.
+struct Endless(Recording, u64);
+
+impl Source for Endless {
+    fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
+        std::thread::sleep(Duration::from_millis(1));
+        self.1 += 1;
+        for datagram in self.0.streams[0].iter() {
+            let mut datagram = datagram.clone();
+            datagram[..8].copy_from_slice(&self.1.to_le_bytes());
+            take(&datagram);
+        }
+        Ok(self.0.streams[0].len())
+    }
+
+    fn dropped(&mut self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_run_ends_when_it_has_enough_although_frames_go_on() {
+    let one_frame = Scene { frames: 1, sends: |_, _, packet| packet < 4, ..Scene::default() }.record_random();
+    let constants = constants(&one_frame);
+    let selection = Selection { images_max: Some(20), sum_frames: 3, darks: Marked::Every(10), ..Selection::default() };
+    let mut plan = Plan { packed_slots: 1, frames: None, lossless_source: false, ..with(&one_frame, selection) };
+    plan.first_frame = FirstFrame::Auto;
+    let (mut parts, keeper) = one_frame.parts(&plan, &constants);
+    parts.sources = vec![Box::new(Endless(one_frame, 0))];
+    let outcome = run_within(20, run::arm(parts).unwrap());
+    assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+    let images = outcome.ledger.images;
+    assert_eq!((outcome.images, images.expected, images.written, keeper.take().len()), (20, 20, 20, 20));
+    assert_eq!((images.frames_kept, images.frames_unfinished, images.frames_absent), (60, 0, 0));
+    assert!(images.frames_dark >= 6);
+}
+
+/// The disk cannot keep up with a detector that does not wait: whole frames are refused, the sums stay sums of whole frames.
+#[test]
+fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
+    for (packed_slots, sum_frames) in [(1, 1), (1, 4), (2, 7)] {
+        let one_frame = Scene { frames: 1, sends: |_, _, packet| packet < 4, ..Scene::default() }.record_random();
+        let constants = constants(&one_frame);
+        let selection = Selection { sum_frames, ..Selection::default() };
+        let plan = Plan { packed_slots, frames: None, lossless_source: false, slots: 4, window_images: 2, ..with(&one_frame, selection) };
+        let (mut parts, _) = one_frame.parts(&plan, &constants);
+        let slow = Keeper { pause: Duration::from_millis(30), ..Keeper::default() };
+        parts.sources = vec![Box::new(Endless(one_frame, 0))];
+        parts.sinks = vec![Box::new(slow.clone()), Box::new(Keeper::default())];
+        let armed = run::arm(parts).unwrap();
+        let control = armed.control();
+        let stop = std::thread::spawn(move || {
+            while control.progress().images_written < 3 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            control.stop();
+        });
+        let outcome = run_within(20, armed);
+        stop.join().unwrap();
+        let images = outcome.ledger.images;
+        assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
+        assert_eq!((images.written, slow.take().len() as u64), (images.complete + images.partial, outcome.images));
+        assert_eq!(images.frames_kept, outcome.images * u64::from(sum_frames));
+        assert_eq!(images.frames_unfinished, images.frames % u64::from(sum_frames));
+    }
+}
