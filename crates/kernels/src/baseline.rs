@@ -20,11 +20,7 @@ pub fn isa() -> Isa {
 /// # Panics
 /// If the lengths differ.
 pub fn convert<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
-    match isa() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => convert::avx2::jungfrau_select(raw, constants, out),
-        _ => convert::jungfrau(Isa::Scalar, raw, constants, out),
-    }
+    convert::jungfrau_all_branches(isa(), raw, constants, out);
 }
 
 /// Transposes a whole image block by block into another buffer; the last `pixels % 8` pixels are copied.

@@ -46,6 +46,9 @@ fn check<P: OutputPixel>(case: &Case) {
     for &isa in Isa::available() {
         let mut out = vec![P::default(); case.raw.len()];
         convert::jungfrau(isa, &case.raw, &constants, &mut out);
+        let mut all_branches = vec![P::default(); case.raw.len()];
+        convert::jungfrau_all_branches(isa, &case.raw, &constants, &mut all_branches);
+        assert!(bytemuck::cast_slice::<P, u8>(&all_branches) == bytemuck::cast_slice::<P, u8>(&out), "{isa}");
         for (i, (pixel, &word)) in out.iter().zip(&case.raw).enumerate() {
             let (pedestal, factor) = (at(i, constants.pedestal), at(i, constants.factor));
             let expected: P = oracle(word, pedestal, factor);

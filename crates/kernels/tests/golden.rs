@@ -146,6 +146,11 @@ fn the_benchmark_verifies_every_row() {
     for row in more.into_iter().flat_map(Result::unwrap) {
         assert!(row.verified && row.gb_per_s_raw > 0.0 && row.ratio_to_baseline > 0.0, "{row:?}");
     }
+    let points = bench::roofline::points(&frames, &constants, Duration::ZERO).unwrap();
+    assert_eq!(points.len(), 6 * Isa::available().len() - 2);
+    assert!(points.iter().all(|p| p.verified && p.gb_per_s() > p.gflop_per_s()), "{points:?}");
+    assert!(bench::roofline::copy_gb_per_s(1 << 14, Duration::ZERO) > 0.0);
+    assert!(Isa::available().iter().all(|isa| bench::roofline::peak_gflop_per_s(*isa, Duration::ZERO) > 0.0));
     assert!(bench::run(&[], &constants, Duration::ZERO).is_err());
     assert!(bench::run(&[vec![0; 4], vec![0; 5]], &constants, Duration::ZERO).unwrap_err().contains("frame 1"));
     assert!(bench::run(&[vec![0; 4]], &constants, Duration::ZERO).is_err());

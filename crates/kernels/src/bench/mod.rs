@@ -3,8 +3,13 @@
 //! All figures are gigabytes (10^9) of raw words per second on one core, medians over interleaved rounds: in each round every row
 //! does the same frame, so that a busy machine disturbs all of them alike. Output is `int16`.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 pub mod codecs;
 pub mod harness;
+pub mod roofline;
 pub mod steps;
 
 use crate::baseline::{self, Passes};

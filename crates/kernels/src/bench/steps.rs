@@ -75,7 +75,7 @@ impl<'a> Strips<'a> {
             constants,
             gate: vec![GATE_ADU; pixels],
             scratch: FusedScratch::new(),
-            sum: vec![0; block_pixels::<i16>()],
+            sum: vec![0; pixels.min(STRIP_PIXELS)],
             one: vec![0; block_pixels::<i16>()],
             out: vec![0; bslz4_bound(pixels.min(STRIP_PIXELS), ElementSize::Two)],
         }
@@ -123,17 +123,25 @@ impl<'a> Strips<'a> {
         at
     }
 
+    /// Frame by frame into the sums of the strip, as the engine does it.
     fn sum(&mut self, strip: Range<usize>) -> usize {
+        let start = strip.start;
+        let own = |block: &Range<usize>| block.start - start..block.end - start;
+        for (index, frame) in self.frames.iter().enumerate() {
+            for block in blocks(strip.clone()) {
+                let constants = self.constants.slice(block.start, block.len());
+                let (sum, one) = (&mut self.sum[own(&block)], &mut self.one[..block.len()]);
+                if index == 0 {
+                    convert::jungfrau(self.isa, &frame[block], &constants, sum);
+                } else {
+                    convert::jungfrau(self.isa, &frame[block], &constants, one);
+                    finish::accumulate(sum, one);
+                }
+            }
+        }
         let mut at = 0;
         for block in blocks(strip) {
-            let constants = self.constants.slice(block.start, block.len());
-            let (sum, one) = (&mut self.sum[..block.len()], &mut self.one[..block.len()]);
-            convert::jungfrau(self.isa, &self.frames[0][block.clone()], &constants, sum);
-            for frame in &self.frames[1..] {
-                convert::jungfrau(self.isa, &frame[block.clone()], &constants, one);
-                finish::accumulate(sum, one);
-            }
-            finish::narrow(sum, &mut self.scratch.pixels_mut::<i16>()[..block.len()]);
+            finish::narrow(&self.sum[own(&block)], &mut self.scratch.pixels_mut::<i16>()[..block.len()]);
             at += self.scratch.pack_block::<i16>(self.isa, block.len(), &mut self.out[at..]);
         }
         at

@@ -20,12 +20,22 @@ pub trait Finish: Pixel {
 
 /// See [`super::jungfrau`], which has checked that all slices have the length of `raw`.
 pub fn jungfrau<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+    split::<P, false>(raw, constants, out);
+}
+
+/// The plain way for comparison: selects among the constants of all stages for every pixel.
+pub fn jungfrau_select<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+    split::<P, true>(raw, constants, out);
+}
+
+/// Whole steps with AVX-512, the rest with the reference.
+fn split<P: OutputPixel, const SELECT: bool>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
     assert!(Isa::Avx512.is_available() && out.len() == raw.len());
     constants.check(raw.len());
     let whole = raw.len() / LANES * LANES;
     // SAFETY: AVX-512 is available and all slices hold at least `whole` items (asserted above).
     unsafe {
-        run(
+        run::<P, SELECT>(
             raw.as_ptr(),
             &constants.pedestal.map(<[f32]>::as_ptr),
             &constants.factor.map(<[f32]>::as_ptr),
@@ -39,13 +49,21 @@ pub fn jungfrau<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mu
 /// # Safety
 /// AVX-512 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn run<P: OutputPixel>(raw: *const u16, pedestal: &[*const f32; 3], factor: &[*const f32; 3], out: *mut P, count: usize) {
+unsafe fn run<P: OutputPixel, const SELECT: bool>(
+    raw: *const u16,
+    pedestal: &[*const f32; 3],
+    factor: &[*const f32; 3],
+    out: *mut P,
+    count: usize,
+) {
     let gain_bits = _mm512_set1_epi16(0xC000u16 as i16);
     for i in (0..count).step_by(LANES) {
         // SAFETY: `i + LANES <= count`, for which the caller vouches.
         unsafe {
             let words = _mm512_loadu_si512(raw.add(i).cast());
-            if _mm512_test_epi16_mask(words, gain_bits) == 0 {
+            if SELECT {
+                select(words, pedestal, factor, i, out);
+            } else if _mm512_test_epi16_mask(words, gain_bits) == 0 {
                 let low = linear(low_half(words), _mm512_loadu_ps(pedestal[0].add(i)), _mm512_loadu_ps(factor[0].add(i)));
                 let high =
                     linear(high_half(words), _mm512_loadu_ps(pedestal[0].add(i + 16)), _mm512_loadu_ps(factor[0].add(i + 16)));
@@ -163,13 +181,24 @@ unsafe fn run_track_only(raw: *const u16, drift: &Drift, count: usize) {
     }
 }
 
-/// Thirty-two words of which at least one has a gain bit set.
+/// Thirty-two words of which at least one has a gain bit set; apart, to keep the common loop small.
 ///
 /// # Safety
 /// As [`run`], for the items `i .. i + LANES`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn switched<P: OutputPixel>(words: __m512i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
+    // SAFETY: handed on from the caller.
+    unsafe { select(words, pedestal, factor, i, out) }
+}
+
+/// Thirty-two words with the constants of the stage of each.
+///
+/// # Safety
+/// As [`run`], for the items `i .. i + LANES`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn select<P: OutputPixel>(words: __m512i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
     // SAFETY: the caller vouches for the items `i .. i + LANES` of all pointers.
     unsafe {
         P::store16(by_stage(low_half(words), pedestal, factor, i), out.add(i));

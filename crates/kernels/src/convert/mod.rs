@@ -98,6 +98,22 @@ pub fn jungfrau<P: OutputPixel>(isa: Isa, raw: &[u16], constants: &Constants<'_>
     }
 }
 
+/// The same result, by selecting among the constants of all stages for every pixel: what [`jungfrau`] is compared with.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn jungfrau_all_branches<P: OutputPixel>(isa: Isa, raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+    assert_eq!(raw.len(), out.len(), "one output pixel per word");
+    constants.check(raw.len());
+    match isa.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => avx512::jungfrau_select(raw, constants, out),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => avx2::jungfrau_select(raw, constants, out),
+        _ => scalar::jungfrau(raw, constants, out),
+    }
+}
+
 /// How many words of each kind a tile or an image holds. `g0` to `g2` count usable words only; the sum is the number of words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WordCounts {

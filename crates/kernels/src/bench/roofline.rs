@@ -1,0 +1,233 @@
+//! Where the conversion stands between the speed of memory and that of arithmetic (Williams et al. 2009): copy rates of the caches and of the
+//! memory, the peak of each instruction set, and each variant of the kernel with its bytes and operations per pixel.
+//!
+//! Bytes are those that the kernel asks for, wherever they come from: word 2, pixel 2, and of `f32` constants 8 (pedestal and factor of G0), 24
+//! (of all stages), or with tracking 16 (factor, gate, pedestal read and written). Operations are a subtraction and a multiplication per pixel, two
+//! more with tracking.
+
+use super::harness::{Row, measure};
+use super::{KernelRow, STRIP_PIXELS};
+use crate::convert::{self, Constants, Tracker, jungfrau_tracking};
+use crate::fused::block_pixels;
+use crate::isa::Isa;
+use std::hint::black_box;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Gate and window of the tracked pedestals.
+const GATE_ADU: f32 = 40.0;
+const WEIGHT: f32 = 0.01;
+
+/// A variant of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// The constants of all three stages are read for every pixel.
+    AllBranches,
+    /// A vector without gain bits reads those of G0 only.
+    FastPath,
+    /// The same, and the pedestals follow the drift.
+    Tracking,
+}
+
+impl Variant {
+    /// Bytes per pixel that the kernel reads and writes.
+    pub const fn bytes_per_pixel(self) -> f64 {
+        match self {
+            Self::AllBranches => 28.0,
+            Self::FastPath => 12.0,
+            Self::Tracking => 20.0,
+        }
+    }
+
+    /// Floating point operations per pixel.
+    pub const fn flops_per_pixel(self) -> f64 {
+        match self {
+            Self::AllBranches | Self::FastPath => 2.0,
+            Self::Tracking => 4.0,
+        }
+    }
+}
+
+/// A measured variant.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    /// What was measured.
+    pub variant: Variant,
+    /// With which instruction set.
+    pub isa: Isa,
+    /// The same strip of all frames, then the next; otherwise frame by frame.
+    pub by_strip: bool,
+    /// 10^9 pixels per second on one core.
+    pub gpixels_per_s: f64,
+    /// Was the output equal to the reference?
+    pub verified: bool,
+}
+
+impl Point {
+    /// GB/s of words, constants and pixels together.
+    pub fn gb_per_s(&self) -> f64 {
+        self.gpixels_per_s * self.variant.bytes_per_pixel()
+    }
+
+    /// Gflop/s.
+    pub fn gflop_per_s(&self) -> f64 {
+        self.gpixels_per_s * self.variant.flops_per_pixel()
+    }
+}
+
+/// GB/s, read and written together, of copying within a buffer of `bytes` bytes on one core; the best of many copies in about `budget`.
+pub fn copy_gb_per_s(bytes: usize, budget: Duration) -> f64 {
+    let half = (bytes / 2).max(1);
+    let (from, mut to) = (vec![1u8; half], vec![0u8; half]);
+    // Enough copies that the clock's own time does not count.
+    let copies = ((1 << 20) / half).max(1);
+    let (start, mut best) = (Instant::now(), f64::INFINITY);
+    let mut rounds = 0;
+    while rounds < 5 || start.elapsed() < budget {
+        let start = Instant::now();
+        for _ in 0..copies {
+            black_box(&mut to).copy_from_slice(black_box(&from));
+        }
+        best = best.min(start.elapsed().as_secs_f64());
+        rounds += 1;
+    }
+    2.0 * (half * copies) as f64 / best / 1e9
+}
+
+/// Gflop/s of independent multiplications and additions in registers on one core; the best of many runs in about `budget`.
+pub fn peak_gflop_per_s(isa: Isa, budget: Duration) -> f64 {
+    const ROUNDS: usize = 20_000;
+    let (chains, flops): (fn(usize) -> f32, usize) = match isa.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => (super::avx512::chains, super::avx512::FLOPS_PER_ROUND),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => (super::avx2::chains, super::avx2::FLOPS_PER_ROUND),
+        _ => (scalar_chains, 12 * 2),
+    };
+    let (start, mut best) = (Instant::now(), f64::INFINITY);
+    while best.is_infinite() || start.elapsed() < budget {
+        let start = Instant::now();
+        black_box(chains(black_box(ROUNDS)));
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    (ROUNDS * flops) as f64 / best / 1e9
+}
+
+/// Plain Rust; the compiler uses the vectors of 128 bits that every x86-64 has.
+fn scalar_chains(rounds: usize) -> f32 {
+    let mut chains = [1.0f32; 12];
+    for _ in 0..rounds {
+        for x in &mut chains {
+            *x = *x * 0.9999 - 1.0e-4;
+        }
+    }
+    chains.into_iter().sum()
+}
+
+/// Measures all variants for about `budget`.
+///
+/// # Errors
+/// As [`super::run`].
+pub fn points(frames: &[Vec<u16>], constants: &Constants<'_>, budget: Duration) -> Result<Vec<Point>, String> {
+    super::check(frames, constants)?;
+    let mut what = Vec::new();
+    for &isa in Isa::available() {
+        for variant in [Variant::AllBranches, Variant::FastPath, Variant::Tracking] {
+            // The reference looks at the gain of every word; there is no other scalar way.
+            if isa != Isa::Scalar || variant != Variant::FastPath {
+                what.extend([true, false].map(|by_strip| (variant, isa, by_strip)));
+            }
+        }
+    }
+    let row = |(variant, isa, by_strip): &(Variant, Isa, bool)| Job::new(*variant, *isa, frames, *constants).row(*by_strip);
+    let rows: Vec<KernelRow> = measure(what.iter().map(row).collect(), budget);
+    let point = |((variant, isa, by_strip), row): ((Variant, Isa, bool), KernelRow)| Point {
+        variant,
+        isa,
+        by_strip,
+        gpixels_per_s: row.gb_per_s_raw / 2.0,
+        verified: row.verified,
+    };
+    Ok(what.into_iter().zip(rows).map(point).collect())
+}
+
+struct Job<'a> {
+    variant: Variant,
+    isa: Isa,
+    frames: &'a [Vec<u16>],
+    constants: Constants<'a>,
+    pedestal: Vec<f32>,
+    gate: Vec<f32>,
+    /// Pixels go to a block that stays in the first-level cache, as in the fused kernel.
+    out: Vec<i16>,
+}
+
+impl<'a> Job<'a> {
+    fn new(variant: Variant, isa: Isa, frames: &'a [Vec<u16>], constants: Constants<'a>) -> Self {
+        let gate = vec![GATE_ADU; frames[0].len()];
+        Self {
+            variant,
+            isa,
+            frames,
+            constants,
+            pedestal: constants.pedestal[0].to_vec(),
+            gate,
+            out: vec![0; block_pixels::<i16>()],
+        }
+    }
+
+    fn row(mut self, by_strip: bool) -> Row<'a> {
+        let verified = self.verify();
+        let (isa, pixels) = (self.isa, self.frames[0].len());
+        let strip = STRIP_PIXELS.min(pixels);
+        let done = if by_strip { strip * self.frames.len() } else { pixels };
+        let every = if isa == Isa::Scalar { 8 } else { 1 };
+        let work = Box::new(move |round: usize| {
+            if by_strip {
+                let first = round % (pixels / strip) * strip;
+                (0..self.frames.len()).for_each(|frame| self.convert(frame, first..first + strip, |_, _| ()));
+            } else {
+                self.convert(round % self.frames.len(), 0..pixels, |_, _| ());
+            }
+        });
+        Row { name: "conversion", isa, plain: 0, raw_bytes: 2.0 * done as f64, bits_per_pixel: None, verified, every, work }
+    }
+
+    /// Converts some pixels of a frame block by block and shows each.
+    fn convert(&mut self, frame: usize, pixels: Range<usize>, mut see: impl FnMut(usize, &[i16])) {
+        for first in pixels.clone().step_by(block_pixels::<i16>()) {
+            let count = block_pixels::<i16>().min(pixels.end - first);
+            let raw = &self.frames[frame][first..first + count];
+            let constants = self.constants.slice(first, count);
+            let out = &mut self.out[..count];
+            match self.variant {
+                Variant::AllBranches => convert::jungfrau_all_branches(self.isa, raw, &constants, out),
+                Variant::FastPath => convert::jungfrau(self.isa, raw, &constants, out),
+                Variant::Tracking => {
+                    let (pedestal, gate) = (&mut self.pedestal[first..first + count], &self.gate[first..first + count]);
+                    jungfrau_tracking(self.isa, raw, &constants, &mut Tracker { pedestal, gate, weight: WEIGHT }, out);
+                }
+            }
+            see(first, black_box(out));
+        }
+    }
+
+    /// Are all frames those of the scalar reference?
+    fn verify(&mut self) -> bool {
+        let mut good = true;
+        let mut pedestal = self.pedestal.clone();
+        let gate = self.gate.clone();
+        for (frame, raw) in self.frames.iter().enumerate() {
+            let mut expected = vec![0i16; raw.len()];
+            if self.variant == Variant::Tracking {
+                let mut tracker = Tracker { pedestal: &mut pedestal, gate: &gate, weight: WEIGHT };
+                jungfrau_tracking(Isa::Scalar, raw, &self.constants, &mut tracker, &mut expected);
+            } else {
+                convert::jungfrau(Isa::Scalar, raw, &self.constants, &mut expected);
+            }
+            self.convert(frame, 0..raw.len(), |first, out| good &= *out == expected[first..first + out.len()]);
+        }
+        good && (self.variant != Variant::Tracking
+            || self.pedestal.iter().zip(&pedestal).all(|(a, b)| a.to_bits() == b.to_bits()))
+    }
+}
