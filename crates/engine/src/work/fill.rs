@@ -24,8 +24,10 @@ const NO_WORD: u16 = 0xFFFF;
 pub(crate) struct Frame {
     /// Position in the run.
     pub number: u64,
-    /// Its set of constants, by its storage cell; `None` = there is none.
+    /// Its set of constants, by its storage cell; `None` = there is none, or no packet told the cell.
     pub set: Option<usize>,
+    /// True if a packet of it came.
+    pub is_present: bool,
 }
 
 /// Tracked pedestals of the pixels of a block, and whether this frame moves them.
@@ -70,7 +72,8 @@ impl<'a> Filler<'a> {
                     self.fill_gathered(worker, frame.number, block, (&stage, followed), out);
                 }
             }
-            (PixelConstants::Jungfrau(_), None) => out.fill(Q::MASKED),
+            (PixelConstants::Jungfrau(_), None) if frame.is_present => out.fill(Q::MASKED),
+            // A frame without a packet has nothing to convert: all its pixels are missing, and gaps are masked.
             _ => self.recipes.fill_unconverted(worker, frame.number, block, out),
         }
     }

@@ -110,8 +110,6 @@ impl Summed for f32 {
 #[derive(Clone, Copy)]
 struct Step {
     frame: Frame,
-    /// True if a packet of the frame came.
-    is_present: bool,
     becomes: FrameUse,
     /// For the last frame of an image: the image is to be packed.
     packs: bool,
@@ -206,8 +204,8 @@ impl<'a, P: Summed> Work<'a, P> {
                 self.images_end = if last { image + 1 } else { self.images_end };
             }
             self.selector = selector;
-            let set = self.set_of(daq_info.unwrap_or(0));
-            self.steps.push(Step { frame: Frame { number, set }, is_present: placed > 0, becomes, packs });
+            let set = daq_info.and_then(|word| self.set_of(word));
+            self.steps.push(Step { frame: Frame { number, set, is_present: placed > 0 }, becomes, packs });
         }
     }
 
@@ -224,8 +222,8 @@ impl<'a, P: Summed> Work<'a, P> {
         let tracking = self.recipes.plan.processing.tracking;
         let moves = |is_dark: bool| tracking.is_some_and(|t| is_dark || t.frames == TrackedFrames::All);
         match step.becomes {
-            FrameUse::Skip if step.is_present && moves(false) => self.track(worker, own, strip, step.frame),
-            FrameUse::Dark if step.is_present && moves(true) => self.track(worker, own, strip, step.frame),
+            FrameUse::Skip if step.frame.is_present && moves(false) => self.track(worker, own, strip, step.frame),
+            FrameUse::Dark if step.frame.is_present && moves(true) => self.track(worker, own, strip, step.frame),
             FrameUse::Skip | FrameUse::Dark => {}
             FrameUse::Keep { image, first, last } => {
                 if !self.sums.is_empty() {
@@ -235,7 +233,7 @@ impl<'a, P: Summed> Work<'a, P> {
                     }
                 } else if step.packs {
                     self.convert_and_pack(worker, own, strip, (step.frame, image, moves(false)));
-                } else if step.is_present && moves(false) {
+                } else if step.frame.is_present && moves(false) {
                     self.track(worker, own, strip, step.frame);
                 }
                 if last {
@@ -255,7 +253,7 @@ impl<'a, P: Summed> Work<'a, P> {
         }
     }
 
-    /// Gives the sinks the tracked pedestals as they are after this image.
+    /// Gives the sinks the tracked pedestals as they are after this image: of the set of its last frame, or the first set if that has none.
     fn snapshot(&mut self, worker: &mut ring::Worker, own: usize, strip: usize, frame: Frame, image: u64) {
         if let (Some(planes), Some(out)) = (self.pedestals.get(frame.set.unwrap_or(0)), worker.snapshot(image, strip)) {
             out.copy_from_slice(&planes[own]);

@@ -31,14 +31,7 @@ pub struct Scene {
 
 impl Default for Scene {
     fn default() -> Self {
-        Self {
-            interfaces: 1,
-            modules: 1,
-            frames: 12,
-            faults: FaultModel::default(),
-            sends: |_, _, _| true,
-            daq_info: |_| 3 << 8,
-        }
+        Self { interfaces: 1, modules: 1, frames: 12, faults: FaultModel::default(), sends: |_, _, _| true, daq_info: |_| 3 << 8 }
     }
 }
 
@@ -183,7 +176,8 @@ impl Recording {
     }
 
     pub fn sources(&self) -> Vec<Box<dyn Source>> {
-        let source = |datagrams: &Arc<Vec<Vec<u8>>>| Box::new(Replay { datagrams: datagrams.clone(), next: 0 }) as Box<dyn Source>;
+        let source =
+            |datagrams: &Arc<Vec<Vec<u8>>>| Box::new(Replay { datagrams: datagrams.clone(), next: 0 }) as Box<dyn Source>;
         self.streams.iter().map(source).collect()
     }
 
@@ -306,7 +300,7 @@ impl Seen {
     }
 }
 
-/// Keeps every image; can be slow, and can fail.
+/// Keeps every image; can be slow with those that hold pixels, and can fail.
 #[derive(Clone, Default)]
 pub struct Keeper {
     pub seen: Arc<Mutex<Vec<Seen>>>,
@@ -330,7 +324,9 @@ impl Sink for Keeper {
         if self.fails_at.is_some_and(|at| image.image >= at) {
             return Err(refusal());
         }
-        std::thread::sleep(self.pause);
+        if !image.strips.is_empty() {
+            std::thread::sleep(self.pause);
+        }
         self.seen.lock().unwrap().push(Seen {
             image: image.image,
             status: image.status,
