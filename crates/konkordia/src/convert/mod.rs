@@ -38,7 +38,10 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     let ground = plan(&config, args, &input)?;
     announce(args, &config, &input, &ground);
     let done = convert(args, &config, &input, ground, &mut watch)?;
-    let (mut exit, failure) = exit_of(&done.outcome, false, watch.interrupted());
+    let (mut exit, mut failure) = exit_of(&done.outcome, false, watch.interrupted());
+    if let Ended::SourceError(_, error) = &done.outcome.ended {
+        failure = Some(kept::source_failure(error));
+    }
     if input.info().incomplete && exit == Exit::Complete {
         exit = Exit::Incomplete;
     }

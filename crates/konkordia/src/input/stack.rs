@@ -4,7 +4,7 @@ use super::index::{Place, TileIndex};
 use super::records::not_padding;
 use super::sls::{self, Ports};
 use super::{Found, Kind, Options, TileFrame, TileReader, cannot_read, head, wrong};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::files::decode;
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::plan::Compression;
@@ -43,6 +43,16 @@ pub fn is_stack(path: &Path) -> bool {
     head(path, 8).is_ok_and(|bytes| is_hdf5(&bytes))
 }
 
+fn open_file(path: &Path) -> Result<ForeignFile, Failure> {
+    ForeignFile::open(path).map_err(unreadable)
+}
+
+/// What is wrong with an input is wrong with what was asked for; only a disk that fails is not.
+fn unreadable(error: konkordia_sinks::hdf5::Error) -> Failure {
+    let failure = Failure::from(error);
+    if failure.exit == Exit::Incomplete { Failure { exit: Exit::Configuration, ..failure } } else { failure }
+}
+
 fn hdf5_master_beside(path: &Path) -> Option<PathBuf> {
     let name = DataFileName::parse(path.file_name()?.to_str()?, "h5")?;
     let master = path.with_file_name(format!("{}_master_{}.h5", name.stem, name.acquisition));
@@ -51,11 +61,11 @@ fn hdf5_master_beside(path: &Path) -> Option<PathBuf> {
 
 /// Opens HDF5 files: one master of the slsReceiver (or data files of it), or SwissFEL files one after the other.
 pub fn open(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
-    let first = ForeignFile::open(&paths[0])?;
+    let first = open_file(&paths[0])?;
     if first.has("/data") || first.text("/entry/instrument/detector/Detector Type").is_some() {
         let mut masters = Vec::new();
         for path in paths {
-            let own = ForeignFile::open(path)?.text("/entry/instrument/detector/Detector Type").is_some();
+            let own = open_file(path)?.text("/entry/instrument/detector/Detector Type").is_some();
             let master = if own { Some(path.clone()) } else { hdf5_master_beside(path) };
             masters.push(master.ok_or_else(|| {
                 let why = "there is no <name>_master_<acquisition>.h5 beside it";
@@ -77,7 +87,7 @@ pub fn open(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
 
 /// The slsReceiver's HDF5.
 fn sls_files(path: &Path) -> Result<Found, Failure> {
-    let master = ForeignFile::open(path)?;
+    let master = open_file(path)?;
     let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
     let refuse = |why: String| {
         let fix = "whole modules of a JUNGFRAU on one or two interfaces can be converted; docs/convert.md";
@@ -118,8 +128,8 @@ fn sls_files(path: &Path) -> Result<Found, Failure> {
 
 /// One data file of a port.
 fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
-    let file = ForeignFile::open(path)?;
-    let stack = file.stack("/data")?;
+    let file = open_file(path)?;
+    let stack = file.stack("/data").map_err(unreadable)?;
     check_shape(path, &stack, format.rows as usize, format.columns as usize)?;
     let images = stack.images.len();
     let column = |name: &str| file.numbers(name).filter(|v| v.len() >= images);
@@ -186,7 +196,7 @@ fn swissfel(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
     let (mut files, mut places): (Vec<Source>, Vec<Place>) = (Vec::new(), Vec::new());
     let format = TileFormat::jungfrau(1).ok_or_else(|| wrong("no such detector", "", ""))?;
     for path in paths {
-        let file = ForeignFile::open(path)?;
+        let file = open_file(path)?;
         let group = swissfel_group(path, &file, options)?;
         let (source, good) = swissfel_file(path, &file, &group, places.len() as u64, &mut notes)?;
         let bad = good.iter().filter(|g| !**g).count();
@@ -251,7 +261,7 @@ fn swissfel_file(
     before: u64,
     notes: &mut Vec<String>,
 ) -> Result<(Source, Vec<bool>), Failure> {
-    let stack = file.stack(&format!("{group}/data"))?;
+    let stack = file.stack(&format!("{group}/data")).map_err(unreadable)?;
     check_shape(path, &stack, 512, 1024)?;
     let images = stack.images.len();
     // One number per image, or one for each module of each image, of which the first speaks.
