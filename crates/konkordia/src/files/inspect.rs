@@ -91,15 +91,42 @@ fn to_text(s: &Summary) -> String {
     rows.push(("calibration", if s.calibration_hash.is_empty() { "none".into() } else { s.calibration_hash.clone() }));
     if let Some(spec) = &s.spec {
         rows.push(("software", spec.software.clone()));
+        rows.extend(numbers(spec).into_iter().map(|line| ("numbers", line)));
         rows.extend(spec.conversion.iter().map(|(name, value)| ("conversion", format!("{name}: {value}"))));
         rows.extend(geometry(spec).into_iter().map(|line| ("tile", line)));
     }
+    rows.extend(s.pedestals.iter().map(|p| {
+        let after = if p.images.is_empty() { String::new() } else { format!(", after images {}", said(&p.images)) };
+        ("pedestals", format!("{}: {} snapshots{after}", p.path.display(), p.images.len()))
+    }));
     rows.extend(s.data_files.iter().map(|f| {
         let images = f.images.map_or("cannot be read".into(), |n| format!("{n} images from {}", f.first_image));
         ("data file", format!("{}: {images}", f.path.display()))
     }));
     rows.extend(s.ledger.iter().map(|(name, n)| ("ledger", format!("{name:<26}{:>16}", say::count(*n)))));
     rows.iter().map(|(name, value)| format!("{name:<12} {value}")).collect::<Vec<_>>().join("\n")
+}
+
+/// What the numbers mean, and which are measurements, where that is not what the type says.
+fn numbers(spec: &FileSpec) -> Vec<String> {
+    let scale = spec.scale.filter(|scale| !scale.is_trivial());
+    let mut lines = vec![match scale {
+        None => format!("in units of 1 {}", spec.unit),
+        Some(s) if s.offset == 0.0 => format!("in steps of {} {}", s.step, spec.unit),
+        Some(s) => format!("in steps of {} {}, of which {} were added to each", s.step, spec.unit, s.offset),
+    }];
+    lines.extend(spec.underload.map(|n| format!("lowest {n}")));
+    lines.extend(spec.saturation.map(|n| format!("highest {n}")));
+    lines
+}
+
+/// A list of numbers, the middle of a long one left out.
+fn said(list: &[u64]) -> String {
+    let text = |part: &[u64]| part.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    match list {
+        [first @ .., last] if list.len() > 8 => format!("{}, ... {last}", text(&first[..6])),
+        _ => text(list),
+    }
 }
 
 fn geometry(spec: &FileSpec) -> Vec<String> {
@@ -112,7 +139,7 @@ fn geometry(spec: &FileSpec) -> Vec<String> {
 }
 
 fn to_json(s: &Summary) -> Value {
-    let numbers = |list: &[(String, u64)]| list.iter().map(|(n, v)| (n.clone(), json!(v))).collect::<Map<_, _>>();
+    let counters = |list: &[(String, u64)]| list.iter().map(|(n, v)| (n.clone(), json!(v))).collect::<Map<_, _>>();
     let by_status: Map<String, Value> =
         ImageStatus::NAMES.iter().zip(s.images_by_status).map(|(n, v)| ((*n).to_string(), json!(v))).collect();
     let files: Vec<Value> = s
@@ -125,7 +152,8 @@ fn to_json(s: &Summary) -> Value {
             json!({ "rows": t.rows, "columns": t.columns, "row": t.row, "column": t.column, "flip_rows": t.flip_rows, "rotate_deg": t.rotate_deg, "packets": t.packets })
         };
         json!({
-            "unit": spec.unit, "raw_words": spec.raw_words, "images_per_file": spec.images_per_file, "software": spec.software,
+            "unit": spec.unit, "step": spec.scale.map_or(1.0, |s| s.step), "offset": spec.scale.map_or(0.0, |s| s.offset),
+            "underload": spec.underload, "saturation": spec.saturation, "extra_columns": spec.extra_columns, "raw_words": spec.raw_words, "images_per_file": spec.images_per_file, "software": spec.software,
             "conversion": spec.conversion.iter().cloned().map(|(n, v)| (n, json!(v))).collect::<Map<_, _>>(),
             "tiles": spec.tiles.iter().map(tile).collect::<Vec<_>>(), "configuration": spec.configuration,
         })
@@ -135,6 +163,27 @@ fn to_json(s: &Summary) -> Value {
         "dtype": s.pixel.name(), "compression": s.compression.name(), "compression_level": s.compression.level(),
         "energy_kev": s.energy_kev, "detector_distance_m": s.detector_distance_m, "beam_center_px": s.beam_center_px,
         "pixel_size_m": s.pixel_size_m, "calibration_hash": s.calibration_hash, "images_by_status": by_status,
-        "ledger": numbers(&s.ledger), "data_files": files, "run": spec,
+        "ledger": counters(&s.ledger), "data_files": files, "run": spec,
+        "pedestals": s.pedestals.as_ref().map(|p| json!({ "path": p.path, "after_images": p.images })),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konkordia_sinks::hdf5::Scale;
+
+    #[test]
+    fn numbers_are_explained() {
+        let spec = FileSpec::default();
+        assert_eq!(numbers(&spec), ["in units of 1 photon"]);
+        let scale = Some(Scale { step: 0.125, offset: 0.0 });
+        let spec = FileSpec { scale, underload: Some(0.0), unit: "keV".into(), ..spec };
+        assert_eq!(numbers(&spec), ["in steps of 0.125 keV", "lowest 0"]);
+        let scale = Some(Scale { step: 1.0, offset: 40.0 });
+        let spec = FileSpec { scale, saturation: Some(12000.0), ..FileSpec::default() };
+        assert_eq!(numbers(&spec), ["in steps of 1 photon, of which 40 were added to each", "highest 12000"]);
+        assert_eq!(said(&[1, 2]), "1, 2");
+        assert_eq!(said(&(0..20).collect::<Vec<_>>()), "0, 1, 2, 3, 4, 5, ... 19");
+    }
 }

@@ -185,6 +185,10 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
         configuration: config.text.clone(),
         conversion: recorded::conversion(config, plan),
-        extra_columns: Vec::new(),
+        extra_columns: super::sink::extra_columns(plan),
+        scale: recorded::scale(config, plan),
+        underload: recorded::underload(plan),
+        saturation: None,
+        pedestal_snapshots: plan.processing.tracking.is_some_and(|t| t.snapshot_images > 0),
     }
 }

@@ -8,6 +8,19 @@ use konkordia_core::geometry::DoublePixels;
 use konkordia_core::plan::{Arithmetic, CommonMode, Negative, Plan, Recipe, TrackedFrames};
 use konkordia_core::selection::{Flag, Keep, Marked};
 use konkordia_core::tile::DetectorKind;
+use konkordia_sinks::hdf5::Scale;
+
+/// What the numbers in the file mean, unless they are plainly photons or counts.
+pub fn scale(config: &Config, plan: &Plan) -> Option<Scale> {
+    (plan.recipe == Recipe::JungfrauPhotons).then_some(())?;
+    let offset = if let Negative::Offset(offset) = plan.processing.negative { offset } else { 0 };
+    Some(Scale { step: config.options.step.size(), offset: f64::from(offset) }).filter(|scale| !scale.is_trivial())
+}
+
+/// The lowest number that can stand in the file, if it is not the lowest of the type.
+pub fn underload(plan: &Plan) -> Option<f64> {
+    (plan.recipe == Recipe::JungfrauPhotons && plan.processing.negative == Negative::Clamp).then_some(0.0)
+}
 
 /// Everything that was decided at arm. The same names stand in every file; what was not done is said too.
 pub fn conversion(config: &Config, plan: &Plan) -> Vec<(String, String)> {

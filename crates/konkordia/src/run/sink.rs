@@ -23,6 +23,14 @@ impl SharedWriter {
     }
 }
 
+/// Per-image columns of runs in which frames are not plainly images, from the head of the image.
+const SELECTED: [&str; 3] = ["first_frame", "frames", "frames_complete"];
+
+/// The further columns that the file of this run has.
+pub fn extra_columns(plan: &Plan) -> Vec<String> {
+    if plan.processing.selection.is_plain() { Vec::new() } else { SELECTED.map(str::to_owned).to_vec() }
+}
+
 /// Writes what the engine commits.
 pub struct FileSink {
     writer: SharedWriter,
@@ -31,6 +39,8 @@ pub struct FileSink {
     bitmap_words: usize,
     packets: Vec<u16>,
     bitmap: Vec<u64>,
+    /// The file has the columns of [`extra_columns`].
+    is_selected: bool,
 }
 
 impl FileSink {
@@ -39,7 +49,8 @@ impl FileSink {
         let framing = Framing::new(plan.compression, plan.image_bytes());
         let tiles = plan.streams();
         let bitmap_words = plan.geometry.format().packets().div_ceil(64) as usize;
-        Self { writer, framing, bitmap_words, packets: vec![0; tiles], bitmap: vec![0; tiles * bitmap_words] }
+        let (packets, bitmap) = (vec![0; tiles], vec![0; tiles * bitmap_words]);
+        Self { writer, framing, bitmap_words, packets, bitmap, is_selected: !extra_columns(plan).is_empty() }
     }
 
     fn with_writer(writer: &SharedWriter, f: impl FnOnce(&mut Writer) -> Result<(), hdf5::Error>) -> Result<(), SinkError> {
@@ -70,6 +81,7 @@ impl Sink for FileSink {
         if !image.strips.is_empty() {
             count = self.framing.join(image.strips, &mut parts);
         }
+        let head = [image.head.first_frame, u64::from(image.head.frames), u64::from(image.head.frames_complete)];
         let record = ImageRecord {
             index: image.image,
             frame_number: first.frame_number,
@@ -81,9 +93,12 @@ impl Sink for FileSink {
             bunch_id: first.bunch_id,
             exposure_100ns: first.exposure_length,
             detector_info: first.daq_info,
-            extra: &[],
+            extra: if self.is_selected { &head } else { &[] },
         };
-        Self::with_writer(&self.writer, |writer| writer.write(&record))
+        Self::with_writer(&self.writer, |writer| {
+            writer.write(&record)?;
+            if image.pedestals.is_empty() { Ok(()) } else { writer.write_pedestals(image.image, image.pedestals) }
+        })
     }
 
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {

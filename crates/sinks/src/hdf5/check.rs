@@ -8,9 +8,10 @@ use hdf5::{Dataset, File};
 use super::columns::ImageStatus;
 use super::datafile::{COLUMNS, STACK};
 use super::low;
-use super::names::{existing, parse};
+use super::names::{existing, parse, pedestal_file_name};
 use super::nexus::{checked, read_text};
 use super::packing;
+use super::pedestals::{OWN, PEDESTALS, Snapshots};
 use super::reader::{Reader, totals};
 use super::repair::read_ledger;
 use super::spec::{FileSpec, Layout};
@@ -83,12 +84,13 @@ impl Report<'_> {
             self.mask(reader);
             self.ledger(reader.file());
             self.positions(reader);
+            self.pedestals(reader);
         }
         for (first, images, stack, file, path) in reader.parts() {
             self.stack(reader, stack, path);
             self.columns(reader, first, images, file, path);
             if is_master {
-                self.same_columns(reader.file(), file, first, images, path);
+                self.same_columns(reader.file(), file, first, images, path, reader.summary().spec.as_ref());
             }
         }
         self.chunks(reader, decode);
@@ -245,6 +247,26 @@ impl Report<'_> {
         }
     }
 
+    /// Snapshots of the pedestals, if the run has them.
+    fn pedestals(&mut self, reader: &Reader) {
+        let Some(spec) = reader.summary().spec.as_ref().filter(|spec| spec.pedestal_snapshots) else { return };
+        let path = reader.summary().path.with_file_name(pedestal_file_name(&spec.prefix));
+        let place = path.to_string_lossy().into_owned();
+        match Snapshots::read(&path) {
+            Err(error) => self.error(format!("the snapshots of the pedestals cannot be read: {}", error.cause), &place, REPAIR),
+            Ok(found) if reader.file().group(OWN).is_ok_and(|own| !own.link_exists(PEDESTALS)) => {
+                self.error(format!("{} snapshots of the pedestals are not linked", found.images.len()), &place, REPAIR);
+            }
+            Ok(found) => {
+                let in_order = found.images.is_sorted_by(|a, b| a < b);
+                if !in_order || found.images.last().is_some_and(|last| *last >= reader.summary().images) {
+                    let what = format!("the snapshots of the pedestals belong to images {:?}", found.images);
+                    self.push(Severity::Warning, what, &place, "do not use them; the images are not concerned");
+                }
+            }
+        }
+    }
+
     fn stack(&mut self, reader: &Reader, stack: &Dataset, path: &Path) {
         let summary = reader.summary();
         let place = format!("{} {STACK}", path.display());
@@ -277,6 +299,7 @@ impl Report<'_> {
         {
             return self.error(format!("{} rows of columns for {n} images", status.len()), &place, REPAIR);
         }
+        self.further_columns(reader, first, n, file, &place);
         let packets: Vec<u64> = match &reader.summary().spec {
             Some(FileSpec { tiles, .. }) => tiles.iter().map(|tile| u64::from(tile.packets)).collect(),
             None => Vec::new(),
@@ -301,8 +324,28 @@ impl Report<'_> {
         self.list(wrong, &place, "the account of these images is wrong: keep the file and report it");
     }
 
-    fn same_columns(&mut self, master: &File, file: &File, first: u64, images: u64, path: &Path) {
-        for name in ["status", "frame_number"] {
+    /// The columns that the run names: one number for each image, and no more complete frames than frames.
+    fn further_columns(&mut self, reader: &Reader, first: u64, n: usize, file: &File, place: &str) {
+        let named = reader.summary().spec.as_ref().map(|spec| spec.extra_columns.clone()).unwrap_or_default();
+        let read = |name: &str| file.dataset(&format!("{COLUMNS}/{name}")).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
+        for name in &named {
+            let rows = read(name).len();
+            if rows != n {
+                self.error(format!("{rows} rows of column {name} for {n} images"), place, REPAIR);
+            }
+        }
+        if ["frames", "frames_complete"].iter().all(|name| named.iter().any(|n| n == name)) {
+            let (all, complete) = (read("frames"), read("frames_complete"));
+            let pairs = all.iter().zip(&complete).enumerate().filter(|(_, (all, complete))| complete > all);
+            let wrong =
+                pairs.map(|(i, (all, complete))| format!("image {}: {complete} of {all} frames complete", first + i as u64));
+            self.list(wrong.collect(), place, "the account of these images is wrong: keep the file and report it");
+        }
+    }
+
+    fn same_columns(&mut self, master: &File, file: &File, first: u64, images: u64, path: &Path, spec: Option<&FileSpec>) {
+        let further = spec.map(|spec| spec.extra_columns.as_slice()).unwrap_or_default();
+        for name in ["status", "frame_number"].into_iter().chain(further.iter().map(String::as_str)) {
             let name = format!("{COLUMNS}/{name}");
             let part = file.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
             let whole = master.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();

@@ -84,6 +84,16 @@ pub(crate) struct Columns {
 const FIXED: [&str; 8] =
     ["frame_number", "status", "packets_received", "packet_bitmap", "timestamp", "bunch_id", "exposure", "detector_info"];
 
+/// What the names mean that runs with a selection of frames give to further columns.
+fn meaning(name: &str) -> &'static str {
+    match name {
+        "first_frame" => "position in the run of the first frame of this image, from 0",
+        "frames" => "frames that were added",
+        "frames_complete" => "frames of which every packet came",
+        _ => "named by the run",
+    }
+}
+
 pub(crate) fn is_reserved(name: &str) -> bool {
     FIXED.contains(&name)
 }
@@ -102,7 +112,7 @@ impl Columns {
         columns.push("exposure", U32, vec![], "exposure as told by the detector, units of 100 ns");
         columns.push("detector_info", U32, vec![], "debug or DAQ word of the detector");
         for name in &spec.extra_columns {
-            columns.push(name, U64, vec![], "named by the run");
+            columns.push(name, U64, vec![], meaning(name));
         }
         columns
     }

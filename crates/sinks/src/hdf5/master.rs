@@ -11,8 +11,9 @@ use super::columns::Columns;
 use super::datafile::{COLUMNS, Closed, STACK, remove};
 use super::error::{Context, Error};
 use super::low::{self, Format};
-use super::names::{master_file_name, temporary_path};
+use super::names::{master_file_name, pedestal_file_name, temporary_path};
 use super::nexus::{attribute_text, group, number, numbers, text, texts, translation};
+use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
 
 /// h c in keV angstrom (CODATA 2018, exact to the digits given).
@@ -172,10 +173,13 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     let readout = if spec.pixel == PixelType::Uint32 { 32 } else { m.bit_depth.map_or(bits, |n| n as i32) };
     number(detector, "bit_depth_readout", readout, "")?;
     number(detector, "bit_depth_image", bits, "")?;
-    if !spec.raw_words {
-        let special = spec.pixel.special();
-        pixel_value(detector, "saturation_value", spec.pixel, special.valid_max)?;
-        pixel_value(detector, "underload_value", spec.pixel, special.valid_min)?;
+    // Of detector words only what the run says is known.
+    let of_type = (!spec.raw_words).then(|| spec.pixel.special());
+    if let Some(value) = spec.saturation.or(of_type.map(|special| special.valid_max)) {
+        pixel_value(detector, "saturation_value", spec.pixel, value)?;
+    }
+    if let Some(value) = spec.underload.or(of_type.map(|special| special.valid_min)) {
+        pixel_value(detector, "underload_value", spec.pixel, value)?;
     }
     number(detector, "pixel_mask_applied", 0i8, "")
 }
@@ -225,8 +229,18 @@ fn write_specific(detector: &Group, spec: &FileSpec, images: u64) -> Result<()> 
     detector.link_hard("/entry/instrument/detector/detectorSpecific/pixel_mask", "pixel_mask")
 }
 
+/// NXmx: value = (number + data_offset) x data_scaling_factor. `nxmx`, and with it DIALS, looks for `data_scale_factor`.
+fn write_scale(data: &Group, spec: &FileSpec) -> Result<()> {
+    let Some(scale) = spec.scale.filter(|scale| !scale.is_trivial()) else { return Ok(()) };
+    number(data, "data_scaling_factor", scale.step, "")?;
+    number(data, "data_scale_factor", scale.step, "")?;
+    // 0 less the offset: no negative zero.
+    number(data, "data_offset", 0.0 - scale.offset, "")
+}
+
 fn write_data(entry: &Group, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
     let data = group(entry, "data", "NXdata")?;
+    write_scale(&data, spec)?;
     let Some(first) = files.first() else { return Ok(()) };
     if spec.layout != Layout::Virtual {
         for file in files {
@@ -303,6 +317,10 @@ fn write_own(own: &Group, spec: &FileSpec, state: State) -> Result<()> {
     let conversion = group(own, "conversion", "NXcollection")?;
     for (name, value) in &spec.conversion {
         text(&conversion, &plain(name), value)?;
+    }
+    let pedestals = pedestal_file_name(&spec.prefix);
+    if spec.pedestal_snapshots && spec.directory.join(&pedestals).exists() {
+        own.link_external(&pedestals, "/", PEDESTALS)?;
     }
     let tiles = group(own, "tiles", "NXcollection")?;
     let of = |f: fn(&super::spec::TileInfo) -> u32| spec.tiles.iter().map(f).collect::<Vec<u32>>();

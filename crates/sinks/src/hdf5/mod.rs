@@ -19,6 +19,7 @@ mod master;
 mod names;
 mod nexus;
 mod packing;
+mod pedestals;
 pub mod reader;
 pub mod repair;
 mod resume;
@@ -28,10 +29,11 @@ mod writer;
 pub use check::{Finding, Severity, check};
 pub use columns::{ImageRecord, ImageStatus};
 pub use error::{Error, ErrorKind};
-pub use names::{data_file_name, master_file_name};
+pub use names::{data_file_name, master_file_name, pedestal_file_name};
+pub use pedestals::Snapshots;
 pub use reader::{Reader, Summary, inspect};
 pub use repair::{RepairReport, repair};
-pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord, TileInfo};
+pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};
 pub use writer::{FileReport, SpaceEstimate, Writer};
 
 /// Turns the bytes of one chunk (its compression, never `None`; `input`, of pixels `element_bytes` wide) into the pixels of one image

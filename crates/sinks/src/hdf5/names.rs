@@ -12,6 +12,11 @@ pub fn data_file_name(prefix: &str, number: u64) -> String {
     format!("{prefix}_data_{number:06}.h5")
 }
 
+/// Name of the file of pedestals of a run.
+pub fn pedestal_file_name(prefix: &str) -> String {
+    format!("{prefix}_pedestals.h5")
+}
+
 pub(crate) fn journal_path(data_file: &Path) -> PathBuf {
     let mut name = data_file.file_name().unwrap_or_default().to_owned();
     name.push(".journal");

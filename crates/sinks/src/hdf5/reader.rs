@@ -13,6 +13,7 @@ use super::low;
 use super::names::{data_file_name, existing, parse};
 use super::nexus::{read_number, read_text};
 use super::packing;
+use super::pedestals::Snapshots;
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
 /// One data file as the master names it.
@@ -65,6 +66,8 @@ pub struct Summary {
     pub ledger: Vec<(String, u64)>,
     /// Images by status: lost, complete, partial, discarded.
     pub images_by_status: [u64; 4],
+    /// Snapshots of the pedestals, if the run has them and their file can be read.
+    pub pedestals: Option<Snapshots>,
     /// Data files.
     pub data_files: Vec<DataFileSummary>,
 }
@@ -278,6 +281,7 @@ fn summarise(
         ended: text("ledger/ended"),
         ledger: totals(file),
         images_by_status: by_status,
+        pedestals: Snapshots::of_master(path, file),
         data_files,
         spec,
     })

@@ -12,9 +12,10 @@ use super::error::{Context, Error, ErrorKind};
 use super::journal::{self, NO_CHUNK, Replay};
 use super::low;
 use super::master::{self, State};
-use super::names::{existing, journal_path, master_file_name, parse, reserve_path, temporary_path};
+use super::names::{existing, journal_path, master_file_name, parse, pedestal_file_name, reserve_path, temporary_path};
 use super::nexus::{read_number, read_text, read_texts};
 use super::packing::{HEAD_BYTES, begins_right};
+use super::pedestals::{OWN, PEDESTALS, Snapshots};
 use super::spec::{FileSpec, LedgerRecord, StreamRecord};
 
 /// What [`repair`] did.
@@ -96,7 +97,8 @@ impl Run<'_> {
         let closed = self.closed(files, &spec);
         let ipf = u64::from(spec.images_per_file);
         let images = closed.last().map_or(0, |last| (last.number - 1) * ipf + last.images);
-        let right = self.rebuilt.is_empty() && master_is_right(&self.master, &closed, images);
+        self.snapshots(&mut spec);
+        let right = self.rebuilt.is_empty() && master_is_right(&self.master, &closed, images, spec.pedestal_snapshots);
         if !right {
             let (ledger, state) = match low::open_file(&self.master).ok().and_then(|file| read_ledger(&file)) {
                 Some(ledger) if self.rebuilt.is_empty() => (ledger, State::Closed),
@@ -107,6 +109,18 @@ impl Run<'_> {
         }
         let Self { master, rebuilt, notes, .. } = self;
         Ok(RepairReport { master, rebuilt, master_written: !right, images, notes })
+    }
+
+    /// Snapshots of the pedestals are linked if their file can be read. Each was flushed, so that a kill takes at most the last.
+    fn snapshots(&mut self, spec: &mut FileSpec) {
+        if !spec.pedestal_snapshots {
+            return;
+        }
+        let path = self.directory.join(pedestal_file_name(self.prefix));
+        if let Err(error) = Snapshots::read(&path) {
+            spec.pedestal_snapshots = false;
+            self.notes.push(format!("{} cannot be read and is not linked: {}", path.display(), error.cause));
+        }
     }
 
     /// Rebuilds one data file from its journal; returns the run description when the journal has one.
@@ -235,7 +249,7 @@ fn plausible(spec: &FileSpec, chunk: &[u8]) -> bool {
 }
 
 /// Whether the master is final and names exactly the data files that exist.
-fn master_is_right(master: &Path, closed: &[Closed], images: u64) -> bool {
+fn master_is_right(master: &Path, closed: &[Closed], images: u64, with_pedestals: bool) -> bool {
     let Ok(file) = low::open_file(master) else { return false };
     let state = read_text(&file, "/entry/konkordia/state").unwrap_or_default();
     let nimages = read_number(&file, "/entry/instrument/detector/detectorSpecific/nimages");
@@ -245,6 +259,7 @@ fn master_is_right(master: &Path, closed: &[Closed], images: u64) -> bool {
     let there: Vec<u64> = closed.iter().map(|file| file.number).collect();
     let has_columns = file.dataset(&format!("{COLUMNS}/status")).is_ok_and(|status| status.shape() == [images as usize]);
     let links_right = linked == there || (linked.is_empty() && links.iter().any(|name| name == "data"));
+    let links_right = links_right && file.group(OWN).is_ok_and(|own| own.link_exists(PEDESTALS)) == with_pedestals;
     state != State::Writing.name() && nimages == Some(images as f64) && has_columns && (links_right || images == 0)
 }
 

@@ -55,6 +55,22 @@ pub struct TileInfo {
     pub packets: u32,
 }
 
+/// What the numbers in the file mean: value = (number - offset) x step, in [`FileSpec::unit`]. Special values mean what they are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// Value of one step of the stored numbers, for example 0.125 photon; above 0.
+    pub step: f64,
+    /// What was added to every number, in steps.
+    pub offset: f64,
+}
+
+impl Scale {
+    /// True if the numbers are the values.
+    pub fn is_trivial(&self) -> bool {
+        self.step == 1.0 && self.offset == 0.0
+    }
+}
+
 /// Facts about the measurement. `None` leaves the field out, except where NXmx demands one (docs/formats.md says what stands in).
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Metadata {
@@ -127,6 +143,14 @@ pub struct FileSpec {
     pub tiles: Vec<TileInfo>,
     /// Unit of the pixel values, for example "photon" or "ADU".
     pub unit: String,
+    /// What the numbers mean, if they are not plainly the values; a trivial scale is not written.
+    pub scale: Option<Scale>,
+    /// Lowest number that is a measurement, where that is not the lowest of the type (0 when counts below zero were set to 0).
+    pub underload: Option<f64>,
+    /// Highest number that is a measurement, where that is not the highest of the type (the detector's own limit).
+    pub saturation: Option<f64>,
+    /// A file of pedestals is written beside the images, see [`super::Writer::write_pedestals`].
+    pub pedestal_snapshots: bool,
     /// Hash of the calibration in use, empty when there is none.
     pub calibration_hash: String,
     /// Name and version of the program, for example "konkordia 0.1.0".
@@ -157,6 +181,10 @@ impl Default for FileSpec {
             pixel_mask: Vec::new(),
             tiles: Vec::new(),
             unit: "photon".into(),
+            scale: None,
+            underload: None,
+            saturation: None,
+            pedestal_snapshots: false,
             calibration_hash: String::new(),
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             configuration: String::new(),
@@ -234,6 +262,13 @@ impl FileSpec {
         if let Some(tile) = self.tiles.iter().find(|t| outside(t) || beside(t)) {
             return wrong(format!("tile {tile:?} lies outside the image of {} x {} pixels", self.rows, self.columns));
         }
+        if self.scale.is_some_and(|s| !(s.step > 0.0 && s.step.is_finite() && s.offset.is_finite())) {
+            return wrong(format!("{:?} (the step must be above 0)", self.scale));
+        }
+        let limits = [self.underload, self.saturation].into_iter().flatten();
+        if limits.clone().any(|v| !v.is_finite()) || !limits.is_sorted() {
+            return wrong(format!("measurements from {:?} to {:?}", self.underload, self.saturation));
+        }
         let plain = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if let Some(name) = self.extra_columns.iter().find(|name| !plain(name) || super::columns::is_reserved(name)) {
             return wrong(format!("'{name}' cannot be the name of a per-image column"));
@@ -263,6 +298,18 @@ impl FileSpec {
             put("images_planned", &images.to_string());
         }
         put("unit", &self.unit);
+        // `{:?}` prints the shortest text that reads back to the same number.
+        if let Some(scale) = self.scale {
+            put("scale", &format!("{:?} {:?}", scale.step, scale.offset));
+        }
+        for (key, value) in [("underload", self.underload), ("saturation", self.saturation)] {
+            if let Some(value) = value {
+                put(key, &format!("{value:?}"));
+            }
+        }
+        if self.pedestal_snapshots {
+            put("pedestal_snapshots", "true");
+        }
         put("calibration_hash", &self.calibration_hash);
         put("software", &self.software);
         put("configuration", &self.configuration);
@@ -321,6 +368,13 @@ impl FileSpec {
             "layout" => self.layout = Layout::from_name(value).ok_or("not a layout")?,
             "images_planned" => self.images_planned = Some(number(value)?),
             "unit" => self.unit = value.into(),
+            "scale" => {
+                let (step, offset) = value.split_once(' ').ok_or("two numbers expected")?;
+                self.scale = Some(Scale { step: number(step)?, offset: number(offset)? });
+            }
+            "underload" => self.underload = Some(number(value)?),
+            "saturation" => self.saturation = Some(number(value)?),
+            "pedestal_snapshots" => self.pedestal_snapshots = value == "true",
             "calibration_hash" => self.calibration_hash = value.into(),
             "software" => self.software = value.into(),
             "configuration" => self.configuration = value.into(),
@@ -414,7 +468,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_round_trips(config in "[ -~\n\r\\\\=]{0,60}", energy in proptest::option::of(1.0f64..100.0), rows in 1u32..9, flip: bool, turn in 0u32..4) {
+        fn text_round_trips(config in "[ -~\n\r\\\\=]{0,60}", energy in proptest::option::of(1.0f64..100.0), rows in 1u32..9, flip: bool, turn in 0u32..4,
+            scale in proptest::option::of((1e-3f64..8.0, -100.0f64..100.0)), limits in (proptest::option::of(-9.0f64..0.0), proptest::option::of(0.0f64..9.0))) {
             let spec = FileSpec {
                 rows,
                 columns: 7,
@@ -425,6 +480,10 @@ mod tests {
                 extra_columns: vec!["spots".into()],
                 layout: Layout::Links,
                 images_planned: Some(5),
+                scale: scale.map(|(step, offset)| Scale { step, offset }),
+                underload: limits.0,
+                saturation: limits.1,
+                pedestal_snapshots: flip,
                 ..FileSpec::default()
             };
             prop_assert_eq!(FileSpec::from_text(&spec.to_text()).unwrap(), spec);
@@ -453,6 +512,9 @@ mod tests {
             FileSpec { tiles: vec![tile.clone()], ..good.clone() },
             FileSpec { tiles: vec![TileInfo { row: u32::MAX, ..tile }], ..good.clone() },
             FileSpec { extra_columns: vec!["status".into()], ..good.clone() },
+            FileSpec { scale: Some(Scale { step: 0.0, offset: 0.0 }), ..good.clone() },
+            FileSpec { scale: Some(Scale { step: 1.0, offset: f64::NAN }), ..good.clone() },
+            FileSpec { underload: Some(1.0), saturation: Some(0.0), ..good.clone() },
         ];
         for spec in bad {
             assert_eq!(spec.validate().unwrap_err().kind, ErrorKind::Invalid, "{spec:?}");

@@ -9,8 +9,9 @@ use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
 use super::low;
 use super::master::{self, State};
-use super::names::{existing, journal_path, master_file_name, reserve_path};
+use super::names::{existing, journal_path, master_file_name, pedestal_file_name, reserve_path};
 use super::packing::{HEAD_BYTES, begins_right};
+use super::pedestals::PedestalFile;
 use super::reader::inspect;
 use super::repair::repair;
 use super::resume;
@@ -48,6 +49,8 @@ pub struct FileReport {
     pub images: u64,
     /// Images with pixels.
     pub images_with_pixels: u64,
+    /// Snapshots of the pedestals.
+    pub pedestal_snapshots: u64,
     /// Bytes of all chunks given to `write`.
     pub chunk_bytes: u64,
 }
@@ -58,6 +61,7 @@ pub struct Writer {
     spec: FileSpec,
     columns: Columns,
     current: Option<DataFile>,
+    pedestals: Option<PedestalFile>,
     closed: Vec<Closed>,
     next_index: u64,
     row: Vec<u8>,
@@ -87,11 +91,12 @@ impl Writer {
         let columns = Columns::new(&spec);
         let space = take_reserve(&spec, reserve_bytes(&spec, &columns))?;
         let start = || {
+            let pedestals = PedestalFile::create(&spec)?;
             master::publish(&spec, &columns, &[], None, State::Writing)?;
-            DataFile::create(&spec, &columns, 1)
+            Ok((DataFile::create(&spec, &columns, 1)?, pedestals))
         };
         match start() {
-            Ok(first) => Ok(Self::new(spec, columns, Some(first), space)),
+            Ok((first, pedestals)) => Ok(Self::new(spec, columns, Some(first), pedestals, space)),
             Err(error) => {
                 remove_all(&spec);
                 Err(error)
@@ -102,7 +107,8 @@ impl Writer {
     /// Continues an interrupted run of the same specification: its finished data files are kept with their columns, one that was growing is
     /// written anew. Gives the writer and the number of the first image to write. After [`Writer::finish`] the files hold what a run
     /// without interruption would have written. Without any file of this prefix it is [`Writer::create`]; with all of `images_planned`
-    /// there, no image can be written any more and only `finish` is left to do. The overwrite policy has no meaning here. What `finish` has
+    /// there, no image can be written any more and only `finish` is left to do. Snapshots of pedestals begin anew, except in a complete run. The
+    /// overwrite policy has no meaning here. What `finish` has
     /// extended to `images_expected` counts as there: end a run that is to be continued by dropping the writer, or expect no more than is written.
     ///
     /// # Errors
@@ -117,13 +123,14 @@ impl Writer {
         let space = take_reserve(&spec, reserve_bytes(&spec, &columns))?;
         let start = || {
             if found.complete {
-                return Ok(None);
+                return Ok((None, None));
             }
+            let pedestals = PedestalFile::create(&spec)?;
             master::publish(&spec, &columns, &found.closed, None, State::Writing)?;
-            DataFile::create(&spec, &columns, found.closed.len() as u64 + 1).map(Some)
+            Ok((Some(DataFile::create(&spec, &columns, found.closed.len() as u64 + 1)?), pedestals))
         };
-        let current = start().inspect_err(|_| release_reserve(&spec))?;
-        let mut writer = Self::new(spec, columns, current, space);
+        let (current, pedestals) = start().inspect_err(|_| release_reserve(&spec))?;
+        let mut writer = Self::new(spec, columns, current, pedestals, space);
         writer.next_index = found.images;
         writer.images_with_pixels = found.images_with_pixels;
         writer.chunk_bytes = found.chunk_bytes;
@@ -132,12 +139,19 @@ impl Writer {
         Ok((writer, found.images))
     }
 
-    fn new(spec: FileSpec, columns: Columns, current: Option<DataFile>, space: SpaceEstimate) -> Self {
+    fn new(
+        spec: FileSpec,
+        columns: Columns,
+        current: Option<DataFile>,
+        pedestals: Option<PedestalFile>,
+        space: SpaceEstimate,
+    ) -> Self {
         Self {
             row: vec![0; columns.row_bytes],
             joined: Vec::with_capacity(spec.image_bytes() / 2),
             missing: missing_chunk(&spec),
             current,
+            pedestals,
             closed: Vec::new(),
             next_index: 0,
             failed: None,
@@ -205,6 +219,31 @@ impl Writer {
                 Err(error)
             }
         }
+    }
+
+    /// Writes the pedestals of G0 as they are after image `image`: ADU, `parts` one after the other are the pixels of an image. Snapshots
+    /// come in order of their images; each is in the file when this returns.
+    ///
+    /// # Errors
+    /// As [`Writer::write`]; [`ErrorKind::Invalid`] also when the specification has no `pedestal_snapshots`.
+    pub fn write_pedestals(&mut self, image: u64, parts: &[&[f32]]) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let Some(file) = &mut self.pedestals else {
+            let cause = "this run was created without snapshots, or is complete";
+            return Err(Error::new(ErrorKind::Invalid, "write pedestals", &self.spec.directory, cause));
+        };
+        file.check(image, parts)?;
+        let bytes = 4 * self.spec.pixels() as u64;
+        let result = self.check_space(bytes).and_then(|()| match &mut self.pedestals {
+            Some(file) => file.append(image, parts),
+            None => Ok(()),
+        });
+        if let Err(error) = &result {
+            self.failed = Some(error.clone());
+        }
+        result
     }
 
     fn store(&mut self, image: &ImageRecord<'_>, local: u64) -> Result<(), Error> {
@@ -348,12 +387,14 @@ impl Writer {
                 self.rescue().map_err(|_| error)?;
             }
         }
+        let pedestal_snapshots = self.pedestals.take().map_or(Ok(0), PedestalFile::close)?;
         let master = master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed)?;
         Ok(FileReport {
             master,
             data_files: self.closed.iter().map(|closed| closed.path.clone()).collect(),
             images: total,
             images_with_pixels: self.images_with_pixels,
+            pedestal_snapshots,
             chunk_bytes: self.chunk_bytes,
         })
     }
@@ -399,7 +440,8 @@ fn clear_way(spec: &FileSpec) -> Result<(), Error> {
     }
     if spec.overwrite == Overwrite::Refuse {
         let older = files.first().map(|(_, path, ..)| path.clone());
-        return match older.or_else(|| master.exists().then_some(master)) {
+        let pedestals = spec.directory.join(pedestal_file_name(&spec.prefix));
+        return match older.or_else(|| [master, pedestals].into_iter().find(|path| path.exists())) {
             Some(path) => Err(Error::new(ErrorKind::Exists, doing, &path, "the file exists")),
             None => Ok(()),
         };
@@ -412,6 +454,10 @@ fn remove_all_of(spec: &FileSpec, files: &[(u64, PathBuf, bool, bool)]) -> Resul
     let master = spec.directory.join(master_file_name(&spec.prefix));
     if master.exists() {
         remove(&master)?;
+    }
+    let pedestals = spec.directory.join(pedestal_file_name(&spec.prefix));
+    if pedestals.exists() {
+        remove(&pedestals)?;
     }
     for (_, path, has_data, has_journal) in files {
         if *has_data {
