@@ -11,7 +11,7 @@ import numpy as np
 import nxmx
 import pytest
 import silx.io
-from content import MISSING, RUNS, VALID, image, stack
+from content import MISSING, RUNS, SHAPE, VALID, image, stack
 from silx.io.nxdata import get_default
 from silx.io.url import DataUrl
 
@@ -117,7 +117,7 @@ def test_nxmx_reads_the_geometry(samples, run):
             assert (detector.underload_value, detector.saturation_value) == VALID[RUNS[run][0]]
 
 
-@pytest.mark.parametrize("run", [*RUNS, "empty"])
+@pytest.mark.parametrize("run", [*RUNS, "empty", "scaled"])
 def test_nxvalidate_finds_no_error(samples, run):
     program = Path(sys.executable).with_name("nxvalidate")
     result = subprocess.run([program, "-e", master(samples, run)], capture_output=True, text=True, check=True)
@@ -192,3 +192,26 @@ def test_the_account_of_the_run(samples, run):
         streams = own["ledger/streams"]
         assert len(streams["name"]) == len(streams["packets_received"]) == 2
         assert own["state"].asstr()[()] == "closed"
+
+
+def test_a_scaled_run_says_what_its_numbers_mean(samples):
+    pixels = [image("int16", number) for number in range(10)]
+    with h5py.File(samples / "scaled_master.h5") as file:
+        (entry,) = nxmx.NXmx(file).entries
+        (data,) = entry.data
+        assert (data.data_scale_factor, data.data_offset) == (0.125, -40)
+        assert data["data_scaling_factor"][()] == 0.125
+        detector = file["entry/instrument/detector"]
+        assert (detector["underload_value"][()], detector["saturation_value"][()]) == (0, 12000)
+        assert np.array_equal(file["entry/data"][data.signal][()], np.stack(pixels)), "the numbers themselves are as stored"
+        snapshots = file["entry/konkordia/pedestals"]
+        assert snapshots["image"][()].tolist() == [3, 7]
+        assert snapshots["pedestal_g0_adu"].attrs["units"] == "ADU"
+        column = np.arange(SHAPE[0] * SHAPE[1]).reshape(SHAPE) % 64 / 64
+        for plane, number in zip(snapshots["pedestal_g0_adu"], [3, 7]):
+            assert np.array_equal(plane, 2500 + number + column)
+    # fabio takes the three numbers beside the images for images, behind the others (docs/formats.md).
+    with fabio.open(str(samples / "scaled_master.h5")) as file:
+        assert file.nframes == 10 + 3
+        for number in range(10):
+            assert np.array_equal(file.getframe(number).data, pixels[number])

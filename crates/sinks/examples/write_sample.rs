@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use konkordia_core::pixel::PixelType;
-use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, TileInfo, Writer, repair};
+use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, Scale, TileInfo, Writer, repair};
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -15,6 +15,12 @@ use common::{Sample, endless, ledger, sample, write_images};
 fn write_run(sample: &Sample) -> Result<(), Error> {
     let mut writer = Writer::create(sample.spec.clone())?;
     write_images(&mut writer, sample)?;
+    if sample.spec.pedestal_snapshots {
+        for image in [3, 7] {
+            let plane: Vec<f32> = (0..sample.spec.pixels()).map(|i| 2500.0 + image as f32 + (i % 64) as f32 / 64.0).collect();
+            writer.write_pedestals(image, &[&plane])?;
+        }
+    }
     let report = writer.finish(&ledger(sample))?;
     println!("{}", report.master.display());
     Ok(())
@@ -37,6 +43,11 @@ fn samples(directory: &Path) -> Result<(), Error> {
     with("short", |s| s.expected = 15)?;
     // Many links: the group leaves its compact form.
     with("many", |s| (s.spec.images_per_file, s.images, s.expected, s.lost, s.partial) = (1, 24, 24, vec![], vec![3]))?;
+    with("scaled", |s| {
+        s.spec.pixel = PixelType::Int16;
+        s.spec.scale = Some(Scale { step: 0.125, offset: 40.0 });
+        (s.spec.underload, s.spec.saturation, s.spec.pedestal_snapshots) = (Some(0.0), Some(12_000.0), true);
+    })?;
     with("whole", |s| (s.lost, s.partial) = (vec![], vec![]))?;
     with("bare", |s| s.spec.metadata = Metadata::default())?;
     // A run given up without a word, as by a kill, and then repaired.
