@@ -1,0 +1,213 @@
+"""Raw files written from their published layouts, converted: the same bytes as from the network, whatever the format."""
+
+import json
+
+import h5py
+import hdf5plugin
+import numpy as np
+import pytest
+import raw_files
+from driving import INTERRUPT, LYSO, Master, lyso_raw, lyso_tables, needs_lyso, program, raw_tables, simulate
+
+
+def convert(*arguments, check=0, timeout=120):
+    """Runs `konkordia convert --json`; returns the report, which is the last event."""
+    done = program("convert", *arguments, "--json", check=check, timeout=timeout)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    return events[-1], done
+
+
+def chunks(path):
+    """The stored bytes of every image of all data files of this master, in order; None where nothing is stored."""
+    stem = str(path).removesuffix("_master.h5")
+    found = []
+    for number in range(1, 1000):
+        try:
+            f = h5py.File(f"{stem}_data_{number:06}.h5", "r")
+        except FileNotFoundError:
+            return found
+        with f:
+            data = f["/entry/data/data"]
+            for n in range(data.shape[0]):
+                found.append(data.id.read_direct_chunk((n, 0, 0)))
+
+
+def lyso_options():
+    return ["--calibration", LYSO, "--energy-kev", "12.4"]
+
+
+def lyso_words():
+    return np.stack([np.fromfile(p, "<u2").reshape(1, 512, 1024) for p in lyso_raw()])
+
+
+def sum_of_ledger(report):
+    images = report["images"]
+    assert report["balances"], report["imbalances"]
+    assert images["expected"] == sum(images[k] for k in ("complete", "partial", "lost", "discarded")), images
+    return images
+
+
+@needs_lyso
+@pytest.mark.parametrize(("interfaces", "version", "per_file"), [(1, 7.2, 3), (2, 7.2, 10000), (1, 8.0, 10000), (2, 8.0, 4)])
+def test_the_same_bytes_as_from_the_network(bench, tmp_path, interfaces, version, per_file):
+    tables = lyso_tables(images=10)
+    tables["detector"]["interfaces"] = interfaces
+    receiver = bench.receive(bench.config(streams=interfaces, **tables))
+    simulate("jungfrau", "--to", bench.to, "--interfaces", interfaces, "--rate", 50, "--raw", *lyso_raw())
+    code, _ = receiver.finish()
+    assert code == 0
+    path = raw_files.write_sls(tmp_path, lyso_words(), version=version, interfaces=interfaces, per_file=per_file)
+    report, _ = convert(path, "-o", tmp_path / "offline", *lyso_options(), "--verify")
+    assert sum_of_ledger(report)["complete"] == 10 and report["verified"]["images_different"] == 0
+    assert report["input"]["interfaces"] == interfaces and f"version {version}" in report["input"]["kind"]
+    live, offline = chunks(bench.master), chunks(tmp_path / "offline_master.h5")
+    assert len(live) == 10 and live == offline
+    a, b = Master(bench.master), Master(tmp_path / "offline_master.h5")
+    assert (a.images == b.images).all() and (a.mask == b.mask).all()
+    for column in ("frame_number", "status", "packets_received", "packet_bitmap"):
+        assert (a.columns[column] == b.columns[column]).all(), column
+    program("check", tmp_path / "offline_master.h5", check=0)
+
+
+@needs_lyso
+@pytest.mark.parametrize("seed", [3, 4])
+def test_the_same_bytes_under_losses(bench, tmp_path, seed):
+    """What the network lost is written to files as the receiver would have, and converted."""
+    tables = lyso_tables(images=20, stall_timeout_s=2)
+    tables["detector"]["interfaces"] = 2
+    receiver = bench.receive(bench.config(streams=2, **tables))
+    faults = ["--loss", 0.02, "--reorder", 0.02, "--duplicate", 0.01, "--seed", seed]
+    simulate("jungfrau", "--to", bench.to, "--interfaces", 2, "--rate", 60, "--images", 20, *faults, "--raw", *lyso_raw())
+    receiver.finish()
+    live = Master(bench.master)
+    words = np.concatenate([lyso_words()] * 2)
+    arrived = np.stack([live.arrived(n, 64) for n in range(20)])
+    lost = {(n, port): np.flatnonzero(~arrived[n, port]) for n in range(20) for port in range(2)}
+    assert sum(map(len, lost.values())) > 20
+    path = raw_files.write_sls(tmp_path, words, interfaces=2, per_file=7, lost=lost)
+    report, _ = convert(path, "-o", tmp_path / "offline", *lyso_options(), "--verify", check=1)
+    assert report["verified"] | {"seconds": 0} == {
+        "images": 20, "images_different": 0, "pixels_different": 0, "first_different": None, "tolerance": 0.0, "seconds": 0,
+    }  # fmt: skip
+    assert chunks(bench.master) == chunks(tmp_path / "offline_master.h5")
+    offline = Master(tmp_path / "offline_master.h5")
+    assert (offline.columns["packet_bitmap"] == live.columns["packet_bitmap"]).all()
+
+
+@pytest.fixture(scope="module")
+def words():
+    return raw_files.frames(6, modules=2)
+
+
+def whole(words):
+    return words.reshape(len(words), -1, 1024)
+
+
+def converted(tmp_path, inputs, *options, check=0):
+    report, done = convert(*inputs, "-o", tmp_path / "out", "--dtype", "raw", *options, check=check)
+    return Master(tmp_path / "out_master.h5"), report, done
+
+
+@pytest.mark.parametrize("form", ["sls72", "sls80", "two interfaces", "old names", "raw112", "raw48", "raw48 two", "raw16", "u16"])
+def test_every_format_gives_the_words(tmp_path, words, form):
+    inputs = []
+    interfaces = 2 if "two" in form else 1
+    if form.startswith("raw") or form == "u16":
+        for port in range(2 * interfaces if form != "u16" else 1):
+            path = tmp_path / f"a_d{port}_f0_0.raw" if form == "raw16" else tmp_path / f"a{port}.bin"
+            skip = {"raw112": 112, "raw48": 48, "raw48 two": 48, "raw16": 16, "u16": 0}[form]
+            parts = []
+            for n, frame in enumerate(words):
+                record = raw_files.record(frame, port, n + 1, interfaces)
+                head = (n + 1).to_bytes(8, "little") + bytes(8) if skip == 16 else record[:skip]
+                parts.append(head + (frame.tobytes() if skip == 0 else record[112:]))
+            path.write_bytes(b"".join(parts))
+            inputs.append(path)
+    else:
+        version = 8.0 if form == "sls80" else 7.2
+        pad = "012" if form == "old names" else ""
+        inputs.append(raw_files.write_sls(tmp_path, words, version=version, interfaces=interfaces, per_file=4, pad=pad))
+    options = ["--modules", 2] if form == "u16" else []
+    master, report, _ = converted(tmp_path, inputs, *options, "--verify")
+    assert (master.images == whole(words)).all()
+    assert list(master.columns["frame_number"]) == [1, 2, 3, 4, 5, 6]
+    assert report["input"]["modules"] == 2 and report["verified"]["images_different"] == 0
+
+
+@pytest.mark.parametrize("interfaces", [1, 2])
+def test_hdf5_of_the_receiver(tmp_path, words, interfaces):
+    lost = {(1, 0): [3, 17], (2, interfaces): [0]}
+    path = raw_files.write_sls_hdf5(tmp_path, words, interfaces=interfaces, lost=lost)
+    master, report, _ = converted(tmp_path, [path], "--verify", check=1)
+    expected = whole(words).copy()
+    for (frame, port), packets in lost.items():
+        for packet in packets:
+            row = port * 512 // interfaces + packet * 4
+            expected[frame, row : row + 4] = 0xFFFF
+            assert not master.arrived(frame, 128 // interfaces)[port, packet]
+    assert (master.images == expected).all()
+    assert sum_of_ledger(report)["partial"] == 2 and report["images"]["packets_missing"] == 3
+    assert list(master.columns["timestamp"]) == [1000 * n for n in range(1, 7)]
+
+
+@pytest.mark.parametrize("storage", [{}, hdf5plugin.Bitshuffle(), hdf5plugin.Bitshuffle(cname="zstd"), {"compression": "gzip"}],
+                         ids=["contiguous", "bslz4", "bszstd", "gzip"])  # fmt: skip
+def test_hdf5_of_swissfel(tmp_path, words, storage):
+    good = [1, 1, 0, 1, 1, 1]
+    path = raw_files.write_swissfel(tmp_path / "run.h5", words, good=good, **storage)
+    master, report, done = converted(tmp_path, [path], "--verify", check=1)
+    expected = whole(words).copy()
+    expected[2] = 0xFFFF
+    assert (master.images == expected).all()
+    assert sum_of_ledger(report)["lost"] == 1 and "1 frames are not good" in done.stderr
+    assert list(master.columns["bunch_id"][[0, 5]]) == [10**10, 10**10 + 5]
+    assert (master.columns["detector_info"][[0, 1]] == 0x100).all()
+
+
+def test_modules_beside_each_other_lie_as_aare_reads_them(tmp_path):
+    """An independent reader of the same files, of both versions and with one and two interfaces."""
+    aare = pytest.importorskip("aare", reason="aare has no wheel for this Python")
+    words = raw_files.frames(3, modules=4, seed=5)
+    for version, interfaces, ports_x in [(7.2, 1, 1), (7.2, 2, 1), (8.0, 1, 1), (7.2, 1, 2)]:
+        folder = tmp_path / f"{version}-{interfaces}-{ports_x}"
+        folder.mkdir()
+        path = raw_files.write_sls(folder, words, version=version, interfaces=interfaces, per_file=2, ports_x=ports_x)
+        master, _, _ = converted(folder, [path])
+        with aare.RawFile(path) as f:
+            headers, images = f.read()
+        assert images.shape == master.images.shape, (version, interfaces, ports_x)
+        assert (images == master.images).all(), (version, interfaces, ports_x)
+        assert list(headers["frameNumber"].reshape(3, -1)[:, 0]) == list(master.columns["frame_number"])
+
+
+def test_some_frames_only_and_options_of_the_configuration(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words, numbers=[10, 11, 12, 13, 14, 15])
+    master, report, _ = converted(tmp_path, [path], "--frames", "11:13", "--set", "output.layout=virtual", "--compression", "bszstd",
+                                  "--images-per-file", 2, "--set", "output.sample_name=lyso")  # fmt: skip
+    assert list(master.columns["frame_number"]) == [11, 12, 13] and (master.images == whole(words)[1:4]).all()
+    summary = json.loads(program("inspect", tmp_path / "out_master.h5", "--json", check=0).stdout)
+    assert summary["compression"] == "bszstd" and len(report["data_files"]) == 2
+    done = program("convert", path, "-o", tmp_path / "out", "--dtype", "raw", check=6)
+    assert "overwrite" in done.stderr
+    program("convert", path, "-o", tmp_path / "out_master.h5", "--dtype", "raw", "--overwrite", "--quiet", check=0)
+    assert len(Master(tmp_path / "out_master.h5").images) == 6
+
+
+@needs_lyso
+def test_a_configuration_of_a_receiver_serves_files_too(bench, tmp_path):
+    config = bench.config(**lyso_tables(images=3, first_frame="auto"))
+    path = raw_files.write_sls(tmp_path, lyso_words())
+    report, _ = convert(path, "-o", tmp_path / "offline", "--config", config)
+    assert sum_of_ledger(report)["complete"] == 10, "the input says how many images there are"
+    other = bench.config(**{**lyso_tables(), "detector": {"type": "jungfrau", "modules": 2, "energy_kev": 12.4}})
+    done = program("convert", path, "-o", tmp_path / "x", "--config", other, check=3)
+    assert "for another detector" in done.stderr and "modules is 2" in done.stderr
+
+
+def test_progress_report_and_memory_are_told(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words)
+    done = program("convert", path, "-o", tmp_path / "out", "--dtype", "raw", check=0)
+    assert "6 expected, 6 complete" in done.stdout and "ledger    balances" in done.stdout
+    assert "slsReceiver acquisition, version 7.2" in done.stderr and "memory" in done.stderr
+    quiet = program("convert", path, "-o", tmp_path / "quiet", "--dtype", "raw", "--quiet", check=0)
+    assert quiet.stderr == ""

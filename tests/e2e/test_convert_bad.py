@@ -1,0 +1,233 @@
+"""Input that is not whole or not right: named, counted, and never taken for something else; interruptions that are made good."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import h5py
+import numpy as np
+import pytest
+import raw_files
+from driving import BINARY, LYSO, Master, needs_lyso, program
+from test_convert import chunks, convert, converted, sum_of_ledger, whole
+
+
+@pytest.fixture(scope="module")
+def words():
+    return raw_files.frames(5, modules=2, seed=2)
+
+
+def refused(*arguments, code=3):
+    done = program("convert", *arguments, check=code)
+    assert "error: " in done.stderr and "why: " in done.stderr and "fix: " in done.stderr, done.stderr
+    return done.stderr
+
+
+def test_a_truncated_last_frame_is_counted_and_not_used(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words)
+    data = tmp_path / "run_d1_f0_0.raw"
+    os.truncate(data, data.stat().st_size - 100)
+    master, report, done = converted(tmp_path, [path], check=1)
+    expected = whole(words).copy()
+    expected[4, 512:] = 0xFFFF
+    assert (master.images == expected).all()
+    assert "the last frame is cut off after 1048588 bytes" in done.stderr
+    assert "port 1: 1 of 5 frames are missing, the first is frame 5" in done.stderr
+    assert sum_of_ledger(report)["partial"] == 1
+
+
+def test_a_missing_sub_file_leaves_its_frames_missing(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words, per_file=2)
+    (tmp_path / "run_d0_f1_0.raw").unlink()
+    master, report, done = converted(tmp_path, [path], check=1)
+    expected = whole(words).copy()
+    expected[2:4, :512] = 0xFFFF
+    assert (master.images == expected).all()
+    assert "port 0: 1 of 3 data files are missing, the first is _d0_f1_" in done.stderr
+    assert sum_of_ledger(report) and report["images"]["partial"] == 2
+    # The last file of all ports: only the master knows.
+    for port in range(2):
+        (tmp_path / f"run_d{port}_f2_0.raw").unlink()
+    _, done = convert(path, "-o", tmp_path / "less", "--dtype", "raw", check=1)
+    assert "the master counts 5 frames, the files hold 4" in done.stderr
+
+
+def test_a_master_without_data_is_refused(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words)
+    for data in tmp_path.glob("*.raw"):
+        data.unlink()
+    assert "has no data files" in refused(path, "-o", tmp_path / "out", "--dtype", "raw")
+    (tmp_path / "run_d0_f0_0.raw").write_bytes(b"")
+    assert "there is no frame in the input" in refused(path, "-o", tmp_path / "out", "--dtype", "raw")
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_frames_out_of_order_and_doubled_are_put_right(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words[[1, 0, 2, 2, 4]], numbers=[2, 1, 3, 3, 5])
+    master, report, done = converted(tmp_path, [path], check=1)
+    expected = whole(words).copy()
+    expected[3] = 0xFFFF
+    assert (master.images == expected).all() and list(master.columns["frame_number"]) == [1, 2, 3, 0, 5]
+    assert "not in order" in done.stderr and "1 frames have a number that was there before" in done.stderr
+    assert "1 frame numbers between 1 and 5 are in no file" in done.stderr
+    assert sum_of_ledger(report)["lost"] == 1
+
+
+def test_frames_missing_in_one_module_are_missing_there_only(tmp_path, words):
+    both = raw_files.write_sls(tmp_path, words)
+    with open(tmp_path / "run_d1_f0_0.raw", "wb") as out:
+        for n in (0, 1, 3):
+            out.write(raw_files.record(words[n], 1, n + 1, 1))
+    master, report, done = converted(tmp_path, [both], check=1)
+    expected = whole(words).copy()
+    expected[[2, 4], 512:] = 0xFFFF
+    assert (master.images == expected).all() and sum_of_ledger(report)["partial"] == 2
+    assert "port 1: 2 of 5 frames are missing, the first is frame 3" in done.stderr
+
+
+def test_a_long_gap_in_one_module_loses_nothing_else(tmp_path):
+    """A jump that a receiver on a network would first doubt: 40 frames that one module did not store."""
+    words = raw_files.frames(3, modules=2, seed=8)
+    path = raw_files.write_sls(tmp_path, words[[0, 1]], numbers=[1, 60])
+    with open(tmp_path / "run_d0_f0_0.raw", "wb") as out:
+        for n in range(1, 61):
+            out.write(raw_files.record(words[n % 3], 0, n, 1))
+    master, report, _ = converted(tmp_path, [path], check=1)
+    assert sum_of_ledger(report)["partial"] == 58 and report["images"]["complete"] == 2
+    assert (master.images[59, 512:] == words[1, 1]).all() and (master.images[58, 512:] == 0xFFFF).all()
+    assert all((master.images[n, :512] == words[(n + 1) % 3, 0]).all() for n in range(60))
+
+
+def test_wild_headers_and_other_files_are_named(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words)
+    data = tmp_path / "run_d0_f0_0.raw"
+    bytes_ = bytearray(data.read_bytes())
+    bytes_[46] = 77
+    bytes_[2 * (112 + 2**20) + 7] = 255
+    data.write_bytes(bytes_)
+    master, report, done = converted(tmp_path, [path], check=1)
+    assert "2 frames have a damaged header and are not used" in done.stderr and sum_of_ledger(report)["partial"] == 2
+    bytes_[3 * (112 + 2**20) + 5] = 1
+    data.write_bytes(bytes_)
+    assert "too far apart" in refused(path, "-o", tmp_path / "wild", "--dtype", "raw")
+    (tmp_path / "text.raw").write_text("hello")
+    assert "cannot tell what" in refused(tmp_path / "text.raw", "-o", tmp_path / "x", "--dtype", "raw")
+    (tmp_path / "bad_master_0.json").write_text("{")
+    assert "not JSON" in refused(tmp_path / "bad_master_0.json", "-o", tmp_path / "x", "--dtype", "raw")
+    with h5py.File(tmp_path / "other.h5", "w") as f:
+        f["x"] = 1
+    assert "no raw file that is known" in refused(tmp_path / "other.h5", "-o", tmp_path / "x", "--dtype", "raw")
+    with h5py.File(tmp_path / "done.h5", "w") as f:
+        f["/data/JF01T01V01/data"] = np.zeros((1, 512, 1024), "<f4")
+    assert "not words of a detector" in refused(tmp_path / "done.h5", "-o", tmp_path / "x", "--dtype", "raw")
+
+
+def test_what_photons_need_is_asked_for(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words)
+    assert "photons without calibration" in refused(path, "-o", tmp_path / "out")
+    if LYSO.is_dir():
+        assert "photons without the energy" in refused(path, "-o", tmp_path / "out", "--calibration", LYSO)
+    assert "is a folder" in refused(path, "-o", tmp_path, "--dtype", "raw")
+    assert "TABLE.KEY=VALUE" in program("convert", path, "-o", "x", "--set", "bits=16", check=2).stderr
+    assert "unknown key" in program("convert", path, "-o", tmp_path / "x", "--dtype", "raw", "--set", "run.speed=1", check=3).stderr
+
+
+def kill_after(files, folder, number, arguments):
+    """Sends the signal as soon as there are so many data files."""
+    process = subprocess.Popen([BINARY, "convert", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and len(list(folder.glob("out_data_*.h5"))) < files:
+        time.sleep(0.005)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert "panicked" not in err, err
+    return process.returncode
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    """240 frames of one module in two files, of which some miss packets."""
+    folder = tmp_path_factory.mktemp("long")
+    words = raw_files.frames(8, seed=4)
+    path = raw_files.write_sls(folder, words[np.arange(240) % 8], per_file=150, lost={(n, 0): [n % 128] for n in range(0, 240, 50)})
+    # A level that takes long enough to be interrupted in the middle.
+    options = [path, "--dtype", "raw", "--images-per-file", 20, "--compression", "bszstd", "--compression-level", 7]
+    reference, _ = convert(*options, "-o", folder / "whole", check=1)
+    return folder, options, reference
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_conversion_goes_on(long_run, tmp_path, number):
+    folder, options, reference = long_run
+    options = [*options, "-o", tmp_path / "out"]
+    code = kill_after(4, tmp_path, number, [*options, "--quiet"])
+    assert code == (-signal.SIGKILL if number == signal.SIGKILL else 130), "it must not be done before it is interrupted"
+    if number == signal.SIGINT:
+        program("check", tmp_path / "out_master.h5", check=0)
+    report, done = convert(*options, "--resume", check=1)
+    kept = report["images_kept"]
+    assert kept % 20 == 0 and 60 <= kept < 240 and f"{kept} images are there already" in done.stderr
+    assert sum_of_ledger(report) == reference["images"], "the account is that of a conversion in one go"
+    assert chunks(tmp_path / "out_master.h5") == chunks(folder / "whole_master.h5")
+    a, b = Master(tmp_path / "out_master.h5"), Master(folder / "whole_master.h5")
+    assert len(a.images) == 240 and (a.images == b.images).all()
+    for column in a.columns:
+        assert (a.columns[column] == b.columns[column]).all(), column
+    program("check", tmp_path / "out_master.h5", check=0)
+    again, _ = convert(*options, "--resume", check=1)
+    assert again["images_kept"] == 240 and again["images"] == reference["images"]
+
+
+def test_other_input_or_options_are_not_continued(tmp_path):
+    words = raw_files.frames(4, seed=4)
+    own = raw_files.write_sls(tmp_path, words, per_file=2)
+    options = ["-o", tmp_path / "out", "--dtype", "raw", "--images-per-file", 2]
+    convert(own, *options)
+    assert "continue the run" in refused(own, *options, "--compression", "lz4", "--resume")
+    data = tmp_path / "run_d0_f0_0.raw"
+    changed = bytearray(data.read_bytes())
+    changed[2000] ^= 1
+    data.write_bytes(changed)
+    text = refused(own, *options, "--resume")
+    assert "continue the run" in text and "input" in text, text
+    before = chunks(tmp_path / "out_master.h5")
+    assert len(before) == 4, "nothing was touched"
+    assert "cannot be used with" in program("convert", own, *options, "--resume", "--overwrite", check=2).stderr
+
+
+@needs_lyso
+def test_what_depends_on_earlier_frames_is_computed_again(tmp_path):
+    words = np.concatenate([np.stack([np.fromfile(p, "<u2").reshape(1, 512, 1024) for p in sorted(LYSO.glob("raw_*.u16"))])] * 2)
+    path = raw_files.write_sls(tmp_path, words)
+    options = [path, "--calibration", LYSO, "--energy-kev", "12.4", "--images-per-file", 3, "--set", "processing.summation=2"]
+    convert(*options, "-o", tmp_path / "once")
+    convert(*options, "-o", tmp_path / "out")
+    last = sorted(tmp_path.glob("out_data_*.h5"))[-2:]
+    for path in last:
+        path.unlink()
+    report, done = convert(*options, "-o", tmp_path / "out", "--resume", "--verify")
+    assert report["images_kept"] == 6 and "computed again" in done.stderr
+    assert chunks(tmp_path / "out_master.h5") == chunks(tmp_path / "once_master.h5")
+    assert sum_of_ledger(report)["complete"] == 10 and report["verified"]["images_different"] == 0
+
+
+def test_a_changed_pixel_is_found(tmp_path, words):
+    """--verify reads what is on the disk: a byte changed between the two conversions would be another input, so the file is changed."""
+    path = raw_files.write_sls(tmp_path, words)
+    convert(path, "-o", tmp_path / "out", "--dtype", "raw", "--compression", "none")
+    report, _ = convert(path, "-o", tmp_path / "out", "--dtype", "raw", "--compression", "none", "--resume", "--verify")
+    assert report["images_kept"] == 5 and report["verified"]["images_different"] == 0
+    with h5py.File(tmp_path / "out_data_000001.h5", "r+") as f:
+        f["/entry/data/data"][3, 100, 100] ^= 1
+    report, _ = convert(path, "-o", tmp_path / "out", "--dtype", "raw", "--compression", "none", "--resume", "--verify", check=1)
+    assert report["verified"]["first_different"] == 3 and report["verified"]["pixels_different"] == 1
+    text = program("convert", path, "-o", tmp_path / "out", "--dtype", "raw", "--compression", "none", "--resume", "--verify", check=1).stdout
+    assert "NOT EQUAL" in text and "the first is image 3" in text
+
+
+def test_events_are_json_lines(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words)
+    done = program("convert", path, "-o", tmp_path / "out", "--dtype", "raw", "--json", check=0)
+    events = [json.loads(line)["event"] for line in done.stdout.splitlines()]
+    assert events[0] == "armed" and events[-1] == "report"
