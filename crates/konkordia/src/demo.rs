@@ -57,7 +57,7 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
     };
     let (outcome, sent) = loopback::transfer(prepared, &mut feed, &pace, args.images, Gate::Window(window as u64), &mut watch)?;
     progress.end();
-    let report = run::close(&config, &addresses, &outcome, &writer)?;
+    let report = run::close(&config, &addresses, &outcome, &writer, None)?;
     let whole = outcome.ledger.is_complete() && outcome.ledger.imbalances().is_empty();
     tell("3  reading the file back and comparing every pixel with what a naive pipeline makes of the same packets ...");
     let proof = compare(&config, &detector, &packetiser, &truth, args.images)?;

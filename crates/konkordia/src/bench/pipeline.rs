@@ -267,7 +267,7 @@ impl<'a> Bench<'a> {
         if let Ended::SinkError(error) = &outcome.ended {
             return Err(error.clone().into());
         }
-        let report = run::close(&config, &addresses, &outcome, &writer)?;
+        let report = run::close(&config, &addresses, &outcome, &writer, None)?;
         delete_data_files(self.folder, Which::All);
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {

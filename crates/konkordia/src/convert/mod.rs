@@ -129,7 +129,7 @@ fn convert(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground, w
     } else {
         let ended = Arc::new(AtomicUsize::new(0));
         let sources = sources(input, &plan, &ended);
-        let armed = arm::arm_with(&plan, loaded, sources, sink, Isa::detect())?;
+        let armed = arm::arm_with(&plan, loaded, sources, (sink, Vec::new()), Isa::detect())?;
         watch.start(armed.control());
         watch_run(armed, &plan, args, first_image, &ended)
     };

@@ -84,7 +84,7 @@ pub fn verify(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground
     let compare =
         Compare { reader, found: Arc::clone(&found), expected: Vec::new(), pixel: plan.pixel, image_bytes: plan.image_bytes() };
     let ended = Arc::new(AtomicUsize::new(0));
-    let armed = arm::arm_with(&plan, loaded, sources(input, &plan, &ended), Box::new(compare), Isa::Scalar)?;
+    let armed = arm::arm_with(&plan, loaded, sources(input, &plan, &ended), (Box::new(compare), Vec::new()), Isa::Scalar)?;
     watch.also_stop(armed.control());
     if !args.quiet {
         say::to_stderr("verifying: every image is decoded and compared with a second conversion");

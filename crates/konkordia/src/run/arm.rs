@@ -1,5 +1,6 @@
 //! Arm: everything that can fail before a run is done here, in the order that leaves the least behind when it does.
 
+use super::raw_copy::{RawCopy, RawSpec};
 use super::sink::{FileSink, SharedWriter};
 use super::{clock, recorded};
 use crate::calibration::{self, Loaded};
@@ -7,7 +8,7 @@ use crate::config::{Config, plan};
 use crate::failure::{Exit, Failure, reason};
 use crate::say;
 use konkordia_core::plan::{Negative, Plan, Recipe};
-use konkordia_core::ports::{Sink, Source};
+use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_engine::run::{Armed, RunParts, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer};
@@ -23,6 +24,8 @@ pub struct Prepared {
     pub plan: Arc<Plan>,
     /// Closes the files.
     pub writer: SharedWriter,
+    /// Closes the raw frames beside them, if they are kept.
+    pub raw_copy: Option<RawCopy>,
     /// Where each stream arrives.
     pub addresses: Vec<SocketAddr>,
     /// Receive buffer that the kernel gave to each stream, in payload bytes.
@@ -76,21 +79,22 @@ pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
     let writer = SharedWriter::new(writer);
     let sources = receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect();
     let sink = Box::new(FileSink::new(writer.clone(), &plan));
-    let armed = arm_with(&plan, loaded, sources, sink, Isa::detect())?;
-    Ok(Prepared { armed, plan, writer, addresses, receive_buffer_bytes: given, notes })
+    let raw_copy = if config.keep_raw { Some(RawCopy::create(RawSpec::of(config, &plan, clock::now()))?) } else { None };
+    let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
+    let armed = arm_with(&plan, loaded, sources, (sink, frame_sinks), Isa::detect())?;
+    Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
 }
 
-/// Arms a run that takes its packets from these sources, one for each stream, and gives its images to this sink.
+/// Arms a run that takes its packets from these sources, one for each stream, and gives its images to this sink and its raw frames to those.
 pub fn arm_with(
     plan: &Arc<Plan>,
     loaded: Loaded,
     sources: Vec<Box<dyn Source>>,
-    sink: Box<dyn Sink>,
+    (sink, frame_sinks): (Box<dyn Sink>, Vec<Box<dyn FrameSink>>),
     isa: Isa,
 ) -> Result<Armed, Failure> {
     let sink = calibration::guard::wrap(sink, &loaded.module_ids, plan.streams());
-    let parts =
-        RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks: vec![sink], frame_sinks: vec![], isa };
+    let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks: vec![sink], frame_sinks, isa };
     arm(parts).map_err(|error| {
         let fix = "set a smaller [run] buffer_mib, or close other programs";
         Failure::new(Exit::Io, "the run cannot be armed", error.to_string(), fix)
@@ -106,7 +110,8 @@ fn auto_offset(loaded: &Loaded) -> Result<i32, Failure> {
     })
 }
 
-fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpReceiver>, Failure> {
+/// Opens a socket for each stream.
+pub fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpReceiver>, Failure> {
     let bind = |stream: usize| {
         let port = if ports == Ports::Free { 0 } else { config.first_port + stream as u16 };
         let address = SocketAddr::new(config.address, port);

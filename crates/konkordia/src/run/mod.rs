@@ -16,6 +16,7 @@ use crate::say;
 use arm::{Ports, Prepared};
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
+use raw_copy::RawCopy;
 use report::Report;
 use serde_json::json;
 use signals::Watch;
@@ -31,12 +32,12 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let mut watch = Watch::new()?;
     let prepared = arm::prepare(&config, Ports::Configured)?;
     announce(args, &config, &prepared);
-    let Prepared { armed, writer, plan, addresses, .. } = prepared;
+    let Prepared { armed, writer, raw_copy, plan, addresses, .. } = prepared;
     watch.start(armed.control());
     let control = armed.control();
     let outcome = with_progress(&control, plan.images(), args, || armed.run());
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), watch.interrupted());
-    let report = close(&config, &addresses, &outcome, &writer);
+    let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref());
     match &report {
         Ok(report) if args.json => say::json(&report.to_json(exit), true),
         Ok(report) => say::to_stdout(&report.to_text()),
@@ -55,11 +56,13 @@ pub fn close(
     addresses: &[SocketAddr],
     outcome: &RunOutcome,
     writer: &sink::SharedWriter,
+    raw_copy: Option<&RawCopy>,
 ) -> Result<Report, Failure> {
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
     let record = report::ledger_record(&names, outcome, clock::now());
-    let file = writer.finish(&record).transpose()?;
-    Ok(Report::new(config, &names, outcome, file))
+    let file = writer.finish(&record).transpose();
+    let raw = raw_copy.and_then(RawCopy::finish).transpose();
+    Ok(Report::new(config, &names, outcome, file?).with_raw(raw?))
 }
 
 /// The plan, what people should know, and `armed`.

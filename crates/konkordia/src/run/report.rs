@@ -1,5 +1,6 @@
 //! The run report: the ledger, the rates, the files, and where data were lost.
 
+use super::raw_copy::RawReport;
 use crate::config::{Config, plan};
 use crate::failure::Exit;
 use crate::say;
@@ -21,6 +22,7 @@ pub struct Report {
     raw_image_bytes: u64,
     unit: &'static str,
     file: Option<FileReport>,
+    raw: Option<RawReport>,
     advice: Vec<String>,
 }
 
@@ -85,6 +87,7 @@ impl Report {
             raw_image_bytes: u64::from(geometry.format().tile_bytes()) * geometry.placements().len() as u64,
             unit: plan::unit(config),
             file,
+            raw: None,
             advice: advice(config, names, outcome),
         }
     }
@@ -92,6 +95,11 @@ impl Report {
     /// With other advice than that for a run over the network.
     pub fn with_advice(self, advice: Vec<String>) -> Self {
         Self { advice, ..self }
+    }
+
+    /// The same with what was written of raw frames.
+    pub fn with_raw(self, raw: Option<RawReport>) -> Self {
+        Self { raw, ..self }
     }
 
     /// Frames per second, from the first to the last packet.
@@ -131,6 +139,14 @@ impl Report {
                 )
             });
             out.push_str(&format!("\nfile      {} and {} data file(s){packed}", file.master.display(), file.data_files.len()));
+        }
+        if let Some(raw) = &self.raw {
+            let (frames, bytes) = (say::count(raw.frames), say::bytes(raw.bytes));
+            out.push_str(&format!(
+                "\nraw       {} and {} data file(s), {frames} frames, {bytes}",
+                raw.master.display(),
+                raw.files
+            ));
         }
         out.push_str(&format!("\nended     {}", self.ended));
         for line in &self.advice {
@@ -199,6 +215,8 @@ impl Report {
             "images_in_file": self.images, "first_frame": self.first_frame, "seconds": self.seconds, "rate_hz": self.rate_hz(),
             "gigabytes_per_second": self.gigabytes_per_second(), "bits_per_pixel": self.bits_per_pixel(), "unit": self.unit,
             "master": self.file.as_ref().map(|f| &f.master), "data_files": self.file.as_ref().map(|f| &f.data_files),
+            "raw_master": self.raw.as_ref().map(|r| &r.master), "raw_frames": self.raw.as_ref().map(|r| r.frames),
+            "raw_bytes": self.raw.as_ref().map(|r| r.bytes),
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice,
         })
     }
