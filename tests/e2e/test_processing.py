@@ -123,7 +123,8 @@ def test_counts_below_zero(bench, calibration, negative):
     assert (images[~good] == kept.images[~good]).all()
     if negative == "offset":
         with h5py.File(treated) as file:
-            assert file["/entry/data/data_offset"][()] == 7
+            # NeXus: true value = (stored value + offset) x scaling factor.
+            assert file["/entry/data/data_offset"][()] == -7
 
 
 def test_rounding_is_recorded(bench, calibration, plain):
@@ -163,3 +164,34 @@ def test_fixed_point_is_close_to_single_precision(bench, calibration, plain):
     rms = np.sqrt(((master.images[good] - plain[good]).astype(float) ** 2).mean())
     print(f"RMS difference of fixed point: {rms:.4f} photon")
     assert 0 < rms <= 0.22
+
+
+def test_any_number_of_workers_follows_the_drift_alike(bench, calibration):
+    """Same frames, 1, 2 and 5 workers: same bytes in images and in the snapshots of the pedestals."""
+    rms = calibration / "rms.f32"
+    np.full(512 * 1024, 12.0, np.float32).tofile(rms)
+    seen = []
+    for workers in (1, 2, 5):
+        prefix = f"w{workers}"
+        config = tables(
+            calibration,
+            FRAMES,
+            processing={"workers": workers, "rounding_photons": 0.125},
+            tracking={"frames": "all", "window_frames": 16, "snapshot_images": 8},
+            output={"prefix": prefix},
+        )
+        config["calibration"]["pedestal_rms"] = str(rms)
+        receiver = bench.receive(bench.config(**config))
+        simulate("jungfrau", "--to", bench.to, "--rate", 60, "--images", FRAMES, "--seed", 3)
+        balanced(*receiver.finish())
+        with h5py.File(bench.folder / f"{prefix}_pedestals.h5") as file:
+            snapshots = file["pedestal_g0_adu"][()]
+            assert list(file["image"][()]) == [0, 8, 16]
+        with h5py.File(bench.folder / f"{prefix}_data_000001.h5") as file:
+            chunks = [file["/entry/data/data"].id.read_direct_chunk((i, 0, 0))[1] for i in range(FRAMES)]
+        seen.append((snapshots.tobytes(), chunks))
+        program("check", bench.folder / f"{prefix}_master.h5", check=0)
+    assert seen[0] == seen[1] == seen[2]
+    start = np.concatenate([np.fromfile(p, np.float32) for p in sorted(calibration.glob("pedestal_g?.f32"))])[: 512 * 1024]
+    moved = np.frombuffer(seen[0][0], np.float32).reshape(3, -1)[2] - start
+    assert 0.1 < np.nanstd(moved) < 5, "pedestals moved by about the noise over the root of the window"
