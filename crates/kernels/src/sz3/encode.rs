@@ -278,7 +278,19 @@ fn centre<P: Number>(block: &[P]) -> f64 {
     if trimmed.is_finite() { trimmed } else { 0.0 }
 }
 
-/// Compares an image with what its stream gives; `None` where a special value changed or a valid one moved too far.
+/// Compares an image with what its stream gave back (both as bytes, little-endian); `None` where a special value changed or a valid one moved further
+/// than [`Encoder::new`] promises.
+pub fn compare(pixel: PixelType, before: &[u8], after: &[u8], bound: ErrorBound, negative_is_exact: bool) -> Option<Loss> {
+    match pixel {
+        PixelType::Int16 => measure::<i16>(before, after, bound, negative_is_exact),
+        PixelType::Int32 => measure::<i32>(before, after, bound, negative_is_exact),
+        PixelType::Uint16 => measure::<u16>(before, after, bound, negative_is_exact),
+        PixelType::Uint32 => measure::<u32>(before, after, bound, negative_is_exact),
+        PixelType::Float32 => measure::<f32>(before, after, bound, negative_is_exact),
+    }
+}
+
+/// As [`compare`]; `None` where a special value changed or a valid one moved too far.
 fn measure<P: Number>(before: &[u8], after: &[u8], bound: ErrorBound, negative_is_exact: bool) -> Option<Loss> {
     let mut loss = Loss { pixels: (before.len() / size_of::<P>()) as u64, ..Loss::default() };
     for (before, after) in before.chunks_exact(size_of::<P>()).zip(after.chunks_exact(size_of::<P>())) {

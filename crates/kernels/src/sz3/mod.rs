@@ -24,7 +24,7 @@ mod encode;
 mod huffman;
 
 pub use decode::decompress;
-pub use encode::{Encoder, Loss};
+pub use encode::{Encoder, Loss, compare};
 
 /// Fewer pixels are handed through by the filter as they are.
 pub const PIXELS_MIN: usize = 20;

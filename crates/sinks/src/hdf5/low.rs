@@ -28,7 +28,7 @@ use super::columns::{Column, ColumnType};
 use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
 use super::spec::FileSpec;
 
-struct Owned(hid_t, unsafe extern "C" fn(hid_t) -> i32);
+pub(crate) struct Owned(pub(crate) hid_t, pub(crate) unsafe extern "C" fn(hid_t) -> i32);
 
 impl Drop for Owned {
     fn drop(&mut self) {
@@ -244,6 +244,20 @@ pub(crate) fn chunk_place(dataset: &Dataset, image: u64) -> hdf5::Result<Option<
         return Err("a chunk was stored without its filter".into());
     }
     Ok((address != u64::MAX && size != 0).then_some((address, size)))
+}
+
+/// Bytes of the chunk at `offset`, of any data set; 0 when it was never written.
+pub(crate) fn dataset_chunk_bytes(dataset: &Dataset, offset: &[hsize_t]) -> hdf5::Result<u64> {
+    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
+    let mut size = 0;
+    // SAFETY: `offset` has one entry per dimension (asserted above) and the output is valid for writes.
+    let asked = h5check(sync(|| unsafe { H5Dget_chunk_storage_size(dataset.id(), offset.as_ptr(), &raw mut size) }));
+    // It fails on a data set without any chunk.
+    match asked {
+        Err(error) if dataset.num_chunks() != Some(0) => Err(error),
+        Err(_) => Ok(0),
+        Ok(_) => Ok(size),
+    }
 }
 
 /// The bytes of one image's chunk as stored; `None` when it was never written. A chunk larger than `most` bytes is an error.

@@ -19,7 +19,17 @@ pub(crate) type Filter = (i32, u32, Vec<u32>);
 
 /// The filter of a compression (protocols 5.1 and 5.2) for images of (rows, columns), `None` for plain pixels.
 pub(crate) fn filter(compression: Compression, pixel: PixelType, shape: [u32; 2]) -> Option<Filter> {
-    let element = pixel.bytes() as u32;
+    filter_of(compression, pixel.bytes(), Some(pixel), shape)
+}
+
+/// As [`filter`], for pixels of any type; those that SZ3 takes must be named.
+pub(crate) fn filter_of(
+    compression: Compression,
+    element_bytes: usize,
+    pixel: Option<PixelType>,
+    shape: [u32; 2],
+) -> Option<Filter> {
+    let element = element_bytes as u32;
     let block = compression.block_bytes() as u32;
     Some(match compression {
         Compression::None => return None,
@@ -30,7 +40,7 @@ pub(crate) fn filter(compression: Compression, pixel: PixelType, shape: [u32; 2]
         Compression::Zstd { level } => (ZSTD, MANDATORY, vec![level.into()]),
         // As `H5Pset_deflate` does; the library that is linked in knows no zlib, and would refuse a mandatory filter of its own numbers.
         Compression::Gzip { level } => (DEFLATE, OPTIONAL, vec![level.into()]),
-        Compression::Sz3 { bound } => (SZ3, MANDATORY, sz3_values(bound, pixel, shape)),
+        Compression::Sz3 { bound } => (SZ3, MANDATORY, sz3_values(bound, pixel?, shape)),
     })
 }
 

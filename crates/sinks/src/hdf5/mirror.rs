@@ -1,0 +1,465 @@
+//! A file written again with other compression: every object is copied as it is, only the image stacks get a new filter and their chunks one by
+//! one. So metadata of any program survive, and files keep their structure. Who does the compressing is told by callers, chunk by chunk.
+//!
+//! An image stack is a chunked data set in a group that is called `data` or of class NXdata, of which each chunk is one whole image: the last two
+//! dimensions, all others 1. Links to other files and virtual data sets are copied with the files renamed.
+
+use std::path::{Path, PathBuf};
+
+use hdf5::types::{FixedAscii, FixedUnicode, VarLenAscii, VarLenUnicode};
+use hdf5::{Dataset, File, Group};
+use konkordia_core::pixel::PixelType;
+
+use super::datafile::DESCRIPTION;
+use super::error::{Context, Error, ErrorKind};
+use super::journal::refuse_if_alive;
+use super::low::{self, Format};
+use super::names::{journal_path, temporary_path};
+use super::nexus::{self, attribute_text};
+use super::objects::{self, Link};
+use super::packing;
+use super::reader::pixel_of;
+use super::spec::{Compression, PIXELS_MAX};
+
+const READ: &str = "read the file to be repacked";
+const WRITE: &str = "write the repacked file";
+/// Groups in groups deeper than this hold no images.
+const DEPTH_MAX: usize = 12;
+/// Group of the record of a repacking, in every file that it wrote.
+pub const RECORD: &str = "/entry/konkordia/repack";
+/// A compressed chunk is never longer than twice its image and this.
+const CHUNK_EXTRA: u64 = 4096;
+
+/// One image stack.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StackLayout {
+    /// Path in the file.
+    pub name: String,
+    /// Chunks: images, by channels where there are several.
+    pub images: u64,
+    /// Image rows.
+    pub rows: usize,
+    /// Image columns.
+    pub columns: usize,
+    /// Bytes of a pixel.
+    pub element_bytes: usize,
+    /// Type of a pixel, where it is one of this program's, little endian.
+    pub pixel: Option<PixelType>,
+    /// How its chunks are compressed.
+    pub compression: Compression,
+    /// Sizes of the dimensions before rows and columns.
+    leading: Vec<u64>,
+}
+
+impl StackLayout {
+    /// Bytes of one decoded image.
+    pub fn image_bytes(&self) -> usize {
+        self.rows * self.columns * self.element_bytes
+    }
+
+    fn offset(&self, mut image: u64) -> Vec<u64> {
+        let mut offset = vec![0; self.leading.len() + 2];
+        for (at, size) in self.leading.iter().enumerate().rev() {
+            offset[at] = image % size;
+            image /= size;
+        }
+        offset
+    }
+}
+
+/// A file opened for its image stacks.
+pub struct Stacks {
+    path: PathBuf,
+    file: File,
+    found: Vec<(StackLayout, Dataset)>,
+    /// Other files that this one points to, as it names them.
+    names: Vec<String>,
+}
+
+/// What was found under a name.
+enum Found {
+    Stack(Box<StackLayout>),
+    /// A virtual data set or an external link.
+    Pointer(Vec<String>),
+}
+
+impl Stacks {
+    /// Opens a file and finds its image stacks.
+    ///
+    /// # Errors
+    /// When it cannot be read, is being written, or holds a stack with filters or chunks that this program does not know.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        std::fs::metadata(path).context(READ, path)?;
+        let journal = journal_path(path);
+        if journal.exists() {
+            refuse_if_alive(&journal)?;
+            let cause = "its writer was killed: a journal stands beside it";
+            return Err(Error::new(ErrorKind::Damaged, READ, path, cause));
+        }
+        let file = low::open_file(path).context(READ, path)?;
+        if nexus::read_text(&file, "/entry/konkordia/state").is_some_and(|state| state == "writing") {
+            let cause = "the run is still being written, or its writer was killed";
+            return Err(Error::new(ErrorKind::Damaged, READ, path, cause)
+                .with_hint("wait for the end of the run, or run `konkordia repair FILE`"));
+        }
+        let mut stacks = Self { path: path.to_owned(), file, found: Vec::new(), names: Vec::new() };
+        let root = stacks.file.group("/").context(READ, path)?;
+        stacks.walk(&root, 0)?;
+        stacks.names.sort();
+        stacks.names.dedup();
+        Ok(stacks)
+    }
+
+    fn walk(&mut self, group: &Group, depth: usize) -> Result<(), Error> {
+        for name in group.member_names().context(READ, &self.path)? {
+            match self.look(group, &name)? {
+                Some(Found::Stack(layout)) => {
+                    let dataset = group.dataset(&name).context(READ, &self.path)?;
+                    self.found.push((*layout, dataset));
+                }
+                Some(Found::Pointer(files)) => self.names.extend(files),
+                None if depth < DEPTH_MAX => {
+                    if let (Ok(Link::Hard), Ok(inner)) = (objects::link(group, &name), group.group(&name)) {
+                        self.walk(&inner, depth + 1)?;
+                    }
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is more than an object to be copied.
+    fn look(&self, group: &Group, name: &str) -> Result<Option<Found>, Error> {
+        match objects::link(group, name).context(READ, &self.path)? {
+            Link::External(file, _) => return Ok(Some(Found::Pointer(vec![file]))),
+            Link::Soft(_) => return Ok(None),
+            Link::Hard => {}
+        }
+        let Ok(dataset) = group.dataset(name) else { return Ok(None) };
+        if objects::is_virtual(&dataset) {
+            let sources = objects::virtual_sources(&dataset).context(READ, &self.path)?;
+            let files = sources.into_iter().map(|(file, _)| file).filter(|file| file != ".");
+            return Ok(Some(Found::Pointer(files.collect())));
+        }
+        let holds_images = group.name().ends_with("/data") || class(group).as_deref() == Some("NXdata");
+        if !holds_images || dataset.ndim() < 3 || !dataset.is_chunked() {
+            return Ok(None);
+        }
+        self.layout(&dataset).map(|layout| Some(Found::Stack(Box::new(layout))))
+    }
+
+    fn layout(&self, dataset: &Dataset) -> Result<StackLayout, Error> {
+        let wrong = |what: String| {
+            let hint = "repack takes stacks of whole images in chunks of bslz4, bszstd, lz4, zstd, gzip or none; convert others with h5repack";
+            Error::new(ErrorKind::Invalid, READ, &self.path, format!("{}: {what}", dataset.name())).with_hint(hint)
+        };
+        let (shape, chunk) = (dataset.shape(), dataset.chunk().unwrap_or_default());
+        let before = shape.len() - 2;
+        if chunk[..before].iter().any(|&size| size != 1) || chunk[before..] != shape[before..] {
+            return Err(wrong(format!("its chunks of {chunk:?} are not images of {shape:?}")));
+        }
+        let (rows, columns) = (shape[before], shape[before + 1]);
+        if rows.saturating_mul(columns) > PIXELS_MAX {
+            return Err(wrong(format!("images of {rows} x {columns} pixels")));
+        }
+        let filters = low::filters(dataset).context(READ, &self.path)?;
+        let compression = packing::compression(&filters).ok_or_else(|| wrong(format!("filters {filters:?}")))?;
+        let kind = dataset.dtype().context(READ, &self.path)?;
+        let little = kind.byte_order() != hdf5::datatype::ByteOrder::BigEndian;
+        let pixel = kind.to_descriptor().ok().and_then(|kind| pixel_of(&kind)).filter(|_| little);
+        let leading: Vec<u64> = shape[..before].iter().map(|&size| size as u64).collect();
+        Ok(StackLayout {
+            name: dataset.name(),
+            images: leading.iter().product(),
+            rows,
+            columns,
+            element_bytes: kind.size(),
+            pixel,
+            compression,
+            leading,
+        })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The stacks, in the order in which they are written.
+    pub fn layouts(&self) -> impl ExactSizeIterator<Item = &StackLayout> {
+        self.found.iter().map(|(layout, _)| layout)
+    }
+
+    /// The files that it points to, beside it or where their names say.
+    pub fn linked_files(&self) -> Vec<PathBuf> {
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        self.names.iter().map(|name| directory.join(name)).collect()
+    }
+
+    /// Whether this program wrote it, so that the special values of `core::pixel` hold.
+    pub fn is_ours(&self) -> bool {
+        nexus::read_text(&self.file, DESCRIPTION).is_some()
+    }
+
+    /// Whether its pixels are detector words without conversion.
+    pub fn is_raw_words(&self) -> bool {
+        nexus::read_text(&self.file, DESCRIPTION).is_some_and(|text| text.lines().any(|line| line == "raw_words = true"))
+    }
+
+    /// What a repacking recorded here: how the chunks were compressed, and from which file.
+    pub fn repacked(&self) -> Option<(String, String)> {
+        let text = |name: &str| {
+            let value = self.file.dataset(&format!("{RECORD}/{name}")).ok()?.read_scalar::<FixedAscii<TEXT>>().ok()?;
+            Some(value.as_str().to_owned())
+        };
+        text("compression").zip(text("source"))
+    }
+
+    /// Replaces `out` by the chunk of an image of stack `stack`. `None` = there is no chunk, the fill value holds; otherwise whether it is compressed:
+    /// libhdf5 stores what does not shrink as it is, where the filter is optional.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(&self, stack: usize, image: u64, out: &mut Vec<u8>) -> Result<Option<bool>, Error> {
+        let (layout, dataset) = &self.found[stack];
+        let most = 2 * layout.image_bytes() as u64 + CHUNK_EXTRA;
+        objects::read_chunk_at(dataset, &layout.offset(image), most, out).context(READ, &self.path)
+    }
+}
+
+/// Bytes of a text in the record.
+const TEXT: usize = 256;
+
+fn class(group: &Group) -> Option<String> {
+    let attribute = group.attr("NX_class").ok()?;
+    let unicode = attribute.read_scalar::<VarLenUnicode>().ok().as_ref().and_then(nexus::checked);
+    let ascii = || attribute.read_scalar::<VarLenAscii>().ok().map(|text| text.as_str().to_owned());
+    let fixed = || attribute.read_scalar::<FixedAscii<64>>().ok().map(|text| text.as_str().to_owned());
+    let fixed_unicode = || attribute.read_scalar::<FixedUnicode<64>>().ok().map(|text| text.as_str().to_owned());
+    unicode.or_else(ascii).or_else(fixed).or_else(fixed_unicode)
+}
+
+/// Value of one line of the record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RecordValue {
+    /// A count.
+    Count(u64),
+    /// A number, with its unit.
+    Number(f64, &'static str),
+    /// A text of at most 255 ASCII characters.
+    Text(String),
+}
+
+/// A file while it is written again.
+pub struct Mirror {
+    target: PathBuf,
+    part: PathBuf,
+    /// `None` once it is finished.
+    file: Option<File>,
+    stacks: Vec<Dataset>,
+    layouts: Vec<StackLayout>,
+}
+
+/// How names change: the file that a name in a link becomes.
+pub type Rename<'a> = dyn Fn(&str) -> String + 'a;
+
+impl Mirror {
+    /// Creates `target` (under another name until [`Mirror::finish`]) with everything of `source` but the chunks of its stacks. `prefix` is what
+    /// files of this program are called afterwards.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exists`], I/O errors; nothing is left behind then.
+    pub fn create(
+        source: &Stacks,
+        target: &Path,
+        compression: Compression,
+        rename: &Rename<'_>,
+        prefix: &str,
+    ) -> Result<Self, Error> {
+        if target.exists() {
+            return Err(Error::new(ErrorKind::Exists, WRITE, target, "the file exists")
+                .with_hint("choose another name, or remove the old file"));
+        }
+        let part = temporary_path(target);
+        if part.exists() {
+            std::fs::remove_file(&part).context(WRITE, &part)?;
+        }
+        let file = low::create_file(&part, Format::V18WithVirtual).context(WRITE, target)?;
+        let mut mirror = Self {
+            target: target.to_owned(),
+            part,
+            file: Some(file),
+            stacks: Vec::new(),
+            layouts: source.layouts().cloned().collect(),
+        };
+        mirror.fill(source, compression, rename, prefix)?;
+        Ok(mirror)
+    }
+
+    fn fill(&mut self, source: &Stacks, compression: Compression, rename: &Rename<'_>, prefix: &str) -> Result<(), Error> {
+        let file = self.file.as_ref().expect("it is not finished");
+        let doing = || -> hdf5::Result<Vec<Dataset>> {
+            let (from, to) = (source.file.group("/")?, file.group("/")?);
+            let mut stacks: Vec<Option<Dataset>> = source.layouts().map(|_| None).collect();
+            copy_group(source, &from, &to, compression, rename, &mut stacks)?;
+            change_description(file, compression, prefix)?;
+            Ok(stacks.into_iter().flatten().collect())
+        };
+        self.stacks = doing().context(WRITE, &self.target)?;
+        assert_eq!(self.stacks.len(), self.layouts.len(), "every stack has its like");
+        Ok(())
+    }
+
+    /// Writes the chunk of an image of stack `stack`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&mut self, stack: usize, image: u64, chunk: &[u8]) -> Result<(), Error> {
+        objects::write_chunk_at(&self.stacks[stack], &self.layouts[stack].offset(image), chunk).context(WRITE, &self.target)
+    }
+
+    /// Adds the record, brings everything to the disk and gives the file its name.
+    ///
+    /// # Errors
+    /// When that fails; nothing is left behind then.
+    pub fn finish(mut self, record: &[(&str, RecordValue)]) -> Result<(), Error> {
+        let file = self.file.take().expect("finished once");
+        self.stacks.clear();
+        write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close()).context(WRITE, &self.target)?;
+        let bytes = std::fs::File::open(&self.part).context(WRITE, &self.part)?;
+        bytes.sync_all().context(WRITE, &self.part)?;
+        std::fs::rename(&self.part, &self.target).context(WRITE, &self.target)?;
+        let directory = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Makes the name last; file systems that cannot do it have it from the next sync on.
+        let _ = std::fs::File::open(directory).and_then(|directory| directory.sync_all());
+        Ok(())
+    }
+}
+
+impl Drop for Mirror {
+    fn drop(&mut self) {
+        self.stacks.clear();
+        drop(self.file.take());
+        let _ = std::fs::remove_file(&self.part);
+    }
+}
+
+/// True if something below this group is not simply copied.
+fn has_special(source: &Stacks, group: &Group, depth: usize) -> bool {
+    let names = group.member_names().unwrap_or_default();
+    names.into_iter().any(|name| {
+        let inner = || matches!(objects::link(group, &name), Ok(Link::Hard)).then(|| group.group(&name).ok()).flatten();
+        matches!(source.look(group, &name), Ok(Some(_)))
+            || (depth < DEPTH_MAX && inner().is_some_and(|inner| has_special(source, &inner, depth + 1)))
+    })
+}
+
+fn copy_group(
+    source: &Stacks,
+    from: &Group,
+    to: &Group,
+    compression: Compression,
+    rename: &Rename<'_>,
+    stacks: &mut [Option<Dataset>],
+) -> hdf5::Result<()> {
+    objects::copy_attributes(from, to)?;
+    for name in from.member_names()? {
+        match objects::link(from, &name)? {
+            Link::Soft(path) => to.link_soft(&path, &name)?,
+            Link::External(file, path) => to.link_external(&rename(&file), &path, &name)?,
+            Link::Hard => match (from.group(&name), from.dataset(&name)) {
+                (Ok(inner), _) if has_special(source, &inner, 0) => {
+                    let made = to.create_group(&name)?;
+                    copy_group(source, &inner, &made, compression, rename, stacks)?;
+                }
+                (_, Ok(dataset)) if objects::is_virtual(&dataset) => {
+                    let made = objects::create_virtual_like(&dataset, to, &name, rename)?;
+                    objects::copy_attributes(&dataset, &made)?;
+                }
+                (_, Ok(dataset)) => match source.layouts().position(|layout| layout.name == dataset.name()) {
+                    Some(n) => stacks[n] = Some(stack(source, n, &dataset, to, &name, compression)?),
+                    None => objects::copy(from, to, &name)?,
+                },
+                _ => objects::copy(from, to, &name)?,
+            },
+        }
+    }
+    Ok(())
+}
+
+fn stack(
+    source: &Stacks,
+    n: usize,
+    dataset: &Dataset,
+    to: &Group,
+    name: &str,
+    compression: Compression,
+) -> hdf5::Result<Dataset> {
+    let layout = &source.found[n].0;
+    let shape = [layout.rows as u32, layout.columns as u32];
+    let filter = packing::filter_of(compression, layout.element_bytes, layout.pixel, shape);
+    let made = objects::create_stack_like(dataset, to, name, filter.as_ref())?;
+    objects::copy_attributes(dataset, &made)?;
+    Ok(made)
+}
+
+/// Files of this program say in words how they are compressed and what they are called.
+fn change_description(file: &File, compression: Compression, prefix: &str) -> hdf5::Result<()> {
+    if let Some(text) = nexus::read_text(file, DESCRIPTION) {
+        let described = |line: &&str| !line.starts_with("compression") && !line.starts_with("prefix = ");
+        let mut changed: Vec<String> = text.lines().filter(described).map(str::to_owned).collect();
+        let mut put = |key: &str, value: &str| changed.push(format!("{key} = {value}"));
+        put("prefix", prefix);
+        put("compression", compression.name());
+        if let Some(level) = compression.level() {
+            put("compression_level", &level.to_string());
+        }
+        if let Compression::Sz3 { bound } = compression {
+            put("compression_error_bound", &format!("{:?}", bound.value()));
+        }
+        changed.push(String::new());
+        replace_text(file, DESCRIPTION, &changed.join("\n"))?;
+    }
+    // As DECTRIS masters name it.
+    let of_detector = "/entry/instrument/detector/detectorSpecific/compression";
+    if file.dataset(of_detector).is_ok() {
+        replace_text(file, of_detector, compression.name())?;
+    }
+    Ok(())
+}
+
+fn replace_text(file: &File, path: &str, value: &str) -> hdf5::Result<()> {
+    let (parent, name) = path.rsplit_once('/').expect("a path from the root");
+    let parent = file.group(parent)?;
+    parent.unlink(name)?;
+    nexus::text(&parent, name, value)
+}
+
+fn write_record(file: &File, record: &[(&str, RecordValue)]) -> hdf5::Result<()> {
+    let mut group = file.group("/")?;
+    for name in RECORD.split('/').filter(|name| !name.is_empty()) {
+        if group.link_exists(name) && name == "repack" {
+            // Repacked before: what counts is the last time.
+            group.unlink(name)?;
+        }
+        group = match group.group(name) {
+            Ok(inner) => inner,
+            Err(_) => nexus::group(&group, name, if name == "entry" { "NXentry" } else { "NXcollection" })?,
+        };
+    }
+    attribute_text(&group, "description", "how this file was made from another, by `konkordia repack`")?;
+    for (name, value) in record {
+        match value {
+            RecordValue::Count(value) => nexus::number(&group, name, *value, "")?,
+            RecordValue::Number(value, unit) => nexus::number(&group, name, *value, unit)?,
+            RecordValue::Text(text) => {
+                let plain: String = text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect();
+                let value = FixedAscii::<TEXT>::from_ascii(&plain.as_bytes()[..plain.len().min(TEXT - 1)])
+                    .map_err(|_| "a text that is not ASCII")?;
+                group.new_dataset::<FixedAscii<TEXT>>().create(*name)?.write_scalar(&value)?;
+            }
+        }
+    }
+    Ok(())
+}

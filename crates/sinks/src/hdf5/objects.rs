@@ -1,0 +1,231 @@
+//! Copying objects from file to file as they are, and chunks of images of any shape: what libhdf5 offers and the high-level crate does not.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::{null, null_mut};
+
+use hdf5::plist::DatasetCreate;
+use hdf5::sync::sync;
+use hdf5::{Dataset, Group, Location, h5check};
+use hdf5_sys::h5::{H5_index_t, H5_iter_order_t, hsize_t};
+use hdf5_sys::h5a::{H5Aclose, H5Acreate2, H5Aget_name, H5Aget_space, H5Aget_type, H5Aopen_by_idx};
+use hdf5_sys::h5a::{H5Aread, H5Awrite};
+use hdf5_sys::h5d::{H5D_fill_value_t, H5Dwrite_chunk};
+use hdf5_sys::h5d::{H5D_layout_t, H5Dclose, H5Dcreate2, H5Dget_space, H5Dget_type, H5Dread_chunk};
+use hdf5_sys::h5i::hid_t;
+use hdf5_sys::h5l::{H5L_info2_t, H5L_type_t, H5Lget_info2, H5Lget_val, H5Lunpack_elink_val};
+use hdf5_sys::h5o::H5Ocopy;
+use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcopy, H5Pcreate, H5Pget_fill_value, H5Pget_layout, H5Pget_virtual_count};
+use hdf5_sys::h5p::{H5Pfill_value_defined, H5Premove_filter, H5Pset_fill_value, H5Pset_filter, H5Pset_virtual};
+use hdf5_sys::h5p::{H5Pget_virtual_dsetname, H5Pget_virtual_filename, H5Pget_virtual_srcspace, H5Pget_virtual_vspace};
+use hdf5_sys::h5s::{H5Sclose, H5Sget_simple_extent_npoints};
+use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tget_class, H5Tget_size, H5Treclaim};
+
+use super::low::{Owned, dataset_chunk_bytes};
+use super::packing::Filter;
+
+/// What a name in a group is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// An object of this file.
+    Hard,
+    /// Another path of this file.
+    Soft(String),
+    /// An object of another file: file, path.
+    External(String, String),
+}
+
+fn c(text: &str) -> hdf5::Result<CString> {
+    CString::new(text).map_err(|_| "zero byte in a name".into())
+}
+
+/// What `name` in `group` is.
+pub(crate) fn link(group: &Group, name: &str) -> hdf5::Result<Link> {
+    let name = c(name)?;
+    // SAFETY: terminated strings and outputs that are valid for writes; the value is as long as the library said.
+    sync(|| unsafe {
+        let mut info = H5L_info2_t::default();
+        h5check(H5Lget_info2(group.id(), name.as_ptr(), &raw mut info, H5P_DEFAULT))?;
+        if info.type_ == H5L_type_t::H5L_TYPE_HARD {
+            return Ok(Link::Hard);
+        }
+        let size = *info.u.val_size();
+        let mut value = vec![0u8; size + 1];
+        h5check(H5Lget_val(group.id(), name.as_ptr(), value.as_mut_ptr().cast(), size, H5P_DEFAULT))?;
+        let text = |at: *const c_char| CStr::from_ptr(at).to_string_lossy().into_owned();
+        if info.type_ == H5L_type_t::H5L_TYPE_SOFT {
+            return Ok(Link::Soft(text(value.as_ptr().cast())));
+        }
+        let (mut flags, mut file, mut object) = (0, null(), null());
+        h5check(H5Lunpack_elink_val(value.as_ptr().cast(), size, &raw mut flags, &raw mut file, &raw mut object))?;
+        Ok(Link::External(text(file), text(object)))
+    })
+}
+
+/// Copies an object with everything below it; links stay links.
+pub(crate) fn copy(from: &Group, to: &Group, name: &str) -> hdf5::Result<()> {
+    let name = c(name)?;
+    // SAFETY: open ids and terminated strings.
+    h5check(sync(|| unsafe { H5Ocopy(from.id(), name.as_ptr(), to.id(), name.as_ptr(), H5P_DEFAULT, H5P_DEFAULT) }))?;
+    Ok(())
+}
+
+/// Copies all attributes but references, which would point nowhere.
+pub(crate) fn copy_attributes(from: &Location, to: &Location) -> hdf5::Result<()> {
+    let many = from.attr_names()?.len();
+    // SAFETY: open ids; each id got here is closed once by its owner.
+    sync(|| unsafe {
+        for n in 0..many {
+            let here = c".".as_ptr();
+            let (index, order) = (H5_index_t::H5_INDEX_NAME, H5_iter_order_t::H5_ITER_INC);
+            let id = h5check(H5Aopen_by_idx(from.id(), here, index, order, n as hsize_t, H5P_DEFAULT, H5P_DEFAULT))?;
+            copy_attribute(&Owned(id, H5Aclose), to)?;
+        }
+        Ok(())
+    })
+}
+
+fn copy_attribute(attribute: &Owned, to: &Location) -> hdf5::Result<()> {
+    // SAFETY: open ids under the library lock; the buffer holds all values of the type, and what the library allocated for them in it is given
+    // back to it.
+    sync(|| unsafe {
+        let length = H5Aget_name(attribute.0, 0, null_mut());
+        let mut name = vec![0u8; usize::try_from(length).map_err(|_| "an attribute without name")? + 1];
+        H5Aget_name(attribute.0, name.len(), name.as_mut_ptr().cast());
+        let kind = Owned(h5check(H5Aget_type(attribute.0))?, H5Tclose);
+        if H5Tget_class(kind.0) == H5T_class_t::H5T_REFERENCE {
+            return Ok(());
+        }
+        let space = Owned(h5check(H5Aget_space(attribute.0))?, H5Sclose);
+        let values = usize::try_from(H5Sget_simple_extent_npoints(space.0)).unwrap_or(0);
+        let made = H5Acreate2(to.id(), name.as_ptr().cast(), kind.0, space.0, H5P_DEFAULT, H5P_DEFAULT);
+        let made = Owned(h5check(made)?, H5Aclose);
+        if values == 0 {
+            return Ok(());
+        }
+        // In units of 64 bits, for the pointers of texts.
+        let mut buffer = vec![0u64; (values * H5Tget_size(kind.0)).div_ceil(8)];
+        h5check(H5Aread(attribute.0, kind.0, buffer.as_mut_ptr().cast()))?;
+        let written = H5Awrite(made.0, kind.0, buffer.as_ptr().cast());
+        H5Treclaim(kind.0, space.0, H5P_DEFAULT, buffer.as_mut_ptr().cast());
+        h5check(written).map(drop)
+    })
+}
+
+/// Whether the data set only points to others.
+pub(crate) fn is_virtual(dataset: &Dataset) -> bool {
+    // SAFETY: an open list.
+    dataset.dcpl().is_ok_and(|list| sync(|| unsafe { H5Pget_layout(list.id()) }) == H5D_layout_t::H5D_VIRTUAL)
+}
+
+/// The files that a virtual data set points to, each with the path in it.
+pub(crate) fn virtual_sources(dataset: &Dataset) -> hdf5::Result<Vec<(String, String)>> {
+    let list = dataset.dcpl()?;
+    (0..virtual_count(&list)?).map(|n| Ok((virtual_text(&list, n, true)?, virtual_text(&list, n, false)?))).collect()
+}
+
+fn virtual_count(list: &DatasetCreate) -> hdf5::Result<usize> {
+    let mut count = 0;
+    // SAFETY: an open list and an output that is valid for writes.
+    h5check(sync(|| unsafe { H5Pget_virtual_count(list.id(), &raw mut count) }))?;
+    Ok(count)
+}
+
+fn virtual_text(list: &DatasetCreate, n: usize, of_file: bool) -> hdf5::Result<String> {
+    // SAFETY: the buffer has the length given, one more than the library asked for.
+    sync(|| unsafe {
+        let get = if of_file { H5Pget_virtual_filename } else { H5Pget_virtual_dsetname };
+        let length = usize::try_from(get(list.id(), n, null_mut(), 0)).map_err(|_| "a mapping without name")?;
+        let mut text = vec![0u8; length + 1];
+        get(list.id(), n, text.as_mut_ptr().cast(), text.len());
+        text.truncate(length);
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    })
+}
+
+/// Creates the same virtual data set, with the files renamed.
+pub(crate) fn create_virtual_like(
+    from: &Dataset,
+    to: &Group,
+    name: &str,
+    rename: &dyn Fn(&str) -> String,
+) -> hdf5::Result<Dataset> {
+    let (old, name_c) = (from.dcpl()?, c(name)?);
+    // SAFETY: open ids and terminated strings; each id got here is closed once by its owner.
+    sync(|| unsafe {
+        let list = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_DATASET_CREATE))?, H5Pclose);
+        let kind = Owned(h5check(H5Dget_type(from.id()))?, H5Tclose);
+        let mut defined = H5D_fill_value_t::H5D_FILL_VALUE_UNDEFINED;
+        h5check(H5Pfill_value_defined(old.id(), &raw mut defined))?;
+        if defined == H5D_fill_value_t::H5D_FILL_VALUE_USER_DEFINED {
+            let mut fill = vec![0u64; H5Tget_size(kind.0).div_ceil(8)];
+            h5check(H5Pget_fill_value(old.id(), kind.0, fill.as_mut_ptr().cast()))?;
+            h5check(H5Pset_fill_value(list.0, kind.0, fill.as_ptr().cast()))?;
+        }
+        for n in 0..virtual_count(&old)? {
+            let (file, object) = (c(&rename(&virtual_text(&old, n, true)?))?, c(&virtual_text(&old, n, false)?)?);
+            let whole = Owned(h5check(H5Pget_virtual_vspace(old.id(), n))?, H5Sclose);
+            let part = Owned(h5check(H5Pget_virtual_srcspace(old.id(), n))?, H5Sclose);
+            h5check(H5Pset_virtual(list.0, whole.0, file.as_ptr(), object.as_ptr(), part.0))?;
+        }
+        create(to, &name_c, &kind, from, list.0)
+    })?;
+    to.dataset(name)
+}
+
+/// Creates a data set of the same shape, type, chunks and fill value with another filter, without any chunk.
+pub(crate) fn create_stack_like(from: &Dataset, to: &Group, name: &str, filter: Option<&Filter>) -> hdf5::Result<Dataset> {
+    let (old, name_c) = (from.dcpl()?, c(name)?);
+    // SAFETY: open ids and terminated strings; each id got here is closed once by its owner; the filter's values outlive the call.
+    sync(|| unsafe {
+        let list = Owned(h5check(H5Pcopy(old.id()))?, H5Pclose);
+        // Filter 0: all of them.
+        h5check(H5Premove_filter(list.0, 0))?;
+        if let Some((id, flags, values)) = filter {
+            h5check(H5Pset_filter(list.0, *id, *flags, values.len(), values.as_ptr()))?;
+        }
+        let kind = Owned(h5check(H5Dget_type(from.id()))?, H5Tclose);
+        create(to, &name_c, &kind, from, list.0)
+    })?;
+    to.dataset(name)
+}
+
+/// Creates a data set of the shape of `from`.
+fn create(to: &Group, name: &CString, kind: &Owned, from: &Dataset, list: hid_t) -> hdf5::Result<()> {
+    // SAFETY: open ids and a terminated string; the new id is closed at once.
+    sync(|| unsafe {
+        let space = Owned(h5check(H5Dget_space(from.id()))?, H5Sclose);
+        let id = H5Dcreate2(to.id(), name.as_ptr(), kind.0, space.0, H5P_DEFAULT, list, H5P_DEFAULT);
+        H5Dclose(h5check(id)?);
+        Ok(())
+    })
+}
+
+/// Replaces `out` by the bytes of the chunk at `offset` (one number per dimension) as stored; `None` when there is none. The answer says whether
+/// the filter was applied to it. A chunk larger than `most` bytes is an error.
+pub(crate) fn read_chunk_at(dataset: &Dataset, offset: &[u64], most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<bool>> {
+    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
+    let size = dataset_chunk_bytes(dataset, offset)?;
+    if size == 0 {
+        return Ok(None);
+    }
+    if size > most {
+        return Err(format!("the chunk at {offset:?} says {size} bytes, more than {most}").into());
+    }
+    out.clear();
+    out.resize(size as usize, 0);
+    let mut mask = 0u32;
+    let buffer: *mut c_void = out.as_mut_ptr().cast();
+    // SAFETY: `offset` has one entry per dimension (asserted above), and `out` the size that the library gave for this chunk.
+    h5check(sync(|| unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, buffer) }))?;
+    Ok(Some(mask == 0))
+}
+
+/// Writes the chunk at `offset` as it is.
+pub(crate) fn write_chunk_at(dataset: &Dataset, offset: &[u64], bytes: &[u8]) -> hdf5::Result<()> {
+    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
+    // SAFETY: `offset` has one entry per dimension (asserted above); the library only reads the bytes, which are as long as said.
+    let code =
+        sync(|| unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, 0, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) });
+    h5check(code).map(drop)
+}
