@@ -3,7 +3,7 @@
 use crate::control::{Control, FailGuard};
 use konkordia_core::ledger::ImageLedger;
 use konkordia_core::plan::Plan;
-use konkordia_core::ports::{ImageHead, TileRecord};
+use konkordia_core::ports::{FrameHeader, ImageHead, TileRecord};
 use konkordia_core::selection::{FrameUse, ImageFrames, Selector};
 use konkordia_memory::ring::Committer;
 use std::sync::atomic::Ordering;
@@ -64,7 +64,8 @@ impl OpenImage {
                 *sum = record;
                 continue;
             }
-            if sum.header.frame_number == 0 {
+            // Only a tile without a packet has a header of nothing.
+            if sum.header == FrameHeader::default() {
                 sum.header = record.header;
             }
             sum.bitmap.0.iter_mut().zip(record.bitmap.0).for_each(|(a, b)| *a &= b);

@@ -10,8 +10,9 @@ use konkordia_core::IMAGES_MAX;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Plan, Recipe, STRIPS_MAX};
+use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, Recipe, STRIPS_MAX};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
+use konkordia_core::selection::{Keep, Marked, SUM_FRAMES_MAX};
 use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::convert::Constants;
 use konkordia_kernels::isa::Isa;
@@ -111,7 +112,7 @@ pub enum ArmError {
 /// Why a run ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// Every planned image was sealed.
+    /// Every planned image was sealed, or every source that can wait (a file) has come to its end.
     Finished,
     /// [`Control::stop`] was called.
     Stopped,
@@ -224,8 +225,7 @@ fn check(parts: &RunParts) -> Result<(), String> {
         "window_images is 1 to half of the slots",
     )?;
     expect(plan.slots <= 1 << 20 && (1..=1 << 20).contains(&plan.packed_slots), "at most 2^20 slots")?;
-    plan.processing.check()?;
-    expect(plan.processing.selection.sum_frames == 1 || plan.recipe != Recipe::Raw, "raw words cannot be added")?;
+    check_processing(plan)?;
     expect(plan.frames.is_none_or(|n| n <= IMAGES_MAX), "at most 2^48 images")?;
     let blocks = pixels.div_ceil(plan.block_pixels());
     expect(blocks.div_ceil(plan.blocks_per_strip()) <= STRIPS_MAX, "too many strips")?;
@@ -259,6 +259,20 @@ fn check(parts: &RunParts) -> Result<(), String> {
         }
         _ => Err("the constants are not those of the recipe".into()),
     }
+}
+
+fn check_processing(plan: &Plan) -> Result<(), &'static str> {
+    let expect = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(what) };
+    let (processing, selection) = (&plan.processing, &plan.processing.selection);
+    processing.check()?;
+    expect((1..=SUM_FRAMES_MAX).contains(&selection.sum_frames), "1 to 1000 frames make an image")?;
+    expect(!matches!(selection.darks, Marked::Every(0 | 1)), "at most every second frame is dark")?;
+    expect(!matches!(selection.keep, Keep::EveryNth(0)), "the first of at least one frame is kept")?;
+    expect(processing.tracking.is_none_or(|t| t.window_frames > 0), "pedestals follow at least one frame")?;
+    let is_unchanged = selection.sum_frames == 1 && processing.negative == Negative::Keep;
+    expect(plan.recipe != Recipe::Raw || is_unchanged, "raw words are neither added nor shifted")?;
+    let has_pedestals = processing.tracking.is_some() || processing.common_mode != CommonMode::None;
+    expect(plan.recipe == Recipe::JungfrauPhotons || !has_pedestals, "tracking and common mode are for photons")
 }
 
 impl Armed {
@@ -369,6 +383,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
     const GRAIN: Duration = Duration::from_millis(10);
     let armed = Instant::now();
     let (mut taken, mut first, mut last) = (0, None, armed);
+    let mut enough = false;
     let ended = loop {
         std::thread::sleep(GRAIN);
         watch(control, monitor);
@@ -380,20 +395,28 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
             last = Instant::now();
             first.get_or_insert(last);
         }
-        let enough = plan.processing.selection.images_max.is_some_and(|n| monitor.published() >= n);
+        enough = plan.processing.selection.images_max.is_some_and(|n| monitor.published() >= n);
         if enough || plan.frames.is_some_and(|n| monitor.received() >= n) {
             break Ended::Finished;
         }
         if control.is_stopping() || control.has_failed() {
             break Ended::Stopped;
         }
+        if plan.lossless_source && control.all_quiet() {
+            // Looked at again, because the last packets may have come since.
+            break if control.progress().packets_placed > 0 { Ended::Finished } else { Ended::NoData };
+        }
         match first {
             None if armed.elapsed() > Duration::from_nanos(plan.start_timeout_ns) => break Ended::NoData,
-            Some(_) if last.elapsed() > Duration::from_nanos(plan.stall_timeout_ns) => break Ended::Stalled,
+            // A source that can wait is not stalled: it waits for the sinks.
+            Some(_) if !plan.lossless_source && last.elapsed() > Duration::from_nanos(plan.stall_timeout_ns) => {
+                break Ended::Stalled;
+            }
             _ => {}
         }
     };
-    end_receiving(control);
+    // What still waits in the sockets is wanted, unless the images are all there.
+    end_receiving(control, if enough { Duration::ZERO } else { Duration::from_secs(1) });
     // What is in the ring still has to be written, which may take its time: whoever watches sees it go on.
     while monitor.written() < control.images_end.load(Ordering::Acquire) && !control.has_failed() {
         watch(control, monitor);
@@ -403,12 +426,11 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
     (ended, first.map_or(Duration::ZERO, |f| last.duration_since(f)))
 }
 
-/// What waits in the sockets still belongs to the run: lets all streams drain, but not for ever, then halts them and sets the end.
-fn end_receiving(control: &Control) {
-    const PATIENCE: Duration = Duration::from_secs(1);
+/// Lets all streams drain, but not longer than `patience`, then halts them and sets the end.
+fn end_receiving(control: &Control, patience: Duration) {
     let grain = || std::thread::sleep(Duration::from_millis(1));
     let started = Instant::now();
-    while !control.all_quiet() && !control.has_failed() && started.elapsed() < PATIENCE {
+    while !control.all_quiet() && !control.has_failed() && started.elapsed() < patience {
         grain();
     }
     control.halt();
@@ -454,15 +476,14 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
             ended = Ended::SinkError(error);
         }
     }
-    if !matches!(ended, Ended::Stopped) {
+    let has_enough = plan.processing.selection.images_max.is_some_and(|most| passed >= most);
+    if !matches!(ended, Ended::Stopped) && !has_enough {
         // What was planned and did not come is lost.
         let missing = plan.images().map_or(0, |planned| planned.saturating_sub(passed));
         images.expected += missing;
         images.lost += missing;
-        if missing > 0 {
-            images.frames_absent = plan.frames.map_or(0, |planned| planned.saturating_sub(images.frames));
-            images.packets_missing += images.frames_absent * plan.packets_per_image();
-        }
+        images.frames_absent = plan.frames.map_or(0, |planned| planned.saturating_sub(images.frames));
+        images.packets_missing += images.frames_absent * plan.packets_per_image();
     }
     RunOutcome {
         ledger: RunLedger { streams: ledgers, images, packets_per_image: plan.packets_per_image() },

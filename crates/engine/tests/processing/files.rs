@@ -1,1 +1,116 @@
-//! .
+//! Sources that can wait, as files do: nothing is refused, however few slots there are and however far the streams are apart.
+
+use crate::harness::{Constants, Keeper, Recording, Scene, Seen, constants, run_within};
+use konkordia_core::ledger::ImageStatus;
+use konkordia_core::plan::{FirstFrame, Plan, Processing};
+use konkordia_core::ports::Source;
+use konkordia_core::selection::Selection;
+use konkordia_engine::run::{self, Ended, RunOutcome};
+use konkordia_sources::memory::MemorySource;
+use std::time::Duration;
+
+fn run_files(recording: &Recording, plan: &Plan, constants: &Constants, batch: usize) -> (RunOutcome, Vec<Seen>) {
+    let (mut parts, keeper) = recording.parts(plan, constants);
+    let source = |datagrams: &Vec<Vec<u8>>| Box::new(MemorySource::new(datagrams.clone(), batch)) as Box<dyn Source>;
+    parts.sources = recording.streams.iter().map(|datagrams| source(datagrams)).collect();
+    let outcome = run_within(60, run::arm(parts).unwrap());
+    (outcome, keeper.take())
+}
+
+/// Stream 1 misses frames 30 to 329, stream 2 all before 200, stream 0 some here and there, and it ends before the others.
+fn sends(frame: u64, stream: usize, packet: u32) -> bool {
+    let has_frame = match stream {
+        0 => frame % 7 != 3 && frame < 390,
+        1 => !(30..330).contains(&frame),
+        2 => frame >= 200,
+        _ => true,
+    };
+    has_frame && packet == (frame % 2) as u32 * 63
+}
+
+#[test]
+fn streams_hundreds_of_frames_apart_lose_nothing_in_a_ring_of_a_few() {
+    let recording = Scene { interfaces: 2, modules: 2, frames: 400, sends, ..Scene::default() }.record_random();
+    let constants = constants(&recording);
+    let selection = Selection { sum_frames: 20, ..Selection::default() };
+    let processing = Processing { selection, ..Processing::default() };
+    let few = Plan { slots: 4, packed_slots: 1, window_images: 2, processing, ..recording.plan() };
+    for (plan, batch) in [(few.clone(), 1), (Plan { slots: 6, workers: 5, ..few.clone() }, 7), (few, 100)] {
+        let (outcome, seen) = run_files(&recording, &plan, &constants, batch);
+        assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+        let total = outcome.ledger.total();
+        assert_eq!((total.no_slot, total.late, total.duplicate, seen.len()), (0, 0, 0, 20));
+        recording.compare(&plan, &constants, &outcome, &seen);
+    }
+}
+
+/// The last frames were never recorded, and the plan does not know or knows too much.
+#[test]
+fn a_run_ends_where_all_files_end() {
+    let sends = |frame, stream, packet| packet < 2 && frame < 20 + stream as u64;
+    let recording = Scene { interfaces: 2, frames: 30, sends, ..Scene::default() }.record_random();
+    let constants = constants(&recording);
+    // Longer than the test may take: nothing may wait for these.
+    let hour = 3_600_000_000_000;
+    let plan = Plan { stall_timeout_ns: hour, start_timeout_ns: hour, first_frame: FirstFrame::Auto, ..recording.plan() };
+    for frames in [None, Some(30), Some(21)] {
+        let (outcome, seen) = run_files(&recording, &Plan { frames, ..plan.clone() }, &constants, 3);
+        assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+        let images = outcome.ledger.images;
+        assert_eq!((seen.len(), images.partial, images.lost), (21, 21, frames.unwrap_or(21) - 21));
+        assert_eq!((images.frames, images.frames_absent), (21, images.lost));
+    }
+    let selection = Selection { sum_frames: 4, ..Selection::default() };
+    let processing = Processing { selection, ..Processing::default() };
+    let images = run_files(&recording, &Plan { processing, ..plan.clone() }, &constants, 3).0.ledger.images;
+    assert_eq!((images.partial, images.frames_unfinished, images.frames_absent), (5, 1, 9));
+
+    let nothing = Scene { interfaces: 2, sends: |_, _, _| false, ..Scene::default() }.record_random();
+    let outcome = run_files(&nothing, &plan, &constants, 3).0;
+    assert!(matches!(outcome.ended, Ended::NoData), "{:?}", outcome.ended);
+}
+
+/// A disk that takes its time is no reason to give up reading.
+#[test]
+fn files_wait_for_a_sink_longer_than_any_detector_may_stall() {
+    let recording = Scene { frames: 30, sends: |_, _, packet| packet < 2, ..Scene::default() }.record_random();
+    let constants = constants(&recording);
+    let plan = Plan { slots: 4, packed_slots: 1, window_images: 2, stall_timeout_ns: 20_000_000, ..recording.plan() };
+    let (mut parts, _) = recording.parts(&plan, &constants);
+    let slow = Keeper { pause: Duration::from_millis(45), ..Keeper::default() };
+    parts.sinks = vec![Box::new(slow.clone())];
+    let outcome = run_within(20, run::arm(parts).unwrap());
+    assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+    let seen = slow.take();
+    assert!(seen.iter().all(|s| s.status == ImageStatus::Partial));
+    recording.compare(&plan, &constants, &outcome, &seen);
+}
+
+/// Stopping does not wait for the end of the files, and what was read so far is whole.
+#[test]
+fn a_stop_ends_the_reading() {
+    let recording = Scene { frames: 2000, sends: |_, _, packet| packet == 5, ..Scene::default() }.record_random();
+    let constants = constants(&recording);
+    let plan = Plan { slots: 4, packed_slots: 2, window_images: 2, ..recording.plan() };
+    let (mut parts, _) = recording.parts(&plan, &constants);
+    let slow = Keeper { pause: Duration::from_millis(5), ..Keeper::default() };
+    parts.sources = vec![Box::new(MemorySource::new(recording.streams[0].to_vec(), 1))];
+    parts.sinks = vec![Box::new(slow.clone())];
+    let armed = run::arm(parts).unwrap();
+    let control = armed.control();
+    let stop = std::thread::spawn(move || {
+        while control.progress().images_written < 10 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        control.stop();
+    });
+    let outcome = run_within(20, armed);
+    stop.join().unwrap();
+    let images = outcome.ledger.images;
+    assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
+    assert!(images.expected < 2000 && images.lost <= 1, "{images:?}");
+    assert_eq!(
+        (slow.take().len() as u64, images.written, images.partial),
+        (outcome.images, images.expected - images.lost, images.written)
+    );
+}
