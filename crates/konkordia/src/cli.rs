@@ -1,6 +1,8 @@
 //! The command line.
 
 use crate::failure::EXIT_CODES;
+use crate::calibration::verbs::args::CalibrationCommand;
+use crate::pedestal::args::PedestalArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -48,6 +50,18 @@ pub enum Command {
   konkordia receive run.toml --json > report.ndjson
   konkordia receive run.toml --quiet || echo \"exit code $?\"", after_help = RECEIVE_HELP)]
     Receive(ReceiveArgs),
+    /// Makes pedestals from dark frames, live or from files: mean, noise and a mask with reasons, into a calibration file.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia pedestal run.toml --stage g0 -o cal.h5 --gain gains_m0.bin
+  konkordia pedestal forced_g1_master_0.json --stage g1 --into cal.h5
+  konkordia pedestal --gain gains.h5 --into cal.h5")]
+    Pedestal(PedestalArgs),
+    /// Shows, compares and draws calibration files, and makes them from planes of other programs.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia calibration show cal.h5
+  konkordia calibration compare monday.h5 tuesday.h5
+  konkordia calibration plot cal.h5 --dir pictures")]
+    Calibration(CalibrationCommand),
     /// Says what is in a file: images, shape, type, compression, geometry, calibration, ledger, statistics of one image.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia inspect run01_master.h5
@@ -128,7 +142,7 @@ pub enum SimulateDetector {
     /// JUNGFRAU: 512 x 1024 pixels per module, 1 or 2 UDP interfaces
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia simulate jungfrau --to 127.0.0.1:50010 --rate 1000 --images 10000
-  konkordia simulate jungfrau --to 127.0.0.1:50010 --raw raw_00.u16 raw_01.u16 --loss 0.01 --seed 7
+  konkordia simulate jungfrau --to 127.0.0.1:50010 --rate 500 --images 1000 --dark --force-gain 1
   konkordia simulate jungfrau --to 127.0.0.1:50010 --write-calibration calibration --write-config run.toml")]
     Jungfrau(JungfrauArgs),
     /// EIGER: four ports of 256 x 512 pixels per module, 4 to 32 bit
@@ -223,12 +237,53 @@ pub struct JungfrauArgs {
     /// UDP interfaces per module
     #[arg(long, value_name = "1|2", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u8).range(1..=2))]
     pub interfaces: u8,
+    /// What the synthetic detector sees and does.
+    #[command(flatten)]
+    pub synthetic: SyntheticArgs,
     /// Write the calibration of the synthetic detector into this folder, and end without sending
     #[arg(long, value_name = "DIR", help_heading = "What to write")]
     pub write_calibration: Option<PathBuf>,
     /// Write also a configuration that receives this detector with that calibration
     #[arg(long, value_name = "FILE", help_heading = "What to write", requires = "write_calibration")]
     pub write_config: Option<PathBuf>,
+}
+
+/// How dark frames of the synthetic JUNGFRAU are taken, and how its pedestals move.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct SyntheticArgs {
+    /// Closed shutter: every frame is new, nothing is sent twice
+    #[arg(long, help_heading = "Synthetic detector", conflicts_with = "raw")]
+    pub dark: bool,
+    /// Dark frames with the gain forced to this stage
+    #[arg(long, value_name = "1|2", help_heading = "Synthetic detector", requires = "dark", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub force_gain: Option<u8>,
+    /// Dark frames of the high gain mode (HG0)
+    #[arg(long, help_heading = "Synthetic detector", requires = "dark", conflicts_with = "force_gain")]
+    pub high_gain: bool,
+    /// Stray photons in dark frames, per pixel and frame
+    #[arg(long, value_name = "MEAN", default_value_t = 0.0, help_heading = "Synthetic detector", requires = "dark", value_parser = probability)]
+    pub stray: f64,
+    /// Storage cells that take turns, each with pedestals of its own
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Synthetic detector", conflicts_with = "raw", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub storage_cells: u8,
+    /// Pedestals of G0 rise by so many ADU ...
+    #[arg(long, value_name = "ADU", default_value_t = 0.0, help_heading = "Synthetic detector", conflicts_with = "raw")]
+    pub drift_adu: f64,
+    /// ... within this time (the time constant where the drift is exponential); needs --rate
+    #[arg(long, value_name = "S", default_value_t = 3.0, help_heading = "Synthetic detector")]
+    pub drift_s: f64,
+    /// How they rise
+    #[arg(long, value_enum, default_value_t = DriftChoice::Linear, help_heading = "Synthetic detector")]
+    pub drift_shape: DriftChoice,
+}
+
+/// `--drift-shape`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DriftChoice {
+    /// Evenly, then no more
+    Linear,
+    /// Fast at first, towards a limit
+    Exponential,
 }
 
 /// `konkordia simulate eiger`

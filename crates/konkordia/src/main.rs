@@ -11,6 +11,7 @@ mod failure;
 mod files;
 mod input;
 mod machine;
+mod pedestal;
 #[allow(dead_code, reason = "calibration maps and benches use it in part")]
 mod picture;
 mod run;
@@ -39,6 +40,8 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Demo(args) => demo::command(args),
         Command::Simulate(detector) => simulate::command(detector),
         Command::Receive(args) => run::command(args),
+        Command::Calibration(which) => calibration::verbs::command(which),
+        Command::Pedestal(args) => pedestal::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
         Command::Check(args) => files::check::command(args),

@@ -81,6 +81,18 @@ impl JungfrauModel {
     }
 }
 
+impl JungfrauModel {
+    /// What the pedestals of G0 have risen by at an image, in ADU.
+    pub fn drift_adu(&self, image: u64) -> f64 {
+        let turn = image as f64 / self.drift_images;
+        self.drift_adu
+            * match self.drift_shape {
+                DriftShape::Exponential => 1.0 - (-turn).exp(),
+                DriftShape::Linear => turn.min(1.0),
+            }
+    }
+}
+
 /// Noise in electrons RMS at an exposure: linear in the exposure between the two published points, and beyond them.
 pub fn noise_electrons(exposure_us: f64) -> f64 {
     83.0 + (exposure_us - 10.0) * (200.0 - 83.0) / 830.0
@@ -259,12 +271,7 @@ impl SyntheticJungfrau {
 
     /// What the pedestals of G0 have risen by at an image, in ADU.
     pub fn drift_adu(&self, image: u64) -> f64 {
-        let turn = image as f64 / self.model.drift_images;
-        self.model.drift_adu
-            * match self.model.drift_shape {
-                DriftShape::Exponential => 1.0 - (-turn).exp(),
-                DriftShape::Linear => turn.min(1.0),
-            }
+        self.model.drift_adu(image)
     }
 
     /// RMS noise of a good pixel in a stage (3 = HG0), in ADU (for the typical gain in G0).

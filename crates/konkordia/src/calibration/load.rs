@@ -241,7 +241,7 @@ pub fn judge_gains(gains: &[Vec<f32>; 3], paths: &str) -> Result<(), Failure> {
 }
 
 /// Refuses pedestals of which most pixels are not usable.
-fn judge_pedestals(base: &[f32], paths: &str) -> Result<(), Failure> {
+pub fn judge_pedestals(base: &[f32], paths: &str) -> Result<(), Failure> {
     for (module, pedestals) in base.chunks_exact(MODULE_PIXELS).enumerate() {
         too_many(pedestals.iter().filter(|v| !usable_pedestal(**v)).count(), "pedestal", module, paths)?;
     }

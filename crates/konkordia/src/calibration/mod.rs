@@ -5,9 +5,10 @@
 
 pub mod guard;
 pub mod levels;
-mod load;
+pub mod load;
 pub mod planes;
 pub mod reasons;
+pub mod verbs;
 
 use crate::config::model::Config;
 use crate::failure::Failure;

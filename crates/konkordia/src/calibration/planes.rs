@@ -45,7 +45,8 @@ pub fn names(paths: &[PathBuf]) -> String {
     paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+/// True if the name of the file ends so.
+pub fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     path.extension().is_some_and(|e| extensions.iter().any(|x| e.eq_ignore_ascii_case(x)))
 }
 
@@ -115,6 +116,24 @@ pub fn read_plain(paths: &[PathBuf], modules: usize, stages: usize, what: &str) 
     let stage = modules * MODULE_PIXELS;
     let of = |g: usize| values[g * stage..(g + 1) * stage].to_vec();
     Ok(Stages { low: [of(0), of(1), of(2)], high: (stages > 3).then(|| of(3)) })
+}
+
+/// One float32 plane for all modules, in one or several files.
+pub fn read_single(paths: &[PathBuf], modules: usize, what: &str) -> Result<Vec<f32>, Failure> {
+    let mut values = Vec::with_capacity(modules * MODULE_PIXELS);
+    for path in paths {
+        let bytes = read_file(path)?;
+        values.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
+        if bytes.len() % 4 != 0 || values.len() > modules * MODULE_PIXELS {
+            break;
+        }
+    }
+    if values.len() == modules * MODULE_PIXELS {
+        return Ok(values);
+    }
+    let what = format!("the {what} files do not fit the detector: {}", names(paths));
+    let why = format!("a plane of {modules} module(s) has {} bytes of float32", modules * PLANE_BYTES);
+    Err(Failure::new(Exit::Configuration, what, why, "give one plane of each module, or correct --modules"))
 }
 
 /// Gains in whatever files: PSI `.bin` (one per module), HDF5 with `/gains`, or float32 planes.

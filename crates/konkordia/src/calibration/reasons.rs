@@ -15,7 +15,7 @@ pub const DEAD: u32 = 1 << 1;
 pub const STUCK: u32 = 1 << 2;
 /// Far more noise than the module.
 pub const NOISY: u32 = 1 << 3;
-/// The pedestal moved while it was taken, or jumped between levels.
+/// Many words far from the pedestal: it jumps between levels.
 pub const UNSTABLE: u32 = 1 << 4;
 /// Words of another gain stage than the detector was set to.
 pub const WRONG_STAGE: u32 = 1 << 5;
@@ -57,11 +57,6 @@ pub fn table() -> Vec<(u8, String)> {
     REASONS.iter().map(|(bit, name, _)| (bit.trailing_zeros() as u8, (*name).to_string())).collect()
 }
 
-/// "12 dead, 3 noisy", of a mask; empty if nothing is masked. A pixel with several reasons counts for each.
-pub fn words(mask: &[u32]) -> String {
-    counts(mask).iter().map(|(name, n)| format!("{} {name}", crate::say::count(*n))).collect::<Vec<_>>().join(", ")
-}
-
 /// How many pixels have each reason, those that no pixel has left out.
 pub fn counts(mask: &[u32]) -> Vec<(&'static str, u64)> {
     let of = |bit: u32| mask.iter().filter(|m| **m & bit != 0).count() as u64;
@@ -77,9 +72,6 @@ pub struct Thresholds {
     pub stuck_fraction: f32,
     /// Unstable if more than this part of its words lie outside the gate around its pedestal.
     pub outside_max: f32,
-    /// Unstable if the pedestals of the first and the second half of the frames differ by more standard errors, and by more than a quarter of
-    /// the module's median RMS, than those of its module.
-    pub drift_k: f32,
     /// Wrong stage if more than this part of its words belong to another.
     pub wrong_stage_max: f32,
     /// No data if it has less than this part of the frames.
@@ -90,7 +82,7 @@ impl Default for Thresholds {
     /// A real module at 840 microseconds has 95 % of its pixels between 0.9 and 1.2 times the median RMS and 0.1 % above 3 times; a pixel at 3
     /// times the median of 24 ADU has a noise of 0.14 photon at 12.4 keV. Words outside the gate are rare strays (below 0.1 %).
     fn default() -> Self {
-        Self { noisy_k: 3.0, stuck_fraction: 0.2, outside_max: 0.05, drift_k: 8.0, wrong_stage_max: 0.01, data_min: 0.5 }
+        Self { noisy_k: 3.0, stuck_fraction: 0.2, outside_max: 0.05, wrong_stage_max: 0.01, data_min: 0.5 }
     }
 }
 
@@ -98,7 +90,7 @@ impl Thresholds {
     /// For the file.
     pub fn to_json(self) -> Value {
         json!({
-            "noisy_k": self.noisy_k, "stuck_fraction": self.stuck_fraction, "outside_max": self.outside_max, "drift_k": self.drift_k,
+            "noisy_k": self.noisy_k, "stuck_fraction": self.stuck_fraction, "outside_max": self.outside_max,
             "wrong_stage_max": self.wrong_stage_max, "data_min": self.data_min,
         })
     }
@@ -161,8 +153,8 @@ mod tests {
         assert_eq!((nxmx(0), nxmx(DEAD), nxmx(NOISY | NO_GAIN), nxmx(MARKED)), (0, 2, 18, 256));
         assert_eq!(nxmx(1 << 20), NXMX_USER);
         assert_eq!(table()[3], (3, "noisy".into()));
-        assert_eq!(words(&[DEAD, DEAD | NOISY, 0]), "2 dead, 1 noisy");
-        assert_eq!(words(&[0, 0]), "");
+        assert_eq!(counts(&[DEAD, DEAD | NOISY, 0]), [("dead", 2), ("noisy", 1)]);
+        assert_eq!(counts(&[0, 0]), []);
     }
 
     #[test]

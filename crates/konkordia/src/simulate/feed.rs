@@ -4,7 +4,7 @@ use crate::failure::{Exit, Failure};
 use konkordia_core::tile::TileFormat;
 use konkordia_sim::eiger::{EigerModel, SyntheticEiger};
 use konkordia_sim::jungfrau::{SyntheticJungfrau, raw_bytes};
-use konkordia_sim::packet::{Packetiser, field};
+use konkordia_sim::packet::{HEADER_BYTES, Packetiser, field};
 use konkordia_wire::sls_udp::Packet;
 use std::path::{Path, PathBuf};
 
@@ -26,11 +26,27 @@ enum Renew {
     },
 }
 
+/// What is done to the pixels before an image is sent.
+enum Pixels {
+    /// Nothing: the images of the loop as they are.
+    Loop,
+    /// They are made anew, by image; the loop has one image.
+    Generate(Box<dyn Fn(u64) -> Vec<u16> + Send>),
+    /// G0 words of the loop are moved by the drift at the image.
+    Shift {
+        /// In ADU, by image.
+        drift_adu: Box<dyn Fn(u64) -> f64 + Send>,
+        /// What the words of each image of the loop were moved by.
+        applied_adu: Vec<i32>,
+    },
+}
+
 /// The datagrams of a loop of images.
 pub struct Feed {
     /// By image and stream: the tile's datagrams one after the other.
     images: Vec<Vec<Vec<u8>>>,
     renew: Renew,
+    pixels: Pixels,
     /// Bytes of one datagram.
     pub datagram_bytes: usize,
     /// Frame number of image 0.
@@ -54,7 +70,49 @@ impl Feed {
             tiles(image).into_iter().enumerate().map(datagrams).collect()
         };
         let images = (0..images).map(image).collect();
-        Self { images, renew: Renew::Headers(Box::new(packetiser)), datagram_bytes, first_frame }
+        Self { images, renew: Renew::Headers(Box::new(packetiser)), pixels: Pixels::Loop, datagram_bytes, first_frame }
+    }
+
+    /// Images whose words `make(image)` (all tiles, one after the other) are made when they are sent.
+    pub fn generated(packetiser: Packetiser, make: Box<dyn Fn(u64) -> Vec<u16> + Send>) -> Self {
+        let tile_bytes = packetiser.layout().tile_bytes;
+        let mut feed =
+            Self::build(packetiser, 1, |image| raw_bytes(&make(image)).chunks_exact(tile_bytes).map(<[u8]>::to_vec).collect());
+        feed.pixels = Pixels::Generate(make);
+        feed
+    }
+
+    /// Moves the words of G0 by `drift_adu(image)`, rounded to whole ADU.
+    pub fn drifting(self, drift_adu: Box<dyn Fn(u64) -> f64 + Send>) -> Self {
+        let applied_adu = vec![0; self.images.len()];
+        Self { pixels: Pixels::Shift { drift_adu, applied_adu }, ..self }
+    }
+
+    /// Brings the pixels of the loop's image `index` to what they are at `image`.
+    fn renew_pixels(&mut self, image: u64, index: usize) {
+        let datagram_bytes = self.datagram_bytes;
+        let mut payloads =
+            self.images[index].iter_mut().flat_map(|tile| tile.chunks_exact_mut(datagram_bytes)).map(|d| &mut d[HEADER_BYTES..]);
+        match &mut self.pixels {
+            Pixels::Loop => {}
+            Pixels::Generate(make) => {
+                let words = make(image);
+                let mut words = words.iter();
+                payloads.for_each(|payload| {
+                    payload
+                        .chunks_exact_mut(2)
+                        .zip(words.by_ref())
+                        .for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_le_bytes()));
+                });
+            }
+            Pixels::Shift { drift_adu, applied_adu } => {
+                let wanted = drift_adu(image).round() as i32;
+                let by = wanted - std::mem::replace(&mut applied_adu[index], wanted);
+                if by != 0 {
+                    payloads.by_ref().flat_map(|p| p.chunks_exact_mut(2)).for_each(|bytes| move_word(bytes, by));
+                }
+            }
+        }
     }
 
     /// A synthetic JUNGFRAU.
@@ -119,7 +177,7 @@ impl Feed {
         let images = (0..recorded.len()).map(|i| ports.iter().map(|port| port[i].1.clone()).collect()).collect();
         let first = first_frame.unwrap_or(recorded[0]);
         let renew = Renew::FrameNumber { shift: first.wrapping_sub(recorded[0]), recorded };
-        Ok(Self { images, renew, datagram_bytes: EIGER_DATAGRAM_BYTES, first_frame: first })
+        Ok(Self { images, renew, pixels: Pixels::Loop, datagram_bytes: EIGER_DATAGRAM_BYTES, first_frame: first })
     }
 
     /// Images of the loop.
@@ -141,6 +199,7 @@ impl Feed {
     pub fn image(&mut self, image: u64) -> &[Vec<u8>] {
         let count = self.images.len() as u64;
         let (turn, index) = (image / count, (image % count) as usize);
+        self.renew_pixels(image, index);
         let tiles = &mut self.images[index];
         let datagrams = tiles.iter_mut().flat_map(|tile| tile.chunks_exact_mut(self.datagram_bytes));
         match &self.renew {
@@ -152,6 +211,15 @@ impl Feed {
             }
         }
         &self.images[index]
+    }
+}
+
+/// Moves a G0 word; a dead pixel stays dead.
+fn move_word(bytes: &mut [u8], by: i32) {
+    let word = u16::from_le_bytes([bytes[0], bytes[1]]);
+    if (1..0x4000).contains(&word) {
+        let moved = (i32::from(word) + by).clamp(1, 0x3FFF) as u16;
+        bytes.copy_from_slice(&moved.to_le_bytes());
     }
 }
 

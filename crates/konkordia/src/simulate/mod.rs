@@ -4,15 +4,15 @@ pub mod feed;
 pub mod send;
 pub mod setup;
 
-use crate::cli::{EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
+use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
 use crate::failure::{Exit, Failure};
 use crate::say;
 use feed::{Feed, SYNTHETIC_IMAGES};
 use konkordia_sim::eiger::EigerModel;
 use konkordia_sim::fault::{FaultCounts, FaultLink, FaultModel};
-use konkordia_sim::jungfrau::{JungfrauModel, SyntheticJungfrau};
+use konkordia_sim::jungfrau::{DriftShape, JungfrauModel, SyntheticJungfrau};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
-use konkordia_sim::scene::SceneModel;
+use konkordia_sim::scene::{MODULE_PIXELS, SceneModel};
 use send::{Pace, Senders, Sent};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -67,19 +67,81 @@ fn jungfrau_command(args: &JungfrauArgs) -> Result<Exit, Failure> {
     if let Some(folder) = &args.write_calibration {
         return setup::write(args, to, folder);
     }
-    let first_frame = args.send.first_frame.unwrap_or(1);
-    let down = SceneModel::for_modules(args.send.modules as usize).modules_down;
-    let kind = DetectorKind::Jungfrau { interfaces: args.interfaces };
-    let packetiser = packetiser(kind, args.send.modules, down, first_frame, args.send.rate)?;
+    let model = synthetic_model(args)?;
     let mut feed = if args.raw.is_empty() {
         prepare_note(&args.send);
-        let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES);
-        Feed::synthetic_jungfrau(&jungfrau(args.send.modules)?, packetiser, images)
+        synthetic_feed(args, &model)?
     } else {
-        Feed::raw_jungfrau(&args.raw, packetiser)?
+        Feed::raw_jungfrau(&args.raw, jungfrau_packetiser(args, &model)?)?
     };
     let images = images(&args.send, &feed, args.raw.is_empty());
     transmit(&args.send, to, &mut feed, images)
+}
+
+/// The synthetic detector as the command line wants it; all else as [`jungfrau`] has it.
+fn synthetic_model(args: &JungfrauArgs) -> Result<JungfrauModel, Failure> {
+    let s = &args.synthetic;
+    if s.drift_adu != 0.0 && args.send.rate <= 0.0 {
+        return Err(wrong("a drift in seconds needs the rate of the images: give --rate"));
+    }
+    Ok(JungfrauModel {
+        drift_adu: s.drift_adu,
+        drift_images: (s.drift_s * args.send.rate).max(1e-6),
+        drift_shape: match s.drift_shape {
+            DriftChoice::Linear => DriftShape::Linear,
+            DriftChoice::Exponential => DriftShape::Exponential,
+        },
+        storage_cells: s.storage_cells,
+        ..JungfrauModel::for_modules(args.send.modules as usize)
+    })
+}
+
+fn jungfrau_packetiser(args: &JungfrauArgs, model: &JungfrauModel) -> Result<Packetiser, Failure> {
+    let kind = DetectorKind::Jungfrau { interfaces: args.interfaces };
+    let first_frame = args.send.first_frame.unwrap_or(1);
+    let plain = packetiser(kind, args.send.modules, model.scene.modules_down, first_frame, args.send.rate)?;
+    let mut packets = plain.model().clone();
+    packets.storage_cells = model.storage_cells;
+    packets.daq_info = match (args.synthetic.force_gain, args.synthetic.high_gain) {
+        (Some(1), _) => 1 << 12,
+        (Some(_), _) => 1 << 13,
+        (None, true) => 1,
+        (None, false) => 0,
+    };
+    Packetiser::new(&packets).map_err(|e| wrong(&e.to_string()))
+}
+
+fn synthetic_feed(args: &JungfrauArgs, model: &JungfrauModel) -> Result<Feed, Failure> {
+    let s = args.synthetic;
+    let packetiser = jungfrau_packetiser(args, model)?;
+    if s.dark {
+        let detector = SyntheticJungfrau::new(model).map_err(|e| wrong(&e.to_string()))?;
+        let stage = if s.high_gain { 3 } else { s.force_gain.map_or(0, usize::from) };
+        return Ok(Feed::generated(packetiser, Box::new(move |image| dark_frame(&detector, image, stage, s.stray))));
+    }
+    let detector =
+        SyntheticJungfrau::new(&JungfrauModel { drift_adu: 0.0, ..model.clone() }).map_err(|e| wrong(&e.to_string()))?;
+    // Each image of the loop always belongs to the same storage cell.
+    let cells = u64::from(s.storage_cells);
+    let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES / cells * cells);
+    let feed = Feed::synthetic_jungfrau(&detector, packetiser, images);
+    if s.drift_adu == 0.0 {
+        return Ok(feed);
+    }
+    let model = model.clone();
+    Ok(feed.drifting(Box::new(move |image| model.drift_adu(image))))
+}
+
+/// All modules of a dark frame.
+fn dark_frame(detector: &SyntheticJungfrau, image: u64, stage: usize, stray: f64) -> Vec<u16> {
+    let mut words = vec![0; detector.pixels()];
+    for (module, words) in words.chunks_exact_mut(MODULE_PIXELS).enumerate() {
+        detector.dark_into(image, module, stage, words);
+        if stray > 0.0 {
+            detector.add_stray_photons(image, module, stray, words);
+        }
+    }
+    words
 }
 
 fn eiger_command(args: &EigerArgs) -> Result<Exit, Failure> {

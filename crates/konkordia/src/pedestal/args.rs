@@ -1,0 +1,115 @@
+//! The command line of `konkordia pedestal`.
+
+use crate::calibration::reasons::Thresholds;
+use crate::input::Format;
+use clap::{Args, ValueEnum};
+use konkordia_sinks::hdf5::calibration::GainStage;
+use std::path::PathBuf;
+
+/// `--stage`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StageChoice {
+    /// As the headers and the gain bits of each frame say
+    Auto,
+    /// Dark frames of the normal mode
+    G0,
+    /// Gain forced to stage 1
+    G1,
+    /// Gain forced to stage 2
+    G2,
+    /// Dark frames of the high gain mode
+    Hg0,
+}
+
+impl StageChoice {
+    /// The one stage that is expected, if one was named.
+    pub fn wanted(self) -> Option<GainStage> {
+        match self {
+            Self::Auto => None,
+            Self::G0 => Some(GainStage::G0),
+            Self::G1 => Some(GainStage::G1),
+            Self::G2 => Some(GainStage::G2),
+            Self::Hg0 => Some(GainStage::Hg0),
+        }
+    }
+}
+
+/// `konkordia pedestal`
+#[derive(Debug, Args)]
+pub struct PedestalArgs {
+    /// A configuration (.toml): dark frames are taken from the detector. Or files with dark frames, one acquisition. None: only --gain
+    #[arg(value_name = "CONFIG.toml|FILE")]
+    pub input: Vec<PathBuf>,
+    /// A new calibration file
+    #[arg(short, long, value_name = "FILE", help_heading = "Output", required_unless_present = "into")]
+    pub output: Option<PathBuf>,
+    /// An existing calibration file: what was taken is added, or replaces the same stage and cell
+    #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "output")]
+    pub into: Option<PathBuf>,
+    /// Replace the file of --output
+    #[arg(long, help_heading = "Output")]
+    pub overwrite: bool,
+    /// Gain stage of the frames; frames of another are refused
+    #[arg(long, value_enum, default_value_t = StageChoice::Auto, help_heading = "Frames")]
+    pub stage: StageChoice,
+    /// Frames to take, all storage cells together [default: 1000 from a detector, all of files]
+    #[arg(long, value_name = "N", help_heading = "Frames", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub frames: Option<u64>,
+    /// Frames at the beginning that are not used
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Frames")]
+    pub skip: u64,
+    /// What files are [default: as their content says]
+    #[arg(long, value_enum, help_heading = "Frames")]
+    pub format: Option<Format>,
+    /// Modules of plain words [default: 1]
+    #[arg(long, value_name = "M", help_heading = "Frames", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub modules: Option<u32>,
+    /// Use frames that look as if there was light; recorded in the file
+    #[arg(long, help_heading = "Frames")]
+    pub force: bool,
+    /// Gains to store with the pedestals: PSI `.bin` (one per module), HDF5 with `/gains`, or float32 planes G0, G1, G2 (and HG0)
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Calibration")]
+    pub gain: Vec<PathBuf>,
+    /// Serial number of the detector [default: detector.serial_number of the configuration]
+    #[arg(long, value_name = "TEXT", help_heading = "Calibration")]
+    pub serial: Option<String>,
+    /// Noisy: RMS above K times the median of the module
+    #[arg(long, value_name = "K", default_value_t = Thresholds::default().noisy_k, help_heading = "Mask", value_parser = positive)]
+    pub noisy_k: f32,
+    /// Stuck: RMS below this part of the median of the module
+    #[arg(long, value_name = "F", default_value_t = Thresholds::default().stuck_fraction, help_heading = "Mask", value_parser = fraction)]
+    pub stuck_fraction: f32,
+    /// Unstable: more than this part of the words far from the pedestal
+    #[arg(long, value_name = "F", default_value_t = Thresholds::default().outside_max, help_heading = "Mask", value_parser = fraction)]
+    pub outside_max: f32,
+    /// Wrong stage: more than this part of the words of another stage
+    #[arg(long, value_name = "F", default_value_t = Thresholds::default().wrong_stage_max, help_heading = "Mask", value_parser = fraction)]
+    pub wrong_stage_max: f32,
+    /// For programs: the table as JSON on stdout
+    #[arg(long, help_heading = "Report")]
+    pub json: bool,
+    /// No progress
+    #[arg(long, short, help_heading = "Report")]
+    pub quiet: bool,
+}
+
+impl PedestalArgs {
+    /// When a pixel is masked.
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds {
+            noisy_k: self.noisy_k,
+            stuck_fraction: self.stuck_fraction,
+            outside_max: self.outside_max,
+            wrong_stage_max: self.wrong_stage_max,
+            ..Thresholds::default()
+        }
+    }
+}
+
+fn positive(text: &str) -> Result<f32, String> {
+    text.parse().ok().filter(|k: &f32| *k > 1.0 && k.is_finite()).ok_or("a number above 1 is expected".into())
+}
+
+fn fraction(text: &str) -> Result<f32, String> {
+    text.parse().ok().filter(|f: &f32| (0.0..=1.0).contains(f)).ok_or("a part of 1 is expected, for example 0.05".into())
+}

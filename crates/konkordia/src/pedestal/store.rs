@@ -1,0 +1,122 @@
+//! Puts pedestals and gains into a calibration file.
+
+use crate::calibration::load::judge_gains;
+use crate::calibration::planes::{configuration, names, read_gains};
+use crate::calibration::reasons;
+use crate::failure::{Exit, Failure};
+use crate::run::clock;
+use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage};
+use std::path::{Path, PathBuf};
+
+/// Program and version, for the file.
+pub const SOFTWARE: &str = concat!("konkordia ", env!("CARGO_PKG_VERSION"));
+
+/// Where the result goes.
+pub enum Target {
+    /// A new file.
+    New(PathBuf),
+    /// An existing one, with its content.
+    Existing(PathBuf, Box<CalibrationFile>),
+}
+
+impl Target {
+    /// From `--output` and `--into`; read before anything is taken, so that nothing is taken in vain.
+    pub fn open(output: Option<&Path>, into: Option<&Path>, overwrite: bool) -> Result<Self, Failure> {
+        if let Some(path) = into {
+            let file = CalibrationFile::read(path).map_err(configuration)?;
+            return Ok(Self::Existing(path.to_owned(), Box::new(file)));
+        }
+        let path = output.unwrap_or(Path::new("calibration.h5"));
+        if path.exists() && !overwrite {
+            let what = format!("{} exists", path.display());
+            let fix = "add to it with --into, give another name, or replace it with --overwrite";
+            return Err(Failure::new(Exit::State, what, "a calibration is not replaced unasked", fix));
+        }
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if !folder.is_dir() {
+            let what = format!("the folder {} does not exist", folder.display());
+            return Err(Failure::new(
+                Exit::Io,
+                what,
+                "konkordia creates files, not folders",
+                format!("mkdir -p {}", folder.display()),
+            ));
+        }
+        Ok(Self::New(path.to_owned()))
+    }
+
+    /// The path, and the file to be filled.
+    pub fn into_file(self) -> (PathBuf, CalibrationFile) {
+        match self {
+            Self::New(path) => (path, CalibrationFile::default()),
+            Self::Existing(path, file) => (path, *file),
+        }
+    }
+}
+
+/// Takes over what is known of the detector; refuses to mix two of them.
+pub fn identify(
+    file: &mut CalibrationFile,
+    path: &Path,
+    modules: usize,
+    serial: Option<&str>,
+    ids: &[Option<u16>],
+) -> Result<(), Failure> {
+    let other = |why: String| {
+        let what = format!("the calibration {} is of another detector", path.display());
+        Err(Failure::new(Exit::Configuration, what, why, "give another file, or the frames of this detector"))
+    };
+    if file.modules != 0 && file.modules != modules {
+        return other(format!("it has {} module(s), the frames {modules}", file.modules));
+    }
+    file.modules = modules;
+    if let Some(serial) = serial {
+        if !file.detector_serial.is_empty() && file.detector_serial != serial {
+            return other(format!("it is of serial number \"{}\", the frames of \"{serial}\"", file.detector_serial));
+        }
+        file.detector_serial = serial.to_owned();
+    }
+    if ids.iter().any(Option::is_some) {
+        file.module_ids.resize(modules, None);
+        for (module, (known, id)) in file.module_ids.iter_mut().zip(ids).enumerate() {
+            match (*known, *id) {
+                (Some(known), Some(id)) if known != id => {
+                    return other(format!("module {module} of it has id {known}, that of the frames {id}"));
+                }
+                (None, id) => *known = id,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads gains into the file; returns how many planes it has of them.
+pub fn add_gains(file: &mut CalibrationFile, paths: &[PathBuf]) -> Result<usize, Failure> {
+    // Plain planes of four stages are known by their size, which only the reader of four accepts.
+    let stages =
+        read_gains(paths, file.modules, false).or_else(|error| read_gains(paths, file.modules, true).map_err(|_| error))?;
+    judge_gains(&stages.low, &names(paths))?;
+    let [g0, g1, g2] = stages.low;
+    for (stage, gain) in GainStage::ALL.into_iter().zip([Some(g0), Some(g1), Some(g2), stages.high]) {
+        if gain.is_some() {
+            file.gains[stage.index()] = gain;
+        }
+    }
+    file.gain_source = names(paths);
+    Ok(file.gains.iter().flatten().count())
+}
+
+/// Marks pixels without gain, dates the file and writes it. Returns its hash.
+pub fn write(file: &mut CalibrationFile, path: &Path, step: String) -> Result<String, Failure> {
+    for ((_, stage), planes) in &mut file.pedestals {
+        if let Some(gains) = &file.gains[stage.index()] {
+            reasons::mark_gains(&mut planes.mask, gains, *stage);
+        }
+    }
+    file.created = clock::now();
+    file.software = SOFTWARE.into();
+    file.reasons = reasons::table();
+    file.history.push(format!("{} {step}", file.created));
+    Ok(file.write(path)?)
+}

@@ -1,0 +1,204 @@
+//! Brings dark frames to the [`Collector`]: from the detector or from files, through the engine that also takes data.
+
+use super::args::PedestalArgs;
+use super::collect::Collector;
+use crate::config::processing::{PixelOptions, Step};
+use crate::config::{self, Config, plan};
+use crate::failure::{Exit, Failure};
+use crate::input::source::FileSource;
+use crate::input::{Input, Options};
+use crate::run::signals::Watch;
+use crate::run::{arm, clock, exit_of};
+use crate::say;
+use konkordia_core::geometry::ImageGeometry;
+use konkordia_core::pixel::PixelType;
+use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
+use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
+use konkordia_core::tile::DetectorKind;
+use konkordia_kernels::isa::Isa;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Frames of a live run.
+const FRAMES_LIVE: u64 = 1000;
+
+/// A dark run.
+pub struct Taken {
+    /// Its sums.
+    pub collector: Collector,
+    /// When, ISO 8601.
+    pub taken: String,
+    /// From where, for people.
+    pub source: String,
+    /// Serial number, if it is known.
+    pub serial: Option<String>,
+    /// Frames of which packets are missing, lost ones included.
+    pub incomplete_frames: u64,
+    /// What people should know.
+    pub notes: Vec<String>,
+    /// Not [`Exit::Complete`] if data were lost or the user stopped.
+    pub exit: Exit,
+}
+
+/// Hands the raw words of each image to the collector.
+struct DarkSink {
+    collector: Arc<Mutex<Option<Collector>>>,
+    words: Vec<u16>,
+    progress: say::Progress,
+    planned: Option<u64>,
+}
+
+impl Sink for DarkSink {
+    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
+        let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(collector) = collector.as_mut()
+            && !image.strips.is_empty()
+        {
+            self.words.clear();
+            for strip in image.strips {
+                self.words.extend(strip.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])));
+            }
+            collector.add(&self.words, image.tiles);
+            let of = self.planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
+            self.progress.update(|| format!("{}{of} dark frames", say::count(image.image + 1)));
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
+        Ok(())
+    }
+}
+
+/// True if the input is a configuration.
+pub fn is_live(input: &[PathBuf]) -> bool {
+    matches!(input, [path] if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")))
+}
+
+/// Takes the frames that the command line names.
+pub fn take(args: &PedestalArgs) -> Result<Taken, Failure> {
+    if is_live(&args.input) { live(args, &args.input[0]) } else { files(args) }
+}
+
+/// Words as they come, modules one below the other, nothing else done to them.
+fn as_words(mut config: Config) -> Result<Config, Failure> {
+    let (format, streams) = (*config.geometry.format(), config.geometry.placements().len() as u32);
+    if format.kind != DetectorKind::Jungfrau {
+        let why = format!("the configuration is of an {}, which counts photons itself", format.kind.name());
+        return Err(Failure::new(
+            Exit::Configuration,
+            "only a JUNGFRAU has pedestals",
+            why,
+            "give the configuration of a JUNGFRAU",
+        ));
+    }
+    config.geometry = ImageGeometry::stacked(format, streams)
+        .map_err(|e| Failure::new(Exit::Configuration, "impossible geometry", e.to_string(), "use fewer modules"))?;
+    (config.recipe, config.pixel, config.compression) = (Recipe::Raw, PixelType::Uint16, Compression::None);
+    config.options =
+        PixelOptions { processing: Processing::default(), step: Step::Photons(1.0), gate_rms: 4.0, negative_offset_auto: false };
+    config.calibration = None;
+    config.keep_raw = false;
+    Ok(config)
+}
+
+fn live(args: &PedestalArgs, path: &Path) -> Result<Taken, Failure> {
+    let mut config = as_words(config::load(path)?)?;
+    config.images = Some(args.frames.unwrap_or(FRAMES_LIVE) + args.skip);
+    config.first_frame = FirstFrame::Auto;
+    let mut plan = plan::plan(&config);
+    // A dark run is not given up because of a few packets.
+    plan.missing = konkordia_core::ledger::MissingPolicy::Keep;
+    let mut watch = Watch::new()?;
+    let receivers = arm::bind(&config, plan.streams(), arm::Ports::Configured)?;
+    let sources: Vec<Box<dyn Source>> = receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect();
+    let last = usize::from(config.first_port) + plan.streams() - 1;
+    let place = format!("{}:{} to {last}", config.address, config.first_port);
+    if !args.quiet {
+        say::to_stderr(&format!("armed: {place}; waiting for {} dark frames", say::count(config.images.unwrap_or(0))));
+    }
+    let taken = clock::now();
+    let done = run(args, &config, plan, sources, &mut watch)?;
+    let source = format!("detector, {place}");
+    Ok(Taken { taken, source, serial: config.metadata.detector_serial.clone(), ..done })
+}
+
+fn files(args: &PedestalArgs) -> Result<Taken, Failure> {
+    let options = Options { format: args.format, modules: args.modules, ..Options::default() };
+    let input = Input::open(&args.input, &options)?;
+    let info = input.info();
+    if info.format.kind != DetectorKind::Jungfrau {
+        let why = format!("the files are of an {}, which counts photons itself", info.format.kind.name());
+        return Err(Failure::new(Exit::Configuration, "only a JUNGFRAU has pedestals", why, "give dark frames of a JUNGFRAU"));
+    }
+    let text = format!(
+        "[detector]\ntype = \"jungfrau\"\nmodules = {}\ninterfaces = {}\n[processing]\ndtype = \"raw\"\n[output]\ndirectory = \".\"\nprefix = \"dark\"\n",
+        info.modules, info.interfaces
+    );
+    let config = Config::parse(&text, Path::new("dark.toml")).map_err(|d| {
+        Failure::new(Exit::Configuration, "these files cannot be read as one detector", d.to_string(), "check the files")
+    })?;
+    let mut config = as_words(config)?;
+    let all = info.last_frame - info.first_frame + 1;
+    config.images = Some(args.frames.map_or(all, |n| (n + args.skip).min(all)));
+    config.first_frame = FirstFrame::Number(info.first_frame);
+    let mut plan = plan::plan(&config);
+    plan.lossless_source = true;
+    let mut watch = Watch::new()?;
+    let sources: Vec<Box<dyn Source>> =
+        (0..input.tiles()).map(|tile| Box::new(FileSource::new(input.open_tile(tile), info.format)) as Box<dyn Source>).collect();
+    let mut done = run(args, &config, plan, sources, &mut watch)?;
+    if info.module_ids.iter().all(|id| *id == 0) {
+        // Formats without headers have zeros there.
+        done.collector.module_ids.fill(None);
+    }
+    let names: Vec<String> = info.files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
+    let source = format!("{}: {}", info.kind, names.join(" "));
+    done.notes.splice(0..0, info.notes.iter().cloned());
+    if info.incomplete && done.exit == Exit::Complete {
+        done.exit = Exit::Incomplete;
+    }
+    Ok(Taken { taken: info.written.clone().unwrap_or_default(), source, ..done })
+}
+
+fn run(
+    args: &PedestalArgs,
+    config: &Config,
+    plan: Plan,
+    sources: Vec<Box<dyn Source>>,
+    watch: &mut Watch,
+) -> Result<Taken, Failure> {
+    let shared = Arc::new(Mutex::new(Some(Collector::new(config.modules as usize, args.stage.wanted(), args.skip))));
+    let planned = plan.frames;
+    let plan = Arc::new(plan);
+    let sink = DarkSink {
+        collector: Arc::clone(&shared),
+        words: Vec::with_capacity(plan.geometry.pixels()),
+        progress: say::Progress::new(args.quiet || args.json),
+        planned,
+    };
+    let loaded = crate::calibration::for_config(config)?;
+    let armed = arm::arm_with(&plan, loaded, sources, (Box::new(sink), Vec::new()), Isa::detect())?;
+    watch.start(armed.control());
+    let outcome = armed.run();
+    let (exit, failure) = exit_of(&outcome, planned.is_some(), watch.interrupted());
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let images = &outcome.ledger.images;
+    let mut notes = Vec::new();
+    let incomplete_frames = images.partial + images.lost;
+    if incomplete_frames > 0 {
+        notes.push(format!("{} of {} frames miss packets", say::count(incomplete_frames), say::count(images.expected)));
+    }
+    let collector = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+    Ok(Taken {
+        collector: collector.unwrap_or_else(|| Collector::new(config.modules as usize, None, 0)),
+        taken: String::new(),
+        source: String::new(),
+        serial: None,
+        incomplete_frames,
+        notes,
+        exit,
+    })
+}
