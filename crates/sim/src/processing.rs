@@ -220,7 +220,8 @@ impl NaiveRun<'_> {
                 if members.is_empty() {
                     sum = values;
                 } else {
-                    sum.iter_mut().zip(values).for_each(|(a, b)| *a = self.added(*a, b));
+                    let special = self.working().special();
+                    sum.iter_mut().zip(values).for_each(|(a, b)| *a = self.added(*a, b, &special));
                 }
                 members.push(frame);
             }
@@ -266,14 +267,19 @@ impl NaiveRun<'_> {
     fn converted(&self, words: &[Option<u16>], set: Option<Option<usize>>, pedestals: &[Vec<f32>]) -> Vec<Value> {
         let Some(set) = set else { return vec![Value::Missing; words.len()] };
         let Some(set) = set else { return vec![Value::Masked; words.len()] };
-        let (constants, special) = (&self.sets[set], self.working().special());
+        let (constants, working) = (&self.sets[set], self.working());
+        let special = working.special();
         let offsets = self.common_mode(words, &pedestals[set], &self.gates[set]);
+        let offset = |pixel| match self.line(pixel) {
+            Some(line) => offsets.get(&line).copied().unwrap_or(0.0),
+            None => 0.0,
+        };
         let of = |(pixel, word): (usize, &Option<u16>)| match word {
             None => Value::Missing,
             Some(word) => {
-                let offset = self.line(pixel).map_or(0.0, |line| offsets.get(&line).copied().unwrap_or(0.0));
-                let pedestal = [pedestals[set][pixel] + offset, constants.pedestals[1][pixel], constants.pedestals[2][pixel]];
-                convert(*word, pedestal, constants.factors.each_ref().map(|plane| plane[pixel]), self.working(), &special)
+                let pedestal =
+                    [pedestals[set][pixel] + offset(pixel), constants.pedestals[1][pixel], constants.pedestals[2][pixel]];
+                convert(*word, pedestal, constants.factors.each_ref().map(|plane| plane[pixel]), working, &special)
             }
         };
         words.iter().enumerate().map(of).collect()
@@ -281,6 +287,9 @@ impl NaiveRun<'_> {
 
     /// Which row or column of which chip a pixel belongs to: tile, row of chips or pixels, column of chips or pixels.
     fn line(&self, pixel: usize) -> Option<(usize, usize, usize)> {
+        if self.processing.common_mode == CommonMode::None {
+            return None;
+        }
         let stream = self.reference.layout().stream;
         let (tile, in_tile) = (pixel / (stream.rows * stream.columns), pixel % (stream.rows * stream.columns));
         let (row, column) = (in_tile / stream.columns, in_tile % stream.columns);
@@ -311,15 +320,13 @@ impl NaiveRun<'_> {
         enough.map(|(line, (sum, count))| (line, (sum / f64::from(count)) as f32)).collect()
     }
 
-    fn added(&self, a: Value, b: Value) -> Value {
-        for special in [Value::Masked, Value::Missing, Value::Invalid, Value::Saturated] {
-            if a == special || b == special {
-                return special;
-            }
-        }
-        let (Value::Number(a), Value::Number(b)) = (a, b) else { unreachable!("all others were looked at") };
+    fn added(&self, a: Value, b: Value, special: &Special) -> Value {
+        let (Value::Number(a), Value::Number(b)) = (a, b) else {
+            let order = [Value::Masked, Value::Missing, Value::Invalid, Value::Saturated];
+            return order.into_iter().find(|s| a == *s || b == *s).expect("one is not a number");
+        };
         let sum = if self.pixel == PixelType::Float32 { f64::from(a as f32 + b as f32) } else { a + b };
-        bounded(sum, &self.working().special())
+        bounded(sum, special)
     }
 
     fn finished(&self, image: u64, members: &[u64], sum: &[Value], pedestals: &[f32]) -> NaiveImage {
@@ -341,7 +348,8 @@ impl NaiveRun<'_> {
         };
         let mut pixels = Vec::new();
         if matches!(status, ImageStatus::Complete | ImageStatus::Partial) {
-            pixels = self.outline.spots.iter().map(|spot| self.output(*spot, image, sum)).collect();
+            let types = (self.working().special(), self.pixel.special());
+            pixels = self.outline.spots.iter().map(|spot| self.output(*spot, image, sum, &types)).collect();
         }
         let pedestals = self.outline.spots.iter().map(|spot| spot.map_or(f32::NAN, |s| pedestals[s.pixel])).collect();
         let frames = members.len() as u32;
@@ -349,14 +357,13 @@ impl NaiveRun<'_> {
     }
 
     /// An output pixel: its share, the policy for counts below zero, the type of the file.
-    fn output(&self, spot: Option<Spot>, image: u64, sum: &[Value]) -> f64 {
-        let (working, special) = (self.working().special(), self.pixel.special());
+    fn output(&self, spot: Option<Spot>, image: u64, sum: &[Value], (working, special): &(Special, Special)) -> f64 {
         let value = spot.map_or(Value::Masked, |spot| match sum[spot.pixel] {
-            Value::Number(whole) => self.treated(self.shared(whole, spot, image), &working),
+            Value::Number(whole) => self.treated(self.shared(whole, spot, image), working),
             other => other,
         });
         match value {
-            Value::Number(number) => match bounded(number, &special) {
+            Value::Number(number) => match bounded(number, special) {
                 Value::Number(number) => number,
                 _ => special.saturated,
             },

@@ -5,6 +5,8 @@ use konkordia_core::plan::{FirstFrame, Plan, Processing};
 use konkordia_core::ports::Source;
 use konkordia_core::selection::{Flag, Keep, Marked, Selection};
 use konkordia_engine::run::{self, Ended};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const DARK: u32 = 1 << 31;
@@ -64,19 +66,32 @@ fn a_file_that_holds_more_than_enough_is_left_at_once() {
     assert!(started.elapsed() < Duration::from_secs(20));
 }
 
-/// A detector that never stops.
-struct Endless(Recording, u64);
+/// A detector that sends the same frame again and again until it is switched off.
+struct Endless {
+    datagrams: Vec<Vec<u8>>,
+    frame: u64,
+    is_off: Arc<AtomicBool>,
+}
+
+impl Endless {
+    fn new(one_frame: &Recording) -> (Box<dyn Source>, Arc<AtomicBool>) {
+        let is_off = Arc::new(AtomicBool::new(false));
+        (Box::new(Self { datagrams: one_frame.streams[0].to_vec(), frame: 0, is_off: is_off.clone() }), is_off)
+    }
+}
 
 impl Source for Endless {
     fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
         std::thread::sleep(Duration::from_millis(1));
-        self.1 += 1;
-        for datagram in self.0.streams[0].iter() {
-            let mut datagram = datagram.clone();
-            datagram[..8].copy_from_slice(&self.1.to_le_bytes());
-            take(&datagram);
+        if self.is_off.load(Ordering::Relaxed) {
+            return Ok(0);
         }
-        Ok(self.0.streams[0].len())
+        self.frame += 1;
+        for datagram in &mut self.datagrams {
+            datagram[..8].copy_from_slice(&self.frame.to_le_bytes());
+            take(datagram);
+        }
+        Ok(self.datagrams.len())
     }
 
     fn dropped(&mut self) -> u64 {
@@ -92,7 +107,7 @@ fn a_run_ends_when_it_has_enough_although_frames_go_on() {
     let mut plan = Plan { packed_slots: 1, frames: None, lossless_source: false, ..with(&one_frame, selection) };
     plan.first_frame = FirstFrame::Auto;
     let (mut parts, keeper) = one_frame.parts(&plan, &constants);
-    parts.sources = vec![Box::new(Endless(one_frame, 0))];
+    parts.sources = vec![Endless::new(&one_frame).0];
     let outcome = run_within(20, run::arm(parts).unwrap());
     assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
     let images = outcome.ledger.images;
@@ -117,8 +132,9 @@ fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
             ..with(&one_frame, selection)
         };
         let (mut parts, _) = one_frame.parts(&plan, &constants);
-        let slow = Keeper { pause: Duration::from_millis(30), ..Keeper::default() };
-        parts.sources = vec![Box::new(Endless(one_frame, 0))];
+        let slow = Keeper { pause: Duration::from_millis(10), ..Keeper::default() };
+        let (source, is_off) = Endless::new(&one_frame);
+        parts.sources = vec![source];
         parts.sinks = vec![Box::new(slow.clone()), Box::new(Keeper::default())];
         let armed = run::arm(parts).unwrap();
         let control = armed.control();
@@ -127,6 +143,7 @@ fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             control.stop();
+            is_off.store(true, Ordering::Relaxed);
         });
         let outcome = run_within(20, armed);
         stop.join().unwrap();

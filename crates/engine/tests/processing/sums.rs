@@ -15,7 +15,7 @@ fn plan(recording: &Recording, sum_frames: u32) -> Plan {
 #[test]
 fn pixels_are_the_sums_of_rounded_frames_for_every_type() {
     // Frame 4 is lost, and so are 14 and 15.
-    let sends = |frame, _, _| ![4, 14, 15].contains(&frame);
+    let sends = |frame, _, packet| ![4, 14, 15].contains(&frame) && (packet < 40 || packet > 120);
     let recording = Scene { frames: 17, faults: losses(1), sends, ..Scene::default() }.record_random();
     let constants = constants(&recording);
     for (sum_frames, pixels) in [(1, &PixelType::ALL[..2]), (2, &PixelType::ALL[..]), (7, &[PixelType::Int16])] {
@@ -28,20 +28,19 @@ fn pixels_are_the_sums_of_rounded_frames_for_every_type() {
     }
 }
 
-/// A run of 133 frames of a few packets each: two images, and five frames that make none.
+/// A run of 69 frames of a few packets each: one image, and five frames that make none.
 #[test]
 fn sums_of_64_frames_are_the_same_for_any_workers_and_any_room() {
-    let sends = |frame, _, packet| frame != 70 && (packet < 20 || packet > 125);
-    let recording = Scene { frames: 133, faults: losses(2), sends, ..Scene::default() }.record_random();
+    let sends = |frame, _, packet| frame != 30 && (packet < 20 || packet > 125);
+    let recording = Scene { frames: 69, faults: losses(2), sends, ..Scene::default() }.record_random();
     let constants = constants(&recording);
     let first = recording.check(&Plan { workers: 1, ..plan(&recording, 64) }, &constants);
-    assert_eq!(first.len(), 2);
+    assert_eq!(first.len(), 1);
     for (workers, packed_slots) in [(1, 1), (2, 1), (5, 1), (5, 2)] {
         let (outcome, seen) = recording.run(&Plan { workers, packed_slots, ..plan(&recording, 64) }, &constants);
         assert_eq!(outcome.ledger.images.frames_unfinished, 5);
         assert!(seen == first, "{workers} workers, {packed_slots} images");
     }
-    recording.check(&Plan { pixel: PixelType::Uint16, ..plan(&recording, 64) }, &constants);
     recording.check(&Plan { pixel: PixelType::Float32, ..plan(&recording, 64) }, &constants);
 }
 
