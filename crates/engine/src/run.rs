@@ -383,7 +383,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
     const GRAIN: Duration = Duration::from_millis(10);
     let armed = Instant::now();
     let (mut taken, mut first, mut last) = (0, None, armed);
-    let mut enough = false;
+    let has_enough = || plan.processing.selection.images_max.is_some_and(|n| monitor.published() >= n);
     let ended = loop {
         std::thread::sleep(GRAIN);
         watch(control, monitor);
@@ -395,8 +395,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
             last = Instant::now();
             first.get_or_insert(last);
         }
-        enough = plan.processing.selection.images_max.is_some_and(|n| monitor.published() >= n);
-        if enough || plan.frames.is_some_and(|n| monitor.received() >= n) {
+        if has_enough() || plan.frames.is_some_and(|n| monitor.received() >= n) {
             break Ended::Finished;
         }
         if control.is_stopping() || control.has_failed() {
@@ -416,7 +415,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
         }
     };
     // What still waits in the sockets is wanted, unless the images are all there.
-    end_receiving(control, if enough { Duration::ZERO } else { Duration::from_secs(1) });
+    end_receiving(control, if has_enough() { Duration::ZERO } else { Duration::from_secs(1) });
     // What is in the ring still has to be written, which may take its time: whoever watches sees it go on.
     while monitor.written() < control.images_end.load(Ordering::Acquire) && !control.has_failed() {
         watch(control, monitor);

@@ -20,7 +20,7 @@ fn tracked(frames: TrackedFrames, selection: Selection) -> Processing {
 fn drifting() -> Recording {
     let sends = |frame, stream, packet| {
         let is_lost = frame == 9 || frame == 20 && stream == 1;
-        !is_lost && (packet < 18 || packet > 61)
+        !is_lost && !(18..=61).contains(&packet)
     };
     let mut rng = Rng::new(4);
     let scene = Scene { interfaces: 2, frames: 40, faults: losses(4), sends, ..Scene::default() };

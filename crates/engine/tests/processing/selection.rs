@@ -14,7 +14,7 @@ const WANTED: u32 = 1 << 30;
 
 /// Frames 3, 7, 11 ... are dark, two of three frames are wanted.
 fn flags(frame: u64) -> u32 {
-    (if frame % 4 == 3 { DARK } else { 0 }) | if frame % 3 == 0 { 0 } else { WANTED } | 3 << 8
+    (if frame % 4 == 3 { DARK } else { 0 }) | if frame.is_multiple_of(3) { 0 } else { WANTED } | 3 << 8
 }
 
 fn recording(frames: u64) -> Recording {
@@ -74,7 +74,7 @@ struct Endless {
 }
 
 impl Endless {
-    fn new(one_frame: &Recording) -> (Box<dyn Source>, Arc<AtomicBool>) {
+    fn boxed(one_frame: &Recording) -> (Box<dyn Source>, Arc<AtomicBool>) {
         let is_off = Arc::new(AtomicBool::new(false));
         (Box::new(Self { datagrams: one_frame.streams[0].to_vec(), frame: 0, is_off: is_off.clone() }), is_off)
     }
@@ -107,7 +107,7 @@ fn a_run_ends_when_it_has_enough_although_frames_go_on() {
     let mut plan = Plan { packed_slots: 1, frames: None, lossless_source: false, ..with(&one_frame, selection) };
     plan.first_frame = FirstFrame::Auto;
     let (mut parts, keeper) = one_frame.parts(&plan, &constants);
-    parts.sources = vec![Endless::new(&one_frame).0];
+    parts.sources = vec![Endless::boxed(&one_frame).0];
     let outcome = run_within(20, run::arm(parts).unwrap());
     assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
     let images = outcome.ledger.images;
@@ -133,7 +133,7 @@ fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
         };
         let (mut parts, _) = one_frame.parts(&plan, &constants);
         let slow = Keeper { pause: Duration::from_millis(10), ..Keeper::default() };
-        let (source, is_off) = Endless::new(&one_frame);
+        let (source, is_off) = Endless::boxed(&one_frame);
         parts.sources = vec![source];
         parts.sinks = vec![Box::new(slow.clone()), Box::new(Keeper::default())];
         let armed = run::arm(parts).unwrap();

@@ -15,7 +15,7 @@ fn plan(recording: &Recording, sum_frames: u32) -> Plan {
 #[test]
 fn pixels_are_the_sums_of_rounded_frames_for_every_type() {
     // Frame 4 is lost, and so are 14 and 15.
-    let sends = |frame, _, packet| ![4, 14, 15].contains(&frame) && (packet < 40 || packet > 120);
+    let sends = |frame, _, packet| ![4, 14, 15].contains(&frame) && !(40..=120).contains(&packet);
     let recording = Scene { frames: 17, faults: losses(1), sends, ..Scene::default() }.record_random();
     let constants = constants(&recording);
     for (sum_frames, pixels) in [(1, &PixelType::ALL[..2]), (2, &PixelType::ALL[..]), (7, &[PixelType::Int16])] {
@@ -31,7 +31,7 @@ fn pixels_are_the_sums_of_rounded_frames_for_every_type() {
 /// A run of 69 frames of a few packets each: one image, and five frames that make none.
 #[test]
 fn sums_of_64_frames_are_the_same_for_any_workers_and_any_room() {
-    let sends = |frame, _, packet| frame != 30 && (packet < 20 || packet > 125);
+    let sends = |frame, _, packet| frame != 30 && !(20..=125).contains(&packet);
     let recording = Scene { frames: 69, faults: losses(2), sends, ..Scene::default() }.record_random();
     let constants = constants(&recording);
     let first = recording.check(&Plan { workers: 1, ..plan(&recording, 64) }, &constants);
