@@ -1,110 +1,77 @@
 //! `konkordia bench kernels`
 
-use super::{calibration_of, raw_frames};
-use crate::calibration;
+use super::{frames, split};
 use crate::cli::BenchKernelsArgs;
-use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::simulate::setup::{Beam, RunText, write_files};
-use crate::{machine, say, simulate};
-use konkordia_engine::run::{ConstantPlanes, PixelConstants};
-use konkordia_kernels::bench::{KernelRow, run};
-use konkordia_sim::jungfrau::raw_bytes;
+use crate::{machine, say};
+use konkordia_kernels::bench::{KernelRow, codecs, run, steps};
 use serde_json::json;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-/// Synthetic frames, when no real ones are given.
-const FRAMES: u64 = 10;
-/// Rows of the table for the widest instruction set; the time is shared among all.
-const ROWS_MAX: f64 = 25.0;
+/// Rows of the first table for the widest instruction set; the time is shared among all.
+const ROWS_MAX: f64 = 26.0;
+/// Rows of the other tables.
+const STEPS_MAX: f64 = 10.0;
+const CODECS_MAX: f64 = 14.0;
+const SPLIT_MAX: f64 = 2.0;
 
 /// `konkordia bench kernels`
 pub fn command(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
-    let folder = tempdir()?;
-    crate::run::signals::remove_folder_on_signal(folder.clone())?;
-    let result = measure(args, &folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    result
+    frames::with_folder(|folder| measure(args, folder))
 }
 
-/// A folder of our own for the calibration of the synthetic detector.
-fn tempdir() -> Result<std::path::PathBuf, Failure> {
-    let path = std::env::temp_dir().join(format!("konkordia-bench-{}", std::process::id()));
-    std::fs::create_dir_all(&path).map_err(|e| Failure::io("cannot make the folder", &path, &e))?;
-    Ok(path)
+/// A table of rows that were measured together.
+struct Table {
+    title: &'static str,
+    rows: Vec<KernelRow>,
 }
 
 fn measure(args: &BenchKernelsArgs, folder: &Path) -> Result<Exit, Failure> {
-    let (frames, source) = if args.raw.is_empty() {
-        let detector = simulate::jungfrau(1)?;
-        write_files(folder, &detector.calibration_files(true))?;
-        ((0..FRAMES).map(|n| raw_bytes(&detector.image(n).raw)).collect(), "synthetic")
-    } else {
-        let calibration = args.calibration.as_deref().unwrap_or(folder);
-        write_files(folder, &calibration_of(calibration, 1)?)?;
-        (raw_frames(&args.raw)?, "files")
-    };
-    let frames: Vec<Vec<u16>> =
-        frames.iter().map(|frame| frame.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect()).collect();
-    let constants = constants(folder, f64::from(args.energy_kev))?;
-    let budget = Duration::from_secs_f64((args.seconds * ROWS_MAX).clamp(0.01, 3600.0));
-    let rows = run(&frames, &constants.view(), budget).map_err(|why| {
+    let frames = frames::load(args, folder)?;
+    let view = frames.constants.view();
+    let budget = |rows: f64| Duration::from_secs_f64((args.seconds * rows).clamp(0.01, 3600.0));
+    let refused = |why: String| {
         Failure::new(Exit::Usage, "the kernels cannot be measured", why, "give frames of one module and its calibration")
-    })?;
-    let verified = rows.iter().all(|r| r.verified);
+    };
+    let tables = [
+        Table { title: "kernels", rows: run(&frames.raw, &view, budget(ROWS_MAX)).map_err(refused)? },
+        Table { title: "steps, strip by strip", rows: steps::run(&frames.raw, &view, budget(STEPS_MAX)).map_err(refused)? },
+        Table { title: "double pixels, strip by strip", rows: split::run(&frames.raw, &view, budget(SPLIT_MAX)) },
+        Table {
+            title: "codecs without transposition",
+            rows: codecs::run(&frames.raw, &view, budget(CODECS_MAX)).map_err(refused)?,
+        },
+    ];
+    let verified = tables.iter().flat_map(|t| &t.rows).all(|r| r.verified);
     if args.json {
-        let list: Vec<_> = rows
-            .iter()
-            .map(|r| {
-                json!({
-                    "name": r.name, "instruction_set": r.isa.name(), "gigabytes_raw_per_second": r.gb_per_s_raw,
-                    "ratio_to_plain": r.ratio_to_baseline, "bits_per_pixel": r.bits_per_pixel, "verified": r.verified,
-                })
+        let row = |r: &KernelRow| {
+            json!({
+                "name": r.name, "instruction_set": r.isa.name(), "gigabytes_raw_per_second": r.gb_per_s_raw,
+                "ratio_to_plain": r.ratio_to_baseline, "bits_per_pixel": r.bits_per_pixel, "verified": r.verified,
             })
-            .collect();
+        };
+        let rows = |t: &Table| json!(t.rows.iter().map(row).collect::<Vec<_>>());
+        let [kernels, steps, split, codecs] = &tables;
         say::json(
-            &json!({ "machine": machine::facts(), "frames": source, "frame_count": frames.len(), "rows": list, "verified": verified }),
+            &json!({
+                "machine": machine::facts(), "frames": frames.source, "frame_count": frames.raw.len(), "rows": rows(kernels),
+                "steps": rows(steps), "double_pixels": rows(split), "codecs": rows(codecs), "verified": verified,
+            }),
             false,
         );
     } else {
-        say::to_stdout(&format!(
-            "{}\n{} frames ({source}); GB/s of raw input on one core, medians\n\n{}",
+        let head = format!(
+            "{}\n{} frames ({}); GB/s of raw input on one core, medians; 'x plain': against the row 'plain' of the same work",
             machine::line(),
-            frames.len(),
-            table(&rows)
-        ));
+            frames.raw.len(),
+            frames.source
+        );
+        let parts = tables.iter().map(|t| format!("{}\n{}", t.title, table(&t.rows)));
+        say::to_stdout(&std::iter::once(head).chain(parts).collect::<Vec<_>>().join("\n\n"));
     }
     // A fast wrong answer is a mistake in the program.
     Ok(if verified { Exit::Complete } else { Exit::Bug })
-}
-
-/// The constants of one module, loaded as a run loads them.
-fn constants(folder: &Path, energy_kev: f64) -> Result<ConstantPlanes, Failure> {
-    let text = RunText {
-        modules: 1,
-        interfaces: 1,
-        beam: Beam { energy_kev, distance_mm: None, center_px: None },
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
-        calibration: folder,
-        directory: folder,
-        prefix: "bench",
-        run: String::new(),
-        more: String::new(),
-    }
-    .text();
-    let config = Config::parse(&text, Path::new("bench.toml"))
-        .map_err(|d| Failure::new(Exit::Usage, "these frames cannot be converted", d.to_string(), "check --energy-kev"))?;
-    match calibration::for_config(&config)?.constants {
-        PixelConstants::Jungfrau(mut calibration) => Ok(calibration.sets.swap_remove(0)),
-        _ => Err(Failure::new(
-            Exit::Bug,
-            "a JUNGFRAU without constants",
-            "the configuration asks for photons",
-            "please report this",
-        )),
-    }
 }
 
 fn table(rows: &[KernelRow]) -> String {

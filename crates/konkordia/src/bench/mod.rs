@@ -1,7 +1,12 @@
 //! `konkordia bench`: what this machine can do.
 
+pub mod args;
+mod frames;
 mod kernels;
 mod pipeline;
+mod roofline;
+mod split;
+mod tables;
 
 use crate::cli::BenchCommand;
 use crate::failure::{Exit, Failure};
@@ -12,6 +17,9 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
     match which {
         BenchCommand::Kernels(args) => kernels::command(args),
         BenchCommand::Pipeline(args) => pipeline::command(args),
+        BenchCommand::Table2(args) => tables::rounding(args),
+        BenchCommand::Table4(args) => tables::writing(args),
+        BenchCommand::Roofline(args) => roofline::command(args),
     }
 }
 

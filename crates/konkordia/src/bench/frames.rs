@@ -1,0 +1,84 @@
+//! The frames and constants that the benches of kernels work on: real ones from files, or those of the synthetic detector.
+
+use super::{calibration_of, raw_frames};
+use crate::calibration;
+use crate::cli::BenchKernelsArgs;
+use crate::config::Config;
+use crate::failure::{Exit, Failure};
+use crate::simulate;
+use crate::simulate::setup::{Beam, RunText, write_files};
+use konkordia_engine::run::{ConstantPlanes, PixelConstants};
+use konkordia_sim::jungfrau::raw_bytes;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Synthetic frames, when no real ones are given.
+const FRAMES: u64 = 10;
+
+/// Frames of one module.
+pub struct Frames {
+    /// Raw words, 512 x 1024 each.
+    pub raw: Vec<Vec<u16>>,
+    /// Their constants.
+    pub constants: ConstantPlanes,
+    /// Where they come from, for people.
+    pub source: &'static str,
+}
+
+/// Lets `work` use a folder of our own, which is removed afterwards, also on Ctrl-C.
+pub fn with_folder<T>(work: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
+    let shared = Path::new("/dev/shm");
+    let parent = if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
+    let folder: PathBuf = parent.join(format!("konkordia-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).map_err(|e| Failure::io("cannot make the folder", &folder, &e))?;
+    crate::run::signals::remove_folder_on_signal(folder.clone())?;
+    let result = work(&folder);
+    let _ = std::fs::remove_dir_all(&folder);
+    result
+}
+
+/// The frames that the command line names, or synthetic ones.
+///
+/// # Errors
+/// If files cannot be read or have a wrong size.
+pub fn load(args: &BenchKernelsArgs, folder: &Path) -> Result<Frames, Failure> {
+    let (frames, source) = if args.raw.is_empty() {
+        let detector = simulate::jungfrau(1)?;
+        write_files(folder, &detector.calibration_files(true))?;
+        ((0..FRAMES).map(|n| raw_bytes(&detector.image(n).raw)).collect(), "synthetic")
+    } else {
+        let calibration = args.calibration.as_deref().unwrap_or(folder);
+        write_files(folder, &calibration_of(calibration, 1)?)?;
+        (raw_frames(&args.raw)?, "files")
+    };
+    let words = |frame: &Vec<u8>| frame.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+    let raw = frames.iter().map(words).collect();
+    Ok(Frames { raw, constants: constants(folder, f64::from(args.energy_kev))?, source })
+}
+
+/// The constants of one module, loaded as a run loads them.
+fn constants(folder: &Path, energy_kev: f64) -> Result<ConstantPlanes, Failure> {
+    let text = RunText {
+        modules: 1,
+        interfaces: 1,
+        beam: Beam { energy_kev, distance_mm: None, center_px: None },
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 50010)),
+        calibration: folder,
+        directory: folder,
+        prefix: "bench",
+        run: String::new(),
+        more: String::new(),
+    }
+    .text();
+    let config = Config::parse(&text, Path::new("bench.toml"))
+        .map_err(|d| Failure::new(Exit::Usage, "these frames cannot be converted", d.to_string(), "check --energy-kev"))?;
+    match calibration::for_config(&config)?.constants {
+        PixelConstants::Jungfrau(mut calibration) => Ok(calibration.sets.swap_remove(0)),
+        _ => Err(Failure::new(
+            Exit::Bug,
+            "a JUNGFRAU without constants",
+            "the configuration asks for photons",
+            "please report this",
+        )),
+    }
+}
