@@ -74,12 +74,15 @@ pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
     })?;
     let given = receivers.iter().map(UdpReceiver::receive_buffer_bytes).min().unwrap_or(0);
     notes.extend(buffer_note(config.receive_buffer_bytes, given));
+    // Before the file: raw frames without a frame go away when something else fails.
+    let raw = config.keep_raw.then(|| RawSpec::of(config, &plan, clock::now()));
+    let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
     let writer = Writer::create(file_spec(config, &plan, &loaded))?;
     notes.extend(space_note(&writer));
+    notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
     let writer = SharedWriter::new(writer);
     let sources = receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect();
     let sink = Box::new(FileSink::new(writer.clone(), &plan));
-    let raw_copy = if config.keep_raw { Some(RawCopy::create(RawSpec::of(config, &plan, clock::now()))?) } else { None };
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
     let armed = arm_with(&plan, loaded, sources, (sink, frame_sinks), Isa::detect())?;
     Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
@@ -142,6 +145,14 @@ fn buffer_note(asked: usize, given: usize) -> Option<String> {
         say::bytes(given as u64),
         say::bytes(asked as u64)
     ))
+}
+
+/// Raw frames are not compressed: what they take is known.
+fn raw_space_note(raw: &RawSpec, free: u64) -> Option<String> {
+    let needed = raw.bytes_planned()?;
+    (needed > free).then(|| {
+        format!("the disk has {} free; the raw frames alone take {} ([output] keep_raw)", say::bytes(free), say::bytes(needed))
+    })
 }
 
 /// Real images compress well, so a full disk is only a warning.

@@ -85,7 +85,7 @@ impl RawSpec {
         let tiles = self.tiles as u32;
         let (interfaces, ports) = match self.format.kind {
             DetectorKind::Jungfrau => (512 / self.format.rows, (1, tiles)),
-            DetectorKind::Eiger if tiles % 2 == 0 => (4, (2, tiles / 2)),
+            DetectorKind::Eiger if tiles.is_multiple_of(2) => (4, (2, tiles / 2)),
             DetectorKind::Eiger => (4, (1, tiles)),
         };
         let named = [("exposure", self.exposure_period_s.0), ("period", self.exposure_period_s.1)];
@@ -133,7 +133,7 @@ impl RawSpec {
 fn with_unit(seconds: f64) -> String {
     let ns = (seconds * 1e9).round() as u64;
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
-    let unit = units.into_iter().find(|(size, _)| ns > 0 && ns % size == 0).unwrap_or((1, "ns"));
+    let unit = units.into_iter().find(|(size, _)| ns > 0 && ns.is_multiple_of(*size)).unwrap_or((1, "ns"));
     format!("{}{}", ns / unit.0, unit.1)
 }
 
@@ -207,7 +207,7 @@ impl Files {
             return Ok(());
         }
         let (limit, records) = (self.spec.frames_per_file, self.ports[tile].records);
-        if limit > 0 && records > 0 && records % limit == 0 {
+        if limit > 0 && records > 0 && records.is_multiple_of(limit) {
             let next = Port::create(self.spec.data_path(tile, records / limit))?;
             self.ports[tile] = Port { records, ..next };
             self.count += 1;
