@@ -75,6 +75,12 @@ pub enum Command {
   konkordia convert run_master_0.json -o out/run01 --resume --calibration calibration.h5 --energy-kev 12.4
   konkordia convert raw_00.u16 raw_01.u16 -o out/words --dtype raw --verify")]
     Convert(crate::convert::args::ConvertArgs),
+    /// Writes files again with other compression, pixels untouched: of this program, of DECTRIS detectors, other NXmx.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify
+  konkordia repack /dev/shm/run01_master.h5 -o /data/run01 --compression bslz4 --verify --delete-source
+  konkordia repack run01_master.h5 -o travel/run01 --compression sz3 --error-bound 2")]
+    Repack(crate::repack::args::RepackArgs),
     /// Is a file whole and valid? Exit code 0 if so, 1 with the reasons if not.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia check run01_master.h5

@@ -14,6 +14,7 @@ mod machine;
 mod pedestal;
 #[allow(dead_code, reason = "calibration maps and benches use it in part")]
 mod picture;
+mod repack;
 mod run;
 mod say;
 mod simulate;
@@ -44,6 +45,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Pedestal(args) => pedestal::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
+        Command::Repack(args) => repack::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),
         Command::Config(args) => config::command(args),

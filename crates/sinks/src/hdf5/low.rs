@@ -252,12 +252,16 @@ pub(crate) fn dataset_chunk_bytes(dataset: &Dataset, offset: &[hsize_t]) -> hdf5
     let mut size = 0;
     // SAFETY: `offset` has one entry per dimension (asserted above) and the output is valid for writes.
     let asked = h5check(sync(|| unsafe { H5Dget_chunk_storage_size(dataset.id(), offset.as_ptr(), &raw mut size) }));
-    // It fails on a data set without any chunk.
-    match asked {
-        Err(error) if dataset.num_chunks() != Some(0) => Err(error),
-        Err(_) => Ok(0),
-        Ok(_) => Ok(size),
+    if asked.is_ok() {
+        return Ok(size);
     }
+    // It fails where there is no chunk; the walk through all of them tells that apart from damage.
+    let (mut mask, mut address) = (0u32, u64::MAX);
+    // SAFETY: as above.
+    h5check(sync(|| unsafe {
+        H5Dget_chunk_info_by_coord(dataset.id(), offset.as_ptr(), &raw mut mask, &raw mut address, &raw mut size)
+    }))?;
+    Ok(if address == u64::MAX { 0 } else { size })
 }
 
 /// The bytes of one image's chunk as stored; `None` when it was never written. A chunk larger than `most` bytes is an error.

@@ -18,7 +18,8 @@ use hdf5_sys::h5o::H5Ocopy;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcopy, H5Pcreate, H5Pget_fill_value, H5Pget_layout, H5Pget_virtual_count};
 use hdf5_sys::h5p::{H5Pfill_value_defined, H5Premove_filter, H5Pset_fill_value, H5Pset_filter, H5Pset_virtual};
 use hdf5_sys::h5p::{H5Pget_virtual_dsetname, H5Pget_virtual_filename, H5Pget_virtual_srcspace, H5Pget_virtual_vspace};
-use hdf5_sys::h5s::{H5Sclose, H5Sget_simple_extent_npoints};
+use hdf5_sys::h5s::{H5S_sel_type, H5Sclose, H5Screate_simple, H5Sget_select_bounds, H5Sget_select_type};
+use hdf5_sys::h5s::{H5Sget_simple_extent_ndims, H5Sget_simple_extent_npoints};
 use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tget_class, H5Tget_size, H5Treclaim};
 
 use super::low::{Owned, dataset_chunk_bytes};
@@ -165,12 +166,28 @@ pub(crate) fn create_virtual_like(
         for n in 0..virtual_count(&old)? {
             let (file, object) = (c(&rename(&virtual_text(&old, n, true)?))?, c(&virtual_text(&old, n, false)?)?);
             let whole = Owned(h5check(H5Pget_virtual_vspace(old.id(), n))?, H5Sclose);
-            let part = Owned(h5check(H5Pget_virtual_srcspace(old.id(), n))?, H5Sclose);
+            let part = source_space(&whole, Owned(h5check(H5Pget_virtual_srcspace(old.id(), n))?, H5Sclose))?;
             h5check(H5Pset_virtual(list.0, whole.0, file.as_ptr(), object.as_ptr(), part.0))?;
         }
         create(to, &name_c, &kind, from, list.0)
     })?;
     to.dataset(name)
+}
+
+/// The part of a source that a mapping takes. Where that is all of it, the file does not say how much it is: as much as it fills.
+fn source_space(whole: &Owned, part: Owned) -> hdf5::Result<Owned> {
+    // SAFETY: open ids under the library lock; the bounds have one entry per dimension.
+    sync(|| unsafe {
+        if H5Sget_select_type(part.0) != H5S_sel_type::H5S_SEL_ALL {
+            return Ok(part);
+        }
+        let rank = usize::try_from(H5Sget_simple_extent_ndims(whole.0)).unwrap_or(0);
+        let (mut start, mut end) = (vec![0; rank], vec![0; rank]);
+        h5check(H5Sget_select_bounds(whole.0, start.as_mut_ptr(), end.as_mut_ptr()))?;
+        // "All" is stored without dimensions, so these only have to be as many values.
+        let filled: Vec<hsize_t> = start.iter().zip(&end).map(|(start, end)| end - start + 1).collect();
+        Ok(Owned(h5check(H5Screate_simple(rank as i32, filled.as_ptr(), null()))?, H5Sclose))
+    })
 }
 
 /// Creates a data set of the same shape, type, chunks and fill value with another filter, without any chunk.

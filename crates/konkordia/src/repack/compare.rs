@@ -1,0 +1,84 @@
+//! Reads a written file again and compares every image with the original.
+
+use super::recode::decode;
+use super::{Settings, Show, pipeline};
+use crate::failure::{Exit, Failure};
+use konkordia_core::plan::Compression;
+use konkordia_kernels::{Isa, sz3};
+use konkordia_sinks::hdf5::mirror::{StackLayout, Stacks};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A chunk before and after.
+struct Pair {
+    stack: usize,
+    image: u64,
+    stored: [Option<bool>; 2],
+    bytes: [Vec<u8>; 2],
+}
+
+/// Compares all images. False after Ctrl-C.
+///
+/// # Errors
+/// When one differs: the copy is named, and is not to be used.
+pub fn all(source: &Stacks, target: &Path, settings: &Settings, stop: &AtomicBool, show: &mut Show<'_>) -> Result<bool, Failure> {
+    let copy = Stacks::open(target)?;
+    let layouts: Vec<(StackLayout, StackLayout)> = source.layouts().cloned().zip(copy.layouts().cloned()).collect();
+    let mut images = layouts.iter().enumerate().flat_map(|(n, (layout, _))| (0..layout.images).map(move |image| (n, image)));
+    let read = || -> Result<Option<Pair>, Failure> {
+        let Some((stack, image)) = images.next().filter(|_| !stop.load(Ordering::Acquire)) else { return Ok(None) };
+        let mut bytes = [Vec::new(), Vec::new()];
+        let stored = [source.read(stack, image, &mut bytes[0])?, copy.read(stack, image, &mut bytes[1])?];
+        Ok(Some(Pair { stack, image, stored, bytes }))
+    };
+    let negative_is_exact = !source.is_ours();
+    let work = |pixels: &mut [Vec<u8>; 2], pair: Pair| {
+        let (before, after) = &layouts[pair.stack];
+        let same = equal(pixels, [before, after], &pair, settings.compression, negative_is_exact);
+        same.map(|()| before.image_bytes()).map_err(|why| {
+            let what = format!("image {} of {} is not what it was", pair.image, target.display());
+            Failure::new(
+                Exit::Incomplete,
+                what,
+                why,
+                "keep the original; look for a failing disk or memory, and report this otherwise",
+            )
+        })
+    };
+    pipeline::run(
+        settings.workers,
+        read,
+        || [Vec::new(), Vec::new()],
+        work,
+        |bytes| {
+            show.image(bytes);
+            Ok(())
+        },
+    )?;
+    Ok(!stop.load(Ordering::Acquire))
+}
+
+fn equal(
+    pixels: &mut [Vec<u8>; 2],
+    layouts: [&StackLayout; 2],
+    pair: &Pair,
+    compression: Compression,
+    negative_is_exact: bool,
+) -> Result<(), String> {
+    let stored = match pair.stored {
+        [None, None] => return Ok(()),
+        [Some(before), Some(after)] => [before, after],
+        _ => return Err("it is in one of the files only".into()),
+    };
+    for side in 0..2 {
+        pixels[side].resize(layouts[side].image_bytes(), 0);
+        decode(layouts[side], Isa::detect(), stored[side], &pair.bytes[side], &mut pixels[side])?;
+    }
+    let right = match (compression, layouts[0].pixel) {
+        (Compression::Sz3 { bound }, Some(pixel)) => {
+            sz3::compare(pixel, &pixels[0], &pixels[1], bound, negative_is_exact).is_some()
+        }
+        _ => pixels[0] == pixels[1],
+    };
+    right.then_some(()).ok_or_else(|| "its pixels differ".into())
+}

@@ -1,0 +1,152 @@
+//! Which files belong to a repacking, and what they are called afterwards.
+
+use super::{Settings, record};
+use crate::failure::{Exit, Failure};
+use konkordia_core::plan::Compression;
+use konkordia_kernels::sz3;
+use konkordia_sinks::hdf5::mirror::Stacks;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What is to be done.
+pub struct Job {
+    /// Each file and what becomes of it; the one that was named comes last, since it points to the others.
+    pub files: Vec<(PathBuf, PathBuf)>,
+    /// Images in files that are there.
+    pub images: u64,
+    /// First part of the new names.
+    pub prefix: String,
+    old_prefix: String,
+}
+
+impl Job {
+    /// Looks at all files and refuses what cannot be done before anything is written.
+    ///
+    /// # Errors
+    /// When a file is missing, cannot be repacked, or would be written over.
+    pub fn new(file: &Path, output: &Path, settings: &Settings) -> Result<Self, Failure> {
+        let old_prefix = prefix_of(file)?;
+        let is_folder = output.is_dir() || output.as_os_str().to_string_lossy().ends_with('/');
+        let (folder, prefix) = if is_folder {
+            (output.to_owned(), old_prefix.clone())
+        } else {
+            let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            (folder.to_owned(), prefix_of(output)?)
+        };
+        if !folder.is_dir() {
+            let what = format!("there is no folder {}", folder.display());
+            return Err(Failure::new(Exit::Io, what, "the files are to lie in it", "create it, or correct the path after -o"));
+        }
+        let named = Stacks::open(file)?;
+        let mut job = Self { files: Vec::new(), images: 0, prefix, old_prefix };
+        let mut sources: Vec<PathBuf> = named.linked_files();
+        sources.push(file.to_owned());
+        check(&named, settings)?;
+        drop(named);
+        let mut targets = BTreeSet::new();
+        for source in sources {
+            let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let target = folder.join(job.rename(&name));
+            if !targets.insert(target.clone()) {
+                let why = "they lie in different folders, and their copies are to lie in one";
+                let fix = "repack the data files one by one";
+                return Err(Failure::new(Exit::Usage, format!("two files would become {}", target.display()), why, fix));
+            }
+            job.count(&source, &target, settings)?;
+            job.files.push((source, target));
+        }
+        Ok(job)
+    }
+
+    fn count(&mut self, source: &Path, target: &Path, settings: &Settings) -> Result<(), Failure> {
+        if source.canonicalize().is_ok_and(|source| target.canonicalize().is_ok_and(|target| source == target)) {
+            let what = format!("{} would be written over itself", source.display());
+            return Err(Failure::new(Exit::Usage, what, "", "choose another folder or another first part of the names after -o"));
+        }
+        if is_finished(source, target, settings)? {
+            return Ok(());
+        }
+        if !source.exists() {
+            let what = format!("there is no {}", source.display());
+            let why = "another of the files points to it";
+            return Err(Failure::new(Exit::Incomplete, what, why, "put it back, or repack the other data files one by one"));
+        }
+        let stacks = Stacks::open(source)?;
+        check(&stacks, settings)?;
+        let passes = if settings.verify { 2 } else { 1 };
+        self.images += passes * stacks.layouts().map(|layout| layout.images).sum::<u64>();
+        Ok(())
+    }
+
+    /// What a file is called afterwards. Folders in links are left out: all files lie in one.
+    pub fn rename(&self, name: &str) -> String {
+        let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match name.strip_prefix(&self.old_prefix) {
+            Some(rest) if rest.starts_with(['_', '.']) => format!("{}{rest}", self.prefix),
+            _ => name,
+        }
+    }
+}
+
+/// The part of a name before `_master.h5`, `_data_000001.h5` or the ending.
+fn prefix_of(path: &Path) -> Result<String, Failure> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let stem = [".h5", ".hdf5", ".nxs"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+    let digits = stem.trim_end_matches(|c: char| c.is_ascii_digit());
+    let prefix =
+        stem.strip_suffix("_master").or_else(|| digits.strip_suffix("_data_").filter(|_| digits != stem)).unwrap_or(stem);
+    if prefix.is_empty() || prefix.starts_with('.') {
+        let what = format!("{} is no name for files", path.display());
+        return Err(Failure::new(Exit::Usage, what, "", "give a folder and the first part of the names, as in out/run01"));
+    }
+    Ok(prefix.to_owned())
+}
+
+/// Whether the settings fit the images.
+fn check(stacks: &Stacks, settings: &Settings) -> Result<(), Failure> {
+    for layout in stacks.layouts() {
+        let refuse = |why: String, fix: &str| {
+            let what = format!("cannot repack {} with {}", stacks.path().display(), record::words(settings.compression));
+            Err(Failure::new(Exit::Configuration, what, why, fix))
+        };
+        if let Err(why) = super::recode::element(settings.compression, layout.element_bytes) {
+            return refuse(why, "choose zstd, gzip, lz4 or none");
+        }
+        let Compression::Sz3 { bound } = settings.compression else { continue };
+        let whole_numbers = layout.pixel.is_some_and(|pixel| pixel.name() != "float32");
+        if layout.pixel.is_none() || layout.rows * layout.columns < sz3::PIXELS_MIN {
+            return refuse("sz3 takes images of int16, uint16, int32, uint32 and float32".into(), "choose a codec without loss");
+        }
+        if stacks.is_raw_words() {
+            let why = "its pixels are words of the detector, in which the highest bits are the gain";
+            return refuse(why.into(), "convert it to photons first");
+        }
+        if whole_numbers && bound.value() < 1.0 {
+            let why = format!("its pixels are whole numbers: an error of at most {} is none", bound.value());
+            return refuse(why, "give a bound of 1 or more, or choose bszstd");
+        }
+    }
+    Ok(())
+}
+
+/// Whether an earlier attempt of the same repacking finished this file.
+///
+/// # Errors
+/// When the target exists and is something else.
+pub fn is_finished(source: &Path, target: &Path, settings: &Settings) -> Result<bool, Failure> {
+    if !target.exists() {
+        return Ok(false);
+    }
+    let there = Stacks::open(target)?;
+    let record = there.repacked();
+    let same_images = !source.exists() || {
+        let shape = |stacks: &Stacks| stacks.layouts().map(|l| (l.name.clone(), l.images, l.rows, l.columns)).collect::<Vec<_>>();
+        shape(&Stacks::open(source)?) == shape(&there)
+    };
+    if same_images && record == Some((record::words(settings.compression), record::name(source))) {
+        return Ok(true);
+    }
+    let what = format!("{} exists", target.display());
+    let why = "it is not the same file repacked in the same way";
+    Err(Failure::new(Exit::Io, what, why, "choose another folder or name after -o, or remove it"))
+}

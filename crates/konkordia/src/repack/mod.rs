@@ -1,0 +1,199 @@
+//! `konkordia repack`: files written again with other compression, pixels untouched (or, with sz3, within a bound).
+
+pub mod args;
+mod compare;
+mod files;
+mod pipeline;
+mod recode;
+mod record;
+pub mod travel;
+
+use crate::failure::{Exit, Failure};
+use crate::say::{self, Progress};
+use args::RepackArgs;
+use files::Job;
+use konkordia_core::plan::Compression;
+use konkordia_sinks::hdf5::mirror::{Mirror, Stacks};
+use recode::{Chunk, Recoder};
+use record::Totals;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What is done to each file.
+pub struct Settings {
+    /// How chunks are to be compressed.
+    pub compression: Compression,
+    /// Threads that compress.
+    pub workers: usize,
+    /// Read it again and compare.
+    pub verify: bool,
+    /// Delete the original then.
+    pub delete_source: bool,
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// The file to open.
+    pub master: PathBuf,
+    /// Files written.
+    pub files: Vec<PathBuf>,
+    /// Files that an earlier attempt had finished.
+    pub kept: Vec<PathBuf>,
+    /// Sums over the files written.
+    pub totals: Totals,
+    /// False after Ctrl-C.
+    pub complete: bool,
+}
+
+/// `konkordia repack FILE -o OUT`
+pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
+    let compression = args.compression()?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = args.workers.map_or(processors, usize::from);
+    let settings = Settings { compression, workers, verify: args.verify, delete_source: args.delete_source };
+    let stop = stop_on_signal()?;
+    let started = Instant::now();
+    let outcome = repack(&args.file, &args.output, &settings, &stop, args.quiet || args.json)?;
+    let seconds = started.elapsed().as_secs_f64();
+    if args.json {
+        let value = json!({
+            "master": outcome.master, "files": outcome.files, "kept": outcome.kept, "complete": outcome.complete, "seconds": seconds,
+            "compression": record::words(compression), "verified": args.verify && outcome.complete,
+            "totals": outcome.totals.to_json(compression),
+        });
+        say::json(&value, false);
+    } else {
+        say::to_stdout(&outcome.totals.to_text(&outcome, compression, seconds, args.verify));
+    }
+    if !outcome.complete {
+        say::to_stderr("stopped; files that are finished stay, and the same command goes on from there");
+        return Ok(Exit::Interrupted);
+    }
+    Ok(Exit::Complete)
+}
+
+/// True from the first Ctrl-C on; the second ends the program.
+fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let status = i32::from(Exit::Interrupted as u8);
+        let at_once = signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&stop));
+        at_once.and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop))).map_err(|error| {
+            let fix = "try again; the system is out of some resource";
+            Failure::new(Exit::Io, "cannot watch for Ctrl-C", crate::failure::reason(&error), fix)
+        })?;
+    }
+    Ok(stop)
+}
+
+/// Writes `file`, and all files that it points to, to `output`: an existing folder, or a folder and the first part of the names.
+///
+/// # Errors
+/// What a person should know; finished files stay, of an unfinished one nothing is left.
+pub fn repack(file: &Path, output: &Path, settings: &Settings, stop: &AtomicBool, quiet: bool) -> Result<Outcome, Failure> {
+    let job = Job::new(file, output, settings)?;
+    let mut totals = Totals::default();
+    let (mut files, mut kept) = (Vec::new(), Vec::new());
+    let mut progress = Progress::new(quiet);
+    let mut show = Show { progress: &mut progress, started: Instant::now(), done: 0, bytes: 0, images: job.images };
+    for (source, target) in &job.files {
+        if files::is_finished(source, target, settings)? {
+            kept.push(target.clone());
+            delete(source, settings)?;
+            continue;
+        }
+        let stacks = Stacks::open(source)?;
+        let Some(own) = one(&job, &stacks, target, settings, stop, &mut show)? else { break };
+        if settings.verify && !compare::all(&stacks, target, settings, stop, &mut show)? {
+            break;
+        }
+        drop(stacks);
+        delete(source, settings)?;
+        totals.add(&own);
+        files.push(target.clone());
+    }
+    progress.end();
+    let complete = files.len() + kept.len() == job.files.len();
+    let master = job.files.last().map(|(_, target)| target.clone()).unwrap_or_default();
+    Ok(Outcome { master, files, kept, totals, complete })
+}
+
+fn delete(source: &Path, settings: &Settings) -> Result<(), Failure> {
+    if settings.delete_source && source.exists() {
+        return std::fs::remove_file(source).map_err(|error| Failure::io("cannot delete", source, &error));
+    }
+    Ok(())
+}
+
+/// How far it is, for people.
+struct Show<'a> {
+    progress: &'a mut Progress,
+    started: Instant,
+    done: u64,
+    bytes: u64,
+    images: u64,
+}
+
+impl Show<'_> {
+    fn image(&mut self, bytes: usize) {
+        self.done += 1;
+        self.bytes += bytes as u64;
+        let seconds = self.started.elapsed().as_secs_f64();
+        let left = seconds / self.done as f64 * self.images.saturating_sub(self.done) as f64;
+        let rate = self.bytes as f64 / seconds / 1e6;
+        let (done, images) = (self.done.min(self.images), self.images);
+        self.progress.update(|| {
+            format!("{} of {} images, {rate:.0} MB/s of pixels, {left:.0} s left", say::count(done), say::count(images))
+        });
+    }
+}
+
+/// Writes one file. `None` after Ctrl-C; then nothing is left of it.
+fn one(
+    job: &Job,
+    stacks: &Stacks,
+    target: &Path,
+    settings: &Settings,
+    stop: &AtomicBool,
+    show: &mut Show<'_>,
+) -> Result<Option<Totals>, Failure> {
+    let rename = |name: &str| job.rename(name);
+    let mut mirror = Mirror::create(stacks, target, settings.compression, &rename, &job.prefix)?;
+    let layouts: Vec<_> = stacks.layouts().cloned().collect();
+    let negative_is_exact = !stacks.is_ours();
+    let mut totals = Totals::default();
+    let mut images = layouts.iter().enumerate().flat_map(|(n, layout)| (0..layout.images).map(move |image| (n, image)));
+    let read = || -> Result<Option<Chunk>, Failure> {
+        let Some((stack, image)) = images.next().filter(|_| !stop.load(Ordering::Acquire)) else { return Ok(None) };
+        let mut bytes = Vec::new();
+        let stored = stacks.read(stack, image, &mut bytes)?;
+        Ok(Some(Chunk { stack, image, stored, bytes }))
+    };
+    let damaged = |why: String| {
+        let what = format!("cannot decode an image of {}", stacks.path().display());
+        Failure::new(Exit::Incomplete, what, why, "the file is damaged: recover it from a copy, or look with konkordia check")
+    };
+    pipeline::run(
+        settings.workers,
+        read,
+        || Recoder::new(settings.compression, negative_is_exact),
+        |recoder, chunk: Chunk| recoder.recode(&layouts[chunk.stack], chunk).map_err(damaged),
+        |recoded| {
+            let layout = &layouts[recoded.stack];
+            if let Some(chunk) = &recoded.chunk {
+                mirror.write(recoded.stack, recoded.image, chunk)?;
+            }
+            totals.image(layout, &recoded);
+            show.image(layout.image_bytes());
+            Ok(())
+        },
+    )?;
+    if stop.load(Ordering::Acquire) {
+        return Ok(None);
+    }
+    mirror.finish(&totals.record(stacks.path(), settings))?;
+    Ok(Some(totals))
+}

@@ -1,0 +1,132 @@
+//! What a worker does with one chunk: decode it, encode it in another way, say what was lost.
+
+use konkordia_core::plan::Compression;
+use konkordia_kernels::codec::{self, Framing, Packer};
+use konkordia_kernels::sz3::{self, Loss};
+use konkordia_kernels::{ElementSize, Isa};
+use konkordia_sinks::hdf5::mirror::StackLayout;
+
+/// Codecs that take any number of bytes get pieces of this size.
+const STRIP_BYTES: usize = 1 << 20;
+
+/// One chunk as stored.
+pub struct Chunk {
+    /// Which image.
+    pub stack: usize,
+    /// Which image of the stack.
+    pub image: u64,
+    /// Whether there is one, and whether it is compressed.
+    pub stored: Option<bool>,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What became of a chunk.
+pub struct Recoded {
+    /// The image that it holds.
+    pub stack: usize,
+    /// Which image of the stack.
+    pub image: u64,
+    /// Bytes of the chunk before.
+    pub bytes_before: usize,
+    /// The new chunk; `None` where there was none.
+    pub chunk: Option<Vec<u8>>,
+    /// It was right as it was.
+    pub copied: bool,
+    /// With a lossy codec.
+    pub loss: Option<Loss>,
+}
+
+/// The compressors of one worker, for one stack after the other.
+pub struct Recoder {
+    target: Compression,
+    isa: Isa,
+    packer: Option<Packer>,
+    /// For images of this layout.
+    sz3: Option<(StackLayout, sz3::Encoder)>,
+    negative_is_exact: bool,
+    pixels: Vec<u8>,
+}
+
+/// The element for codecs: those that do not look into pixels take any.
+pub fn element(compression: Compression, element_bytes: usize) -> Result<ElementSize, String> {
+    let shuffles = matches!(compression, Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Sz3 { .. });
+    let any = (!shuffles).then_some(ElementSize::One);
+    let why = || format!("{} does not take pixels of {element_bytes} bytes", compression.name());
+    ElementSize::new(element_bytes).or(any).ok_or_else(why)
+}
+
+/// Decodes a chunk into `out`.
+pub fn decode(layout: &StackLayout, isa: Isa, stored: bool, chunk: &[u8], out: &mut [u8]) -> Result<(), String> {
+    let compression = if stored { layout.compression } else { Compression::None };
+    let element = element(compression, layout.element_bytes)?;
+    codec::decompress(compression, isa, chunk, element, out).map_err(|error| error.to_string())
+}
+
+impl Recoder {
+    /// With `negative_is_exact` lossy codecs leave pixels below 0 alone.
+    pub fn new(target: Compression, negative_is_exact: bool) -> Self {
+        let lossy = matches!(target, Compression::Sz3 { .. });
+        let packer = (!lossy).then(|| Packer::new(target, Isa::detect(), piece_bytes(target)));
+        Self { target, isa: Isa::detect(), packer, sz3: None, negative_is_exact, pixels: Vec::new() }
+    }
+
+    /// Gives the chunk its new form.
+    ///
+    /// # Errors
+    /// When it does not decode.
+    pub fn recode(&mut self, layout: &StackLayout, chunk: Chunk) -> Result<Recoded, String> {
+        let Chunk { stack, image, stored, bytes } = chunk;
+        let bytes_before = bytes.len();
+        let done = |chunk, copied, loss| Recoded { stack, image, bytes_before, chunk, copied, loss };
+        let Some(stored) = stored else { return Ok(done(None, true, None)) };
+        if stored && layout.compression == self.target && has_form(self.target, layout.image_bytes(), &bytes) {
+            return Ok(done(Some(bytes), true, None));
+        }
+        self.pixels.resize(layout.image_bytes(), 0);
+        decode(layout, self.isa, stored, &bytes, &mut self.pixels)
+            .map_err(|why| format!("image {image} of {}: {why}", layout.name))?;
+        let Compression::Sz3 { bound } = self.target else {
+            return Ok(done(Some(self.pack(layout)?), false, None));
+        };
+        if self.sz3.as_ref().is_none_or(|(of, _)| of != layout) {
+            let pixel = layout.pixel.ok_or("pixels of a type that sz3 does not take")?;
+            let encoder = sz3::Encoder::new(pixel, layout.rows, layout.columns, bound, self.negative_is_exact);
+            self.sz3 = Some((layout.clone(), encoder));
+        }
+        let mut out = Vec::new();
+        let loss = self.sz3.as_mut().map(|(_, encoder)| encoder.encode(&self.pixels, &mut out));
+        Ok(done(Some(out), false, loss))
+    }
+
+    fn pack(&mut self, layout: &StackLayout) -> Result<Vec<u8>, String> {
+        let element = element(self.target, layout.element_bytes)?;
+        let packer = self.packer.as_mut().expect("codecs without loss have one");
+        let piece = piece_bytes(self.target);
+        let mut strips = Vec::with_capacity(self.pixels.len().div_ceil(piece));
+        let mut packed = vec![0; codec::piece_bound(self.target, piece)];
+        for strip in self.pixels.chunks(piece) {
+            let written = packer.pack_bytes(element, strip, &mut packed);
+            strips.push(packed[..written].to_vec());
+        }
+        let strips: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
+        let mut parts = vec![&[][..]; strips.len() + 2];
+        let mut framing = Framing::new(self.target, self.pixels.len());
+        let many = framing.join(&strips, &mut parts);
+        Ok(parts[..many].concat())
+    }
+}
+
+fn piece_bytes(compression: Compression) -> usize {
+    if compression.is_by_strip() { STRIP_BYTES } else { compression.block_bytes() }
+}
+
+/// Whether a chunk of this codec has blocks as this program makes them.
+fn has_form(compression: Compression, image_bytes: usize, chunk: &[u8]) -> bool {
+    let block = match compression {
+        Compression::Lz4 => compression.block_bytes().min(image_bytes),
+        Compression::Bslz4 | Compression::Bszstd { .. } => compression.block_bytes(),
+        _ => return true,
+    };
+    chunk.get(8..12) == Some(&(block as u32).to_be_bytes()[..])
+}

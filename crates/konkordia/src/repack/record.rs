@@ -1,0 +1,169 @@
+//! The account of a repacking: for people, for programs, and in the files.
+
+use super::recode::Recoded;
+use super::{Outcome, Settings};
+use crate::say;
+use konkordia_core::plan::Compression;
+use konkordia_sinks::hdf5::mirror::{RecordValue, StackLayout};
+use serde_json::json;
+use std::path::Path;
+
+/// Sums over images.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    images: u64,
+    images_copied: u64,
+    images_lossless: u64,
+    pixels: u64,
+    bytes_of_pixels: u64,
+    bytes_before: u64,
+    bytes_after: u64,
+    pixels_changed: u64,
+    error_max: f64,
+    sum_before: f64,
+    sum_after: f64,
+}
+
+/// The compression as it stands in the record.
+pub fn words(compression: Compression) -> String {
+    match (compression, compression.level()) {
+        (Compression::Sz3 { bound }, _) => format!("sz3, error at most {}", bound.value()),
+        (_, Some(level)) => format!("{} level {level}", compression.name()),
+        (_, None) => compression.name().into(),
+    }
+}
+
+/// The name of a file as it stands in the record.
+pub fn name(path: &Path) -> String {
+    let name: String = path.file_name().unwrap_or_default().to_string_lossy().chars().filter(char::is_ascii).collect();
+    name.chars().take(255).collect()
+}
+
+impl Totals {
+    /// One image more.
+    pub fn image(&mut self, layout: &StackLayout, image: &Recoded) {
+        self.images += 1;
+        self.images_copied += u64::from(image.copied);
+        self.pixels += (layout.rows * layout.columns) as u64;
+        self.bytes_of_pixels += layout.image_bytes() as u64;
+        self.bytes_before += image.bytes_before as u64;
+        self.bytes_after += image.chunk.as_ref().map_or(0, Vec::len) as u64;
+        if let Some(loss) = &image.loss {
+            self.images_lossless += u64::from(loss.lossless);
+            self.pixels_changed += loss.pixels_changed;
+            self.error_max = self.error_max.max(loss.error_max);
+            self.sum_before += loss.sum_before;
+            self.sum_after += loss.sum_after;
+        }
+    }
+
+    /// One file more.
+    pub fn add(&mut self, other: &Self) {
+        self.images += other.images;
+        self.images_copied += other.images_copied;
+        self.images_lossless += other.images_lossless;
+        self.pixels += other.pixels;
+        self.bytes_of_pixels += other.bytes_of_pixels;
+        self.bytes_before += other.bytes_before;
+        self.bytes_after += other.bytes_after;
+        self.pixels_changed += other.pixels_changed;
+        self.error_max = self.error_max.max(other.error_max);
+        self.sum_before += other.sum_before;
+        self.sum_after += other.sum_after;
+    }
+
+    fn bits_per_pixel(&self, bytes: u64) -> f64 {
+        8.0 * bytes as f64 / self.pixels.max(1) as f64
+    }
+
+    /// By how much the sum of all valid pixels changed, as a fraction of it.
+    fn bias(&self) -> f64 {
+        if self.sum_before == 0.0 { 0.0 } else { (self.sum_after - self.sum_before) / self.sum_before.abs() }
+    }
+
+    /// The record in the file.
+    pub fn record(&self, source: &Path, settings: &Settings) -> Vec<(&'static str, RecordValue)> {
+        use RecordValue::{Count, Number, Text};
+        let mut record = vec![
+            ("software", Text(concat!("konkordia ", env!("CARGO_PKG_VERSION")).into())),
+            ("source", Text(name(source))),
+            ("compression", Text(words(settings.compression))),
+            ("images", Count(self.images)),
+            ("images_copied", Count(self.images_copied)),
+            ("chunk_bytes_before", Count(self.bytes_before)),
+            ("chunk_bytes", Count(self.bytes_after)),
+            ("bits_per_pixel", Number(self.bits_per_pixel(self.bytes_after), "")),
+        ];
+        if let Compression::Sz3 { bound } = settings.compression {
+            record.extend([
+                ("error_bound", Number(bound.value(), "")),
+                ("error_max", Number(self.error_max, "")),
+                ("pixels", Count(self.pixels)),
+                ("pixels_changed", Count(self.pixels_changed)),
+                ("sum_before", Number(self.sum_before, "")),
+                ("sum_after", Number(self.sum_after, "")),
+                ("sum_bias", Number(self.bias(), "")),
+                ("images_lossless", Count(self.images_lossless)),
+            ]);
+        }
+        record
+    }
+
+    /// For programs.
+    pub fn to_json(&self, compression: Compression) -> serde_json::Value {
+        let mut value = json!({
+            "images": self.images, "images_copied": self.images_copied, "pixel_bytes": self.bytes_of_pixels,
+            "chunk_bytes_before": self.bytes_before, "chunk_bytes": self.bytes_after,
+            "bits_per_pixel_before": self.bits_per_pixel(self.bytes_before), "bits_per_pixel": self.bits_per_pixel(self.bytes_after),
+        });
+        if matches!(compression, Compression::Sz3 { .. }) {
+            value["loss"] = json!({
+                "error_max": self.error_max, "pixels": self.pixels, "pixels_changed": self.pixels_changed, "sum_before": self.sum_before,
+                "sum_after": self.sum_after, "sum_bias": self.bias(), "images_lossless": self.images_lossless,
+            });
+        }
+        value
+    }
+
+    /// What a lossy codec did, in a sentence.
+    pub fn loss_text(&self) -> String {
+        let changed = 100.0 * self.pixels_changed as f64 / self.pixels.max(1) as f64;
+        let lossless = match self.images_lossless {
+            0 => String::new(),
+            n => format!("; {} images stored without loss, the bound could not be kept", say::count(n)),
+        };
+        format!(
+            "{:.2} bits per pixel, largest error {}, {changed:.1} % of the pixels changed, their sum by {:+.1e} of it{lossless}",
+            self.bits_per_pixel(self.bytes_after),
+            self.error_max,
+            self.bias()
+        )
+    }
+
+    /// For people.
+    pub fn to_text(&self, outcome: &Outcome, compression: Compression, seconds: f64, verified: bool) -> String {
+        let mut lines = vec![format!(
+            "{}: {} images in {seconds:.1} s, {:.0} MB/s of pixels; {} became {} ({:.2} to {:.2} bits per pixel)",
+            outcome.master.display(),
+            say::count(self.images),
+            self.bytes_of_pixels as f64 / seconds.max(1e-9) / 1e6,
+            say::bytes(self.bytes_before),
+            say::bytes(self.bytes_after),
+            self.bits_per_pixel(self.bytes_before),
+            self.bits_per_pixel(self.bytes_after),
+        )];
+        if matches!(compression, Compression::Sz3 { .. }) {
+            lines.push(self.loss_text());
+        }
+        if self.images_copied > 0 && self.images_copied == self.images {
+            lines.push("every chunk was copied as it is: it was compressed in this way already".into());
+        }
+        if !outcome.kept.is_empty() {
+            lines.push(format!("{} files were finished by an earlier attempt", outcome.kept.len()));
+        }
+        if verified && outcome.complete {
+            lines.push("verified: read again and compared with the original".into());
+        }
+        lines.join("\n")
+    }
+}

@@ -1,0 +1,359 @@
+"""`konkordia repack`: files of ours and of DECTRIS detectors in any compression, read back by h5py with the stock plugins."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import time
+
+import h5py
+import hdf5plugin
+import numpy as np
+import pytest
+
+from driving import BINARY, MASKED, MISSING, program
+
+CODECS = ["bslz4", "bszstd", "lz4", "zstd", "gzip", "none"]
+FILTERS = {"bslz4": 32008, "bszstd": 32008, "lz4": 32004, "zstd": 32015, "gzip": 1, "none": None, "sz3": 32024}
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    """A run of 12 images, with what h5py says of it."""
+    folder = tmp_path_factory.mktemp("ours")
+    program("demo", "--images", 12, "--dir", folder / "run", check=0)
+    return folder / "run" / "demo_master.h5"
+
+
+def data_files(master):
+    return sorted(master.parent.glob(master.name.replace("_master.h5", "_data_*.h5")))
+
+
+def images_of(master):
+    with h5py.File(master) as file:
+        data = file["/entry/data"]
+        return np.concatenate([data[name][()] for name in sorted(data) if name.startswith("data_")])
+
+
+def filter_of(path, name="/entry/data/data"):
+    with h5py.File(path) as file:
+        found = file[name].id.get_create_plist()
+        return found.get_filter(0)[0] if found.get_nfilters() else None
+
+
+def everything(path):
+    """All objects and attributes but the image stack, links, and what a repacking changes."""
+    found = {}
+
+    def attributes(item):
+        return {name: np.asarray(value).tolist() for name, value in item.attrs.items()}
+
+    def walk(group, at):
+        for name in group:
+            link = group.get(name, getlink=True)
+            path = f"{at}/{name}"
+            if isinstance(link, h5py.ExternalLink):
+                found[path] = ("link", link.path)
+            elif isinstance(link, h5py.SoftLink):
+                found[path] = ("soft", link.path)
+            elif path.endswith("/konkordia/repack"):
+                pass
+            elif isinstance(group[name], h5py.Group):
+                found[path] = attributes(group[name])
+                walk(group[name], path)
+            else:
+                item = group[name]
+                is_stack = item.ndim >= 3 and "/data/" in path
+                changes = path.endswith(("/run_description", "detectorSpecific/compression"))
+                value = None if is_stack or changes else np.asarray(item[()]).tolist()
+                kind = None if changes else (str(item.dtype), str(item.fillvalue))
+                found[path] = (item.shape, item.maxshape, kind, value, attributes(item))
+
+    with h5py.File(path) as file:
+        found["/"] = attributes(file)
+        walk(file, "")
+    return found
+
+
+def same(a, b):
+    """As ==, with NaN equal to NaN."""
+    return repr(a) == repr(b)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_ours_in_every_codec_and_back(ours, tmp_path, codec):
+    first = tmp_path / "first_master.h5"
+    done = program("repack", ours, "-o", tmp_path / "first", "--compression", codec, "--verify", "--json", check=0)
+    report = json.loads(done.stdout)
+    assert report["complete"] and report["verified"] and report["totals"]["images"] == 12
+    assert report["totals"]["images_copied"] == (12 if codec == "bslz4" else 0)
+    expected = images_of(ours)
+    assert np.array_equal(images_of(first), expected)
+    assert [filter_of(path) for path in data_files(first)] == [FILTERS[codec]]
+    program("check", first, check=0)
+    said = json.loads(program("inspect", first, "--json", check=0).stdout)
+    assert codec in json.dumps(said)
+    back = tmp_path / "back"
+    back.mkdir()
+    program("repack", first, "-o", back, "--compression", "bslz4", check=0)
+    assert np.array_equal(images_of(back / "first_master.h5"), expected)
+    for old, new in [(ours, first), *zip(data_files(ours), data_files(first))]:
+        before, after = everything(old), everything(new)
+        assert before.keys() == after.keys()
+        assert all(same(before[key], after[key]) for key in before), [k for k in before if not same(before[k], after[k])]
+    with h5py.File(ours) as old, h5py.File(first) as new:
+        assert np.array_equal(new["/entry/data/images"][3], old["/entry/data/images"][3]), "the virtual data set"
+        pixel_mask = "/entry/instrument/detector/pixel_mask"
+        assert new[pixel_mask] == new["/entry/instrument/detector/detectorSpecific/pixel_mask"], "still one object"
+
+
+def test_levels_and_the_file_alone(ours, tmp_path):
+    sizes = {}
+    for level in [1, 12]:
+        out = tmp_path / f"l{level}_data_000001.h5"
+        program("repack", data_files(ours)[0], "-o", tmp_path / f"l{level}", "--compression", "zstd", "--compression-level", level, check=0)
+        with h5py.File(out) as file:
+            assert file["/entry/data/data"].id.get_create_plist().get_filter(0)[2] == (level,)
+            assert np.array_equal(file["/entry/data/data"][()], images_of(ours))
+        sizes[level] = out.stat().st_size
+    assert sizes[12] < sizes[1]
+
+
+def test_sz3_keeps_its_bound_and_says_what_it_did(ours, tmp_path):
+    expected = images_of(ours)
+    special = (expected <= MISSING["int16"]) | (expected == 32767)
+    assert (expected == MASKED["int16"]).any(), "the demonstration masks pixels"
+    before = None
+    for bound in [1, 2.5, 8]:
+        master = tmp_path / f"s{bound}_master.h5"
+        done = program(
+            "repack", ours, "-o", tmp_path / f"s{bound}", "--compression", "sz3", "--error-bound", bound, "--verify", "--json", check=0
+        )
+        loss = json.loads(done.stdout)["totals"]["loss"]
+        got = images_of(master)
+        assert np.array_equal(got[special], expected[special]), "special values are exact"
+        error = np.abs(got.astype(int) - expected)[~special]
+        assert error.max() <= bound
+        sums = [int(x[~special].sum(dtype=np.int64)) for x in (expected, got)]
+        assert (loss["error_max"], loss["pixels_changed"]) == (error.max(), (error > 0).sum())
+        assert [loss["sum_before"], loss["sum_after"]] == sums
+        assert abs(loss["sum_bias"]) < 1e-2 and loss["images_lossless"] == 0
+        with h5py.File(data_files(master)[0]) as file:
+            record = file["/entry/konkordia/repack"]
+            assert record["error_bound"][()] == bound and record["error_max"][()] == error.max()
+            assert record["pixels_changed"][()] == (error > 0).sum() and record["sum_bias"][()] == loss["sum_bias"]
+            stored = file["/entry/data/data"].id.get_storage_size()
+            assert np.isclose(record["bits_per_pixel"][()], 8 * stored / expected.size)
+            assert record["source"][()].decode() == data_files(ours)[0].name
+            values = file["/entry/data/data"].id.get_create_plist().get_filter(0)[2]
+        with h5py.File(tmp_path / "reference.h5", "w") as file:
+            reference = file.create_dataset("d", expected.shape, expected.dtype, chunks=(1, *expected.shape[1:]), **hdf5plugin.SZ3(absolute=bound))
+            assert reference.id.get_create_plist().get_filter(0)[2] == values, "the parameters are the plugin's own"
+        assert before is None or stored < before
+        before = stored
+        program("check", master, check=0)
+        assert "sz3" in program("inspect", master, "--image", 2, check=0).stdout
+
+
+def dectris_legacy(folder, dtype=np.uint16, codec="bslz4", images=7, per_file=3):
+    """As the DECTRIS file writer names things (legacy): links data_000001 and so on, detectorSpecific."""
+    rng = np.random.default_rng(5)
+    frames = rng.poisson(3, (images, 75, 130)).astype(dtype)
+    frames[:, 10, :] = np.iinfo(dtype).max
+    filters = {
+        "bslz4": hdf5plugin.Bitshuffle(nelems=0, cname="lz4"), "lz4": hdf5plugin.LZ4(nbytes=0), "none": {},
+        "gzip": {"compression": "gzip", "compression_opts": 4},
+    }[codec]
+    with h5py.File(folder / "series_5_master.h5", "w") as master:
+        entry = master.create_group("entry")
+        entry.attrs["NX_class"] = np.bytes_("NXentry")
+        data = entry.create_group("data")
+        data.attrs["NX_class"] = np.bytes_("NXdata")
+        detector = entry.create_group("instrument/detector")
+        detector["description"] = "Dectris EIGER2 Si 9M"
+        detector["x_pixel_size"] = np.float32(75e-6)
+        detector["x_pixel_size"].attrs["units"] = "m"
+        detector["detectorSpecific/nimages"] = np.uint32(images)
+        detector["detectorSpecific/compression"] = np.bytes_(codec)
+        detector["detectorSpecific/pixel_mask"] = np.zeros((75, 130), np.uint32)
+        detector["pixel_mask"] = detector["detectorSpecific/pixel_mask"]
+        entry["goniometer"] = h5py.SoftLink("/entry/sample/goniometer")
+        entry.create_group("sample/goniometer").create_dataset("omega", data=np.arange(images) * 0.1)
+        for n, start in enumerate(range(0, images, per_file), 1):
+            name = f"series_5_data_{n:06d}.h5"
+            part = frames[start : start + per_file]
+            with h5py.File(folder / name, "w", libver="earliest") as file:
+                group = file.create_group("entry/data")
+                file["entry"].attrs["NX_class"] = "NXentry"
+                group.attrs["NX_class"] = "NXdata"
+                stack = group.create_dataset("data", data=part, maxshape=(None, 75, 130), chunks=(1, 75, 130), fillvalue=3, **filters)
+                stack.attrs["image_nr_low"], stack.attrs["image_nr_high"] = np.int32(start + 1), np.int32(start + len(part))
+            data[f"data_{n:06d}"] = h5py.ExternalLink(name, "/entry/data/data")
+    return folder / "series_5_master.h5", frames
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])
+@pytest.mark.parametrize("before", ["bslz4", "lz4", "gzip", "none"])
+def test_dectris_legacy_files(tmp_path, dtype, before):
+    master, frames = dectris_legacy(tmp_path, dtype, before)
+    for after in CODECS:
+        out = tmp_path / after
+        out.mkdir()
+        program("repack", master, "-o", out, "--compression", after, "--verify", "--workers", 2, check=0)
+        copy = out / master.name
+        assert np.array_equal(images_of(copy), frames)
+        assert {filter_of(path) for path in data_files(copy)} == {FILTERS[after]}
+        for old, new in [(master, copy), *zip(data_files(master), data_files(copy))]:
+            a, b = everything(old), everything(new)
+            b.pop("/entry/konkordia", None)
+            assert same(a, b), [(k, a.get(k), b.get(k)) for k in a.keys() | b.keys() if not same(a.get(k), b.get(k))]
+        with h5py.File(copy) as file:
+            assert file["/entry/data"].get("data_000002", getlink=True).filename == "series_5_data_000002.h5"
+            assert file["/entry/instrument/detector/detectorSpecific/compression"][()].decode() == after
+            assert file["/entry/goniometer/omega"].shape == (7,)
+
+
+def test_dectris_2024_files(tmp_path):
+    """One virtual data set (images, channels, rows, columns), no links."""
+    rng = np.random.default_rng(6)
+    frames = rng.poisson(2, (6, 2, 64, 100)).astype(np.uint32)
+    whole = h5py.VirtualLayout((6, 2, 64, 100), np.uint32)
+    for n in range(2):
+        name = f"x_data_{n + 1:06d}.h5"
+        with h5py.File(tmp_path / name, "w") as file:
+            part = frames[3 * n : 3 * n + 3]
+            file.create_dataset("entry/data/data", data=part, chunks=(1, 1, 64, 100), **hdf5plugin.Bitshuffle(nelems=0, cname="zstd"))
+        whole[3 * n : 3 * n + 3] = h5py.VirtualSource(name, "/entry/data/data", (3, 2, 64, 100))
+    with h5py.File(tmp_path / "x_master.h5", "w", libver=("earliest", "v110")) as master:
+        data = master.create_group("entry/data")
+        data.attrs["axes"] = ["image_id", "channel", ".", "."]
+        data.attrs["image_id_indices"] = 0
+        data["image_id"] = np.arange(6)
+        data["channel"] = ["threshold_1", "threshold_2"]
+        data.create_virtual_dataset("data", whole, fillvalue=7)
+        master["entry/definition"] = "NXmx"
+        master["entry/instrument/detector/threshold_1_channel/threshold_energy"] = 6400.0
+    done = program("repack", tmp_path / "x_master.h5", "-o", tmp_path / "y", "--compression", "bslz4", "--json", check=0)
+    assert json.loads(done.stdout)["totals"]["images"] == 12
+    with h5py.File(tmp_path / "y_master.h5") as file:
+        stack = file["/entry/data/data"]
+        assert stack.is_virtual and {s.file_name for s in stack.virtual_sources()} == {"y_data_000001.h5", "y_data_000002.h5"}
+        assert np.array_equal(stack[()], frames) and stack.fillvalue == 7
+        assert list(file["/entry/data"].attrs["axes"]) == ["image_id", "channel", ".", "."]
+        assert [c.decode() for c in file["/entry/data/channel"]] == ["threshold_1", "threshold_2"]
+    a, b = everything(tmp_path / "x_master.h5"), everything(tmp_path / "y_master.h5")
+    b.pop("/entry/konkordia")
+    assert same(a, b)
+
+
+def test_a_file_that_holds_its_images_itself(tmp_path):
+    frames = np.arange(5 * 40 * 50, dtype=np.int32).reshape(5, 40, 50) - 2000
+    with h5py.File(tmp_path / "one.nxs", "w") as file:
+        data = file.create_group("run/detector_data")
+        data.attrs["NX_class"] = "NXdata"
+        data.create_dataset("counts", data=frames, chunks=(1, 40, 50))
+        sparse = data.create_dataset("gaps", (5, 40, 50), np.int32, chunks=(1, 40, 50), fillvalue=-1)
+        sparse[2] = frames[2]
+        file["run/other"] = np.zeros((3, 4, 5))
+    program("repack", tmp_path / "one.nxs", "-o", tmp_path / "two.nxs", "--compression", "bszstd", "--verify", check=0)
+    with h5py.File(tmp_path / "two.nxs") as file:
+        data = file["run/detector_data"]
+        assert np.array_equal(data["counts"][()], frames)
+        assert np.array_equal(data["gaps"][2], frames[2]) and (data["gaps"][3] == -1).all()
+        assert data["gaps"].id.get_num_chunks() == 1
+        assert [data[n].id.get_create_plist().get_filter(0)[0] for n in data] == [32008, 32008]
+    done = program("repack", tmp_path / "one.nxs", "-o", tmp_path / "l.nxs", "--compression", "sz3", "--error-bound", 3, check=0)
+    assert "bits per pixel" in done.stdout
+    with h5py.File(tmp_path / "l.nxs") as file:
+        got = file["run/detector_data/counts"][()]
+    assert np.array_equal(got[frames < 0], frames[frames < 0]), "in files of others negative numbers may be marks"
+    assert 0 < np.abs(got - frames).max() <= 3
+
+
+def test_delete_source_goes_file_by_file(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    master, frames = dectris_legacy(tmp_path / "in")
+    program("repack", master, "-o", tmp_path / "out", "--compression", "bszstd", "--verify", "--delete-source", check=0)
+    assert list((tmp_path / "in").iterdir()) == []
+    assert np.array_equal(images_of(tmp_path / "out" / master.name), frames)
+
+
+def test_goes_on_after_an_interruption_also_when_originals_are_gone(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    master, frames = dectris_legacy(tmp_path / "in")
+    options = ["-o", tmp_path / "out", "--compression", "zstd", "--delete-source"]
+    # What an interrupted attempt leaves: a finished first file without its original, and the beginning of the next.
+    first = tmp_path / "in" / "series_5_data_000001.h5"
+    program("repack", first, *options, check=0)
+    assert not first.exists()
+    (tmp_path / "out" / ".series_5_data_000002.h5.part").write_bytes(b"half a file")
+    done = program("repack", master, *options, "--json", check=0)
+    report = json.loads(done.stdout)
+    assert [pathlib.Path(path).name for path in report["kept"]] == ["series_5_data_000001.h5"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "series_5_data_000001.h5", "series_5_data_000002.h5", "series_5_data_000003.h5", "series_5_master.h5"
+    ]
+    assert np.array_equal(images_of(tmp_path / "out" / master.name), frames)
+
+
+def test_ctrl_c_leaves_whole_files_only(tmp_path):
+    (tmp_path / "out").mkdir()
+    master, frames = dectris_legacy(tmp_path, images=600, per_file=100)
+    options = ["repack", str(master), "-o", str(tmp_path / "out"), "--compression", "zstd", "--compression-level", "19", "--workers", "1"]
+    process = subprocess.Popen([BINARY, *options], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out").iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "goes on" in errors
+    left = sorted((tmp_path / "out").iterdir())
+    assert all(path.name.startswith("series_5_data_") for path in left), "no master, nothing half written"
+    for path in left:
+        with h5py.File(path) as file:
+            assert file["/entry/data/data"].shape[0] == 100
+    program(*options, check=0)
+    assert np.array_equal(images_of(tmp_path / "out" / master.name), frames)
+
+
+def refused(*arguments, code, words):
+    done = program("repack", *arguments, check=code)
+    assert all(word in done.stderr for word in words), done.stderr
+    assert "fix:" in done.stderr
+
+
+def test_mistakes_are_named(ours, tmp_path):
+    out = tmp_path / "a"
+    for bound in ["0", "-1", "nan", "inf"]:
+        refused(ours, "-o", out, "--compression", "sz3", "--error-bound", bound, code=2, words=["error bound"])
+    refused(ours, "-o", out, "--compression", "sz3", code=2, words=["no error bound"])
+    refused(ours, "-o", out, "--compression", "sz3", "--error-bound", 0.5, code=3, words=["whole numbers"])
+    refused(ours, "-o", out, "--compression", "sz3", "--error-bound", 2, "--delete-source", code=2, words=["lossy"])
+    refused(ours, "-o", out, "--compression", "lzma", code=2, words=["bslz4"])
+    refused(ours, "-o", out, "--compression", "lz4", "--compression-level", 3, code=2, words=["no levels"])
+    refused(ours, "-o", out, "--compression", "lz4", "--error-bound", 3, code=2, words=["loses nothing"])
+    refused(ours, "-o", ours.parent, "--compression", "lz4", code=2, words=["over itself"])
+    refused(ours, "-o", tmp_path / "no" / "a", "--compression", "lz4", code=6, words=["no folder"])
+    refused(tmp_path / "none_master.h5", "-o", out, "--compression", "lz4", code=6, words=["none_master.h5"])
+    assert list(tmp_path.iterdir()) == [], "nothing was written"
+    program("repack", ours, "-o", out, "--compression", "lz4", check=0)
+    refused(ours, "-o", out, "--compression", "zstd", code=6, words=["exists"])
+    data = tmp_path / "a_data_000001.h5"
+    data.rename(tmp_path / "elsewhere.h5")
+    refused(tmp_path / "a_master.h5", "-o", tmp_path / "b", "--compression", "zstd", code=1, words=["a_data_000001.h5", "points to it"])
+
+
+def test_a_damaged_chunk_is_named_and_nothing_is_deleted(ours, tmp_path):
+    program("repack", ours, "-o", tmp_path / "c", "--compression", "zstd", check=0)
+    data = tmp_path / "c_data_000001.h5"
+    with h5py.File(data) as file:
+        place = file["/entry/data/data"].id.get_chunk_info_by_coord((4, 0, 0))
+    with open(data, "r+b") as file:
+        file.seek(place.byte_offset + 13)
+        file.write(b"\0" * 64)
+    refused(
+        tmp_path / "c_master.h5", "-o", tmp_path / "d", "--compression", "bslz4", "--delete-source", code=1, words=["image 4", "damaged"]
+    )
+    assert data.exists() and sorted(path.name for path in tmp_path.iterdir()) == ["c_data_000001.h5", "c_master.h5"]
