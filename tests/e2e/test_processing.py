@@ -154,6 +154,10 @@ def test_raw_words_are_kept_beside_the_images(bench, calibration):
     simulate("jungfrau", "--to", bench.to, "--rate", RATE, "--images", FRAMES, "--seed", 3)
     balanced(*receiver.finish())
     assert (Master(bench.folder / "words_master.h5").images == words).all()
+    aare = pytest.importorskip("aare", reason="aare has no wheel for this Python")
+    with aare.RawFile(bench.folder / "run_raw_master_0.json") as file:
+        headers, frames = file.read()
+    assert (np.squeeze(frames) == words).all() and headers["frameNumber"].ravel().tolist() == list(range(1, FRAMES + 1))
 
 
 def test_fixed_point_is_close_to_single_precision(bench, calibration, plain):
