@@ -180,6 +180,21 @@ def test_modules_beside_each_other_lie_as_aare_reads_them(tmp_path):
         assert list(headers["frameNumber"].reshape(3, -1)[:, 0]) == list(master.columns["frame_number"])
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_eiger_counts(tmp_path, bits):
+    rng = np.random.default_rng(bits)
+    counts = rng.integers(0, 200, (3, 4, 256, 512)).astype(f"<u{bits // 8}")
+    for port in range(4):
+        with open(tmp_path / f"e_d{port}_f0_0.raw", "wb") as out:
+            for n in range(3):
+                out.write(raw_files.header(n + 1, port, 4 * bits, 4, kind=1) + raw_files.mask_of(4 * bits, ()) + counts[n, port].tobytes())
+    facts = raw_files.master(7.2, 2, 2, 1, 3, 0, "Eiger") | {"Pixels": {"x": 512, "y": 256}, "Dynamic Range": bits, "Ten Giga": 1}
+    (tmp_path / "e_master_0.json").write_text(json.dumps(facts | {"Image Size in bytes": 256 * 512 * bits // 8}))
+    report, _ = convert(tmp_path / "e_master_0.json", "-o", tmp_path / "out", "--verify")
+    master = Master(tmp_path / "out_master.h5")
+    assert (master.images == counts.reshape(3, 1024, 512)).all() and sum_of_ledger(report)["complete"] == 3
+
+
 def test_some_frames_only_and_options_of_the_configuration(tmp_path, words):
     path = raw_files.write_sls(tmp_path, words, numbers=[10, 11, 12, 13, 14, 15])
     master, report, _ = converted(tmp_path, [path], "--frames", "11:13", "--set", "output.layout=virtual", "--compression", "bszstd",

@@ -87,6 +87,18 @@ def test_frames_missing_in_one_module_are_missing_there_only(tmp_path, words):
     assert "port 1: 2 of 5 frames are missing, the first is frame 3" in done.stderr
 
 
+def test_frames_without_a_packet_end_no_run(tmp_path, words):
+    """The receiver keeps frames of which nothing came, with an empty mask; without masks, such a frame is all padding."""
+    lost = {(n, port): range(128) for n in (2, 4) for port in range(2)}
+    path = raw_files.write_sls(tmp_path, words, lost=lost)
+    master, report, done = converted(tmp_path, [path], check=1)
+    assert len(master.images) == 4 and (master.images[3] == whole(words)[3]).all() and (master.images[2] == 0xFFFF).all()
+    assert "no packet was caught of 2 frames" in done.stderr and sum_of_ledger(report)["lost"] == 1
+    (tmp_path / "padding.u16").write_bytes(words[:2, 0].tobytes() + b"\xff" * 2**20)
+    report, _ = convert(tmp_path / "padding.u16", "-o", tmp_path / "plain", "--dtype", "raw", check=1)
+    assert report["ended"] == "finished" and (sum_of_ledger(report)["complete"], report["images"]["lost"]) == (2, 1)
+
+
 def test_a_long_gap_in_one_module_loses_nothing_else(tmp_path):
     """A jump that a receiver on a network would first doubt: 40 frames that one module did not store."""
     words = raw_files.frames(3, modules=2, seed=8)
@@ -151,8 +163,9 @@ def long_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("long")
     words = raw_files.frames(8, seed=4)
     path = raw_files.write_sls(folder, words[np.arange(240) % 8], per_file=150, lost={(n, 0): [n % 128] for n in range(0, 240, 50)})
-    # A level that takes long enough to be interrupted in the middle.
-    options = [path, "--dtype", "raw", "--images-per-file", 20, "--compression", "bszstd", "--compression-level", 7]
+    # A level that takes long enough, and a ring that is small enough, to be interrupted in the middle.
+    level = ["--compression", "bszstd", "--compression-level", 7]
+    options = [path, "--dtype", "raw", "--images-per-file", 20, *level, "--set", "run.buffer_mib=16"]
     reference, _ = convert(*options, "-o", folder / "whole", check=1)
     return folder, options, reference
 

@@ -26,7 +26,6 @@ use konkordia_sinks::hdf5::{FileSpec, Writer};
 use progress::watch_run;
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use verify::Verified;
 
 /// `konkordia convert INPUT... -o OUT`
@@ -127,13 +126,10 @@ fn convert(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground, w
     let mut outcome = if plan.frames == Some(0) {
         kept::nothing_to_do(&plan, input.info().first_frame)
     } else {
-        let ended = Arc::new(AtomicUsize::new(0));
-        let sources = sources(input, &plan, &ended);
-        let armed = arm::arm_with(&plan, loaded, sources, (sink, Vec::new()), Isa::detect())?;
+        let armed = arm::arm_with(&plan, loaded, sources(input, &plan), (sink, Vec::new()), Isa::detect())?;
         watch.start(armed.control());
-        watch_run(armed, &plan, args, first_image, &ended)
+        watch_run(armed, &plan, args, first_image)
     };
-    finished_early(&mut outcome, watch.interrupted());
     kept.add_to(&mut outcome);
     let names = input.info().tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
     let record = report::ledger_record(&names, &outcome, input.info().written.clone().unwrap_or_else(clock::now));
@@ -142,23 +138,14 @@ fn convert(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground, w
     Ok(Done { outcome, report, kept_images: first_image })
 }
 
-/// Ended because the input did, not because somebody stopped it.
-fn finished_early(outcome: &mut RunOutcome, interrupted: bool) {
-    if matches!(outcome.ended, Ended::Stopped) && !interrupted {
-        outcome.ended = Ended::Finished;
-    }
-}
-
 /// One for each tile.
-fn sources(input: &Input, plan: &Plan, ended: &Arc<AtomicUsize>) -> Vec<Box<dyn Source>> {
+fn sources(input: &Input, plan: &Plan) -> Vec<Box<dyn Source>> {
     let format = *plan.geometry.format();
     let first = match plan.first_frame {
         FirstFrame::Number(n) => n,
         FirstFrame::Auto => 0,
     };
-    let source = |tile| -> Box<dyn Source> {
-        Box::new(FileSource::new(input.open_tile(tile), format).start_at(first).count_end_in(Arc::clone(ended)))
-    };
+    let source = |tile| -> Box<dyn Source> { Box::new(FileSource::new(input.open_tile(tile), format).start_at(first)) };
     (0..input.tiles()).map(source).collect()
 }
 

@@ -6,16 +6,14 @@ use konkordia_core::plan::Plan;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Armed, RunOutcome};
 use serde_json::json;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Between two looks.
 const GRAIN: Duration = Duration::from_millis(50);
-/// After the end of all files, frames that are still on their way are done after so many looks without a change.
-const QUIET_LOOKS: u32 = 20;
 
-/// Runs to the end of the input. `ended` counts the sources that have nothing more; `kept` images were there before.
-pub fn watch_run(armed: Armed, plan: &Plan, args: &ConvertArgs, kept: u64, ended: &AtomicUsize) -> RunOutcome {
+/// Runs to the end of the input; `kept` images were there before.
+pub fn watch_run(armed: Armed, plan: &Plan, args: &ConvertArgs, kept: u64) -> RunOutcome {
     let control = armed.control();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -23,21 +21,12 @@ pub fn watch_run(armed: Armed, plan: &Plan, args: &ConvertArgs, kept: u64, ended
             let mut progress = say::Progress::new(args.quiet || args.json);
             let pace = Pace::new(plan, kept);
             let mut events = Instant::now();
-            let (mut quiet, mut before) = (0, 0);
             while !done.load(Ordering::Acquire) {
                 std::thread::sleep(GRAIN);
                 progress.update(|| pace.line(&control));
-                let p = control.progress();
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     say::json(&pace.event(&control), true);
-                }
-                // A last frame of which no packet came is never seen by the engine, which would wait for it.
-                let moved = p.packets_placed + p.images_committed + p.images_written;
-                quiet = if ended.load(Ordering::Acquire) == plan.streams() && moved == before { quiet + 1 } else { 0 };
-                before = moved;
-                if quiet > QUIET_LOOKS && p.images_written >= p.images_committed && p.slots_used == 0 {
-                    control.stop();
                 }
             }
             progress.end();

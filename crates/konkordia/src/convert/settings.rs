@@ -24,7 +24,7 @@ pub fn config(args: &ConvertArgs, info: &InputInfo) -> Result<Config, Failure> {
     run.remove("images");
     run.remove("start_timeout_s");
     run.insert("first_frame".into(), Value::Integer(info.first_frame as i64));
-    run.insert("stall_timeout_s".into(), Value::Float(STALL_TIMEOUT_S));
+    run.remove("stall_timeout_s");
     run.entry("buffer_mib").or_insert(Value::Integer(256));
     for setting in &args.set {
         table(&mut root, &setting.table)?.insert(setting.key.clone(), setting.value.clone());
@@ -39,9 +39,6 @@ pub fn config(args: &ConvertArgs, info: &InputInfo) -> Result<Config, Failure> {
     }
     Ok(config)
 }
-
-/// A disk that stops for long is waited for; the end of the input is known otherwise.
-const STALL_TIMEOUT_S: f64 = 3600.0;
 
 fn bug(why: &str) -> Failure {
     Failure::new(
@@ -131,6 +128,8 @@ fn output(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
     output.insert("prefix".into(), Value::String(prefix.into()));
     // Not part of the text, which must be the same when the conversion is resumed.
     output.remove("overwrite");
+    // The input is raw already.
+    output.remove("keep_raw");
     let given = [
         ("compression", args.compression.clone().map(Value::String)),
         ("compression_level", args.compression_level.map(|n| Value::Integer(n.into()))),

@@ -18,7 +18,6 @@ use konkordia_engine::run::Ended;
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::{Reader, master_file_name};
 use serde_json::{Value, json};
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -83,13 +82,12 @@ pub fn verify(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground
     let found = Arc::new(Mutex::new(Verified { tolerance, ..Verified::default() }));
     let compare =
         Compare { reader, found: Arc::clone(&found), expected: Vec::new(), pixel: plan.pixel, image_bytes: plan.image_bytes() };
-    let ended = Arc::new(AtomicUsize::new(0));
-    let armed = arm::arm_with(&plan, loaded, sources(input, &plan, &ended), (Box::new(compare), Vec::new()), Isa::Scalar)?;
+    let armed = arm::arm_with(&plan, loaded, sources(input, &plan), (Box::new(compare), Vec::new()), Isa::Scalar)?;
     watch.also_stop(armed.control());
     if !args.quiet {
         say::to_stderr("verifying: every image is decoded and compared with a second conversion");
     }
-    let outcome = watch_run(armed, &plan, args, 0, &ended);
+    let outcome = watch_run(armed, &plan, args, 0);
     match outcome.ended {
         Ended::SinkError(error) => return Err(error.into()),
         Ended::SourceError(_, error) => return Err(kept::source_failure(&error)),
@@ -165,7 +163,9 @@ fn differences(expected: &[u8], found: &[u8], pixel: PixelType, tolerance: f64) 
         (_, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
         _ => f64::NAN,
     };
-    let differ = |(a, b): &(&[u8], &[u8])| a != b && !((value(a) - value(b)).abs() <= tolerance);
+    // A difference of NaN is within nothing.
+    let within = |a: &[u8], b: &[u8]| (value(a) - value(b)).abs() <= tolerance;
+    let differ = |(a, b): &(&[u8], &[u8])| a != b && !within(a, b);
     expected.chunks_exact(bytes).zip(found.chunks_exact(bytes)).filter(differ).count() as u64
 }
 

@@ -111,7 +111,7 @@ fn with_headers(paths: &[PathBuf], (header_bytes, interfaces): Layout) -> Result
         };
         tiles.entry(key).or_insert((Vec::new(), scan.first.module_id)).0.extend(scan.places);
     }
-    if tiles.len() % interfaces as usize != 0 {
+    if !tiles.len().is_multiple_of(interfaces as usize) {
         let why = format!("{} half modules of 256 x 1024 pixels are no whole modules", tiles.len());
         return Err(wrong(
             format!("files of {} are missing", paths[0].display()),

@@ -129,10 +129,8 @@ pub trait TileReader: Send {
     /// The file cannot be read, or is shorter than it was when it was opened.
     fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure>;
 
-    /// Reads the pixels of the `nth` frame into `out`, the bytes of a tile (`format.tile_bytes()`). Missing packets are 0xFF or 0 there.
-    ///
-    /// # Errors
-    /// As [`TileReader::read_into`].
+    /// Reads the pixels of the `nth` frame into `out`, the bytes of a tile.
+    #[cfg(test)]
     fn read(&mut self, nth: usize, out: &mut [u8]) -> Result<TileFrame, Failure> {
         self.read_into(nth, &mut [IoSliceMut::new(out)])
     }

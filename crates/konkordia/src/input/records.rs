@@ -34,6 +34,8 @@ pub struct Scan {
     pub first: FrameHeader,
     /// Bytes of a record that is not whole, at the end.
     pub cut_off_bytes: u64,
+    /// Frames of which the receiver caught no packet.
+    pub empty: u64,
     /// Records whose header cannot be one, and why the first of them.
     pub damaged: Option<(u64, String)>,
 }
@@ -48,6 +50,9 @@ impl Scan {
                 path.display(),
                 self.cut_off_bytes
             ));
+        }
+        if self.empty > 0 {
+            notes.push(format!("{}: no packet was caught of {} frames; they are not used", path.display(), self.empty));
         }
         if let Some((count, why)) = &self.damaged {
             *incomplete = true;
@@ -84,6 +89,7 @@ pub fn scan(path: &Path, number: u32, header_bytes: usize, format: &TileFormat) 
     for at in (0..size / record_bytes).map(|n| n * record_bytes) {
         file.read_exact_at(header, at).map_err(|e| cannot_read(path, &e))?;
         match judge(header, format) {
+            Ok(Some(found)) if header_bytes == RECORD_HEADER_BYTES && found.bitmap.count() == 0 => scan.empty += 1,
             Ok(found) => {
                 let frame = found.unwrap_or_default().header;
                 if scan.places.is_empty() {

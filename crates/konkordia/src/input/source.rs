@@ -5,8 +5,6 @@ use konkordia_core::ports::{FrameHeader, Source};
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_udp::{HEADER_BYTES, write_header};
 use std::io::{self, IoSliceMut};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Hands out the packets of one tile, a frame for each call; packets that the receiver did not catch are left out. Pixels are read straight
@@ -17,8 +15,6 @@ pub struct FileSource {
     next: usize,
     /// The datagrams of one frame, side by side.
     buffer: Vec<u8>,
-    /// Counts the sources that have nothing more; `None` once this one is counted.
-    ended: Option<Arc<AtomicUsize>>,
 }
 
 impl FileSource {
@@ -29,7 +25,7 @@ impl FileSource {
         for (packet, datagram) in buffer.chunks_exact_mut(datagram_bytes).enumerate() {
             write_header(&FrameHeader::default(), format.kind, packet as u16, datagram);
         }
-        Self { reader, format, next: 0, buffer, ended: None }
+        Self { reader, format, next: 0, buffer }
     }
 
     /// Leaves out the frames before `frame`.
@@ -38,11 +34,6 @@ impl FileSource {
             self.next += 1;
         }
         self
-    }
-
-    /// Adds 1 to `ended` when all frames were handed out.
-    pub fn count_end_in(self, ended: Arc<AtomicUsize>) -> Self {
-        Self { ended: Some(ended), ..self }
     }
 
     /// Reads the next frame into the datagrams and hands them out; returns how many there were.
@@ -77,9 +68,6 @@ impl Source for FileSource {
             if handed > 0 {
                 return Ok(handed);
             }
-        }
-        if let Some(ended) = self.ended.take() {
-            ended.fetch_add(1, Ordering::AcqRel);
         }
         std::thread::sleep(timeout);
         Ok(0)

@@ -28,6 +28,13 @@ struct Source {
     masks: Option<Vec<u8>>,
 }
 
+impl Source {
+    /// Mask of packets caught of image `n`.
+    fn mask(&self, n: usize) -> Option<&[u8]> {
+        self.masks.as_ref().map(|masks| &masks[n * MASK_BYTES..][..MASK_BYTES])
+    }
+}
+
 /// The files of an input.
 #[derive(Clone)]
 pub struct Stacks {
@@ -170,16 +177,21 @@ fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize) -> Resul
 
 /// The images of a file that are there, in its order; `good` leaves out those that the file itself calls bad.
 fn take_places(source: &Source, file: u32, good: Option<&[bool]>, incomplete: &mut bool, notes: &mut Vec<String>) -> Vec<Place> {
-    let (mut absent, mut damaged) = (0u64, 0u64);
+    let (mut absent, mut damaged, mut empty) = (0u64, 0u64, 0u64);
     let mut places = Vec::with_capacity(source.headers.len());
     for (n, header) in source.headers.iter().enumerate() {
         if source.stack.images.get(n).copied().flatten().is_none() {
             absent += 1;
         } else if header.frame_number >= FRAME_NUMBER_END {
             damaged += 1;
+        } else if source.mask(n).is_some_and(|mask| mask.iter().all(|byte| *byte == 0)) {
+            empty += 1;
         } else if good.is_none_or(|good| good.get(n).copied().unwrap_or(false)) {
             places.push(Place { frame: header.frame_number, at: n as u64, file });
         }
+    }
+    if empty > 0 {
+        notes.push(format!("{}: no packet was caught of {empty} frames; they are not used", source.path.display()));
     }
     for (count, what) in [(absent, "images were never written or are cut off"), (damaged, "images have a number that is none")] {
         if count > 0 {
@@ -434,8 +446,7 @@ impl TileReader for Reader {
         let source = &files[place.file as usize];
         let image = source.stack.images[place.at as usize].ok_or_else(|| damaged(source, place, "it was never written"))?;
         self.read_pixels(place, image, payloads)?;
-        let masks = source.masks.as_ref().map(|masks| &masks[place.at as usize * MASK_BYTES..][..MASK_BYTES]);
-        let bitmap: PacketBitmap = match masks {
+        let bitmap: PacketBitmap = match source.mask(place.at as usize) {
             Some(mask) => mask_bitmap(mask, self.stacks.format.packets()),
             None => not_padding(&self.stacks.format, payloads),
         };
