@@ -269,7 +269,10 @@ impl CalibrationFile {
             let hint = "take the file from a backup, or make it again: konkordia help pedestal";
             Error::new(ErrorKind::Damaged, doing, path, cause).with_hint(hint)
         };
-        let file = low::open_file(path).map_err(|error| damaged(Error::hdf5(doing, path, error).cause))?;
+        let file = low::open_file(path).map_err(|error| match Error::hdf5(doing, path, error) {
+            error if error.kind == ErrorKind::Io => damaged(format!("the file is damaged, or not HDF5: {}", error.cause)),
+            error => error,
+        })?;
         if attribute(&file, "format").as_deref() != Some(FORMAT) {
             let hint = "calibrations of other programs are read with their own kind: [calibration] kind = \"jungfrau_utils\" or \"files\"";
             let why = "it has no attribute format = \"konkordia-calibration\"";

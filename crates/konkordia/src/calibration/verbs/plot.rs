@@ -58,8 +58,10 @@ pub fn command(args: &PlotArgs) -> Result<Exit, Failure> {
 /// Map and histogram of a plane.
 fn both(title: &str, unit: &str, values: &[f32], log: bool) -> [Picture; 2] {
     let (low, high) = percentiles(values, 0.0005, 0.9995);
-    let margin = 0.2 * (high - low).max(1e-3);
-    let (from, to) = (f64::from(low - margin), f64::from(high + margin));
+    let (low, high) = (f64::from(low), f64::from(high));
+    // A plane of one value has a width too.
+    let margin = (0.2 * (high - low)).max(1e-3 * low.abs()).max(1e-6);
+    let (from, to) = (low - margin, high + margin);
     let counts = bins(values, from, to, BINS);
     let map = HeatMap { title, unit, rows: values.len() / MODULE_COLUMNS, columns: MODULE_COLUMNS, values, range: None };
     let label = if unit.is_empty() { title.to_string() } else { format!("{title} ({unit})") };
