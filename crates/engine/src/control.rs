@@ -49,7 +49,8 @@ pub struct Control {
     pub(crate) end: AtomicU64,
     /// Images of the run, set by the committer.
     pub(crate) images_end: AtomicU64,
-    pub(crate) newest_end: AtomicU64,
+    /// One past the newest frame of any stream, with [`FROZEN`] when no further one is begun.
+    newest_end: AtomicU64,
     pub(crate) first_frame: AtomicU64,
     pub(crate) failed: AtomicBool,
     frames_committed: AtomicU64,
@@ -61,6 +62,8 @@ pub struct Control {
 
 /// `end` before the end of the run is known.
 pub(crate) const NOT_YET: u64 = u64::MAX;
+/// Above every number of a frame, so that a maximum with one changes nothing.
+const FROZEN: u64 = 1 << 63;
 
 impl Control {
     pub(crate) fn new(streams: usize, first_frame: Option<u64>) -> Self {
@@ -105,7 +108,7 @@ impl Control {
         let sum = |field: fn(&StreamProgress) -> &AtomicU64| self.streams.iter().map(|s| field(s).load(Ordering::Relaxed)).sum();
         let images_written = self.written.load(Ordering::Relaxed);
         let images_committed = self.committed.load(Ordering::Relaxed);
-        let images_seen = self.newest_end.load(Ordering::Relaxed);
+        let images_seen = self.newest_end();
         let in_frames = images_seen.saturating_sub(self.frames_committed.load(Ordering::Relaxed));
         Progress {
             packets_received: sum(|s| &s.received),
@@ -118,6 +121,21 @@ impl Control {
             images_written,
             slots_used: in_frames + images_committed.saturating_sub(images_written),
         }
+    }
+
+    /// One past the newest frame of any stream.
+    pub(crate) fn newest_end(&self) -> u64 {
+        self.newest_end.load(Ordering::Acquire) & !FROZEN
+    }
+
+    /// A stream begins the frame before `end`, unless the frames were frozen before it could.
+    pub(crate) fn begin_below(&self, end: u64) {
+        self.newest_end.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// From now on no stream begins a frame that no other has begun.
+    pub(crate) fn freeze(&self) {
+        self.newest_end.fetch_or(FROZEN, Ordering::AcqRel);
     }
 
     pub(crate) fn watch(&self, frames_committed: u64, committed: u64, written: u64) {

@@ -54,10 +54,14 @@ impl Receiver<'_> {
         let control = self.sorter.control;
         let _guard = FailGuard(control);
         let mut result = Ok(());
-        let stops = |sorter: &Sorter<'_>| control.is_halting() || sorter.lossless && control.is_stopping();
-        while !stops(&self.sorter) && self.sorter.assembler.low() < self.sorter.assembler.images() {
+        while !self.sorter.stops() && self.sorter.assembler.low() < self.sorter.assembler.images() {
             // Read before the source is looked at: what is known now and not in an empty source will not come.
-            let known = Known { newest_end: control.newest_end.load(Ordering::Acquire), now_ns: control.now_ns() };
+            let known = Known { newest_end: control.newest_end(), now_ns: control.now_ns() };
+            if result.is_err() {
+                std::thread::sleep(WAIT);
+                self.after_batch(known, true);
+                continue;
+            }
             match self.source.receive(WAIT, &mut |datagram| self.sorter.take(datagram)) {
                 Ok(count) => self.after_batch(known, count == 0),
                 Err(error) => {
@@ -65,7 +69,10 @@ impl Receiver<'_> {
                     result = Err(error);
                     control.stop();
                     self.after_batch(known, true);
-                    break;
+                    if !self.sorter.lossless {
+                        break;
+                    }
+                    // The others wait for slots, so this one must let go of the frames that they still take.
                 }
             }
         }
@@ -75,7 +82,8 @@ impl Receiver<'_> {
         }
         let low = self.sorter.assembler.finish(control.end.load(Ordering::Acquire));
         self.sorter.writer.seal_below(low);
-        if result.is_ok() {
+        // What is left in a file was not received.
+        if result.is_ok() && !self.sorter.lossless {
             result = self.count_leftovers();
         }
         self.sorter.ledger.kernel_dropped = self.source.dropped();
@@ -116,13 +124,14 @@ impl Sorter<'_> {
             Err(why) => return self.ledger.count_malformed(why),
         };
         let image = self.image_of(packet.frame_number());
-        if self.lossless {
-            self.wait_for_slot(image);
+        if self.lossless && !self.wait_for_slot(image) {
+            self.ledger.foreign += 1;
+            return;
         }
-        let newest_end = self.control.newest_end.load(Ordering::Relaxed);
+        let newest_end = self.control.newest_end();
         let verdict = self.assembler.on_packet(image, packet.packet(), newest_end, |image| self.writer.claim(image));
         if self.assembler.own_end() > newest_end {
-            self.control.newest_end.fetch_max(self.assembler.own_end(), Ordering::AcqRel);
+            self.control.begin_below(self.assembler.own_end());
         }
         match verdict {
             Verdict::Place { image, opens } => {
@@ -139,15 +148,36 @@ impl Sorter<'_> {
         }
     }
 
-    /// Frames of a source that can wait come in order, so all older ones are done; a new one waits until there is a slot for it, or the run ends.
-    fn wait_for_slot(&mut self, image: Option<u64>) {
-        let Some(image) = image.filter(|i| *i >= self.assembler.own_end() && *i < self.assembler.images()) else { return };
-        let low = self.assembler.seal_before(image);
+    /// True if the stream must take nothing more. One that can wait first takes what the other streams have begun.
+    fn stops(&self) -> bool {
+        self.control.is_halting() || self.lossless && self.is_refused(self.assembler.low())
+    }
+
+    /// True if the run was stopped before any stream could begin this frame.
+    fn is_refused(&self, image: u64) -> bool {
+        if !self.control.is_stopping() {
+            return false;
+        }
+        self.control.freeze();
+        image >= self.control.newest_end()
+    }
+
+    /// Frames of a source that can wait come in order, so all older ones are done; a new one waits until there is a slot for it. A run that is
+    /// stopped still takes the frames that any stream has begun, so that its last frames are whole; returns false for later ones.
+    fn wait_for_slot(&mut self, image: Option<u64>) -> bool {
+        let Some(image) = image.filter(|i| *i >= self.assembler.own_end() && *i < self.assembler.images()) else { return true };
+        // Streams at their end must let go of older frames, or there would never be a slot.
+        self.control.begin_below(image);
+        let low = self.assembler.seal_before(image.min(self.control.newest_end()));
         self.writer.seal_below(low);
-        self.control.newest_end.fetch_max(image + 1, Ordering::AcqRel);
-        while !self.writer.has_room(image) && !self.control.is_stopping() && !self.control.is_halting() {
+        while !self.is_refused(image) && !self.control.is_halting() {
+            if self.writer.has_room(image) {
+                self.control.begin_below(image + 1);
+                return image < self.control.newest_end();
+            }
             std::thread::sleep(SLOT_WAIT);
         }
+        false
     }
 
     /// Position of a frame in the run; the first packet of a run that starts with any frame sets the first frame for all streams.

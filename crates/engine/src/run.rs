@@ -414,8 +414,14 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
             _ => {}
         }
     };
-    // What still waits in the sockets is wanted, unless the images are all there.
-    end_receiving(control, if has_enough() { Duration::ZERO } else { Duration::from_secs(1) });
+    // What still waits in the sockets is wanted, unless the images are all there. Files are read
+    // until the frames that were begun are whole.
+    let patience = match plan.lossless_source {
+        _ if has_enough() => Duration::ZERO,
+        true => Duration::MAX,
+        false => Duration::from_secs(1),
+    };
+    end_receiving(control, patience);
     // What is in the ring still has to be written, which may take its time: whoever watches sees it go on.
     while monitor.written() < control.images_end.load(Ordering::Acquire) && !control.has_failed() {
         watch(control, monitor);
@@ -436,7 +442,7 @@ fn end_receiving(control: &Control, patience: Duration) {
     while !control.all_halted() && !control.has_failed() {
         grain();
     }
-    control.end.store(control.newest_end.load(Ordering::Acquire), Ordering::Release);
+    control.end.store(control.newest_end(), Ordering::Release);
 }
 
 struct Closing {

@@ -7,6 +7,7 @@ use konkordia_core::ports::Source;
 use konkordia_core::selection::{Keep, Selection};
 use konkordia_engine::run::{self, Ended, RunOutcome};
 use konkordia_sources::memory::MemorySource;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn run_files(recording: &Recording, plan: &Plan, constants: &Constants, batch: usize) -> (RunOutcome, Vec<Seen>) {
@@ -81,31 +82,67 @@ fn files_wait_for_a_sink_longer_than_any_detector_may_stall() {
     recording.compare(&plan, &constants, &outcome, &seen);
 }
 
-/// Stopping does not wait for the end of the files, and what was read so far is whole.
+/// Stopping does not wait for the end of the files, and what was read so far is whole in all of them.
 #[test]
-fn a_stop_ends_the_reading() {
-    let recording = Scene { frames: 2000, sends: |_, _, packet| packet == 5, ..Scene::default() }.record_random();
+fn a_stop_ends_the_reading_with_whole_frames() {
+    let sends = |_, _, packet| packet == 5;
+    let recording = Scene { interfaces: 2, frames: 2000, sends, ..Scene::default() }.record_random();
     let constants = constants(&recording);
-    let plan = Plan { slots: 4, packed_slots: 2, window_images: 2, ..recording.plan() };
-    let (mut parts, _) = recording.parts(&plan, &constants);
-    let slow = Keeper { pause: Duration::from_millis(5), ..Keeper::default() };
-    parts.sources = vec![Box::new(MemorySource::new(recording.streams[0].to_vec(), 1))];
-    parts.sinks = vec![Box::new(slow.clone())];
-    let armed = run::arm(parts).unwrap();
-    let control = armed.control();
-    let stop = std::thread::spawn(move || {
-        while control.progress().images_written < 10 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        control.stop();
-    });
-    let outcome = run_within(20, armed);
-    stop.join().unwrap();
-    let images = outcome.ledger.images;
-    assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
-    assert!(images.expected < 2000 && images.lost <= 1, "{images:?}");
-    assert_eq!(
-        (slow.take().len() as u64, images.written, images.partial),
-        (outcome.images, images.expected - images.lost, images.written)
-    );
+    for (slots, batches) in [(4, [1, 1]), (16, [50, 1]), (64, [7, 300])] {
+        let plan = Plan { slots, packed_slots: 2, window_images: 2, ..recording.plan() };
+        let (mut parts, _) = recording.parts(&plan, &constants);
+        let slow = Keeper { pause: Duration::from_millis(2), ..Keeper::default() };
+        let source = |(datagrams, batch): (&Arc<Vec<Vec<u8>>>, usize)| {
+            Box::new(MemorySource::new(datagrams.to_vec(), batch)) as Box<dyn Source>
+        };
+        parts.sources = recording.streams.iter().zip(batches).map(source).collect();
+        parts.sinks = vec![Box::new(slow.clone())];
+        let armed = run::arm(parts).unwrap();
+        let control = armed.control();
+        let stop = std::thread::spawn(move || {
+            while control.progress().images_written < 10 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            control.stop();
+        });
+        let outcome = run_within(20, armed);
+        stop.join().unwrap();
+        assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
+        let images = outcome.ledger.images;
+        assert!(images.written >= 10 && images.written < 2000, "{images:?}");
+        assert_eq!((images.partial, images.lost, outcome.ledger.total().no_slot), (images.expected, 0, 0));
+        assert!(slow.take().iter().all(|s| s.tiles.iter().all(|tile| tile.packets == 1)), "no stream stops before another");
+    }
+}
+
+/// A file that cannot be read further.
+struct Torn {
+    datagrams: Vec<Vec<u8>>,
+    next: usize,
+}
+
+impl Source for Torn {
+    fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
+        let datagram = self.datagrams.get(self.next).ok_or_else(|| std::io::Error::other("the test says so"))?;
+        take(datagram);
+        self.next += 1;
+        Ok(1)
+    }
+
+    fn dropped(&mut self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_further_ends_the_run_and_holds_up_no_other() {
+    let recording = Scene { interfaces: 2, frames: 300, sends: |_, _, packet| packet == 5, ..Scene::default() }.record_random();
+    let constants = constants(&recording);
+    let plan = Plan { slots: 4, packed_slots: 1, window_images: 2, ..recording.plan() };
+    let (mut parts, keeper) = recording.parts(&plan, &constants);
+    parts.sources[1] = Box::new(Torn { datagrams: recording.streams[1][..40].to_vec(), next: 0 });
+    let outcome = run_within(20, run::arm(parts).unwrap());
+    assert!(matches!(outcome.ended, Ended::SourceError(1, _)), "{:?}", outcome.ended);
+    let whole = keeper.take().iter().filter(|s| s.tiles.iter().all(|tile| tile.packets == 1)).count();
+    assert!(whole >= 40 && outcome.images < 60, "{whole} whole of {}", outcome.images);
 }
