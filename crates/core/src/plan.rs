@@ -257,7 +257,7 @@ impl Plan {
     /// Snapshots of the pedestals that can be in the ring at once; 0 if there are none.
     pub fn snapshot_slots(&self) -> u64 {
         let every_images = self.processing.tracking.map_or(0, |t| t.snapshot_images);
-        if every_images == 0 { 0 } else { self.packed_slots / every_images + 2 }
+        self.packed_slots.checked_div(every_images).map_or(0, |slots| slots + 2)
     }
 
     /// The memory of the run by purpose; nothing else grows with time. Not here: the buffers of the sockets, which are the kernel's, and what

@@ -1,7 +1,7 @@
 //! From the pixels of one frame to those of the image: sums of frames, counts below zero, the type of the file.
 //!
 //! Sums are made in `i32` (or `f32` for float images), of frames that are already rounded: the sum of n frames is exactly the sum of the n
-//! images that would have been written without summation. A special value of any frame wins over numbers, in the order masked, missing,
+//! signed images of the same width that would have been written without summation. A special value of any frame wins over numbers, in the order masked, missing,
 //! invalid, saturated. Each loop looks at [`CHUNK`] pixels at once: where all are plain numbers far from the limits, as nearly always, it
 //! does simple arithmetic that the compiler turns into vectors; else it goes pixel by pixel. Both give the same.
 
