@@ -114,6 +114,31 @@ def test_storage_cells_have_pedestals_of_their_own(bench):
     assert np.max(spread) < 0.062, spread
 
 
+def test_live_and_from_raw_files_are_the_same_for_any_modules_and_interfaces(bench):
+    folder = bench.folder / "truth"
+    program("simulate", "jungfrau", "--to", "127.0.0.1:1", "--modules", 2, "--write-calibration", folder, check=0)
+    detector = {"type": "jungfrau", "modules": 2, "interfaces": 2, "energy_kev": 12.4}
+    raw = {"processing": {"dtype": "raw"}, "output": {"keep_raw": True}}
+    config = bench.config(streams=4, detector=detector, **raw, run={"images": 40, "stall_timeout_s": 2.0})
+    sender = ["--modules", 2, "--interfaces", 2, "--dark"]
+    found = take(bench, config, 40, "-o", "live.h5", sender=sender, rate=40)
+    assert [r["module"] for r in found["rows"]] == [0, 1] and found["module_ids"] == [0, 1] and found["incomplete_frames"] == 0
+    # The same frames once more, kept as raw files.
+    receiver = bench.receive(config)
+    simulate("jungfrau", "--to", bench.to, "--images", 40, "--rate", 40, *sender)
+    balanced(*receiver.finish())
+    program("pedestal", "run_raw_master_0.json", "-o", "files.h5", check=0, cwd=bench.folder)
+    pedestals = np.fromfile(folder / "pedestal_g0.f32", "<f4").reshape(1024, 1024)
+    with h5py.File(bench.folder / "live.h5") as live, h5py.File(bench.folder / "files.h5") as files:
+        for name in ("mean", "rms", "count", "mask"):
+            planes = [f[f"cell_03/g0/{name}"][()] for f in (live, files)]
+            assert planes[0].shape == (1024, 1024) and np.array_equal(*planes, equal_nan=name != "mask")
+        good = live["cell_03/g0/mask"][()] == 0
+        close = np.abs(live["cell_03/g0/mean"][()] - pedestals)[good] < 4 * 29.5 / np.sqrt(40)
+        assert close.mean() > 0.999 and good.mean() > 0.999
+        assert live["module_ids"][()].tolist() == files["module_ids"][()].tolist() == [0, 1]
+
+
 def test_pedestals_from_files_are_exact(bench):
     path, mean, rms = dark_file(bench)
     done = program("pedestal", path, "--format", "u16", "-o", "cal.h5", "--serial", "A", "--json", check=0, cwd=bench.folder)

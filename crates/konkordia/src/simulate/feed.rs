@@ -281,6 +281,36 @@ mod tests {
         assert!(Feed::raw_jungfrau(&[path], packetiser()).err().unwrap().to_string().contains("holds no whole frames"));
     }
 
+    /// Words of a tile of the image that was prepared last.
+    fn words(tile: &[u8]) -> Vec<u16> {
+        let payloads = tile.chunks_exact(8240).flat_map(|d| d[HEADER_BYTES..].chunks_exact(2));
+        payloads.map(|b| u16::from_le_bytes([b[0], b[1]])).collect()
+    }
+
+    #[test]
+    fn pixels_are_made_anew_or_moved_by_the_drift() {
+        let packetiser = || Packetiser::new(&PacketModel::new(DetectorKind::Jungfrau { interfaces: 2 }, 1)).unwrap();
+        let make = |image: u64| (0..1 << 19).map(|i| (i % 4096) as u16 + image as u16).collect();
+        let mut feed = Feed::generated(packetiser(), Box::new(make));
+        assert_eq!((feed.images(), feed.streams()), (1, 2));
+        for image in [0, 5, 2] {
+            let tiles = feed.image(image);
+            assert_eq!(tiles[1][..8], (image + 1).to_le_bytes());
+            assert_eq!(words(&tiles[1]), (1 << 18..1 << 19).map(|i| (i % 4096) as u16 + image as u16).collect::<Vec<_>>());
+        }
+        // A dead word, G0 in the middle and at its end, G1, G2 and padding.
+        let base = [0u16, 3000, 0x3FFE, 0x4001, 0xC005, 0xFFFF];
+        let tiles = |_| vec![base.iter().cycle().take(1 << 18).flat_map(|w| w.to_le_bytes()).collect(); 2];
+        let mut feed = Feed::build(packetiser(), 2, tiles).drifting(Box::new(|image| 2.4 * image as f64));
+        for (image, by) in [(0, 0), (1, 2), (2, 5), (5, 12), (1, 2)] {
+            let expected = [0, 3000 + by, (0x3FFE + by).min(0x3FFF), 0x4001, 0xC005, 0xFFFF];
+            let found = words(&feed.image(image)[0]);
+            let clipped = image == 1 && found[2] != expected[2];
+            assert!(found[..2] == expected[..2] && found[3..6] == expected[3..], "{image}: {:?}", &found[..6]);
+            assert!(found[2] == expected[2] || clipped, "{image}: {:?}", &found[..6]);
+        }
+    }
+
     #[test]
     fn dumps_are_checked_and_counted_on() {
         let folder = tempfile::tempdir().unwrap();
