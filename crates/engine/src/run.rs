@@ -51,7 +51,7 @@ pub struct Calibration {
     /// Sets of constants, at least one.
     pub sets: Vec<ConstantPlanes>,
     /// The set of each storage cell; `None` = there is none, and all pixels of its frames are masked.
-    pub set_of_cell: [Option<usize>; CELLS],
+    pub set_of_cell: Box<[Option<usize>; CELLS]>,
     /// Distance from its pedestal within which a G0 word of a pixel counts as dark, in ADU and output order, for each set. Needed by tracking
     /// and common mode, else empty. NaN = never.
     pub gate_adu: Vec<Vec<f32>>,
@@ -60,7 +60,7 @@ pub struct Calibration {
 impl From<ConstantPlanes> for Calibration {
     /// The same constants for all storage cells, without gates.
     fn from(planes: ConstantPlanes) -> Self {
-        Self { sets: vec![planes], set_of_cell: [Some(0); CELLS], gate_adu: Vec::new() }
+        Self { sets: vec![planes], set_of_cell: Box::new([Some(0); CELLS]), gate_adu: Vec::new() }
     }
 }
 

@@ -139,7 +139,7 @@ impl Constants {
         };
         Calibration {
             sets: self.sets.iter().map(set).collect(),
-            set_of_cell: self.set_of_cell,
+            set_of_cell: Box::new(self.set_of_cell),
             gate_adu: self.gates.iter().map(plane).collect(),
         }
     }

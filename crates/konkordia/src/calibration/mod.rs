@@ -135,7 +135,7 @@ impl Calibration {
         let set_of = |cell: usize| self.cells.iter().position(|c| c.cell.is_none_or(|c| usize::from(c) == cell));
         engine::Calibration {
             sets: sets.collect(),
-            set_of_cell: std::array::from_fn::<_, CELLS, _>(set_of),
+            set_of_cell: Box::new(std::array::from_fn::<_, CELLS, _>(set_of)),
             gate_adu: Vec::new(),
         }
     }
