@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::bench::args::BenchRooflineArgs;
-use crate::failure::EXIT_CODES;
 use crate::calibration::verbs::args::CalibrationCommand;
+use crate::failure::EXIT_CODES;
 use crate::pedestal::args::PedestalArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -393,16 +393,19 @@ pub enum BenchCommand {
     /// Bits per pixel against rounding from 1/8 to 8 photons, beside Table II of Leonarski et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench table2
+  konkordia bench table2 --seconds 0.1 --json
   konkordia bench table2 --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Table2(BenchKernelsArgs),
     /// Writing rate and bits per pixel of each codec for images of 4M, beside Table IV of Leonarski et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench table4
+  konkordia bench table4 --seconds 0.1 --json
   konkordia bench table4 --raw raw_00.u16 raw_01.u16 --calibration calibration --seconds 2")]
     Table4(BenchKernelsArgs),
     /// Variants of the conversion between the speed of memory and that of arithmetic, as a table and a figure
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench roofline
+  konkordia bench roofline --seconds 0.1
   konkordia bench roofline --png roofline.png --json")]
     Roofline(BenchRooflineArgs),
 }
