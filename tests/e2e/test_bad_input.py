@@ -179,11 +179,14 @@ def test_ctrl_c_twice_ends_at_once_and_the_file_can_be_repaired(bench):
     assert len(Master(bench.master).images) >= 20
 
 
-@pytest.mark.parametrize("moment", range(20 if os.environ.get("KONKORDIA_SLOW") else 2))
-def test_kill_9_loses_at_most_the_last_second(bench, moment, capsys):
+MOMENTS = range(20 if os.environ.get("KONKORDIA_SLOW") else 2)
+
+
+@pytest.mark.parametrize("codec, moment", [("bslz4", moment) for moment in MOMENTS] + [("zstd", 0), ("gzip", 1)])
+def test_kill_9_loses_at_most_the_last_second(bench, codec, moment, capsys):
     """At a moment that the seed decides, in small data files, so that some kills hit the change from one file to the next."""
     tables = raw_tables(images=100000)
-    tables["output"] = {"images_per_file": 40}
+    tables["output"] = {"images_per_file": 40, "compression": codec}
     source = ["--raw", *lyso_raw()] if LYSO.is_dir() else []
     receiver = bench.receive(bench.config(**tables))
     sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "100000", "--rate", "100", "-q", *source])

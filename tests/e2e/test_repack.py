@@ -11,7 +11,7 @@ import hdf5plugin
 import numpy as np
 import pytest
 
-from driving import BINARY, MASKED, MISSING, program
+from driving import BINARY, MASKED, MISSING, balanced, lyso_raw, lyso_tables, needs_lyso, program, raw_tables, simulate
 
 CODECS = ["bslz4", "bszstd", "lz4", "zstd", "gzip", "none"]
 FILTERS = {"bslz4": 32008, "bszstd": 32008, "lz4": 32004, "zstd": 32015, "gzip": 1, "none": None, "sz3": 32024}
@@ -357,3 +357,43 @@ def test_a_damaged_chunk_is_named_and_nothing_is_deleted(ours, tmp_path):
         tmp_path / "c_master.h5", "-o", tmp_path / "d", "--compression", "bslz4", "--delete-source", code=1, words=["image 4", "damaged"]
     )
     assert data.exists() and sorted(path.name for path in tmp_path.iterdir()) == ["c_data_000001.h5", "c_master.h5"]
+
+
+@needs_lyso
+def test_a_travel_copy_is_made_after_the_run(bench):
+    """Real frames: the copy is within its bound, small, and neither the run nor its report change."""
+    tables = lyso_tables(images=10)
+    tables["travel"] = {"enabled": True, "error_bound": 2, "prefix": "home"}
+    config = bench.config(**tables)
+    receiver = bench.receive(config)
+    simulate("jungfrau", "--to", bench.to, "--rate", 60, "--images", 10, "--raw", *lyso_raw())
+    code, report = receiver.finish()
+    balanced(code, report)
+    [event] = [event for event in receiver.events if event["event"] == "travel"]
+    home = pathlib.Path(event["master"])
+    assert home.name == "home_master.h5" and home.parent == bench.master.parent
+    expected, got = images_of(bench.master), images_of(home)
+    special = (expected <= MISSING["int16"]) | (expected == 32767)
+    assert np.array_equal(got[special], expected[special])
+    error = np.abs(got.astype(int) - expected)[~special]
+    loss = event["totals"]["loss"]
+    assert error.max() <= 2 and loss["error_max"] == error.max() and abs(loss["sum_bias"]) < 2e-3
+    assert event["totals"]["bits_per_pixel"] < 0.5, "2.4 bits without loss"
+    program("check", home, check=0)
+    with h5py.File(home) as file:
+        assert "travel" in file["/entry/konkordia/configuration"][()].decode()
+        assert file["/entry/konkordia/repack/source"][()].decode() == bench.master.name
+    fabio = pytest.importorskip("fabio")
+    with fabio.open(str(home)) as series:
+        assert (series.get_frame(3).data == got[3]).all()
+    silx = pytest.importorskip("silx.io")
+    with silx.open(f"silx:{home}::/entry/data/images") as stack:
+        assert (np.asarray(stack[4]) == got[4]).all()
+    done = program("receive", config, check=6)
+    assert "exist" in done.stderr
+
+
+def test_travel_is_refused_before_the_run(bench):
+    for table, said in [({"enabled": True}, "raw"), ({"enabled": True, "error_bound": 0}, "error_bound")]:
+        done = program("config", "check", bench.config(**raw_tables(), travel=table), check=3)
+        assert said in done.stderr, done.stderr

@@ -163,6 +163,34 @@ proptest! {
     }
 }
 
+/// The body behind Zstd, damaged: streams that decompress, but say nonsense.
+#[test]
+fn damaged_bodies_get_an_answer() {
+    let image = image(PixelType::Int32, 40, 50, 1);
+    let chunk = check(PixelType::Int32, 40, 50, &image, 1.0, false).0;
+    let length = u64::from_le_bytes(chunk[..8].try_into().unwrap()) as usize;
+    let frame = zstd_safe::find_frame_compressed_size(&chunk[8..]).unwrap();
+    let mut body = vec![0; length];
+    assert_eq!(zstd_safe::decompress(&mut body[..], &chunk[8..8 + frame]), Ok(length));
+    let mut random = Random(9);
+    let mut out = vec![0; image.len()];
+    let mut refused = 0;
+    for n in 0..4000 {
+        let mut bad = body.clone();
+        // First every byte of the head, then anywhere.
+        let at = if n < 300 { n } else { random.below(length as u64) as usize };
+        bad[at] = if n % 3 == 0 { 0xFF } else { random.next() as u8 };
+        if n % 5 == 0 {
+            bad.truncate(random.below(length as u64) as usize);
+        }
+        let mut packed = vec![0; zstd_safe::compress_bound(bad.len())];
+        let written = zstd_safe::compress(&mut packed[..], &bad, 1).unwrap();
+        let stream = [&(bad.len() as u64).to_le_bytes()[..], &packed[..written], &chunk[8 + frame..]].concat();
+        refused += u64::from(sz3::decompress(&stream, ElementSize::Four, &mut out).is_err());
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
 /// On photons: the stream is smaller than what any lossless codec gives (`cargo test -- --nocapture` prints by how much).
 #[test]
 fn photons_shrink() {

@@ -76,14 +76,13 @@ impl Encoder {
     fn encode_as<P: Number>(&mut self, image: &[u8], out: &mut Vec<u8>) -> Loss {
         let (rows, columns) = (self.rows, self.columns);
         if let Some(edge) = block_edge(rows, columns) {
-            let ordered: Vec<P> = blocks(rows, columns, edge)
-                .flat_map(|(row, high, column, wide)| {
-                    (row..row + high).flat_map(move |r| {
-                        let start = (r * columns + column) * size_of::<P>();
-                        image[start..start + wide * size_of::<P>()].chunks_exact(size_of::<P>()).map(P::of_le)
-                    })
-                })
-                .collect();
+            let mut ordered = Vec::with_capacity(rows * columns);
+            for (row, high, column, wide) in blocks(rows, columns, edge) {
+                for r in row..row + high {
+                    let line = &image[(r * columns + column) * size_of::<P>()..][..wide * size_of::<P>()];
+                    ordered.extend(line.chunks_exact(size_of::<P>()).map(P::of_le));
+                }
+            }
             self.lossy(&ordered, edge, out);
             self.decoded.resize(image.len(), 0);
             let element = if P::TYPE.bytes() == 2 { ElementSize::Two } else { ElementSize::Four };
@@ -267,14 +266,27 @@ impl<P: Number> Centres<P> {
 
 /// Mean of the valid pixels without what lies more than three standard deviations from it, so that one strong spot does not move all the others.
 fn centre<P: Number>(block: &[P]) -> f64 {
-    let moments = |keep: &dyn Fn(f64) -> bool| {
-        let valid = block.iter().filter(|pixel| pixel.is_valid()).map(|pixel| pixel.to_f64()).filter(|&value| keep(value));
-        let (n, sum, squares) = valid.fold((0u32, 0.0, 0.0), |(n, sum, squares), v| (n + 1, sum + v, squares + v * v));
-        let n = f64::from(n.max(1));
-        (sum / n, (squares / n - (sum / n) * (sum / n)).max(0.0).sqrt())
-    };
-    let (mean, deviation) = moments(&|_| true);
-    let (trimmed, _) = moments(&|value| (value - mean).abs() <= 3.0 * deviation);
+    let (mut valid, mut sum, mut squares) = (0u32, 0.0, 0.0);
+    for pixel in block {
+        if pixel.is_valid() {
+            let value = pixel.to_f64();
+            valid += 1;
+            sum += value;
+            squares += value * value;
+        }
+    }
+    let n = f64::from(valid.max(1));
+    let mean = sum / n;
+    let far = 3.0 * (squares / n - mean * mean).max(0.0).sqrt();
+    // What is far from the mean is taken out again: little.
+    for pixel in block {
+        let value = pixel.to_f64();
+        if (value - mean).abs() > far && pixel.is_valid() {
+            valid -= 1;
+            sum -= value;
+        }
+    }
+    let trimmed = sum / f64::from(valid.max(1));
     if trimmed.is_finite() { trimmed } else { 0.0 }
 }
 

@@ -10,6 +10,7 @@ mod read;
 pub mod schema;
 #[cfg(test)]
 mod tests;
+pub mod travel;
 
 use crate::cli::{ConfigAction, ConfigArgs};
 use crate::failure::{Exit, Failure};

@@ -5,6 +5,7 @@ use super::diagnostics::Diagnostics;
 use super::geometry::Preset;
 use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
+use super::travel::{self, Travel};
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
@@ -65,6 +66,8 @@ pub struct Config {
     pub overwrite: Overwrite,
     /// Names of the images in the master.
     pub layout: Layout,
+    /// Lossy copy, if wanted.
+    pub travel: Option<Travel>,
     /// Planned images.
     pub images: Option<u64>,
     /// Frame number of image 0.
@@ -144,6 +147,9 @@ impl Reader<'_> {
         let (modules, geometry) = (detector?.modules, geometry?);
         let first_port = source.integer("first_port").unwrap_or(50010) as u16;
         self.check_ports(first_port, geometry.placements().len());
+        let (directory, prefix) = (self.resolve(&names.0?), names.1?);
+        let (file, asked) = (self.file, (recipe, pixel));
+        let travel = travel::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
             text: text.to_string(),
             metadata: self.metadata(&geometry, modules),
@@ -167,8 +173,9 @@ impl Reader<'_> {
             deadline_ns: processing.integer("deadline_ms").unwrap_or(500) as u64 * 1_000_000,
             pin_streams: self.processors("pin_streams"),
             pin_workers: self.processors("pin_workers"),
-            directory: self.resolve(&names.0?),
-            prefix: names.1?,
+            directory,
+            prefix,
+            travel,
             images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
             compression: self.compression(),
             overwrite: if output.text("overwrite") == Some("replace") { Overwrite::Replace } else { Overwrite::Refuse },

@@ -284,6 +284,10 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
     match key.kind {
         Kind::Choice(words) => match value.as_str() {
             Some(word) if words.contains(&word) => Ok(Value::Text(word.into())),
+            Some("sz3") if key.name == "compression" => {
+                let fix = "choose one without loss; `konkordia repack --compression sz3` or [travel] make a lossy copy of the finished run";
+                Err(("\"sz3\" is lossy, and a run is written without loss".into(), fix.into()))
+            }
             Some(word) => {
                 let near = nearest(word, words).map(|n| format!("did you mean \"{n}\"? ")).unwrap_or_default();
                 let list = if words.len() == 1 {

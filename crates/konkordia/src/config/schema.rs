@@ -67,6 +67,7 @@ pub const TABLES: &[(&str, &str)] = &[
     ("frames", "which frames of the detector become images; without it all do"),
     ("tracking", "pedestals of a JUNGFRAU that follow the drift during the run"),
     ("output", "the files"),
+    ("travel", "a small lossy copy of the run to take home, made when the run is over"),
     ("run", "when a run begins and ends, and how much memory it takes"),
 ];
 
@@ -475,6 +476,16 @@ pub const KEYS: &[Key] = &[
     key("output", "sample_name", Kind::Text, "not stored", "sample, for the file"),
     key("output", "beamline", Kind::Text, "not stored", "beamline, for the file"),
     key("output", "source_name", Kind::Text, "not stored", "facility, for the file"),
+    key("travel", "enabled", Kind::Flag, "false", "make the copy: sz3 (HDF5 filter 32024), special values exact"),
+    key(
+        "travel",
+        "error_bound",
+        Kind::Number(1e-6, 1e6),
+        "2",
+        "largest error of a pixel, in units of the image; 1 or more for whole numbers",
+    ),
+    key("travel", "directory", Kind::Path, "output.directory", "an existing folder"),
+    key("travel", "prefix", Kind::Text, "output.prefix followed by _travel", "first part of the names of the copy"),
     key("run", "images", Kind::Integer(1, 1 << 40), "until stopped", "images to take"),
     key(
         "run",

@@ -259,3 +259,25 @@ fn turned_tiles_have_the_other_size() {
     let said = parse_tiles("image_rows = 1000", "row = 0\ncolumn = 1024\nrotate_deg = 90").unwrap_err();
     assert!(said.contains("tile 1 ends at row 1024, column 1536, outside the image of 1000 x 1536"), "{said}");
 }
+
+#[test]
+fn travel_copies_have_a_bound_and_a_name_of_their_own() {
+    let with = |keys: &str| parse(&format!("{GOOD}\n[travel]\n{keys}\n"));
+    assert_eq!(with("error_bound = 3").unwrap().travel, None);
+    let config = with("enabled = true").unwrap();
+    let travel = config.travel.unwrap();
+    assert_eq!((travel.bound.value(), &travel.directory), (2.0, &config.directory));
+    assert_eq!(travel.prefix, format!("{}_travel", config.prefix));
+    let travel = with("enabled = true\nerror_bound = 1.5\nprefix = \"home\"\ndirectory = \"/usb\"").unwrap().travel.unwrap();
+    assert_eq!((travel.bound.value(), travel.prefix.as_str(), travel.directory.to_str()), (1.5, "home", Some("/usb")));
+    for bound in ["0", "0.0", "-1", "nan", "inf", "1e9"] {
+        let said = with(&format!("enabled = true\nerror_bound = {bound}")).unwrap_err();
+        assert!(said.contains("travel.error_bound"), "{bound}: {said}");
+    }
+    let said = with("enabled = true\nerror_bound = 0.5").unwrap_err();
+    assert!(said.contains("travel.error_bound: 0.5 is no error at all for int16"), "{said}");
+    let said = with(&format!("enabled = true\nprefix = \"{}\"", config.prefix)).unwrap_err();
+    assert!(said.contains("travel.prefix"), "{said}");
+    let said = parse(&GOOD.replacen("[output]", "[output]\ncompression = \"sz3\"", 1)).unwrap_err();
+    assert!(said.contains("is lossy") && said.contains("konkordia repack"), "{said}");
+}

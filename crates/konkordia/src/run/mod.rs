@@ -12,6 +12,7 @@ pub mod sink;
 use crate::cli::ReceiveArgs;
 use crate::config::{self, Config, plan};
 use crate::failure::{Exit, Failure};
+use crate::repack::travel;
 use crate::say;
 use arm::{Ports, Prepared};
 use konkordia_engine::control::Control;
@@ -30,6 +31,9 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let config = config::load(&args.config)?;
     // From here on a signal ends the run, not the program in the middle of creating files.
     let mut watch = Watch::new()?;
+    if let Some(travel) = &config.travel {
+        travel::check(travel, config.overwrite)?;
+    }
     let prepared = arm::prepare(&config, Ports::Configured)?;
     announce(args, &config, &prepared);
     let Prepared { armed, writer, raw_copy, plan, addresses, .. } = prepared;
@@ -42,6 +46,9 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         Ok(report) if args.json => say::json(&report.to_json(exit), true),
         Ok(report) => say::to_stdout(&report.to_text()),
         Err(_) => {}
+    }
+    if let (Some(travel), Some(master)) = (&config.travel, report.as_ref().ok().and_then(Report::master)) {
+        travel::make_and_tell(travel, config.overwrite, master, args.quiet, args.json);
     }
     // What ended the run is the cause; that the file could not be closed then only follows from it.
     match (failure, report) {

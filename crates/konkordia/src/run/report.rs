@@ -9,6 +9,7 @@ use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
+use std::path::Path;
 
 /// Everything that is said after a run.
 pub struct Report {
@@ -100,6 +101,11 @@ impl Report {
     /// The same with what was written of raw frames.
     pub fn with_raw(self, raw: Option<RawReport>) -> Self {
         Self { raw, ..self }
+    }
+
+    /// The master file, once it is closed.
+    pub fn master(&self) -> Option<&Path> {
+        self.file.as_ref().map(|file| file.master.as_path())
     }
 
     /// Frames per second, from the first to the last packet.
