@@ -285,7 +285,10 @@ impl Plan {
             MemoryItem { what: "ring, records of the tiles", bytes: records * (self.slots + self.packed_slots) },
             MemoryItem { what: "claims of slots", bytes: 8 * CLAIMS_MIN.max(2 * self.slots) },
             MemoryItem { what: "calibration constants and mask", bytes: constants + pixels * 4 },
-            MemoryItem { what: "fixed-point constants", bytes: if self.processing.arithmetic == Arithmetic::Fixed { pixels * 14 } else { 0 } },
+            MemoryItem {
+                what: "fixed-point constants",
+                bytes: if self.processing.arithmetic == Arithmetic::Fixed { pixels * 14 } else { 0 },
+            },
             MemoryItem { what: "tracked pedestals, their gates and snapshots", bytes: self.tracking_bytes() },
             MemoryItem { what: "sums of frames", bytes: if self.has_sums() { pixels * 4 } else { 0 } },
             MemoryItem { what: "gather list", bytes: self.geometry.gather_bytes_max(self.block_pixels()) },
@@ -300,7 +303,8 @@ impl Plan {
     fn tracking_bytes(&self) -> u64 {
         let pixels = self.geometry.pixels() as u64;
         let tracked = if self.processing.tracking.is_some() { pixels * (8 + 4 * self.snapshot_slots()) } else { 0 };
-        let common_mode = if self.processing.common_mode == CommonMode::None { 0 } else { pixels * 12 + pixels / 8 * self.workers as u64 };
+        let common_mode =
+            if self.processing.common_mode == CommonMode::None { 0 } else { pixels * 12 + pixels / 8 * self.workers as u64 };
         tracked + common_mode
     }
 

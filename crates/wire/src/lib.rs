@@ -6,3 +6,4 @@
 pub mod sls_file;
 pub mod sls_master;
 pub mod sls_udp;
+pub mod zmsg;

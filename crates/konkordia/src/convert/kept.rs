@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
+use crate::run::sink::SharedWriter;
 use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
@@ -119,7 +120,8 @@ impl Shift {
         Self { images, skips: false }
     }
 
-    /// The first `images` images are computed once more, because later ones depend on them, and not written.
+    /// The first `images` images are computed once more, because later ones depend on them, and not written; only their snapshots of the
+    /// pedestals are, since the file of these begins anew.
     pub fn skip(images: u64) -> Self {
         Self { images, skips: true }
     }
@@ -129,15 +131,16 @@ impl Shift {
         self.skips
     }
 
-    /// Puts the shift before a sink.
-    pub fn before(self, sink: Box<dyn Sink>) -> Box<dyn Sink> {
-        if self.images == 0 { sink } else { Box::new(Shifted { shift: self, inner: sink }) }
+    /// Puts the shift before the sink of `writer`.
+    pub fn before(self, sink: Box<dyn Sink>, writer: SharedWriter) -> Box<dyn Sink> {
+        if self.images == 0 { sink } else { Box::new(Shifted { shift: self, inner: sink, writer }) }
     }
 }
 
 struct Shifted {
     shift: Shift,
     inner: Box<dyn Sink>,
+    writer: SharedWriter,
 }
 
 impl Sink for Shifted {
@@ -148,7 +151,11 @@ impl Sink for Shifted {
             later.head.first_frame += self.shift.images;
             return self.inner.write(&later);
         }
-        if image.image < self.shift.images { Ok(()) } else { self.inner.write(image) }
+        match image {
+            _ if image.image >= self.shift.images => self.inner.write(image),
+            _ if image.pedestals.is_empty() => Ok(()),
+            _ => self.writer.write_pedestals(image.image, image.pedestals),
+        }
     }
 
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {

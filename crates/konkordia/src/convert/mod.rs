@@ -77,6 +77,10 @@ fn plan(config: &Config, args: &ConvertArgs, input: &Input) -> Result<Ground, Fa
     // Who reads files waits for the workers most of the time; who reads sockets must not.
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     plan.workers = args.workers.map(|n| n as usize).or(config.workers).unwrap_or(all);
+    if !info.has_module_ids() && ground.loaded.module_ids.iter().any(Option::is_some) {
+        ground.loaded.module_ids.clear();
+        ground.notes.push("the input has no module ids: whether the calibration is of its modules cannot be told".into());
+    }
     Ok(ground)
 }
 
@@ -122,7 +126,7 @@ fn convert(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground, w
     notes.into_iter().for_each(|note| say::to_stderr(&format!("note: {note}")));
     let plan = Arc::new(plan);
     let writer = SharedWriter::new(writer);
-    let sink: Box<dyn Sink> = shift.before(Box::new(FileSink::new(writer.clone(), &plan)));
+    let sink: Box<dyn Sink> = shift.before(Box::new(FileSink::new(writer.clone(), &plan)), writer.clone());
     let mut outcome = if plan.frames == Some(0) {
         kept::nothing_to_do(&plan, input.info().first_frame)
     } else {

@@ -119,6 +119,7 @@ fn with_headers(paths: &[PathBuf], (header_bytes, interfaces): Layout) -> Result
             "give the files of both interfaces of each module",
         ));
     }
+    half_modules(&tiles.keys().collect::<Vec<_>>(), interfaces, &paths[0])?;
     let name = |key: &Key| match key {
         Key::Port(port) => format!("port {port}"),
         Key::ColumnRow(column, row) => format!("port at row {row}, column {column}"),
@@ -136,6 +137,20 @@ fn with_headers(paths: &[PathBuf], (header_bytes, interfaces): Layout) -> Result
         module_ids: tiles.values().map(|t| t.1).collect(),
         tiles: tiles.into_iter().map(|(key, (places, _))| TileIndex::new(name(&key), places)).collect(),
     })
+}
+
+/// With two interfaces the ports 2m and 2m + 1 make module m; halves of two modules would make a module that there is not.
+fn half_modules(keys: &[&Key], interfaces: u32, first: &Path) -> Result<(), Failure> {
+    for pair in keys.chunks_exact(interfaces as usize) {
+        if let [Key::Port(a), Key::Port(b)] = pair
+            && (a % 2 != 0 || *b != a + 1)
+        {
+            let why = format!("ports {a} and {b} are halves of different modules; ports 2m and 2m + 1 are those of module m");
+            let what = format!("files of {} are missing", first.display());
+            return Err(wrong(what, why, "give the files of both interfaces of each module"));
+        }
+    }
+    Ok(())
 }
 
 /// Plain words: every file holds whole frames of all modules.

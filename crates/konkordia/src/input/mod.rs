@@ -92,6 +92,11 @@ pub struct InputInfo {
 }
 
 impl InputInfo {
+    /// False for formats without headers, which have zeros there.
+    pub fn has_module_ids(&self) -> bool {
+        self.module_ids.iter().any(|id| *id != 0)
+    }
+
     /// For programs.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({

@@ -94,7 +94,7 @@ pub fn data_files(master: &Path, master_extension: &str, extension: &str) -> Res
 
 /// Says which files are not there; `sub_files` is how many each port should have.
 pub fn missing_files(ports: &Ports, count: u32, sub_files: Option<u64>, notes: &mut Vec<String>) -> bool {
-    let last = ports.values().filter_map(|files| files.keys().last()).max().map_or(0, |n| n + 1);
+    let last = ports.values().filter_map(|files| files.keys().last()).max().map_or(0, |n| n.saturating_add(1));
     let wanted = last.max(sub_files.unwrap_or(0));
     let before = notes.len();
     for port in 0..count {

@@ -210,7 +210,7 @@ fn swissfel(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
     for path in paths {
         let file = open_file(path)?;
         let group = swissfel_group(path, &file, options)?;
-        let (source, good) = swissfel_file(path, &file, &group, places.len() as u64, &mut notes)?;
+        let (source, good) = swissfel_file(path, &file, &group, last_number(&files), &mut notes)?;
         let bad = good.iter().filter(|g| !**g).count();
         if bad > 0 {
             incomplete = true;
@@ -263,6 +263,11 @@ fn swissfel_group(path: &Path, file: &ForeignFile, options: &Options) -> Result<
         return Err(wrong(format!("{} is converted already", path.display()), why, "give the raw file"));
     }
     Ok(group)
+}
+
+/// The highest frame number so far, of frames that are not used too: no two frames may get one number.
+fn last_number(files: &[Source]) -> u64 {
+    files.iter().flat_map(|file| &file.headers).map(|header| header.frame_number).max().unwrap_or(0)
 }
 
 /// One file and which of its frames are good. Frames without a usable number are numbered on from `before`.

@@ -104,7 +104,7 @@ fn as_words(mut config: Config) -> Result<Config, Failure> {
 
 fn live(args: &PedestalArgs, path: &Path) -> Result<Taken, Failure> {
     let mut config = as_words(config::load(path)?)?;
-    config.images = Some(args.frames.unwrap_or(FRAMES_LIVE) + args.skip);
+    config.images = Some(args.frames.unwrap_or(FRAMES_LIVE).saturating_add(args.skip));
     config.first_frame = FirstFrame::Auto;
     let mut plan = plan::plan(&config);
     // A dark run is not given up because of a few packets.
@@ -140,7 +140,7 @@ fn files(args: &PedestalArgs) -> Result<Taken, Failure> {
     })?;
     let mut config = as_words(config)?;
     let all = info.last_frame - info.first_frame + 1;
-    config.images = Some(args.frames.map_or(all, |n| (n + args.skip).min(all)));
+    config.images = Some(args.frames.map_or(all, |n| n.saturating_add(args.skip).min(all)));
     config.first_frame = FirstFrame::Number(info.first_frame);
     let mut plan = plan::plan(&config);
     plan.lossless_source = true;
@@ -148,8 +148,7 @@ fn files(args: &PedestalArgs) -> Result<Taken, Failure> {
     let sources: Vec<Box<dyn Source>> =
         (0..input.tiles()).map(|tile| Box::new(FileSource::new(input.open_tile(tile), info.format)) as Box<dyn Source>).collect();
     let mut done = run(args, &config, plan, sources, &mut watch)?;
-    if info.module_ids.iter().all(|id| *id == 0) {
-        // Formats without headers have zeros there.
+    if !info.has_module_ids() {
         done.collector.module_ids.fill(None);
     }
     let names: Vec<String> = info.files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();

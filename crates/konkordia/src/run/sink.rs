@@ -16,6 +16,15 @@ impl SharedWriter {
         Self(Arc::new(Mutex::new(Some(writer))))
     }
 
+    /// Writes a snapshot of the pedestals without its image, for images that the files of an interrupted run have already. Without effect in a
+    /// run that is complete: its snapshots are there.
+    ///
+    /// # Errors
+    /// As [`Sink::write`].
+    pub fn write_pedestals(&self, image: u64, parts: &[&[f32]]) -> Result<(), SinkError> {
+        FileSink::with_writer(self, |writer| if writer.takes_pedestals() { writer.write_pedestals(image, parts) } else { Ok(()) })
+    }
+
     /// Closes the files with the account of the run; `None` if there are none to close any more.
     pub fn finish(&self, ledger: &LedgerRecord) -> Option<Result<FileReport, hdf5::Error>> {
         let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -158,7 +158,9 @@ impl ForeignFile {
             chunks(&stack, images).context(DOING, &self.path)?
         } else {
             // Nothing is allocated for a stack that was never written.
-            let place = |start: u64| move |n: u64| Some(StoredImage { address: start + n * image_bytes, bytes: image_bytes });
+            // An address beyond all numbers lies beyond the end of the file, too.
+            let at = move |start: u64, n: u64| start.saturating_add(n.saturating_mul(image_bytes));
+            let place = |start: u64| move |n: u64| Some(StoredImage { address: at(start, n), bytes: image_bytes });
             match stack.offset() {
                 Some(start) => (0..images as u64).map(place(start)).collect(),
                 None => vec![None; images],

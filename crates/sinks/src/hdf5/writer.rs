@@ -107,8 +107,8 @@ impl Writer {
     /// Continues an interrupted run of the same specification: its finished data files are kept with their columns, one that was growing is
     /// written anew. Gives the writer and the number of the first image to write. After [`Writer::finish`] the files hold what a run
     /// without interruption would have written. Without any file of this prefix it is [`Writer::create`]; with all of `images_planned`
-    /// there, no image can be written any more and only `finish` is left to do. Snapshots of pedestals begin anew, except in a complete run. The
-    /// overwrite policy has no meaning here. What `finish` has
+    /// there, no image can be written any more and only `finish` is left to do. Snapshots of pedestals begin anew, except in a complete run: give
+    /// those of the images that are kept once more. The overwrite policy has no meaning here. What `finish` has
     /// extended to `images_expected` counts as there: end a run that is to be continued by dropping the writer, or expect no more than is written.
     ///
     /// # Errors
@@ -219,6 +219,11 @@ impl Writer {
                 Err(error)
             }
         }
+    }
+
+    /// True if [`Writer::write_pedestals`] can be called: the run has snapshots and is not complete yet.
+    pub fn takes_pedestals(&self) -> bool {
+        self.pedestals.is_some()
     }
 
     /// Writes the pedestals of G0 as they are after image `image`: ADU, `parts` one after the other are the pixels of an image. Snapshots
