@@ -3,7 +3,9 @@
 //! Read [`sls_udp::Packet`] first.
 #![forbid(unsafe_code)]
 
+pub mod dectris_v1;
 pub mod sls_file;
 pub mod sls_master;
 pub mod sls_udp;
+pub mod stream;
 pub mod zmsg;

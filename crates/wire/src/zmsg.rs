@@ -94,7 +94,8 @@ impl<R: Read> Reader<R> {
     /// [`Error::Malformed`] for a cut capture, no parts, or sizes beyond the bounds; memory grows with bytes that came, never with bytes that
     /// were announced. After an error the reader is of no further use.
     pub fn read(&mut self, message: &mut Message) -> Result<bool, Error> {
-        (message.bytes.clear(), message.ends.clear());
+        message.bytes.clear();
+        message.ends.clear();
         let mut used = 0;
         let Some(parts) = self.number(&mut used, true)? else { return Ok(false) };
         if parts == 0 || parts > self.bounds.parts_max {

@@ -1,0 +1,358 @@
+//! What the message formats have in common: types of pixels, shapes, how pixels are packed, the bounds that a caller sets, and the words in
+//! which a message is refused. The formats themselves are in the files beside this one.
+//!
+//! Facts relied on: bitshuffle with LZ4 or zstd begins with the unpacked bytes as u64 and the bytes of a block as u32, both big-endian, and a
+//! block is a whole number of eight elements; HDF5's LZ4 has the same 12 bytes with a block of any size; DECTRIS Stream V1 sends LZ4 as one
+//! bare block.
+
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+use std::fmt;
+
+/// What a message may hold. Everything that a message announces is held against these before anyone allocates for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bytes of a JSON part or an appendix. Free-form JSON takes up to about 50 times its bytes in memory once it is parsed.
+    pub text_bytes_max: usize,
+    /// Bytes of an image when unpacked, all channels together.
+    pub image_bytes_max: u64,
+    /// Bytes of one table (flat field, mask, count rate correction) when unpacked.
+    pub table_bytes_max: u64,
+    /// Channels of an image, and parts of one that comes in pieces.
+    pub channels_max: usize,
+}
+
+impl Default for Bounds {
+    /// 1 MiB of text, images and tables of 1 GiB, 16 channels.
+    fn default() -> Self {
+        Self { text_bytes_max: 1 << 20, image_bytes_max: 1 << 30, table_bytes_max: 1 << 30, channels_max: 16 }
+    }
+}
+
+/// Why a message is refused, in words for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The part that is wrong, from 0; the number of parts if one is missing.
+    pub part: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Refusal {
+    /// A refusal of part `part` (from 0).
+    pub fn new(part: usize, why: impl Into<String>) -> Self {
+        Self { part, why: why.into() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "part {} of the message: {}", self.part + 1, self.why)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Type of one pixel, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Element {
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Float32,
+    Float64,
+    /// Two pixels of 12 bits in three bytes, low bits first (GenICam).
+    Mono12p,
+}
+
+impl Element {
+    /// All types.
+    pub const ALL: [Self; 11] = [
+        Self::Uint8,
+        Self::Uint16,
+        Self::Uint32,
+        Self::Uint64,
+        Self::Int8,
+        Self::Int16,
+        Self::Int32,
+        Self::Int64,
+        Self::Float32,
+        Self::Float64,
+        Self::Mono12p,
+    ];
+
+    /// Name as numpy and all the formats spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Uint8 => "uint8",
+            Self::Uint16 => "uint16",
+            Self::Uint32 => "uint32",
+            Self::Uint64 => "uint64",
+            Self::Int8 => "int8",
+            Self::Int16 => "int16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Float32 => "float32",
+            Self::Float64 => "float64",
+            Self::Mono12p => "mono12p",
+        }
+    }
+
+    /// The type with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|element| element.name() == name)
+    }
+
+    /// Bits of one pixel.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Uint8 | Self::Int8 => 8,
+            Self::Mono12p => 12,
+            Self::Uint16 | Self::Int16 => 16,
+            Self::Uint32 | Self::Int32 | Self::Float32 => 32,
+            Self::Uint64 | Self::Int64 | Self::Float64 => 64,
+        }
+    }
+}
+
+/// Dimensions of an array, slowest first, 1 to [`Shape::DIMENSIONS_MAX`] of them, none of them 0, with a product that fits 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    dimensions: [u64; Self::DIMENSIONS_MAX],
+    count: usize,
+}
+
+impl Shape {
+    /// Dimensions that an array may have.
+    pub const DIMENSIONS_MAX: usize = 6;
+
+    /// The shape with these dimensions, slowest first; `None` if there is no such array.
+    pub fn new(dimensions: &[u64]) -> Option<Self> {
+        let product = dimensions.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
+        let mut all = [0; Self::DIMENSIONS_MAX];
+        all.get_mut(..dimensions.len())?.copy_from_slice(dimensions);
+        (!dimensions.is_empty() && product? > 0).then_some(Self { dimensions: all, count: dimensions.len() })
+    }
+
+    /// The dimensions, slowest first.
+    pub fn dimensions(&self) -> &[u64] {
+        &self.dimensions[..self.count]
+    }
+
+    /// Product of the dimensions, at least 1.
+    pub fn elements(&self) -> u64 {
+        self.dimensions().iter().product()
+    }
+
+    /// The same with the fastest dimension first, which some formats use.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        let mut other = *self;
+        other.dimensions[..self.count].reverse();
+        other
+    }
+}
+
+impl<'de> Deserialize<'de> for Shape {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Dimensions;
+        impl<'de> Visitor<'de> for Dimensions {
+            type Value = Shape;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                write!(f, "a shape: 1 to {} whole numbers above 0", Shape::DIMENSIONS_MAX)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Shape, A::Error> {
+                let (mut dimensions, mut count) = ([0; Shape::DIMENSIONS_MAX], 0);
+                while let Some(n) = sequence.next_element::<u64>()? {
+                    let Some(place) = dimensions.get_mut(count) else {
+                        return Err(serde::de::Error::invalid_length(count + 1, &self));
+                    };
+                    (*place, count) = (n, count + 1);
+                }
+                Shape::new(&dimensions[..count])
+                    .ok_or_else(|| serde::de::Error::custom(format!("there is no array of shape {:?}", &dimensions[..count])))
+            }
+        }
+        deserializer.deserialize_seq(Dimensions)
+    }
+}
+
+/// How the bytes of pixels are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Packing {
+    /// Not at all.
+    None,
+    /// One LZ4 block and nothing else.
+    Lz4Block,
+    /// As by HDF5's LZ4 filter (32004): 12 bytes, then blocks with their lengths.
+    Lz4,
+    /// As by HDF5's bitshuffle filter (32008) with LZ4: 12 bytes, then blocks with their lengths.
+    BitshuffleLz4,
+    /// The same with zstd.
+    BitshuffleZstd,
+}
+
+/// Bytes before the first block in the packings that have a header.
+pub const PACKING_HEADER_BYTES: usize = 12;
+
+/// Pixels of one image or channel, or a table, as they came: the bytes are as many as the shape asks for or, packed, announce as many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pixels<'a> {
+    shape: Shape,
+    element: Element,
+    packing: Packing,
+    data: &'a [u8],
+}
+
+impl<'a> Pixels<'a> {
+    /// Holds the bytes against the shape, and the shape against the bytes that are allowed when unpacked. What stands inside of packed blocks is
+    /// not looked at.
+    ///
+    /// # Errors
+    /// In words for people: too large, not as many bytes as the shape has, packed bytes that announce another number or another block.
+    pub fn new_checked(shape: Shape, element: Element, packing: Packing, data: &'a [u8], bytes_max: u64) -> Result<Self, String> {
+        let is = || format!("{} of shape {:?}", element.name(), shape.dimensions());
+        let bytes = shape.elements().checked_mul(u64::from(element.bits())).map(|bits| bits.div_ceil(8));
+        let bytes = bytes.filter(|bytes| *bytes <= bytes_max);
+        let bytes = bytes.ok_or_else(|| format!("{} has more than the {bytes_max} bytes that are accepted", is()))?;
+        match packing {
+            Packing::None if data.len() as u64 != bytes => Err(format!("{} has {bytes} bytes, but {} came", is(), data.len())),
+            Packing::Lz4Block if data.is_empty() => Err(format!("{} cannot be packed into 0 bytes", is())),
+            Packing::None | Packing::Lz4Block => Ok(()),
+            Packing::Lz4 | Packing::BitshuffleLz4 | Packing::BitshuffleZstd => check_header(data, bytes, element, packing),
+        }?;
+        Ok(Self { shape, element, packing, data })
+    }
+
+    /// Dimensions, slowest first.
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Type of one pixel.
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    /// How the bytes are packed.
+    pub fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    /// The bytes as they came.
+    pub fn data(&self) -> &'a [u8] {
+        self.data
+    }
+
+    /// Bytes when unpacked.
+    pub fn unpacked_bytes(&self) -> u64 {
+        (self.shape.elements() * u64::from(self.element.bits())).div_ceil(8)
+    }
+}
+
+fn check_header(data: &[u8], bytes: u64, element: Element, packing: Packing) -> Result<(), String> {
+    let (Some(announced), Some(block)) = (data.first_chunk(), data.get(8..).and_then(|rest| rest.first_chunk())) else {
+        return Err(format!("{} packed bytes are fewer than their {PACKING_HEADER_BYTES} bytes of header", data.len()));
+    };
+    let (announced, block) = (u64::from_be_bytes(*announced), u32::from_be_bytes(*block));
+    if announced != bytes {
+        return Err(format!("the packed bytes announce {announced} bytes; {bytes} follow from shape and type"));
+    }
+    let step = if packing == Packing::Lz4 { 1 } else { element.bits() };
+    if element == Element::Mono12p || block == 0 || block % step != 0 {
+        return Err(format!("the packed bytes announce blocks of {block} bytes, which hold no {}", element.name()));
+    }
+    Ok(())
+}
+
+/// Part `part` as JSON.
+pub(crate) fn json<'a, T: Deserialize<'a>>(parts: &[&'a [u8]], part: usize, bounds: &Bounds) -> Result<T, Refusal> {
+    let text = text(parts, part, bounds)?;
+    serde_json::from_slice(text).map_err(|why| Refusal::new(part, format!("it is not the JSON that was expected: {why}")))
+}
+
+/// Part `part`, if it is no longer than texts may be.
+pub(crate) fn text<'a>(parts: &[&'a [u8]], part: usize, bounds: &Bounds) -> Result<&'a [u8], Refusal> {
+    let text = *parts.get(part).ok_or_else(|| Refusal::new(part, format!("it is missing; {} came", parts.len())))?;
+    if text.len() > bounds.text_bytes_max {
+        let most = bounds.text_bytes_max;
+        return Err(Refusal::new(part, format!("it has {} bytes; a text may have {most}", text.len())));
+    }
+    Ok(text)
+}
+
+/// Refuses a message that has not between `least` and `most` parts.
+pub(crate) fn part_count(parts: &[&[u8]], least: usize, most: usize, what: &str) -> Result<(), Refusal> {
+    if (least..=most).contains(&parts.len()) {
+        return Ok(());
+    }
+    let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    Err(Refusal::new(parts.len().min(most), format!("{what} has {wanted} parts, but {} came", parts.len())))
+}
+
+/// A text of somebody else's, cut to a length fit for an error.
+pub(crate) fn quoted(text: &str) -> String {
+    let cut: String = text.chars().take(40).collect();
+    format!("'{}'{}", cut.escape_debug(), if cut.len() < text.len() { "..." } else { "" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_their_types() {
+        for element in Element::ALL {
+            assert_eq!(Element::from_name(element.name()), Some(element));
+        }
+        assert_eq!(Element::from_name("uint128"), None);
+    }
+
+    #[test]
+    fn shapes_that_are_no_arrays_are_refused() {
+        assert_eq!(Shape::new(&[2, 3]).unwrap().reversed().dimensions(), [3, 2]);
+        assert_eq!(Shape::new(&[1 << 32, 1 << 31]).unwrap().elements(), 1 << 63);
+        for none in [&[][..], &[0], &[5, 0], &[1 << 32, 1 << 32], &[1; 7]] {
+            assert_eq!(Shape::new(none), None, "{none:?}");
+        }
+        let read = |text: &str| serde_json::from_str::<Shape>(text).map_err(|e| e.to_string());
+        assert_eq!(read("[2,3]"), Ok(Shape::new(&[2, 3]).unwrap()));
+        assert!(read("[1,1,1,1,1,1,1]").unwrap_err().contains("invalid length 7"));
+        assert!(read("[0]").unwrap_err().contains("no array of shape [0]"));
+        assert!(read("[-1]").is_err() && read("3").is_err() && read("[1.5]").is_err());
+    }
+
+    #[test]
+    fn bytes_are_held_against_the_shape() {
+        let shape = Shape::new(&[3, 5]).unwrap();
+        let check =
+            |element, packing, data: &[u8]| Pixels::new_checked(shape, element, packing, data, 60).map(|p| p.unpacked_bytes());
+        assert_eq!(check(Element::Uint32, Packing::None, &[0; 60]), Ok(60));
+        assert_eq!(check(Element::Mono12p, Packing::None, &[0; 23]), Ok(23));
+        assert!(check(Element::Uint64, Packing::None, &[0; 120]).unwrap_err().contains("more than the 60 bytes"));
+        assert!(check(Element::Uint16, Packing::None, &[0; 60]).unwrap_err().contains("has 30 bytes, but 60 came"));
+        assert!(check(Element::Uint16, Packing::Lz4Block, &[]).is_err());
+        let header = |bytes: u64, block: u32| [&bytes.to_be_bytes()[..], &block.to_be_bytes()].concat();
+        assert_eq!(check(Element::Uint16, Packing::BitshuffleLz4, &header(30, 16)), Ok(30));
+        assert_eq!(check(Element::Uint16, Packing::Lz4, &header(30, 30)), Ok(30));
+        for (bytes, block) in [(31, 16), (30, 0), (30, 30), (30, 8)] {
+            assert!(check(Element::Uint16, Packing::BitshuffleZstd, &header(bytes, block)).is_err());
+        }
+        assert!(check(Element::Uint16, Packing::Lz4, &header(30, 30)[..11]).unwrap_err().contains("11 packed bytes"));
+        let huge = Shape::new(&[u64::MAX]).unwrap();
+        assert!(Pixels::new_checked(huge, Element::Uint8, Packing::None, &[], u64::MAX).is_err());
+    }
+
+    #[test]
+    fn quotes_are_short_and_plain() {
+        assert_eq!(quoted("a\n"), "'a\\n'");
+        assert_eq!(quoted(&"ä".repeat(50)), format!("'{}'...", "ä".repeat(40)));
+    }
+}
