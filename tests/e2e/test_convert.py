@@ -164,6 +164,20 @@ def test_hdf5_of_swissfel(tmp_path, words, storage):
     assert (master.columns["detector_info"][[0, 1]] == 0x100).all()
 
 
+def test_files_of_swissfel_without_usable_numbers_follow_each_other(tmp_path, words):
+    """Frames that are not good have a place, too: no frame of the second file may get the number of one of the first."""
+    none = [0] * 3
+    paths = [
+        raw_files.write_swissfel(tmp_path / f"{n}.h5", words[3 * n : 3 * n + 3], good=good, frame_index=none)
+        for n, good in enumerate([[1, 0, 1], [1, 1, 1]])
+    ]
+    master, report, done = converted(tmp_path, paths, check=1)
+    expected = whole(words).copy()
+    expected[1] = 0xFFFF
+    assert (master.images == expected).all() and "was there before" not in done.stderr
+    assert sum_of_ledger(report)["lost"] == 1
+
+
 def test_modules_beside_each_other_lie_as_aare_reads_them(tmp_path):
     """An independent reader of the same files, of both versions and with one and two interfaces."""
     aare = pytest.importorskip("aare", reason="aare has no wheel for this Python")

@@ -225,6 +225,57 @@ def test_what_depends_on_earlier_frames_is_computed_again(tmp_path):
     assert sum_of_ledger(report)["complete"] == 10 and report["verified"]["images_different"] == 0
 
 
+def test_snapshots_of_the_pedestals_are_those_of_one_go(tmp_path):
+    """The file of snapshots begins anew when a conversion goes on; those of the images that are kept must be in it again."""
+    path = raw_files.write_sls(tmp_path, raw_files.frames(6, modules=1, seed=8))
+    for g, (pedestal, gain) in enumerate([(3000, 41), (15000, -1.4), (15000, -0.11)]):
+        np.full(512 * 1024, pedestal, np.float32).tofile(tmp_path / f"pedestal_g{g}.f32")
+        with open(tmp_path / "gain_adu_per_kev.f32", "ab") as f:
+            np.full(512 * 1024, gain, np.float32).tofile(f)
+    np.full(512 * 1024, 1000, np.float32).tofile(tmp_path / "rms.f32")
+    options = [path, "--calibration", tmp_path, "--energy-kev", "12.4", "--images-per-file", 2]
+    for key in [f"calibration.pedestal_rms={tmp_path / 'rms.f32'}", "tracking.frames=all", "tracking.snapshot_images=2", "tracking.window_frames=2"]:
+        options += ["--set", key]
+
+    def snapshots(name):
+        with h5py.File(tmp_path / f"{name}_pedestals.h5") as f:
+            return list(f["image"][()]), f["pedestal_g0_adu"][()].tobytes()
+
+    convert(*options, "-o", tmp_path / "once")
+    convert(*options, "-o", tmp_path / "out")
+    for number in (2, 3):
+        (tmp_path / f"out_data_{number:06}.h5").unlink()
+    report, _ = convert(*options, "-o", tmp_path / "out", "--resume")
+    assert report["images_kept"] == 2 and snapshots("once")[0] == [0, 2, 4]
+    assert snapshots("out") == snapshots("once") and chunks(tmp_path / "out_master.h5") == chunks(tmp_path / "once_master.h5")
+    # Of a conversion that is complete nothing is taken away.
+    convert(*options, "-o", tmp_path / "out", "--resume")
+    assert snapshots("out") == snapshots("once")
+
+
+def test_a_calibration_that_knows_module_ids_serves_input_without(tmp_path):
+    """Plain words have no ids: they are not refused as those of other modules. Frames of a storage cell without pedestals are told."""
+    planes = [tmp_path / f"pedestal_g{g}.f32" for g in range(3)]
+    for plane, pedestal in zip(planes, [3000, 15000, 15000], strict=True):
+        np.full(2 * 512 * 1024, pedestal, np.float32).tofile(plane)
+    gain = tmp_path / "gain.f32"
+    np.repeat(np.float32([41, -1.4, -0.11]), 2 * 512 * 1024).tofile(gain)
+    darks = np.random.default_rng(1).normal(3000, 20, (12, 2, 512, 1024)).astype("<u2")
+    master, words = raw_files.write_sls(tmp_path, darks), tmp_path / "words.u16"
+    darks[:2].tofile(words)
+    # The dark frames are of cell 0; without them a calibration knows no ids.
+    for cell, ids, told in [(0, True, False), (5, False, True)]:
+        file = tmp_path / f"cell{cell}.h5"
+        imported = ["--pedestal", *planes, "--gain", gain, "--modules", 2, "--cell", cell, "-o", file]
+        program("calibration", "import", *imported, check=0)
+        if ids:
+            program("pedestal", master, "--stage", "g0", "--into", file, check=0)
+        options = ["--modules", 2, "--calibration", file, "--energy-kev", "12.4", "-o", tmp_path / f"out{cell}"]
+        _, done = convert(words, *options)
+        assert ("the input has no module ids" in done.stderr) == ids, done.stderr
+        assert ("image 0 is of storage cell 0, for which the calibration has no pedestals" in done.stderr) == told, done.stderr
+
+
 def test_a_changed_pixel_is_found(tmp_path, words):
     """--verify reads what is on the disk: a byte changed between the two conversions would be another input, so the file is changed."""
     path = raw_files.write_sls(tmp_path, words)

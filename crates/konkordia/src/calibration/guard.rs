@@ -1,21 +1,46 @@
-//! Compares the module ids of the packets with those of the calibration: a detector whose modules were exchanged or reordered would otherwise
-//! be converted with the constants of other modules.
+//! Compares the headers of the packets with the calibration. Module ids: a detector whose modules were exchanged or reordered would otherwise be
+//! converted with the constants of other modules. Storage cells: images of a cell without pedestals are masked as a whole, which must be said.
 
+use crate::say;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
 
-/// A sink before which the ids of each module's first packet are compared, once.
+/// A sink before which the ids of each module's first packet are compared, once, and the storage cells of each image.
 struct Guard {
     inner: Box<dyn Sink>,
     ids: Vec<Option<u16>>,
     tiles_per_module: usize,
+    /// Bit n: cell n has pedestals, or was told to have none.
+    cells: u16,
 }
 
-/// Puts the comparison before `sink`; nothing changes where the calibration knows no ids (`ids` by module).
-pub fn wrap(sink: Box<dyn Sink>, ids: &[Option<u16>], streams: usize) -> Box<dyn Sink> {
-    if ids.iter().all(Option::is_none) || !streams.is_multiple_of(ids.len()) {
+/// Puts the comparison before `sink`; nothing changes where the calibration knows no ids (`ids` by module) and has all cells (`cells`, one bit
+/// each).
+pub fn wrap(sink: Box<dyn Sink>, ids: &[Option<u16>], cells: u16, streams: usize) -> Box<dyn Sink> {
+    let has_ids = ids.iter().any(Option::is_some) && streams.is_multiple_of(ids.len());
+    if !has_ids && cells == u16::MAX {
         return sink;
     }
-    Box::new(Guard { inner: sink, ids: ids.to_vec(), tiles_per_module: streams / ids.len() })
+    let ids = if has_ids { ids.to_vec() } else { vec![None] };
+    Box::new(Guard { inner: sink, tiles_per_module: streams.max(1) / ids.len(), ids, cells })
+}
+
+impl Guard {
+    /// What to say of an image of a cell without pedestals, once for each cell.
+    fn unknown_cell(&mut self, image: &CommittedImage<'_>) -> Option<String> {
+        let header = image.tiles.iter().find(|t| t.packets > 0)?.header;
+        let cell = header.daq_info >> 8 & 15;
+        if self.cells >> cell & 1 == 1 {
+            return None;
+        }
+        let known: Vec<String> = (0..16).filter(|c| self.cells >> c & 1 == 1).map(|c| c.to_string()).collect();
+        self.cells |= 1 << cell;
+        Some(format!(
+            "note: image {} is of storage cell {cell}, for which the calibration has no pedestals (it has those of {}): all pixels of such \
+             images are masked; take darks of this cell, or give a calibration that has it",
+            image.image,
+            known.join(", ")
+        ))
+    }
 }
 
 impl Sink for Guard {
@@ -37,6 +62,9 @@ impl Sink for Guard {
                 }
                 _ => {}
             }
+        }
+        if let Some(note) = self.unknown_cell(image) {
+            say::to_stderr(&note);
         }
         self.inner.write(image)
     }
@@ -78,7 +106,7 @@ mod tests {
     #[test]
     fn other_modules_are_refused_when_their_first_packet_comes() {
         let written = Arc::new(AtomicU64::new(0));
-        let mut sink = wrap(Box::new(Count(Arc::clone(&written))), &[Some(40), None, Some(42)], 6);
+        let mut sink = wrap(Box::new(Count(Arc::clone(&written))), &[Some(40), None, Some(42)], u16::MAX, 6);
         let good = [tile(40, 0), tile(40, 9), tile(7, 1), tile(7, 1), tile(0, 0), tile(0, 0)];
         write(&mut *sink, &good).unwrap();
         let mut bad = good;
@@ -88,8 +116,23 @@ mod tests {
         assert_eq!(written.load(Ordering::Relaxed), 1);
         // Nothing to compare with.
         for ids in [vec![], vec![None, None]] {
-            write(&mut *wrap(Box::new(Count(Arc::clone(&written))), &ids, 2), &bad[4..]).unwrap();
+            write(&mut *wrap(Box::new(Count(Arc::clone(&written))), &ids, u16::MAX, 2), &bad[4..]).unwrap();
         }
         assert_eq!(written.load(Ordering::Relaxed), 3);
+    }
+
+    #[test]
+    fn a_storage_cell_without_pedestals_is_told_once() {
+        let inner = Box::new(Count(Arc::default()));
+        let mut guard = Guard { inner, ids: vec![None], tiles_per_module: 2, cells: 1 << 3 | 1 << 15 };
+        let mut said = |cell: u32, packets: u16| {
+            let header = FrameHeader { daq_info: cell << 8 | 1 << 31, ..FrameHeader::default() };
+            let tiles = [TileRecord::default(), TileRecord { header, packets, ..TileRecord::default() }];
+            let (status, head) = (ImageStatus::Partial, ImageHead::default());
+            guard.unknown_cell(&CommittedImage { image: 7, status, head, tiles: &tiles, strips: &[], pedestals: &[] })
+        };
+        assert_eq!((said(3, 1), said(15, 1), said(0, 0)), (None, None, None));
+        assert!(said(0, 1).is_some_and(|note| note.contains("image 7 is of storage cell 0") && note.contains("those of 3, 15)")));
+        assert_eq!(said(0, 1), None);
     }
 }

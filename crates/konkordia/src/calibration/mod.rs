@@ -141,6 +141,14 @@ impl Calibration {
     }
 }
 
+impl Loaded {
+    /// Storage cells that can be converted, one bit each.
+    pub fn cells(&self) -> u16 {
+        let PixelConstants::Jungfrau(calibration) = &self.constants else { return u16::MAX };
+        calibration.set_of_cell.iter().enumerate().fold(0, |cells, (cell, set)| cells | u16::from(set.is_some()) << cell)
+    }
+}
+
 /// Loads the calibration that `config` names, or none.
 pub fn for_config(config: &Config) -> Result<Loaded, Failure> {
     let Some(files) = &config.calibration else { return Ok(without(config)) };

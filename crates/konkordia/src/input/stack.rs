@@ -137,7 +137,7 @@ fn sls_files(path: &Path) -> Result<Found, Failure> {
 fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
     let file = open_file(path)?;
     let stack = file.stack("/data").map_err(unreadable)?;
-    check_shape(path, &stack, format.rows as usize, format.columns as usize)?;
+    check_shape(path, &stack, format.rows as usize, format.columns as usize, false)?;
     let images = stack.images.len();
     let column = |name: &str| file.numbers(name).filter(|v| v.len() >= images);
     let frames = column("/frame number").ok_or_else(|| {
@@ -163,9 +163,10 @@ fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
     Ok(Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks })
 }
 
-fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize) -> Result<(), Failure> {
+/// Images of one tile, or of `several` beside and below each other.
+fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize, several: bool) -> Result<(), Failure> {
     let tiles = stack.rows.is_multiple_of(rows) && stack.columns.is_multiple_of(columns);
-    if tiles && stack.pixel_bytes == 2 {
+    if tiles && (several || (stack.rows, stack.columns) == (rows, columns)) && stack.pixel_bytes == 2 {
         return Ok(());
     }
     let why = format!(
@@ -279,7 +280,7 @@ fn swissfel_file(
     notes: &mut Vec<String>,
 ) -> Result<(Source, Vec<bool>), Failure> {
     let stack = file.stack(&format!("{group}/data")).map_err(unreadable)?;
-    check_shape(path, &stack, 512, 1024)?;
+    check_shape(path, &stack, 512, 1024, true)?;
     let images = stack.images.len();
     // One number per image, or one for each module of each image, of which the first speaks.
     let table = |name: &str| {

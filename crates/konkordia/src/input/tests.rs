@@ -177,6 +177,29 @@ fn headers_say_which_tile_where_names_do_not() {
 }
 
 #[test]
+fn halves_of_two_modules_are_no_module() {
+    let folder = Folder::new();
+    let format = TileFormat::jungfrau(2).unwrap();
+    let file = |port: u16| folder.write(&format!("run_d{port}_f0_0.raw"), record(&format, 112, port, 1, &[]));
+    let files: Vec<PathBuf> = (0..5).map(file).collect();
+    for (a, b) in [(0, 2), (1, 2), (0, 3)] {
+        let text = refused(&[files[a].clone(), files[b].clone()]);
+        assert!(text.contains(&format!("ports {a} and {b} are halves of different modules")), "{text}");
+    }
+    assert_eq!(open(&[files[3].clone(), files[2].clone()]).unwrap().info().modules, 1, "module 1 alone");
+}
+
+#[test]
+fn a_name_with_the_largest_number_stops_nothing() {
+    let folder = Folder::new();
+    let path = acquisition(&folder, 1, 1, 10, &[1, 2]);
+    let format = TileFormat::jungfrau(1).unwrap();
+    folder.write(&format!("run_d0_f{}_3.raw", u64::MAX), record(&format, 112, 0, 3, &[]));
+    let input = open(&[path]).unwrap();
+    assert!(input.info().incomplete && input.info().frames_found == 3, "{:?}", input.info().notes);
+}
+
+#[test]
 fn plain_words_are_frames_of_all_modules() {
     let folder = Folder::new();
     let frame = |n: u8| [vec![n; 1 << 20], vec![n + 1; 1 << 20]].concat();
