@@ -36,8 +36,10 @@ pub struct Progress {
     pub images_committed: u64,
     /// Images that all sinks have taken.
     pub images_written: u64,
-    /// Slots of the ring of frames in use, and packed images that wait for the slowest sink.
+    /// Frames between the newest and the committer: those in the ring, and refused ones that it has not passed yet.
     pub slots_used: u64,
+    /// Packed images that wait for the slowest sink.
+    pub images_waiting: u64,
 }
 
 /// Stops a run and tells how far it is. Shared between the run and whoever watches it.
@@ -119,7 +121,8 @@ impl Control {
             images_seen,
             images_committed,
             images_written,
-            slots_used: in_frames + images_committed.saturating_sub(images_written),
+            slots_used: in_frames,
+            images_waiting: images_committed.saturating_sub(images_written),
         }
     }
 

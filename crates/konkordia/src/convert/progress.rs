@@ -55,7 +55,7 @@ impl Pace {
     /// Share of the frames that are done, and seconds that the rest will take.
     fn share(&self, control: &Control) -> (f64, Option<f64>) {
         let p = control.progress();
-        // Seen, less what waits in the rings: right also where frames are no images.
+        // Seen, less what is in the ring: right also where frames are no images.
         let done = p.images_seen.saturating_sub(p.slots_used).min(self.frames);
         let seconds = self.started.elapsed().as_secs_f64();
         let left = (done > 0).then(|| seconds * (self.frames - done) as f64 / done as f64);

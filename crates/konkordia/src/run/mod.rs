@@ -111,7 +111,7 @@ fn with_progress<T>(control: &Arc<Control>, planned: Option<u64>, args: &Receive
                     let event = json!({
                         "event": "progress", "images_seen": p.images_seen, "images_committed": p.images_committed,
                         "images_written": p.images_written, "packets_received": p.packets_received, "packets_placed": p.packets_placed,
-                        "kernel_dropped": p.kernel_dropped, "slots_used": p.slots_used,
+                        "kernel_dropped": p.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
                     });
                     say::json(&event, true);
                 }
@@ -144,10 +144,11 @@ impl Rate {
         *self = Self { at: Instant::now(), images: p.images_written, bytes: p.bytes_received };
         let of = planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
         format!(
-            "{}{of} images written, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} images in the ring",
+            "{}{of} images written, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images in the rings",
             say::count(p.images_written),
             say::count(p.kernel_dropped),
-            p.slots_used
+            p.slots_used,
+            p.images_waiting
         )
     }
 }
