@@ -276,6 +276,24 @@ def test_a_calibration_that_knows_module_ids_serves_input_without(tmp_path):
         assert ("image 0 is of storage cell 0, for which the calibration has no pedestals" in done.stderr) == told, done.stderr
 
 
+def test_the_age_of_a_calibration_is_that_at_the_time_of_the_data(tmp_path):
+    """The configuration of a live run has a limit; the same run is converted years later with the pedestals of its day."""
+    planes = [tmp_path / f"pedestal_g{g}.f32" for g in range(3)]
+    for plane, pedestal in zip(planes, [3000, 15000, 15000], strict=True):
+        np.full(512 * 1024, pedestal, np.float32).tofile(plane)
+    gain, file = tmp_path / "gain.f32", tmp_path / "cal.h5"
+    np.repeat(np.float32([41, -1.4, -0.11]), 512 * 1024).tofile(gain)
+    imported = ["--pedestal", *planes, "--gain", gain, "--cell", 0, "--taken", "2020-01-01T00:00:00Z", "-o", file]
+    program("calibration", "import", *imported, check=0)
+    words, taken = tmp_path / "words.u16", 1577836800
+    raw_files.frames(1).tofile(words)
+    options = ["--calibration", file, "--energy-kev", "12.4", "--set", "calibration.max_age_hours=12", "-o", tmp_path / "out"]
+    os.utime(words, (taken + 13 * 3600,) * 2)
+    assert "13.0 hours before the data" in refused(words, *options)
+    os.utime(words, (taken + 11 * 3600,) * 2)
+    convert(words, *options)
+
+
 def test_a_changed_pixel_is_found(tmp_path, words):
     """--verify reads what is on the disk: a byte changed between the two conversions would be another input, so the file is changed."""
     path = raw_files.write_sls(tmp_path, words)

@@ -64,6 +64,7 @@ impl Failure {
             K::NotFound => "check the path; relative paths in a configuration count from the configuration file",
             K::PermissionDenied | K::ReadOnlyFilesystem => "choose a path that this user may use, or change its permissions",
             K::StorageFull | K::QuotaExceeded => "free some space or choose another directory",
+            K::IsADirectory => "this is a folder: name the files in it",
             _ => "look at the system log (dmesg) for the disk or network behind this path",
         };
         Self::new(Exit::Io, format!("{what} {}", path.display()), reason(error), fix)

@@ -192,7 +192,8 @@ fn check_detector(config: &Config, file: &CalibrationFile, path: &Path) -> Resul
 fn check_age(files: &CalibrationFiles, file: &CalibrationFile, first: GainStage, path: &Path) -> Result<(), Failure> {
     let Some(limit) = files.max_age_hours else { return Ok(()) };
     let name = first.name();
-    let now = clock::seconds(&clock::now()).unwrap_or(0);
+    let now = clock::seconds(files.data_time.as_deref().unwrap_or(&clock::now())).unwrap_or(0);
+    let before = if files.data_time.is_some() { "before the data" } else { "ago" };
     for (cell, planes) in file.pedestals.iter().filter(|(key, _)| key.1 == first).map(|(key, planes)| (key.0, planes)) {
         let fix = format!(
             "take new darks: konkordia pedestal CONFIG.toml --stage {name} --into {}; or raise calibration.max_age_hours",
@@ -209,7 +210,7 @@ fn check_age(files: &CalibrationFiles, file: &CalibrationFile, first: GainStage,
         if hours > limit {
             let what = format!("the calibration {} is too old", path.display());
             let why = format!(
-                "{name} of cell {cell} was taken {hours:.1} hours ago ({}); calibration.max_age_hours = {limit}",
+                "{name} of cell {cell} was taken {hours:.1} hours {before} ({}); calibration.max_age_hours = {limit}",
                 planes.taken
             );
             return Err(Failure::new(Exit::Configuration, what, why, fix));

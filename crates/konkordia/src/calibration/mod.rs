@@ -34,6 +34,8 @@ pub struct Loaded {
     pub report: String,
     /// Module ids that the packets must have, by module; empty if the calibration has none.
     pub module_ids: Vec<Option<u16>>,
+    /// Whether the constants of the first stage are those of HG0; `None` without constants.
+    pub high_gain: Option<bool>,
     /// Noise and range in units of the file, if there is a calibration.
     pub levels: Option<Levels>,
 }
@@ -142,10 +144,15 @@ impl Calibration {
 }
 
 impl Loaded {
-    /// Storage cells that can be converted, one bit each.
-    pub fn cells(&self) -> u16 {
-        let PixelConstants::Jungfrau(calibration) = &self.constants else { return u16::MAX };
-        calibration.set_of_cell.iter().enumerate().fold(0, |cells, (cell, set)| cells | u16::from(set.is_some()) << cell)
+    /// What the headers of the packets must say.
+    pub fn expected(&self) -> guard::Expected {
+        let cells = match &self.constants {
+            PixelConstants::Jungfrau(calibration) => {
+                calibration.set_of_cell.iter().enumerate().fold(0, |cells, (cell, set)| cells | u16::from(set.is_some()) << cell)
+            }
+            _ => u16::MAX,
+        };
+        guard::Expected { ids: self.module_ids.clone(), cells, high_gain: self.high_gain }
     }
 }
 
@@ -172,6 +179,7 @@ pub fn for_config(config: &Config) -> Result<Loaded, Failure> {
         _ => PixelConstants::None,
     };
     Ok(Loaded {
+        high_gain: matches!(constants, PixelConstants::Jungfrau(_)).then_some(files.high_gain),
         constants,
         mask: mask(geometry, &calibration.mask),
         hash: calibration.hash,
@@ -189,7 +197,7 @@ fn without(config: &Config) -> Loaded {
         Recipe::Counts => PixelConstants::Mask(mask.iter().map(|m| u8::from(*m != 0)).collect()),
         _ => PixelConstants::None,
     };
-    Loaded { constants, mask, hash: String::new(), report: String::new(), module_ids: Vec::new(), levels: None }
+    Loaded { constants, mask, hash: String::new(), report: String::new(), module_ids: Vec::new(), high_gain: None, levels: None }
 }
 
 /// The mask of the file: gaps, what the calibration says, and double pixels that are not wanted.

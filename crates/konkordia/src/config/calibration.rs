@@ -32,6 +32,8 @@ pub struct CalibrationFiles {
     pub high_gain: bool,
     /// Oldest pedestals that a run may use.
     pub max_age_hours: Option<f64>,
+    /// When the data were written, ISO 8601, for data from files; `None` = now. No key.
+    pub data_time: Option<String>,
 }
 
 /// Keys of `[calibration]` that each kind has, those that it must have first.
@@ -100,6 +102,7 @@ pub fn read(
         pedestal_rms: paths("pedestal_rms"),
         high_gain: t.flag("high_gain").unwrap_or(false),
         max_age_hours: t.number("max_age_hours"),
+        data_time: None,
     })
 }
 

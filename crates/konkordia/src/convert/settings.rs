@@ -34,6 +34,10 @@ pub fn config(args: &ConvertArgs, info: &InputInfo) -> Result<Config, Failure> {
     let file = args.config.as_deref().unwrap_or(Path::new(NO_FILE));
     let mut config = config::parse(&text, file)?;
     fits(&config, info)?;
+    if let Some(files) = &mut config.calibration {
+        // Old data are not converted with new darks, but with those of their day.
+        files.data_time.clone_from(&info.written);
+    }
     if args.overwrite {
         config.overwrite = Overwrite::Replace;
     }

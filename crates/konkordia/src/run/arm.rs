@@ -96,7 +96,7 @@ pub fn arm_with(
     (sink, frame_sinks): (Box<dyn Sink>, Vec<Box<dyn FrameSink>>),
     isa: Isa,
 ) -> Result<Armed, Failure> {
-    let sink = calibration::guard::wrap(sink, &loaded.module_ids, loaded.cells(), plan.streams());
+    let sink = calibration::guard::wrap(sink, loaded.expected(), plan.streams());
     let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks: vec![sink], frame_sinks, isa };
     arm(parts).map_err(|error| {
         let fix = "set a smaller [run] buffer_mib, or close other programs";
