@@ -3,9 +3,12 @@
 //! Read [`sls_udp::Packet`] first.
 #![forbid(unsafe_code)]
 
+pub mod cbor;
 pub mod dectris_v1;
+pub mod dectris_v2;
 pub mod sls_file;
 pub mod sls_master;
 pub mod sls_udp;
+pub mod stins;
 pub mod stream;
 pub mod zmsg;

@@ -2,6 +2,8 @@
 // Each test is a program of its own and uses what it needs of this.
 #![allow(dead_code)]
 
+pub mod samples;
+
 use konkordia_wire::stream::{Element, Packing, Shape};
 use konkordia_wire::zmsg;
 use proptest::prelude::*;

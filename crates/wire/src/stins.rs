@@ -1,0 +1,254 @@
+//! STINS, the messages between the receivers of MAX IV and their pipelines: multipart over ZeroMQ PUSH, JSON first. Source: streaming-receiver and the
+//! models of dranspose (protocols 4).
+//!
+//! Facts relied on: `htype` says the kind. `msg_number` counts all messages of a sender and is never set back. A header may have a second part,
+//! metadata of any form; an empty or absent `filename` means that no file is wanted. `shape` is \[slow, fast\], `type` numpy's name or "mono12p",
+//! `compression` "none" or "bslz4", which is the chunk of HDF5's filter 32008 with its 12 bytes. An image has one part of pixels, or several with
+//! `chunks`, the shape of each piece: part i is the i-th along the first dimension. Senders add keys as they like; they are passed on.
+
+use crate::stream::{Bounds, Element, Packing, Pixels, Refusal, Shape, json, part_count, quoted, text};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+/// Parts of the messages, from 0.
+mod part {
+    pub const FIRST: usize = 0;
+    pub const METADATA: usize = 1;
+    pub const PIXELS: usize = 1;
+}
+
+/// One checked message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message<'a> {
+    /// A series begins.
+    Header(Header<'a>),
+    /// One image of it.
+    Image(Image<'a>),
+    /// It has ended.
+    SeriesEnd {
+        /// Number of the message.
+        msg_number: u64,
+    },
+}
+
+/// The beginning of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header<'a> {
+    /// Number of the message.
+    pub msg_number: u64,
+    /// Where the sender wants the file; it is text from elsewhere and no path until somebody has checked it.
+    pub filename: Option<Cow<'a, str>>,
+    /// The other keys of the first part.
+    pub extra: Map<String, Value>,
+    /// The second part.
+    pub metadata: Option<Map<String, Value>>,
+}
+
+/// One image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image<'a> {
+    /// Number of the message.
+    pub msg_number: u64,
+    /// Number of the image in the series, from 0.
+    pub frame: u64,
+    /// Dimensions of the whole image.
+    pub shape: Shape,
+    /// The pixels as they came, in pieces along the first dimension; one piece is the whole image.
+    pub pieces: Vec<Pixels<'a>>,
+    /// The sender wants it passed on, but not stored.
+    pub discard: bool,
+    /// The whole first part, as it came, with the keys that are not known here; empty for an image of our own.
+    pub first_part: &'a [u8],
+}
+
+#[derive(Deserialize)]
+struct First<'a> {
+    #[serde(borrow)]
+    htype: Cow<'a, str>,
+    msg_number: u64,
+    frame: Option<u64>,
+    shape: Option<Shape>,
+    #[serde(rename = "type")]
+    element: Option<Cow<'a, str>>,
+    compression: Option<Cow<'a, str>>,
+    chunks: Option<Shape>,
+    discard: Option<bool>,
+}
+
+impl<'a> Message<'a> {
+    /// Checks the parts of one message.
+    ///
+    /// # Errors
+    /// The part that is wrong, and what is wrong with it: kind, number of parts, keys, sizes that disagree or are beyond `bounds`.
+    pub fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Self, Refusal> {
+        let first: First = json(parts, part::FIRST, bounds)?;
+        match &*first.htype {
+            "image" => Ok(Self::Image(Image::parse(parts, bounds, &first)?)),
+            "header" => Ok(Self::Header(Header::parse(parts, bounds, first.msg_number)?)),
+            "series_end" => {
+                part_count(parts, 1, 1, "the end of a series")?;
+                Ok(Self::SeriesEnd { msg_number: first.msg_number })
+            }
+            other => {
+                let why = format!("its 'htype' is {}; header, image and series_end are known", quoted(other));
+                Err(Refusal::new(part::FIRST, why))
+            }
+        }
+    }
+
+    /// Number of the message, by which receivers put them in order.
+    pub fn msg_number(&self) -> u64 {
+        match self {
+            Self::Header(header) => header.msg_number,
+            Self::Image(image) => image.msg_number,
+            Self::SeriesEnd { msg_number } => *msg_number,
+        }
+    }
+
+    /// The parts of this message; an image that came from elsewhere keeps its first part.
+    ///
+    /// # Errors
+    /// A packing that this format has no name for.
+    pub fn build(&self) -> Result<Vec<Cow<'a, [u8]>>, Refusal> {
+        match self {
+            Self::Header(header) => Ok(header.build()),
+            Self::Image(image) => image.build(),
+            Self::SeriesEnd { msg_number } => {
+                Ok(vec![Cow::Owned(format!(r#"{{"htype":"series_end","msg_number":{msg_number}}}"#).into_bytes())])
+            }
+        }
+    }
+}
+
+impl<'a> Header<'a> {
+    fn parse(parts: &[&'a [u8]], bounds: &Bounds, msg_number: u64) -> Result<Self, Refusal> {
+        part_count(parts, 1, 2, "a header")?;
+        let mut extra: Map<String, Value> = json(parts, part::FIRST, bounds)?;
+        let filename = match extra.shift_remove("filename") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(name)) => Some(name).filter(|name| !name.is_empty()).map(Cow::Owned),
+            Some(_) => return Err(Refusal::new(part::FIRST, "its 'filename' is no text")),
+        };
+        for known in ["htype", "msg_number"] {
+            extra.shift_remove(known);
+        }
+        let metadata = parts.get(part::METADATA).map(|_| json(parts, part::METADATA, bounds)).transpose()?;
+        Ok(Self { msg_number, filename, extra, metadata })
+    }
+
+    fn build(&self) -> Vec<Cow<'a, [u8]>> {
+        let mut first = Map::new();
+        first.insert("htype".into(), json!("header"));
+        first.insert("msg_number".into(), json!(self.msg_number));
+        // Models of this format want a text, so no file is an empty one.
+        first.insert("filename".into(), json!(self.filename.as_deref().unwrap_or("")));
+        for (key, value) in &self.extra {
+            first.entry(key.as_str()).or_insert_with(|| value.clone());
+        }
+        let metadata = self.metadata.iter();
+        std::iter::once(&first).chain(metadata).map(|map| Cow::Owned(object_text(map))).collect()
+    }
+}
+
+impl<'a> Image<'a> {
+    fn parse(parts: &[&'a [u8]], bounds: &Bounds, first: &First) -> Result<Self, Refusal> {
+        part_count(parts, 2, bounds.channels_max.saturating_add(1), "an image")?;
+        let wrong = |why: String| Refusal::new(part::FIRST, why);
+        let missing = |key: &str| wrong(format!("it has no '{key}'"));
+        let shape = first.shape.ok_or_else(|| missing("shape"))?;
+        let name = first.element.as_deref().ok_or_else(|| missing("type"))?;
+        let element =
+            Element::from_name(name).ok_or_else(|| wrong(format!("its 'type' {} is no type of pixels", quoted(name))))?;
+        let packing = match first.compression.as_deref().ok_or_else(|| missing("compression"))? {
+            "none" => Packing::None,
+            "bslz4" => Packing::BitshuffleLz4,
+            other => return Err(wrong(format!("its 'compression' is {}; none and bslz4 are known", quoted(other)))),
+        };
+        let data = &parts[part::PIXELS..];
+        let piece = piece(shape, data.len()).map_err(wrong)?;
+        check_chunks(first.chunks, piece, data.len()).map_err(wrong)?;
+        let each = bounds.image_bytes_max / data.len() as u64;
+        let pieces = data.iter().enumerate().map(|(i, data)| {
+            Pixels::new_checked(piece, element, packing, data, each).map_err(|why| Refusal::new(part::PIXELS + i, why))
+        });
+        Ok(Self {
+            msg_number: first.msg_number,
+            frame: first.frame.ok_or_else(|| missing("frame"))?,
+            shape,
+            pieces: pieces.collect::<Result<_, _>>()?,
+            discard: first.discard.unwrap_or(false),
+            first_part: text(parts, part::FIRST, bounds)?,
+        })
+    }
+
+    /// The first part with all its keys; parsed here and not before, for most images are passed on as they are.
+    pub fn extra(&self) -> Map<String, Value> {
+        serde_json::from_slice(self.first_part).unwrap_or_default()
+    }
+
+    fn build(&self) -> Result<Vec<Cow<'a, [u8]>>, Refusal> {
+        let first =
+            if self.first_part.is_empty() { Cow::Owned(self.described()?.into_bytes()) } else { Cow::Borrowed(self.first_part) };
+        Ok(std::iter::once(first).chain(self.pieces.iter().map(|piece| Cow::Borrowed(piece.data()))).collect())
+    }
+
+    fn described(&self) -> Result<String, Refusal> {
+        let one = self.pieces.first().ok_or_else(|| Refusal::new(part::PIXELS, "an image has no pixels"))?;
+        if let Some(i) =
+            self.pieces.iter().position(|p| (p.shape(), p.element(), p.packing()) != (one.shape(), one.element(), one.packing()))
+        {
+            return Err(Refusal::new(part::PIXELS + i, "it is not of the kind of the first piece"));
+        }
+        let each = piece(self.shape, self.pieces.len()).map_err(|why| Refusal::new(part::PIXELS, why))?;
+        if each != one.shape() {
+            let (is, whole) = (one.shape(), self.shape);
+            let why = format!("pieces of shape {:?} make no image of shape {:?}", is.dimensions(), whole.dimensions());
+            return Err(Refusal::new(part::PIXELS, why));
+        }
+        let compression = match one.packing() {
+            Packing::None => "none",
+            Packing::BitshuffleLz4 => "bslz4",
+            other => return Err(Refusal::new(part::PIXELS, format!("{other:?} has no name in this format"))),
+        };
+        let list = |shape: Shape| format!("{:?}", shape.dimensions()).replace(' ', "");
+        let chunks = if self.pieces.len() > 1 { format!(r#","chunks":{}"#, list(one.shape())) } else { String::new() };
+        let discard = if self.discard { r#","discard":true"# } else { "" };
+        Ok(format!(
+            r#"{{"htype":"image","msg_number":{},"frame":{},"shape":{},"type":"{}","compression":"{compression}"{chunks}{discard}}}"#,
+            self.msg_number,
+            self.frame,
+            list(self.shape),
+            one.element().name(),
+        ))
+    }
+}
+
+/// The shape of each of `count` equal pieces along the first dimension.
+fn piece(shape: Shape, count: usize) -> Result<Shape, String> {
+    let mut dimensions = [0; Shape::DIMENSIONS_MAX];
+    let dimensions = &mut dimensions[..shape.dimensions().len()];
+    dimensions.copy_from_slice(shape.dimensions());
+    let count = count as u64;
+    let whole = dimensions[0] % count == 0;
+    dimensions[0] /= count;
+    let piece = Shape::new(dimensions).filter(|_| whole);
+    piece.ok_or_else(|| format!("an image of shape {:?} cannot come in {count} equal parts", shape.dimensions()))
+}
+
+/// Holds what the sender says about pieces against what came. Of one part it may say anything: it is a hint for the file.
+fn check_chunks(said: Option<Shape>, piece: Shape, count: usize) -> Result<(), String> {
+    match said {
+        None if count > 1 => Err(format!("{count} parts of pixels came, but it has no 'chunks'")),
+        Some(said) if count > 1 && said != piece => {
+            let (said, piece) = (said.dimensions(), piece.dimensions());
+            Err(format!("its 'chunks' are {said:?}, but in {count} parts each has shape {piece:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn object_text(map: &Map<String, Value>) -> Vec<u8> {
+    // A map of values has no form that JSON has not.
+    serde_json::to_vec(map).unwrap_or_default()
+}

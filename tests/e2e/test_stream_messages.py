@@ -1,0 +1,83 @@
+"""Messages that our builders make, read by other people's decoders. They are the seeds of the fuzz targets; a test of crates/wire holds them equal to what
+is built."""
+
+import hashlib
+import json
+import pathlib
+import struct
+
+import cbor2
+import numpy as np
+import pytest
+
+SEEDS = pathlib.Path(__file__).parents[2] / "fuzz" / "seeds"
+PACKED = struct.pack(">QII", 32, 32, 11) + bytes([0x1F, 0, 1, 0, 7, 0x50]) + bytes(5)
+WORDS = np.arange(1, 7, dtype="<u4")
+
+
+def parts_of(form, name):
+    """The parts of the one message of a capture."""
+    bytes_ = (SEEDS / form / name).read_bytes()
+    (count,), at, parts = struct.unpack_from("<I", bytes_), 4, []
+    for _ in range(count):
+        (length,) = struct.unpack_from("<I", bytes_, at)
+        parts.append(bytes_[at + 4 : at + 4 + length])
+        at += 4 + length
+    assert at == len(bytes_)
+    return parts
+
+
+def stream2(name):
+    (part,) = parts_of("dectris_v2", name)
+    assert part.startswith(b"\xd9\xd9\xf7")
+    # Inside of the tag the decoder would hand out frozen maps.
+    message = cbor2.loads(part[3:])
+    assert isinstance(message, dict) and next(iter(message)) == "type"
+    return message
+
+
+def array(value, tag):
+    """Shape and content of tag 40 over `tag`, with the content as it stands there."""
+    assert value.tag == 40
+    shape, typed = value.value
+    assert typed.tag == tag
+    return tuple(shape), typed.value
+
+
+def test_a_start_reads_the_same_elsewhere():
+    start = stream2("start")
+    assert start["type"] == "start" and start["series_id"] == 7
+    assert start["arm_date"].isoformat() == "2024-03-07T14:43:31.193000+01:00"
+    assert start["count_time"] == 0.9999999 and start["beam_center_x"] == 1.5 and isinstance(start["frame_time"], float)
+    assert start["detector_translation"] == [0.0, -0.5, 1.25]
+    assert start["goniometer"] == {"omega": {"increment": 0.1, "start": -90.0}}
+    assert start["threshold_energy"] == {"threshold_1": 4000.0, "threshold_2": 8000.0}
+    assert start["image_dtype"] == "uint32" and start["saturation_value"] == 2**32 - 1
+    assert start["user_data"] == "{}" and start["pixel_mask_enabled"] is False
+    table = start["countrate_correction_lookup_table"]
+    assert (table.tag, table.value) == (70, WORDS.tobytes())
+    assert array(start["flatfield"]["threshold_1"], 85) == ((2, 3), WORDS.tobytes())
+    assert array(start["pixel_mask"]["threshold_2"], 70) == ((2, 3), WORDS.tobytes())
+
+
+def test_images_read_the_same_elsewhere():
+    image = stream2("image_three")
+    assert (image["type"], image["image_id"], image["start_time"]) == ("image", 1, [0, 50_000_000])
+    assert list(image["data"]) == ["threshold_1", "threshold_2", "difference"]
+    shape, packed = array(image["data"]["threshold_1"], 69)
+    assert (shape, packed.tag, list(packed.value)) == ((2, 8), 56500, ["bslz4", 2, PACKED])
+    shape, packed = array(image["data"]["threshold_2"], 69)
+    assert (shape, packed.tag, list(packed.value)) == ((2, 8), 56500, ["lz4", 0, PACKED])
+    assert array(image["data"]["difference"], 70) == ((2, 3), WORDS.tobytes())
+    assert list(stream2("image_one")["data"]) == ["threshold_1"]
+    assert stream2("end") == {"type": "end", "series_id": 7, "series_unique_id": "01HRCJF83SA63WH8M000000000"}
+
+
+@pytest.mark.parametrize("name", ["image_bslz4", "image_lz4", "image_raw"])
+def test_an_image_of_stream_v1_hashes_its_second_part(name):
+    first, described, data, times, *appendix = parts_of("dectris_v1", name)
+    assert json.loads(first)["hash"] == hashlib.md5(described).hexdigest()
+    described = json.loads(described)
+    assert described["size"] == len(data) and described["shape"] in ([8, 2], [3, 2])
+    assert json.loads(times)["stop_time"] == 4_844_213_800_980
+    assert appendix == ([b"appendix"] if name == "image_bslz4" else [])
