@@ -25,4 +25,5 @@ fn seeds_are_what_the_builders_make() {
     check("dectris_v1", samples::dectris_v1());
     check("dectris_v2", samples::dectris_v2());
     check("stins", samples::stins());
+    check("sls_json", samples::sls_json());
 }

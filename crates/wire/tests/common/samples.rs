@@ -1,9 +1,10 @@
 //! One message of each kind in each format, made by the builders. They are the seeds of the fuzz targets (`fuzz/seeds/`), and what readers of
 //! other people are tried with.
 
+use konkordia_core::ports::FrameHeader;
 use konkordia_wire::cbor::Item;
 use konkordia_wire::stream::{Element, Packing, Pixels, Shape};
-use konkordia_wire::{dectris_v1, dectris_v2, stins};
+use konkordia_wire::{dectris_v1, dectris_v2, sls_json, stins};
 
 /// Name and parts.
 pub type Sample = (&'static str, Vec<Vec<u8>>);
@@ -132,4 +133,55 @@ pub fn stins() -> Vec<Sample> {
         ("end", Message::SeriesEnd { msg_number: 9 }),
     ];
     all.into_iter().map(|(name, message)| (name, super::owned(&message.build().unwrap()))).collect()
+}
+
+/// The slsReceiver's JSON.
+pub fn sls_json() -> Vec<Sample> {
+    use sls_json::{Header, Image, Message};
+    let frame = FrameHeader {
+        frame_number: 1001,
+        timestamp_100ns: 123_456,
+        bunch_id: 77,
+        exposure_length: 100,
+        daq_info: 0x300,
+        module_id: 5,
+        row: 1,
+        column: 2,
+    };
+    let header = Header {
+        version: 5,
+        bits: 16,
+        columns: 8,
+        rows: 2,
+        ports: (1, 2),
+        file_index: 3,
+        frame_index: 1,
+        progress_percent: 12.5,
+        file_name: "/data/run".into(),
+        complete: true,
+        packets_caught: 128,
+        frame,
+        detector_specific_2: 0,
+        detector_specific_4: 8192,
+        detector_type: 3,
+        header_version: 2,
+        flip_rows: false,
+        quad: false,
+        added: [("user".to_owned(), "x".into())].into_iter().collect(),
+        files_roi: None,
+    };
+    let packed = Header {
+        bits: 12,
+        flip_rows: true,
+        complete: false,
+        added: Default::default(),
+        files_roi: Some([0, 3, 0, 1]),
+        ..header.clone()
+    };
+    let all = [
+        ("image", Message::Image(Image { header, data: &[7; 32] })),
+        ("image_12_bits", Message::Image(Image { header: packed, data: &WORDS })),
+        ("end", Message::End { version: 5 }),
+    ];
+    all.into_iter().map(|(name, message)| (name, super::owned(&message.build()))).collect()
 }

@@ -1,0 +1,30 @@
+//! Any capture, or any bytes as one part, as messages of STINS: refused, or what is built from them is the same message.
+#![no_main]
+
+use konkordia_wire::stins::Message;
+use konkordia_wire::stream::Bounds;
+use konkordia_wire::zmsg;
+use libfuzzer_sys::fuzz_target;
+
+const BOUNDS: Bounds = Bounds { text_bytes_max: 2048, image_bytes_max: 1 << 20, table_bytes_max: 1 << 20, channels_max: 4 };
+
+fn check(parts: &[&[u8]]) {
+    let Ok(message) = Message::parse(parts, &BOUNDS) else { return };
+    if let Message::Image(image) = &message {
+        let bytes: u64 = image.pieces.iter().map(|piece| piece.unpacked_bytes()).sum();
+        assert!(bytes <= BOUNDS.image_bytes_max && (1..=4).contains(&image.pieces.len()));
+        assert_eq!(bytes, image.pieces[0].unpacked_bytes() * image.pieces.len() as u64);
+    }
+    let again = message.build().expect("what was read has names");
+    let again: Vec<&[u8]> = again.iter().map(AsRef::as_ref).collect();
+    let generous = Bounds { text_bytes_max: 1 << 20, ..BOUNDS };
+    assert_eq!(Message::parse(&again, &generous).as_ref(), Ok(&message));
+}
+
+fuzz_target!(|data: &[u8]| {
+    check(&[data]);
+    let mut message = zmsg::Message::default();
+    if let Ok(true) = zmsg::Reader::new(data, zmsg::Bounds { parts_max: 16, message_bytes_max: 8192 }).read(&mut message) {
+        check(&message.parts());
+    }
+});
