@@ -86,6 +86,7 @@ def test_ours_in_every_codec_and_back(ours, tmp_path, codec):
     done = program("repack", ours, "-o", tmp_path / "first", "--compression", codec, "--verify", "--json", check=0)
     report = json.loads(done.stdout)
     assert report["complete"] and report["verified"] and report["totals"]["images"] == 12
+    assert report["compared"] == {"files": 1, "images": 12, "files_not_compared": 0}
     assert report["totals"]["images_copied"] == (12 if codec == "bslz4" else 0)
     expected = images_of(ours)
     assert np.array_equal(images_of(first), expected)
@@ -296,6 +297,94 @@ def test_goes_on_after_an_interruption_also_when_originals_are_gone(tmp_path):
         "series_5_data_000001.h5", "series_5_data_000002.h5", "series_5_data_000003.h5", "series_5_master.h5"
     ]
     assert np.array_equal(images_of(tmp_path / "out" / master.name), frames)
+
+
+def two_runs(tmp_path):
+    """Two runs of the same name and shape with other images, and a folder for copies."""
+    masters = []
+    for name, first in [("monday", 0), ("tuesday", 1)]:
+        (tmp_path / name).mkdir()
+        master, frames = dectris_legacy(tmp_path / name)
+        if first:
+            for path in data_files(master):
+                with h5py.File(path, "r+") as file:
+                    file["/entry/data/data"][:, 0, 0] = 77
+        masters.append(master)
+    (tmp_path / "out").mkdir()
+    return masters, frames
+
+
+def damage(path, image=1):
+    """Overwrites 64 bytes in the chunk of an image."""
+    with h5py.File(path) as file:
+        place = file["/entry/data/data"].id.get_chunk_info_by_coord((image, 0, 0))
+    with open(path, "r+b") as file:
+        file.seek(place.byte_offset + 20)
+        file.write(b"\0" * 64)
+
+
+def test_another_run_of_the_same_name_is_not_taken_for_finished(tmp_path):
+    (monday, tuesday), frames = two_runs(tmp_path)
+    out = tmp_path / "out"
+    options = ["-o", out, "--compression", "bszstd", "--verify"]
+    program("repack", monday, *options, check=0)
+    before = {path: path.read_bytes() for path in [tuesday, *data_files(tuesday)]}
+    for also in [[], ["--delete-source"]]:
+        refused(tuesday, *options, *also, code=6, words=["series_5_data_000001.h5 exists", "another file"])
+    assert {path: path.read_bytes() for path in [tuesday, *data_files(tuesday)]} == before
+    assert np.array_equal(images_of(out / monday.name), frames)
+    # Also where the file of the other run is gone, and only its name is left to compare.
+    for path in [out / monday.name, *data_files(out / monday.name)[1:]]:
+        path.unlink()
+    data_files(tuesday)[0].unlink()
+    refused(tuesday, *options, "--delete-source", code=6, words=["exists", "monday", "gone"])
+    assert tuesday.exists() and len(data_files(tuesday)) == 2
+
+
+def test_a_copy_of_an_earlier_attempt_is_compared_before_the_original_goes(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    master, frames = dectris_legacy(tmp_path / "in")
+    options = ["-o", tmp_path / "out", "--compression", "none"]
+    done = program("repack", master, *options, check=0)
+    assert "verified:" not in done.stdout
+    copies = data_files(tmp_path / "out" / master.name)
+    damage(copies[1])
+    for how in [["--verify"], ["--delete-source"], ["--verify", "--delete-source"]]:
+        refused(master, *options, *how, code=1, words=["image 1", copies[1].name, "pixels differ", "remove this copy"])
+        assert data_files(master)[1].exists() and master.exists()
+    assert [path.name[-4] for path in data_files(master)] == ["2", "3"], "the first copy is right, and its original may go"
+    copies[1].unlink()
+    done = program("repack", master, *options, "--verify", "--delete-source", "--json", check=0)
+    report = json.loads(done.stdout)
+    assert report["compared"] == {"files": 2, "images": 4, "files_not_compared": 1} and not report["verified"]
+    assert list((tmp_path / "in").iterdir()) == []
+    assert np.array_equal(images_of(tmp_path / "out" / master.name), frames)
+
+
+def test_verified_is_said_only_of_what_was_compared(tmp_path):
+    (tmp_path / "out").mkdir()
+    master, _ = dectris_legacy(tmp_path)
+    options = ["-o", tmp_path / "out", "--compression", "zstd"]
+    program("repack", master, *options, check=0)
+    assert "verified:" not in program("repack", master, *options, check=0).stdout
+    assert "verified: 7 images in 3 files" in program("repack", master, *options, "--verify", check=0).stdout
+    for path in data_files(master):
+        path.unlink()
+    done = program("repack", master, *options, "--verify", check=0)
+    assert "verified:" not in done.stdout and "not compared: 3 files" in done.stdout
+
+
+def test_a_source_that_changed_since_is_not_deleted(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    master, _ = dectris_legacy(tmp_path / "in")
+    options = ["-o", tmp_path / "out", "--compression", "zstd"]
+    program("repack", master, *options, check=0)
+    with h5py.File(master, "r+") as file:
+        file["/entry/comment"] = "written afterwards"
+    refused(master, *options, "--delete-source", code=6, words=[master.name, "changed since"])
+    assert master.exists() and len(data_files(master)) == 3
 
 
 def test_ctrl_c_leaves_whole_files_only(tmp_path):

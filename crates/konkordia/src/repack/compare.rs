@@ -3,6 +3,7 @@
 use super::recode::decode;
 use super::{Settings, Show, pipeline};
 use crate::failure::{Exit, Failure};
+use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
 use konkordia_kernels::{Isa, sz3};
 use konkordia_sinks::hdf5::mirror::{StackLayout, Stacks};
@@ -17,12 +18,57 @@ struct Pair {
     bytes: [Vec<u8>; 2],
 }
 
-/// Compares all images. False after Ctrl-C.
+/// What was read again and compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Files with images.
+    pub files: u64,
+    /// Images in them.
+    pub images: u64,
+    /// Files that were not looked at.
+    pub files_not_compared: u64,
+}
+
+impl Compared {
+    /// A file that was not looked at.
+    pub const NOT: Self = Self { files: 0, images: 0, files_not_compared: 1 };
+
+    /// One file more.
+    pub fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.images += other.images;
+        self.files_not_compared += other.files_not_compared;
+    }
+
+    /// Whether something was compared, and no file left out.
+    pub fn is_all(&self) -> bool {
+        self.images > 0 && self.files_not_compared == 0
+    }
+}
+
+/// What makes two stacks comparable image by image.
+fn shape(layout: &StackLayout) -> (&str, u64, [usize; 3], Option<PixelType>) {
+    (&layout.name, layout.images, [layout.rows, layout.columns, layout.element_bytes], layout.pixel)
+}
+
+/// Compares all images of `copy`, which people know as `target.0`. `None` after Ctrl-C.
 ///
 /// # Errors
-/// When one differs: the copy is named, and is not to be used.
-pub fn all(source: &Stacks, target: &Path, settings: &Settings, stop: &AtomicBool, show: &mut Show<'_>) -> Result<bool, Failure> {
-    let copy = Stacks::open(target)?;
+/// When one differs: the copy is named, and is not to be used; `target.1` says what to do then.
+pub fn all(
+    source: &Stacks,
+    copy: &Path,
+    target: (&Path, &str),
+    settings: &Settings,
+    stop: &AtomicBool,
+    show: &mut Show<'_>,
+) -> Result<Option<Compared>, Failure> {
+    let (target, fix) = target;
+    let copy = Stacks::open(copy)?;
+    if !source.layouts().map(shape).eq(copy.layouts().map(shape)) {
+        let what = format!("{} has not the images of {}", target.display(), source.path().display());
+        return Err(Failure::new(Exit::Incomplete, what, "names, shapes or types of its stacks differ", fix));
+    }
     let layouts: Vec<(StackLayout, StackLayout)> = source.layouts().cloned().zip(copy.layouts().cloned()).collect();
     let mut images = layouts.iter().enumerate().flat_map(|(n, (layout, _))| (0..layout.images).map(move |image| (n, image)));
     let read = || -> Result<Option<Pair>, Failure> {
@@ -37,12 +83,7 @@ pub fn all(source: &Stacks, target: &Path, settings: &Settings, stop: &AtomicBoo
         let same = equal(pixels, [before, after], &pair, settings.compression, negative_is_exact);
         same.map(|()| before.image_bytes()).map_err(|why| {
             let what = format!("image {} of {} is not what it was", pair.image, target.display());
-            Failure::new(
-                Exit::Incomplete,
-                what,
-                why,
-                "keep the original; look for a failing disk or memory, and report this otherwise",
-            )
+            Failure::new(Exit::Incomplete, what, why, fix)
         })
     };
     pipeline::run(
@@ -55,7 +96,9 @@ pub fn all(source: &Stacks, target: &Path, settings: &Settings, stop: &AtomicBoo
             Ok(())
         },
     )?;
-    Ok(!stop.load(Ordering::Acquire))
+    let images = layouts.iter().map(|(layout, _)| layout.images).sum();
+    let compared = Compared { files: u64::from(images > 0), images, files_not_compared: 0 };
+    Ok((!stop.load(Ordering::Acquire)).then_some(compared))
 }
 
 fn equal(

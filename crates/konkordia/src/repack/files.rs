@@ -1,6 +1,6 @@
 //! Which files belong to a repacking, and what they are called afterwards.
 
-use super::{Settings, record};
+use super::{Settings, identity, record};
 use crate::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_kernels::sz3;
@@ -63,7 +63,8 @@ impl Job {
             let what = format!("{} would be written over itself", source.display());
             return Err(Failure::new(Exit::Usage, what, "", "choose another folder or another first part of the names after -o"));
         }
-        if is_finished(source, target, settings)? {
+        let finished = is_finished(source, target, settings)?;
+        if finished && !is_compared_again(source, settings) {
             return Ok(());
         }
         if !source.exists() {
@@ -73,7 +74,7 @@ impl Job {
         }
         let stacks = Stacks::open(source)?;
         check(&stacks, settings)?;
-        let passes = if settings.verify { 2 } else { 1 };
+        let passes = if settings.verify && !finished { 2 } else { 1 };
         self.images += passes * stacks.layouts().map(|layout| layout.images).sum::<u64>();
         Ok(())
     }
@@ -129,7 +130,13 @@ fn check(stacks: &Stacks, settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether an earlier attempt of the same repacking finished this file.
+/// Whether a file that an earlier attempt finished is compared with its original again.
+pub fn is_compared_again(source: &Path, settings: &Settings) -> bool {
+    (settings.verify || settings.delete_source) && source.exists()
+}
+
+/// Whether an earlier attempt of the same repacking finished this file: made in the same way, of this very source. Of a source that is gone only its
+/// folder and name are left to compare.
 ///
 /// # Errors
 /// When the target exists and is something else.
@@ -137,16 +144,25 @@ pub fn is_finished(source: &Path, target: &Path, settings: &Settings) -> Result<
     if !target.exists() {
         return Ok(false);
     }
-    let there = Stacks::open(target)?;
-    let record = there.repacked();
-    let same_images = !source.exists() || {
-        let shape = |stacks: &Stacks| stacks.layouts().map(|l| (l.name.clone(), l.images, l.rows, l.columns)).collect::<Vec<_>>();
-        shape(&Stacks::open(source)?) == shape(&there)
+    let record = Stacks::open(target)?.repacked();
+    let why = match record {
+        None => "it does not say of which file it is a copy".into(),
+        Some(record) if record.compression != record::words(settings.compression) => {
+            format!("it was made with {}", record.compression)
+        }
+        Some(record) if source.exists() => {
+            if record.source == record::name(source) && record.identity == identity::of(source)? {
+                return Ok(true);
+            }
+            format!("it is a copy of another file than {}, or that has changed since", source.display())
+        }
+        Some(record) => {
+            if record.source == record::name(source) && record.folder == record::folder(source) {
+                return Ok(true);
+            }
+            format!("it is a copy of {} in {}, not of {}, which is gone", record.source, record.folder, source.display())
+        }
     };
-    if same_images && record == Some((record::words(settings.compression), record::name(source))) {
-        return Ok(true);
-    }
     let what = format!("{} exists", target.display());
-    let why = "it is not the same file repacked in the same way";
     Err(Failure::new(Exit::Io, what, why, "choose another folder or name after -o, or remove it"))
 }

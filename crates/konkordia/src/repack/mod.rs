@@ -3,6 +3,7 @@
 pub mod args;
 mod compare;
 mod files;
+mod identity;
 mod pipeline;
 mod recode;
 mod record;
@@ -11,9 +12,10 @@ pub mod travel;
 use crate::failure::{Exit, Failure};
 use crate::say::{self, Progress};
 use args::RepackArgs;
+use compare::Compared;
 use files::Job;
 use konkordia_core::plan::Compression;
-use konkordia_sinks::hdf5::mirror::{Mirror, Stacks};
+use konkordia_sinks::hdf5::mirror::{Mirror, Sealed, Stacks};
 use recode::{Chunk, Recoder};
 use record::Totals;
 use serde_json::json;
@@ -44,6 +46,8 @@ pub struct Outcome {
     pub kept: Vec<PathBuf>,
     /// Sums over the files written.
     pub totals: Totals,
+    /// What was compared with the originals in this call.
+    pub compared: Compared,
     /// False after Ctrl-C.
     pub complete: bool,
 }
@@ -61,7 +65,8 @@ pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
     if args.json {
         let value = json!({
             "master": outcome.master, "files": outcome.files, "kept": outcome.kept, "complete": outcome.complete, "seconds": seconds,
-            "compression": record::words(compression), "verified": args.verify && outcome.complete,
+            "compression": record::words(compression), "verified": outcome.complete && outcome.compared.is_all(),
+            "compared": {"files": outcome.compared.files, "images": outcome.compared.images, "files_not_compared": outcome.compared.files_not_compared},
             "totals": outcome.totals.to_json(compression),
         });
         say::json(&value, false);
@@ -95,37 +100,83 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
 /// What a person should know; finished files stay, of an unfinished one nothing is left.
 pub fn repack(file: &Path, output: &Path, settings: &Settings, stop: &AtomicBool, quiet: bool) -> Result<Outcome, Failure> {
     let job = Job::new(file, output, settings)?;
-    let mut totals = Totals::default();
     let (mut files, mut kept) = (Vec::new(), Vec::new());
+    let (mut totals, mut compared) = (Totals::default(), Compared::default());
     let mut progress = Progress::new(quiet);
     let mut show = Show { progress: &mut progress, started: Instant::now(), done: 0, bytes: 0, images: job.images };
     for (source, target) in &job.files {
         if files::is_finished(source, target, settings)? {
+            let Some(own) = again(source, target, settings, stop, &mut show)? else { break };
+            compared.add(&own);
             kept.push(target.clone());
-            delete(source, settings)?;
-            continue;
+        } else {
+            let Some((own, read_again)) = anew(&job, source, target, settings, stop, &mut show)? else { break };
+            totals.add(&own);
+            compared.add(&read_again);
+            files.push(target.clone());
         }
-        let stacks = Stacks::open(source)?;
-        let Some(own) = one(&job, &stacks, target, settings, stop, &mut show)? else { break };
-        if settings.verify && !compare::all(&stacks, target, settings, stop, &mut show)? {
-            break;
-        }
-        drop(stacks);
-        delete(source, settings)?;
-        totals.add(&own);
-        files.push(target.clone());
     }
     progress.end();
     let complete = files.len() + kept.len() == job.files.len();
     let master = job.files.last().map(|(_, target)| target.clone()).unwrap_or_default();
-    Ok(Outcome { master, files, kept, totals, complete })
+    Ok(Outcome { master, files, kept, totals, compared, complete })
 }
 
-fn delete(source: &Path, settings: &Settings) -> Result<(), Failure> {
-    if settings.delete_source && source.exists() {
-        return std::fs::remove_file(source).map_err(|error| Failure::io("cannot delete", source, &error));
+/// A file that an earlier attempt finished. Nobody knows whether that one compared it, nor what became of it since: before the original goes, and
+/// where it is asked for, that is done here. `None` after Ctrl-C.
+fn again(
+    source: &Path,
+    target: &Path,
+    settings: &Settings,
+    stop: &AtomicBool,
+    show: &mut Show<'_>,
+) -> Result<Option<Compared>, Failure> {
+    if !files::is_compared_again(source, settings) {
+        return Ok(Some(Compared::NOT));
     }
-    Ok(())
+    let identity = identity::of(source)?;
+    let stacks = Stacks::open(source)?;
+    let fix = "keep the original, remove this copy and repack again; look for a failing disk or memory";
+    let Some(compared) = compare::all(&stacks, target, (target, fix), settings, stop, show)? else { return Ok(None) };
+    drop(stacks);
+    delete(source, &identity, settings)?;
+    Ok(Some(compared))
+}
+
+/// Writes a file. It gets its name only after it was compared, where that is asked for. `None` after Ctrl-C; then nothing is left of it.
+fn anew(
+    job: &Job,
+    source: &Path,
+    target: &Path,
+    settings: &Settings,
+    stop: &AtomicBool,
+    show: &mut Show<'_>,
+) -> Result<Option<(Totals, Compared)>, Failure> {
+    let identity = identity::of(source)?;
+    let stacks = Stacks::open(source)?;
+    let Some((totals, sealed)) = one(job, &stacks, target, &identity, settings, stop, show)? else { return Ok(None) };
+    let mut compared = Compared::NOT;
+    if settings.verify {
+        let fix = "the copy was removed, the original is as it was; look for a failing disk or memory, and report this otherwise";
+        match compare::all(&stacks, sealed.path(), (target, fix), settings, stop, show)? {
+            Some(all) => compared = all,
+            None => return Ok(None),
+        }
+    }
+    drop(stacks);
+    identity::unchanged(source, &identity)?;
+    sealed.publish()?;
+    delete(source, &identity, settings)?;
+    Ok(Some((totals, compared)))
+}
+
+/// Deletes an original if that is asked for, and if it is the file that was copied.
+fn delete(source: &Path, identity: &str, settings: &Settings) -> Result<(), Failure> {
+    if !settings.delete_source {
+        return Ok(());
+    }
+    identity::unchanged(source, identity)?;
+    std::fs::remove_file(source).map_err(|error| Failure::io("cannot delete", source, &error))
 }
 
 /// How far it is, for people.
@@ -151,15 +202,16 @@ impl Show<'_> {
     }
 }
 
-/// Writes one file. `None` after Ctrl-C; then nothing is left of it.
+/// Writes one file under its temporary name.
 fn one(
     job: &Job,
     stacks: &Stacks,
     target: &Path,
+    identity: &str,
     settings: &Settings,
     stop: &AtomicBool,
     show: &mut Show<'_>,
-) -> Result<Option<Totals>, Failure> {
+) -> Result<Option<(Totals, Sealed)>, Failure> {
     let rename = |name: &str| job.rename(name);
     let mut mirror = Mirror::create(stacks, target, settings.compression, &rename, &job.prefix)?;
     let layouts: Vec<_> = stacks.layouts().cloned().collect();
@@ -194,6 +246,6 @@ fn one(
     if stop.load(Ordering::Acquire) {
         return Ok(None);
     }
-    mirror.finish(&totals.record(stacks.path(), settings))?;
-    Ok(Some(totals))
+    let sealed = mirror.seal(&totals.record(stacks.path(), identity, settings))?;
+    Ok(Some((totals, sealed)))
 }

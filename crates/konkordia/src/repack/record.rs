@@ -39,6 +39,14 @@ pub fn name(path: &Path) -> String {
     name.chars().take(255).collect()
 }
 
+/// The folder of a file as it stands in the record: the last 255 characters of its path.
+pub fn folder(path: &Path) -> String {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let whole = parent.canonicalize().or_else(|_| std::path::absolute(parent)).unwrap_or_else(|_| parent.to_owned());
+    let plain: Vec<char> = whole.to_string_lossy().chars().filter(|c| c.is_ascii_graphic() || *c == ' ').collect();
+    plain[plain.len().saturating_sub(255)..].iter().collect()
+}
+
 impl Totals {
     /// One image more.
     pub fn image(&mut self, layout: &StackLayout, image: &Recoded) {
@@ -81,12 +89,14 @@ impl Totals {
         if self.sum_before == 0.0 { 0.0 } else { (self.sum_after - self.sum_before) / self.sum_before.abs() }
     }
 
-    /// The record in the file.
-    pub fn record(&self, source: &Path, settings: &Settings) -> Vec<(&'static str, RecordValue)> {
+    /// The record in the file. `identity` is that of `source`.
+    pub fn record(&self, source: &Path, identity: &str, settings: &Settings) -> Vec<(&'static str, RecordValue)> {
         use RecordValue::{Count, Number, Text};
         let mut record = vec![
             ("software", Text(concat!("konkordia ", env!("CARGO_PKG_VERSION")).into())),
             ("source", Text(name(source))),
+            ("source_folder", Text(folder(source))),
+            ("source_identity", Text(identity.into())),
             ("compression", Text(words(settings.compression))),
             ("images", Count(self.images)),
             ("images_copied", Count(self.images_copied)),
@@ -141,7 +151,7 @@ impl Totals {
     }
 
     /// For people.
-    pub fn to_text(&self, outcome: &Outcome, compression: Compression, seconds: f64, verified: bool) -> String {
+    pub fn to_text(&self, outcome: &Outcome, compression: Compression, seconds: f64, verify: bool) -> String {
         let mut lines = vec![format!(
             "{}: {} images in {seconds:.1} s, {:.0} MB/s of pixels; {} became {} ({:.2} to {:.2} bits per pixel)",
             outcome.master.display(),
@@ -161,8 +171,14 @@ impl Totals {
         if !outcome.kept.is_empty() {
             lines.push(format!("{} files were finished by an earlier attempt", outcome.kept.len()));
         }
-        if verified && outcome.complete {
-            lines.push("verified: read again and compared with the original".into());
+        let compared = &outcome.compared;
+        if compared.images > 0 {
+            let (images, files) = (say::count(compared.images), say::count(compared.files));
+            lines.push(format!("verified: {images} images in {files} files read again and compared with the originals"));
+        }
+        if verify && compared.files_not_compared > 0 {
+            let files = say::count(compared.files_not_compared);
+            lines.push(format!("not compared: {files} files of an earlier attempt, the originals of which are gone"));
         }
         lines.join("\n")
     }

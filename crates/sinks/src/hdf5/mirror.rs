@@ -4,6 +4,7 @@
 //! An image stack is a chunked data set in a group that is called `data` or of class NXdata, of which each chunk is one whole image: the last two
 //! dimensions, all others 1. Links to other files and virtual data sets are copied with the files renamed.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use hdf5::types::{FixedAscii, FixedUnicode, VarLenAscii, VarLenUnicode};
@@ -207,13 +208,18 @@ impl Stacks {
         nexus::read_text(&self.file, DESCRIPTION).is_some_and(|text| text.lines().any(|line| line == "raw_words = true"))
     }
 
-    /// What a repacking recorded here: how the chunks were compressed, and from which file.
-    pub fn repacked(&self) -> Option<(String, String)> {
+    /// What a repacking recorded here; `None` where it does not say all of it.
+    pub fn repacked(&self) -> Option<Repacked> {
         let text = |name: &str| {
             let value = self.file.dataset(&format!("{RECORD}/{name}")).ok()?.read_scalar::<FixedAscii<TEXT>>().ok()?;
             Some(value.as_str().to_owned())
         };
-        text("compression").zip(text("source"))
+        Some(Repacked {
+            compression: text("compression")?,
+            source: text("source")?,
+            folder: text("source_folder")?,
+            identity: text("source_identity")?,
+        })
     }
 
     /// Replaces `out` by the chunk of an image of stack `stack`. `None` = there is no chunk, the fill value holds; otherwise whether it is compressed:
@@ -226,6 +232,19 @@ impl Stacks {
         let most = 2 * layout.image_bytes() as u64 + CHUNK_EXTRA;
         objects::read_chunk_at(dataset, &layout.offset(image), most, out).context(READ, &self.path)
     }
+}
+
+/// Of which file another is the copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repacked {
+    /// How the chunks were compressed, in words.
+    pub compression: String,
+    /// Name of the source.
+    pub source: String,
+    /// Folder in which the source was.
+    pub folder: String,
+    /// What tells the source from other files of its name.
+    pub identity: String,
 }
 
 /// Bytes of a text in the record.
@@ -251,11 +270,65 @@ pub enum RecordValue {
     Text(String),
 }
 
+/// A name for the time of writing. Nothing is left under it unless the file gets its own name.
+struct Part {
+    path: PathBuf,
+    /// Which file that is: device and number. Somebody else may have put another one there.
+    file: (u64, u64),
+}
+
+impl Part {
+    fn is_ours(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|facts| (facts.dev(), facts.ino()) == self.file)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A file that is whole and on the disk, but not under its name yet.
+pub struct Sealed {
+    target: PathBuf,
+    part: Part,
+}
+
+impl Sealed {
+    /// Where it is until [`Sealed::publish`]; dropped before that, it is removed.
+    pub fn path(&self) -> &Path {
+        &self.part.path
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Exists`], I/O errors; nothing is left behind then.
+    pub fn publish(self) -> Result<(), Error> {
+        if self.target.exists() {
+            return Err(Error::new(ErrorKind::Exists, WRITE, &self.target, "the file exists now")
+                .with_hint("choose another name, or remove the old file"));
+        }
+        if !self.part.is_ours() {
+            let cause = "somebody else writes the same file";
+            return Err(Error::new(ErrorKind::Exists, WRITE, &self.target, cause).with_hint("run one repacking at a time"));
+        }
+        std::fs::rename(&self.part.path, &self.target).context(WRITE, &self.target)?;
+        let directory = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // Makes the name last; file systems that cannot do it have it from the next sync on.
+        let _ = std::fs::File::open(directory).and_then(|directory| directory.sync_all());
+        Ok(())
+    }
+}
+
 /// A file while it is written again.
 pub struct Mirror {
     target: PathBuf,
-    part: PathBuf,
-    /// `None` once it is finished.
+    part: Part,
+    /// `None` once it is sealed.
     file: Option<File>,
     stacks: Vec<Dataset>,
     layouts: Vec<StackLayout>,
@@ -265,7 +338,7 @@ pub struct Mirror {
 pub type Rename<'a> = dyn Fn(&str) -> String + 'a;
 
 impl Mirror {
-    /// Creates `target` (under another name until [`Mirror::finish`]) with everything of `source` but the chunks of its stacks. `prefix` is what
+    /// Creates `target` (under another name until [`Sealed::publish`]) with everything of `source` but the chunks of its stacks. `prefix` is what
     /// files of this program are called afterwards.
     ///
     /// # Errors
@@ -286,9 +359,10 @@ impl Mirror {
             std::fs::remove_file(&part).context(WRITE, &part)?;
         }
         let file = low::create_file(&part, Format::V18WithVirtual).context(WRITE, target)?;
+        let facts = std::fs::metadata(&part).context(WRITE, &part)?;
         let mut mirror = Self {
             target: target.to_owned(),
-            part,
+            part: Part { path: part, file: (facts.dev(), facts.ino()) },
             file: Some(file),
             stacks: Vec::new(),
             layouts: source.layouts().cloned().collect(),
@@ -298,7 +372,7 @@ impl Mirror {
     }
 
     fn fill(&mut self, source: &Stacks, compression: Compression, rename: &Rename<'_>, prefix: &str) -> Result<(), Error> {
-        let file = self.file.as_ref().expect("it is not finished");
+        let file = self.file.as_ref().expect("it is not sealed");
         let doing = || -> hdf5::Result<Vec<Dataset>> {
             let (from, to) = (source.file.group("/")?, file.group("/")?);
             let mut stacks: Vec<Option<Dataset>> = source.layouts().map(|_| None).collect();
@@ -319,29 +393,18 @@ impl Mirror {
         objects::write_chunk_at(&self.stacks[stack], &self.layouts[stack].offset(image), chunk).context(WRITE, &self.target)
     }
 
-    /// Adds the record, brings everything to the disk and gives the file its name.
+    /// Adds the record, and brings everything to the disk.
     ///
     /// # Errors
     /// When that fails; nothing is left behind then.
-    pub fn finish(mut self, record: &[(&str, RecordValue)]) -> Result<(), Error> {
-        let file = self.file.take().expect("finished once");
+    pub fn seal(mut self, record: &[(&str, RecordValue)]) -> Result<Sealed, Error> {
+        let file = self.file.take().expect("sealed once");
         self.stacks.clear();
         write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close()).context(WRITE, &self.target)?;
-        let bytes = std::fs::File::open(&self.part).context(WRITE, &self.part)?;
-        bytes.sync_all().context(WRITE, &self.part)?;
-        std::fs::rename(&self.part, &self.target).context(WRITE, &self.target)?;
-        let directory = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Makes the name last; file systems that cannot do it have it from the next sync on.
-        let _ = std::fs::File::open(directory).and_then(|directory| directory.sync_all());
-        Ok(())
-    }
-}
-
-impl Drop for Mirror {
-    fn drop(&mut self) {
-        self.stacks.clear();
-        drop(self.file.take());
-        let _ = std::fs::remove_file(&self.part);
+        let bytes = std::fs::File::open(&self.part.path).context(WRITE, &self.part.path)?;
+        bytes.sync_all().context(WRITE, &self.part.path)?;
+        let Self { target, part, .. } = self;
+        Ok(Sealed { target, part })
     }
 }
 
