@@ -81,3 +81,29 @@ def test_an_image_of_stream_v1_hashes_its_second_part(name):
     assert described["size"] == len(data) and described["shape"] in ([8, 2], [3, 2])
     assert json.loads(times)["stop_time"] == 4_844_213_800_980
     assert appendix == ([b"appendix"] if name == "image_bslz4" else [])
+
+
+def test_stins_is_what_numpy_reads():
+    first, data = parts_of("stins", "image_raw")
+    first = json.loads(first)
+    # The keys that models of this format require, and their types.
+    assert (first["htype"], first["msg_number"], first["frame"], first["compression"]) == ("image", 4, 0, "none")
+    pixels = np.frombuffer(data, first["type"]).reshape(first["shape"])
+    assert pixels.shape == (2, 3) and np.array_equal(pixels.view("<u4").ravel(), WORDS)
+    first, *pieces = parts_of("stins", "image_three")
+    first = json.loads(first)
+    assert (first["shape"], first["chunks"], pieces) == ([3, 2, 8], [1, 2, 8], [PACKED] * 3)
+    header, metadata = parts_of("stins", "header_metadata")
+    assert json.loads(header)["filename"] == "" and json.loads(metadata)["sample"] == {"name": "lysozyme"}
+    (end,) = parts_of("stins", "end")
+    assert json.loads(end) == {"htype": "series_end", "msg_number": 9}
+
+
+def test_the_receivers_json_says_the_size_of_its_pixels():
+    header, data = parts_of("sls_json", "image_12_bits")
+    header = json.loads(header)
+    columns, rows = header["shape"]
+    assert columns * rows * header["bitmode"] // 8 == header["size"] == len(data)
+    assert (header["jsonversion"], header["data"], header["flipRows"], header["rx_roi"]) == (5, 1, 1, [0, 3, 0, 1])
+    (end,) = parts_of("sls_json", "end")
+    assert json.loads(end)["data"] == 0

@@ -4,7 +4,8 @@
 //! Facts relied on: a message is the self-description D9 D9 F7 (not required) and one map with texts as keys, of which `type` says its kind. Pixels
 //! are maps of channel to array; shapes are \[slow, fast\]. "bslz4" and "lz4" are the chunks of HDF5's filters 32008 and 32004. `image_id` counts
 //! from 0 in the series. Times are fractions of seconds since `series_date`. A key that firmware of 2022 leaves out is not required, unknown keys
-//! are skipped, null means absent, and of a key that comes twice the last counts.
+//! are skipped, null means absent, and of a key that comes twice the last counts (of a
+//! `type` in front the first).
 
 use crate::cbor::{self, Item, SELF_DESCRIBED, Writer, Written, wrong};
 use crate::stream::{Bounds, Element, Pixels, Refusal, quoted};
@@ -194,6 +195,11 @@ impl<'a> Message<'a> {
 
 /// The value of `type`.
 fn kind(map: &[u8]) -> Result<&str, String> {
+    // All messages seen have it first; then the others need not be gone through twice.
+    let mut d = Decoder::new(map);
+    if d.map().is_ok() && d.str().is_ok_and(|key| key == "type") {
+        return cbor::text(&mut d);
+    }
     let mut kind = None;
     cbor::entries(&mut Decoder::new(map), |key, d| {
         if key == "type" {
