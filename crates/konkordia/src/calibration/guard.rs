@@ -15,14 +15,14 @@ pub struct Expected {
     pub high_gain: Option<bool>,
 }
 
-/// A sink before which the ids of each module's first packet are compared, once, and storage cell and high gain of each image.
+/// A sink before which the ids of each module's first packet are compared, once, and storage cell and high gain of each image. Other modules and the
+/// other gain mode end the run.
 struct Guard {
     inner: Box<dyn Sink>,
     ids: Vec<Option<u16>>,
     tiles_per_module: usize,
     /// Bit n: cell n has pedestals, or was told to have none.
     cells: u16,
-    /// `None` as soon as a difference was told.
     high_gain: Option<bool>,
 }
 
@@ -37,22 +37,50 @@ pub fn wrap(sink: Box<dyn Sink>, expected: Expected, streams: usize) -> Box<dyn 
     Box::new(Guard { inner: sink, tiles_per_module: streams.max(1) / ids.len(), ids, cells, high_gain })
 }
 
+fn other_id(module: usize, expected: u16, found: u16, seen: &str) -> SinkError {
+    SinkError {
+        what: format!("the calibration is of other modules (seen in {seen})"),
+        why: format!("module {module} sends id {found}, the calibration was taken from id {expected}"),
+        fix: "give the calibration of this detector, or connect the modules in the order in which it was taken".into(),
+    }
+}
+
+/// The first difference between the ids that a calibration expects of each module and those of each tile of the input, 0 where there is none.
+pub fn other_module(expected: &[Option<u16>], found: &[u16]) -> Option<SinkError> {
+    if expected.is_empty() || !found.len().is_multiple_of(expected.len()) {
+        return None;
+    }
+    let tiles_per_module = (found.len() / expected.len()).max(1);
+    found.iter().enumerate().filter(|(_, id)| **id != 0).find_map(|(tile, found)| {
+        let module = tile / tiles_per_module;
+        expected[module].filter(|id| id != found).map(|id| other_id(module, id, *found, "the input"))
+    })
+}
+
+/// What is wrong if DAQ info `info`, seen in `seen`, is of the other gain mode than the constants. A header without any bit says nothing: files may
+/// have none.
+pub fn other_gain(high_gain: bool, info: u32, seen: &str) -> Option<SinkError> {
+    if info == 0 || high_gain == (info & 1 == 1) {
+        return None;
+    }
+    let (found, used, fix) = if high_gain {
+        ("G0", "HG0", "remove high_gain = true from [calibration], or set the detector to high gain")
+    } else {
+        ("HG0", "G0", "set high_gain = true in [calibration], or take the detector out of high gain")
+    };
+    Some(SinkError {
+        what: format!("the calibration in use is that of {used}, the detector is set to {found} (seen in {seen})"),
+        why: format!(
+            "its header says {found} (DAQ info 0x{info:08X}): all pixels without gain bits would be wrong by the ratio of the gains"
+        ),
+        fix: fix.into(),
+    })
+}
+
 impl Guard {
-    /// What to say of the first image of the other gain mode. A header without any bit says nothing: files may have none.
-    fn other_gain(&mut self, image: &CommittedImage<'_>) -> Option<String> {
+    fn check_gain(&self, image: &CommittedImage<'_>) -> Option<SinkError> {
         let info = image.tiles.iter().find(|t| t.packets > 0)?.header.daq_info;
-        let expected = self.high_gain.filter(|high| info != 0 && *high != (info & 1 == 1))?;
-        self.high_gain = None;
-        let (found, used, fix) = if expected {
-            ("G0", "HG0", "remove high_gain = true from [calibration]")
-        } else {
-            ("HG0", "G0", "set high_gain = true in [calibration]")
-        };
-        Some(format!(
-            "warning: the header of image {} says that the detector is set to {found}, but the calibration in use is that of {used}: all pixels \
-             without gain bits are wrong by the ratio of the gains; {fix}, or set the detector right",
-            image.image
-        ))
+        other_gain(self.high_gain?, info, &format!("image {}", image.image))
     }
 
     /// What to say of an image of a cell without pedestals, once for each cell.
@@ -80,20 +108,15 @@ impl Sink for Guard {
             // Each module is compared with its first packets; then the id is not asked again.
             match self.ids[module].take() {
                 Some(id) if id != record.header.module_id => {
-                    return Err(SinkError {
-                        what: format!("the calibration is of other modules (seen in image {})", image.image),
-                        why: format!(
-                            "module {module} sends id {}, the calibration was taken from id {id}",
-                            record.header.module_id
-                        ),
-                        fix: "give the calibration of this detector, or connect the modules in the order in which it was taken"
-                            .into(),
-                    });
+                    return Err(other_id(module, id, record.header.module_id, &format!("image {}", image.image)));
                 }
                 _ => {}
             }
         }
-        for note in [self.unknown_cell(image), self.other_gain(image)].into_iter().flatten() {
+        if let Some(error) = self.check_gain(image) {
+            return Err(error);
+        }
+        if let Some(note) = self.unknown_cell(image) {
             say::to_stderr(&note);
         }
         self.inner.write(image)
@@ -168,19 +191,30 @@ mod tests {
     }
 
     #[test]
-    fn words_of_the_other_gain_mode_are_told_once() {
+    fn the_other_gain_mode_ends_the_run() {
         for (high_gain, info, part) in
-            [(false, 0x301, "set to HG0"), (true, 0x300, "set to G0"), (true, 0x301, ""), (true, 0, "")]
+            [(false, 0x301, "is set to HG0"), (true, 0x300, "is set to G0"), (true, 0x301, ""), (true, 0, ""), (false, 0x300, "")]
         {
-            let inner = Box::new(Count(Arc::default()));
-            let mut guard = Guard { inner, ids: vec![None], tiles_per_module: 1, cells: u16::MAX, high_gain: Some(high_gain) };
+            let written = Arc::new(AtomicU64::new(0));
+            let expected = Expected { ids: Vec::new(), cells: u16::MAX, high_gain: Some(high_gain) };
+            let mut sink = wrap(Box::new(Count(Arc::clone(&written))), expected, 2);
             let header = FrameHeader { daq_info: info, ..FrameHeader::default() };
-            let tiles = [TileRecord { header, packets: 1, ..TileRecord::default() }];
-            let (status, head) = (ImageStatus::Partial, ImageHead::default());
-            let image = CommittedImage { image: 7, status, head, tiles: &tiles, strips: &[], pedestals: &[] };
-            let said = guard.other_gain(&image);
-            assert_eq!(said.is_some(), !part.is_empty());
-            assert!(said.is_none_or(|note| note.contains(part)) && guard.other_gain(&image).is_none());
+            // What did not come says nothing.
+            let tiles = [tile(0, 0), TileRecord { header, packets: 1, ..TileRecord::default() }];
+            match write(&mut *sink, &tiles) {
+                Err(error) => assert!(!part.is_empty() && error.what.contains(part) && error.what.contains("image 4"), "{error}"),
+                Ok(()) => assert!(part.is_empty(), "{high_gain} {info:x}"),
+            }
+            assert_eq!(written.load(Ordering::Relaxed), u64::from(part.is_empty()));
         }
+    }
+
+    #[test]
+    fn ids_of_an_input_are_compared_by_module() {
+        let expected = [Some(40), None, Some(42)];
+        assert!(other_module(&expected, &[40, 40, 7, 7, 0, 42]).is_none());
+        let error = other_module(&expected, &[40, 40, 7, 7, 0, 41]).unwrap();
+        assert!(error.why.contains("module 2 sends id 41") && error.what.contains("the input"), "{error}");
+        assert!(other_module(&[], &[1, 2]).is_none() && other_module(&[Some(1)], &[0, 0]).is_none());
     }
 }

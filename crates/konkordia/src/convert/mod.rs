@@ -6,10 +6,12 @@ mod progress;
 mod settings;
 mod verify;
 
+use crate::calibration::{Loaded, guard};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::input::source::FileSource;
 use crate::input::{Input, InputInfo, Options};
+use crate::repack::travel;
 use crate::run::arm::{self, Ground};
 use crate::run::report::{self, Report};
 use crate::run::signals::Watch;
@@ -25,6 +27,8 @@ use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::{FileSpec, Writer};
 use progress::watch_run;
 use serde_json::json;
+use std::io::IoSliceMut;
+use std::path::Path;
 use std::sync::Arc;
 use verify::Verified;
 
@@ -35,6 +39,9 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     let config = settings::config(args, input.info())?;
     let mut watch = Watch::new()?;
     let ground = plan(&config, args, &input)?;
+    if let Some(travel) = config.travel.as_ref().filter(|_| !args.resume) {
+        travel::check(travel, config.overwrite)?;
+    }
     announce(args, &config, &input, &ground);
     let done = convert(args, &config, &input, ground, &mut watch)?;
     let (mut exit, mut failure) = exit_of(&done.outcome, false, watch.interrupted());
@@ -56,7 +63,19 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
         verified = Some(found);
     }
     tell(args, input.info(), &done, verified.as_ref(), exit);
+    if failure.is_none() {
+        travel_copy(args, &config, done.report.master(), exit);
+    }
     failure.map_or(Ok(exit), Err)
+}
+
+/// The copy that `[travel]` asks for, as after a run; of a conversion that can go on it would only be a part.
+fn travel_copy(args: &ConvertArgs, config: &Config, master: Option<&Path>, exit: Exit) {
+    let (Some(travel), Some(master)) = (&config.travel, master) else { return };
+    if exit == Exit::Interrupted {
+        return say::to_stderr("note: the travel copy is made when the conversion is complete (--resume)");
+    }
+    travel::make_and_tell(travel, config.overwrite, master, args.quiet, args.json);
 }
 
 /// What is left of a conversion.
@@ -70,6 +89,7 @@ struct Done {
 fn plan(config: &Config, args: &ConvertArgs, input: &Input) -> Result<Ground, Failure> {
     let info = input.info();
     let mut ground = arm::ground(config)?;
+    refuse_other_detector(&ground.loaded, input)?;
     let plan = &mut ground.plan;
     plan.lossless_source = true;
     plan.first_frame = FirstFrame::Number(info.first_frame);
@@ -82,6 +102,24 @@ fn plan(config: &Config, args: &ConvertArgs, input: &Input) -> Result<Ground, Fa
         ground.notes.push("the input has no module ids: whether the calibration is of its modules cannot be told".into());
     }
     Ok(ground)
+}
+
+/// What the headers of the input tell before anything older is replaced: the ids of its modules and, from the first frame, high gain. The run
+/// compares them with every image again.
+fn refuse_other_detector(loaded: &Loaded, input: &Input) -> Result<(), Failure> {
+    let refuse = |error| Failure { exit: Exit::Configuration, ..Failure::from(error) };
+    if let Some(error) = guard::other_module(&loaded.module_ids, &input.info().module_ids) {
+        return Err(refuse(error));
+    }
+    let Some(high_gain) = loaded.high_gain else { return Ok(()) };
+    let mut pixels = vec![0; input.info().format.tile_bytes() as usize];
+    let mut readers = (0..input.tiles()).map(|tile| input.open_tile(tile));
+    // That it cannot be read is the run's business, which tells more of it.
+    let first = readers.find(|r| r.len() > 0).and_then(|mut r| r.read_into(0, &mut [IoSliceMut::new(&mut pixels)]).ok());
+    match first.and_then(|first| guard::other_gain(high_gain, first.header.daq_info, "the first frame")) {
+        Some(error) => Err(refuse(error)),
+        None => Ok(()),
+    }
 }
 
 /// True if frame n of the run is image n of the file and does not depend on frames before it, so that a run can begin anywhere.
