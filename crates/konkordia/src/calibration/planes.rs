@@ -123,8 +123,13 @@ pub fn read_single(paths: &[PathBuf], modules: usize, what: &str) -> Result<Vec<
     let mut values = Vec::with_capacity(modules * MODULE_PIXELS);
     for path in paths {
         let bytes = read_file(path)?;
+        if bytes.len() % 4 != 0 {
+            let what = format!("the {what} file {} has the wrong size", path.display());
+            let why = format!("{} bytes are no whole number of float32 values", bytes.len());
+            return Err(Failure::new(Exit::Configuration, what, why, "give whole planes of float32; a file cut short?"));
+        }
         values.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
-        if bytes.len() % 4 != 0 || values.len() > modules * MODULE_PIXELS {
+        if values.len() > modules * MODULE_PIXELS {
             break;
         }
     }

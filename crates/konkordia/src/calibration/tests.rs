@@ -146,6 +146,18 @@ fn wrong_sizes_say_what_would_fit() {
 }
 
 #[test]
+fn a_plane_with_odd_bytes_at_its_end_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rms.f32");
+    for odd in 0..4 {
+        std::fs::write(&path, vec![0; planes::PLANE_BYTES + odd]).unwrap();
+        let read = planes::read_single(std::slice::from_ref(&path), 1, "RMS");
+        assert_eq!(read.is_ok(), odd == 0, "{odd}");
+        assert!(read.err().is_none_or(|e| e.what.contains("wrong size") && e.why.contains("no whole number")));
+    }
+}
+
+#[test]
 fn what_is_no_calibration_of_this_module_is_refused() {
     let case = Case::new(1);
     case.write("p0", &bytes(&vec![0.0; MODULE_PIXELS]));

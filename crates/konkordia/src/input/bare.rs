@@ -100,6 +100,7 @@ fn with_headers(paths: &[PathBuf], (header_bytes, interfaces): Layout) -> Result
     let format = TileFormat::jungfrau(interfaces).ok_or_else(|| unknown(&paths[0]))?;
     let named: Option<Vec<DataFileName>> =
         paths.iter().map(|p| DataFileName::parse(p.file_name()?.to_str()?, p.extension()?.to_str()?)).collect();
+    one_acquisition(paths, named.as_deref().unwrap_or_default())?;
     let (mut notes, mut incomplete) = (Vec::new(), false);
     let mut tiles: BTreeMap<Key, (Vec<Place>, u16)> = BTreeMap::new();
     for (number, path) in paths.iter().enumerate() {
@@ -137,6 +138,19 @@ fn with_headers(paths: &[PathBuf], (header_bytes, interfaces): Layout) -> Result
         module_ids: tiles.values().map(|t| t.1).collect(),
         tiles: tiles.into_iter().map(|(key, (places, _))| TileIndex::new(name(&key), places)).collect(),
     })
+}
+
+/// Frames of two acquisitions have the same numbers: together they would be a detector that there is not.
+fn one_acquisition(paths: &[PathBuf], names: &[DataFileName]) -> Result<(), Failure> {
+    let of = |name: &DataFileName| (name.stem.clone(), name.acquisition);
+    match names.iter().position(|name| of(name) != of(&names[0])) {
+        None => Ok(()),
+        Some(other) => Err(wrong(
+            "the input belongs to several acquisitions",
+            format!("{}\n{}", paths[0].display(), paths[other].display()),
+            "convert them one after the other",
+        )),
+    }
 }
 
 /// With two interfaces the ports 2m and 2m + 1 make module m; halves of two modules would make a module that there is not.

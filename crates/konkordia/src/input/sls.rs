@@ -98,16 +98,22 @@ pub fn missing_files(ports: &Ports, count: u32, sub_files: Option<u64>, notes: &
     let wanted = last.max(sub_files.unwrap_or(0));
     let before = notes.len();
     for port in 0..count {
-        let there = ports.get(&port);
-        let lacks: Vec<u64> = (0..wanted).filter(|n| there.is_none_or(|files| !files.contains_key(n))).take(1000).collect();
-        if let Some(first) = lacks.first() {
-            let all = there.is_none();
-            notes.push(if all {
-                format!("port {port}: none of its data files is there")
-            } else {
-                format!("port {port}: {} of {wanted} data files are missing, the first is _d{port}_f{first}_", lacks.len())
-            });
-        }
+        let Some(there) = ports.get(&port) else {
+            notes.push(format!("port {port}: none of its data files is there"));
+            continue;
+        };
+        let lacks = wanted - there.len() as u64;
+        let Some(first) = (0..wanted).find(|n| !there.contains_key(n)) else { continue };
+        let ends = there.keys().last().is_some_and(|last| *last < first);
+        notes.push(if ends {
+            // Files are cut after so many records: a port that lost frames as a whole may need one less.
+            format!(
+                "port {port} ends with file {} of {wanted}: {lacks} files are missing, or frames of this port never came",
+                there.len()
+            )
+        } else {
+            format!("port {port}: {lacks} of {wanted} data files are missing, the first is _d{port}_f{first}_")
+        });
     }
     notes.len() > before
 }

@@ -262,6 +262,31 @@ fn what_is_missing_is_said() {
     assert!(refused(&[path]).contains("has no data files"));
 }
 
+/// Receivers cut files after so many records: a port that lost frames as a whole may have one file less than the others.
+#[test]
+fn a_port_with_lost_frames_may_have_fewer_files() {
+    let folder = Folder::new();
+    let path = acquisition(&folder, 1, 2, 2, &[1, 2, 3, 4, 5]);
+    fs::remove_file(folder.0.path().join("run_d1_f2_3.raw")).unwrap();
+    let input = open(&[path]).unwrap();
+    let all = input.info().notes.join("\n");
+    assert!(all.contains("port 1 ends with file 2 of 3: 1 files are missing, or frames of this port never came"), "{all}");
+    assert!(all.contains("port 1: 1 of 5 frames are missing, the first is frame 5"), "{all}");
+}
+
+#[test]
+fn bare_files_of_two_acquisitions_are_refused() {
+    let folder = Folder::new();
+    let format = TileFormat::jungfrau(1).unwrap();
+    let write =
+        |name: &str, port| folder.write(name, [record(&format, 112, port, 1, &[]), record(&format, 112, port, 2, &[])].concat());
+    let first = write("a_d0_f0_3.raw", 0);
+    for other in ["a_d1_f0_4.raw", "b_d1_f0_3.raw"] {
+        assert!(refused(&[first.clone(), write(other, 1)]).contains("several acquisitions"), "{other}");
+    }
+    assert_eq!(open(&[first.clone(), write("a_d1_f0_3.raw", 1)]).unwrap().tiles(), 2);
+}
+
 #[test]
 fn order_doubles_damage_and_ranges() {
     let folder = Folder::new();
