@@ -47,6 +47,11 @@ pub struct Slot {
 }
 
 impl Slot {
+    /// Frames that were added.
+    pub fn frames(&self) -> u64 {
+        self.accumulator.frames()
+    }
+
     /// Mean, noise and counts, and the samples.
     pub fn finish(self) -> (PedestalPlanes, Samples) {
         (self.accumulator.finish(), self.samples)

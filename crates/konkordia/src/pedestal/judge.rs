@@ -139,7 +139,18 @@ pub fn judge(taken: &mut Taken, thresholds: &Thresholds, force: bool) -> Result<
     refuse_wrong_stage(&taken.collector)?;
     let refused: u64 = taken.collector.refused.values().sum();
     let (mut all, mut table) = (Vec::new(), Vec::new());
-    for ((cell, stage), slot) in std::mem::take(&mut taken.collector.slots) {
+    let slots = std::mem::take(&mut taken.collector.slots);
+    let some_make_pedestals = slots.values().any(|slot| slot.frames() >= FRAMES_MIN);
+    for ((cell, stage), slot) in slots {
+        if slot.frames() < FRAMES_MIN && some_make_pedestals {
+            // Frames from before a change of the settings took effect; all others are worth keeping.
+            taken.notes.push(format!(
+                "{} of storage cell {cell} has {} frames, which make no pedestal ({FRAMES_MIN} do): left out",
+                stage.name().to_uppercase(),
+                slot.frames()
+            ));
+            continue;
+        }
         let (sums, samples) = slot.finish();
         if sums.frames < FRAMES_MIN {
             let what = format!("too few dark frames of {} in storage cell {cell}", stage.name().to_uppercase());

@@ -42,6 +42,10 @@ impl Run {
     }
 
     fn judge(self, force: bool) -> Result<Judged, Failure> {
+        self.judge_with_notes(force).0
+    }
+
+    fn judge_with_notes(self, force: bool) -> (Result<Judged, Failure>, Vec<String>) {
         let mut taken = Taken {
             collector: self.collector,
             taken: String::new(),
@@ -51,7 +55,7 @@ impl Run {
             notes: Vec::new(),
             exit: Exit::Complete,
         };
-        judge(&mut taken, &Thresholds::default(), force)
+        (judge(&mut taken, &Thresholds::default(), force), taken.notes)
     }
 }
 
@@ -148,6 +152,16 @@ fn forced_runs_in_the_wrong_stage_and_short_runs_are_refused() {
     assert!(rows[0].verdict().contains("few frames"), "{}", rows[0].verdict());
     let text = Run::new(JungfrauModel::for_modules(1), None).judge(false).err().unwrap();
     assert_eq!((text.exit, text.why.as_str()), (Exit::Timeout, "no frame came"));
+}
+
+#[test]
+fn a_few_frames_of_another_stage_are_left_out() {
+    let mut run = Run::new(JungfrauModel::for_modules(1), None);
+    run.add(GainStage::G0, 9);
+    run.add(GainStage::G1, 12);
+    let (judged, notes) = run.judge_with_notes(false);
+    assert_eq!(judged.unwrap().0.iter().map(|p| p.0).collect::<Vec<_>>(), [(3, GainStage::G1)]);
+    assert!(notes.len() == 1 && notes[0].starts_with("G0 of storage cell 3 has 9 frames"), "{notes:?}");
 }
 
 #[test]
