@@ -271,6 +271,72 @@ def test_a_file_that_holds_its_images_itself(tmp_path):
     assert 0 < np.abs(got - frames).max() <= 3
 
 
+def test_hard_links_stay_links_also_where_a_group_holds_itself(tmp_path):
+    frames = np.random.default_rng(8).poisson(2, (5, 40, 50)).astype(np.uint16)
+    with h5py.File(tmp_path / "one.h5", "w") as file:
+        data = file.create_group("entry/data")
+        data.create_dataset("data", data=frames, chunks=(1, 40, 50))
+        # One stack under three names, one of them where no images are looked for.
+        data["again"] = data["data"]
+        file["entry/instrument/detector/data"] = data["data"]
+        # Groups that lead back to those above them, and to themselves.
+        data["up"] = file["entry"]
+        file["entry/root"] = file["/"]
+        file["entry/self"] = file["entry"]
+        file["entry/plain/root"] = file["/"]
+        file["entry/notes/more/text"] = "kept"
+        file["entry/notes/more/loop"] = file["entry/notes"]
+        file["other"] = file["entry/notes/more"]
+        # More names than fit into the header of a group, in an order of their own.
+        for n in range(20):
+            data.create_dataset(f"s{(7 * n) % 20}", data=frames[:2] + n, chunks=(1, 40, 50))
+    done = program("repack", tmp_path / "one.h5", "-o", tmp_path / "two.h5", "--compression", "bszstd", "--verify", "--json", check=0)
+    assert json.loads(done.stdout)["totals"]["images"] == 5 + 20 * 2, "each stack once"
+    with h5py.File(tmp_path / "two.h5") as file:
+        stack = file["entry/data/data"]
+        assert np.array_equal(stack[()], frames) and stack.id.get_create_plist().get_filter(0)[0] == 32008
+        assert file["entry/data/again"] == stack and file["entry/instrument/detector/data"] == stack
+        assert file["entry/data/up"] == file["entry"] == file["entry/self"]
+        assert file["entry/root"] == file["/"] == file["entry/plain/root"]
+        assert file["entry/notes/more/loop"] == file["entry/notes"] and file["other"] == file["entry/notes/more"]
+        assert file["other/text"][()] == b"kept"
+        for n in range(20):
+            assert np.array_equal(file[f"entry/data/s{(7 * n) % 20}"][()], frames[:2] + n)
+    with h5py.File(tmp_path / "deep.h5", "w") as file:
+        file.create_group("/".join("g" * 200))
+    refused(tmp_path / "deep.h5", "-o", tmp_path / "flat.h5", "--compression", "lz4", code=3, words=["deep.h5", "deeper"])
+    assert not (tmp_path / "flat.h5").exists()
+
+
+def test_references_are_left_out_and_all_else_stays(tmp_path):
+    """Dimension scales are attributes with references in sequences and in records."""
+    record = np.dtype([("object", h5py.ref_dtype), ("number", np.int32)])
+    sequence = np.empty(1, object)
+    sequence[0] = np.arange(4, dtype=np.int32)
+    with h5py.File(tmp_path / "one.h5", "w") as file:
+        data = file.create_group("entry/data")
+        for holder in [data, file.create_group("entry/columns")]:
+            values = holder.create_dataset("data", data=np.zeros((3, 8, 9), np.uint16), chunks=(1, 8, 9))
+            holder["angle"] = np.arange(3.0)
+            holder["angle"].make_scale("angle")
+            values.dims[0].attach_scale(holder["angle"])
+            for item in [holder, values]:
+                item.attrs["one"] = file["entry"].ref
+                item.attrs["record"] = np.array([(file["entry"].ref, 4)], record)
+                item.attrs.create("many", np.array([file["entry"].ref] * 2, h5py.ref_dtype), dtype=h5py.ref_dtype)
+                item.attrs["text"] = "stays"
+                item.attrs.create("sequence", sequence, dtype=h5py.vlen_dtype(np.int32))
+        assert {"DIMENSION_LIST"} <= set(data["data"].attrs) and "REFERENCE_LIST" in data["angle"].attrs
+    program("repack", tmp_path / "one.h5", "-o", tmp_path / "two.h5", "--compression", "bslz4", "--verify", check=0)
+    with h5py.File(tmp_path / "two.h5") as file:
+        for holder in [file["entry/data"], file["entry/columns"]]:
+            for item in [holder, holder["data"]]:
+                assert set(item.attrs) - {"DIMENSION_LABELS"} == {"text", "sequence"} and item.attrs["text"] == "stays"
+                assert item.attrs["sequence"][0].tolist() == [0, 1, 2, 3]
+            assert set(holder["angle"].attrs) == {"CLASS", "NAME"}
+            assert holder["angle"][()].tolist() == [0, 1, 2]
+
+
 def test_delete_source_goes_file_by_file(tmp_path):
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()

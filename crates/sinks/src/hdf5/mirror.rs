@@ -4,6 +4,7 @@
 //! An image stack is a chunked data set in a group that is called `data` or of class NXdata, of which each chunk is one whole image: the last two
 //! dimensions, all others 1. Links to other files and virtual data sets are copied with the files renamed.
 
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -17,15 +18,15 @@ use super::journal::refuse_if_alive;
 use super::low::{self, Format};
 use super::names::{journal_path, temporary_path};
 use super::nexus::{self, attribute_text};
-use super::objects::{self, Link};
+use super::objects::{self, Link, Token};
 use super::packing;
 use super::reader::pixel_of;
 use super::spec::{Compression, PIXELS_MAX};
 
 const READ: &str = "read the file to be repacked";
 const WRITE: &str = "write the repacked file";
-/// Groups in groups deeper than this hold no images.
-const DEPTH_MAX: usize = 12;
+/// Files with groups in groups deeper than this are refused.
+const DEPTH_MAX: usize = 64;
 /// Group of the record of a repacking, in every file that it wrote.
 pub const RECORD: &str = "/entry/konkordia/repack";
 /// A compressed chunk is never longer than twice its image and this.
@@ -73,6 +74,10 @@ pub struct Stacks {
     path: PathBuf,
     file: File,
     found: Vec<(StackLayout, Dataset)>,
+    /// The same stacks by object, of which each may have several names.
+    index: HashMap<Token, usize>,
+    /// Virtual data sets, stacks, and groups with something below them that is not simply copied as a whole.
+    special: HashSet<Token>,
     /// Other files that this one points to, as it names them.
     names: Vec<String>,
 }
@@ -103,28 +108,65 @@ impl Stacks {
             return Err(Error::new(ErrorKind::Damaged, READ, path, cause)
                 .with_hint("wait for the end of the run, or run `konkordia repair FILE`"));
         }
-        let mut stacks = Self { path: path.to_owned(), file, found: Vec::new(), names: Vec::new() };
-        let root = stacks.file.group("/").context(READ, path)?;
-        stacks.walk(&root, 0)?;
+        let (index, special) = (HashMap::new(), HashSet::new());
+        let mut stacks = Self { path: path.to_owned(), file, found: Vec::new(), index, special, names: Vec::new() };
+        stacks.walk()?;
         stacks.names.sort();
         stacks.names.dedup();
         Ok(stacks)
     }
 
-    fn walk(&mut self, group: &Group, depth: usize) -> Result<(), Error> {
-        for name in group.member_names().context(READ, &self.path)? {
-            match self.look(group, &name)? {
-                Some(Found::Stack(layout)) => {
-                    let dataset = group.dataset(&name).context(READ, &self.path)?;
-                    self.found.push((*layout, dataset));
-                }
-                Some(Found::Pointer(files)) => self.names.extend(files),
-                None if depth < DEPTH_MAX => {
-                    if let (Ok(Link::Hard), Ok(inner)) = (objects::link(group, &name), group.group(&name)) {
-                        self.walk(&inner, depth + 1)?;
+    /// Visits each group once, those nearest to the root first: hard links may lead back to groups above.
+    fn walk(&mut self) -> Result<(), Error> {
+        let root = self.file.group("/").context(READ, &self.path)?;
+        let at_root = objects::object(&root, ".").context(READ, &self.path)?.0;
+        let mut seen = HashSet::from([at_root]);
+        let mut open = VecDeque::from([(root, at_root, 0)]);
+        // The groups in which an object has a name.
+        let mut holders: HashMap<Token, Vec<Token>> = HashMap::new();
+        let mut special = vec![at_root];
+        while let Some((group, holder, depth)) = open.pop_front() {
+            // The library gives them in an order that depends on how they are stored; a copy is to have its stacks in that of the original.
+            let mut names = group.member_names().context(READ, &self.path)?;
+            names.sort();
+            for name in names {
+                let found = self.look(&group, &name)?;
+                if objects::link(&group, &name).context(READ, &self.path)? != Link::Hard {
+                    if let Some(Found::Pointer(files)) = found {
+                        self.names.extend(files);
+                        special.push(holder);
                     }
+                    continue;
                 }
-                None => {}
+                let (object, is_group) = objects::object(&group, &name).context(READ, &self.path)?;
+                holders.entry(object).or_default().push(holder);
+                match found {
+                    Some(Found::Stack(layout)) if !self.index.contains_key(&object) => {
+                        self.index.insert(object, self.found.len());
+                        self.found.push((*layout, group.dataset(&name).context(READ, &self.path)?));
+                        special.push(object);
+                    }
+                    Some(Found::Pointer(files)) => {
+                        self.names.extend(files);
+                        special.push(object);
+                    }
+                    None if is_group && seen.insert(object) => {
+                        if depth == DEPTH_MAX {
+                            let cause = format!("groups in groups deeper than {DEPTH_MAX}");
+                            return Err(Error::new(ErrorKind::Invalid, READ, &self.path, cause));
+                        }
+                        open.push_back((group.group(&name).context(READ, &self.path)?, object, depth + 1));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // Something with several names is copied once only where each of them is copied one by one.
+        special.extend(holders.values().filter(|groups| groups.len() > 1).flatten());
+        // Whatever holds something special is special.
+        while let Some(object) = special.pop() {
+            if self.special.insert(object) {
+                special.extend(holders.get(&object).into_iter().flatten());
             }
         }
         Ok(())
@@ -376,9 +418,9 @@ impl Mirror {
         let doing = || -> hdf5::Result<Vec<Dataset>> {
             let (from, to) = (source.file.group("/")?, file.group("/")?);
             let mut stacks: Vec<Option<Dataset>> = source.layouts().map(|_| None).collect();
-            copy_group(source, &from, &to, compression, rename, &mut stacks)?;
+            copy_groups(source, from, to, compression, rename, &mut stacks)?;
             change_description(file, compression, prefix)?;
-            Ok(stacks.into_iter().flatten().collect())
+            stacks.into_iter().collect::<Option<_>>().ok_or_else(|| "a stack that was found is not found again".into())
         };
         self.stacks = doing().context(WRITE, &self.target)?;
         assert_eq!(self.stacks.len(), self.layouts.len(), "every stack has its like");
@@ -408,44 +450,50 @@ impl Mirror {
     }
 }
 
-/// True if something below this group is not simply copied.
-fn has_special(source: &Stacks, group: &Group, depth: usize) -> bool {
-    let names = group.member_names().unwrap_or_default();
-    names.into_iter().any(|name| {
-        let inner = || matches!(objects::link(group, &name), Ok(Link::Hard)).then(|| group.group(&name).ok()).flatten();
-        matches!(source.look(group, &name), Ok(Some(_)))
-            || (depth < DEPTH_MAX && inner().is_some_and(|inner| has_special(source, &inner, depth + 1)))
-    })
-}
-
-fn copy_group(
+/// Copies everything below the root, each object once: what has several names has them afterwards too, also where a group holds itself.
+fn copy_groups(
     source: &Stacks,
-    from: &Group,
-    to: &Group,
+    from: Group,
+    to: Group,
     compression: Compression,
     rename: &Rename<'_>,
     stacks: &mut [Option<Dataset>],
 ) -> hdf5::Result<()> {
-    objects::copy_attributes(from, to)?;
-    for name in from.member_names()? {
-        match objects::link(from, &name)? {
-            Link::Soft(path) => to.link_soft(&path, &name)?,
-            Link::External(file, path) => to.link_external(&rename(&file), &path, &name)?,
-            Link::Hard => match (from.group(&name), from.dataset(&name)) {
-                (Ok(inner), _) if has_special(source, &inner, 0) => {
-                    let made = to.create_group(&name)?;
-                    copy_group(source, &inner, &made, compression, rename, stacks)?;
+    let mut paths = HashMap::from([(objects::object(&from, ".")?.0, "/".to_owned())]);
+    let mut open = VecDeque::from([(from, to, String::new())]);
+    while let Some((from, to, at)) = open.pop_front() {
+        objects::copy_attributes(&from, &to)?;
+        for name in from.member_names()? {
+            match objects::link(&from, &name)? {
+                Link::Soft(path) => {
+                    to.link_soft(&path, &name)?;
+                    continue;
                 }
-                (_, Ok(dataset)) if objects::is_virtual(&dataset) => {
-                    let made = objects::create_virtual_like(&dataset, to, &name, rename)?;
-                    objects::copy_attributes(&dataset, &made)?;
+                Link::External(file, path) => {
+                    to.link_external(&rename(&file), &path, &name)?;
+                    continue;
                 }
-                (_, Ok(dataset)) => match source.layouts().position(|layout| layout.name == dataset.name()) {
-                    Some(n) => stacks[n] = Some(stack(source, n, &dataset, to, &name, compression)?),
-                    None => objects::copy(from, to, &name)?,
-                },
-                _ => objects::copy(from, to, &name)?,
-            },
+                Link::Hard => {}
+            }
+            let (object, is_group) = objects::object(&from, &name)?;
+            if let Some(path) = paths.get(&object) {
+                to.link_hard(path, &name)?;
+                continue;
+            }
+            let path = format!("{at}/{name}");
+            if is_group && source.special.contains(&object) {
+                open.push_back((from.group(&name)?, to.create_group(&name)?, path.clone()));
+            } else if let Some(&n) = source.index.get(&object) {
+                stacks[n] = Some(stack(source, n, &from.dataset(&name)?, &to, &name, compression)?);
+            } else if source.special.contains(&object) {
+                let dataset = from.dataset(&name)?;
+                let made = objects::create_virtual_like(&dataset, &to, &name, rename)?;
+                objects::copy_attributes(&dataset, &made)?;
+            } else {
+                objects::copy(&from, &to, &name)?;
+                objects::remove_references(&to, &name)?;
+            }
+            paths.insert(object, path);
         }
     }
     Ok(())

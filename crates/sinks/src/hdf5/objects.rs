@@ -1,7 +1,9 @@
 //! Copying objects from file to file as they are, and chunks of images of any shape: what libhdf5 offers and the high-level crate does not.
 #![allow(unsafe_code)]
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::mem::{MaybeUninit, transmute};
 use std::ptr::{null, null_mut};
 
 use hdf5::plist::DatasetCreate;
@@ -14,13 +16,13 @@ use hdf5_sys::h5d::{H5D_fill_value_t, H5Dwrite_chunk};
 use hdf5_sys::h5d::{H5D_layout_t, H5Dclose, H5Dcreate2, H5Dget_space, H5Dget_type, H5Dread_chunk};
 use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5l::{H5L_info2_t, H5L_type_t, H5Lget_info2, H5Lget_val, H5Lunpack_elink_val};
-use hdf5_sys::h5o::H5Ocopy;
+use hdf5_sys::h5o::{H5O_INFO_BASIC, H5O_info2_t, H5O_token_t, H5O_type_t, H5Ocopy, H5Oget_info_by_name3};
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcopy, H5Pcreate, H5Pget_fill_value, H5Pget_layout, H5Pget_virtual_count};
 use hdf5_sys::h5p::{H5Pfill_value_defined, H5Premove_filter, H5Pset_fill_value, H5Pset_filter, H5Pset_virtual};
 use hdf5_sys::h5p::{H5Pget_virtual_dsetname, H5Pget_virtual_filename, H5Pget_virtual_srcspace, H5Pget_virtual_vspace};
 use hdf5_sys::h5s::{H5S_sel_type, H5Sclose, H5Screate_simple, H5Sget_select_bounds, H5Sget_select_type};
 use hdf5_sys::h5s::{H5Sget_simple_extent_ndims, H5Sget_simple_extent_npoints};
-use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tget_class, H5Tget_size, H5Treclaim};
+use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tdetect_class, H5Tget_size, H5Treclaim};
 
 use super::low::{Owned, dataset_chunk_bytes};
 use super::packing::Filter;
@@ -34,6 +36,22 @@ pub(crate) enum Link {
     Soft(String),
     /// An object of another file: file, path.
     External(String, String),
+}
+
+/// What tells an object of a file from its other objects, under whatever names.
+pub(crate) type Token = [u8; 16];
+
+/// The object that `name` in `group` is, and whether that is a group.
+pub(crate) fn object(group: &Group, name: &str) -> hdf5::Result<(Token, bool)> {
+    let name = c(name)?;
+    let mut info = MaybeUninit::<H5O_info2_t>::zeroed();
+    // SAFETY: an open id, a terminated string and an output of the type that the library fills, for which zeros are valid too; a token is 16
+    // bytes without meaning.
+    sync(|| unsafe {
+        h5check(H5Oget_info_by_name3(group.id(), name.as_ptr(), info.as_mut_ptr(), H5O_INFO_BASIC, H5P_DEFAULT))?;
+        let info = info.assume_init();
+        Ok((transmute::<H5O_token_t, Token>(info.token), info.type_ == H5O_type_t::H5O_TYPE_GROUP))
+    })
 }
 
 fn c(text: &str) -> hdf5::Result<CString> {
@@ -71,7 +89,37 @@ pub(crate) fn copy(from: &Group, to: &Group, name: &str) -> hdf5::Result<()> {
     Ok(())
 }
 
-/// Copies all attributes but references, which would point nowhere.
+/// Whether there are references anywhere in a type: in its members, elements or sequences.
+fn has_references(kind: hid_t) -> hdf5::Result<bool> {
+    // SAFETY: an open type.
+    sync(|| unsafe { Ok(h5check(H5Tdetect_class(kind, H5T_class_t::H5T_REFERENCE))? > 0) })
+}
+
+/// Removes attributes with references from a copied object and everything below it: the library copies them as addresses in the old file.
+pub(crate) fn remove_references(group: &Group, name: &str) -> hdf5::Result<()> {
+    let mut seen = HashSet::from([object(group, name)?.0]);
+    let mut open = vec![(group.clone(), name.to_owned())];
+    while let Some((parent, name)) = open.pop() {
+        let inner = parent.group(&name).ok();
+        if let Some(inner) = &inner {
+            for name in inner.member_names()? {
+                if link(inner, &name)? == Link::Hard && seen.insert(object(inner, &name)?.0) {
+                    open.push((inner.clone(), name));
+                }
+            }
+        }
+        let dataset = if inner.is_none() { parent.dataset(&name).ok() } else { None };
+        let Some(at) = inner.as_deref().or_else(|| dataset.as_ref().map(|dataset| dataset as &Location)) else { continue };
+        for name in at.attr_names()? {
+            if has_references(at.attr(&name)?.dtype()?.id())? {
+                at.delete_attr(&name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Copies all attributes but those with references, which would point nowhere.
 pub(crate) fn copy_attributes(from: &Location, to: &Location) -> hdf5::Result<()> {
     let many = from.attr_names()?.len();
     // SAFETY: open ids; each id got here is closed once by its owner.
@@ -94,7 +142,7 @@ fn copy_attribute(attribute: &Owned, to: &Location) -> hdf5::Result<()> {
         let mut name = vec![0u8; usize::try_from(length).map_err(|_| "an attribute without name")? + 1];
         H5Aget_name(attribute.0, name.len(), name.as_mut_ptr().cast());
         let kind = Owned(h5check(H5Aget_type(attribute.0))?, H5Tclose);
-        if H5Tget_class(kind.0) == H5T_class_t::H5T_REFERENCE {
+        if has_references(kind.0)? {
             return Ok(());
         }
         let space = Owned(h5check(H5Aget_space(attribute.0))?, H5Sclose);
