@@ -97,13 +97,17 @@ pub fn add_gains(file: &mut CalibrationFile, paths: &[PathBuf]) -> Result<usize,
     let stages =
         read_gains(paths, file.modules, false).or_else(|error| read_gains(paths, file.modules, true).map_err(|_| error))?;
     judge_gains(&stages.low, &names(paths))?;
+    // Gains of HG0 that the new files do not have stay, with their source.
+    const OLDER: &str = "; HG0: ";
+    let keeps = stages.high.is_none() && file.gains[GainStage::Hg0.index()].is_some() && !file.gain_source.is_empty();
+    let older = keeps.then(|| file.gain_source.rsplit(OLDER).next().unwrap_or_default().to_owned());
     let [g0, g1, g2] = stages.low;
     for (stage, gain) in GainStage::ALL.into_iter().zip([Some(g0), Some(g1), Some(g2), stages.high]) {
         if gain.is_some() {
             file.gains[stage.index()] = gain;
         }
     }
-    file.gain_source = names(paths);
+    file.gain_source = names(paths) + &older.map_or(String::new(), |older| format!("{OLDER}{older}"));
     Ok(file.gains.iter().flatten().count())
 }
 
@@ -119,4 +123,31 @@ pub fn write(file: &mut CalibrationFile, path: &Path, step: String) -> Result<St
     file.reasons = reasons::table();
     file.history.push(format!("{} {step}", file.created));
     Ok(file.write(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konkordia_sinks::hdf5::calibration::MODULE_PIXELS;
+
+    #[test]
+    fn gains_of_hg0_that_stay_keep_their_source() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, gains: &[f32]| {
+            let path = folder.path().join(name);
+            let planes = gains.iter().flat_map(|gain| gain.to_le_bytes().repeat(MODULE_PIXELS));
+            std::fs::write(&path, planes.collect::<Vec<u8>>()).unwrap();
+            vec![path]
+        };
+        let (four, three) = (write("four", &[41.0, -1.44, -0.114, 105.0]), write("three", &[40.0, -1.4, -0.11]));
+        let mut file = CalibrationFile { modules: 1, ..CalibrationFile::default() };
+        assert_eq!(add_gains(&mut file, &four).unwrap(), 4);
+        assert_eq!(file.gain_source, names(&four));
+        for _ in 0..2 {
+            assert_eq!(add_gains(&mut file, &three).unwrap(), 4);
+            assert_eq!(file.gain_source, format!("{}; HG0: {}", names(&three), names(&four)));
+        }
+        let first = |stage: GainStage| file.gains[stage.index()].as_ref().unwrap()[0];
+        assert_eq!((first(GainStage::G0), first(GainStage::Hg0)), (40.0, 105.0));
+    }
 }
