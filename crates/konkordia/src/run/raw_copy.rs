@@ -224,9 +224,24 @@ impl Files {
 
     fn finish(mut self) -> Result<RawReport, Failure> {
         self.is_finished = true;
+        self.to_disk()?;
         let (master, most) = (self.spec.master_path(), self.ports.iter().map(|p| p.records).max());
         write_master(&master, &self.spec.master(most))?;
         Ok(RawReport { master, files: self.count, frames: self.frames, bytes: self.bytes })
+    }
+}
+
+impl Files {
+    /// Waits until the disk has all data files, after the run: no frame ever waits for it.
+    fn to_disk(&self) -> Result<(), Failure> {
+        for (number, port) in self.ports.iter().enumerate() {
+            let count = if self.spec.frames_per_file == 0 { 1 } else { port.records.div_ceil(self.spec.frames_per_file).max(1) };
+            for sub_file in 0..count {
+                let path = self.spec.data_path(number, sub_file);
+                File::open(&path).and_then(|file| file.sync_data()).map_err(|e| Failure::io(DOING, &path, &e))?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -135,14 +135,16 @@ impl Snapshots {
     /// When the file cannot be read or is none of pedestals.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let doing = "read the file of pedestals";
-        std::fs::metadata(path).context(doing, path)?;
+        let file_bytes = std::fs::metadata(path).context(doing, path)?.len();
         let file = low::open_file(path).context(doing, path)?;
-        let images = file.dataset(IMAGE).and_then(|images| images.read_raw::<u64>()).context(doing, path)?;
-        let shape = file.dataset(STACK).context(doing, path)?.shape();
-        if shape.len() != 3 || shape[0] != images.len() {
-            let cause = format!("{STACK} is {shape:?} for {} images", images.len());
+        let images = file.dataset(IMAGE).context(doing, path)?;
+        let (shape, stack) = (images.shape(), file.dataset(STACK).context(doing, path)?.shape());
+        // Each snapshot has a plane in the file, so that a number of them that the file cannot hold is found before memory is asked for.
+        if shape.len() != 1 || stack.len() != 3 || stack[0] != shape[0] || shape[0] as u64 > file_bytes / 4 {
+            let cause = format!("{STACK} is {stack:?} for images {shape:?} in a file of {file_bytes} bytes");
             return Err(Error::new(ErrorKind::Damaged, doing, path, cause));
         }
+        let images = images.read_raw::<u64>().context(doing, path)?;
         Ok(Self { path: path.to_owned(), images })
     }
 
@@ -170,5 +172,23 @@ impl Snapshots {
         let name = path.file_name()?.to_str()?;
         let (prefix, _) = super::names::parse(name)?;
         Self::read(&path.with_file_name(pedestal_file_name(prefix))).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_snapshots_than_the_file_can_hold_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r_pedestals.h5");
+        let file = File::create(&path).unwrap();
+        let count = 1usize << 40;
+        file.new_dataset::<u64>().shape(count).chunk(1024).create(IMAGE).unwrap();
+        file.new_dataset::<f32>().shape((count, 2, 2)).chunk((1, 2, 2)).create(STACK).unwrap();
+        file.close().unwrap();
+        let error = Snapshots::read(&path).unwrap_err();
+        assert!(error.kind == ErrorKind::Damaged && error.cause.contains("in a file of"), "{error}");
     }
 }

@@ -393,6 +393,7 @@ impl Writer {
             }
         }
         let pedestal_snapshots = self.pedestals.take().map_or(Ok(0), PedestalFile::close)?;
+        self.to_disk(pedestal_snapshots > 0)?;
         let master = master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed)?;
         Ok(FileReport {
             master,
@@ -406,6 +407,19 @@ impl Writer {
 }
 
 impl Writer {
+    /// Waits until the disk has all files that the master is about to name. Only here, after the run: while data come in nobody waits for it,
+    /// and what the kernel has written by then costs nothing more. After a failed write as much as can be had.
+    fn to_disk(&self, with_pedestals: bool) -> Result<(), Error> {
+        let pedestals = with_pedestals.then(|| self.spec.directory.join(pedestal_file_name(&self.spec.prefix)));
+        for path in self.closed.iter().map(|closed| &closed.path).chain(&pedestals) {
+            let synced = std::fs::File::open(path).and_then(|file| file.sync_data());
+            if self.failed.is_none() {
+                synced.context("bring the data to the disk", path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Rebuilds the current data file from its journal, when libhdf5 cannot close it.
     fn rescue(&mut self) -> Result<(), Error> {
         let Some(file) = self.current.take() else { return Ok(()) };
