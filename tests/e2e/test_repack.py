@@ -428,6 +428,34 @@ def test_a_copy_of_an_earlier_attempt_is_compared_before_the_original_goes(tmp_p
     assert np.array_equal(images_of(tmp_path / "out" / master.name), frames)
 
 
+def test_a_new_copy_that_differs_never_gets_its_name(tmp_path):
+    """The copy is damaged on the disk while it is compared."""
+    (tmp_path / "out").mkdir()
+    master, _ = dectris_legacy(tmp_path, codec="gzip", images=1000, per_file=1000)
+    [source] = data_files(master)
+    target, part = tmp_path / "out" / source.name, tmp_path / "out" / f".{source.name}.part"
+    options = ["repack", str(source), "-o", str(tmp_path / "out"), "--compression", "none", "--workers", "1"]
+    program(*options, check=0)
+    whole_bytes = target.stat().st_size
+    with h5py.File(target) as file:
+        place = file["/entry/data/data"].id.get_chunk_info_by_coord((999, 0, 0))
+    target.unlink()
+    process = subprocess.Popen([BINARY, *options, "--verify", "--delete-source"], stderr=subprocess.PIPE, text=True)
+    while process.poll() is None:
+        try:
+            if part.stat().st_size == whole_bytes:
+                with open(part, "r+b") as file:
+                    file.seek(place.byte_offset + 20)
+                    file.write(b"\0" * 64)
+                break
+        except FileNotFoundError:
+            pass
+        time.sleep(0.001)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1 and "image 999" in errors and "the copy was removed" in errors, errors
+    assert source.exists() and list((tmp_path / "out").iterdir()) == []
+
+
 def test_verified_is_said_only_of_what_was_compared(tmp_path):
     (tmp_path / "out").mkdir()
     master, _ = dectris_legacy(tmp_path)
