@@ -276,6 +276,31 @@ def test_a_calibration_that_knows_module_ids_serves_input_without(tmp_path):
         assert ("image 0 is of storage cell 0, for which the calibration has no pedestals" in done.stderr) == told, done.stderr
 
 
+def test_other_modules_and_the_other_gain_are_refused_before_anything_is_replaced(tmp_path):
+    """--overwrite removes the older result: not for a conversion that the headers of the input already forbid."""
+    planes = [tmp_path / f"pedestal_g{g}.f32" for g in range(3)]
+    for plane, pedestal in zip(planes, [3000, 15000, 15000], strict=True):
+        np.full(2 * 512 * 1024, pedestal, np.float32).tofile(plane)
+    gain, file = tmp_path / "gain.f32", tmp_path / "cal.h5"
+    np.repeat(np.float32([41, -1.4, -0.11]), 2 * 512 * 1024).tofile(gain)
+    program("calibration", "import", "--pedestal", *planes, "--gain", gain, "--modules", 2, "--cell", 0, "-o", file, check=0)
+    darks = np.random.default_rng(1).normal(3000, 20, (12, 2, 512, 1024)).astype("<u2")
+    program("pedestal", raw_files.write_sls(tmp_path, darks), "--stage", "g0", "--into", file, check=0)
+    path = raw_files.write_sls(tmp_path, darks[:2], name="short")
+    options = [path, "--calibration", file, "--energy-kev", "12.4", "-o", tmp_path / "out"]
+    event, _ = convert(*options, "--set", "travel.enabled=true")
+    assert event["event"] == "travel" and (tmp_path / "out_travel_master.h5").exists()
+    before = chunks(tmp_path / "out_master.h5")
+    # Bytes 32 and 33 of the first header are the id of the module, 40 to 43 the DAQ info.
+    for port, at, changed, why in [(1, 32, b"\x77\x07", "of other modules"), (0, 40, b"\x01\0\0\0", "is set to HG0")]:
+        data = tmp_path / f"short_d{port}_f0_0.raw"
+        whole_data = data.read_bytes()
+        data.write_bytes(whole_data[:at] + changed + whole_data[at + len(changed) :])
+        assert why in refused(*options, "--overwrite")
+        assert chunks(tmp_path / "out_master.h5") == before
+        data.write_bytes(whole_data)
+
+
 def test_the_age_of_a_calibration_is_that_at_the_time_of_the_data(tmp_path):
     """The configuration of a live run has a limit; the same run is converted years later with the pedestals of its day."""
     planes = [tmp_path / f"pedestal_g{g}.f32" for g in range(3)]
