@@ -2,7 +2,7 @@
 //!
 //! Sums are made in `i32` (or `f32` for float images), of frames that are already rounded: the sum of n frames is exactly the sum of the n
 //! signed images of the same width that would have been written without summation. A special value of any frame wins over numbers, in the order masked, missing,
-//! invalid, saturated. Each loop looks at [`CHUNK`] pixels at once: where all are plain numbers far from the limits, as nearly always, it
+//! invalid, saturated. Each loop looks at some pixels at once: where all are plain numbers far from the limits, as nearly always, it
 //! does simple arithmetic that the compiler turns into vectors; else it goes pixel by pixel. Both give the same.
 
 use konkordia_core::pixel::Pixel;

@@ -12,7 +12,7 @@
 //! | body: quantiser, quantiser | of the centres, of the slopes: 1 (2), 8 (half a step, f64), 4 (radius), 8 (number of exceptions), the exceptions |
 //! | body: Huffman | two slopes and the centre of each block, as differences from the block before |
 //! | body: quantiser, Huffman | the pixels, block after block |
-//! | the rest | settings: see [`Settings`]; their length, 4 |
+//! | the rest | settings (see `Settings` in the source); their length, 4 |
 //!
 //! Huffman: 4 (lowest symbol), 4 big-endian (nodes), 4 big-endian (room for symbols), 1 (0), left and right child of each node (0 = none; of 1, 2
 //! or 4 bytes by the number of nodes), its symbol less the lowest (4), whether it is a leaf (1), 8 (bytes of the codes), the codes from the high bit down.
