@@ -333,3 +333,17 @@ fn damaged_files_get_an_answer() {
     }
     assert_eq!(errors(&report.master), Vec::<String>::new());
 }
+
+/// Data movers take files away as soon as they are complete.
+#[test]
+fn a_complete_data_file_may_be_taken_away_before_the_run_ends() {
+    let scratch = Scratch::new("moved");
+    let sample = sample(&scratch.0, "a", PixelType::Int16);
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    write_images(&mut writer, &sample).unwrap();
+    let first = sample.spec.directory.join(format!("{}_data_000001.h5", sample.spec.prefix));
+    assert!(sample.images > u64::from(sample.spec.images_per_file), "the first file is complete");
+    std::fs::remove_file(&first).unwrap();
+    let report = writer.finish(&ledger(&sample)).unwrap();
+    assert!(report.data_files.contains(&first) && report.master.exists());
+}

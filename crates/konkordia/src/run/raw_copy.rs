@@ -238,7 +238,11 @@ impl Files {
             let count = if self.spec.frames_per_file == 0 { 1 } else { port.records.div_ceil(self.spec.frames_per_file).max(1) };
             for sub_file in 0..count {
                 let path = self.spec.data_path(number, sub_file);
-                File::open(&path).and_then(|file| file.sync_data()).map_err(|e| Failure::io(DOING, &path, &e))?;
+                match File::open(&path).and_then(|file| file.sync_data()) {
+                    // Moved away since it was complete: not ours any more.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    done => done.map_err(|e| Failure::io(DOING, &path, &e))?,
+                }
             }
         }
         Ok(())

@@ -408,12 +408,14 @@ impl Writer {
 
 impl Writer {
     /// Waits until the disk has all files that the master is about to name. Only here, after the run: while data come in nobody waits for it,
-    /// and what the kernel has written by then costs nothing more. After a failed write as much as can be had.
+    /// and what the kernel has written by then costs nothing more. After a failed write as much as can be had. A data file that somebody has moved
+    /// away since it was complete is his to look after.
     fn to_disk(&self, with_pedestals: bool) -> Result<(), Error> {
         let pedestals = with_pedestals.then(|| self.spec.directory.join(pedestal_file_name(&self.spec.prefix)));
         for path in self.closed.iter().map(|closed| &closed.path).chain(&pedestals) {
             let synced = std::fs::File::open(path).and_then(|file| file.sync_data());
-            if self.failed.is_none() {
+            let is_gone = synced.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+            if self.failed.is_none() && !is_gone {
                 synced.context("bring the data to the disk", path)?;
             }
         }
