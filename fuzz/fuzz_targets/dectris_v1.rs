@@ -1,9 +1,10 @@
 //! Any capture, or any bytes as one part, as messages of Stream V1: refused, or what is built from them is the same message.
 #![no_main]
 
+mod messages;
+
 use konkordia_wire::dectris_v1::Message;
 use konkordia_wire::stream::Bounds;
-use konkordia_wire::zmsg;
 use libfuzzer_sys::fuzz_target;
 
 const BOUNDS: Bounds = Bounds { text_bytes_max: 2048, image_bytes_max: 1 << 20, table_bytes_max: 1 << 20, channels_max: 4 };
@@ -19,10 +20,4 @@ fn check(parts: &[&[u8]]) {
     assert_eq!(Message::parse(&again, &generous).as_ref(), Ok(&message));
 }
 
-fuzz_target!(|data: &[u8]| {
-    check(&[data]);
-    let mut message = zmsg::Message::default();
-    if let Ok(true) = zmsg::Reader::new(data, zmsg::Bounds { parts_max: 16, message_bytes_max: 8192 }).read(&mut message) {
-        check(&message.parts());
-    }
-});
+fuzz_target!(|data: &[u8]| messages::each(data, 16, check));
