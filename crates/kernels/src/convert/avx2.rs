@@ -1,6 +1,6 @@
 //! Sixteen words at a time with AVX2.
 
-use super::tracking::{self, Tracker};
+use super::tracking::{Drift, Tracker};
 use super::{Constants, OutputPixel, scalar};
 use crate::isa::Isa;
 use konkordia_core::pixel::Pixel;
@@ -68,8 +68,13 @@ unsafe fn run<P: OutputPixel, const SELECT: bool>(
     }
 }
 
-/// See [`tracking::jungfrau_tracking`], which has checked all lengths.
-pub fn jungfrau_tracking<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, tracker: &mut Tracker<'_>, out: &mut [P]) {
+/// See [`super::tracking::jungfrau_tracking`], which does the rest; returns how many words were done, a multiple of [`LANES`].
+pub fn jungfrau_tracking<P: OutputPixel>(
+    raw: &[u16],
+    constants: &Constants<'_>,
+    tracker: &mut Tracker<'_>,
+    out: &mut [P],
+) -> usize {
     assert!(Isa::Avx2.is_available() && out.len() == raw.len());
     constants.check(raw.len());
     tracker.check(raw.len());
@@ -78,40 +83,28 @@ pub fn jungfrau_tracking<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>,
     let pedestal = [drift.pedestal.cast_const(), constants.pedestal[1].as_ptr(), constants.pedestal[2].as_ptr()];
     // SAFETY: AVX2 is available and all slices hold at least `whole` items (asserted above); nothing else uses the pedestals meanwhile.
     unsafe { run_tracking(raw.as_ptr(), &pedestal, &constants.factor.map(<[f32]>::as_ptr), &drift, out.as_mut_ptr(), whole) };
-    let rest = raw.len() - whole;
-    tracking::scalar_tracking(&raw[whole..], &constants.slice(whole, rest), &mut tracker.slice(whole, rest), &mut out[whole..]);
+    whole
 }
 
-/// See [`tracking::jungfrau_track_only`], which has checked all lengths.
-pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) {
+/// See [`super::tracking::jungfrau_track_only`], which does the rest; returns how many words were done, a multiple of [`LANES`].
+pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) -> usize {
     assert!(Isa::Avx2.is_available());
     tracker.check(raw.len());
     let whole = raw.len() / LANES * LANES;
     let drift = Drift::of(tracker);
     // SAFETY: AVX2 is available and all slices hold at least `whole` items (asserted above).
     unsafe { run_track_only(raw.as_ptr(), &drift, whole) };
-    tracking::scalar_track_only(&raw[whole..], &mut tracker.slice(whole, raw.len() - whole));
-}
-
-/// A [`Tracker`] as pointers.
-struct Drift {
-    pedestal: *mut f32,
-    gate: *const f32,
-    weight: f32,
+    whole
 }
 
 impl Drift {
-    fn of(tracker: &mut Tracker<'_>) -> Self {
-        Self { pedestal: tracker.pedestal.as_mut_ptr(), gate: tracker.gate.as_ptr(), weight: tracker.weight }
-    }
-
     /// Moves eight pedestals by the words of `lanes` (those in G0) and returns the distances of all words from where they were.
     ///
     /// # Safety
     /// AVX2 must be available; the pointers must be valid for the items `i .. i + 8`.
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn step(&self, adc: __m256i, i: usize, lanes: __m256i) -> __m256 {
+    unsafe fn step8(&self, adc: __m256i, i: usize, lanes: __m256i) -> __m256 {
         // SAFETY: the caller vouches for the items `i .. i + 8`.
         unsafe {
             let before = _mm256_loadu_ps(self.pedestal.add(i));
@@ -131,15 +124,15 @@ impl Drift {
     /// Moves the pedestals of sixteen words of which some are not in G0.
     ///
     /// # Safety
-    /// As [`Drift::step`], for the items `i .. i + 16`.
+    /// As [`Drift::step8`], for the items `i .. i + 16`.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn step_some(&self, words: __m256i, i: usize) {
         let in_g0 = |words| _mm256_cmpgt_epi32(_mm256_set1_epi32(0x4000), words);
         // SAFETY: the caller vouches for the items `i .. i + 16`.
         unsafe {
-            self.step(low_half(words), i, in_g0(low_half(words)));
-            self.step(high_half(words), i + 8, in_g0(high_half(words)));
+            self.step8(low_half(words), i, in_g0(low_half(words)));
+            self.step8(high_half(words), i + 8, in_g0(high_half(words)));
         }
     }
 }
@@ -164,8 +157,8 @@ unsafe fn run_tracking<P: OutputPixel>(
             if _mm256_testz_si256(words, gain_bits) != 0 {
                 // Loaded before the pedestals are stored: planes often lie a multiple of 4 KiB apart, where a load waits for a store.
                 let (low, high) = (_mm256_loadu_ps(factor[0].add(i)), _mm256_loadu_ps(factor[0].add(i + 8)));
-                let low = _mm256_mul_ps(drift.step(low_half(words), i, all), low);
-                let high = _mm256_mul_ps(drift.step(high_half(words), i + 8, all), high);
+                let low = _mm256_mul_ps(drift.step8(low_half(words), i, all), low);
+                let high = _mm256_mul_ps(drift.step8(high_half(words), i + 8, all), high);
                 P::store_two(low, high, out.add(i));
             } else {
                 switched(words, pedestal, factor, i, out);

@@ -1,6 +1,6 @@
 //! Thirty-two words at a time with AVX-512.
 
-use super::tracking::{self, Tracker};
+use super::tracking::{Drift, Tracker};
 use super::{Constants, OutputPixel, scalar};
 use crate::isa::Isa;
 use konkordia_core::pixel::Pixel;
@@ -76,8 +76,13 @@ unsafe fn run<P: OutputPixel, const SELECT: bool>(
     }
 }
 
-/// See [`tracking::jungfrau_tracking`], which has checked all lengths.
-pub fn jungfrau_tracking<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, tracker: &mut Tracker<'_>, out: &mut [P]) {
+/// See [`super::tracking::jungfrau_tracking`], which does the rest; returns how many words were done, a multiple of [`LANES`].
+pub fn jungfrau_tracking<P: OutputPixel>(
+    raw: &[u16],
+    constants: &Constants<'_>,
+    tracker: &mut Tracker<'_>,
+    out: &mut [P],
+) -> usize {
     assert!(Isa::Avx512.is_available() && out.len() == raw.len());
     constants.check(raw.len());
     tracker.check(raw.len());
@@ -86,40 +91,28 @@ pub fn jungfrau_tracking<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>,
     let pedestal = [drift.pedestal.cast_const(), constants.pedestal[1].as_ptr(), constants.pedestal[2].as_ptr()];
     // SAFETY: AVX-512 is available and all slices hold at least `whole` items (asserted above); nothing else uses the pedestals meanwhile.
     unsafe { run_tracking(raw.as_ptr(), &pedestal, &constants.factor.map(<[f32]>::as_ptr), &drift, out.as_mut_ptr(), whole) };
-    let rest = raw.len() - whole;
-    tracking::scalar_tracking(&raw[whole..], &constants.slice(whole, rest), &mut tracker.slice(whole, rest), &mut out[whole..]);
+    whole
 }
 
-/// See [`tracking::jungfrau_track_only`], which has checked all lengths.
-pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) {
+/// See [`super::tracking::jungfrau_track_only`], which does the rest; returns how many words were done, a multiple of [`LANES`].
+pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) -> usize {
     assert!(Isa::Avx512.is_available());
     tracker.check(raw.len());
     let whole = raw.len() / LANES * LANES;
     let drift = Drift::of(tracker);
     // SAFETY: AVX-512 is available and all slices hold at least `whole` items (asserted above).
     unsafe { run_track_only(raw.as_ptr(), &drift, whole) };
-    tracking::scalar_track_only(&raw[whole..], &mut tracker.slice(whole, raw.len() - whole));
-}
-
-/// A [`Tracker`] as pointers.
-struct Drift {
-    pedestal: *mut f32,
-    gate: *const f32,
-    weight: f32,
+    whole
 }
 
 impl Drift {
-    fn of(tracker: &mut Tracker<'_>) -> Self {
-        Self { pedestal: tracker.pedestal.as_mut_ptr(), gate: tracker.gate.as_ptr(), weight: tracker.weight }
-    }
-
     /// Moves sixteen pedestals by the words of `lanes` (those in G0) and returns the distances of all words from where they were.
     ///
     /// # Safety
     /// AVX-512 must be available; the pointers must be valid for the items `i .. i + 16`.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn step(&self, adc: __m512i, i: usize, lanes: __mmask16) -> __m512 {
+    unsafe fn step16(&self, adc: __m512i, i: usize, lanes: __mmask16) -> __m512 {
         // SAFETY: the caller vouches for the items `i .. i + 16`.
         unsafe {
             let before = _mm512_loadu_ps(self.pedestal.add(i));
@@ -153,14 +146,14 @@ unsafe fn run_tracking<P: OutputPixel>(
             if in_g0 == u32::MAX {
                 // Loaded before the pedestals are stored: planes often lie a multiple of 4 KiB apart, where a load waits for a store.
                 let (low, high) = (_mm512_loadu_ps(factor[0].add(i)), _mm512_loadu_ps(factor[0].add(i + 16)));
-                let low = _mm512_mul_ps(drift.step(low_half(words), i, u16::MAX), low);
-                let high = _mm512_mul_ps(drift.step(high_half(words), i + 16, u16::MAX), high);
+                let low = _mm512_mul_ps(drift.step16(low_half(words), i, u16::MAX), low);
+                let high = _mm512_mul_ps(drift.step16(high_half(words), i + 16, u16::MAX), high);
                 P::store16(low, out.add(i));
                 P::store16(high, out.add(i + 16));
             } else {
                 switched(words, pedestal, factor, i, out);
-                drift.step(low_half(words), i, in_g0 as u16);
-                drift.step(high_half(words), i + 16, (in_g0 >> 16) as u16);
+                drift.step16(low_half(words), i, in_g0 as u16);
+                drift.step16(high_half(words), i + 16, (in_g0 >> 16) as u16);
             }
         }
     }
@@ -175,8 +168,8 @@ unsafe fn run_track_only(raw: *const u16, drift: &Drift, count: usize) {
         unsafe {
             let words = _mm512_loadu_si512(raw.add(i).cast());
             let in_g0 = _mm512_testn_epi16_mask(words, _mm512_set1_epi16(0xC000u16 as i16));
-            drift.step(low_half(words), i, in_g0 as u16);
-            drift.step(high_half(words), i + 16, (in_g0 >> 16) as u16);
+            drift.step16(low_half(words), i, in_g0 as u16);
+            drift.step16(high_half(words), i + 16, (in_g0 >> 16) as u16);
         }
     }
 }

@@ -56,13 +56,15 @@ pub fn jungfrau_tracking<P: OutputPixel>(
     assert_eq!(raw.len(), out.len(), "one output pixel per word");
     constants.check(raw.len());
     tracker.check(raw.len());
-    match isa.usable() {
+    let done = match isa.usable() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => avx512::jungfrau_tracking(raw, constants, tracker, out),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => avx2::jungfrau_tracking(raw, constants, tracker, out),
-        _ => scalar_tracking(raw, constants, tracker, out),
-    }
+        _ => 0,
+    };
+    let rest = raw.len() - done;
+    scalar_tracking(&raw[done..], &constants.slice(done, rest), &mut tracker.slice(done, rest), &mut out[done..]);
 }
 
 /// Moves the pedestals as [`jungfrau_tracking`] does, for dark frames of which no image is made.
@@ -71,17 +73,33 @@ pub fn jungfrau_tracking<P: OutputPixel>(
 /// If lengths differ, or the weight is not in `0 < weight <= 1`.
 pub fn jungfrau_track_only(isa: Isa, raw: &[u16], tracker: &mut Tracker<'_>) {
     tracker.check(raw.len());
-    match isa.usable() {
+    let done = match isa.usable() {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => avx512::jungfrau_track_only(raw, tracker),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => avx2::jungfrau_track_only(raw, tracker),
-        _ => scalar_track_only(raw, tracker),
+        _ => 0,
+    };
+    scalar_track_only(&raw[done..], &mut tracker.slice(done, raw.len() - done));
+}
+
+/// A [`Tracker`] as pointers, for the instruction sets.
+#[cfg(target_arch = "x86_64")]
+pub(super) struct Drift {
+    pub pedestal: *mut f32,
+    pub gate: *const f32,
+    pub weight: f32,
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Drift {
+    pub fn of(tracker: &mut Tracker<'_>) -> Self {
+        Self { pedestal: tracker.pedestal.as_mut_ptr(), gate: tracker.gate.as_ptr(), weight: tracker.weight }
     }
 }
 
 /// The reference.
-pub(super) fn scalar_tracking<P: Pixel>(raw: &[u16], constants: &Constants<'_>, tracker: &mut Tracker<'_>, out: &mut [P]) {
+fn scalar_tracking<P: Pixel>(raw: &[u16], constants: &Constants<'_>, tracker: &mut Tracker<'_>, out: &mut [P]) {
     for (i, (pixel, &word)) in out.iter_mut().zip(raw).enumerate() {
         let pedestal = [tracker.pedestal[i], constants.pedestal[1][i], constants.pedestal[2][i]];
         *pixel = scalar::word(word, pedestal, constants.factor.map(|plane| plane[i]));
@@ -90,7 +108,7 @@ pub(super) fn scalar_tracking<P: Pixel>(raw: &[u16], constants: &Constants<'_>, 
 }
 
 /// The reference.
-pub(super) fn scalar_track_only(raw: &[u16], tracker: &mut Tracker<'_>) {
+fn scalar_track_only(raw: &[u16], tracker: &mut Tracker<'_>) {
     for ((pedestal, &gate), &word) in tracker.pedestal.iter_mut().zip(tracker.gate).zip(raw) {
         *pedestal = moved(word, *pedestal, gate, tracker.weight);
     }
