@@ -145,6 +145,11 @@ impl ImageStatus {
         }
     }
 
+    /// True if the image has pixels of its own in the file; all others read as *missing* throughout.
+    pub const fn has_pixels(self) -> bool {
+        matches!(self, Self::Complete | Self::Partial)
+    }
+
     /// Names by number, as stored in the files.
     pub const NAMES: [&'static str; 4] = ["lost", "complete", "partial", "discarded"];
 

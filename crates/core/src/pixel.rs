@@ -54,6 +54,17 @@ impl PixelType {
         }
     }
 
+    /// A pixel of this type as it stands in a file, little-endian. `value` is one that the type can hold.
+    pub fn le_bytes(self, value: f64) -> Vec<u8> {
+        match self {
+            Self::Int16 => (value as i16).to_le_bytes().to_vec(),
+            Self::Int32 => (value as i32).to_le_bytes().to_vec(),
+            Self::Uint16 => (value as u16).to_le_bytes().to_vec(),
+            Self::Uint32 => (value as u32).to_le_bytes().to_vec(),
+            Self::Float32 => (value as f32).to_le_bytes().to_vec(),
+        }
+    }
+
     /// The special values as `f64` (exact for every type): missing, masked, invalid, saturated, lowest and highest valid value.
     pub fn special(self) -> Special {
         fn of<P: Pixel>() -> Special {

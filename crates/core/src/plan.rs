@@ -5,6 +5,7 @@ use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
 use crate::ports::TileRecord;
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
+use std::ops::Range;
 
 /// Number of the first frame of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,6 +241,12 @@ impl Plan {
     pub fn blocks_per_strip(&self) -> usize {
         let about = 131_072 / self.compression.block_bytes();
         about.max(self.geometry.pixels().div_ceil(self.block_pixels()).div_ceil(STRIPS_MAX))
+    }
+
+    /// Blocks of the strips, in order; only the last may have fewer.
+    pub fn strips(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (per_strip, blocks) = (self.blocks_per_strip(), self.geometry.pixels().div_ceil(self.block_pixels()));
+        (0..blocks).step_by(per_strip).map(move |first| first..(first + per_strip).min(blocks))
     }
 
     /// Images that a stream whose socket is empty may be behind the others: half of the ring, so that a dead stream leaves the other half

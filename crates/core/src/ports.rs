@@ -74,8 +74,6 @@ impl Default for ImageHead {
 pub struct CommittedImage<'a> {
     /// Position in the file, from 0.
     pub image: u64,
-    /// Its state.
-    pub status: ImageStatus,
     /// Its state and its frames.
     pub head: ImageHead,
     /// One record per tile. Of a sum of frames: the header of the first frame of which a packet came, and the packets that came in every frame.

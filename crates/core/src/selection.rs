@@ -4,6 +4,7 @@
 //! same. The decision is a pure function of the frames' headers in frame order, so that every worker and the committer take it alike, each for itself.
 
 use crate::ledger::{ImageStatus, MissingPolicy};
+use crate::ports::TileRecord;
 
 /// Bits of a header word (JUNGFRAU: DAQ info, protocols 1.4) that mark a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +177,25 @@ impl Selector {
     }
 }
 
+/// What came of a frame, as far as it matters for what becomes of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameSeen {
+    /// Packets placed.
+    pub placed: u32,
+    /// From the header of the first tile that has one.
+    pub daq_info: Option<u32>,
+}
+
+impl FrameSeen {
+    /// From the records of the tiles of which packets were placed, in stream order.
+    pub fn of<'a>(records: impl Iterator<Item = &'a TileRecord>) -> Self {
+        records.fold(Self::default(), |seen, record| Self {
+            placed: seen.placed + u32::from(record.packets),
+            daq_info: seen.daq_info.or(Some(record.header.daq_info)),
+        })
+    }
+}
+
 /// What has come of the frames of an image so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageFrames {
@@ -188,8 +208,11 @@ pub struct ImageFrames {
 }
 
 impl ImageFrames {
-    /// Adds a frame with `placed` of `expected` packets.
-    pub fn add(&mut self, placed: u32, expected: u32) {
+    /// Adds a frame with `placed` of `expected` packets; the `first` of an image begins anew.
+    pub fn add(&mut self, first: bool, placed: u32, expected: u32) {
+        if first {
+            *self = Self::default();
+        }
         self.frames += 1;
         self.complete += u32::from(placed == expected);
         self.lost += u32::from(placed == 0);

@@ -4,7 +4,7 @@ use crate::control::{Control, FailGuard};
 use konkordia_core::ledger::ImageLedger;
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{FrameHeader, ImageHead, TileRecord};
-use konkordia_core::selection::{FrameUse, ImageFrames, Selector};
+use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
 use konkordia_memory::ring::Committer;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,15 +22,14 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer) -> I
             continue;
         }
         let records = || (0..plan.streams()).map(|tile| committer.record(tile));
-        let placed = records().flatten().map(|r| u32::from(r.packets)).sum();
-        let daq_info = records().flatten().next().map(|r| r.header.daq_info);
+        let FrameSeen { placed, daq_info } = FrameSeen::of(records().flatten());
         ledger.enter_frame(placed, expected);
         match selector.next(daq_info) {
             FrameUse::Skip => ledger.frames_skipped += 1,
             FrameUse::Dark => ledger.frames_dark += 1,
             FrameUse::Keep { first, last, .. } => {
                 image.add(committer.next(), first, records());
-                image.frames.add(placed, expected);
+                image.frames.add(first, placed, expected);
                 if last {
                     let head = image.head(plan);
                     committer.publish(head, &image.records);
@@ -56,7 +55,6 @@ impl OpenImage {
     fn add<'a>(&mut self, frame: u64, first: bool, records: impl Iterator<Item = Option<&'a TileRecord>>) {
         if first {
             self.first_frame = frame;
-            self.frames = ImageFrames::default();
         }
         for (sum, record) in self.records.iter_mut().zip(records) {
             let record = record.copied().unwrap_or_default();

@@ -26,23 +26,19 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut reader: SinkReader, sink: 
     while !control.has_failed() && reader.next() < control.images_end.load(Ordering::Acquire) {
         if reader.wait(Duration::from_millis(50)) {
             reader.take(|view| {
-                let (image, head, status) = (view.image, *view.head, view.head.status);
+                let (image, head) = (view.image, *view.head);
                 let (mut strips, mut pedestals): ([&[u8]; STRIPS_MAX], [&[f32]; STRIPS_MAX]) = ([&[]; _], [&[]; _]);
-                let (mut count, mut snapshots) = (0, 0);
-                if matches!(status, ImageStatus::Complete | ImageStatus::Partial) {
-                    count = view.strips();
-                    strips[..count].iter_mut().enumerate().for_each(|(n, strip)| *strip = view.strip(n));
+                let count = if head.status.has_pixels() { view.strips() } else { 0 };
+                strips[..count].iter_mut().enumerate().for_each(|(n, strip)| *strip = view.strip(n));
+                // All strips of an image have a snapshot, or none.
+                let snapshots = if view.snapshot(0).is_some() { view.strips() } else { 0 };
+                for (n, pedestal) in pedestals[..snapshots].iter_mut().enumerate() {
+                    *pedestal = view.snapshot(n).unwrap_or_default();
                 }
-                for (n, pedestal) in pedestals[..view.strips()].iter_mut().enumerate() {
-                    if let Some(plane) = view.snapshot(n) {
-                        *pedestal = plane;
-                        snapshots = n + 1;
-                    }
-                }
-                let forget = status == ImageStatus::Discarded && plan.missing == MissingPolicy::CompleteOnly;
+                let forget = head.status == ImageStatus::Discarded && plan.missing == MissingPolicy::CompleteOnly;
                 let tiles = if forget { &nothing } else { view.records };
                 let (strips, pedestals) = (&strips[..count], &pedestals[..snapshots]);
-                delivery.take(control, &CommittedImage { image, status, head, tiles, strips, pedestals });
+                delivery.take(control, &CommittedImage { image, head, tiles, strips, pedestals });
             });
         }
         if delivery.error.is_none()

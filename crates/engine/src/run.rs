@@ -19,6 +19,7 @@ use konkordia_kernels::isa::Isa;
 use konkordia_kernels::unpack::Bits;
 use konkordia_memory::ring::{Monitor, Ring, RingSpec, SnapshotSpec};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -175,19 +176,11 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     let plan = Arc::clone(&parts.plan);
     let format = *plan.geometry.format();
     let gather = plan.geometry.gather(plan.block_pixels());
-    let per_strip = plan.blocks_per_strip();
-    let strip_bytes_max = (0..gather.blocks())
-        .step_by(per_strip)
-        .map(|first| {
-            (first..(first + per_strip).min(gather.blocks())).map(|b| plan.packed_block_bytes_max(gather.block_length(b))).sum()
-        })
-        .collect();
+    let packed_bytes_max = |blocks: Range<usize>| blocks.map(|b| plan.packed_block_bytes_max(gather.block_length(b))).sum();
     let snapshot = plan.processing.tracking.filter(|t| t.snapshot_images > 0).map(|t| SnapshotSpec {
         every_images: t.snapshot_images,
-        strip_pixels: (0..gather.blocks())
-            .step_by(per_strip)
-            .map(|first| (first..(first + per_strip).min(gather.blocks())).map(|b| gather.block_length(b)).sum())
-            .collect(),
+        slots: plan.snapshot_slots(),
+        strip_pixels: plan.strips().map(|blocks| gather.pixels_of(blocks).len()).collect(),
     });
     let ring = Ring::new(RingSpec {
         slots: plan.slots,
@@ -197,7 +190,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         tiles: plan.streams(),
         tile_bytes: format.tile_bytes() as usize,
         payload_bytes: format.payload_bytes as usize,
-        strip_bytes_max,
+        strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         workers: plan.workers,
         sinks: parts.sinks.len(),
     })

@@ -36,7 +36,7 @@ impl Sink for Keeper {
         std::thread::sleep(std::time::Duration::from_micros(self.pause_us));
         self.seen.lock().unwrap().push((
             image.image,
-            image.status,
+            image.head.status,
             image.tiles.to_vec(),
             image.strips.iter().map(|s| s.to_vec()).collect(),
         ));

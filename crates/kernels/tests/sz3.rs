@@ -26,16 +26,6 @@ impl Random {
     }
 }
 
-fn value(pixel: PixelType, value: f64) -> Vec<u8> {
-    match pixel {
-        PixelType::Int16 => (value as i16).to_le_bytes().to_vec(),
-        PixelType::Int32 => (value as i32).to_le_bytes().to_vec(),
-        PixelType::Uint16 => (value as u16).to_le_bytes().to_vec(),
-        PixelType::Uint32 => (value as u32).to_le_bytes().to_vec(),
-        PixelType::Float32 => (value as f32).to_le_bytes().to_vec(),
-    }
-}
-
 /// A background that changes over the image, spots, and special values, more of everything with `kind`.
 fn image(pixel: PixelType, rows: usize, columns: usize, kind: u64) -> Vec<u8> {
     let mut random = Random(rows as u64 * 1_000_003 + columns as u64 * 7919 + kind);
@@ -55,7 +45,7 @@ fn image(pixel: PixelType, rows: usize, columns: usize, kind: u64) -> Vec<u8> {
             } else {
                 v = v.clamp(s.valid_min, s.valid_max);
             }
-            out.extend(value(pixel, v));
+            out.extend(pixel.le_bytes(v));
         }
     }
     out
@@ -127,7 +117,7 @@ fn a_larger_bound_gives_a_smaller_stream() {
 fn images_of_one_value_and_of_special_values_only() {
     for pixel in PixelType::ALL {
         for v in [0.0, 7.0, pixel.special().missing, pixel.special().valid_max, pixel.special().valid_min] {
-            let image = value(pixel, v).repeat(64 * 70);
+            let image = pixel.le_bytes(v).repeat(64 * 70);
             let (chunk, loss) = check(pixel, 64, 70, &image, 2.0, false);
             assert!(
                 chunk.len() < 400 && (loss.pixels_changed == 0 || pixel == PixelType::Float32),

@@ -12,7 +12,6 @@ mod files;
 mod input;
 mod machine;
 mod pedestal;
-#[allow(dead_code, reason = "calibration maps and benches use it in part")]
 mod picture;
 mod repack;
 mod run;

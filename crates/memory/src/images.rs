@@ -23,6 +23,8 @@ use crate::mapping::Mapping;
 pub struct SnapshotSpec {
     /// With every so many images; not 0.
     pub every_images: u64,
+    /// Snapshots that there is room for: more than can be in the ring at once, which is one for every `every_images` of its slots, and one.
+    pub slots: u64,
     /// Pixels of each strip.
     pub strip_pixels: Vec<usize>,
 }
@@ -46,7 +48,6 @@ pub(crate) struct Images {
     snapshot_offsets: Vec<usize>,
     /// Pixels from snapshot to snapshot.
     snapshot_stride: usize,
-    snapshot_slots: u64,
     snapshots: Mapping,
     /// One per worker.
     pub finished: Box<[Cursor]>,
@@ -80,14 +81,14 @@ impl Images {
         let ImagesSpec { slots, tiles, strip_bytes_max, workers, sinks, snapshot } = spec;
         let too_large = || io::Error::other("the ring of images is larger than any memory");
         assert!(snapshot.as_ref().is_none_or(|s| s.every_images > 0 && s.strip_pixels.len() == strip_bytes_max.len()));
+        assert!(snapshot.as_ref().is_none_or(|s| s.slots > slots / s.every_images + 1), "see `snapshot_range`");
         if slots >= 1 << 32 || strip_bytes_max.iter().any(|bytes| u32::try_from(*bytes).is_err()) {
             return Err(too_large());
         }
         let (strip_offsets, stride) = offsets(strip_bytes_max.iter().copied()).ok_or_else(too_large)?;
         let pixels = snapshot.iter().flat_map(|s| s.strip_pixels.iter());
         let (snapshot_offsets, snapshot_pixels) = offsets(pixels.copied()).ok_or_else(too_large)?;
-        // One for each that can be in the ring, and one more: see `snapshot_range`.
-        let snapshot_slots = snapshot.as_ref().map_or(0, |s| slots / s.every_images + 2);
+        let snapshot_slots = snapshot.as_ref().map_or(0, |s| s.slots);
         let fits = |count: usize, bytes: usize| count.checked_mul(bytes).filter(|n| *n < isize::MAX as usize - 4096);
         let count = slots as usize;
         let packed_bytes = fits(stride, count).ok_or_else(too_large)?;
@@ -107,7 +108,6 @@ impl Images {
             snapshot,
             snapshot_offsets,
             snapshot_stride: snapshot_pixels,
-            snapshot_slots,
             finished: cursors(workers),
             published: Cursor::default(),
             written: cursors(sinks),
@@ -149,10 +149,10 @@ impl Images {
     }
 
     /// Place of a strip's snapshot in the mapping, in pixels, and its length, if the image has a snapshot. The snapshot that was there before
-    /// went with image `image - every * snapshot_slots`, which lies below `image - slots`: all sinks have passed it when there is room for `image`.
+    /// went with image `image - every * slots` of the snapshots, which lies below `image - slots`: all sinks have passed it when there is room for `image`.
     fn snapshot_range(&self, image: u64, strip: usize) -> Option<(usize, usize)> {
         let spec = self.snapshot.as_ref().filter(|s| image.is_multiple_of(s.every_images))?;
-        let slot = (image / spec.every_images % self.snapshot_slots) as usize;
+        let slot = (image / spec.every_images % spec.slots) as usize;
         Some((slot * self.snapshot_stride + self.snapshot_offsets[strip], spec.strip_pixels[strip]))
     }
 

@@ -219,26 +219,20 @@ impl TileWriter {
     /// An answer is remembered for [`CLAIMS_MIN`] images; a receiver that is even further behind the others is told no.
     pub fn claim(&mut self, image: u64) -> bool {
         assert!(image < IMAGES_MAX, "image {image} is beyond any run");
-        let Self { shared, limit, .. } = self;
-        let mut below_limit = |image| {
-            if image >= *limit {
-                *limit = shared.limit();
-            }
-            image < *limit
-        };
-        let entry = &shared.claims[(image % shared.claims.len() as u64) as usize];
+        let index = (image % self.shared.claims.len() as u64) as usize;
         loop {
-            let seen = entry.load(Ordering::Acquire);
+            let seen = self.shared.claims[index].load(Ordering::Acquire);
             let has_slot = match (seen >> 1).cmp(&(image + 1)) {
                 // Decided by another receiver, whose view of the cursors is this one's now (Acquire).
                 Equal => seen & 1 == 1,
                 // A far newer image has taken over this entry: the ring has passed this one by.
                 Greater => return false,
-                Less => below_limit(image),
+                Less => self.has_room(image),
             };
             let decided = (image + 1) << 1 | u64::from(has_slot);
+            let entry = &self.shared.claims[index];
             if seen == decided || entry.compare_exchange(seen, decided, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-                assert!(!has_slot || below_limit(image), "cursors only move up");
+                assert!(!has_slot || self.has_room(image), "cursors only move up");
                 return has_slot;
             }
         }

@@ -158,7 +158,7 @@ fn every_role_sees_exactly_what_was_placed() {
         [(2, 2, 1, 1, 1, 1), (3, 1, 2, 1, 2, 1), (8, 3, 3, 2, 1, 4), (16, 9, 2, 3, 2, 7)]
     {
         let images = 2000 / sum;
-        let snapshot = SnapshotSpec { every_images: 3, strip_pixels: vec![5, 6, 7] };
+        let snapshot = SnapshotSpec { every_images: 3, slots: packed_slots / 3 + 2, strip_pixels: vec![5, 6, 7] };
         let spec = RingSpec {
             packed_slots,
             frame_readers: 1,

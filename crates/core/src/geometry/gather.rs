@@ -1,7 +1,8 @@
 //! The gather list: for every block of the output image, where its pixels come from.
 
-use super::{DoublePixels, ImageGeometry, PixelRun};
+use super::{DoublePixels, ImageGeometry, PixelRun, stepped};
 use crate::tile::TileFormat;
+use std::ops::Range;
 
 /// Pixels inside one block that lie at equal distances in one tile and come from the same packets, or a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,18 @@ pub struct Segment {
     pub packet_first: u16,
     /// Last packet of the tile that holds these pixels (two packets only for a 12-bit pixel on a packet border).
     pub packet_last: u16,
+}
+
+impl Segment {
+    /// The tile's pixels, in output order.
+    pub fn tile_pixels(&self) -> impl Iterator<Item = usize> + use<> {
+        stepped(self.tile_pixel, self.step, self.length)
+    }
+
+    /// The pixels inside the block.
+    pub fn in_block(&self) -> Range<usize> {
+        self.block_offset as usize..(self.block_offset + self.length) as usize
+    }
 }
 
 /// One output pixel of a block that is a part of a split double pixel. It is in a segment too, which brings the value of the whole pixel.
@@ -164,6 +177,11 @@ impl Gather {
     /// Pixels of block `block`.
     pub fn block_length(&self, block: usize) -> usize {
         (self.image_pixels - block * self.block_pixels).min(self.block_pixels)
+    }
+
+    /// Pixels of the image that these blocks fill.
+    pub fn pixels_of(&self, blocks: Range<usize>) -> Range<usize> {
+        blocks.start * self.block_pixels..(blocks.end * self.block_pixels).min(self.image_pixels)
     }
 
     /// Pixels of a full block.

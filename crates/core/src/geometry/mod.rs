@@ -99,8 +99,13 @@ pub struct PixelRun {
 impl PixelRun {
     /// The tile's pixels, in output order.
     pub fn tile_pixels(self) -> impl Iterator<Item = usize> {
-        (0..i64::from(self.length)).map(move |k| (i64::from(self.tile_pixel) + k * i64::from(self.step)) as usize)
+        stepped(self.tile_pixel, self.step, self.length)
     }
+}
+
+/// So many pixels of a tile, at equal distances.
+fn stepped(first: u32, step: i32, count: u32) -> impl Iterator<Item = usize> {
+    (0..i64::from(count)).map(move |k| (i64::from(first) + k * i64::from(step)) as usize)
 }
 
 /// One output pixel of a double pixel.

@@ -63,29 +63,24 @@ impl<'a> Filler<'a> {
         followed: Option<Followed<'_>>,
         out: &mut [Q],
     ) {
-        match (&self.recipes.constants, frame.set) {
-            (PixelConstants::Jungfrau(calibration), Some(set)) => {
-                let stage = Stage { recipes: self.recipes, calibration, set, first: block * self.recipes.gather.block_pixels() };
-                if self.recipes.gather.is_plain(block) && self.offsets.is_none() {
-                    stage.fill_plain(worker, frame.number, block, followed, out);
-                } else {
-                    self.fill_gathered(worker, frame.number, block, (&stage, followed), out);
-                }
+        match Stage::new(self.recipes, frame, block) {
+            Some(stage) if self.recipes.gather.is_plain(block) && self.offsets.is_none() => {
+                stage.fill_plain(worker, frame.number, block, followed, out);
             }
-            (PixelConstants::Jungfrau(_), None) if frame.is_present => out.fill(Q::MASKED),
+            Some(stage) => self.fill_gathered(worker, frame.number, block, (&stage, followed), out),
+            None if frame.is_present && matches!(self.recipes.constants, PixelConstants::Jungfrau(_)) => out.fill(Q::MASKED),
             // A frame without a packet has nothing to convert: all its pixels are missing, and gaps are masked.
-            _ => self.recipes.fill_unconverted(worker, frame.number, block, out),
+            None => self.recipes.fill_unconverted(worker, frame.number, block, out),
         }
     }
 
     /// Lets the words of a frame move the pedestals, without an image.
     pub fn track(&mut self, worker: &ring::Worker, frame: Frame, block: usize, pedestal: &mut [f32]) {
-        let (PixelConstants::Jungfrau(calibration), Some(set)) = (&self.recipes.constants, frame.set) else { return };
-        let stage = Stage { recipes: self.recipes, calibration, set, first: block * self.recipes.gather.block_pixels() };
+        let Some(stage) = Stage::new(self.recipes, frame, block) else { return };
         if self.recipes.gather.is_plain(block) {
             for_each_segment(self.recipes, worker, frame.number, block, |segment, tile| {
                 if let Some((_, bytes)) = tile {
-                    let at = segment.block_offset as usize..(segment.block_offset + segment.length) as usize;
+                    let at = segment.in_block();
                     let raw = &words_of(bytes)[segment.tile_pixel as usize..][..at.len()];
                     jungfrau_track_only(self.recipes.isa, raw, &mut stage.tracker(at.start, &mut pedestal[at]));
                 }
@@ -116,8 +111,7 @@ impl<'a> Filler<'a> {
         }
         for_each_segment(self.recipes, worker, frame, block, |segment, tile| {
             if tile.is_none() {
-                let value = if segment.tile.is_none() { Q::MASKED } else { Q::MISSING };
-                out[segment.block_offset as usize..][..segment.length as usize].fill(value);
+                out[segment.in_block()].fill(self.recipes.absent(segment));
             }
         });
     }
@@ -126,18 +120,18 @@ impl<'a> Filler<'a> {
     fn gather_words(&mut self, worker: &ring::Worker, frame: u64, block: usize, stage: &Stage<'_>) {
         let Self { recipes, words, pedestal, offsets } = self;
         for_each_segment(recipes, worker, frame, block, |segment, tile| {
-            let at = segment.block_offset as usize..(segment.block_offset + segment.length) as usize;
+            let at = segment.in_block();
             let part = &mut words[at.clone()];
             let Some((record, bytes)) = tile else { return part.fill(NO_WORD) };
             let source = words_of(bytes);
             if segment.step == 1 {
                 part.copy_from_slice(&source[segment.tile_pixel as usize..][..at.len()]);
             } else {
-                part.iter_mut().zip(tile_pixels(segment)).for_each(|(word, pixel)| *word = source[pixel]);
+                part.iter_mut().zip(segment.tile_pixels()).for_each(|(word, pixel)| *word = source[pixel]);
             }
             if let (Some(offsets), Some(tables), Some(number)) = (offsets.as_mut(), &recipes.common_mode, segment.tile) {
                 let own = &stage.calibration.sets[stage.set].pedestal[0][stage.first + at.start..][..at.len()];
-                for ((pedestal, own), pixel) in pedestal[at].iter_mut().zip(own).zip(tile_pixels(segment)) {
+                for ((pedestal, own), pixel) in pedestal[at].iter_mut().zip(own).zip(segment.tile_pixels()) {
                     *pedestal = own + offsets.of(tables, stage.set, frame, (usize::from(number), record, source), pixel);
                 }
             }
@@ -147,12 +141,6 @@ impl<'a> Filler<'a> {
 
 fn words_of(bytes: &[u8]) -> &[u16] {
     bytemuck::cast_slice(bytes)
-}
-
-/// Pixels of the tile in the order of the segment.
-fn tile_pixels(segment: &Segment) -> impl Iterator<Item = usize> + use<> {
-    let (first, step) = (i64::from(segment.tile_pixel), i64::from(segment.step));
-    (0..i64::from(segment.length)).map(move |k| (first + k * step) as usize)
 }
 
 /// Visits the segments of a block with their tile, if all of their packets came.
@@ -194,6 +182,12 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
+    /// For a block of a frame; `None` if there is nothing to convert with.
+    fn new(recipes: &'a Recipes, frame: Frame, block: usize) -> Option<Self> {
+        let PixelConstants::Jungfrau(calibration) = &recipes.constants else { return None };
+        Some(Self { recipes, calibration, set: frame.set?, first: block * recipes.gather.block_pixels() })
+    }
+
     fn constants(&self, at: usize, count: usize) -> Constants<'a> {
         self.calibration.sets[self.set].view().slice(self.first + at, count)
     }
@@ -234,7 +228,7 @@ impl<'a> Stage<'a> {
         out: &mut [Q],
     ) {
         for_each_segment(self.recipes, worker, frame, block, |segment, tile| {
-            let at = segment.block_offset as usize..(segment.block_offset + segment.length) as usize;
+            let at = segment.in_block();
             let part = &mut out[at.clone()];
             match tile {
                 Some((_, bytes)) => {
@@ -242,27 +236,29 @@ impl<'a> Stage<'a> {
                     let followed = followed.as_mut().map(|f| Followed { pedestal: &mut f.pedestal[at.clone()], moves: f.moves });
                     self.convert(raw, at.start, followed, part);
                 }
-                None => part.fill(if segment.tile.is_none() { Q::MASKED } else { Q::MISSING }),
+                None => part.fill(self.recipes.absent(segment)),
             }
         });
     }
 }
 
 impl Recipes {
+    /// What stands where no word is: masked in gaps, missing where the packets did not come. Raw words have no other special value.
+    fn absent<Q: OutputPixel>(&self, segment: &Segment) -> Q {
+        if segment.tile.is_none() && self.plan.recipe != Recipe::Raw { Q::MASKED } else { Q::MISSING }
+    }
+
     /// Fills a block with counts or with raw words.
     fn fill_unconverted<Q: OutputPixel>(&self, worker: &ring::Worker, frame: u64, block: usize, out: &mut [Q]) {
         let first_pixel = block * self.gather.block_pixels();
         for_each_segment(self, worker, frame, block, |segment, tile| {
             let at = segment.block_offset as usize;
-            let part = &mut out[at..at + segment.length as usize];
-            let Some((_, bytes)) = tile else {
-                let is_gap = segment.tile.is_none() && self.plan.recipe != Recipe::Raw;
-                return part.fill(if is_gap { Q::MASKED } else { Q::MISSING });
-            };
+            let part = &mut out[segment.in_block()];
+            let Some((_, bytes)) = tile else { return part.fill(self.absent(segment)) };
             if segment.step == 1 {
                 return self.unpack(bytes, segment.tile_pixel as usize, first_pixel + at, part);
             }
-            for (k, pixel) in tile_pixels(segment).enumerate() {
+            for (k, pixel) in segment.tile_pixels().enumerate() {
                 self.unpack(bytes, pixel, first_pixel + at + k, &mut part[k..=k]);
             }
         });

@@ -11,10 +11,9 @@ use crate::run::{CELLS, PixelConstants};
 use common_mode::Tables;
 use fill::{Filler, Followed, Frame};
 use konkordia_core::geometry::{Gather, Share};
-use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Arithmetic, Compression, Plan, Recipe, TrackedFrames};
-use konkordia_core::selection::{FrameUse, ImageFrames, Selector};
+use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
 use konkordia_core::share::{share, share_start};
 use konkordia_kernels::codec::Packer;
 use konkordia_kernels::convert::OutputPixel;
@@ -36,6 +35,8 @@ const BATCH_FRAMES: u64 = 8;
 pub(crate) struct Recipes {
     pub plan: Arc<Plan>,
     pub gather: Gather,
+    /// Blocks of each strip.
+    strips: Vec<Range<usize>>,
     pub constants: PixelConstants,
     pub isa: Isa,
     pub bits: Option<Bits>,
@@ -56,18 +57,17 @@ impl Recipes {
             common_mode = Tables::new(plan.processing.common_mode, &plan.geometry, calibration);
         }
         let weight = plan.processing.tracking.map_or(1.0, |t| 1.0 / t.window_frames as f32);
-        Self { plan, gather, constants, isa, bits, fixed, common_mode, weight }
+        let strips = plan.strips().collect();
+        Self { plan, gather, strips, constants, isa, bits, fixed, common_mode, weight }
     }
 
     fn blocks_of(&self, strip: usize) -> Range<usize> {
-        let per_strip = self.plan.blocks_per_strip();
-        strip * per_strip..((strip + 1) * per_strip).min(self.gather.blocks())
+        self.strips[strip].clone()
     }
 
     /// Pixels of a strip in the image.
     fn pixels_of(&self, strip: usize) -> Range<usize> {
-        let (blocks, pixels) = (self.blocks_of(strip), self.gather.block_pixels());
-        blocks.start * pixels..(blocks.end * pixels).min(self.plan.geometry.pixels())
+        self.gather.pixels_of(self.blocks_of(strip))
     }
 }
 
@@ -186,9 +186,8 @@ impl<'a, P: Summed> Work<'a, P> {
         let plan = &self.recipes.plan;
         let (first, expected) = (worker.next(), plan.packets_per_image() as u32);
         for number in first..first + ready {
-            let records = || (0..plan.streams()).filter_map(|tile| worker.tile(number, tile)).map(|(record, _)| record);
-            let placed: u32 = records().map(|r| u32::from(r.packets)).sum();
-            let daq_info = records().next().map(|r| r.header.daq_info);
+            let records = (0..plan.streams()).filter_map(|tile| worker.tile(number, tile)).map(|(record, _)| record);
+            let FrameSeen { placed, daq_info } = FrameSeen::of(records);
             let mut selector = self.selector;
             let becomes = selector.next(daq_info);
             let mut packs = false;
@@ -196,11 +195,8 @@ impl<'a, P: Summed> Work<'a, P> {
                 if last && !worker.has_room(image) {
                     return;
                 }
-                if first {
-                    self.image = ImageFrames::default();
-                }
-                self.image.add(placed, expected);
-                packs = last && matches!(self.image.status(plan.missing), ImageStatus::Complete | ImageStatus::Partial);
+                self.image.add(first, placed, expected);
+                packs = last && self.image.status(plan.missing).has_pixels();
                 self.images_end = if last { image + 1 } else { self.images_end };
             }
             self.selector = selector;

@@ -333,7 +333,7 @@ impl Sink for Keeper {
         }
         self.seen.lock().unwrap().push(Seen {
             image: image.image,
-            status: image.status,
+            status: image.head.status,
             head: image.head,
             tiles: image.tiles.to_vec(),
             strips: image.strips.iter().map(|s| s.to_vec()).collect(),

@@ -152,8 +152,8 @@ mod tests {
     }
 
     fn write(sink: &mut dyn Sink, tiles: &[TileRecord]) -> Result<(), SinkError> {
-        let status = ImageStatus::Partial;
-        sink.write(&CommittedImage { image: 4, status, head: ImageHead::default(), tiles, strips: &[], pedestals: &[] })
+        let head = ImageHead { status: ImageStatus::Partial, ..ImageHead::default() };
+        sink.write(&CommittedImage { image: 4, head, tiles, strips: &[], pedestals: &[] })
     }
 
     #[test]
@@ -182,8 +182,8 @@ mod tests {
         let mut said = |cell: u32, packets: u16| {
             let header = FrameHeader { daq_info: cell << 8 | 1 << 31, ..FrameHeader::default() };
             let tiles = [TileRecord::default(), TileRecord { header, packets, ..TileRecord::default() }];
-            let (status, head) = (ImageStatus::Partial, ImageHead::default());
-            guard.unknown_cell(&CommittedImage { image: 7, status, head, tiles: &tiles, strips: &[], pedestals: &[] })
+            let head = ImageHead { status: ImageStatus::Partial, ..ImageHead::default() };
+            guard.unknown_cell(&CommittedImage { image: 7, head, tiles: &tiles, strips: &[], pedestals: &[] })
         };
         assert_eq!((said(3, 1), said(15, 1), said(0, 0)), (None, None, None));
         assert!(said(0, 1).is_some_and(|note| note.contains("image 7 is of storage cell 0") && note.contains("those of 3, 15)")));

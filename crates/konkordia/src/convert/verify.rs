@@ -11,7 +11,7 @@ use crate::input::Input;
 use crate::run::arm::{self, Ground};
 use crate::run::signals::Watch;
 use crate::say;
-use konkordia_core::pixel::{Pixel, PixelType};
+use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
 use konkordia_engine::run::Ended;
@@ -117,7 +117,7 @@ impl Sink for Compare {
         self.expected.clear();
         image.strips.iter().for_each(|strip| self.expected.extend_from_slice(strip));
         if image.strips.is_empty() {
-            let missing = missing(self.pixel);
+            let missing = self.pixel.le_bytes(self.pixel.special().missing);
             self.expected.extend(missing.iter().cycle().take(self.image_bytes));
         }
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,16 +133,6 @@ impl Sink for Compare {
 
     fn tick(&mut self, _: u64) -> Result<(), SinkError> {
         Ok(())
-    }
-}
-
-fn missing(pixel: PixelType) -> Vec<u8> {
-    match pixel {
-        PixelType::Int16 => i16::MISSING.to_le_bytes().to_vec(),
-        PixelType::Int32 => i32::MISSING.to_le_bytes().to_vec(),
-        PixelType::Uint16 => u16::MISSING.to_le_bytes().to_vec(),
-        PixelType::Uint32 => u32::MISSING.to_le_bytes().to_vec(),
-        PixelType::Float32 => f32::MISSING.to_le_bytes().to_vec(),
     }
 }
 
@@ -183,6 +173,7 @@ mod tests {
         assert_eq!(count(&[1, 2, 3], &[1, 2], 0.0), 3);
         let floats = |list: &[f32]| list.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
         assert_eq!(differences(&floats(&[f32::NAN, 1.0]), &floats(&[f32::NAN, f32::NAN]), PixelType::Float32, 9.0), 1);
+        let missing = |pixel: PixelType| pixel.le_bytes(pixel.special().missing);
         let mut bytes = missing(PixelType::Uint32);
         bytes.extend(missing(PixelType::Float32));
         assert_eq!(bytes.len(), 8);

@@ -14,7 +14,7 @@ mod stack;
 mod tests;
 
 use crate::failure::{Exit, Failure};
-use index::TileIndex;
+use index::{Place, TileIndex};
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::TileFormat;
@@ -119,14 +119,21 @@ pub struct TileFrame {
 
 /// The frames of one tile, in the order of their numbers.
 pub trait TileReader: Send {
+    /// Where the frames lie, in the order of their numbers.
+    fn places(&self) -> &[Place];
+
     /// Number of frames.
-    fn len(&self) -> usize;
+    fn len(&self) -> usize {
+        self.places().len()
+    }
 
     /// Frame number of the `nth`; they ascend.
     ///
     /// # Panics
     /// If there are not so many.
-    fn frame_number(&self, nth: usize) -> u64;
+    fn frame_number(&self, nth: usize) -> u64 {
+        self.places()[nth].frame
+    }
 
     /// Reads the pixels of the `nth` frame into `payloads`: all packets one after the other, or one slice for each packet.
     ///

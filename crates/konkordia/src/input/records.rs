@@ -144,12 +144,8 @@ impl Reader {
 }
 
 impl TileReader for Reader {
-    fn len(&self) -> usize {
-        self.index.places().len()
-    }
-
-    fn frame_number(&self, nth: usize) -> u64 {
-        self.index.places()[nth].frame
+    fn places(&self) -> &[Place] {
+        self.index.places()
     }
 
     fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure> {

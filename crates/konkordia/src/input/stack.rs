@@ -438,12 +438,8 @@ fn damaged(source: &Source, place: Place, why: &str) -> Failure {
 }
 
 impl TileReader for Reader {
-    fn len(&self) -> usize {
-        self.index.places().len()
-    }
-
-    fn frame_number(&self, nth: usize) -> u64 {
-        self.index.places()[nth].frame
+    fn places(&self) -> &[Place] {
+        self.index.places()
     }
 
     fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure> {

@@ -94,7 +94,7 @@ impl Sink for FileSink {
         let record = ImageRecord {
             index: image.image,
             frame_number: first.frame_number,
-            status: image.status,
+            status: image.head.status,
             parts: &parts[..count],
             packets_received: &self.packets,
             packet_bitmap: &self.bitmap,

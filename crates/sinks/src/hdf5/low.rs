@@ -22,7 +22,7 @@ use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pset_chunk, H5Pset_file_locking, H5Pset_fill_value, H5Pset_filter};
 use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sclose, H5Screate_simple, H5Sselect_hyperslab};
 use hdf5_sys::h5z::{H5Z_class2_t, H5Zregister};
-use konkordia_core::pixel::{Pixel, PixelType};
+use konkordia_core::pixel::PixelType;
 
 use super::columns::{Column, ColumnType};
 use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
@@ -141,13 +141,7 @@ fn column_type(kind: ColumnType) -> hid_t {
 
 /// The value of unwritten pixels, little endian.
 pub(crate) fn missing_bytes(pixel: PixelType) -> Vec<u8> {
-    match pixel {
-        PixelType::Int16 => i16::MISSING.to_le_bytes().to_vec(),
-        PixelType::Int32 => i32::MISSING.to_le_bytes().to_vec(),
-        PixelType::Uint16 => u16::MISSING.to_le_bytes().to_vec(),
-        PixelType::Uint32 => u32::MISSING.to_le_bytes().to_vec(),
-        PixelType::Float32 => f32::MISSING.to_le_bytes().to_vec(),
-    }
+    pixel.le_bytes(pixel.special().missing)
 }
 
 fn creation_list(chunk: &[hsize_t]) -> hdf5::Result<Owned> {

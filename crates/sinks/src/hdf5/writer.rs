@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::columns::{Columns, ImageRecord, ImageStatus};
+use super::columns::{Columns, ImageRecord};
 use super::constant::missing_chunk;
 use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error, ErrorKind};
@@ -297,7 +297,7 @@ impl Writer {
         }
         let bytes = image.parts.iter().map(|part| part.len()).sum::<usize>();
         let whole = self.spec.image_bytes();
-        let with_pixels = matches!(image.status, ImageStatus::Complete | ImageStatus::Partial);
+        let with_pixels = image.status.has_pixels();
         if with_pixels != (bytes > 0) {
             return wrong(format!("{:?} with {bytes} bytes of pixels", image.status));
         }

@@ -52,16 +52,6 @@ pub fn bslz4(pixels: &[u8], element: usize) -> Vec<u8> {
     out
 }
 
-fn le_bytes(pixel: PixelType, value: f64) -> Vec<u8> {
-    match pixel {
-        PixelType::Int16 => (value as i16).to_le_bytes().to_vec(),
-        PixelType::Int32 => (value as i32).to_le_bytes().to_vec(),
-        PixelType::Uint16 => (value as u16).to_le_bytes().to_vec(),
-        PixelType::Uint32 => (value as u32).to_le_bytes().to_vec(),
-        PixelType::Float32 => (value as f32).to_le_bytes().to_vec(),
-    }
-}
-
 /// A run to write.
 pub struct Sample {
     pub spec: FileSpec,
@@ -127,7 +117,7 @@ pub fn pixels(spec: &FileSpec, image: u64, partial: bool) -> Vec<u8> {
     for row in 0..spec.rows as usize {
         for column in 0..spec.columns as usize {
             let gone = partial && (4..8).contains(&row);
-            out.extend(le_bytes(spec.pixel, if gone { missing } else { value(image, row, column) as f64 }));
+            out.extend(spec.pixel.le_bytes(if gone { missing } else { value(image, row, column) as f64 }));
         }
     }
     out
