@@ -3,6 +3,7 @@
 //! Read [`assembler::TileAssembler`] first, then [`plan::Plan`].
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod assembler;
 pub mod geometry;
 pub mod ledger;
@@ -11,6 +12,7 @@ pub mod plan;
 pub mod ports;
 pub mod process;
 pub mod selection;
+pub mod series;
 pub mod share;
 pub mod tile;
 

@@ -5,7 +5,8 @@
 //! block is a whole number of eight elements; HDF5's LZ4 has the same 12 bytes with a block of any size; DECTRIS Stream V1 sends LZ4 as one
 //! bare block.
 
-use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
+pub use konkordia_core::array::{Element, Packing, Shape};
+use serde::Deserialize;
 use std::fmt;
 
 /// What a message may hold. Everything that a message announces is held against these before anyone allocates for it.
@@ -51,153 +52,6 @@ impl fmt::Display for Refusal {
 }
 
 impl std::error::Error for Refusal {}
-
-/// Type of one pixel, little-endian.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Element {
-    Uint8,
-    Uint16,
-    Uint32,
-    Uint64,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Float32,
-    Float64,
-    /// Two pixels of 12 bits in three bytes, low bits first (GenICam).
-    Mono12p,
-}
-
-impl Element {
-    /// All types.
-    pub const ALL: [Self; 11] = [
-        Self::Uint8,
-        Self::Uint16,
-        Self::Uint32,
-        Self::Uint64,
-        Self::Int8,
-        Self::Int16,
-        Self::Int32,
-        Self::Int64,
-        Self::Float32,
-        Self::Float64,
-        Self::Mono12p,
-    ];
-
-    /// Name as numpy and all the formats spell it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Uint8 => "uint8",
-            Self::Uint16 => "uint16",
-            Self::Uint32 => "uint32",
-            Self::Uint64 => "uint64",
-            Self::Int8 => "int8",
-            Self::Int16 => "int16",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-            Self::Float32 => "float32",
-            Self::Float64 => "float64",
-            Self::Mono12p => "mono12p",
-        }
-    }
-
-    /// The type with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|element| element.name() == name)
-    }
-
-    /// Bits of one pixel.
-    pub const fn bits(self) -> u32 {
-        match self {
-            Self::Uint8 | Self::Int8 => 8,
-            Self::Mono12p => 12,
-            Self::Uint16 | Self::Int16 => 16,
-            Self::Uint32 | Self::Int32 | Self::Float32 => 32,
-            Self::Uint64 | Self::Int64 | Self::Float64 => 64,
-        }
-    }
-}
-
-/// Dimensions of an array, slowest first, 1 to [`Shape::DIMENSIONS_MAX`] of them, none of them 0, with a product that fits 64 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    dimensions: [u64; Self::DIMENSIONS_MAX],
-    count: usize,
-}
-
-impl Shape {
-    /// Dimensions that an array may have.
-    pub const DIMENSIONS_MAX: usize = 6;
-
-    /// The shape with these dimensions, slowest first; `None` if there is no such array.
-    pub fn new(dimensions: &[u64]) -> Option<Self> {
-        let product = dimensions.iter().try_fold(1u64, |product, n| product.checked_mul(*n));
-        let mut all = [0; Self::DIMENSIONS_MAX];
-        all.get_mut(..dimensions.len())?.copy_from_slice(dimensions);
-        (!dimensions.is_empty() && product? > 0).then_some(Self { dimensions: all, count: dimensions.len() })
-    }
-
-    /// The dimensions, slowest first.
-    pub fn dimensions(&self) -> &[u64] {
-        &self.dimensions[..self.count]
-    }
-
-    /// Product of the dimensions, at least 1.
-    pub fn elements(&self) -> u64 {
-        self.dimensions().iter().product()
-    }
-
-    /// The same with the fastest dimension first, which some formats use.
-    #[must_use]
-    pub fn reversed(&self) -> Self {
-        let mut other = *self;
-        other.dimensions[..self.count].reverse();
-        other
-    }
-}
-
-impl<'de> Deserialize<'de> for Shape {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Dimensions;
-        impl<'de> Visitor<'de> for Dimensions {
-            type Value = Shape;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                write!(f, "a shape: 1 to {} whole numbers above 0", Shape::DIMENSIONS_MAX)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Shape, A::Error> {
-                let (mut dimensions, mut count) = ([0; Shape::DIMENSIONS_MAX], 0);
-                while let Some(n) = sequence.next_element::<u64>()? {
-                    let Some(place) = dimensions.get_mut(count) else {
-                        return Err(serde::de::Error::invalid_length(count + 1, &self));
-                    };
-                    (*place, count) = (n, count + 1);
-                }
-                Shape::new(&dimensions[..count])
-                    .ok_or_else(|| serde::de::Error::custom(format!("there is no array of shape {:?}", &dimensions[..count])))
-            }
-        }
-        deserializer.deserialize_seq(Dimensions)
-    }
-}
-
-/// How the bytes of pixels are packed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Packing {
-    /// Not at all.
-    None,
-    /// One LZ4 block and nothing else.
-    Lz4Block,
-    /// As by HDF5's LZ4 filter (32004): 12 bytes, then blocks with their lengths.
-    Lz4,
-    /// As by HDF5's bitshuffle filter (32008) with LZ4: 12 bytes, then blocks with their lengths.
-    BitshuffleLz4,
-    /// The same with zstd.
-    BitshuffleZstd,
-}
 
 /// Bytes before the first block in the packings that have a header.
 pub const PACKING_HEADER_BYTES: usize = 12;
@@ -306,28 +160,6 @@ pub(crate) fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_lead_to_their_types() {
-        for element in Element::ALL {
-            assert_eq!(Element::from_name(element.name()), Some(element));
-        }
-        assert_eq!(Element::from_name("uint128"), None);
-    }
-
-    #[test]
-    fn shapes_that_are_no_arrays_are_refused() {
-        assert_eq!(Shape::new(&[2, 3]).unwrap().reversed().dimensions(), [3, 2]);
-        assert_eq!(Shape::new(&[1 << 32, 1 << 31]).unwrap().elements(), 1 << 63);
-        for none in [&[][..], &[0], &[5, 0], &[1 << 32, 1 << 32], &[1; 7]] {
-            assert_eq!(Shape::new(none), None, "{none:?}");
-        }
-        let read = |text: &str| serde_json::from_str::<Shape>(text).map_err(|e| e.to_string());
-        assert_eq!(read("[2,3]"), Ok(Shape::new(&[2, 3]).unwrap()));
-        assert!(read("[1,1,1,1,1,1,1]").unwrap_err().contains("invalid length 7"));
-        assert!(read("[0]").unwrap_err().contains("no array of shape [0]"));
-        assert!(read("[-1]").is_err() && read("3").is_err() && read("[1.5]").is_err());
-    }
 
     #[test]
     fn bytes_are_held_against_the_shape() {

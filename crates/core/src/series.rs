@@ -1,0 +1,401 @@
+//! A series: a start, images, an end, as message streams carry it and as sinks take it, whatever protocol it came in and whatever leaves.
+//!
+//! Bytes of pixels are shared ([`bytes::Bytes`]), never copied from one consumer to the next. Texts come from elsewhere: a name is no path
+//! until somebody has checked it.
+
+use crate::array::{Element, Packing, Shape};
+use crate::ledger::{ImageStatus, Imbalance};
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// An array with its bytes as they are packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Dimensions, slowest first.
+    pub shape: Shape,
+    /// Type of one element.
+    pub element: Element,
+    /// How each piece is packed.
+    pub packing: Packing,
+    /// The bytes, in pieces of equal length along the first dimension, each packed by itself; mostly one.
+    pub pieces: Vec<Bytes>,
+}
+
+impl Array {
+    /// Bytes as they are packed.
+    pub fn packed_bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Bytes when unpacked.
+    pub fn unpacked_bytes(&self) -> u64 {
+        (self.shape.elements() * u64::from(self.element.bits())).div_ceil(8)
+    }
+
+    /// Dimensions of one piece; `None` where the first dimension is no multiple of the pieces.
+    pub fn piece_shape(&self) -> Option<Shape> {
+        let (first, rest) = self.shape.dimensions().split_first()?;
+        let pieces = self.pieces.len() as u64;
+        let is_whole = pieces > 0 && first % pieces == 0;
+        is_whole.then(|| Shape::new(&[&[first / pieces], rest].concat())).flatten()
+    }
+}
+
+/// One channel of an image (a threshold, a difference), or its only one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Its name; empty where the protocol knows of no channels.
+    pub name: Arc<str>,
+    /// Its pixels.
+    pub array: Array,
+}
+
+/// Times of an image by the clock of the detector, in ns since the start of the series.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ImageTimes {
+    /// Beginning of the exposure.
+    pub start_ns: u64,
+    /// Its end.
+    pub stop_ns: u64,
+    /// Its length.
+    pub real_ns: u64,
+}
+
+/// An image in its final state. Sinks see every position of a series once and in order, those of lost images too.
+#[derive(Clone, Debug)]
+pub struct SeriesImage {
+    /// Position in the file, from 0.
+    pub number: u64,
+    /// Its state. A lost one has no channels.
+    pub status: ImageStatus,
+    /// False if the sender wants it passed on, but not stored.
+    pub store: bool,
+    /// The pixels by channel, in the order of [`SeriesStart::channels`] where there are any.
+    pub channels: Vec<Channel>,
+    /// When it was exposed, if the sender says so.
+    pub times: Option<ImageTimes>,
+    /// What else the sender says of it, as the JSON object that came; empty if nothing.
+    pub header_json: Bytes,
+    /// When its first byte was received, in ns of the clock of the run.
+    pub received_ns: u64,
+    /// Sources of which a part is missing: bit n for upstream n. 0 in a complete image.
+    pub missing_parts: u64,
+}
+
+impl SeriesImage {
+    /// A position without image.
+    pub fn lost(number: u64) -> Self {
+        Self {
+            number,
+            status: ImageStatus::Lost,
+            store: true,
+            channels: Vec::new(),
+            times: None,
+            header_json: Bytes::new(),
+            received_ns: 0,
+            missing_parts: 0,
+        }
+    }
+
+    /// Bytes of all its pixels as they are packed.
+    pub fn packed_bytes(&self) -> u64 {
+        self.channels.iter().map(|channel| channel.array.packed_bytes()).sum()
+    }
+}
+
+/// What is known of one channel before the first image.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChannelStart {
+    /// Its name.
+    pub name: String,
+    /// Threshold in eV.
+    pub threshold_energy_ev: Option<f64>,
+    /// Why a pixel is of no use, uint32, rows x columns; 0 is good.
+    pub pixel_mask: Option<Array>,
+    /// Factor of each pixel, float32, rows x columns.
+    pub flat_field: Option<Array>,
+}
+
+/// Facts about the measurement that protocols agree on; what nobody said is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Photon energy in keV.
+    pub energy_kev: Option<f64>,
+    /// Sample to detector, metres.
+    pub detector_distance_m: Option<f64>,
+    /// Where the direct beam meets the image, fast axis, pixels.
+    pub beam_center_x_px: Option<f64>,
+    /// Where the direct beam meets the image, slow axis, pixels.
+    pub beam_center_y_px: Option<f64>,
+    /// Edge of a pixel, metres: fast, slow.
+    pub pixel_size_m: Option<[f64; 2]>,
+    /// `Si`, `CdTe`, ...
+    pub sensor_material: Option<String>,
+    /// Metres.
+    pub sensor_thickness_m: Option<f64>,
+    /// Period of the images, seconds.
+    pub frame_time_s: Option<f64>,
+    /// Exposure of one image, seconds.
+    pub count_time_s: Option<f64>,
+    /// Bits per pixel that the detector reads out.
+    pub bit_depth: Option<u32>,
+    /// Highest number that is a measurement.
+    pub saturation_value: Option<u64>,
+    /// For example "Dectris EIGER2 Si 4M".
+    pub detector_description: Option<String>,
+    /// Serial number of the detector.
+    pub detector_serial: Option<String>,
+    /// When the series was armed, ISO 8601 with offset.
+    pub arm_date: Option<String>,
+}
+
+/// The beginning of a series.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeriesStart {
+    /// Number of the series at the sender; where the protocol has none, series are counted here.
+    pub series: u64,
+    /// Its name unlike that of any other, if it has one.
+    pub unique_id: String,
+    /// Where the sender wants the file; `None` = it does not want one. Text from elsewhere.
+    pub filename: Option<String>,
+    /// Images that the sender announces.
+    pub images_planned: Option<u64>,
+    /// Rows and columns, if announced.
+    pub image_size: Option<[u64; 2]>,
+    /// Type of the pixels, if announced.
+    pub element: Option<Element>,
+    /// Channels in the order in which they come; empty where the protocol knows of none.
+    pub channels: Vec<ChannelStart>,
+    /// Facts about the measurement.
+    pub facts: Facts,
+    /// Everything that the sender said, as a tree for the file: data of any form, without the tables above.
+    pub metadata: Map<String, Value>,
+    /// The other keys of the first part of a STINS header, which are passed on downstream.
+    pub header_extra: Map<String, Value>,
+    /// False if the sender asks that raw data be not stored (`save_raw` of MAX IV).
+    pub store: bool,
+}
+
+/// Why a series ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SeriesEnded {
+    /// The end message came, or every announced image.
+    Finished,
+    /// Somebody asked for it.
+    Stopped,
+    /// Somebody threw it away.
+    Cancelled,
+    /// Messages stopped coming.
+    Stalled,
+    /// No image came at all.
+    NoData,
+    /// A new series began before this one had ended.
+    Superseded,
+    /// A sink or a source failed.
+    Failed,
+}
+
+impl SeriesEnded {
+    /// Short name for reports and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Stopped => "stopped",
+            Self::Cancelled => "cancelled",
+            Self::Stalled => "stalled",
+            Self::NoData => "no data",
+            Self::Superseded => "superseded by a new series",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The end of a series: its account, closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeriesEnd {
+    /// Why.
+    pub ended: SeriesEnded,
+    /// More about it for people; may be empty.
+    pub reason: String,
+    /// The account.
+    pub ledger: SeriesLedger,
+}
+
+/// Messages of one upstream during a series, one counter per verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamLedger {
+    /// Messages received, all kinds.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Images, or parts of images, that were taken.
+    pub placed: u64,
+    /// Starts and ends that were taken.
+    pub control: u64,
+    /// Came before.
+    pub duplicate: u64,
+    /// Came after their image was committed, or after the end.
+    pub late: u64,
+    /// Of another series, beyond the window, or while nothing was armed.
+    pub foreign: u64,
+    /// Could not be read, or contradict what the series holds (shape, type).
+    pub malformed: u64,
+}
+
+impl UpstreamLedger {
+    /// Sum of all verdicts.
+    pub fn verdicts(&self) -> u64 {
+        self.placed + self.control + self.duplicate + self.late + self.foreign + self.malformed
+    }
+
+    /// Names and values, in the order in which they are printed and stored.
+    pub fn rows(&self) -> [(&'static str, u64); 8] {
+        [
+            ("received", self.received),
+            ("placed", self.placed),
+            ("control", self.control),
+            ("duplicate", self.duplicate),
+            ("late", self.late),
+            ("foreign", self.foreign),
+            ("malformed", self.malformed),
+            ("received_bytes", self.received_bytes),
+        ]
+    }
+}
+
+/// The account of a series. It closes only when it balances.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeriesLedger {
+    /// One per upstream.
+    pub upstreams: Vec<UpstreamLedger>,
+    /// Positions of the series: the announced number, or what was seen if none was.
+    pub expected: u64,
+    /// With every part.
+    pub complete: u64,
+    /// With some parts, written.
+    pub partial: u64,
+    /// Without any part.
+    pub lost: u64,
+    /// With some parts, not written because the policy for partial images says so.
+    pub discarded: u64,
+    /// Complete or partial images that the sender wanted passed on, but not stored.
+    pub not_stored: u64,
+    /// Parts that make one image: 1, or the number of upstreams that are recombined.
+    pub parts_per_image: u64,
+    /// Parts that are missing in all expected images.
+    pub parts_missing: u64,
+}
+
+impl SeriesLedger {
+    /// Enters one image in its final state.
+    pub fn enter(&mut self, image: &SeriesImage) {
+        self.expected += 1;
+        match image.status {
+            ImageStatus::Complete => self.complete += 1,
+            ImageStatus::Partial => self.partial += 1,
+            ImageStatus::Lost => self.lost += 1,
+            ImageStatus::Discarded => self.discarded += 1,
+        }
+        self.not_stored += u64::from(image.status.has_pixels() && !image.store);
+        self.parts_missing += match image.status {
+            ImageStatus::Complete => 0,
+            ImageStatus::Lost => self.parts_per_image,
+            ImageStatus::Partial | ImageStatus::Discarded => u64::from(image.missing_parts.count_ones()),
+        };
+    }
+
+    /// Sum over the upstreams.
+    pub fn total(&self) -> UpstreamLedger {
+        self.upstreams.iter().fold(UpstreamLedger::default(), |a, b| UpstreamLedger {
+            received: a.received + b.received,
+            received_bytes: a.received_bytes + b.received_bytes,
+            placed: a.placed + b.placed,
+            control: a.control + b.control,
+            duplicate: a.duplicate + b.duplicate,
+            late: a.late + b.late,
+            foreign: a.foreign + b.foreign,
+            malformed: a.malformed + b.malformed,
+        })
+    }
+
+    /// Names and values of the images, in the order in which they are printed and stored.
+    pub fn rows(&self) -> [(&'static str, u64); 7] {
+        [
+            ("expected", self.expected),
+            ("complete", self.complete),
+            ("partial", self.partial),
+            ("lost", self.lost),
+            ("discarded", self.discarded),
+            ("not_stored", self.not_stored),
+            ("parts_missing", self.parts_missing),
+        ]
+    }
+
+    /// Checks that every message has one verdict, every position one state, and every part its place; empty when the ledger balances.
+    pub fn imbalances(&self) -> Vec<Imbalance> {
+        let mut found = Vec::new();
+        let mut check = |what: String, left: u64, right: u64| {
+            if left != right {
+                found.push(Imbalance { what, left, right });
+            }
+        };
+        for (n, upstream) in self.upstreams.iter().enumerate() {
+            check(format!("upstream {n}: messages received = sum of verdicts"), upstream.received, upstream.verdicts());
+        }
+        let states = self.complete + self.partial + self.lost + self.discarded;
+        check("images expected = complete + partial + lost + discarded".into(), self.expected, states);
+        let parts = self.expected * self.parts_per_image;
+        check("parts expected = placed + missing".into(), parts, self.total().placed + self.parts_missing);
+        found
+    }
+
+    /// True when every expected image is complete.
+    pub fn is_complete(&self) -> bool {
+        self.complete == self.expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn balanced() -> SeriesLedger {
+        let upstream = |placed| UpstreamLedger { received: placed + 2, placed, control: 2, ..Default::default() };
+        let mut ledger =
+            SeriesLedger { upstreams: vec![upstream(2), upstream(1)], parts_per_image: 2, ..SeriesLedger::default() };
+        let image = |number, status, missing_parts| SeriesImage { status, missing_parts, ..SeriesImage::lost(number) };
+        ledger.enter(&image(0, ImageStatus::Complete, 0));
+        ledger.enter(&image(1, ImageStatus::Partial, 0b10));
+        ledger.enter(&SeriesImage::lost(2));
+        ledger
+    }
+
+    #[test]
+    fn a_balanced_ledger_has_no_imbalance_and_each_broken_sum_is_named() {
+        assert_eq!(balanced().imbalances(), []);
+        assert_eq!(balanced().parts_missing, 3);
+        let broken = |change: fn(&mut SeriesLedger)| {
+            let mut ledger = balanced();
+            change(&mut ledger);
+            ledger.imbalances().len()
+        };
+        assert_eq!(broken(|l| l.upstreams[1].received += 1), 1);
+        assert_eq!(broken(|l| l.lost += 1), 1);
+        assert_eq!(broken(|l| l.parts_missing += 1), 1);
+        assert_eq!(broken(|l| l.upstreams[0].placed += 1), 2);
+    }
+
+    #[test]
+    fn pieces_divide_the_first_dimension() {
+        let array = |pieces| Array {
+            shape: Shape::new(&[4, 3]).unwrap(),
+            element: Element::Uint8,
+            packing: Packing::None,
+            pieces: vec![Bytes::new(); pieces],
+        };
+        assert_eq!(array(2).piece_shape(), Shape::new(&[2, 3]));
+        assert_eq!(array(3).piece_shape(), None);
+        assert_eq!(array(0).piece_shape(), None);
+    }
+}
