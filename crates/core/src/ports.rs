@@ -2,6 +2,9 @@
 
 use crate::assembler::PacketBitmap;
 use crate::ledger::ImageStatus;
+use crate::series::{SeriesEnd, SeriesImage, SeriesStart};
+use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Lends datagrams that it owns; never looks into them. One source per stream.
@@ -16,6 +19,47 @@ pub trait Source: Send {
 
     /// Datagrams that were dropped before this source saw them (for example by the kernel), since it was opened.
     fn dropped(&mut self) -> u64;
+}
+
+/// A message of one or more parts, with its memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// The parts in order, at least one.
+    pub parts: Vec<Bytes>,
+}
+
+impl Message {
+    /// Bytes of all parts.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.len() as u64).sum()
+    }
+}
+
+/// Hands over messages with their memory; never looks into them. One source per upstream.
+pub trait MessageSource: Send {
+    /// Appends messages that are there to `into`, at most `messages_max`. If there is none, waits until one comes, at most `timeout`.
+    ///
+    /// # Errors
+    /// The socket or folder failed for good; an interrupted or empty wait is not an error.
+    fn receive(&mut self, timeout: Duration, messages_max: usize, into: &mut Vec<Message>) -> std::io::Result<()>;
+
+    /// Told the size of a message, so that what waits inside of the source keeps below `queue_bytes`.
+    fn bound(&mut self, message_bytes: u64, queue_bytes: u64) {
+        let _ = (message_bytes, queue_bytes);
+    }
+
+    /// Told that the oldest `messages` of those handed over and not yet accepted were read and taken; a folder may remove their files.
+    fn accepted(&mut self, messages: usize) {
+        let _ = messages;
+    }
+
+    /// True if no message can come any more: a file that was read to its end.
+    fn is_finished(&self) -> bool {
+        false
+    }
+
+    /// Where it listens or connects, for people, with the port that the kernel chose.
+    fn name(&self) -> String;
 }
 
 /// What the headers of a tile's packets said, from the first packet placed. Units as on the wire (protocols 1.1).
@@ -107,6 +151,33 @@ pub trait Sink: Send {
     ///
     /// # Errors
     /// As [`Sink::write`].
+    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError>;
+}
+
+/// Takes series. Runs in a thread of its own behind a bounded queue.
+pub trait SeriesSink: Send {
+    /// A series begins.
+    ///
+    /// # Errors
+    /// The series cannot be taken; its images and its end do not come then.
+    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError>;
+
+    /// One position of the series; every one comes, in order, those of lost images too.
+    ///
+    /// # Errors
+    /// The image could not be taken (disk full, for example). Further images of the series do not come, but its end does.
+    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError>;
+
+    /// The series has ended; everything of it is to be brought into a final state.
+    ///
+    /// # Errors
+    /// That was not possible.
+    fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError>;
+
+    /// Called at least every 100 ms, also while nothing comes.
+    ///
+    /// # Errors
+    /// As [`SeriesSink::image`].
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError>;
 }
 
