@@ -8,5 +8,6 @@ mod copy;
 mod deliver;
 mod receive;
 pub mod run;
+pub mod series;
 mod sys;
 mod work;

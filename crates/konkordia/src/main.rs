@@ -16,6 +16,8 @@ mod picture;
 mod repack;
 mod run;
 mod say;
+#[allow(dead_code)]
+mod serve;
 mod simulate;
 
 use clap::{CommandFactory, Parser};

@@ -1,0 +1,59 @@
+//! What a message means, whatever protocol it came in.
+
+use bytes::Bytes;
+use konkordia_core::ports::Message;
+use konkordia_core::series::{Channel, ImageTimes, SeriesStart};
+use konkordia_wire::stream::Refusal;
+
+/// The series that a message says it belongs to; 0 where the protocol does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SeriesKey(pub u64);
+
+/// An image, or the share of one upstream in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImagePart {
+    /// Its series.
+    pub series: SeriesKey,
+    /// Number of the image in the series, from 0.
+    pub number: u64,
+    /// The pixels by channel.
+    pub channels: Vec<Channel>,
+    /// False if the sender wants it passed on, but not stored.
+    pub store: bool,
+    /// The sender says that something of it is missing.
+    pub is_partial: bool,
+    /// When it was exposed.
+    pub times: Option<ImageTimes>,
+    /// What else the sender says of it, as the JSON object that came; empty if nothing.
+    pub header_json: Bytes,
+}
+
+/// The meaning of a message.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A series begins.
+    Start(SeriesKey, Box<SeriesStart>),
+    /// An image, or a part of one. Where the protocol has no start (SLS receivers), the first one begins a series.
+    Part(Box<ImagePart>),
+    /// A series has ended on this upstream.
+    End(SeriesKey),
+}
+
+/// A message as read.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Number of the message over the life of the sender, where there is one (STINS): a start sets the beginning, older ones are foreign, and
+    /// the series is whole when all numbers from its start to its end have come.
+    pub message_number: Option<u64>,
+    /// Its meaning.
+    pub event: Event,
+}
+
+/// Reads the messages of one upstream. Holds everything that a message announces against bounds before anything is allocated for it.
+pub trait Intake: Send {
+    /// What `message` means.
+    ///
+    /// # Errors
+    /// It cannot be read; in words for people.
+    fn read(&mut self, message: &Message) -> Result<Read, Refusal>;
+}

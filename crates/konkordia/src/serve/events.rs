@@ -1,0 +1,68 @@
+//! What has happened, for those who watch and for those who come later: a bounded history and a channel to everyone who listens.
+
+use super::handle::{ServiceEvent, Severity};
+use crate::run::clock;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::broadcast;
+
+/// Events that late joiners can still see.
+const HISTORY: usize = 1000;
+/// Events that a slow listener may be behind; then it is told that it missed some.
+const BEHIND: usize = 256;
+
+/// The events of the service. Cloning shares it.
+#[derive(Clone)]
+pub struct EventLog {
+    shared: Arc<Mutex<History>>,
+    sender: broadcast::Sender<Arc<ServiceEvent>>,
+}
+
+struct History {
+    next_id: u64,
+    events: VecDeque<Arc<ServiceEvent>>,
+}
+
+impl EventLog {
+    /// Without events.
+    pub fn new() -> Self {
+        let shared = Arc::new(Mutex::new(History { next_id: 1, events: VecDeque::with_capacity(HISTORY) }));
+        Self { shared, sender: broadcast::channel(BEHIND).0 }
+    }
+
+    /// Enters an event and tells everyone.
+    pub fn add(&self, detector: Option<&str>, event: &str, severity: Severity, message: String, data: Value) {
+        let mut history = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = history.next_id;
+        history.next_id += 1;
+        let entry = Arc::new(ServiceEvent {
+            id,
+            time: clock::now(),
+            detector: detector.map(str::to_string),
+            event: event.into(),
+            severity,
+            message,
+            data,
+        });
+        if history.events.len() == HISTORY {
+            history.events.pop_front();
+        }
+        history.events.push_back(Arc::clone(&entry));
+        // Sent under the lock, so that nobody sees them out of order; nobody listening is no error.
+        let _ = self.sender.send(entry);
+    }
+
+    /// Events with an id above `after` that are still known, and everything that comes from now on, without a gap between them.
+    pub fn listen(&self, after: u64) -> (Vec<Arc<ServiceEvent>>, broadcast::Receiver<Arc<ServiceEvent>>) {
+        let history = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = history.events.iter().filter(|event| event.id > after).cloned().collect();
+        (known, self.sender.subscribe())
+    }
+}
+
+impl Default for EventLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}

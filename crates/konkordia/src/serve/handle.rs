@@ -1,0 +1,273 @@
+//! The seam between the threads that drive detectors and those that talk HTTP: what may be asked, and what is answered. No lock of the data path
+//! is behind any of it: states are snapshots that an actor publishes, commands go through its queue.
+
+use crate::failure::Failure;
+use arc_swap::ArcSwap;
+use konkordia_core::series::{SeriesImage, SeriesStart};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// State of a detector, as the arm contract has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DetectorState {
+    /// Nothing is armed.
+    Idle,
+    /// Everything that can fail has been done; data may come.
+    Armed,
+    /// Data come, or the last ones are being written (`draining`).
+    Running,
+    /// Something failed; `message` says what and what to do. `arm` tries again, `cancel` goes back to idle.
+    Error,
+}
+
+/// How bad a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Severity {
+    Success,
+    Info,
+    Warning,
+    Error,
+}
+
+/// State of one detector at one moment. Numbers that are not known are absent, never invented.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DetectorStatus {
+    /// Name in the configuration.
+    pub detector: String,
+    /// `udp` or `stream`.
+    pub kind: String,
+    /// State.
+    pub state: DetectorState,
+    /// Data have ended and the last images are being written.
+    pub draining: bool,
+    /// What people should know.
+    pub message: String,
+    /// How bad that is.
+    pub severity: Severity,
+    /// What to do about it, if something is to be done.
+    pub hint: Option<String>,
+    /// Counts the runs since the service began; 0 before the first.
+    pub run: u64,
+    /// Images in their final state over images expected, 0 to 1, from the ledger; absent when the number is not known.
+    pub progress: Option<f64>,
+    /// Images that the run is to have.
+    pub images_expected: Option<u64>,
+    /// Images in their final state.
+    pub images_committed: u64,
+    /// Images that the file has.
+    pub images_written: u64,
+    /// Images lost, whole.
+    pub images_lost: u64,
+    /// Images that miss packets or parts.
+    pub images_partial: u64,
+    /// Master file of this run, or of the last one.
+    pub file: Option<String>,
+    /// Why the last run ended.
+    pub ended: Option<String>,
+    /// Seconds since the state changed.
+    pub state_age_s: f64,
+    /// Where data are expected.
+    pub listens: Vec<String>,
+}
+
+/// Rates and counters of one detector. Every group is a map from a documented name to a number, so that clients survive additions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct DetectorStatistics {
+    /// Name in the configuration.
+    pub detector: String,
+    /// Counters of the ledger of this run: packets or messages by verdict, images by state.
+    pub ledger: BTreeMap<String, u64>,
+    /// Images per second and bytes per second by stage (`received_hz`, `received_bytes_per_s`, `committed_hz`, `written_hz`, ...), over the last second.
+    pub rates: BTreeMap<String, f64>,
+    /// How full the queues are, 0 to 1 (`ring`, `in_flight`, `outlet_<name>`).
+    pub queues: BTreeMap<String, f64>,
+    /// Latency from reception to stage in microseconds (`committed_p50_us`, `committed_p99_us`, `written_p50_us`, ...).
+    pub latency: BTreeMap<String, f64>,
+    /// Consumers of streams.
+    pub consumers: Vec<ConsumerStatistics>,
+    /// Counters since the service began, that never go back (for Prometheus).
+    pub totals: BTreeMap<String, u64>,
+}
+
+/// One consumer of images.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub struct ConsumerStatistics {
+    /// Its name.
+    pub name: String,
+    /// Where it gets its images.
+    pub address: String,
+    /// `reliable`, `reliable-skip` or `latest`.
+    pub service: String,
+    /// Somebody is there.
+    pub connected: bool,
+    /// Images that were handed to it.
+    pub delivered: u64,
+    /// Images that were left out for it.
+    pub skipped: u64,
+    /// Images that wait for it.
+    pub lag_images: u64,
+}
+
+/// What an `arm` or `start` may set for the run; everything else is as configured. Absent = as configured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArmRequest {
+    /// Images of the run; 0 = until stopped.
+    pub images: Option<u64>,
+    /// Start of the file names; may contain folders below the data root, never `..` or an absolute path outside of it.
+    pub prefix: Option<String>,
+    /// Whether files are written.
+    pub write: Option<bool>,
+    /// Facts for the file by the names of the `[detector]` table, for example `energy_kev`, and `sample_name`.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub metadata: serde_json::Map<String, Value>,
+}
+
+/// A command to a detector.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Make everything ready.
+    Arm(Box<ArmRequest>),
+    /// Arm if need be, and begin the clock for the first data.
+    Start(Box<ArmRequest>),
+    /// Tell the detector to expose, if a way is configured.
+    Trigger,
+    /// End the run; what has come is kept.
+    Stop,
+    /// End the run at once; what has been written is closed.
+    Cancel,
+}
+
+/// What became of a command: the state after it, or why not.
+pub type Reply = Result<DetectorStatus, Refusal>;
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Refusal {
+    /// A word for programs: `wrong_state`, `arm_failed`, `unknown_detector`, `no_trigger`, `busy`, `bad_request`.
+    pub code: String,
+    /// What happened.
+    pub what: String,
+    /// Why.
+    pub why: String,
+    /// What to do.
+    pub fix: String,
+    /// State in which the detector is.
+    pub state: Option<DetectorState>,
+}
+
+impl Refusal {
+    /// From an error of the program.
+    pub fn of(code: &str, failure: &Failure) -> Self {
+        Self { code: code.into(), what: failure.what.clone(), why: failure.why.clone(), fix: failure.fix.clone(), state: None }
+    }
+}
+
+/// Something that happened, for `events` and logs.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ServiceEvent {
+    /// Grows by one with each event of the service.
+    pub id: u64,
+    /// ISO 8601 with offset.
+    pub time: String,
+    /// Detector, if it is about one.
+    pub detector: Option<String>,
+    /// `state`, `run_started`, `run_ended`, `file`, `refused`, `command`, `warning`, `consumer`, `log`.
+    pub event: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// In words.
+    pub message: String,
+    /// More, by event; documented in docs/api.md.
+    #[schema(value_type = Object)]
+    pub data: Value,
+}
+
+/// A finished or growing set of files.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct FileEntry {
+    /// Detector.
+    pub detector: String,
+    /// Run that wrote it.
+    pub run: u64,
+    /// Master file.
+    pub master: String,
+    /// `writing`, `complete`, `incomplete`, `failed`.
+    pub state: String,
+    /// Positions in the files.
+    pub images: u64,
+    /// Bytes of pixels as they are packed.
+    pub bytes: u64,
+    /// Why the run ended.
+    pub ended: Option<String>,
+}
+
+/// The last images of a detector, newest last. Bounded in images and bytes.
+pub trait ImageRing: Send + Sync {
+    /// The image with this number; `None` as number = the newest one with pixels.
+    fn get(&self, number: Option<u64>) -> Option<(Arc<SeriesStart>, Arc<SeriesImage>)>;
+    /// Numbers that are there, oldest first.
+    fn numbers(&self) -> Vec<u64>;
+}
+
+/// One detector as HTTP sees it.
+pub trait Detector: Send + Sync {
+    /// Its name.
+    fn name(&self) -> &str;
+    /// The newest snapshot.
+    fn status(&self) -> Arc<DetectorStatus>;
+    /// Rates and counters of now.
+    fn statistics(&self) -> DetectorStatistics;
+    /// The configuration in force, as JSON, without secrets.
+    fn configuration(&self) -> Value;
+    /// Carries out a command; blocks until it is done or refused, at most the bounded time of an arm (call it off the async threads).
+    fn command(&self, command: Command) -> Reply;
+    /// Waits until the state is none of `Armed` and `Running`, or the time is over; says which.
+    fn wait_idle(&self, timeout: Duration) -> (Arc<DetectorStatus>, bool);
+    /// Its last images.
+    fn images(&self) -> Arc<dyn ImageRing>;
+    /// Its files, newest last, at most the last 1000 runs.
+    fn files(&self) -> Vec<FileEntry>;
+}
+
+/// All detectors of the service; immutable after start.
+pub struct Fleet {
+    /// By name, in the order of the configuration.
+    pub detectors: Vec<Arc<dyn Detector>>,
+    /// Events, newest last; a bounded history for late joiners of `events`.
+    pub events: super::events::EventLog,
+    /// Set when the service is going down.
+    pub stopping: Arc<ArcSwap<bool>>,
+}
+
+impl Fleet {
+    /// The detector of this name; without a name the only one.
+    pub fn find(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Refusal> {
+        let names = || self.detectors.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
+        let refuse = |what: String, fix: String| Refusal {
+            code: "unknown_detector".into(),
+            what,
+            why: format!("this service has: {}", names()),
+            fix,
+            state: None,
+        };
+        match name {
+            Some(name) => self
+                .detectors
+                .iter()
+                .find(|d| d.name() == name)
+                .cloned()
+                .ok_or_else(|| refuse(format!("there is no detector '{name}'"), "use one of these names".into())),
+            None if self.detectors.len() == 1 => Ok(Arc::clone(&self.detectors[0])),
+            None => Err(refuse("which detector?".into(), "add ?detector=NAME (on the command line: --detector NAME)".into())),
+        }
+    }
+}

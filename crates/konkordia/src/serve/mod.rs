@@ -1,0 +1,4 @@
+//! `konkordia serve`: detectors that are driven until told to stop, and the HTTP interface to them.
+
+pub mod events;
+pub mod handle;
