@@ -1,0 +1,4 @@
+//! Drop-in for the streaming-receiver of MAX IV: its HTTP interface and its configuration, in front of an ordinary detector of the service.
+
+pub mod api;
+mod pickle;

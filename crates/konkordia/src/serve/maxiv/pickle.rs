@@ -1,0 +1,139 @@
+//! The body of `/last_frame`: a pickled list of the image's header and its parts, as the viewers of MAX IV load it.
+
+use konkordia_core::array::{Element, Packing};
+use konkordia_core::series::{Array, SeriesImage};
+use serde_pickle::{HashableValue, SerOptions, Value};
+use std::collections::BTreeMap;
+
+/// Pickles an image; plain uint16 images are made smaller by `factor`, the mean of factor x factor pixels, as the peer does it.
+///
+/// # Errors
+/// In words: the image has no pixels or cannot be written as a pickle.
+pub fn last_frame(image: &SeriesImage, factor: usize) -> Result<Vec<u8>, String> {
+    let array = &image.channels.first().ok_or("the image has no pixels")?.array;
+    let mut header = known_keys(image, array);
+    let mut parts: Vec<Vec<u8>> = match image.channels.len() {
+        1 => array.pieces.iter().map(|piece| piece.to_vec()).collect(),
+        _ => image.channels.iter().flat_map(|channel| &channel.array.pieces).map(|piece| piece.to_vec()).collect(),
+    };
+    let is_plain = array.packing == Packing::None && array.element == Element::Uint16;
+    if let (true, true, [part], [rows, columns]) = (factor > 1, is_plain, &parts[..], array.shape.dimensions()) {
+        let (rows, columns) = (*rows as usize, *columns as usize);
+        let (small, shape) = downsample(part, rows, columns, factor);
+        insert(&mut header, "shape", integers(&shape.map(|n| n as u64)));
+        parts = vec![small];
+    }
+    let list = std::iter::once(Value::Dict(header)).chain(parts.into_iter().map(Value::Bytes)).collect();
+    serde_pickle::value_to_vec(&Value::List(list), SerOptions::new()).map_err(|why| format!("no pickle: {why}"))
+}
+
+fn insert(header: &mut BTreeMap<HashableValue, Value>, key: &str, value: Value) {
+    header.insert(HashableValue::String(key.into()), value);
+}
+
+fn integers(numbers: &[u64]) -> Value {
+    Value::List(numbers.iter().map(|n| Value::I64(*n as i64)).collect())
+}
+
+/// The keys of an image in STINS, and what the sender said beside them.
+fn known_keys(image: &SeriesImage, array: &Array) -> BTreeMap<HashableValue, Value> {
+    let mut header = BTreeMap::new();
+    if let Ok(serde_json::Value::Object(said)) = serde_json::from_slice(&image.header_json) {
+        for (key, value) in &said {
+            insert(&mut header, key, plain(value));
+        }
+    }
+    let compression = match array.packing {
+        Packing::None => "none",
+        Packing::BitshuffleLz4 => "bslz4",
+        Packing::BitshuffleZstd => "bszstd",
+        Packing::Lz4 | Packing::Lz4Block => "lz4",
+    };
+    let channels = image.channels.len() as u64;
+    let own = array.shape.dimensions();
+    let shape = if channels > 1 { [&[channels], own].concat() } else { own.to_vec() };
+    insert(&mut header, "htype", Value::String("image".into()));
+    insert(&mut header, "frame", Value::I64(image.number as i64));
+    insert(&mut header, "shape", integers(&shape));
+    insert(&mut header, "type", Value::String(array.element.name().into()));
+    insert(&mut header, "compression", Value::String(compression.into()));
+    header
+}
+
+fn plain(value: &serde_json::Value) -> Value {
+    match value {
+        serde_json::Value::Null => Value::None,
+        serde_json::Value::Bool(flag) => Value::Bool(*flag),
+        serde_json::Value::Number(n) => n.as_i64().map_or_else(|| Value::F64(n.as_f64().unwrap_or(f64::NAN)), Value::I64),
+        serde_json::Value::String(text) => Value::String(text.clone()),
+        serde_json::Value::Array(list) => Value::List(list.iter().map(plain).collect()),
+        serde_json::Value::Object(map) => {
+            Value::Dict(map.iter().map(|(key, value)| (HashableValue::String(key.clone()), plain(value))).collect())
+        }
+    }
+}
+
+/// Means of factor x factor pixels of a uint16 image, cut to whole numbers; the last row and column of the result may stand for fewer.
+fn downsample(pixels: &[u8], rows: usize, columns: usize, factor: usize) -> (Vec<u8>, [usize; 2]) {
+    let at = |row: usize, column: usize| {
+        let place = 2 * (row * columns + column);
+        u64::from(u16::from_le_bytes([pixels[place], pixels[place + 1]]))
+    };
+    let mut small = Vec::new();
+    for top in (0..rows).step_by(factor) {
+        for left in (0..columns).step_by(factor) {
+            let (bottom, right) = ((top + factor).min(rows), (left + factor).min(columns));
+            let sum: u64 =
+                (top..bottom).flat_map(|row| (left..right).map(move |column| (row, column))).map(|(r, c)| at(r, c)).sum();
+            let mean = sum / ((bottom - top) * (right - left)) as u64;
+            small.extend_from_slice(&(mean as u16).to_le_bytes());
+        }
+    }
+    (small, [rows.div_ceil(factor), columns.div_ceil(factor)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use konkordia_core::array::Shape;
+    use konkordia_core::ledger::ImageStatus;
+    use konkordia_core::series::Channel;
+    use serde_pickle::DeOptions;
+
+    fn image() -> SeriesImage {
+        let pixels: Vec<u8> = (0u16..15).flat_map(|n| (n * 10).to_le_bytes()).collect();
+        let shape = Shape::new(&[3, 5]).unwrap();
+        let array = Array { shape, element: Element::Uint16, packing: Packing::None, pieces: vec![Bytes::from(pixels)] };
+        let header_json = Bytes::from_static(br#"{"htype":"x","exposure_time":0.5,"nested":{"a":[1,null]}}"#);
+        let channels = vec![Channel { name: "".into(), array }];
+        SeriesImage { status: ImageStatus::Complete, channels, header_json, ..SeriesImage::lost(7) }
+    }
+
+    fn read(body: &[u8]) -> (BTreeMap<HashableValue, Value>, Vec<u8>) {
+        let Value::List(list) = serde_pickle::value_from_slice(body, DeOptions::new()).unwrap() else { panic!("no list") };
+        let [Value::Dict(header), Value::Bytes(pixels)] = &list[..] else { panic!("not two parts") };
+        (header.clone(), pixels.clone())
+    }
+
+    #[test]
+    fn a_frame_is_its_header_and_its_bytes() {
+        let (header, pixels) = read(&last_frame(&image(), 1).unwrap());
+        let get = |key: &str| header[&HashableValue::String(key.into())].clone();
+        assert_eq!(get("htype"), Value::String("image".into()));
+        assert_eq!(get("frame"), Value::I64(7));
+        assert_eq!(get("exposure_time"), Value::F64(0.5));
+        assert_eq!(get("shape"), Value::List(vec![Value::I64(3), Value::I64(5)]));
+        assert_eq!(pixels.len(), 30);
+        assert!(last_frame(&SeriesImage::lost(0), 1).is_err());
+    }
+
+    #[test]
+    fn smaller_frames_are_means_with_the_rest_at_the_edges() {
+        let (header, pixels) = read(&last_frame(&image(), 2).unwrap());
+        assert_eq!(header[&HashableValue::String("shape".into())], Value::List(vec![Value::I64(2), Value::I64(3)]));
+        let values: Vec<u16> = pixels.chunks(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
+        // Rows of 0 10 20 30 40 | 50 .. 90 | 100 .. 140.
+        assert_eq!(values, [30, 50, 65, 105, 125, 140]);
+    }
+}
