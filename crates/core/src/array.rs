@@ -63,12 +63,17 @@ impl Element {
     /// The type as pixels of images have it; `None` if no image in a file has it.
     pub const fn pixel(self) -> Option<PixelType> {
         match self {
+            Self::Int8 => Some(PixelType::Int8),
+            Self::Int64 => Some(PixelType::Int64),
+            Self::Uint8 => Some(PixelType::Uint8),
+            Self::Uint64 => Some(PixelType::Uint64),
+            Self::Float64 => Some(PixelType::Float64),
             Self::Int16 => Some(PixelType::Int16),
             Self::Int32 => Some(PixelType::Int32),
             Self::Uint16 => Some(PixelType::Uint16),
             Self::Uint32 => Some(PixelType::Uint32),
             Self::Float32 => Some(PixelType::Float32),
-            _ => None,
+            Self::Mono12p => None,
         }
     }
 
@@ -130,6 +135,11 @@ impl From<PixelType> for Element {
             PixelType::Uint16 => Self::Uint16,
             PixelType::Uint32 => Self::Uint32,
             PixelType::Float32 => Self::Float32,
+            PixelType::Int8 => Self::Int8,
+            PixelType::Int64 => Self::Int64,
+            PixelType::Uint8 => Self::Uint8,
+            PixelType::Uint64 => Self::Uint64,
+            PixelType::Float64 => Self::Float64,
         }
     }
 }

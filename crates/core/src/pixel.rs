@@ -8,6 +8,14 @@
 //! | `uint16`  | 65535      | 65534     | 65533     | 65532     | 0 ..= 65531                    |
 //! | `uint32`  | MAX        | MAX - 1   | MAX - 2   | MAX - 3   | 0 ..= 2147483392               |
 //! | `float32` | -infinity  | NaN       | f32::MIN  | +infinity | every other finite value       |
+//! | `int8`    | -126       | -128      | -127      | 127       | -125 ..= 126                   |
+//! | `int64`   | MIN + 2    | MIN       | MIN + 1   | MAX       | MIN + 3 ..= MAX - 1            |
+//! | `uint8`   | 255        | 254       | 253       | 252       | 0 ..= 251                      |
+//! | `uint64`  | MAX        | MAX - 1   | MAX - 2   | MAX - 3   | 0 ..= MAX - 4                  |
+//! | `float64` | -infinity  | NaN       | f64::MIN  | +infinity | every other finite value       |
+//!
+//! The last five come only in images that others made ([`PixelType::CONVERTED`] are the types into which words are converted); of their
+//! special values only *missing* is ever written.
 //!
 //! *missing*: the packet never came (or the word is 0xFFFF, which other receivers use as padding). *masked*: the pixel has no
 //! usable calibration, or lies in a gap. *invalid*: gain code 10, or G1 with ADC 0. *saturated*: G2 with ADC 0, or above the valid range.
@@ -29,17 +37,52 @@ pub enum PixelType {
     Uint32,
     /// IEEE 754 single precision.
     Float32,
+    /// 8 bit, signed.
+    Int8,
+    /// 64 bit, signed.
+    Int64,
+    /// 8 bit, unsigned.
+    Uint8,
+    /// 64 bit, unsigned.
+    Uint64,
+    /// IEEE 754 double precision.
+    Float64,
+}
+
+/// A number exactly as a pixel holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Number {
+    Signed(i64),
+    Unsigned(u64),
+    Float(f64),
 }
 
 impl PixelType {
-    /// All types, for tests and tables.
-    pub const ALL: [Self; 5] = [Self::Int16, Self::Int32, Self::Uint16, Self::Uint32, Self::Float32];
+    /// Types that images in files can have.
+    pub const ALL: [Self; 10] = [
+        Self::Int16,
+        Self::Int32,
+        Self::Uint16,
+        Self::Uint32,
+        Self::Float32,
+        Self::Int8,
+        Self::Int64,
+        Self::Uint8,
+        Self::Uint64,
+        Self::Float64,
+    ];
+
+    /// Types into which words of a detector are converted: those that implement [`Pixel`].
+    pub const CONVERTED: [Self; 5] = [Self::Int16, Self::Int32, Self::Uint16, Self::Uint32, Self::Float32];
 
     /// Bytes of one pixel.
     pub const fn bytes(self) -> usize {
         match self {
+            Self::Int8 | Self::Uint8 => 1,
             Self::Int16 | Self::Uint16 => 2,
             Self::Int32 | Self::Uint32 | Self::Float32 => 4,
+            Self::Int64 | Self::Uint64 | Self::Float64 => 8,
         }
     }
 
@@ -51,10 +94,46 @@ impl PixelType {
             Self::Uint16 => "uint16",
             Self::Uint32 => "uint32",
             Self::Float32 => "float32",
+            Self::Int8 => "int8",
+            Self::Int64 => "int64",
+            Self::Uint8 => "uint8",
+            Self::Uint64 => "uint64",
+            Self::Float64 => "float64",
         }
     }
 
-    /// A pixel of this type as it stands in a file, little-endian. `value` is one that the type can hold.
+    /// True for `float32` and `float64`.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::Float32 | Self::Float64)
+    }
+
+    /// True for the types without numbers below zero.
+    pub const fn is_unsigned(self) -> bool {
+        matches!(self, Self::Uint8 | Self::Uint16 | Self::Uint32 | Self::Uint64)
+    }
+
+    /// The value *missing*, exact.
+    pub fn missing(self) -> Number {
+        match self {
+            Self::Int64 => Number::Signed(i64::MIN + 2),
+            Self::Uint64 => Number::Unsigned(u64::MAX),
+            Self::Float32 | Self::Float64 => Number::Float(self.special().missing),
+            _ if self.is_unsigned() => Number::Unsigned(self.special().missing as u64),
+            _ => Number::Signed(self.special().missing as i64),
+        }
+    }
+
+    /// The value *missing* as it stands in a file, little-endian.
+    pub fn missing_le_bytes(self) -> Vec<u8> {
+        match (self, self.missing()) {
+            (Self::Int64, Number::Signed(value)) => value.to_le_bytes().to_vec(),
+            (Self::Uint64, Number::Unsigned(value)) => value.to_le_bytes().to_vec(),
+            _ => self.le_bytes(self.special().missing),
+        }
+    }
+
+    /// A pixel of this type as it stands in a file, little-endian. `value` is one that the type can hold; of 64-bit integers beyond
+    /// 2^53 that is not every one.
     pub fn le_bytes(self, value: f64) -> Vec<u8> {
         match self {
             Self::Int16 => (value as i16).to_le_bytes().to_vec(),
@@ -62,10 +141,15 @@ impl PixelType {
             Self::Uint16 => (value as u16).to_le_bytes().to_vec(),
             Self::Uint32 => (value as u32).to_le_bytes().to_vec(),
             Self::Float32 => (value as f32).to_le_bytes().to_vec(),
+            Self::Int8 => (value as i8).to_le_bytes().to_vec(),
+            Self::Int64 => (value as i64).to_le_bytes().to_vec(),
+            Self::Uint8 => (value as u8).to_le_bytes().to_vec(),
+            Self::Uint64 => (value as u64).to_le_bytes().to_vec(),
+            Self::Float64 => value.to_le_bytes().to_vec(),
         }
     }
 
-    /// The special values as `f64` (exact for every type): missing, masked, invalid, saturated, lowest and highest valid value.
+    /// The special values as `f64` (rounded for 64-bit integers, exact for all others): missing, masked, invalid, saturated, lowest and highest valid value.
     pub fn special(self) -> Special {
         fn of<P: Pixel>() -> Special {
             Special {
@@ -83,6 +167,18 @@ impl PixelType {
             Self::Uint16 => of::<u16>(),
             Self::Uint32 => of::<u32>(),
             Self::Float32 => of::<f32>(),
+            Self::Int8 => Special::signed(i8::MIN.into(), i8::MAX.into()),
+            Self::Int64 => Special::signed(i64::MIN.into(), i64::MAX.into()),
+            Self::Uint8 => Special::unsigned(u8::MAX.into()),
+            Self::Uint64 => Special::unsigned(u64::MAX.into()),
+            Self::Float64 => Special {
+                missing: f64::NEG_INFINITY,
+                masked: f64::NAN,
+                invalid: f64::MIN,
+                saturated: f64::INFINITY,
+                valid_min: -f64::MAX * 0.5,
+                valid_max: f64::MAX,
+            },
         }
     }
 }
@@ -115,6 +211,20 @@ pub struct Special {
     pub valid_min: f64,
     /// Highest number that is a measurement.
     pub valid_max: f64,
+}
+
+impl Special {
+    /// As the table says of signed types.
+    fn signed(min: i128, max: i128) -> Self {
+        let [missing, masked, invalid] = [min + 2, min, min + 1].map(|value| value as f64);
+        Self { missing, masked, invalid, saturated: max as f64, valid_min: (min + 3) as f64, valid_max: (max - 1) as f64 }
+    }
+
+    /// As the table says of unsigned types.
+    fn unsigned(max: i128) -> Self {
+        let [missing, masked, invalid, saturated, valid_max] = [0, 1, 2, 3, 4].map(|less| (max - less) as f64);
+        Self { missing, masked, invalid, saturated, valid_min: 0.0, valid_max }
+    }
 }
 
 /// A Rust type that can be a pixel of the output image. Sealed by the table above.
@@ -242,6 +352,23 @@ mod tests {
         check::<u16>();
         check::<u32>();
         check::<f32>();
+    }
+
+    #[test]
+    fn missing_is_exact_in_every_type() {
+        let bytes = |pixel: PixelType| pixel.missing_le_bytes();
+        assert_eq!(bytes(PixelType::Int64), (i64::MIN + 2).to_le_bytes());
+        assert_eq!(bytes(PixelType::Uint64), u64::MAX.to_le_bytes());
+        assert_eq!(bytes(PixelType::Int8), (-126i8).to_le_bytes());
+        assert_eq!(bytes(PixelType::Uint8), [255]);
+        assert_eq!(bytes(PixelType::Float64), f64::NEG_INFINITY.to_le_bytes());
+        for pixel in PixelType::CONVERTED {
+            assert_eq!(bytes(pixel), pixel.le_bytes(pixel.special().missing), "{pixel}");
+        }
+        for pixel in PixelType::ALL {
+            assert_eq!(bytes(pixel).len(), pixel.bytes());
+            assert_eq!(pixel.name().parse(), Ok(pixel));
+        }
     }
 
     #[test]

@@ -86,12 +86,13 @@ fn number(pixel: PixelType, bytes: &[u8]) -> f64 {
         PixelType::Uint16 => u16::from_le_bytes(bytes.try_into().unwrap()).to_f64(),
         PixelType::Uint32 => u32::from_le_bytes(bytes.try_into().unwrap()).to_f64(),
         PixelType::Float32 => f32::from_le_bytes(bytes.try_into().unwrap()).to_f64(),
+        other => unreachable!("{other} is not tested"),
     }
 }
 
 #[test]
 fn the_bound_holds_and_special_values_stay() {
-    for pixel in PixelType::ALL {
+    for pixel in PixelType::CONVERTED {
         for (rows, columns) in [(64, 96), (33, 65), (512, 34), (5, 4), (1, 40), (257, 129)] {
             for kind in 0..4 {
                 let image = image(pixel, rows, columns, kind);
@@ -115,7 +116,7 @@ fn a_larger_bound_gives_a_smaller_stream() {
 
 #[test]
 fn images_of_one_value_and_of_special_values_only() {
-    for pixel in PixelType::ALL {
+    for pixel in PixelType::CONVERTED {
         for v in [0.0, 7.0, pixel.special().missing, pixel.special().valid_max, pixel.special().valid_min] {
             let image = pixel.le_bytes(v).repeat(64 * 70);
             let (chunk, loss) = check(pixel, 64, 70, &image, 2.0, false);
@@ -132,7 +133,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
     fn any_image(which in 0usize..5, rows in 5usize..70, columns in 5usize..70, seed in any::<u64>(), spread in 0u32..40, bound in 0.01f64..50.0) {
-        let pixel = PixelType::ALL[which];
+        let pixel = PixelType::CONVERTED[which];
         let mut random = Random(seed | 1);
         let bits = |r: &mut Random| (r.next() as u32 >> (31 - spread.min(31))).wrapping_sub(if spread > 31 { 1 << 30 } else { 0 });
         let image: Vec<u8> =

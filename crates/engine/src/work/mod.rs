@@ -79,6 +79,7 @@ pub(crate) fn run(control: &Control, recipes: &Recipes, worker: ring::Worker) {
         PixelType::Uint16 => Work::<u16>::new(recipes, &worker).run(control, worker),
         PixelType::Uint32 => Work::<u32>::new(recipes, &worker).run(control, worker),
         PixelType::Float32 => Work::<f32>::new(recipes, &worker).run(control, worker),
+        other => unreachable!("no run converts to {other}: the configuration names the types that can be asked for"),
     }
 }
 

@@ -300,6 +300,7 @@ impl Seen {
             PixelType::Int32 => four.map(|b| f64::from(i32::from_le_bytes(b))).collect(),
             PixelType::Uint32 => four.map(|b| f64::from(u32::from_le_bytes(b))).collect(),
             PixelType::Float32 => four.map(|b| f64::from(f32::from_le_bytes(b))).collect(),
+            other => unreachable!("no run converts to {other}"),
         }
     }
 }

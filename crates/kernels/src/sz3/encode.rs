@@ -70,6 +70,7 @@ impl Encoder {
             PixelType::Uint16 => self.encode_as::<u16>(image, out),
             PixelType::Uint32 => self.encode_as::<u32>(image, out),
             PixelType::Float32 => self.encode_as::<f32>(image, out),
+            other => unreachable!("images of {other} are refused before they come here"),
         }
     }
 
@@ -299,6 +300,7 @@ pub fn compare(pixel: PixelType, before: &[u8], after: &[u8], bound: ErrorBound,
         PixelType::Uint16 => measure::<u16>(before, after, bound, negative_is_exact),
         PixelType::Uint32 => measure::<u32>(before, after, bound, negative_is_exact),
         PixelType::Float32 => measure::<f32>(before, after, bound, negative_is_exact),
+        other => unreachable!("images of {other} are refused before they come here"),
     }
 }
 

@@ -150,7 +150,7 @@ fn differences(expected: &[u8], found: &[u8], pixel: PixelType, tolerance: f64) 
         (PixelType::Uint16, &[a, b]) => f64::from(u16::from_le_bytes([a, b])),
         (PixelType::Int32, &[a, b, c, d]) => f64::from(i32::from_le_bytes([a, b, c, d])),
         (PixelType::Uint32, &[a, b, c, d]) => f64::from(u32::from_le_bytes([a, b, c, d])),
-        (_, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
+        (PixelType::Float32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
         _ => f64::NAN,
     };
     // A difference of NaN is within nothing.

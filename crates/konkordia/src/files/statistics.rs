@@ -24,7 +24,7 @@ pub struct Statistics {
     pub saturated: u64,
 }
 
-/// The values of an image, little endian, as `f64` (exact for every type).
+/// The values of an image, little endian, as `f64` (exact for all types but the 64-bit integers, which are rounded).
 pub fn values(bytes: &[u8], pixel: PixelType) -> impl Iterator<Item = f64> + '_ {
     bytes.chunks_exact(pixel.bytes()).map(move |b| match pixel {
         PixelType::Int16 => f64::from(i16::from_le_bytes([b[0], b[1]])),
@@ -32,6 +32,11 @@ pub fn values(bytes: &[u8], pixel: PixelType) -> impl Iterator<Item = f64> + '_ 
         PixelType::Int32 => f64::from(i32::from_le_bytes([b[0], b[1], b[2], b[3]])),
         PixelType::Uint32 => f64::from(u32::from_le_bytes([b[0], b[1], b[2], b[3]])),
         PixelType::Float32 => f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
+        PixelType::Int8 => f64::from(b[0] as i8),
+        PixelType::Uint8 => f64::from(b[0]),
+        PixelType::Int64 => i64::from_le_bytes(std::array::from_fn(|k| b[k])) as f64,
+        PixelType::Uint64 => u64::from_le_bytes(std::array::from_fn(|k| b[k])) as f64,
+        PixelType::Float64 => f64::from_le_bytes(std::array::from_fn(|k| b[k])),
     })
 }
 

@@ -126,6 +126,11 @@ fn pixel_type(pixel: PixelType) -> hid_t {
         PixelType::Uint16 => *g::H5T_STD_U16LE,
         PixelType::Uint32 => *g::H5T_STD_U32LE,
         PixelType::Float32 => *g::H5T_IEEE_F32LE,
+        PixelType::Int8 => *g::H5T_STD_I8LE,
+        PixelType::Int64 => *g::H5T_STD_I64LE,
+        PixelType::Uint8 => *g::H5T_STD_U8LE,
+        PixelType::Uint64 => *g::H5T_STD_U64LE,
+        PixelType::Float64 => *g::H5T_IEEE_F64LE,
     }
 }
 
@@ -141,7 +146,7 @@ fn column_type(kind: ColumnType) -> hid_t {
 
 /// The value of unwritten pixels, little endian.
 pub(crate) fn missing_bytes(pixel: PixelType) -> Vec<u8> {
-    pixel.le_bytes(pixel.special().missing)
+    pixel.missing_le_bytes()
 }
 
 fn creation_list(chunk: &[hsize_t]) -> hdf5::Result<Owned> {

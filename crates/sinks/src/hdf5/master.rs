@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{File, Group, Result};
-use konkordia_core::pixel::PixelType;
+use konkordia_core::pixel::{Number, PixelType};
 
 use super::columns::Columns;
 use super::datafile::{COLUMNS, Closed, STACK, remove};
@@ -186,7 +186,7 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
 
 /// A pixel value: integer fields for integer pixels, so that no reader has to round.
 fn pixel_value(parent: &Group, name: &str, pixel: PixelType, value: f64) -> Result<()> {
-    if pixel == PixelType::Float32 { number(parent, name, value, "") } else { number(parent, name, value as i64, "") }
+    if pixel.is_float() { number(parent, name, value, "") } else { number(parent, name, value as i64, "") }
 }
 
 fn pixel_size(spec: &FileSpec) -> f64 {
@@ -270,16 +270,25 @@ fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], i
         PixelType::Uint16 => TypeDescriptor::Unsigned(IntSize::U2),
         PixelType::Uint32 => TypeDescriptor::Unsigned(IntSize::U4),
         PixelType::Float32 => TypeDescriptor::Float(FloatSize::U4),
+        PixelType::Int8 => TypeDescriptor::Integer(IntSize::U1),
+        PixelType::Int64 => TypeDescriptor::Integer(IntSize::U8),
+        PixelType::Uint8 => TypeDescriptor::Unsigned(IntSize::U1),
+        PixelType::Uint64 => TypeDescriptor::Unsigned(IntSize::U8),
+        PixelType::Float64 => TypeDescriptor::Float(FloatSize::U8),
     };
     let whole = (images as usize, rows, columns);
-    let missing = spec.pixel.special().missing;
     let builder = data.new_dataset_builder();
-    let mut builder = match spec.pixel {
-        PixelType::Int16 => builder.fill_value(missing as i16),
-        PixelType::Int32 => builder.fill_value(missing as i32),
-        PixelType::Uint16 => builder.fill_value(missing as u16),
-        PixelType::Uint32 => builder.fill_value(missing as u32),
-        PixelType::Float32 => builder.fill_value(missing as f32),
+    let mut builder = match (spec.pixel, spec.pixel.missing()) {
+        (PixelType::Int8, Number::Signed(value)) => builder.fill_value(value as i8),
+        (PixelType::Int16, Number::Signed(value)) => builder.fill_value(value as i16),
+        (PixelType::Int32, Number::Signed(value)) => builder.fill_value(value as i32),
+        (_, Number::Signed(value)) => builder.fill_value(value),
+        (PixelType::Uint8, Number::Unsigned(value)) => builder.fill_value(value as u8),
+        (PixelType::Uint16, Number::Unsigned(value)) => builder.fill_value(value as u16),
+        (PixelType::Uint32, Number::Unsigned(value)) => builder.fill_value(value as u32),
+        (_, Number::Unsigned(value)) => builder.fill_value(value),
+        (PixelType::Float32, Number::Float(value)) => builder.fill_value(value as f32),
+        (_, Number::Float(value)) => builder.fill_value(value),
     };
     for file in files {
         let start = ((file.number - 1) * u64::from(spec.images_per_file)) as usize;

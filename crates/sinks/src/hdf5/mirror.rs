@@ -210,7 +210,8 @@ impl Stacks {
         let compression = packing::compression(&filters).ok_or_else(|| wrong(format!("filters {filters:?}")))?;
         let kind = dataset.dtype().context(READ, &self.path)?;
         let little = kind.byte_order() != hdf5::datatype::ByteOrder::BigEndian;
-        let pixel = kind.to_descriptor().ok().and_then(|kind| pixel_of(&kind)).filter(|_| little);
+        let pixel = kind.to_descriptor().ok().and_then(|kind| pixel_of(&kind));
+        let pixel = pixel.filter(|pixel| little && PixelType::CONVERTED.contains(pixel));
         let leading: Vec<u64> = shape[..before].iter().map(|&size| size as u64).collect();
         Ok(StackLayout {
             name: dataset.name(),

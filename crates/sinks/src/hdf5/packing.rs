@@ -52,6 +52,11 @@ fn sz3_values(bound: ErrorBound, pixel: PixelType, [rows, columns]: [u32; 2]) ->
         PixelType::Int16 => 5,
         PixelType::Uint32 => 6,
         PixelType::Int32 => 7,
+        PixelType::Float64 => 1,
+        PixelType::Uint8 => 2,
+        PixelType::Int8 => 3,
+        PixelType::Uint64 => 8,
+        PixelType::Int64 => 9,
     };
     let bits = bound.value().to_bits();
     let mut values = vec![2, kind, columns, rows, 0, (bits >> 32) as u32, bits as u32];

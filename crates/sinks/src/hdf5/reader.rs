@@ -305,6 +305,11 @@ pub(crate) fn pixel_of(kind: &TypeDescriptor) -> Option<PixelType> {
         TypeDescriptor::Unsigned(IntSize::U2) => PixelType::Uint16,
         TypeDescriptor::Unsigned(IntSize::U4) => PixelType::Uint32,
         TypeDescriptor::Float(FloatSize::U4) => PixelType::Float32,
+        TypeDescriptor::Integer(IntSize::U1) => PixelType::Int8,
+        TypeDescriptor::Integer(IntSize::U8) => PixelType::Int64,
+        TypeDescriptor::Unsigned(IntSize::U1) => PixelType::Uint8,
+        TypeDescriptor::Unsigned(IntSize::U8) => PixelType::Uint64,
+        TypeDescriptor::Float(FloatSize::U8) => PixelType::Float64,
         _ => return None,
     })
 }
