@@ -5,6 +5,7 @@
 
 pub mod array;
 pub mod assembler;
+pub mod endpoint;
 pub mod geometry;
 pub mod ledger;
 pub mod pixel;
@@ -14,6 +15,7 @@ pub mod process;
 pub mod selection;
 pub mod series;
 pub mod share;
+pub mod state;
 pub mod tile;
 
 /// Most packets that a tile may have (the SLS packet mask has the same limit).

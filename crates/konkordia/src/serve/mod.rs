@@ -3,3 +3,4 @@
 pub mod events;
 pub mod handle;
 pub mod maxiv;
+pub mod settings;

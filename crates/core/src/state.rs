@@ -1,0 +1,261 @@
+//! The arm contract as one table: what a detector may be told in which state, and what follows.
+//!
+//! [`next`] is pure. Whoever drives a detector feeds it the commands of people and the events of threads, does the action that comes back,
+//! and tells the outcome of the action as a further event: `Prepare` ends in nothing or in `ArmFailed`, `Drain` and `Discard` in `EndOfData`,
+//! `Close` in `Closed` or `Fault`.
+
+/// State of a detector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Nothing is armed.
+    Idle,
+    /// Everything that can fail has been done; data may come.
+    Armed,
+    /// Data come.
+    Receiving,
+    /// No further data are taken; what has come is being written.
+    Draining,
+    /// Something failed.
+    Error,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Idle, Self::Armed, Self::Receiving, Self::Draining, Self::Error];
+
+    /// For people and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Armed => "armed",
+            Self::Receiving => "receiving",
+            Self::Draining => "draining",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// What may happen to a detector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Command: make everything ready.
+    Arm,
+    /// Something could not be made ready.
+    ArmFailed,
+    /// Command: the clock for the first data begins. Where nothing is armed yet it arms first, and is to be given again then.
+    Start,
+    /// Command: the detector is to expose.
+    Trigger,
+    /// The first data of a run that was armed have come.
+    Data,
+    /// A series has begun by itself, where the sender and not a person begins it.
+    SeriesStart,
+    /// Command: end the run, keep everything that has come.
+    Stop,
+    /// Command: end the run at once.
+    Cancel,
+    /// No further data come: all were there, they stopped coming, or somebody asked for the end.
+    EndOfData,
+    /// All files of the run are closed.
+    Closed,
+    /// A source or a sink failed for good.
+    Fault,
+    /// Command: forget an error.
+    Reset,
+}
+
+impl Event {
+    /// All of them.
+    pub const ALL: [Self; 12] = [
+        Self::Arm,
+        Self::ArmFailed,
+        Self::Start,
+        Self::Trigger,
+        Self::Data,
+        Self::SeriesStart,
+        Self::Stop,
+        Self::Cancel,
+        Self::EndOfData,
+        Self::Closed,
+        Self::Fault,
+        Self::Reset,
+    ];
+}
+
+/// What is to be done because of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Load, bind, create, map: everything that can fail before the first data.
+    Prepare,
+    /// Begin the clock that ends a run without data.
+    BeginClock,
+    /// Tell the detector to expose.
+    SoftTrigger,
+    /// Take what is on its way, nothing after it.
+    Drain,
+    /// Take nothing more.
+    Discard,
+    /// Close the files and the account.
+    Close,
+    /// Let go of everything that the run held.
+    Release,
+}
+
+/// What follows from an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// The state from now on.
+    pub to: State,
+    /// What is to be done.
+    pub action: Option<Action>,
+}
+
+/// Why an event has no place in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub why: &'static str,
+    /// What to do.
+    pub fix: &'static str,
+}
+
+const NOTHING_ARMED: Refused = Refused { why: "nothing is armed", fix: "arm first, or send start, which arms too" };
+const ARMED: Refused = Refused { why: "it is armed already", fix: "start or trigger it; to arm anew, cancel first" };
+const RUNNING: Refused = Refused { why: "a run is going on", fix: "wait for its end, or stop or cancel it first" };
+const DRAINING: Refused = Refused {
+    why: "the last images of the run are still being written",
+    fix: "wait until it is idle (wait), then send it again",
+};
+const IN_ERROR: Refused = Refused { why: "the last run failed", fix: "remove the cause and arm again, or cancel to become idle" };
+/// Reports of threads that belong to no run; nobody is to be told.
+const NO_SUCH_RUN: Refused = Refused { why: "there is no run that this could be about", fix: "ignore it" };
+
+/// The transition table.
+///
+/// # Errors
+/// The event has no place in this state; nothing changes.
+pub const fn next(state: State, event: Event) -> Result<Transition, Refused> {
+    use Action as A;
+    use Event as E;
+    use State as S;
+    const fn go(to: State, action: Option<Action>) -> Result<Transition, Refused> {
+        Ok(Transition { to, action })
+    }
+    match (state, event) {
+        // Begin.
+        (S::Idle | S::Error, E::Arm | E::Start) => go(S::Armed, Some(A::Prepare)),
+        (S::Idle | S::Armed | S::Receiving | S::Draining | S::Error, E::SeriesStart) => go(S::Receiving, None),
+        (S::Armed, E::Start) => go(S::Armed, Some(A::BeginClock)),
+        // The data were faster than the command.
+        (S::Receiving, E::Start) => go(S::Receiving, None),
+        (S::Armed, E::ArmFailed) => go(S::Error, Some(A::Release)),
+        (S::Armed | S::Receiving, E::Trigger) => go(state, Some(A::SoftTrigger)),
+        (S::Armed, E::Data) => go(S::Receiving, None),
+        (S::Idle | S::Receiving | S::Draining | S::Error, E::Data) => go(state, None),
+        // End. A stop that comes after the end of the run has what it wants.
+        (S::Armed | S::Receiving, E::Stop) => go(S::Draining, Some(A::Drain)),
+        (S::Idle | S::Draining | S::Error, E::Stop) => go(state, None),
+        (S::Armed | S::Receiving | S::Draining, E::Cancel) => go(S::Draining, Some(A::Discard)),
+        (S::Idle, E::Cancel | E::Reset) => go(S::Idle, None),
+        (S::Armed | S::Receiving | S::Draining, E::EndOfData) => go(S::Draining, Some(A::Close)),
+        (S::Draining, E::Closed) => go(S::Idle, None),
+        // Threads end after a fault, too.
+        (S::Error, E::EndOfData | E::Closed | E::Fault) => go(S::Error, None),
+        (S::Idle | S::Armed | S::Receiving | S::Draining, E::Fault) => go(S::Error, Some(A::Release)),
+        (S::Error, E::Cancel | E::Reset) => go(S::Idle, Some(A::Release)),
+        // What has no place.
+        (S::Armed, E::Arm) => Err(ARMED),
+        (S::Receiving, E::Arm | E::Reset) | (S::Armed, E::Reset) => Err(RUNNING),
+        (S::Draining, E::Arm | E::Start | E::Trigger | E::Reset) => Err(DRAINING),
+        (S::Idle, E::Trigger) => Err(NOTHING_ARMED),
+        (S::Error, E::Trigger) => Err(IN_ERROR),
+        (S::Idle | S::Receiving | S::Draining | S::Error, E::ArmFailed) => Err(NO_SUCH_RUN),
+        (S::Idle, E::EndOfData | E::Closed) | (S::Armed | S::Receiving, E::Closed) => Err(NO_SUCH_RUN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole contract, one row per event, one column per state: the state that follows and what is to be done; `-` = refused.
+    const TABLE: &str = "
+        event        idle             armed             receiving         draining          error
+        Arm          armed+Prepare    -                 -                 -                 armed+Prepare
+        ArmFailed    -                error+Release     -                 -                 -
+        Start        armed+Prepare    armed+BeginClock  receiving         -                 armed+Prepare
+        Trigger      -                armed+SoftTrigger receiving+SoftTrigger -             -
+        Data         idle             receiving         receiving         draining          error
+        SeriesStart  receiving        receiving         receiving         receiving         receiving
+        Stop         idle             draining+Drain    draining+Drain    draining          error
+        Cancel       idle             draining+Discard  draining+Discard  draining+Discard  idle+Release
+        EndOfData    -                draining+Close    draining+Close    draining+Close    error
+        Closed       -                -                 -                 idle              error
+        Fault        error+Release    error+Release     error+Release     error+Release     error
+        Reset        idle             -                 -                 -                 idle+Release
+    ";
+
+    fn cell(state: State, event: Event) -> String {
+        match next(state, event) {
+            Err(_) => "-".into(),
+            Ok(Transition { to, action: None }) => to.name().into(),
+            Ok(Transition { to, action: Some(action) }) => format!("{}+{action:?}", to.name()),
+        }
+    }
+
+    #[test]
+    fn every_state_and_event_does_what_the_contract_says() {
+        let mut rows = TABLE.lines().map(str::trim).filter(|line| !line.is_empty());
+        let states: Vec<&str> = rows.next().unwrap().split_whitespace().skip(1).collect();
+        assert_eq!(states, State::ALL.map(State::name));
+        let mut events = 0;
+        for (row, event) in rows.zip(Event::ALL) {
+            let cells: Vec<&str> = row.split_whitespace().collect();
+            assert_eq!(cells[0], format!("{event:?}"));
+            for (n, state) in State::ALL.into_iter().enumerate() {
+                assert_eq!(cell(state, event), cells[n + 1], "{event:?} in {state:?}");
+            }
+            events += 1;
+        }
+        assert_eq!(events, Event::ALL.len());
+    }
+
+    #[test]
+    fn cancel_is_accepted_everywhere_and_leads_to_idle_whatever_threads_still_report() {
+        for state in State::ALL {
+            let first = next(state, Event::Cancel).unwrap();
+            assert_eq!(next(first.to, Event::Cancel).unwrap().to, first.to, "a second cancel changes nothing");
+            // The run answers a discard with the end of its data, and a close with closed; data may come in between.
+            let mut now = first.to;
+            for event in [Event::Data, Event::EndOfData, Event::Data, Event::Closed] {
+                if let Ok(transition) = next(now, event) {
+                    now = transition.to;
+                }
+            }
+            assert_eq!(now, State::Idle, "from {state:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_change_nothing_and_say_what_to_do() {
+        for state in State::ALL {
+            for event in Event::ALL {
+                if let Err(refused) = next(state, event) {
+                    assert!(!refused.why.is_empty() && !refused.fix.is_empty(), "{event:?} in {state:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_are_closed_in_one_place_only_and_every_fault_lets_go() {
+        for state in State::ALL {
+            for event in Event::ALL {
+                let Ok(Transition { to, action }) = next(state, event) else { continue };
+                assert_eq!(action == Some(Action::Close), event == Event::EndOfData && to == State::Draining);
+                assert!(to != State::Error || state == State::Error || action == Some(Action::Release));
+                assert!(action != Some(Action::Prepare) || to == State::Armed);
+            }
+        }
+    }
+}
