@@ -4,13 +4,14 @@ use bytes::Bytes;
 use konkordia_core::ports::Message;
 use konkordia_core::series::{Channel, ImageTimes, SeriesStart};
 use konkordia_wire::stream::Refusal;
+use std::sync::Arc;
 
 /// The series that a message says it belongs to; 0 where the protocol does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SeriesKey(pub u64);
 
 /// An image, or the share of one upstream in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ImagePart {
     /// Its series.
     pub series: SeriesKey,
@@ -26,6 +27,8 @@ pub struct ImagePart {
     pub times: Option<ImageTimes>,
     /// What else the sender says of it, as the JSON object that came; empty if nothing.
     pub header_json: Bytes,
+    /// Where the protocol has no start (SLS receivers, files): what is known of the series, with every image of it, for whichever comes first.
+    pub start: Option<Arc<SeriesStart>>,
 }
 
 /// The meaning of a message.
@@ -33,10 +36,12 @@ pub struct ImagePart {
 pub enum Event {
     /// A series begins.
     Start(SeriesKey, Box<SeriesStart>),
-    /// An image, or a part of one. Where the protocol has no start (SLS receivers), the first one begins a series.
+    /// An image, or a part of one. Where the protocol has no start, the first one begins a series, see [`ImagePart::start`].
     Part(Box<ImagePart>),
     /// A series has ended on this upstream.
     End(SeriesKey),
+    /// Part of the protocol, but of no interest here (calibration and metadata of Jungfraujoch); counts as control.
+    Other,
 }
 
 /// A message as read.
