@@ -1,0 +1,309 @@
+//! How the outside drives series and sees how they go.
+
+use super::budget::Share;
+use super::latency::{Histogram, Latency};
+use crossbeam_channel::{Receiver, Sender};
+use konkordia_core::ports::SinkError;
+use konkordia_core::series::{SeriesEnd, SeriesLedger, SeriesStart};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Commands that may wait; who gives more waits with them.
+const COMMANDS: usize = 64;
+/// Notices that may wait for their reader.
+const NOTICES: usize = 4096;
+
+/// What the next series is to be, where it should differ from what the sender says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArmOrder {
+    /// Images to take; `None` = as many as the sender announces.
+    pub images: Option<u64>,
+    /// Name of the file; `None` = as the sender says.
+    pub filename: Option<String>,
+    /// Pass the series on without writing it.
+    pub discard: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// A series has begun.
+    Started(Arc<SeriesStart>),
+    /// Its first image has come, at this time of [`SeriesControl::now_ns`].
+    First {
+        /// When.
+        received_ns: u64,
+    },
+    /// Nothing more is expected; what is still on its way is waited for.
+    Draining {
+        /// Why, for people.
+        reason: String,
+    },
+    /// A series has ended, or an arm that no series followed. There is one for each [`Notice::Started`] and one for each arm.
+    Ended(Arc<SeriesEnd>),
+    /// A sink failed; it takes nothing more of this series.
+    SinkFailed {
+        /// Its name.
+        sink: String,
+        /// What happened, why, and what to do.
+        error: SinkError,
+        /// Images with pixels that it did not take until the end of the series; the notice is sent again with it when the series has ended.
+        unwritten: u64,
+    },
+    /// A source failed for good.
+    SourceFailed {
+        /// The upstream, from 0.
+        upstream: usize,
+        /// Its name.
+        source: String,
+        /// Why.
+        why: String,
+    },
+    /// Messages are not taken; said once per upstream, reason and series.
+    Refused {
+        /// The upstream, from 0.
+        upstream: usize,
+        /// Why, for people.
+        why: String,
+    },
+}
+
+/// Where the path stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// No series, and nothing armed.
+    #[default]
+    Idle,
+    /// Armed; no series has begun.
+    Armed,
+    /// A series is being received.
+    Receiving,
+    /// Its end is known; the rest is waited for and worked on.
+    Draining,
+}
+
+impl Phase {
+    /// Short name for people.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Armed => "armed",
+            Self::Receiving => "receiving",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// One upstream as it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamProgress {
+    /// Where it listens or connects.
+    pub name: String,
+    /// Bytes of its messages in flight.
+    pub in_flight_bytes: u64,
+    /// Bytes of its messages that may be in flight.
+    pub in_flight_bytes_max: u64,
+    /// Messages that wait for the end of a series or for a header.
+    pub held: u64,
+    /// Messages received since it was opened.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Nothing more comes: the source failed, or was read to its end.
+    pub is_closed: bool,
+}
+
+/// A look at the path while it works. Rates are differences of two looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// When, in ns since the path was opened.
+    pub now_ns: u64,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Series that were begun.
+    pub series_started: u64,
+    /// Series that have ended.
+    pub series_ended: u64,
+    /// Images that the series is to have, if that is known.
+    pub images_planned: Option<u64>,
+    /// Account of this series, or of the last one.
+    pub ledger: SeriesLedger,
+    /// Images committed since the path was opened, lost ones too.
+    pub images_committed: u64,
+    /// Bytes of their pixels as they are packed.
+    pub committed_bytes: u64,
+    /// Images that wait for another one or for missing parts.
+    pub images_waiting: u64,
+    /// Images at the workers.
+    pub images_working: u64,
+    /// Upstreams in order.
+    pub upstreams: Vec<UpstreamProgress>,
+    /// From the first byte of an image to its commit.
+    pub latency: Latency,
+    /// Notices that found no room.
+    pub notices_lost: u64,
+}
+
+impl Progress {
+    /// Bytes in flight, all upstreams together.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.upstreams.iter().map(|upstream| upstream.in_flight_bytes).sum()
+    }
+}
+
+/// What the sort thread is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Arm(ArmOrder),
+    StartClock,
+    Stop,
+    /// With its number, see [`SeriesControl::is_cancelling`].
+    Cancel(u64),
+    Shutdown,
+}
+
+/// What one pull thread tells.
+#[derive(Debug)]
+pub(crate) struct PullState {
+    pub name: String,
+    pub share: Share,
+    pub received: AtomicU64,
+    pub received_bytes: AtomicU64,
+    pub held: AtomicU64,
+    pub is_closed: AtomicBool,
+}
+
+/// Drives the series of a detector and tells how they go.
+#[derive(Debug)]
+pub struct SeriesControl {
+    opened: Instant,
+    commands: Sender<Command>,
+    notices: Sender<Notice>,
+    notices_lost: AtomicU64,
+    cancels_asked: AtomicU64,
+    cancels_done: AtomicU64,
+    is_closing: AtomicBool,
+    pub(crate) latency: Histogram,
+    pub(crate) pulls: Vec<PullState>,
+    /// Key of the series that is being received and the first image of it that is beyond the window.
+    pub(crate) window_key: AtomicU64,
+    pub(crate) window_end: AtomicU64,
+    pub(crate) seen: Mutex<Progress>,
+}
+
+impl SeriesControl {
+    pub(crate) fn new(names: Vec<String>, budget_bytes: u64) -> (Arc<Self>, Receiver<Command>, Receiver<Notice>) {
+        let (commands, command_queue) = crossbeam_channel::bounded(COMMANDS);
+        let (notices, notice_queue) = crossbeam_channel::bounded(NOTICES);
+        let share_bytes = (budget_bytes / names.len().max(1) as u64).max(1);
+        let pulls = names.into_iter().map(|name| PullState {
+            name,
+            share: Share::new(share_bytes),
+            received: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            is_closed: AtomicBool::new(false),
+        });
+        let control = Self {
+            opened: Instant::now(),
+            commands,
+            notices,
+            notices_lost: AtomicU64::new(0),
+            cancels_asked: AtomicU64::new(0),
+            cancels_done: AtomicU64::new(0),
+            is_closing: AtomicBool::new(false),
+            latency: Histogram::default(),
+            pulls: pulls.collect(),
+            window_key: AtomicU64::new(0),
+            window_end: AtomicU64::new(u64::MAX),
+            seen: Mutex::new(Progress::default()),
+        };
+        (Arc::new(control), command_queue, notice_queue)
+    }
+
+    /// Time since the path was opened, in ns; [`konkordia_core::series::SeriesImage::received_ns`] counts from the same moment.
+    pub fn now_ns(&self) -> u64 {
+        self.opened.elapsed().as_nanos() as u64
+    }
+
+    /// Takes the next series, with these wishes. A second arm before a series has begun replaces the first.
+    pub fn arm(&self, order: ArmOrder) {
+        self.send(Command::Arm(order));
+    }
+
+    /// From now on the start time-out counts: the detector was told to begin.
+    pub fn start_clock(&self) {
+        self.send(Command::StartClock);
+    }
+
+    /// Ends the series with what has come; what is on its way is waited for as at any end. Without a series it disarms.
+    pub fn stop(&self) {
+        self.send(Command::Stop);
+    }
+
+    /// Ends the series at once and throws away what was not committed. Nobody who is full is waited for. Without a series it disarms.
+    pub fn cancel(&self) {
+        let number = self.cancels_asked.fetch_add(1, Ordering::AcqRel) + 1;
+        self.send(Command::Cancel(number));
+    }
+
+    /// Ends the series as by a stop, without waiting for what is on its way, and then all threads.
+    pub fn shutdown(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        for pull in &self.pulls {
+            pull.share.wake();
+        }
+        self.send(Command::Shutdown);
+    }
+
+    /// How it goes.
+    pub fn progress(&self) -> Progress {
+        let mut progress = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        progress.now_ns = self.now_ns();
+        progress.latency = self.latency.read();
+        progress.notices_lost = self.notices_lost.load(Ordering::Relaxed);
+        progress.upstreams = self.pulls.iter().map(PullState::progress).collect();
+        progress
+    }
+
+    /// Tells the control plane something.
+    pub fn notify(&self, notice: Notice) {
+        if self.notices.try_send(notice).is_err() {
+            self.notices_lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// True from a cancel until it has happened: nobody who is full is waited for.
+    pub fn is_cancelling(&self) -> bool {
+        self.cancels_asked.load(Ordering::Acquire) != self.cancels_done.load(Ordering::Acquire)
+    }
+
+    /// True after [`Self::shutdown`].
+    pub fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn cancelled(&self, number: u64) {
+        self.cancels_done.fetch_max(number, Ordering::AcqRel);
+    }
+
+    fn send(&self, command: Command) {
+        // After the end of the threads nobody has to be told.
+        let _ = self.commands.send(command);
+    }
+}
+
+impl PullState {
+    fn progress(&self) -> UpstreamProgress {
+        UpstreamProgress {
+            name: self.name.clone(),
+            in_flight_bytes: self.share.used_bytes(),
+            in_flight_bytes_max: self.share.limit_bytes(),
+            held: self.held.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+            received_bytes: self.received_bytes.load(Ordering::Relaxed),
+            is_closed: self.is_closed.load(Ordering::Relaxed),
+        }
+    }
+}
