@@ -8,6 +8,7 @@ pub mod assembler;
 pub mod endpoint;
 pub mod geometry;
 pub mod ledger;
+pub mod order;
 pub mod pixel;
 pub mod plan;
 pub mod ports;
