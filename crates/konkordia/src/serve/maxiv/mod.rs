@@ -2,3 +2,4 @@
 
 pub mod api;
 mod pickle;
+pub mod yaml;
