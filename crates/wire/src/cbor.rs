@@ -7,6 +7,9 @@
 use crate::stream::{Element, Packing, Pixels, Shape, quoted};
 use minicbor::data::{Tag, Type};
 use minicbor::{Decoder, Encoder};
+use serde_json::Value;
+
+mod json;
 
 /// How deep items may lie in each other.
 pub const DEPTH_MAX: usize = 32;
@@ -51,6 +54,17 @@ impl<'a> Item<'a> {
     /// The bytes.
     pub fn bytes(&self) -> &'a [u8] {
         self.0
+    }
+
+    /// The item as JSON, for texts and files: numbers that JSON has not are null, byte strings are hexadecimal digits, typed arrays lists (of rows,
+    /// if they have rows), keys that are no texts are written as JSON; an entry of a map is left out if its value is a typed array or byte
+    /// string of more than `bytes_max` bytes or packed, and tags are skipped.
+    ///
+    /// # Errors
+    /// What is wrong, for people; also where everything that is not left out has more than `bytes_max` bytes.
+    pub fn json(&self, bytes_max: usize) -> Result<Value, String> {
+        let mut left = bytes_max;
+        Ok(json::value(&mut Decoder::new(self.0), &mut left, DEPTH_MAX)?.unwrap_or(Value::Null))
     }
 
     /// The text, if it is one.
@@ -279,6 +293,8 @@ mod tests {
         for bad in [&[][..], &[0, 0], &[0xFF], &[0x9F, 0x01], &[0xA1, 0x01], &[0x42, 0], &[0x81, 0xFF]] {
             assert!(Item::new_checked(bad).is_err(), "{bad:x?}");
         }
+        // A map of null under null.
+        assert_eq!(Item::new_checked(&[0xA1, 0xF6, 0xF6]).unwrap().json(9).unwrap(), serde_json::json!({"null": null}));
         // Announces more than any memory has.
         for huge in [0x5B, 0x7B, 0x9B, 0xBB] {
             let bytes = [vec![huge], vec![0xFF; 8], vec![0; 9]].concat();

@@ -193,6 +193,11 @@ impl<'a> Message<'a> {
     }
 }
 
+/// What kind of message this part says it is, of whatever sender; `None` if it is none. Jungfraujoch sends kinds that [`Message`] does not have.
+pub fn kind_of(part: &[u8]) -> Option<&str> {
+    kind(part.strip_prefix(&SELF_DESCRIBED).unwrap_or(part)).ok()
+}
+
 /// The value of `type`.
 fn kind(map: &[u8]) -> Result<&str, String> {
     // All messages seen have it first; then the others need not be gone through twice.

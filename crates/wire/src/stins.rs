@@ -3,7 +3,8 @@
 //!
 //! Facts relied on: `htype` says the kind. `msg_number` counts all messages of a sender and is never set back. A header may have a second part,
 //! metadata of any form; an empty or absent `filename` means that no file is wanted. `shape` is \[slow, fast\], `type` numpy's name or "mono12p",
-//! `compression` "none" or "bslz4", which is the chunk of HDF5's filter 32008 with its 12 bytes. An image has one part of pixels, or several with
+//! `compression` "none" or "bslz4", which is the chunk of HDF5's filter 32008 with its 12 bytes; senders that pack with Python's bitshuffle leave them
+//! out (see [`Pixels::new_bare_or_checked`]). An image has one part of pixels, or several with
 //! `chunks`, the shape of each piece: part i is the i-th along the first dimension. Senders add keys as they like; they are passed on.
 
 use crate::stream::{Bounds, Element, Packing, Pixels, Refusal, Shape, json, part_count, quoted, text};
@@ -170,7 +171,11 @@ impl<'a> Image<'a> {
         check_chunks(first.chunks, piece, data.len()).map_err(wrong)?;
         let each = bounds.image_bytes_max / data.len() as u64;
         let pieces = data.iter().enumerate().map(|(i, data)| {
-            Pixels::new_checked(piece, element, packing, data, each).map_err(|why| Refusal::new(part::PIXELS + i, why))
+            let pixels = match packing {
+                Packing::BitshuffleLz4 => Pixels::new_bare_or_checked(piece, element, data, each),
+                _ => Pixels::new_checked(piece, element, packing, data, each),
+            };
+            pixels.map_err(|why| Refusal::new(part::PIXELS + i, why))
         });
         Ok(Self {
             msg_number: first.msg_number,

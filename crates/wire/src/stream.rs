@@ -63,6 +63,7 @@ pub struct Pixels<'a> {
     element: Element,
     packing: Packing,
     data: &'a [u8],
+    header: Option<[u8; PACKING_HEADER_BYTES]>,
 }
 
 impl<'a> Pixels<'a> {
@@ -73,16 +74,37 @@ impl<'a> Pixels<'a> {
     /// In words for people: too large, not as many bytes as the shape has, packed bytes that announce another number or another block.
     pub fn new_checked(shape: Shape, element: Element, packing: Packing, data: &'a [u8], bytes_max: u64) -> Result<Self, String> {
         let is = || format!("{} of shape {:?}", element.name(), shape.dimensions());
-        let bytes = shape.elements().checked_mul(u64::from(element.bits())).map(|bits| bits.div_ceil(8));
-        let bytes = bytes.filter(|bytes| *bytes <= bytes_max);
-        let bytes = bytes.ok_or_else(|| format!("{} has more than the {bytes_max} bytes that are accepted", is()))?;
+        let bytes = unpacked_bytes(shape, element, bytes_max)?;
         match packing {
             Packing::None if data.len() as u64 != bytes => Err(format!("{} has {bytes} bytes, but {} came", is(), data.len())),
             Packing::Lz4Block if data.is_empty() => Err(format!("{} cannot be packed into 0 bytes", is())),
             Packing::None | Packing::Lz4Block => Ok(()),
             Packing::Lz4 | Packing::BitshuffleLz4 | Packing::BitshuffleZstd => check_header(data, bytes, element, packing),
         }?;
-        Ok(Self { shape, element, packing, data })
+        Ok(Self { shape, element, packing, data, header: None })
+    }
+
+    /// As [`Self::new_checked`] for bytes of [`Packing::BitshuffleLz4`] that may lack the 12 bytes of header, as Python's `bitshuffle.compress_lz4` makes
+    /// them: they are taken as such if the lengths of the blocks lead through all of them.
+    ///
+    /// # Errors
+    /// Those of [`Self::new_checked`], if they are of neither form.
+    pub fn new_bare_or_checked(shape: Shape, element: Element, data: &'a [u8], bytes_max: u64) -> Result<Self, String> {
+        let packing = Packing::BitshuffleLz4;
+        let as_it_is = Self::new_checked(shape, element, packing, data, bytes_max);
+        let bytes = unpacked_bytes(shape, element, bytes_max)?;
+        if as_it_is.is_ok() || !are_bare_blocks(data, bytes, element) {
+            return as_it_is;
+        }
+        let mut header = [0; PACKING_HEADER_BYTES];
+        header[..8].copy_from_slice(&bytes.to_be_bytes());
+        header[8..].copy_from_slice(&BARE_BLOCK_BYTES.to_be_bytes());
+        Ok(Self { shape, element, packing, data, header: Some(header) })
+    }
+
+    /// The header that [`Self::data`] lacks, to be put in front of it; `None` if it lacks none.
+    pub fn lacking_header(&self) -> Option<[u8; PACKING_HEADER_BYTES]> {
+        self.header
     }
 
     /// Dimensions, slowest first.
@@ -109,6 +131,38 @@ impl<'a> Pixels<'a> {
     pub fn unpacked_bytes(&self) -> u64 {
         (self.shape.elements() * u64::from(self.element.bits())).div_ceil(8)
     }
+}
+
+/// Bytes of an array when unpacked, if they are no more than `bytes_max`.
+pub(crate) fn unpacked_bytes(shape: Shape, element: Element, bytes_max: u64) -> Result<u64, String> {
+    let bytes = shape.elements().checked_mul(u64::from(element.bits())).map(|bits| bits.div_ceil(8));
+    bytes.filter(|bytes| *bytes <= bytes_max).ok_or_else(|| {
+        let is = format!("{} of shape {:?}", element.name(), shape.dimensions());
+        format!("{is} has more than the {bytes_max} bytes that are accepted")
+    })
+}
+
+/// Bytes of a block of bitshuffle where nobody says another number; of elements of 1, 2, 4 and 8 bytes it holds whole groups of eight.
+const BARE_BLOCK_BYTES: u32 = 8192;
+
+/// Whether `data` are the blocks of `bytes` bytes of such elements, each behind its length, and the last elements as they are.
+fn are_bare_blocks(data: &[u8], bytes: u64, element: Element) -> bool {
+    if element == Element::Mono12p {
+        return false;
+    }
+    let (group, mut left, mut rest) = (u64::from(element.bits()), bytes, data);
+    while left >= group {
+        let block = left.min(u64::from(BARE_BLOCK_BYTES)) / group * group;
+        let Some((length, behind)) = rest.split_first_chunk() else { return false };
+        let length = u32::from_be_bytes(*length);
+        // The most that LZ4 makes of so many bytes.
+        if length == 0 || u64::from(length) > block + block / 255 + 16 {
+            return false;
+        }
+        let Some(behind) = behind.get(length as usize..) else { return false };
+        (left, rest) = (left - block, behind);
+    }
+    rest.len() as u64 == left
 }
 
 fn check_header(data: &[u8], bytes: u64, element: Element, packing: Packing) -> Result<(), String> {

@@ -97,6 +97,37 @@ fn what_is_wrong_is_said_with_its_place() {
 }
 
 #[test]
+fn pixels_without_the_header_of_the_packing_are_known_by_their_blocks() {
+    // 4100 elements of 2 bytes: one block of 4096, one of none, for 4 are left over; then 16 elements in one short block.
+    let bare = |blocks: &[usize], leftover: usize| {
+        let mut data: Vec<u8> = blocks.iter().flat_map(|n| [&(*n as u32).to_be_bytes()[..], &vec![9; *n]].concat()).collect();
+        data.extend(vec![7; leftover]);
+        data
+    };
+    let read = |shape: Value, data: Vec<u8>| {
+        let mut parts = sample("image_raw");
+        let first = json_of(&parts[0], "shape", shape);
+        parts[0] = json_of(&json_of(&first, "type", "uint16".into()), "compression", "bslz4".into());
+        parts[1] = data;
+        let header = match parse(&parts)? {
+            Message::Image(image) => image.pieces[0].lacking_header(),
+            _ => panic!("no image"),
+        };
+        // What was read is written as it came.
+        assert_eq!(owned(&parse(&parts).unwrap().build().unwrap()), parts);
+        Ok::<_, String>(header)
+    };
+    assert_eq!(read(json!([2, 2050]), bare(&[40], 8)), Ok(Some([0, 0, 0, 0, 0, 0, 0x20, 0x08, 0, 0, 0x20, 0])));
+    assert_eq!(read(json!([2, 2056]), bare(&[40, 12], 0)), Ok(Some([0, 0, 0, 0, 0, 0, 0x20, 0x20, 0, 0, 0x20, 0])));
+    assert_eq!(read(json!([3]), bare(&[], 6)), Ok(Some([0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0x20, 0])));
+    let whole = [&8208u64.to_be_bytes()[..], &8192u32.to_be_bytes(), &bare(&[40], 16)].concat();
+    assert_eq!(read(json!([2, 2052]), whole), Ok(None));
+    for (blocks, leftover) in [(&[40][..], 7), (&[40], 9), (&[40, 1], 8), (&[0], 8), (&[9000], 8)] {
+        assert!(read(json!([2, 2050]), bare(blocks, leftover)).unwrap_err().contains("the packed bytes announce"), "{blocks:?}");
+    }
+}
+
+#[test]
 fn an_image_of_ours_must_have_a_name_for_its_pieces() {
     let piece = Pixels::new_checked(Shape::new(&[1, 4]).unwrap(), Element::Uint8, Packing::None, b"abcd", 4).unwrap();
     let image = |shape: &[u64], pieces| {
