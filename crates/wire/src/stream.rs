@@ -147,10 +147,11 @@ const BARE_BLOCK_BYTES: u32 = 8192;
 
 /// Whether `data` are the blocks of `bytes` bytes of such elements, each behind its length, and the last elements as they are.
 fn are_bare_blocks(data: &[u8], bytes: u64, element: Element) -> bool {
-    if element == Element::Mono12p {
+    let (group, mut left, mut rest) = (u64::from(element.bits()), bytes, data);
+    // Without a block there is nothing to know them by.
+    if element == Element::Mono12p || bytes < group {
         return false;
     }
-    let (group, mut left, mut rest) = (u64::from(element.bits()), bytes, data);
     while left >= group {
         let block = left.min(u64::from(BARE_BLOCK_BYTES)) / group * group;
         let Some((length, behind)) = rest.split_first_chunk() else { return false };
