@@ -8,14 +8,19 @@ pub mod plan;
 pub mod processing;
 mod read;
 pub mod schema;
+mod schema_service;
+pub mod service;
+pub mod stream;
 #[cfg(test)]
 mod tests;
+pub mod transform;
 pub mod travel;
 
 use crate::cli::{ConfigAction, ConfigArgs};
 use crate::failure::{Exit, Failure};
 use crate::{calibration as loading, say};
 pub use model::Config;
+pub use service::{DetectorKindConfig, ServiceConfig};
 use std::path::Path;
 
 /// A commented example that is itself valid.
@@ -23,22 +28,31 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 
 /// Reads and checks a file. Errors in it are printed here, each with its line; the failure that comes back sums them up.
 pub fn load(path: &Path) -> Result<Config, Failure> {
+    parse(&text_of(path)?, path)
+}
+
+/// The text of a configuration.
+fn text_of(path: &Path) -> Result<String, Failure> {
     let text = std::fs::read(path).map_err(|error| Failure {
         exit: Exit::Configuration,
         fix: "check the path; `konkordia config init` writes an example".into(),
         ..Failure::io("cannot read the configuration", path, &error)
     })?;
-    let text = String::from_utf8(text).map_err(|error| {
+    String::from_utf8(text).map_err(|error| {
         let why = format!("byte {} is not UTF-8", error.utf8_error().valid_up_to());
         let what = format!("the configuration {} is not text", path.display());
         Failure::new(Exit::Configuration, what, why, "TOML is text; `konkordia config init` writes an example")
-    })?;
-    parse(&text, path)
+    })
 }
 
 /// Checks a text as [`load`] does; `path` names it, and relative paths count from its folder.
 pub fn parse(text: &str, path: &Path) -> Result<Config, Failure> {
-    Config::parse(text, path).map_err(|found| {
+    printed(Config::parse(text, path))
+}
+
+/// Prints what was found, if it was anything.
+fn printed<T>(result: Result<T, diagnostics::Diagnostics>) -> Result<T, Failure> {
+    result.map_err(|found| {
         say::to_stderr(&found.to_string());
         let n = found.found.len();
         let what = format!("{} has {n} mistake{}", found.file, if n == 1 { "" } else { "s" });
@@ -67,12 +81,19 @@ pub fn command(args: &ConfigArgs) -> Result<Exit, Failure> {
 
 /// Prints the plan, and everything else that can be known before a run.
 fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
-    let config = load(path)?;
-    let plan = plan::plan(&config);
-    if json {
-        say::json(&plan::to_json(&config, &plan), false);
+    let service = service::load(path)?;
+    // One detector that sends packets may be meant for `receive`: its plan stands alone then.
+    if let [only] = &service.detectors[..]
+        && let DetectorKindConfig::Udp(config) = &only.kind
+    {
+        let plan = plan::plan(config);
+        if json {
+            say::json(&plan::to_json(config, &plan), false);
+        } else {
+            say::to_stdout(&format!("{} is valid; the plan:\n{}", path.display(), plan::describe(config, &plan)));
+        }
     } else {
-        say::to_stdout(&format!("{} is valid; the plan:\n{}", path.display(), plan::describe(&config, &plan)));
+        describe_service(path, &service, json);
     }
     // What lies outside the file may come later (a folder that is made before the run), but is worth a word now.
     let mut exit = Exit::Complete;
@@ -80,19 +101,37 @@ fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
         say::to_stderr(&failure.to_string());
         exit = Exit::Configuration;
     };
-    if !config.directory.is_dir() {
-        let what = format!("the output folder {} does not exist", config.directory.display());
-        outside(Failure::new(
-            Exit::Configuration,
-            what,
-            "konkordia creates files, not folders",
-            format!("mkdir -p {}", config.directory.display()),
-        ));
-    }
-    if let Some(files) = &config.calibration
-        && let Err(failure) = loading::load(&config, files)
-    {
-        outside(failure);
+    for detector in &service.detectors {
+        let directory = detector.directory();
+        if !directory.is_dir() {
+            let what = format!("the output folder {} does not exist", directory.display());
+            let fix = format!("mkdir -p {}", directory.display());
+            outside(Failure::new(Exit::Configuration, what, "konkordia creates files, not folders", fix));
+        }
+        if let DetectorKindConfig::Udp(config) = &detector.kind
+            && let Some(files) = &config.calibration
+            && let Err(failure) = loading::load(config, files)
+        {
+            outside(failure);
+        }
     }
     Ok(exit)
+}
+
+fn describe_service(path: &Path, service: &ServiceConfig, json: bool) {
+    let describe = |detector: &service::DetectorConfig| match &detector.kind {
+        DetectorKindConfig::Udp(config) => plan::describe(config, &plan::plan(config)),
+        DetectorKindConfig::Stream(config) => stream::describe(config),
+    };
+    if json {
+        let detectors: serde_json::Map<String, serde_json::Value> =
+            service.detectors.iter().map(|d| (d.name.clone(), d.to_json())).collect();
+        let http = &service.settings.http;
+        say::json(&serde_json::json!({ "listen": http.listen.to_string(), "detectors": detectors }), false);
+        return;
+    }
+    say::to_stdout(&format!("{} is valid; the service listens on {}", path.display(), service.settings.http.listen));
+    for detector in &service.detectors {
+        say::to_stdout(&format!("\n{} ({})\n{}", detector.name, detector.file.display(), describe(detector)));
+    }
 }

@@ -86,8 +86,20 @@ impl Config {
         let mut d = Diagnostics::new(&file.display().to_string(), text);
         let document = read::read(text, &mut d);
         let syntax = d.found.iter().any(|f| f.what.starts_with("not TOML"));
-        let config = if syntax { None } else { Reader { document: &document, d: &mut d, file }.config(text) };
+        let config = if syntax { None } else { Self::read(&document, &mut d, file, text) };
         d.finish(config)
+    }
+
+    /// Checks a document that was read.
+    pub(super) fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -> Option<Self> {
+        if document.table("detector").text("type") == Some("stream") {
+            let why = "a stream brings whole images and begins its series itself";
+            let fix = "konkordia serve -c CONFIG.toml takes it; here the type is \"jungfrau\" or \"eiger\"";
+            d.add(document.table("detector").span("type"), "detector.type: \"stream\" is for `konkordia serve`", why, fix);
+            return None;
+        }
+        super::stream::refuse_in_packets(document, d);
+        Reader { document, d, file }.config(text)
     }
 }
 
@@ -101,18 +113,98 @@ struct Detector {
 
 /// Place and orientation of one `[[detector.tile]]`; a turn that is none is reported.
 fn placement(tile: &Table, d: &mut Diagnostics) -> Option<Placement> {
-    let degrees = tile.integer("rotate_deg").unwrap_or(0);
+    let orientation = quarter_turns(tile, d, "detector.tile")?;
+    Some(Placement { row: tile.integer("row")? as u32, column: tile.integer("column")? as u32, orientation })
+}
+
+/// `flip_rows`, `flip_columns` and `rotate_deg` of a table of this name.
+pub(super) fn quarter_turns(t: &Table, d: &mut Diagnostics, table: &str) -> Option<Orientation> {
+    let degrees = t.integer("rotate_deg").unwrap_or(0);
     let Some(rotate) = u32::try_from(degrees).ok().and_then(Quarter::from_deg) else {
-        let what = format!("detector.tile.rotate_deg: {degrees} is no quarter turn");
-        d.add(tile.span("rotate_deg"), what, "pixels stay whole", "give 0, 90, 180 or 270, clockwise as seen in the image");
+        let what = format!("{table}.rotate_deg: {degrees} is no quarter turn");
+        d.add(t.span("rotate_deg"), what, "pixels stay whole", "give 0, 90, 180 or 270, clockwise as seen in the image");
         return None;
     };
-    let flip = |name| tile.flag(name).unwrap_or(false);
-    Some(Placement {
-        row: tile.integer("row")? as u32,
-        column: tile.integer("column")? as u32,
-        orientation: Orientation::new(flip("flip_rows"), flip("flip_columns"), rotate),
-    })
+    let flip = |name| t.flag(name).unwrap_or(false);
+    Some(Orientation::new(flip("flip_rows"), flip("flip_columns"), rotate))
+}
+
+/// A text key that must be there. A key that is there and wrong was reported by the reader.
+pub(super) fn required(document: &Document, d: &mut Diagnostics, table: &str, name: &str) -> Option<String> {
+    let t = document.table(table);
+    if let Some(text) = t.text(name) {
+        return Some(text.to_string());
+    }
+    let key = super::schema::find(table, name)?;
+    if !d.found.iter().any(|f| f.what.starts_with(&format!("{table}.{name}:"))) {
+        let what = format!("[{table}] has no '{name}'");
+        d.add(t.span.clone(), what, "", format!("add {name} = ... ({})", key.doc));
+    }
+    None
+}
+
+/// `output.prefix` is a plain name.
+pub(super) fn check_prefix(output: &Table, d: &mut Diagnostics) {
+    let bad = |p: &str| p.starts_with('.') || p.contains(['/', '\0']) || p.len() > 200;
+    if let Some(prefix) = output.text("prefix").filter(|p| bad(p)) {
+        let what = format!("output.prefix: \"{prefix}\" is not a plain file name of at most 200 bytes");
+        d.add(output.span("prefix"), what, "", "put the folder into output.directory");
+    }
+}
+
+/// `processing.missing`
+pub(super) fn missing(processing: &Table) -> MissingPolicy {
+    match processing.text("missing") {
+        Some("discard") => MissingPolicy::Discard,
+        Some("complete-only") => MissingPolicy::CompleteOnly,
+        _ => MissingPolicy::Keep,
+    }
+}
+
+/// `output.overwrite`
+pub(super) fn overwrite(output: &Table) -> Overwrite {
+    if output.text("overwrite") == Some("replace") { Overwrite::Replace } else { Overwrite::Refuse }
+}
+
+/// `output.layout`
+pub(super) fn layout(output: &Table) -> Layout {
+    match output.text("layout") {
+        Some("virtual") => Layout::Virtual,
+        Some("links") => Layout::Links,
+        _ => Layout::Both,
+    }
+}
+
+/// `run.start_timeout_s`; 0 is for ever.
+pub(super) fn start_timeout_ns(run: &Table) -> u64 {
+    match run.number("start_timeout_s").unwrap_or(60.0) {
+        0.0 => u64::MAX,
+        seconds => (seconds * 1e9) as u64,
+    }
+}
+
+/// What the configuration itself says of the measurement.
+pub(super) fn facts(document: &Document) -> Metadata {
+    let (t, output) = (document.table("detector"), document.table("output"));
+    let text = |t: &Table, key: &str| t.text(key).map(str::to_string);
+    let scaled = |key: &str, factor: f64| t.number(key).map(|n| n * factor);
+    Metadata {
+        energy_kev: t.number("energy_kev"),
+        detector_distance_m: scaled("detector_distance_mm", 1e-3),
+        beam_center_x_px: t.number("beam_center_x_px"),
+        beam_center_y_px: t.number("beam_center_y_px"),
+        pixel_size_m: scaled("pixel_size_um", 1e-6),
+        sensor_material: text(t, "sensor_material"),
+        sensor_thickness_m: scaled("sensor_thickness_um", 1e-6),
+        frame_time_s: scaled("frame_time_us", 1e-6),
+        count_time_s: scaled("count_time_us", 1e-6),
+        detector_description: text(t, "description"),
+        detector_serial: text(t, "serial_number"),
+        source_name: text(output, "source_name"),
+        instrument_name: text(output, "beamline"),
+        sample_name: text(output, "sample_name"),
+        ..Metadata::default()
+    }
 }
 
 struct Reader<'a> {
@@ -122,7 +214,7 @@ struct Reader<'a> {
 }
 
 /// Relative paths count from the folder of the configuration file.
-fn resolve(file: &Path, path: &str) -> PathBuf {
+pub(super) fn resolve(file: &Path, path: &str) -> PathBuf {
     let joined = file.parent().unwrap_or(Path::new("")).join(path);
     // Without the "." in "folder/./file".
     let clean: PathBuf = joined.components().collect();
@@ -139,7 +231,7 @@ impl Reader<'_> {
         let address = self.address();
         let output = self.document.table("output");
         let names = (self.required("output", "directory"), self.required("output", "prefix"));
-        self.check_prefix();
+        check_prefix(output, self.d);
         let (source, processing, run) =
             (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
         let (recipe, pixel) = pixels?;
@@ -163,11 +255,7 @@ impl Reader<'_> {
             pixel,
             options,
             keep_raw: output.flag("keep_raw").unwrap_or(false),
-            missing: match processing.text("missing") {
-                Some("discard") => MissingPolicy::Discard,
-                Some("complete-only") => MissingPolicy::CompleteOnly,
-                _ => MissingPolicy::Keep,
-            },
+            missing: missing(processing),
             workers: processing.integer("workers").map(|n| n as usize),
             window_images: processing.integer("window_images").unwrap_or(16) as u64,
             deadline_ns: processing.integer("deadline_ms").unwrap_or(500) as u64 * 1_000_000,
@@ -178,21 +266,14 @@ impl Reader<'_> {
             travel,
             images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
             compression: self.compression(),
-            overwrite: if output.text("overwrite") == Some("replace") { Overwrite::Replace } else { Overwrite::Refuse },
-            layout: match output.text("layout") {
-                Some("virtual") => Layout::Virtual,
-                Some("links") => Layout::Links,
-                _ => Layout::Both,
-            },
+            overwrite: overwrite(output),
+            layout: layout(output),
             images: run.integer("images").map(|n| n as u64),
             first_frame: match (run.integer("first_frame"), run.text("first_frame")) {
                 (_, Some(_)) => FirstFrame::Auto,
                 (number, _) => FirstFrame::Number(number.unwrap_or(1) as u64),
             },
-            start_timeout_ns: match run.number("start_timeout_s").unwrap_or(60.0) {
-                0.0 => u64::MAX,
-                seconds => (seconds * 1e9) as u64,
-            },
+            start_timeout_ns: start_timeout_ns(run),
             stall_timeout_ns: (run.number("stall_timeout_s").unwrap_or(5.0) * 1e9) as u64,
             buffer_bytes: (run.integer("buffer_mib").unwrap_or(512) as u64) << 20,
         })
@@ -219,19 +300,8 @@ impl Reader<'_> {
         chosen
     }
 
-    /// A text key that must be there. A key that is there and wrong was reported by the reader.
     fn required(&mut self, table: &str, name: &str) -> Option<String> {
-        let t = self.document.table(table);
-        if let Some(text) = t.text(name) {
-            return Some(text.to_string());
-        }
-        let key = super::schema::find(table, name)?;
-        let reported = self.d.found.iter().any(|f| f.what.starts_with(&format!("{table}.{name}:")));
-        if !reported {
-            let what = format!("[{table}] has no '{name}'");
-            self.d.add(t.span.clone(), what, "", format!("add {name} = ... ({})", key.doc));
-        }
-        None
+        required(self.document, self.d, table, name)
     }
 
     fn detector(&mut self) -> Option<Detector> {
@@ -272,7 +342,7 @@ impl Reader<'_> {
         let t = self.document.table("detector");
         let per_module = if detector.format.kind == DetectorKind::Eiger { 4 } else { detector.interfaces };
         let streams = detector.modules * per_module;
-        let tiles = &self.document.tiles;
+        let tiles = self.document.array("detector.tile");
         if !tiles.is_empty() {
             return self.explicit(detector, streams);
         }
@@ -311,7 +381,7 @@ impl Reader<'_> {
     }
 
     fn explicit(&mut self, detector: &Detector, streams: u32) -> Option<ImageGeometry> {
-        let (t, tiles) = (self.document.table("detector"), &self.document.tiles);
+        let (t, tiles) = (self.document.table("detector"), self.document.array("detector.tile"));
         if t.has("geometry") {
             let fix = "remove geometry, or every [[detector.tile]]";
             self.d.add(
@@ -433,38 +503,16 @@ impl Reader<'_> {
         }
     }
 
-    fn check_prefix(&mut self) {
-        let t = self.document.table("output");
-        let bad = |p: &str| p.starts_with('.') || p.contains(['/', '\0']) || p.len() > 200;
-        if let Some(prefix) = t.text("prefix").filter(|p| bad(p)) {
-            let what = format!("output.prefix: \"{prefix}\" is not a plain file name of at most 200 bytes");
-            self.d.add(t.span("prefix"), what, "", "put the folder into output.directory");
-        }
-    }
-
     fn metadata(&self, geometry: &ImageGeometry, modules: u32) -> Metadata {
-        let (t, output) = (self.document.table("detector"), self.document.table("output"));
-        let text = |t: &Table, key: &str| t.text(key).map(str::to_string);
-        let scaled = |key: &str, factor: f64| t.number(key).map(|n| n * factor);
-        let format = geometry.format();
+        let (facts, format) = (facts(self.document), geometry.format());
         let name = format!("{} {} module{}", format.kind.name().to_uppercase(), modules, if modules == 1 { "" } else { "s" });
         Metadata {
-            energy_kev: t.number("energy_kev"),
-            detector_distance_m: scaled("detector_distance_mm", 1e-3),
-            beam_center_x_px: t.number("beam_center_x_px"),
-            beam_center_y_px: t.number("beam_center_y_px"),
-            pixel_size_m: Some(t.number("pixel_size_um").unwrap_or(75.0) * 1e-6),
-            sensor_material: Some(text(t, "sensor_material").unwrap_or("Si".into())),
-            sensor_thickness_m: Some(t.number("sensor_thickness_um").unwrap_or(320.0) * 1e-6),
-            frame_time_s: scaled("frame_time_us", 1e-6),
-            count_time_s: scaled("count_time_us", 1e-6),
+            pixel_size_m: facts.pixel_size_m.or(Some(75.0 * 1e-6)),
+            sensor_material: facts.sensor_material.or(Some("Si".into())),
+            sensor_thickness_m: facts.sensor_thickness_m.or(Some(320.0 * 1e-6)),
             bit_depth: Some(format.bits),
-            detector_description: Some(text(t, "description").unwrap_or(name)),
-            detector_serial: text(t, "serial_number"),
-            source_name: text(output, "source_name"),
-            instrument_name: text(output, "beamline"),
-            sample_name: text(output, "sample_name"),
-            ..Metadata::default()
+            detector_description: facts.detector_description.or(Some(name)),
+            ..facts
         }
     }
 }

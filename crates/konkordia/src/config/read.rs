@@ -37,6 +37,11 @@ impl Table {
         self.values.get(name).map(|v| v.1.clone())
     }
 
+    /// Names of the keys that were given.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.values.keys().copied()
+    }
+
     /// True if the key was given.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
@@ -96,8 +101,10 @@ impl Table {
 #[derive(Clone, Debug, Default)]
 pub struct Document {
     tables: BTreeMap<&'static str, Table>,
-    /// `[[detector.tile]]` in order.
-    pub tiles: Vec<Table>,
+    /// `[[detector.tile]]`, `[[source.module]]` and `[[stream]]`, each in order.
+    arrays: BTreeMap<&'static str, Vec<Table>>,
+    /// `[detectors.NAME]` in order, with their names.
+    pub detectors: Vec<(String, Table)>,
 }
 
 impl Document {
@@ -105,6 +112,16 @@ impl Document {
     pub fn table(&self, name: &str) -> &Table {
         static EMPTY: Table = Table { values: BTreeMap::new(), span: None };
         self.tables.get(name).unwrap_or(&EMPTY)
+    }
+
+    /// The tables of an array, for example `detector.tile`.
+    pub fn array(&self, name: &str) -> &[Table] {
+        self.arrays.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Tables that were given, with their names.
+    pub fn tables(&self) -> impl Iterator<Item = (&'static str, &Table)> {
+        self.tables.iter().map(|(name, table)| (*name, table))
     }
 }
 
@@ -120,10 +137,18 @@ pub fn read(text: &str, d: &mut Diagnostics) -> Document {
         return document;
     }
     for (name, value) in root.get_ref().iter() {
+        if let Some((array, ..)) = schema::ARRAYS.iter().find(|(_, home, key)| home.is_empty() && *key == name.get_ref()) {
+            read_array(array, value.get_ref(), value.span(), d, &mut document);
+            continue;
+        }
+        if let ("detectors", DeValue::Table(entries)) = (name.get_ref().as_ref(), value.get_ref()) {
+            read_detectors(entries, d, &mut document);
+            continue;
+        }
         let table = schema::TABLES.iter().find(|t| t.0 == name.get_ref().as_ref() && !t.0.contains('.'));
         match (table, value.get_ref()) {
             (Some((table, _)), DeValue::Table(entries)) => {
-                let mut read = read_table(table, entries, d, &mut document.tiles);
+                let mut read = read_table(table, entries, d, &mut document);
                 read.span = Some(name.span());
                 document.tables.insert(table, read);
             }
@@ -144,7 +169,7 @@ pub fn read(text: &str, d: &mut Diagnostics) -> Document {
 fn unknown_table(name: &str, span: Range<usize>, d: &mut Diagnostics) {
     let tables: Vec<&str> = schema::TABLES.iter().map(|t| t.0).filter(|t| !t.contains('.')).collect();
     // A key above the first table, or a table with a typo.
-    let home = schema::KEYS.iter().find(|k| k.name == name);
+    let home = schema::all().find(|k| k.name == name);
     let fix = match (home, nearest(name, &tables)) {
         (Some(key), _) => format!("move it into [{}]", key.table),
         (None, Some(near)) => format!("did you mean [{near}]?"),
@@ -153,12 +178,12 @@ fn unknown_table(name: &str, span: Range<usize>, d: &mut Diagnostics) {
     d.add(Some(span), format!("unknown table or key '{name}'"), "", fix);
 }
 
-fn read_table(table: &'static str, entries: &DeTable<'_>, d: &mut Diagnostics, tiles: &mut Vec<Table>) -> Table {
+fn read_table(table: &'static str, entries: &DeTable<'_>, d: &mut Diagnostics, document: &mut Document) -> Table {
     let mut read = Table::default();
     for (name, value) in entries.iter() {
         let text: &str = name.get_ref().as_ref();
-        if table == "detector" && text == "tile" {
-            read_tiles(value.get_ref(), value.span(), d, tiles);
+        if let Some((array, ..)) = schema::ARRAYS.iter().find(|(_, home, key)| (*home, *key) == (table, text)) {
+            read_array(array, value.get_ref(), value.span(), d, document);
             continue;
         }
         let Some(key) = schema::find(table, text) else {
@@ -175,28 +200,61 @@ fn read_table(table: &'static str, entries: &DeTable<'_>, d: &mut Diagnostics, t
     read
 }
 
-fn read_tiles(value: &DeValue<'_>, span: Range<usize>, d: &mut Diagnostics, tiles: &mut Vec<Table>) {
+/// Reads a table that may stand several times.
+fn read_array(array: &'static str, value: &DeValue<'_>, span: Range<usize>, d: &mut Diagnostics, document: &mut Document) {
     let DeValue::Array(list) = value else {
-        d.add(Some(span), "detector.tile is a list of tables", "", "write [[detector.tile]] with two brackets, once per stream");
+        d.add(
+            Some(span),
+            format!("{array} is a list of tables"),
+            "",
+            format!("write [[{array}]] with two brackets, {}", how_often(array)),
+        );
         return;
     };
+    let one = array.rsplit('.').next().unwrap_or(array);
     for entry in list.iter() {
         match entry.get_ref() {
             DeValue::Table(entries) => {
-                let mut tile = read_table("detector.tile", entries, d, &mut Vec::new());
-                tile.span = Some(entry.span());
-                for name in ["row", "column"] {
-                    if !entries.iter().any(|(k, _)| k.get_ref().as_ref() == name) {
-                        let what = format!("tile {} has no '{name}'", tiles.len());
-                        d.add(Some(entry.span()), what, "", format!("add {name} = the tile's first image {name}"));
+                let mut read = read_table(array, entries, d, document);
+                read.span = Some(entry.span());
+                let number = document.array(array).len();
+                for key in schema::keys_of(array).filter(|key| key.default == "required") {
+                    if !entries.iter().any(|(k, _)| k.get_ref().as_ref() == key.name) {
+                        let what = format!("{one} {number} has no '{}'", key.name);
+                        d.add(Some(entry.span()), what, "", format!("add {} = ... ({})", key.name, key.doc));
                     }
                 }
-                tiles.push(tile);
+                document.arrays.entry(array).or_default().push(read);
             }
-            other => {
-                d.add(Some(entry.span()), format!("a tile is a table, not {}", type_words(other)), "", "write [[detector.tile]]")
-            }
+            other => d.add(
+                Some(entry.span()),
+                format!("a {one} is a table, not {}", type_words(other)),
+                "",
+                format!("write [[{array}]]"),
+            ),
         }
+    }
+}
+
+fn how_often(array: &str) -> &'static str {
+    match array {
+        "detector.tile" => "once per stream",
+        "source.module" => "once per upstream",
+        _ => "once for each",
+    }
+}
+
+/// Reads `[detectors.NAME]`.
+fn read_detectors(entries: &DeTable<'_>, d: &mut Diagnostics, document: &mut Document) {
+    for (name, value) in entries.iter() {
+        let DeValue::Table(keys) = value.get_ref() else {
+            let what = format!("'{}' stands in [detectors], which has one table per detector", name.get_ref());
+            d.add(Some(name.span()), what, "", "write [detectors.NAME] and under it config = \"FILE.toml\"");
+            continue;
+        };
+        let mut read = read_table("detectors", keys, d, document);
+        read.span = Some(name.span());
+        document.detectors.push((name.get_ref().to_string(), read));
     }
 }
 
@@ -216,7 +274,7 @@ fn stem(name: &str) -> &str {
 fn unknown_key(table: &'static str, name: &str, span: Range<usize>, d: &mut Diagnostics) {
     let here: Vec<&str> = schema::keys_of(table).map(|k| k.name).collect();
     let same_stem = here.iter().find(|k| stem(k) == stem(&name.to_lowercase()) && **k != name);
-    let elsewhere = schema::KEYS.iter().find(|k| k.name == name && k.table != "detector.tile");
+    let elsewhere = schema::all().find(|k| k.name == name && k.table != "detector.tile");
     let what = format!("unknown key '{name}' in [{table}]");
     if let Some(key) = same_stem.and_then(|k| schema::find(table, k)) {
         d.add(Some(span), what, "the unit is part of the key", format!("did you mean '{}' ({})?", key.name, key.doc));
@@ -225,8 +283,8 @@ fn unknown_key(table: &'static str, name: &str, span: Range<usize>, d: &mut Diag
     } else if let Some(key) = elsewhere {
         d.add(Some(span), what, "", format!("move it into [{}]", key.table));
     } else {
-        let everywhere: Vec<&str> = schema::KEYS.iter().map(|k| k.name).collect();
-        let other = nearest(name, &everywhere).and_then(|n| schema::KEYS.iter().find(|k| k.name == n));
+        let everywhere: Vec<&str> = schema::all().map(|k| k.name).collect();
+        let other = nearest(name, &everywhere).and_then(|n| schema::all().find(|k| k.name == n));
         let fix = other.map_or_else(
             || format!("the keys of [{table}] are {}", here.join(", ")),
             |k| format!("did you mean '{}' in [{}]?", k.name, k.table),
@@ -304,7 +362,7 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
             Some(text) => Ok(Value::Text(text.into())),
             None => expected(),
         },
-        Kind::Paths => match value {
+        Kind::Paths | Kind::Texts => match value {
             DeValue::String(text) => Ok(Value::Text(text.to_string())),
             DeValue::Array(list) => {
                 let texts: Option<Vec<String>> = list.iter().map(|v| v.get_ref().as_str().map(str::to_string)).collect();

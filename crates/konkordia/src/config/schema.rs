@@ -21,6 +21,8 @@ pub enum Kind {
     Integers(i64, i64),
     /// `true` or `false`.
     Flag,
+    /// One text or a list of texts.
+    Texts,
 }
 
 impl Kind {
@@ -36,6 +38,7 @@ impl Kind {
             Self::IntegerOr(low, high, word) => format!("\"{word}\" or a whole number, {low} to {high}"),
             Self::Integers(low, high) => format!("list of whole numbers, {low} to {high}"),
             Self::Flag => "true or false".into(),
+            Self::Texts => "text or list of texts".into(),
         }
     }
 }
@@ -57,11 +60,16 @@ pub struct Key {
     pub other_units: &'static [(&'static str, f64)],
 }
 
-/// The tables in the order of the documentation. `detector.tile` may stand several times.
+/// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, `detectors` holds one table per name.
 pub const TABLES: &[(&str, &str)] = &[
     ("detector", "what sends, and how its tiles lie in the image"),
     ("detector.tile", "explicit place of one stream's tile, once per stream in stream order: `[[detector.tile]]`"),
-    ("source", "where the packets arrive"),
+    ("source", "where the packets or messages arrive"),
+    (
+        "source.module",
+        "place of one upstream's part in the image, with `join = \"modules\"`, once per upstream in their order: `[[source.module]]`",
+    ),
+    ("transform", "what happens to the images of a stream; without it they pass as they came"),
     ("calibration", "what turns JUNGFRAU words into photons"),
     ("processing", "what happens to pixels and to incomplete images"),
     ("frames", "which frames of the detector become images; without it all do"),
@@ -69,7 +77,18 @@ pub const TABLES: &[(&str, &str)] = &[
     ("output", "the files"),
     ("travel", "a small lossy copy of the run to take home, made when the run is over"),
     ("run", "when a run begins and ends, and how much memory it takes"),
+    ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
+    ("control", "`konkordia serve`: programs that drive the detector itself"),
+    ("service", "`konkordia serve`: the service"),
+    (
+        "detectors",
+        "`konkordia serve` with several detectors: `[detectors.NAME]`, once per detector; the rest of each is in a file of its own",
+    ),
 ];
+
+/// Tables that may stand several times: their name, and the table and key that they are written as.
+pub const ARRAYS: &[(&str, &str, &str)] =
+    &[("detector.tile", "detector", "tile"), ("source.module", "source", "module"), ("stream", "", "stream")];
 
 /// Names that `geometry` takes.
 pub const GEOMETRIES: &[&str] = &[
@@ -88,11 +107,11 @@ pub const DTYPES: &[&str] = &["int16", "int32", "uint16", "uint32", "float32", "
 
 const NO_UNITS: &[(&str, f64)] = &[];
 
-const fn key(table: &'static str, name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
+pub(super) const fn key(table: &'static str, name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
     Key { table, name, kind, default, doc, other_units: NO_UNITS }
 }
 
-const fn quantity(
+pub(super) const fn quantity(
     table: &'static str,
     name: &'static str,
     range: (f64, f64),
@@ -106,9 +125,15 @@ const fn quantity(
 const LENGTH_TO_UM: &[(&str, f64)] = &[("millimetres", 1e3), ("metres", 1e6)];
 const TIME_TO_US: &[(&str, f64)] = &[("seconds", 1e6), ("milliseconds", 1e3)];
 
-/// All keys, in the order of the documentation.
-pub const KEYS: &[Key] = &[
-    key("detector", "type", Kind::Choice(&["jungfrau", "eiger"]), "required", "detector family"),
+/// Keys of a run; [`all`] has those of the service too.
+const KEYS: &[Key] = &[
+    key(
+        "detector",
+        "type",
+        Kind::Choice(&["jungfrau", "eiger", "stream"]),
+        "required",
+        "detector family; \"stream\" = anything that sends whole images as messages or files, with `konkordia serve`",
+    ),
     key("detector", "modules", Kind::Integer(1, 256), "1", "modules of 512 x 1024 pixels"),
     key(
         "detector",
@@ -525,9 +550,14 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
+/// All keys, those of each table in the order of the documentation.
+pub fn all() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter().chain(super::schema_service::KEYS)
+}
+
 /// Keys of one table.
 pub fn keys_of(table: &str) -> impl Iterator<Item = &'static Key> + '_ {
-    KEYS.iter().filter(move |k| k.table == table)
+    all().filter(move |k| k.table == table)
 }
 
 /// The key of this name.
@@ -542,7 +572,9 @@ pub fn json_schema() -> serde_json::Value {
         let mut v = match k.kind {
             Kind::Choice(words) => json!({ "enum": words }),
             Kind::Text | Kind::Path => json!({ "type": "string" }),
-            Kind::Paths => json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] }),
+            Kind::Paths | Kind::Texts => {
+                json!({ "oneOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
+            }
             Kind::Integer(low, high) => json!({ "type": "integer", "minimum": low, "maximum": high }),
             Kind::Number(low, high) => json!({ "type": "number", "minimum": low, "maximum": high }),
             Kind::IntegerOr(low, high, word) => {
@@ -567,14 +599,22 @@ pub fn json_schema() -> serde_json::Value {
         t["description"] = json!(doc);
         tables.insert((*name).to_string(), t);
     }
-    tables["detector"]["properties"]["tile"] = json!({ "type": "array", "items": table("detector.tile") });
+    for (array, home, key) in ARRAYS {
+        let list = json!({ "type": "array", "items": table(array) });
+        match *home {
+            "" => tables.insert((*key).to_string(), list),
+            home => tables[home]["properties"].as_object_mut().and_then(|keys| keys.insert((*key).to_string(), list)),
+        };
+    }
+    let detectors = json!({ "type": "object", "additionalProperties": table("detectors") });
+    tables.insert("detectors".into(), detectors);
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Konkordia configuration",
         "type": "object",
         "additionalProperties": false,
         "properties": tables,
-        "required": ["detector", "output"],
+        "anyOf": [{ "required": ["detector", "output"] }, { "required": ["detectors"] }],
     })
 }
 
@@ -582,7 +622,11 @@ pub fn json_schema() -> serde_json::Value {
 pub fn markdown() -> String {
     let mut out = String::new();
     for (table, doc) in TABLES {
-        let brackets = if *table == "detector.tile" { "[[detector.tile]]".to_string() } else { format!("[{table}]") };
+        let brackets = match *table {
+            "detectors" => "[detectors.NAME]".into(),
+            table if ARRAYS.iter().any(|array| array.0 == table) => format!("[[{table}]]"),
+            table => format!("[{table}]"),
+        };
         out.push_str(&format!(
             "### `{brackets}`\n\n{}.\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
             capital(doc)
@@ -606,9 +650,10 @@ mod tests {
 
     #[test]
     fn every_key_stands_in_a_table_and_once() {
-        for (i, k) in KEYS.iter().enumerate() {
+        let keys: Vec<&Key> = all().collect();
+        for (i, k) in keys.iter().enumerate() {
             assert!(TABLES.iter().any(|t| t.0 == k.table), "{}", k.name);
-            assert!(!KEYS[..i].iter().any(|o| (o.table, o.name) == (k.table, k.name)), "{} twice", k.name);
+            assert!(!keys[..i].iter().any(|o| (o.table, o.name) == (k.table, k.name)), "{} twice", k.name);
             assert!(!k.doc.is_empty() && !k.doc.ends_with('.') && !k.default.is_empty(), "{}", k.name);
         }
     }
@@ -629,10 +674,12 @@ mod tests {
     #[test]
     fn the_json_schema_names_every_key() {
         let schema = json_schema();
-        for k in KEYS {
-            let table = match k.table {
-                "detector.tile" => &schema["properties"]["detector"]["properties"]["tile"]["items"],
-                table => &schema["properties"][table],
+        for k in all() {
+            let table = match ARRAYS.iter().find(|array| array.0 == k.table) {
+                Some((_, "", key)) => &schema["properties"][key]["items"],
+                Some((_, home, key)) => &schema["properties"][home]["properties"][key]["items"],
+                None if k.table == "detectors" => &schema["properties"]["detectors"]["additionalProperties"],
+                None => &schema["properties"][k.table],
             };
             assert!(table["properties"][k.name].is_object(), "{}.{}", k.table, k.name);
         }

@@ -1,0 +1,355 @@
+//! `[detector] type = "stream"`: whole images that come as messages or as files.
+
+use super::diagnostics::Diagnostics;
+use super::model::{facts, quarter_turns, resolve};
+use super::read::{Document, Table};
+use super::transform::{self, TransformOptions};
+use konkordia_core::geometry::Placement;
+use konkordia_core::ledger::MissingPolicy;
+use konkordia_engine::series::{Accept, Protocol};
+use konkordia_sinks::hdf5::{Layout, Metadata, Overwrite};
+use std::path::{Path, PathBuf};
+
+/// How sockets exchange messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Socket {
+    /// Shares of one stream.
+    Pull,
+    /// Copies of one stream; what is too slow loses.
+    Sub,
+}
+
+/// Where whole images come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamSource {
+    /// Messages.
+    Messages {
+        /// Addresses, checked.
+        upstreams: Vec<String>,
+        /// Listen instead of connecting.
+        bind: bool,
+        /// Pattern.
+        socket: Socket,
+    },
+    /// Files.
+    Folder {
+        /// Where they appear.
+        folder: PathBuf,
+        /// Ends of their names.
+        suffixes: Vec<String>,
+        /// Remove what was read.
+        remove: bool,
+        /// Rest of a file before it is taken.
+        settle_ms: u64,
+        /// Time between two sweeps.
+        poll_ms: u64,
+    },
+}
+
+/// One module per upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Modules {
+    /// Where the parts lie.
+    pub placements: Vec<Placement>,
+    /// Rows of the image.
+    pub rows: Option<u32>,
+    /// Columns of the image.
+    pub columns: Option<u32>,
+}
+
+/// A whole configuration of a stream detector, checked.
+#[derive(Clone, Debug)]
+pub struct StreamConfig {
+    /// Its text, for the file.
+    pub text: String,
+    /// What messages are written in.
+    pub protocol: Protocol,
+    /// Where they come from.
+    pub source: StreamSource,
+    /// Parts that are put together, if they are.
+    pub modules: Option<Modules>,
+    /// When a series may begin.
+    pub accept: Accept,
+    /// Images ahead of the oldest one that is not whole.
+    pub window_images: u64,
+    /// Patience within a series.
+    pub wait_ns: u64,
+    /// Patience at its end.
+    pub drain_ns: u64,
+    /// Silence that ends a series.
+    pub stall_timeout_ns: u64,
+    /// Time from `start` to the first image; `u64::MAX` = for ever.
+    pub start_timeout_ns: u64,
+    /// Bytes of messages in memory.
+    pub budget_bytes: u64,
+    /// Largest message.
+    pub message_bytes_max: u64,
+    /// Partial images.
+    pub missing: MissingPolicy,
+    /// Threads that change images; `None` = as many as there is room for.
+    pub workers: Option<usize>,
+    /// What happens to images.
+    pub transform: TransformOptions,
+    /// Facts for the file that the configuration knows better than the stream.
+    pub metadata: Metadata,
+    /// Folder of the files, resolved.
+    pub directory: PathBuf,
+    /// First part of their names, where neither command nor header gives one.
+    pub prefix: String,
+    /// Images in one data file.
+    pub images_per_file: u32,
+    /// Existing files.
+    pub overwrite: Overwrite,
+    /// Names of the images in the master.
+    pub layout: Layout,
+    /// Images to take; `None` = as many as the sender announces.
+    pub images: Option<u64>,
+}
+
+/// Keys that a stream has, by table. The tables of the service are checked elsewhere.
+const KEYS: &[(&str, &[&str])] = &[
+    (
+        "detector",
+        &[
+            "type",
+            "energy_kev",
+            "detector_distance_mm",
+            "beam_center_x_px",
+            "beam_center_y_px",
+            "pixel_size_um",
+            "sensor_material",
+            "sensor_thickness_um",
+            "frame_time_us",
+            "count_time_us",
+            "description",
+            "serial_number",
+        ],
+    ),
+    ("processing", &["missing", "workers"]),
+    (
+        "output",
+        &[
+            "directory",
+            "prefix",
+            "images_per_file",
+            "overwrite",
+            "layout",
+            "sample_name",
+            "beamline",
+            "source_name",
+            "write",
+            "create_folders",
+        ],
+    ),
+    ("run", &["images", "start_timeout_s", "stall_timeout_s"]),
+];
+/// Keys of `[source]` that UDP has.
+const UDP_SOURCE: [&str; 4] = ["kind", "address", "first_port", "receive_buffer_mib"];
+const FOLDER_SOURCE: [&str; 5] = ["folder", "suffixes", "remove", "settle_ms", "poll_ms"];
+const MESSAGE_SOURCE: [&str; 6] = ["upstreams", "bind", "socket", "join", "image_rows", "image_columns"];
+
+/// Keys of streams in a configuration of packets are mistakes, not decoration.
+pub fn refuse_in_packets(document: &Document, d: &mut Diagnostics) {
+    let fix = "remove it, or set detector.type = \"stream\"";
+    for name in document.table("source").names().filter(|name| !UDP_SOURCE.contains(name)) {
+        let span = document.table("source").span(name);
+        d.add(span, format!("source.{name} is for streams"), "this detector sends packets", fix);
+    }
+    for (table, span) in [
+        ("[transform]", document.table("transform").span.clone()),
+        ("[[source.module]]", document.array("source.module").first().and_then(|m| m.span.clone())),
+    ] {
+        if span.is_some() {
+            d.add(span, format!("{table} is for streams"), "this detector sends packets", fix);
+        }
+    }
+}
+
+/// What a stream cannot have.
+fn refuse_others(document: &Document, d: &mut Diagnostics) {
+    for (table, values) in document.tables() {
+        let allowed = match KEYS.iter().find(|(name, _)| *name == table) {
+            Some((_, keys)) => *keys,
+            None if ["calibration", "frames", "tracking", "travel"].contains(&table) => {
+                let why = "it is for packets of a JUNGFRAU or EIGER; a stream brings whole images";
+                d.add(values.span.clone(), format!("[{table}] with type = \"stream\""), why, "remove the table");
+                continue;
+            }
+            None => continue,
+        };
+        for name in values.names().filter(|name| !allowed.contains(name)) {
+            let why = "it is for packets; a stream brings whole images";
+            d.add(values.span(name), format!("{table}.{name} with type = \"stream\""), why, "remove the line");
+        }
+    }
+    if let Some(tile) = document.array("detector.tile").first() {
+        let fix = "write [[source.module]], and join = \"modules\" in [source]";
+        d.add(tile.span.clone(), "[[detector.tile]] with type = \"stream\"", "tiles are made of packets", fix);
+    }
+}
+
+/// Checks `document`. `file` names it; relative paths count from its folder.
+pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -> Option<StreamConfig> {
+    refuse_others(document, d);
+    let (source, output, run) = (document.table("source"), document.table("output"), document.table("run"));
+    let directory = required(document, d, "output", "directory");
+    let prefix = required(document, d, "output", "prefix");
+    super::model::check_prefix(output, d);
+    let protocol = match required(document, d, "source", "protocol")?.as_str() {
+        "directory" => Protocol::Files,
+        name => Protocol::from_name(name)?,
+    };
+    let origin = if protocol == Protocol::Files { folder(document, d, file) } else { messages(document, d) };
+    let modules = modules(document, d, origin.as_ref());
+    let transform = transform::read(document, d, &|path| resolve(file, path));
+    let ms = |key: &str, otherwise: i64| source.integer(key).unwrap_or(otherwise) as u64 * 1_000_000;
+    let mib = |key: &str, otherwise: i64| (source.integer(key).unwrap_or(otherwise) as u64) << 20;
+    Some(StreamConfig {
+        text: text.to_string(),
+        protocol,
+        source: origin?,
+        modules,
+        accept: if source.text("accept") == Some("armed") { Accept::WhenArmed } else { Accept::Always },
+        window_images: source.integer("window_images").unwrap_or(1024) as u64,
+        wait_ns: ms("wait_ms", 2000),
+        drain_ns: ms("drain_ms", 1000),
+        stall_timeout_ns: (run.number("stall_timeout_s").unwrap_or(60.0) * 1e9) as u64,
+        start_timeout_ns: super::model::start_timeout_ns(run),
+        budget_bytes: mib("queue_mib", 256),
+        message_bytes_max: mib("message_mib", 1024),
+        missing: super::model::missing(document.table("processing")),
+        workers: document.table("processing").integer("workers").map(|n| n as usize),
+        transform,
+        metadata: facts(document),
+        directory: resolve(file, &directory?),
+        prefix: prefix?,
+        images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
+        overwrite: super::model::overwrite(output),
+        layout: super::model::layout(output),
+        images: run.integer("images").map(|n| n as u64),
+    })
+}
+
+/// A text key that must be there. One that is there and wrong was reported by the reader.
+fn required(document: &Document, d: &mut Diagnostics, table: &str, name: &str) -> Option<String> {
+    super::model::required(document, d, table, name)
+}
+
+fn refuse_keys(t: &Table, d: &mut Diagnostics, keys: &[&str], protocol: &str) {
+    for key in keys.iter().filter(|key| t.has(key)) {
+        d.add(
+            t.span(key),
+            format!("source.{key} with protocol = \"{protocol}\""),
+            "",
+            "remove the line, or correct the protocol",
+        );
+    }
+}
+
+fn messages(document: &Document, d: &mut Diagnostics) -> Option<StreamSource> {
+    let t = document.table("source");
+    let protocol = t.text("protocol").unwrap_or_default();
+    refuse_keys(t, d, &UDP_SOURCE[1..], protocol);
+    refuse_keys(t, d, &FOLDER_SOURCE, protocol);
+    let upstreams = t.texts("upstreams");
+    if upstreams.is_empty() {
+        if !t.has("upstreams") || !d.found.iter().any(|f| f.what.starts_with("source.upstreams:")) {
+            let fix = "add upstreams = [\"tcp://HOST:PORT\"], one address for each sender";
+            d.add(t.span.clone(), "[source] has no 'upstreams'", "", fix);
+        }
+        return None;
+    }
+    for address in &upstreams {
+        if let Err(why) = konkordia_core::endpoint::check(address) {
+            d.add(t.span("upstreams"), format!("source.upstreams: {why}"), "", "correct the address");
+        }
+    }
+    let socket = if t.text("socket") == Some("sub") { Socket::Sub } else { Socket::Pull };
+    Some(StreamSource::Messages { upstreams, bind: t.flag("bind").unwrap_or(false), socket })
+}
+
+fn folder(document: &Document, d: &mut Diagnostics, file: &Path) -> Option<StreamSource> {
+    let t = document.table("source");
+    refuse_keys(t, d, &UDP_SOURCE[1..], "directory");
+    refuse_keys(t, d, &MESSAGE_SOURCE, "directory");
+    let folder = required(document, d, "source", "folder")?;
+    let mut suffixes: Vec<String> = t.texts("suffixes").iter().map(|s| s.trim_start_matches('.').to_string()).collect();
+    if suffixes.is_empty() {
+        suffixes = ["cbf", "tif", "tiff", "edf"].map(str::to_string).to_vec();
+    }
+    Some(StreamSource::Folder {
+        folder: resolve(file, &folder),
+        suffixes,
+        remove: t.flag("remove").unwrap_or(false),
+        settle_ms: t.integer("settle_ms").unwrap_or(500) as u64,
+        poll_ms: t.integer("poll_ms").unwrap_or(500) as u64,
+    })
+}
+
+fn modules(document: &Document, d: &mut Diagnostics, source: Option<&StreamSource>) -> Option<Modules> {
+    let (t, list) = (document.table("source"), document.array("source.module"));
+    if t.text("join") != Some("modules") {
+        if let Some(first) = list.first() {
+            let fix = "add join = \"modules\" to [source], or remove every [[source.module]]";
+            d.add(first.span.clone(), "[[source.module]] without join = \"modules\"", "", fix);
+        }
+        return None;
+    }
+    let upstreams = match source {
+        Some(StreamSource::Messages { upstreams, .. }) => upstreams.len(),
+        _ => list.len(),
+    };
+    if list.len() != upstreams || list.is_empty() {
+        let what = format!("{} modules are placed, but there are {upstreams} upstreams", list.len());
+        let fix = "give one [[source.module]] with row and column for each upstream, in the order of upstreams";
+        d.add(list.last().and_then(|t| t.span.clone()).or_else(|| t.span("join")), what, "", fix);
+        return None;
+    }
+    let placements = list.iter().map(|module| module_place(module, d)).collect::<Option<Vec<_>>>()?;
+    let size = |key: &str| t.integer(key).map(|n| n as u32);
+    Some(Modules { placements, rows: size("image_rows"), columns: size("image_columns") })
+}
+
+fn module_place(module: &Table, d: &mut Diagnostics) -> Option<Placement> {
+    let orientation = quarter_turns(module, d, "source.module")?;
+    Some(Placement { row: module.integer("row")? as u32, column: module.integer("column")? as u32, orientation })
+}
+
+/// The configuration in words.
+pub fn describe(config: &StreamConfig) -> String {
+    let from = match &config.source {
+        StreamSource::Messages { upstreams, bind, .. } => {
+            format!("{} {}", if *bind { "listens on" } else { "connects to" }, upstreams.join(", "))
+        }
+        StreamSource::Folder { folder, suffixes, .. } => format!("{} (.{})", folder.display(), suffixes.join(", .")),
+    };
+    let join =
+        config.modules.as_ref().map_or("one image a message".into(), |m| format!("{} modules make an image", m.placements.len()));
+    let rows = [
+        ("detector", "stream".to_string()),
+        ("protocol", config.protocol.name().to_string()),
+        ("from", from),
+        ("images", config.images.map_or("as the sender announces".into(), crate::say::count)),
+        ("joined", join),
+        ("series", if config.accept == Accept::Always { "every one" } else { "one after each arm" }.to_string()),
+        ("changes", config.transform.describe()),
+        ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
+        ("memory", format!("{} of messages, window {} images", crate::say::bytes(config.budget_bytes), config.window_images)),
+    ];
+    rows.iter().map(|(name, value)| format!("  {name:<12} {value}")).collect::<Vec<_>>().join("\n")
+}
+
+/// The configuration for programs.
+pub fn to_json(config: &StreamConfig) -> serde_json::Value {
+    let from = match &config.source {
+        StreamSource::Messages { upstreams, .. } => upstreams.clone(),
+        StreamSource::Folder { folder, .. } => vec![folder.display().to_string()],
+    };
+    serde_json::json!({
+        "detector": "stream", "protocol": config.protocol.name(), "upstreams": from,
+        "accept": if config.accept == Accept::Always { "always" } else { "armed" },
+        "modules": config.modules.as_ref().map(|m| m.placements.len()), "images": config.images,
+        "window_images": config.window_images, "queue_bytes": config.budget_bytes, "transform": config.transform.describe(),
+        "master": config.directory.join(format!("{}_master.h5", config.prefix)),
+    })
+}

@@ -1,0 +1,108 @@
+//! `[transform]`: what happens to the images of a stream.
+
+use super::diagnostics::Diagnostics;
+use super::model::quarter_turns;
+use super::read::Document;
+use konkordia_core::array::{Element, Packing};
+use konkordia_core::geometry::Orientation;
+use std::path::PathBuf;
+
+/// The keys, checked; files are read at arm.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TransformOptions {
+    /// Unpack 12-bit pixels.
+    pub mono12p: bool,
+    /// Table of values, and the type of its numbers.
+    pub lookup: Option<(PathBuf, Element)>,
+    /// Plane that is subtracted.
+    pub background: Option<PathBuf>,
+    /// Plane of bytes.
+    pub mask: Option<PathBuf>,
+    /// First row, first column, rows, columns.
+    pub crop: Option<[u32; 4]>,
+    /// Flip and turn.
+    pub orientation: Option<Orientation>,
+    /// Rows and columns that become one.
+    pub bin: Option<[u32; 2]>,
+    /// Their mean instead of their sum.
+    pub bin_mean: bool,
+    /// Images that make one.
+    pub sum_frames: u32,
+    /// How images leave; `None` = as they came, or the default of changed ones.
+    pub packing: Option<Packing>,
+}
+
+impl TransformOptions {
+    /// True if pixels are to be looked at.
+    pub fn changes_pixels(&self) -> bool {
+        self.mono12p
+            || self.lookup.is_some()
+            || self.background.is_some()
+            || self.mask.is_some()
+            || self.crop.is_some()
+            || self.orientation.is_some()
+            || self.bin.is_some()
+            || self.sum_frames > 1
+    }
+
+    /// In words, in the order in which they are done.
+    pub fn describe(&self) -> String {
+        let mut list = Vec::new();
+        let mut add = |is: bool, what: &str| {
+            if is {
+                list.push(what.to_string());
+            }
+        };
+        add(self.mono12p, "unpack 12 bits");
+        add(self.lookup.is_some(), "lookup");
+        add(self.background.is_some(), "background");
+        add(self.mask.is_some(), "mask");
+        add(self.crop.is_some(), "crop");
+        add(self.orientation.is_some(), "turn");
+        add(self.bin.is_some(), "bin");
+        add(self.sum_frames > 1, "sum");
+        match self.packing {
+            Some(Packing::None) => list.push("leave unpacked".into()),
+            Some(Packing::BitshuffleLz4) => list.push("leave as bslz4".into()),
+            Some(_) => list.push("leave as lz4".into()),
+            None => {}
+        }
+        if list.is_empty() { "none".into() } else { list.join(", ") }
+    }
+}
+
+/// Reads the table.
+pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> PathBuf) -> TransformOptions {
+    let t = document.table("transform");
+    let path = |key: &str| t.text(key).map(resolve);
+    if t.has("lookup_dtype") && !t.has("lookup") {
+        d.add(t.span("lookup_dtype"), "transform.lookup_dtype without lookup", "", "add lookup = \"FILE\", or remove the line");
+    }
+    let crop: Vec<u32> = t.integers("crop").into_iter().map(|n| n as u32).collect();
+    if t.has("crop") && (crop.len() != 4 || crop[2] == 0 || crop[3] == 0) {
+        let fix = "give [first row, first column, rows, columns], rows and columns at least 1";
+        d.add(t.span("crop"), "transform.crop is no part of an image", "", fix);
+    }
+    let bin: Vec<u32> = t.integers("bin").into_iter().map(|n| n as u32).collect();
+    if t.has("bin") && !(1..=2).contains(&bin.len()) {
+        d.add(t.span("bin"), "transform.bin has one or two numbers", "", "give [n], or [rows, columns]");
+    }
+    let dtype = if t.text("lookup_dtype") == Some("uint16") { Element::Uint16 } else { Element::Float32 };
+    TransformOptions {
+        mono12p: t.text("unpack") == Some("mono12p"),
+        lookup: path("lookup").map(|path| (path, dtype)),
+        background: path("background"),
+        mask: path("mask"),
+        crop: crop.try_into().ok(),
+        orientation: quarter_turns(t, d, "transform").filter(|o| *o != Orientation::UPRIGHT),
+        bin: bin.first().map(|rows| [*rows, bin.get(1).copied().unwrap_or(*rows)]).filter(|bin| *bin != [1, 1]),
+        bin_mean: t.text("bin_mode") == Some("mean"),
+        sum_frames: t.integer("sum_frames").unwrap_or(1) as u32,
+        packing: match t.text("compression") {
+            Some("bslz4") => Some(Packing::BitshuffleLz4),
+            Some("lz4") => Some(Packing::Lz4),
+            Some("none") => Some(Packing::None),
+            _ => None,
+        },
+    }
+}
