@@ -19,10 +19,10 @@ use crate::lz4;
 pub const HEADER_BYTES: usize = 12;
 /// Bytes before the payload of each block.
 pub const LENGTH_BYTES: usize = 4;
-/// Bytes of a full block: the default of the bitshuffle library for elements of 1, 2 and 4 bytes.
+/// Bytes of a full block: the default of the bitshuffle library for elements of 1, 2, 4 and 8 bytes.
 pub const BLOCK_BYTES: usize = 8192;
 
-/// Elements of a full block: 8192, 4096 or 2048 for elements of 1, 2 or 4 bytes.
+/// Elements of a full block: 8192, 4096, 2048 or 1024 for elements of 1, 2, 4 or 8 bytes.
 pub const fn default_block_elements(element: ElementSize) -> usize {
     BLOCK_BYTES / element.bytes()
 }
@@ -169,15 +169,27 @@ impl<'a> Cursor<'a> {
 /// # Errors
 /// Says where the chunk is wrong.
 pub fn decompress_chunk(isa: Isa, chunk: &[u8], element: ElementSize, out: &mut [u8]) -> Result<(), ChunkError> {
-    decompress_blocks(isa, chunk, element, out, |payload, planes| lz4::decompress(payload, planes) == Some(planes.len()))
+    decompress_lz4_blocks(isa, chunk, element, out, &mut Vec::new())
 }
 
-/// As [`decompress_chunk`], with `decompress` for the payload of a block: true if it filled the planes exactly.
+/// As [`decompress_chunk`], with memory that is kept: `planes` grows to a block, at most to `out`.
+pub(crate) fn decompress_lz4_blocks(
+    isa: Isa,
+    chunk: &[u8],
+    element: ElementSize,
+    out: &mut [u8],
+    planes: &mut Vec<u8>,
+) -> Result<(), ChunkError> {
+    decompress_blocks(isa, chunk, element, out, planes, |payload, planes| lz4::decompress(payload, planes) == Some(planes.len()))
+}
+
+/// As [`decompress_lz4_blocks`], with `decompress` for the payload of a block: true if it filled the planes exactly.
 pub(crate) fn decompress_blocks(
     isa: Isa,
     chunk: &[u8],
     element: ElementSize,
     out: &mut [u8],
+    planes: &mut Vec<u8>,
     mut decompress: impl FnMut(&[u8], &mut [u8]) -> bool,
 ) -> Result<(), ChunkError> {
     let mut cursor = Cursor::new(chunk);
@@ -189,7 +201,10 @@ pub(crate) fn decompress_blocks(
     }
     let grouped = out.len() / group * group;
     let (grouped, leftover) = out.split_at_mut(grouped);
-    let mut planes = vec![0; block.min(grouped.len())];
+    let planes_bytes = block.min(grouped.len());
+    if planes.len() < planes_bytes {
+        planes.resize(planes_bytes, 0);
+    }
     for (index, pixels) in grouped.chunks_mut(block).enumerate() {
         let length = cursor.number("the length of a block")? as usize;
         let at = cursor.at();

@@ -256,7 +256,9 @@ pub fn decompress(codec: Compression, isa: Isa, chunk: &[u8], element: ElementSi
         Compression::Bslz4 => return chunk::decompress_chunk(isa, chunk, element, out),
         Compression::Bszstd { .. } => {
             let mut decoder = zstd::Decoder::new();
-            return chunk::decompress_blocks(isa, chunk, element, out, |block, planes| decoder.decompress(block, planes));
+            return chunk::decompress_blocks(isa, chunk, element, out, &mut Vec::new(), |block, planes| {
+                decoder.decompress(block, planes)
+            });
         }
         Compression::Lz4 => return decompress_lz4(chunk, out),
         Compression::Sz3 { .. } => return crate::sz3::decompress(chunk, element, out),
@@ -269,7 +271,7 @@ pub fn decompress(codec: Compression, isa: Isa, chunk: &[u8], element: ElementSi
 }
 
 /// The chunk of filter 32004, whatever its block length.
-fn decompress_lz4(chunk: &[u8], out: &mut [u8]) -> Result<(), ChunkError> {
+pub(crate) fn decompress_lz4(chunk: &[u8], out: &mut [u8]) -> Result<(), ChunkError> {
     let mut cursor = Cursor::new(chunk);
     let block_bytes = cursor.header(out.len())?;
     if block_bytes == 0 || block_bytes as usize > lz4::INPUT_BYTES_MAX {

@@ -5,6 +5,7 @@
 pub mod baseline;
 pub mod bench;
 pub mod bitshuffle;
+pub mod byte_offset;
 pub mod chunk;
 pub mod codec;
 pub mod convert;
@@ -16,6 +17,7 @@ pub mod lz4;
 pub mod pedestal;
 pub mod stats;
 pub mod sz3;
+pub mod transform;
 pub mod unpack;
 pub mod zstd;
 

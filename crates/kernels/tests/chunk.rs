@@ -64,7 +64,7 @@ fn a_tiny_chunk_by_hand() {
 
 #[test]
 fn odd_sizes_come_back_and_every_path_gives_the_same_bytes() {
-    assert_eq!(ElementSize::ALL.map(default_block_elements), [8192, 4096, 2048]);
+    assert_eq!(ElementSize::ALL.map(default_block_elements), [8192, 4096, 2048, 1024]);
     for element in ElementSize::ALL {
         let block = default_block_elements(element);
         for pixels in

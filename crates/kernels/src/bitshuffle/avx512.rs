@@ -97,6 +97,7 @@ pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
             ElementSize::One => forward::<1>(input, out),
             ElementSize::Two => forward::<2>(input, out),
             ElementSize::Four => forward::<4>(input, out),
+            ElementSize::Eight => unreachable!("elements of eight bytes come in halves"),
         }
     };
     scalar::shuffle(element, input, out, done / 8);
@@ -112,6 +113,7 @@ pub fn unshuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
             ElementSize::One => inverse::<1>(input, out),
             ElementSize::Two => inverse::<2>(input, out),
             ElementSize::Four => inverse::<4>(input, out),
+            ElementSize::Eight => unreachable!("elements of eight bytes come in halves"),
         }
     };
     scalar::unshuffle(element, input, out, done / 8);

@@ -9,10 +9,11 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod scalar;
+mod wide;
 
 use crate::isa::Isa;
 
-/// Bytes of an element; only these occur in detector images.
+/// Bytes of an element; others do not occur in detector images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementSize {
     /// `u8`
@@ -21,11 +22,13 @@ pub enum ElementSize {
     Two = 2,
     /// `u32`, `i32`, `f32`
     Four = 4,
+    /// `u64`, `i64`, `f64`
+    Eight = 8,
 }
 
 impl ElementSize {
     /// All sizes.
-    pub const ALL: [Self; 3] = [Self::One, Self::Two, Self::Four];
+    pub const ALL: [Self; 4] = [Self::One, Self::Two, Self::Four, Self::Eight];
 
     /// From a number of bytes, as HDF5 and CBOR state it.
     pub const fn new(bytes: usize) -> Option<Self> {
@@ -33,6 +36,7 @@ impl ElementSize {
             1 => Some(Self::One),
             2 => Some(Self::Two),
             4 => Some(Self::Four),
+            8 => Some(Self::Eight),
             _ => None,
         }
     }
@@ -50,6 +54,7 @@ impl ElementSize {
 pub fn shuffle(isa: Isa, element: ElementSize, input: &[u8], out: &mut [u8]) {
     check(element, input, out);
     match isa.usable() {
+        isa @ (Isa::Avx2 | Isa::Avx512) if element == ElementSize::Eight => wide::shuffle(isa, input, out),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => avx512::shuffle(element, input, out),
         #[cfg(target_arch = "x86_64")]
@@ -65,6 +70,7 @@ pub fn shuffle(isa: Isa, element: ElementSize, input: &[u8], out: &mut [u8]) {
 pub fn unshuffle(isa: Isa, element: ElementSize, input: &[u8], out: &mut [u8]) {
     check(element, input, out);
     match isa.usable() {
+        isa @ (Isa::Avx2 | Isa::Avx512) if element == ElementSize::Eight => wide::unshuffle(isa, input, out),
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => avx512::unshuffle(element, input, out),
         #[cfg(target_arch = "x86_64")]

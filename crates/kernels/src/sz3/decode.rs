@@ -38,7 +38,7 @@ fn read(chunk: &[u8], element: ElementSize, out: &mut [u8]) -> Option<()> {
         ElementSize::Two => pixels::<i16>(&settings, rows, columns, &body, out),
         ElementSize::Four if settings.floats => pixels::<f32>(&settings, rows, columns, &body, out),
         ElementSize::Four => pixels::<i32>(&settings, rows, columns, &body, out),
-        ElementSize::One => None,
+        ElementSize::One | ElementSize::Eight => None,
     }
 }
 

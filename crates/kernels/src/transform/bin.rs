@@ -1,0 +1,151 @@
+//! Several pixels become one: bins of an image, sums of consecutive images.
+//!
+//! A special value among the pixels wins over numbers, in the order masked, missing, invalid, saturated, as everywhere. Totals are exact for
+//! integers; floats are added in double precision, down the columns of a bin first, in the same order on every machine.
+
+use super::isa_paths;
+use super::sample::{Kind, NUMBER, Overflow, Sample, Total, for_element, read};
+use crate::isa::Isa;
+use konkordia_core::array::Element;
+
+/// What one pixel of the output says of its pixels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Reduce {
+    /// Their sum.
+    #[default]
+    Sum,
+    /// Their mean; rounded half to even in integer types.
+    Mean,
+}
+
+/// How an image is binned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bin {
+    /// Rows of a bin.
+    pub rows: usize,
+    /// Columns of a bin.
+    pub columns: usize,
+    /// Sum or mean.
+    pub reduce: Reduce,
+    /// Type of the output; `None` = as the input.
+    pub element: Option<Element>,
+    /// What becomes of totals above its range.
+    pub overflow: Overflow,
+}
+
+impl Bin {
+    /// Pixels of a bin, so few that no total of 64 bits overflows.
+    pub const PIXELS_MAX: usize = 1 << 20;
+}
+
+/// Totals of one row of pixels, and the [`Kind`] that wins so far. Grows to the longest row that was asked for, and is kept.
+#[derive(Default)]
+pub struct Totals {
+    /// In units of the widest total, so that each type is aligned.
+    sums: Vec<i128>,
+    kinds: Vec<Kind>,
+}
+
+impl Totals {
+    /// For rows of `pixels` pixels of a type, all 0.
+    pub fn begin(&mut self, element: Element, pixels: usize) {
+        let total_bytes = if matches!(element, Element::Uint64 | Element::Int64) { size_of::<i128>() } else { size_of::<i64>() };
+        self.sums.clear();
+        self.sums.resize((pixels * total_bytes).div_ceil(size_of::<i128>()), 0);
+        self.kinds.clear();
+        self.kinds.resize(pixels, NUMBER);
+    }
+
+    /// Most bytes for so many pixels.
+    pub const fn bytes(pixels: usize) -> usize {
+        pixels * (size_of::<i128>() + size_of::<Kind>())
+    }
+
+    fn of<T: Sample>(&mut self) -> (&mut [T::Total], &mut [Kind]) {
+        let pixels = self.kinds.len();
+        (&mut bytemuck::cast_slice_mut(&mut self.sums)[..pixels], &mut self.kinds)
+    }
+}
+
+/// Pixels that are looked at together: if all are plain numbers, as nearly always, they are simply added.
+const CHUNK: usize = 64;
+
+/// Adds a row of pixels to the totals, one to each.
+#[inline(always)]
+pub(super) fn add_row<T: Sample>(row: &[u8], sums: &mut [T::Total], kinds: &mut [Kind]) {
+    let rows = row.chunks(CHUNK * size_of::<T>());
+    for ((row, sums), kinds) in rows.zip(sums.chunks_mut(CHUNK)).zip(kinds.chunks_mut(CHUNK)) {
+        if read::<T>(row).fold(true, |all, pixel| all & pixel.is_plain()) {
+            read::<T>(row).zip(sums).for_each(|(pixel, sum)| *sum += pixel.widen());
+            continue;
+        }
+        for ((pixel, sum), winner) in read::<T>(row).zip(sums).zip(kinds) {
+            match pixel.kind() {
+                NUMBER => *sum += pixel.widen(),
+                kind => *winner = kind.max(*winner),
+            }
+        }
+    }
+}
+
+/// Adds a row of pixels to the totals, which [`Totals::begin`] made for as many.
+///
+/// # Panics
+/// If the row is shorter or longer, or the element has no numbers (`mono12p`).
+pub fn add(isa: Isa, element: Element, row: &[u8], totals: &mut Totals) {
+    fn typed<T: Sample>(isa: Isa, row: &[u8], totals: &mut Totals) {
+        let (sums, kinds) = totals.of::<T>();
+        assert_eq!(row.len(), sums.len() * size_of::<T>(), "one pixel for each total");
+        isa_paths!(isa, add_row<T>(row, sums, kinds));
+    }
+    for_element!(element, typed(isa, row, totals), panic!("mono12p is unpacked first"));
+}
+
+/// Writes totals of `element` pixels as pixels of another type, `columns` totals to each; a rest of totals is left out. `count` pixels went
+/// into each pixel of the output.
+///
+/// # Panics
+/// If `out` holds another number of pixels than `totals / columns`, or an element has no numbers (`mono12p`).
+pub fn finish(element: Element, totals: &mut Totals, columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
+    fn from<T: Sample>(totals: &mut Totals, columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
+        let to = how.element.unwrap_or(T::ELEMENT);
+        let (sums, kinds) = totals.of::<T>();
+        for_element!(to, write::<_, T::Total>(sums, kinds, columns, count, how, out), panic!("nothing becomes mono12p"));
+    }
+    for_element!(element, from(totals, columns, count, how, out), panic!("mono12p is unpacked first"));
+}
+
+fn write<U: Sample, S: Total>(sums: &[S], kinds: &[Kind], columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
+    assert_eq!(out.len(), sums.len() / columns * size_of::<U>(), "one pixel for {columns} totals");
+    let bins = sums.chunks_exact(columns).zip(kinds.chunks_exact(columns));
+    super::sample::write::<U>(
+        out,
+        bins.map(|(sums, kinds)| {
+            let (mut total, mut kind) = (S::default(), NUMBER);
+            sums.iter().for_each(|sum| total += *sum);
+            kinds.iter().for_each(|k| kind = kind.max(*k));
+            match (kind, how.reduce) {
+                (NUMBER, Reduce::Sum) => total.sum::<U>(how.overflow),
+                (NUMBER, Reduce::Mean) => total.mean::<U>(count, how.overflow),
+                (special, _) => U::special(special),
+            }
+        }),
+    );
+}
+
+/// Bins an image of `columns` columns; rows and columns that fill no bin are left out.
+///
+/// # Panics
+/// If `out` does not have the size of the result, the bin is empty or larger than [`Bin::PIXELS_MAX`], or an element has no numbers.
+pub fn bin(isa: Isa, element: Element, columns: usize, image: &[u8], how: &Bin, totals: &mut Totals, out: &mut [u8]) {
+    let count = how.rows.checked_mul(how.columns).filter(|count| (1..=Bin::PIXELS_MAX).contains(count));
+    let count = count.expect("a bin holds 1 to 2^20 pixels") as u32;
+    let row_bytes = columns * element.bits() as usize / 8;
+    let out_row_bytes = columns / how.columns * how.element.unwrap_or(element).bits() as usize / 8;
+    assert_eq!(out.len(), image.len() / row_bytes / how.rows * out_row_bytes, "the output has one pixel for each bin");
+    for (rows, out) in image.chunks_exact(row_bytes * how.rows).zip(out.chunks_exact_mut(out_row_bytes)) {
+        totals.begin(element, columns);
+        rows.chunks_exact(row_bytes).for_each(|row| add(isa, element, row, totals));
+        finish(element, totals, how.columns, count, how, out);
+    }
+}

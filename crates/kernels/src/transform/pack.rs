@@ -1,0 +1,96 @@
+//! Pixels to the bytes of files and messages. `Lz4`, `BitshuffleLz4` and `BitshuffleZstd` are whole HDF5 chunks, with their header.
+
+use crate::bitshuffle::ElementSize;
+use crate::codec::{Framing, Packer, piece_bound};
+use crate::isa::Isa;
+use crate::lz4;
+use konkordia_core::array::{Element, Packing};
+use konkordia_core::plan::Compression;
+
+/// Level of Zstd: the one that is tuned for bit-transposed blocks.
+const ZSTD_LEVEL: u8 = 1;
+
+/// What packing needs, kept between images: the packer of the packing that was used last, and room for one of its blocks (of a whole image
+/// for `Lz4Block`).
+pub struct PackScratch {
+    packer: Option<(Compression, Isa, Packer)>,
+    lz4: Option<lz4::Encoder>,
+    room: Vec<u8>,
+}
+
+impl PackScratch {
+    /// Allocates nothing yet.
+    pub const fn new() -> Self {
+        Self { packer: None, lz4: None, room: Vec::new() }
+    }
+}
+
+impl Default for PackScratch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Appends the packed form of an image (its bytes, little-endian) to `out`. Bitshuffle blocks have 8 KiB with LZ4, the default of the
+/// bitshuffle library for all element sizes, and 64 KiB with Zstd.
+///
+/// # Errors
+/// If the image is not a whole number of elements, the type cannot be bit-transposed, or one LZ4 block cannot hold the image; for people.
+pub fn pack(
+    packing: Packing,
+    isa: Isa,
+    element: Element,
+    pixels: &[u8],
+    out: &mut Vec<u8>,
+    scratch: &mut PackScratch,
+) -> Result<(), String> {
+    let compression = match packing {
+        Packing::None => {
+            out.extend_from_slice(pixels);
+            return Ok(());
+        }
+        Packing::Lz4Block => return lz4_block(pixels, out, scratch),
+        Packing::Lz4 => Compression::Lz4,
+        Packing::BitshuffleLz4 => Compression::Bslz4,
+        Packing::BitshuffleZstd => Compression::Bszstd { level: ZSTD_LEVEL },
+    };
+    let size = match ElementSize::new(element.bits() as usize / 8) {
+        _ if compression == Compression::Lz4 => ElementSize::One,
+        Some(size) if element != Element::Mono12p => size,
+        _ => return Err(format!("pixels of type {} cannot be bit-transposed", element.name())),
+    };
+    if !pixels.len().is_multiple_of(size.bytes()) {
+        return Err(format!("an image of {} bytes is no whole number of pixels of type {}", pixels.len(), element.name()));
+    }
+    let (piece, bound) = (compression.block_bytes(), piece_bound(compression, compression.block_bytes()));
+    let mut framing = Framing::new(compression, pixels.len());
+    let mut frame = [&[][..]; 2];
+    framing.join(&[], &mut frame);
+    out.extend_from_slice(frame[0]);
+    if !scratch.packer.as_ref().is_some_and(|(of, on, _)| (*of, *on) == (compression, isa)) {
+        scratch.packer = Some((compression, isa, Packer::new(compression, isa, piece)));
+    }
+    if scratch.room.len() < bound {
+        scratch.room.resize(bound, 0);
+    }
+    let Some((_, _, packer)) = &mut scratch.packer else { unreachable!("it was just made") };
+    for block in pixels.chunks(piece) {
+        let written = packer.pack_bytes(size, block, &mut scratch.room);
+        out.extend_from_slice(&scratch.room[..written]);
+    }
+    out.extend_from_slice(frame[1]);
+    Ok(())
+}
+
+fn lz4_block(pixels: &[u8], out: &mut Vec<u8>, scratch: &mut PackScratch) -> Result<(), String> {
+    if pixels.len() > lz4::INPUT_BYTES_MAX {
+        return Err(format!("an LZ4 block holds at most {} bytes, the image has {}", lz4::INPUT_BYTES_MAX, pixels.len()));
+    }
+    let bound = lz4::bound(pixels.len());
+    if scratch.room.len() < bound {
+        scratch.room.resize(bound, 0);
+    }
+    let written = scratch.lz4.get_or_insert_default().compress(pixels, &mut scratch.room);
+    out.extend_from_slice(&scratch.room[..written]);
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! Pixel by pixel: lookup, subtraction of a background, masks, the unpacking of 12 bits.
+
+use super::isa_paths;
+use super::sample::{self, MASKED, NUMBER, Overflow, Sample, for_element, read, write};
+use crate::isa::Isa;
+use konkordia_core::array::Element;
+use konkordia_core::pixel::Pixel;
+
+/// What each value of a `uint8` or `uint16` image becomes, for example time over threshold to energy.
+///
+/// The table has the first word: a special value of the input that has an entry becomes the entry. Beyond the table a special value
+/// becomes that of the output, a number becomes *saturated*.
+pub struct Table {
+    input: Element,
+    entries: Entries,
+    given: usize,
+}
+
+/// Entries of a [`Table`], for the values from 0 on.
+#[derive(Clone, Debug, PartialEq)]
+#[allow(missing_docs)]
+pub enum Entries {
+    Uint16(Vec<u16>),
+    Uint32(Vec<u32>),
+    Float32(Vec<f32>),
+}
+
+impl Table {
+    /// For images of type `input`.
+    ///
+    /// # Errors
+    /// If there is no such table, for people.
+    pub fn new(input: Element, entries: Entries) -> Result<Self, String> {
+        fn filled<T: Sample>(input: Element, mut entries: Vec<T>) -> Result<(usize, Vec<T>), String> {
+            let values = match input {
+                Element::Uint8 => 1 << 8,
+                Element::Uint16 => 1 << 16,
+                other => return Err(format!("a lookup table is for images of uint8 or uint16, not {}", other.name())),
+            };
+            let given = entries.len();
+            if !(1..=values).contains(&given) {
+                return Err(format!("the lookup table has {given} entries; for {} it needs 1 to {values}", input.name()));
+            }
+            entries.extend((given..values).map(|value| {
+                let kind = if input == Element::Uint8 { (value as u8).kind() } else { (value as u16).kind() };
+                T::special(if kind == NUMBER { sample::SATURATED } else { kind })
+            }));
+            Ok((given, entries))
+        }
+        let (given, entries) = match entries {
+            Entries::Uint16(list) => filled(input, list).map(|(given, list)| (given, Entries::Uint16(list)))?,
+            Entries::Uint32(list) => filled(input, list).map(|(given, list)| (given, Entries::Uint32(list)))?,
+            Entries::Float32(list) => filled(input, list).map(|(given, list)| (given, Entries::Float32(list)))?,
+        };
+        Ok(Self { input, entries, given })
+    }
+
+    /// Type of the images that it takes.
+    pub fn input(&self) -> Element {
+        self.input
+    }
+
+    /// Type of the images that it gives.
+    pub fn output(&self) -> Element {
+        match self.entries {
+            Entries::Uint16(_) => Element::Uint16,
+            Entries::Uint32(_) => Element::Uint32,
+            Entries::Float32(_) => Element::Float32,
+        }
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Table({} to {}, {} entries)", self.input.name(), self.output().name(), self.given)
+    }
+}
+
+/// Replaces each pixel by its entry.
+///
+/// # Panics
+/// If the input and the output have not the same number of pixels.
+pub fn lookup(table: &Table, image: &[u8], out: &mut [u8]) {
+    fn through<T: Sample>(input: Element, entries: &[T], image: &[u8], out: &mut [u8]) {
+        assert_eq!(image.len() * 8 / input.bits() as usize, out.len() / size_of::<T>(), "one pixel for each");
+        if input == Element::Uint8 {
+            let entries: &[T; 1 << 8] = entries.try_into().expect("a table of uint8 has 256 entries");
+            write(out, image.iter().map(|value| entries[usize::from(*value)]));
+        } else {
+            let entries: &[T; 1 << 16] = entries.try_into().expect("a table of uint16 has 65536 entries");
+            write(out, read::<u16>(image).map(|value| entries[usize::from(value)]));
+        }
+    }
+    match &table.entries {
+        Entries::Uint16(entries) => through(table.input, entries, image, out),
+        Entries::Uint32(entries) => through(table.input, entries, image, out),
+        Entries::Float32(entries) => through(table.input, entries, image, out),
+    }
+}
+
+/// What is subtracted from each pixel.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Background {
+    /// Whole numbers.
+    Int32(Vec<i32>),
+    /// Any numbers.
+    Float32(Vec<f32>),
+}
+
+impl Background {
+    /// Pixels of the plane.
+    pub fn pixels(&self) -> usize {
+        match self {
+            Self::Int32(plane) => plane.len(),
+            Self::Float32(plane) => plane.len(),
+        }
+    }
+
+    /// True for the types from which a background can be subtracted: those that a double holds exactly.
+    pub const fn takes(element: Element) -> bool {
+        !matches!(element, Element::Uint64 | Element::Int64 | Element::Float64 | Element::Mono12p)
+    }
+}
+
+/// Subtracts a background; the result is `int32`, rounded half to even, saturated above the valid range and clamped below it.
+///
+/// A special value of the image becomes that of `int32`; else, where the background is not a number, the result is masked.
+///
+/// # Panics
+/// If the lengths do not fit, or the type is one that [`Background::takes`] not.
+pub fn subtract(isa: Isa, element: Element, image: &[u8], background: &Background, out: &mut [u8]) {
+    assert!(Background::takes(element), "a background cannot be subtracted from {}", element.name());
+    fn typed<T: Sample>(isa: Isa, image: &[u8], background: &Background, out: &mut [u8]) {
+        let pixels = image.len() / size_of::<T>();
+        assert!(background.pixels() == pixels && out.len() == pixels * 4, "one background and one result for each pixel");
+        match background {
+            Background::Int32(plane) => isa_paths!(isa, subtract_plane < T, i32 > (image, plane, out)),
+            Background::Float32(plane) => isa_paths!(isa, subtract_plane < T, f32 > (image, plane, out)),
+        }
+    }
+    for_element!(element, typed(isa, image, background, out), unreachable!());
+}
+
+/// Pixels that are looked at together.
+const CHUNK: usize = 64;
+/// Added to a double of less than 2^51, leaves the number rounded half to even in the low bits.
+const ROUND: f64 = 6_755_399_441_055_744.0;
+const MIN: f64 = <i32 as Pixel>::VALID_MIN as f64;
+const MAX: f64 = <i32 as Pixel>::VALID_MAX as f64;
+
+#[inline(always)]
+fn to_i32(value: f64) -> i32 {
+    let rounded = (value.clamp(MIN, MAX) + ROUND).to_bits() as i32;
+    // Half a step above is still rounded down, to the even number.
+    if value > MAX + 0.5 { <i32 as Pixel>::SATURATED } else { rounded }
+}
+
+/// See [`subtract`].
+#[inline(always)]
+pub(super) fn subtract_plane<T: Sample, B: Sample>(image: &[u8], plane: &[B], out: &mut [u8]) {
+    let images = image.chunks(CHUNK * size_of::<T>());
+    for ((image, plane), out) in images.zip(plane.chunks(CHUNK)).zip(out.chunks_mut(CHUNK * 4)) {
+        let image_is_plain = read::<T>(image).fold(true, |all, pixel| all & pixel.is_plain());
+        let plane_is_plain = plane.iter().fold(true, |all, pixel| all & pixel.is_plain());
+        let pairs = read::<T>(image).zip(plane);
+        if image_is_plain & plane_is_plain {
+            write(out, pairs.map(|(pixel, background)| to_i32(pixel.to_f64() - background.to_f64())));
+        } else {
+            let one = |(pixel, background): (T, &B)| match (pixel.kind(), background.kind()) {
+                (NUMBER, NUMBER) => to_i32(pixel.to_f64() - background.to_f64()),
+                (NUMBER, _) => <i32 as Sample>::special(MASKED),
+                (special, _) => <i32 as Sample>::special(special),
+            };
+            write(out, pairs.map(one));
+        }
+    }
+}
+
+/// Pixels that are of no use, as runs, so that few of them cost little.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mask {
+    pixels: usize,
+    /// First pixel and number of pixels.
+    runs: Vec<(usize, usize)>,
+}
+
+impl Mask {
+    /// Of a plane in which every pixel of no use is true.
+    pub fn new(plane: impl IntoIterator<Item = bool>) -> Self {
+        let (mut pixels, mut runs) = (0, Vec::<(usize, usize)>::new());
+        for is_masked in plane {
+            if is_masked {
+                match runs.last_mut() {
+                    Some((first, count)) if *first + *count == pixels => *count += 1,
+                    _ => runs.push((pixels, 1)),
+                }
+            }
+            pixels += 1;
+        }
+        Self { pixels, runs }
+    }
+
+    /// Pixels of the plane.
+    pub fn pixels(&self) -> usize {
+        self.pixels
+    }
+
+    /// Pixels of no use.
+    pub fn masked(&self) -> usize {
+        self.runs.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// Sets the pixels of no use to the value *masked* of the type, whatever they were.
+///
+/// # Panics
+/// If the image has another number of pixels than the mask, or no such value (`mono12p`).
+pub fn mask(element: Element, mask: &Mask, image: &mut [u8]) {
+    fn fill<T: Sample>(mask: &Mask, image: &mut [u8]) {
+        assert_eq!(image.len(), mask.pixels * size_of::<T>(), "the mask has the size of the image");
+        for &(first, count) in &mask.runs {
+            let run = &mut image[first * size_of::<T>()..][..count * size_of::<T>()];
+            write(run, std::iter::repeat(T::special(MASKED)));
+        }
+    }
+    for_element!(element, fill(mask, image), panic!("mono12p is unpacked first"));
+}
+
+/// Unpacks two pixels of 12 bits from three bytes, low bits first (GenICam `Mono12p`), to `uint16`. An odd number ends with half a byte unused.
+///
+/// # Panics
+/// If `packed` has not the bytes for exactly the pixels of `out`.
+pub fn mono12p(isa: Isa, packed: &[u8], out: &mut [u8]) {
+    assert!(out.len().is_multiple_of(2), "pixels of the output have two bytes");
+    assert_eq!(packed.len(), (out.len() / 2 * 3).div_ceil(2), "three bytes for two pixels");
+    let done = match isa.usable() {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 | Isa::Avx512 => super::avx2::mono12p(packed, out),
+        _ => 0,
+    };
+    let (packed, out) = (&packed[done / 2 * 3..], &mut out[done * 2..]);
+    let (twos, last) = out.as_chunks_mut::<4>();
+    let (threes, rest) = packed.as_chunks::<3>();
+    for (out, &[low, both, high]) in twos.iter_mut().zip(threes) {
+        let two = u32::from_le_bytes([low, both, high, 0]);
+        *out = (two & 0xFFF | (two & 0xFF_F000) << 4).to_le_bytes();
+    }
+    if let ([a, b], [low, high]) = (last, rest) {
+        (*a, *b) = (*low, high & 0xF);
+    }
+}
+
+/// Converts an image to another type: integers are rounded half to even, `overflow` decides above the range, below it numbers are clamped.
+/// Special values become those of the other type.
+///
+/// # Panics
+/// If the lengths do not fit, or a type is `mono12p`.
+pub fn convert(from: Element, image: &[u8], to: Element, overflow: Overflow, out: &mut [u8]) {
+    fn outer<T: Sample>(image: &[u8], to: Element, overflow: Overflow, out: &mut [u8]) {
+        for_element!(to, inner::<_, T>(image, overflow, out), panic!("nothing becomes mono12p"));
+    }
+    fn inner<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
+        use super::sample::Total;
+        assert_eq!(image.len() / size_of::<T>(), out.len() / size_of::<U>(), "one pixel for each");
+        let one = |pixel: T| match pixel.kind() {
+            NUMBER => pixel.widen().sum::<U>(overflow),
+            special => U::special(special),
+        };
+        write(out, read::<T>(image).map(one));
+    }
+    for_element!(from, outer(image, to, overflow, out), panic!("mono12p is unpacked first"));
+}

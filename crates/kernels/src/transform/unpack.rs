@@ -1,0 +1,49 @@
+//! Bytes as they come in messages and lie in files, back to pixels. Nobody vouches for them: the length of the output is what is trusted.
+
+use crate::bitshuffle::ElementSize;
+use crate::isa::Isa;
+use crate::{chunk, codec, lz4, zstd};
+use konkordia_core::array::{Element, Packing};
+
+/// What unpacking needs, kept between images: at most the bytes of one image, and the state of a Zstd decoder once one came.
+pub struct UnpackScratch {
+    isa: Isa,
+    planes: Vec<u8>,
+    zstd: Option<zstd::Decoder>,
+}
+
+impl UnpackScratch {
+    /// Allocates nothing yet.
+    pub fn new(isa: Isa) -> Self {
+        Self { isa, planes: Vec::new(), zstd: None }
+    }
+}
+
+/// Unpacks `data` into exactly `out`, the bytes of the pixels. Bitshuffle blocks may have any length that the header states and the format
+/// allows, elements 1, 2, 4 or 8 bytes.
+///
+/// # Errors
+/// Says where the data are wrong. Nothing was then read outside `data` or written outside `out`, whose content is then of no use.
+pub fn array(packing: Packing, element: Element, data: &[u8], out: &mut [u8], scratch: &mut UnpackScratch) -> Result<(), String> {
+    let UnpackScratch { isa, planes, zstd } = scratch;
+    let size = || {
+        let size = ElementSize::new(element.bits() as usize / 8).filter(|_| element != Element::Mono12p);
+        size.ok_or_else(|| format!("pixels of type {} cannot be bit-transposed", element.name()))
+    };
+    match packing {
+        Packing::None if data.len() == out.len() => {
+            out.copy_from_slice(data);
+            Ok(())
+        }
+        Packing::None => Err(format!("the image has {} bytes, {} were expected", data.len(), out.len())),
+        Packing::Lz4Block if lz4::decompress(data, out) == Some(out.len()) => Ok(()),
+        Packing::Lz4Block => Err(format!("the {} bytes are not an LZ4 block of {} bytes", data.len(), out.len())),
+        Packing::Lz4 => codec::decompress_lz4(data, out).map_err(|e| e.to_string()),
+        Packing::BitshuffleLz4 => chunk::decompress_lz4_blocks(*isa, data, size()?, out, planes).map_err(|e| e.to_string()),
+        Packing::BitshuffleZstd => {
+            let decoder = zstd.get_or_insert_with(zstd::Decoder::new);
+            let decompress = |block: &[u8], planes: &mut [u8]| decoder.decompress(block, planes);
+            chunk::decompress_blocks(*isa, data, size()?, out, planes, decompress).map_err(|e| e.to_string())
+        }
+    }
+}
