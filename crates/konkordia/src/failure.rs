@@ -122,6 +122,10 @@ pub fn report_panics_as_bugs() {
             "please report this text with the command that you gave; files written so far: `konkordia repair FILE`",
         );
         crate::say::to_stderr(&failure.to_string());
+        // There it is the answer to one request.
+        if std::thread::current().name() == Some(crate::serve::http::THREAD) {
+            return;
+        }
         // A thread that is gone would leave the others waiting for it.
         std::process::exit(i32::from(Exit::Bug as u8));
     }));

@@ -216,6 +216,12 @@ fn mean_of_square(map: &HeatMap<'_>, row: usize, column: usize, side: usize) -> 
     (sum / f64::from(count)) as f32
 }
 
+/// Red, green and blue of a place in the map, 0 to 1; grey for what is not a number.
+pub fn map_colour(place: f32) -> [u8; 3] {
+    let colour = colour_of(place, 0.0, 1.0);
+    [colour.r(), colour.g(), colour.b()]
+}
+
 fn colour_of(value: f32, low: f32, high: f32) -> Rgb888 {
     if !value.is_finite() {
         return NOTHING;

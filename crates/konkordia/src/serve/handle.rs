@@ -216,6 +216,11 @@ pub trait ImageRing: Send + Sync {
     fn get(&self, number: Option<u64>) -> Option<(Arc<SeriesStart>, Arc<SeriesImage>)>;
     /// Numbers that are there, oldest first.
     fn numbers(&self) -> Vec<u64>;
+    /// Time since this image came into the ring; `None` if it is not there, or times are not kept.
+    fn age(&self, number: u64) -> Option<Duration> {
+        let _ = number;
+        None
+    }
 }
 
 /// One detector as HTTP sees it.

@@ -2,5 +2,8 @@
 
 pub mod events;
 pub mod handle;
+pub mod http;
 pub mod maxiv;
+pub mod metrics;
+pub mod security;
 pub mod settings;

@@ -340,7 +340,7 @@ pub(crate) fn fill_value(dataset: &Dataset, pixel: PixelType) -> hdf5::Result<Ve
 }
 
 /// Free bytes for this user on the file system of `path`.
-pub(crate) fn free_bytes(path: &Path) -> io::Result<u64> {
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: all-zero is a valid value of this plain struct; the path is terminated and the output valid for writes.
     unsafe {

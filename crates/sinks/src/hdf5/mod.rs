@@ -31,6 +31,7 @@ mod writer;
 pub use check::{Finding, Severity, check};
 pub use columns::{ImageRecord, ImageStatus};
 pub use error::{Error, ErrorKind};
+pub use low::free_bytes;
 pub use names::{data_file_name, master_file_name, pedestal_file_name};
 pub use pedestals::Snapshots;
 pub use reader::{Reader, Summary, inspect};

@@ -1,0 +1,119 @@
+//! What people ask a detector to do.
+
+use super::audit::AuditBody;
+use super::extract::{Body, Nothing, Query};
+use super::problem::Problem;
+use super::state::Shared;
+use super::status::seconds;
+use crate::serve::handle::{ArmRequest, Command, DetectorStatus};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::IntoParams;
+
+/// Far longer than any command takes; then the detector is stuck.
+const COMMAND_LONGEST: Duration = Duration::from_secs(150);
+
+/// For which detector, and how long to wait.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CommandQuery {
+    /// Name of the detector; may be left out if there is only one.
+    #[param(example = "eiger")]
+    detector: Option<String>,
+    /// Seconds to wait, after the command was carried out, until the detector is neither armed nor running; up to 600. The answer is then
+    /// the state at that time.
+    #[param(minimum = 0, maximum = 600, example = 0)]
+    wait_s: Option<f64>,
+}
+
+/// Makes everything ready for a run; answers when it is, or why not.
+#[utoipa::path(post, path = "/api/v1/arm", tag = "commands", params(CommandQuery),
+    request_body(content = Option<ArmRequest>, example = json!({"images": 1000, "prefix": "lyso/run03", "metadata": {"energy_kev": 12.4}})),
+    responses((status = 200, description = "Armed, or the state after the wait", body = DetectorStatus)))]
+pub async fn arm(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<ArmRequest>) -> Answer {
+    let summary = summary(&request);
+    carry_out(shared, query, Command::Arm(Box::new(request)), summary).await
+}
+
+/// Arms if that was not done, and begins the clock for the first data.
+#[utoipa::path(post, path = "/api/v1/start", tag = "commands", params(CommandQuery),
+    request_body(content = Option<ArmRequest>, example = json!({"images": 1000, "prefix": "lyso/run03"})),
+    responses((status = 200, description = "The state after it", body = DetectorStatus)))]
+pub async fn start(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<ArmRequest>) -> Answer {
+    let summary = summary(&request);
+    carry_out(shared, query, Command::Start(Box::new(request)), summary).await
+}
+
+/// Tells the detector to expose, if a way is configured.
+#[utoipa::path(post, path = "/api/v1/trigger", tag = "commands", params(CommandQuery), request_body(content = Option<Nothing>, example = json!({})),
+    responses((status = 200, description = "The state after it", body = DetectorStatus)))]
+pub async fn trigger(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
+    carry_out(shared, query, Command::Trigger, Value::Null).await
+}
+
+/// Ends the run; what has come is kept.
+#[utoipa::path(post, path = "/api/v1/stop", tag = "commands", params(CommandQuery), request_body(content = Option<Nothing>, example = json!({})),
+    responses((status = 200, description = "The state after it", body = DetectorStatus)))]
+pub async fn stop(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
+    carry_out(shared, query, Command::Stop, Value::Null).await
+}
+
+/// Ends the run at once; what has been written is closed. Works in every state, and as often as one likes.
+#[utoipa::path(post, path = "/api/v1/cancel", tag = "commands", params(CommandQuery), request_body(content = Option<Nothing>, example = json!({})),
+    responses((status = 200, description = "The state after it", body = DetectorStatus)))]
+pub async fn cancel(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
+    carry_out(shared, query, Command::Cancel, Value::Null).await
+}
+
+type Answer = Result<(Extension<AuditBody>, Json<DetectorStatus>), Response>;
+
+/// What the audit log keeps of a request: of the metadata only the names.
+fn summary(request: &ArmRequest) -> Value {
+    let names: Vec<&String> = request.metadata.keys().collect();
+    json!({"images": request.images, "prefix": request.prefix, "write": request.write, "metadata": names})
+}
+
+async fn carry_out(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<CommandQuery>,
+    command: Command,
+    summary: Value,
+) -> Answer {
+    let audit = Extension(AuditBody { detector: query.detector.clone(), request: summary });
+    let answer = command_and_wait(&shared, query, command).await;
+    match answer {
+        Ok(status) => Ok((audit, Json(status))),
+        Err(problem) => Err((audit, problem).into_response()),
+    }
+}
+
+async fn command_and_wait(shared: &Shared, query: CommandQuery, command: Command) -> Result<DetectorStatus, Problem> {
+    let wait = query.wait_s.map(|wait| seconds("wait_s", wait)).transpose()?;
+    let detector = shared.detector(query.detector.as_deref())?;
+    let ends = matches!(command, Command::Stop | Command::Cancel);
+    let places = if ends { &shared.endings } else { &shared.commands };
+    let place = Arc::clone(places).try_acquire_owned().map_err(|_| {
+        Problem::new("busy", "too many commands are waiting for their detectors", "try again when they are done").retry_after(1)
+    })?;
+    let commanded = Arc::clone(&detector);
+    let running = tokio::task::spawn_blocking(move || {
+        let reply = commanded.command(command);
+        drop(place);
+        reply
+    });
+    let reply = tokio::time::timeout(COMMAND_LONGEST, running).await.map_err(|_| {
+        let detail = format!("the detector has not answered within {} s", COMMAND_LONGEST.as_secs());
+        Problem::new("busy", detail, "look at GET /api/v1/status and the log; `cancel` may help").retry_after(10)
+    })?;
+    let status = reply.map_err(|_| Problem::bug("the service made a mistake with this command"))??;
+    match wait {
+        Some(longest) => Ok((*shared.wait_idle(&*detector, status.run, longest).await.0).clone()),
+        None => Ok(status),
+    }
+}

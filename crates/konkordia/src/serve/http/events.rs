@@ -1,0 +1,209 @@
+//! What happens and what has happened: server-sent events, and the same as a list.
+
+use super::extract::Query;
+use super::problem::Problem;
+use super::state::Shared;
+use crate::run::clock;
+use crate::serve::handle::{ServiceEvent, Severity};
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::IntoResponse;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use utoipa::{IntoParams, ToSchema};
+
+/// A comment is sent so often while nothing happens, so that nobody on the way takes the connection for dead.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Events on their way to one listener; behind them the channel of the service holds more.
+const UNSENT_MAX: usize = 16;
+/// Events that `logs` gives at most.
+const LOGS_MAX: usize = 1000;
+
+/// Which events.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventsQuery {
+    /// Only those of this detector, and those of the service.
+    #[param(example = "eiger")]
+    detector: Option<String>,
+    /// Those after this id, as far as they are still known; 0 for all. As the header Last-Event-ID, which has precedence.
+    #[param(minimum = 0, example = 0)]
+    after: Option<u64>,
+}
+
+/// Events as they happen (server-sent events). The `id` of each can be sent as Last-Event-ID to go on after an interruption; an event `missed` says
+/// that some are no longer known. `data` is a ServiceEvent in JSON.
+#[utoipa::path(get, path = "/api/v1/events", tag = "events", params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that was seen")),
+    responses((status = 200, description = "A stream without end", content_type = "text/event-stream", body = String,
+    example = "id: 42\nevent: run_started\ndata: {\"id\":42,\"time\":\"2026-11-21T12:00:00.000Z\",\"detector\":\"eiger\",\"event\":\"run_started\",\"severity\":\"info\",\"message\":\"run 3\",\"data\":{}}\n\n")))]
+pub async fn events(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Problem> {
+    if query.detector.is_some() {
+        shared.detector(query.detector.as_deref())?;
+    }
+    let header = headers.get("last-event-id").map(|value| value.to_str().ok().and_then(|text| text.parse().ok()));
+    let after = match header {
+        Some(Some(id)) => Some(id),
+        Some(None) => {
+            return Err(Problem::new(
+                "bad_query",
+                "Last-Event-ID is not a number",
+                "send the id of the last event, or leave it out",
+            ));
+        }
+        None => query.after,
+    };
+    let (sender, receiver) = mpsc::channel(UNSENT_MAX);
+    tokio::spawn(forward(shared, query.detector, after, sender));
+    Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
+}
+
+/// Hands events on until the listener goes away or the service ends.
+async fn forward(
+    shared: Arc<Shared>,
+    detector: Option<String>,
+    after: Option<u64>,
+    sender: mpsc::Sender<Result<Event, Infallible>>,
+) {
+    let mut stopping = shared.stopping.subscribe();
+    let (known, mut coming) = shared.fleet.events.listen(0);
+    let wanted = |event: &ServiceEvent| event.detector.is_none() || detector.is_none() || event.detector == detector;
+    let mut first = Vec::new();
+    if let Some(after) = after {
+        // An id beyond the newest one is of an earlier life of the service.
+        let newest = known.last().map_or(0, |event| event.id);
+        let after = if after > newest { None } else { Some(after) };
+        let oldest = known.first().map_or(1, |event| event.id);
+        match after {
+            None => first.push(missed(None)),
+            Some(after) if after > 0 && after + 1 < oldest => first.push(missed(Some(oldest - after - 1))),
+            Some(_) => {}
+        }
+        first.extend(known.iter().filter(|e| e.id > after.unwrap_or(0) && wanted(e)).map(|e| of(e)));
+    }
+    drop(known);
+    for event in first {
+        if sender.send(Ok(event)).await.is_err() {
+            return;
+        }
+    }
+    while !*stopping.borrow_and_update() {
+        let event = tokio::select! {
+            event = coming.recv() => event,
+            changed = stopping.changed() => if changed.is_ok() { continue } else { return },
+            () = sender.closed() => return,
+        };
+        let event = match event {
+            Ok(event) if wanted(&event) => of(&event),
+            Ok(_) => continue,
+            Err(RecvError::Lagged(count)) => missed(Some(count)),
+            Err(RecvError::Closed) => return,
+        };
+        tokio::select! {
+            sent = sender.send(Ok(event)) => if sent.is_err() { return },
+            _ = stopping.changed() => return,
+        }
+    }
+}
+
+fn of(event: &ServiceEvent) -> Event {
+    // A name with a line break would begin another field.
+    let name: String = event.event.chars().filter(|c| !c.is_control()).collect();
+    let data = serde_json::to_string(event).unwrap_or_default();
+    Event::default().id(event.id.to_string()).event(name).data(data)
+}
+
+fn missed(count: Option<u64>) -> Event {
+    let data = json!({"missed": count, "message": "some events are no longer known; GET /api/v1/status has the newest state"});
+    Event::default().event("missed").data(data.to_string())
+}
+
+/// Which entries.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct LogsQuery {
+    /// Only those of this detector, and those of the service.
+    #[param(example = "eiger")]
+    detector: Option<String>,
+    /// Only those as bad as this, or worse.
+    #[param(example = "warning", inline)]
+    level: Option<Level>,
+    /// Only those since this time, ISO 8601 in UTC.
+    #[param(example = "2026-11-21T12:00:00Z")]
+    since: Option<String>,
+    /// Only those after this id.
+    #[param(minimum = 0, example = 0)]
+    after: Option<u64>,
+    /// At most so many, the newest ones.
+    #[param(minimum = 1, maximum = 1000, default = 1000, example = 100)]
+    limit: Option<usize>,
+}
+
+/// How bad an entry is at least.
+#[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Level {
+    Info,
+    Warning,
+    Error,
+}
+
+impl Level {
+    fn takes(self, severity: Severity) -> bool {
+        match self {
+            Self::Info => true,
+            Self::Warning => matches!(severity, Severity::Warning | Severity::Error),
+            Self::Error => severity == Severity::Error,
+        }
+    }
+}
+
+/// Entries of the log.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct Logs {
+    /// Oldest first, of at most the last 1000 events of the service.
+    pub logs: Vec<ServiceEvent>,
+}
+
+/// What has happened: the events of the past.
+#[utoipa::path(get, path = "/api/v1/logs", tag = "events", params(LogsQuery), responses((status = 200, description = "Oldest first", body = Logs, example = json!({"logs": [{
+    "id": 42, "time": "2026-11-21T12:00:00.000Z", "detector": "eiger", "event": "run_started", "severity": "info", "message": "run 3", "data": {}
+}]}))))]
+pub async fn logs(State(shared): State<Arc<Shared>>, Query(query): Query<LogsQuery>) -> Result<Json<Logs>, Problem> {
+    if query.detector.is_some() {
+        shared.detector(query.detector.as_deref())?;
+    }
+    let since = query.since.as_deref().map(|text| {
+        let hint = "write it as 2026-11-21T12:00:00Z";
+        clock::seconds(text).ok_or_else(|| Problem::new("bad_query", format!("since: {text:?} is no time in UTC"), hint))
+    });
+    let since = since.transpose()?;
+    let limit = query.limit.unwrap_or(LOGS_MAX);
+    if !(1..=LOGS_MAX).contains(&limit) {
+        return Err(Problem::new("bad_query", format!("limit: {limit} is not between 1 and {LOGS_MAX}"), ""));
+    }
+    let (known, _) = shared.fleet.events.listen(query.after.unwrap_or(0));
+    let level = query.level.unwrap_or(Level::Info);
+    let wanted = |event: &&Arc<ServiceEvent>| {
+        let of_detector = event.detector.is_none() || query.detector.is_none() || event.detector == query.detector;
+        let is_late = since.is_none_or(|since| clock::seconds(&event.time).is_some_and(|at| at >= since));
+        of_detector && is_late && level.takes(event.severity)
+    };
+    let mut logs: Vec<ServiceEvent> = known.iter().rev().filter(wanted).take(limit).map(|event| (**event).clone()).collect();
+    logs.reverse();
+    Ok(Json(Logs { logs }))
+}

@@ -1,0 +1,209 @@
+//! Errors as RFC 9457 problems: what, why, what to do, in JSON.
+
+use crate::serve::handle::{DetectorState, Refusal};
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Media type of problems.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// What was wrong with a request, or why it could not be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Problem, example = json!({
+    "type": "urn:konkordia:problem:wrong_state", "title": "Wrong state for this", "status": 409, "code": "wrong_state",
+    "detail": "cannot arm: a run is going on", "hint": "wait for its end, or stop or cancel it", "state": "running"
+}))]
+pub struct ProblemBody {
+    /// `urn:konkordia:problem:` and the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The same for all problems with this code.
+    pub title: String,
+    /// Status of the answer.
+    #[schema(minimum = 400, maximum = 599)]
+    pub status: u16,
+    /// What happened here, and why.
+    pub detail: String,
+    /// A word for programs; docs/api.md lists them.
+    pub code: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// State of the detector, if it is about one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<DetectorState>,
+}
+
+/// A problem on its way out.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    body: Box<ProblemBody>,
+    headers: Vec<(header::HeaderName, HeaderValue)>,
+}
+
+/// The code of a problem, left in the extensions of the response for the audit log.
+#[derive(Clone, Debug)]
+pub struct ProblemCode(pub String);
+
+/// Code, status and title of every problem; docs/api.md has the same table.
+pub const CODES: [(&str, StatusCode, &str); 26] = [
+    ("bad_query", StatusCode::BAD_REQUEST, "Query parameters are wrong"),
+    ("bad_path", StatusCode::BAD_REQUEST, "The path is wrong"),
+    ("bad_host", StatusCode::MISDIRECTED_REQUEST, "Sent to a name that is not ours"),
+    ("which_detector", StatusCode::BAD_REQUEST, "It is not said which detector"),
+    ("no_token", StatusCode::UNAUTHORIZED, "A token is needed"),
+    ("bad_token", StatusCode::UNAUTHORIZED, "The token is not known"),
+    ("not_allowed", StatusCode::FORBIDDEN, "This token may not do that"),
+    ("foreign_page", StatusCode::FORBIDDEN, "Commands from this web page are not taken"),
+    ("not_found", StatusCode::NOT_FOUND, "There is no such thing"),
+    ("unknown_detector", StatusCode::NOT_FOUND, "There is no such detector"),
+    ("no_image", StatusCode::NOT_FOUND, "There is no such image"),
+    ("method", StatusCode::METHOD_NOT_ALLOWED, "Not with this method"),
+    ("slow_body", StatusCode::REQUEST_TIMEOUT, "The body took too long"),
+    ("wrong_state", StatusCode::CONFLICT, "Wrong state for this"),
+    ("arm_failed", StatusCode::CONFLICT, "Not ready"),
+    ("no_trigger", StatusCode::CONFLICT, "There is no trigger"),
+    ("refused", StatusCode::CONFLICT, "Refused"),
+    ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "Too large"),
+    ("media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The body is not JSON by its type"),
+    ("bad_body", StatusCode::UNPROCESSABLE_ENTITY, "The body is wrong"),
+    ("bad_request", StatusCode::UNPROCESSABLE_ENTITY, "The request cannot be carried out"),
+    ("bad_image", StatusCode::UNPROCESSABLE_ENTITY, "The image cannot be given like this"),
+    ("too_many", StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
+    ("bug", StatusCode::INTERNAL_SERVER_ERROR, "A mistake in konkordia"),
+    ("busy", StatusCode::SERVICE_UNAVAILABLE, "Busy"),
+    ("not_ready", StatusCode::SERVICE_UNAVAILABLE, "Not ready for work"),
+];
+
+impl Problem {
+    /// A problem with one of the codes above; an unknown one is a refusal.
+    pub fn new(code: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        let known = CODES.iter().find(|(known, ..)| *known == code);
+        let (_, status, title) =
+            known.unwrap_or_else(|| CODES.iter().find(|(known, ..)| *known == "refused").expect("it is in the table"));
+        let hint = hint.into();
+        let body = ProblemBody {
+            kind: format!("urn:konkordia:problem:{code}"),
+            title: (*title).into(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            code: code.into(),
+            hint: (!hint.is_empty()).then_some(hint),
+            state: None,
+        };
+        Self { body: Box::new(body), headers: Vec::new() }
+    }
+
+    /// With another header in the answer.
+    #[must_use]
+    pub fn with(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Tells when to try again.
+    #[must_use]
+    pub fn retry_after(self, seconds: u64) -> Self {
+        self.with(header::RETRY_AFTER, HeaderValue::from(seconds))
+    }
+
+    /// A mistake of ours.
+    pub fn bug(detail: impl Into<String>) -> Self {
+        Self::new("bug", detail, "please report it, with what was asked for; the log of the service has more")
+    }
+
+    /// Its body.
+    #[cfg(test)]
+    pub fn body(&self) -> &ProblemBody {
+        &self.body
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let detail = if refusal.why.is_empty() { refusal.what } else { format!("{}: {}", refusal.what, refusal.why) };
+        let mut problem = Self::new(&refusal.code, detail, refusal.fix);
+        problem.body.state = refusal.state;
+        if refusal.code == "busy" { problem.retry_after(1) } else { problem }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.body.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let code = ProblemCode(self.body.code.clone());
+        let mut response = (status, Json(*self.body)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        for (name, value) in self.headers {
+            headers.insert(name, value);
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"konkordia\""));
+        }
+        response.extensions_mut().insert(code);
+        response
+    }
+}
+
+/// For paths that are not there.
+pub async fn not_found(uri: axum::http::Uri) -> Problem {
+    Problem::new("not_found", format!("there is no {}", uri.path()), "GET /api/v1/openapi.json lists all paths")
+}
+
+/// For methods that a path does not have.
+pub async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Problem {
+    let detail = format!("{} is not answered to {method}", uri.path());
+    Problem::new("method", detail, "the header Allow says which methods are; GET /api/v1/openapi.json lists all")
+}
+
+/// For a handler that panicked: no trace of it goes out.
+pub fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    Problem::bug("the service made a mistake with this request and dropped it").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_become_problems_with_their_status() {
+        let refusal = |code: &str| Refusal {
+            code: code.into(),
+            what: "cannot arm".into(),
+            why: "the disk is full".into(),
+            fix: "free some space".into(),
+            state: Some(DetectorState::Idle),
+        };
+        let expected = [
+            ("wrong_state", 409),
+            ("arm_failed", 409),
+            ("unknown_detector", 404),
+            ("no_trigger", 409),
+            ("busy", 503),
+            ("bad_request", 422),
+            ("novel", 409),
+        ];
+        for (code, status) in expected {
+            let problem = Problem::from(refusal(code));
+            let body = problem.body();
+            assert_eq!((body.status, body.code.as_str()), (status, code));
+            assert_eq!(body.detail, "cannot arm: the disk is full");
+            assert_eq!((body.hint.as_deref(), body.state), (Some("free some space"), Some(DetectorState::Idle)));
+            let response = problem.into_response();
+            assert_eq!(response.status().as_u16(), status);
+            assert_eq!(response.headers()[header::CONTENT_TYPE], MEDIA_TYPE);
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), code == "busy");
+        }
+    }
+
+    #[test]
+    fn codes_are_unique() {
+        for (index, (code, ..)) in CODES.iter().enumerate() {
+            assert!(CODES[..index].iter().all(|(other, ..)| other != code), "{code}");
+        }
+    }
+}

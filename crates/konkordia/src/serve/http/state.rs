@@ -1,0 +1,153 @@
+//! What all requests share: the fleet, the tokens, the limits.
+
+use super::Settings;
+use super::problem::Problem;
+use crate::failure::Failure;
+use crate::serve::handle::{Detector, DetectorState, DetectorStatus, Fleet, Severity};
+use crate::serve::security::audit::AuditLog;
+use crate::serve::security::origin::Origins;
+use crate::serve::security::rate::RateLimit;
+use crate::serve::security::tokens::Tokens;
+use crate::serve::security::{Identity, Role};
+use arc_swap::ArcSwap;
+use axum::http::{HeaderMap, header};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, broadcast, watch};
+
+/// Commands that may wait for their detectors at once, and as many again that end something: a `cancel` is never behind an `arm`.
+pub const COMMANDS_MAX: usize = 12;
+/// Images that are decoded at once.
+pub const DECODERS_MAX: usize = 4;
+/// Longest that a `wait` or `wait_s` waits.
+pub const WAIT_S_MAX: f64 = 600.0;
+/// How often a state is looked at where no event tells of a change.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Shared by all requests.
+pub struct Shared {
+    /// The detectors.
+    pub fleet: Arc<Fleet>,
+    /// As configured.
+    pub settings: Settings,
+    /// `None` = no tokens are needed.
+    pub tokens: Option<ArcSwap<Tokens>>,
+    /// Names and pages.
+    pub origins: Origins,
+    /// Requests by address.
+    pub rate: Mutex<RateLimit>,
+    /// Where commands are recorded.
+    pub audit: Option<AuditLog>,
+    /// True once the audit log could not be written.
+    pub audit_failed: std::sync::atomic::AtomicBool,
+    /// Places for commands that begin something.
+    pub commands: Arc<Semaphore>,
+    /// Places for commands that end something.
+    pub endings: Arc<Semaphore>,
+    /// Places for decoding.
+    pub decoders: Arc<Semaphore>,
+    /// Memory of answers with images, in MiB.
+    pub image_mib: Arc<Semaphore>,
+    /// True when the server is about to end.
+    pub stopping: watch::Sender<bool>,
+    /// Requests by class of status: 1xx to 5xx.
+    pub answered: [AtomicU64; 5],
+    /// When the service began.
+    pub began: Instant,
+}
+
+impl Shared {
+    /// Reads tokens, checks origins and the audit log.
+    ///
+    /// # Errors
+    /// If one of them cannot be used.
+    pub fn new(fleet: Arc<Fleet>, settings: Settings) -> Result<Self, Failure> {
+        let tokens = settings.tokens.as_deref().map(Tokens::load).transpose()?;
+        let origins = Origins::new(&settings.hosts, &settings.origins, tokens.is_some());
+        let origins = origins.map_err(|why| super::wrong_settings(why, "correct the origins"))?;
+        let audit = settings.audit.as_deref().map(AuditLog::open).transpose()?;
+        let limits = &settings.limits;
+        Ok(Self {
+            rate: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
+            image_mib: Arc::new(Semaphore::new(limits.image_memory_mib as usize)),
+            tokens: tokens.map(ArcSwap::from_pointee),
+            origins,
+            audit,
+            audit_failed: false.into(),
+            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            endings: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            decoders: Arc::new(Semaphore::new(DECODERS_MAX)),
+            stopping: watch::channel(false).0,
+            answered: Default::default(),
+            began: Instant::now(),
+            fleet,
+            settings,
+        })
+    }
+
+    /// Who sends a request with these headers.
+    pub fn identify(&self, headers: &HeaderMap) -> Identity {
+        let Some(tokens) = &self.tokens else {
+            return Identity::Known { name: "local".into(), role: Role::Configure };
+        };
+        let Some(value) = headers.get(header::AUTHORIZATION) else { return Identity::Anonymous };
+        let token = value.to_str().ok().and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        token.map_or(Identity::BadToken, |token| tokens.load().identify(token))
+    }
+
+    /// The detector of this name; without a name the only one.
+    ///
+    /// # Errors
+    /// If there is none, or it is not said which.
+    pub fn detector(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Problem> {
+        self.fleet.find(name).map_err(|mut refusal| {
+            if name.is_none() {
+                refusal.code = "which_detector".into();
+            }
+            Problem::from(refusal)
+        })
+    }
+
+    /// True once the service or this server is going down.
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow() || **self.fleet.stopping.load()
+    }
+
+    /// Waits until a detector is neither armed nor running, or has begun another run than `run`; at most `longest`. No thread waits with it.
+    /// The newest state, and whether it came to that.
+    pub async fn wait_idle(&self, detector: &dyn Detector, run: u64, longest: Duration) -> (Arc<DetectorStatus>, bool) {
+        let until = tokio::time::Instant::now() + longest;
+        let mut stopping = self.stopping.subscribe();
+        let (_, mut events) = self.fleet.events.listen(u64::MAX);
+        loop {
+            let status = detector.status();
+            let done = !matches!(status.state, DetectorState::Armed | DetectorState::Running) || status.run != run;
+            if done || self.is_stopping() || tokio::time::Instant::now() >= until {
+                return (status, done);
+            }
+            let next = until.min(tokio::time::Instant::now() + LOOK);
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                changed = stopping.changed() => drop(changed),
+                event = events.recv() => if matches!(event, Err(broadcast::error::RecvError::Closed)) {
+                    tokio::time::sleep_until(next).await;
+                },
+            }
+        }
+    }
+
+    /// Tells people of something that is not in order with the service itself.
+    pub fn warn(&self, message: String) {
+        self.tell(Severity::Warning, message);
+    }
+
+    /// Enters something about the service itself into the history.
+    pub fn tell(&self, severity: Severity, message: String) {
+        let event = if severity == Severity::Info { "log" } else { "warning" };
+        self.fleet.events.add(None, event, severity, message, serde_json::Value::Null);
+    }
+}

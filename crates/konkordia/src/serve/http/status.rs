@@ -1,0 +1,188 @@
+//! What is going on: states, statistics, configuration, files, version.
+
+use super::extract::{DetectorQuery, NoQuery, Query};
+use super::problem::Problem;
+use super::state::{Shared, WAIT_S_MAX};
+use crate::serve::handle::{DetectorStatistics, DetectorStatus, FileEntry};
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use utoipa::{IntoParams, ToSchema};
+
+/// State of one detector.
+#[utoipa::path(get, path = "/api/v1/status", tag = "state", params(DetectorQuery), responses((status = 200, description = "Its newest state", body = DetectorStatus, example = json!({
+    "detector": "eiger", "kind": "stream", "state": "running", "draining": false, "message": "30512 of 50000 images", "severity": "info", "hint": null,
+    "run": 3, "progress": 0.61, "images_expected": 50000, "images_committed": 30512, "images_written": 30498, "images_lost": 0, "images_partial": 0,
+    "file": "/data/run03_master.h5", "ended": null, "state_age_s": 15.2, "listens": ["tcp://10.0.0.2:31001"]
+}))))]
+pub async fn status(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<DetectorQuery>,
+) -> Result<Json<DetectorStatus>, Problem> {
+    Ok(Json((*shared.detector(query.detector.as_deref())?.status()).clone()))
+}
+
+/// States of all detectors.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct Detectors {
+    /// In the order of the configuration.
+    pub detectors: Vec<DetectorStatus>,
+}
+
+/// All detectors with their states.
+#[utoipa::path(get, path = "/api/v1/detectors", tag = "state", responses((status = 200, description = "In the order of the configuration", body = Detectors)))]
+pub async fn detectors(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Query<NoQuery>) -> Json<Detectors> {
+    Json(Detectors { detectors: shared.fleet.detectors.iter().map(|detector| (*detector.status()).clone()).collect() })
+}
+
+/// The configuration in force, without secrets.
+#[utoipa::path(get, path = "/api/v1/configuration", tag = "state", params(DetectorQuery),
+    responses((status = 200, description = "docs/configuration.md explains each key", body = Object, example = json!({"detector": {"model": "stream"}, "output": {"prefix": "run"}}))))]
+pub async fn configuration(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<DetectorQuery>,
+) -> Result<Json<Value>, Problem> {
+    Ok(Json(shared.detector(query.detector.as_deref())?.configuration()))
+}
+
+/// Rates and counters of now.
+#[utoipa::path(get, path = "/api/v1/statistics", tag = "state", params(DetectorQuery), responses((status = 200, description = "Maps from names to numbers; docs/api.md lists the names", body = DetectorStatistics, example = json!({
+    "detector": "eiger", "ledger": {"received": 30514, "placed": 30512, "complete": 30512, "lost": 0}, "rates": {"received_hz": 2000.0},
+    "queues": {"in_flight": 0.07}, "latency": {"written_p99_us": 5100.0},
+    "consumers": [{"name": "preview", "address": "tcp://10.0.0.2:9999", "service": "latest", "connected": true, "delivered": 812, "skipped": 29700, "lag_images": 0}],
+    "totals": {"images_complete": 130512}
+}))))]
+pub async fn statistics(
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<DetectorQuery>,
+) -> Result<Json<DetectorStatistics>, Problem> {
+    Ok(Json(shared.detector(query.detector.as_deref())?.statistics()))
+}
+
+/// Files of one detector.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct Files {
+    /// Newest last, of at most the last 1000 runs.
+    pub files: Vec<FileEntry>,
+}
+
+/// Files of the last runs.
+#[utoipa::path(get, path = "/api/v1/files", tag = "data", params(DetectorQuery), responses((status = 200, description = "Newest last", body = Files, example = json!({"files": [{
+    "detector": "eiger", "run": 3, "master": "/data/run03_master.h5", "state": "writing", "images": 30498, "bytes": 61_000_000_000u64, "ended": null
+}]}))))]
+pub async fn files(State(shared): State<Arc<Shared>>, Query(query): Query<DetectorQuery>) -> Result<Json<Files>, Problem> {
+    Ok(Json(Files { files: shared.detector(query.detector.as_deref())?.files() }))
+}
+
+/// What runs here.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct Version {
+    /// `konkordia`.
+    #[schema(example = "konkordia")]
+    pub name: String,
+    /// Version of the program.
+    #[schema(example = "0.1.0")]
+    pub version: String,
+    /// Version of this interface, as in its paths.
+    #[schema(example = "v1")]
+    pub api: String,
+    /// Operating system.
+    #[schema(example = "linux")]
+    pub os: String,
+    /// Architecture.
+    #[schema(example = "x86_64")]
+    pub arch: String,
+    /// Instruction set of the kernels.
+    #[schema(example = "avx2")]
+    pub instruction_set: String,
+    /// Seconds since the service began.
+    pub uptime_s: f64,
+}
+
+/// What runs here, and since when.
+#[utoipa::path(get, path = "/api/v1/version", tag = "state", responses((status = 200, description = "Of the program and of the interface", body = Version)))]
+pub async fn version(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Query<NoQuery>) -> Json<Version> {
+    Json(Version {
+        name: "konkordia".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        api: "v1".into(),
+        os: std::env::consts::OS.into(),
+        arch: std::env::consts::ARCH.into(),
+        instruction_set: konkordia_kernels::isa::Isa::detect().name().into(),
+        uptime_s: shared.began.elapsed().as_secs_f64(),
+    })
+}
+
+/// How long to wait, and for which detector.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct WaitQuery {
+    /// Name of the detector; may be left out if there is only one.
+    #[param(example = "eiger")]
+    detector: Option<String>,
+    /// Seconds to wait at most, up to 600.
+    #[param(minimum = 0, maximum = 600, default = 60, example = 10)]
+    timeout_s: Option<f64>,
+}
+
+/// What came of waiting.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct Waited {
+    /// The detector is neither armed nor running any more. False: the time was over first.
+    pub done: bool,
+    /// Its state now.
+    pub status: DetectorStatus,
+}
+
+/// Waits until a detector is neither armed nor running.
+#[utoipa::path(get, path = "/api/v1/wait", tag = "commands", params(WaitQuery), responses((status = 200, description = "Its state, and whether the run has ended", body = Waited)))]
+pub async fn wait(State(shared): State<Arc<Shared>>, Query(query): Query<WaitQuery>) -> Result<Json<Waited>, Problem> {
+    let longest = seconds("timeout_s", query.timeout_s.unwrap_or(60.0))?;
+    let detector = shared.detector(query.detector.as_deref())?;
+    let run = detector.status().run;
+    let (status, done) = shared.wait_idle(&*detector, run, longest).await;
+    Ok(Json(Waited { done, status: (*status).clone() }))
+}
+
+/// A time to wait that somebody asks for.
+///
+/// # Errors
+/// If it is not from 0 to [`WAIT_S_MAX`].
+pub fn seconds(parameter: &str, value: f64) -> Result<Duration, Problem> {
+    if (0.0..=WAIT_S_MAX).contains(&value) {
+        return Ok(Duration::from_secs_f64(value));
+    }
+    let detail = format!("{parameter}: {value} is not between 0 and {WAIT_S_MAX}");
+    Err(Problem::new("bad_query", detail, "for more, ask again when the answer is there"))
+}
+
+/// The address of this document.
+#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "state", responses((status = 200, description = "This description (OpenAPI 3.1)", body = Object)))]
+pub async fn openapi(Query(NoQuery {}): Query<NoQuery>) -> impl axum::response::IntoResponse {
+    ([(axum::http::header::CONTENT_TYPE, "application/json")], super::openapi::text())
+}
+
+/// The process lives.
+#[utoipa::path(get, path = "/healthz", tag = "monitoring", responses((status = 200, description = "The process lives", body = Object, example = json!({"status": "ok"}))))]
+pub async fn healthz(Query(NoQuery {}): Query<NoQuery>) -> Json<Value> {
+    Json(json!({"status": "ok"}))
+}
+
+/// All detectors can work: none is in its error state, and the service is not ending.
+#[utoipa::path(get, path = "/readyz", tag = "monitoring", responses((status = 200, description = "Ready", body = Object, example = json!({"status": "ready", "detectors": 2}))))]
+pub async fn readyz(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Query<NoQuery>) -> Result<Json<Value>, Problem> {
+    if shared.is_stopping() {
+        return Err(Problem::new("not_ready", "the service is ending", ""));
+    }
+    let all = shared.fleet.detectors.len();
+    let failed = shared.fleet.detectors.iter().filter(|d| d.status().state == crate::serve::handle::DetectorState::Error).count();
+    if failed > 0 {
+        let detail = format!("{failed} of {all} detectors cannot work");
+        return Err(Problem::new("not_ready", detail, "GET /api/v1/detectors says which and why"));
+    }
+    Ok(Json(json!({"status": "ready", "detectors": all})))
+}
