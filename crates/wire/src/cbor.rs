@@ -11,6 +11,8 @@ use serde_json::Value;
 
 mod json;
 
+pub use json::item_of;
+
 /// How deep items may lie in each other.
 pub const DEPTH_MAX: usize = 32;
 
@@ -57,14 +59,13 @@ impl<'a> Item<'a> {
     }
 
     /// The item as JSON, for texts and files: numbers that JSON has not are null, byte strings are hexadecimal digits, typed arrays lists (of rows,
-    /// if they have rows), keys that are no texts are written as JSON; an entry of a map is left out if its value is a typed array or byte
-    /// string of more than `bytes_max` bytes or packed, and tags are skipped.
+    /// if they have rows), keys that are no texts are written as JSON, and tags are skipped. Of a map are left out the entries named in `without`
+    /// and those whose value is a typed array or byte string that is packed or beyond `bytes_max` bytes together with those before it.
     ///
     /// # Errors
-    /// What is wrong, for people; also where everything that is not left out has more than `bytes_max` bytes.
-    pub fn json(&self, bytes_max: usize) -> Result<Value, String> {
-        let mut left = bytes_max;
-        Ok(json::value(&mut Decoder::new(self.0), &mut left, DEPTH_MAX)?.unwrap_or(Value::Null))
+    /// What is wrong, for people; also where texts and numbers have more than `bytes_max` bytes.
+    pub fn json(&self, without: &[&str], bytes_max: usize) -> Result<Value, String> {
+        json::of(self.0, without, bytes_max)
     }
 
     /// The text, if it is one.
@@ -294,7 +295,7 @@ mod tests {
             assert!(Item::new_checked(bad).is_err(), "{bad:x?}");
         }
         // A map of null under null.
-        assert_eq!(Item::new_checked(&[0xA1, 0xF6, 0xF6]).unwrap().json(9).unwrap(), serde_json::json!({"null": null}));
+        assert_eq!(Item::new_checked(&[0xA1, 0xF6, 0xF6]).unwrap().json(&[], 9).unwrap(), serde_json::json!({"null": null}));
         // Announces more than any memory has.
         for huge in [0x5B, 0x7B, 0x9B, 0xBB] {
             let bytes = [vec![huge], vec![0xFF; 8], vec![0; 9]].concat();

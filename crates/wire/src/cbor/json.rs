@@ -1,15 +1,29 @@
 //! CBOR of any form as JSON: what somebody else said about a measurement, on its way to a file.
 
-use super::{TAG_ROW_MAJOR, TYPED, pixels, wrong};
+use super::{DEPTH_MAX, TAG_ROW_MAJOR, TYPED, Written, pixels, skip, wrong};
 use crate::stream::{Element, Packing, Pixels};
-use minicbor::Decoder;
 use minicbor::data::Type;
+use minicbor::{Decoder, Encoder};
 use serde_json::{Map, Number, Value};
 
-/// The next item; `None` if it is one that is left out. `left` bytes may still be taken.
-pub(super) fn value(d: &mut Decoder, left: &mut usize, depth_left: usize) -> Result<Option<Value>, String> {
+/// Bytes that may still be taken.
+struct Left {
+    /// By texts and numbers.
+    texts: usize,
+    /// By arrays and byte strings.
+    arrays: usize,
+}
+
+/// See [`super::Item::json`].
+pub(super) fn of(item: &[u8], without: &[&str], bytes_max: usize) -> Result<Value, String> {
+    let mut left = Left { texts: bytes_max, arrays: bytes_max };
+    Ok(value(&mut Decoder::new(item), without, &mut left, DEPTH_MAX)?.unwrap_or(Value::Null))
+}
+
+/// The next item; `None` if it is one that is left out.
+fn value(d: &mut Decoder, without: &[&str], left: &mut Left, depth_left: usize) -> Result<Option<Value>, String> {
     let depth_left = depth_left.checked_sub(1).ok_or("items are nested too deep")?;
-    take(left, 1)?;
+    take(&mut left.texts, 1)?;
     Ok(Some(match d.datatype().map_err(wrong)? {
         Type::Bool => Value::Bool(d.bool().map_err(wrong)?),
         Type::F16 | Type::F32 | Type::F64 => float(d.f64().map_err(wrong)?),
@@ -17,7 +31,7 @@ pub(super) fn value(d: &mut Decoder, left: &mut usize, depth_left: usize) -> Res
             let mut text = String::new();
             for piece in d.str_iter().map_err(wrong)? {
                 let piece = piece.map_err(wrong)?;
-                take(left, piece.len())?;
+                take(&mut left.texts, piece.len())?;
                 text.push_str(piece);
             }
             Value::String(text)
@@ -27,7 +41,7 @@ pub(super) fn value(d: &mut Decoder, left: &mut usize, depth_left: usize) -> Res
             let mut list = Vec::new();
             let count = d.array().map_err(wrong)?;
             each(d, count, |d| {
-                list.push(value(d, left, depth_left)?.unwrap_or(Value::Null));
+                list.push(value(d, &[], left, depth_left)?.unwrap_or(Value::Null));
                 Ok(())
             })?;
             Value::Array(list)
@@ -35,25 +49,36 @@ pub(super) fn value(d: &mut Decoder, left: &mut usize, depth_left: usize) -> Res
         Type::Map | Type::MapIndef => {
             let mut map = Map::new();
             let count = d.map().map_err(wrong)?;
-            each(d, count, |d| {
-                let key = match value(d, left, depth_left)? {
-                    Some(Value::String(text)) => text,
-                    other => other.unwrap_or(Value::Null).to_string(),
-                };
-                if let Some(value) = value(d, left, depth_left)? {
-                    map.insert(key, value);
-                }
-                Ok(())
-            })?;
+            each(d, count, |d| entry(d, without, left, depth_left, &mut map))?;
             Value::Object(map)
         }
-        Type::Tag => return tagged(d, left, depth_left),
+        Type::Tag => return tagged(d, without, left, depth_left),
         Type::Null | Type::Undefined | Type::Simple => {
             d.skip().map_err(wrong)?;
             Value::Null
         }
         _ => integer(d)?,
     }))
+}
+
+fn entry(
+    d: &mut Decoder,
+    without: &[&str],
+    left: &mut Left,
+    depth_left: usize,
+    map: &mut Map<String, Value>,
+) -> Result<(), String> {
+    let key = match value(d, &[], left, depth_left)? {
+        Some(Value::String(text)) => text,
+        other => other.unwrap_or(Value::Null).to_string(),
+    };
+    if without.contains(&key.as_str()) {
+        return skip(d, depth_left);
+    }
+    if let Some(value) = value(d, &[], left, depth_left)? {
+        map.insert(key, value);
+    }
+    Ok(())
 }
 
 fn each(d: &mut Decoder, count: Option<u64>, mut entry: impl FnMut(&mut Decoder) -> Result<(), String>) -> Result<(), String> {
@@ -79,11 +104,11 @@ fn float(number: f64) -> Value {
     Number::from_f64(number).map_or(Value::Null, Value::Number)
 }
 
-fn bytes(d: &mut Decoder, left: &mut usize) -> Result<Option<Value>, String> {
+fn bytes(d: &mut Decoder, left: &mut Left) -> Result<Option<Value>, String> {
     let (mut text, mut fits) = (String::new(), true);
     for piece in d.bytes_iter().map_err(wrong)? {
         let piece = piece.map_err(wrong)?;
-        fits = fits && take(left, piece.len()).is_ok();
+        fits = fits && take(&mut left.arrays, piece.len()).is_ok();
         if fits {
             text.extend(
                 piece.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)),
@@ -93,11 +118,11 @@ fn bytes(d: &mut Decoder, left: &mut usize) -> Result<Option<Value>, String> {
     Ok(fits.then_some(Value::String(text)))
 }
 
-fn tagged(d: &mut Decoder, left: &mut usize, depth_left: usize) -> Result<Option<Value>, String> {
+fn tagged(d: &mut Decoder, without: &[&str], left: &mut Left, depth_left: usize) -> Result<Option<Value>, String> {
     let start = d.position();
     let tag = d.tag().map_err(wrong)?.as_u64();
     if tag != TAG_ROW_MAJOR && !TYPED.iter().any(|(of, _)| *of == tag) {
-        return value(d, left, depth_left);
+        return value(d, without, left, depth_left);
     }
     d.set_position(start);
     match pixels(d, u64::MAX) {
@@ -106,14 +131,14 @@ fn tagged(d: &mut Decoder, left: &mut usize, depth_left: usize) -> Result<Option
         Err(_) => {
             d.set_position(start);
             d.tag().map_err(wrong)?;
-            value(d, left, depth_left)
+            value(d, without, left, depth_left)
         }
     }
 }
 
 /// The elements of a typed array, as nested lists by its shape; `None` if they are packed or too many.
-fn list(array: &Pixels, left: &mut usize) -> Option<Value> {
-    if array.packing() != Packing::None || take(left, array.data().len()).is_err() {
+fn list(array: &Pixels, left: &mut Left) -> Option<Value> {
+    if array.packing() != Packing::None || take(&mut left.arrays, array.data().len()).is_err() {
         return None;
     }
     let each = array.element().bits() as usize / 8;
@@ -144,6 +169,38 @@ fn take(left: &mut usize, bytes: usize) -> Result<(), String> {
     Ok(())
 }
 
+/// A JSON value as a CBOR item.
+pub fn item_of(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    // Into memory nothing can fail.
+    let _ = write(&mut Encoder::new(&mut out), value);
+    out
+}
+
+fn write(e: &mut Encoder<&mut Vec<u8>>, value: &Value) -> Written {
+    match value {
+        Value::Null => e.null()?.ok(),
+        Value::Bool(flag) => e.bool(*flag)?.ok(),
+        Value::String(text) => e.str(text)?.ok(),
+        Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+            (Some(number), _) => e.u64(number)?.ok(),
+            (None, Some(number)) => e.i64(number)?.ok(),
+            (None, None) => e.f64(number.as_f64().unwrap_or(f64::NAN))?.ok(),
+        },
+        Value::Array(list) => {
+            e.array(list.len() as u64)?;
+            list.iter().try_for_each(|value| write(e, value))
+        }
+        Value::Object(map) => {
+            e.map(map.len() as u64)?;
+            map.iter().try_for_each(|(key, value)| {
+                e.str(key)?;
+                write(e, value)
+            })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Item, write_pixels};
@@ -153,7 +210,7 @@ mod tests {
     use serde_json::json;
 
     fn read(bytes: &[u8], bytes_max: usize) -> Result<Value, String> {
-        Item::new_checked(bytes).unwrap().json(bytes_max)
+        Item::new_checked(bytes).unwrap().json(&[], bytes_max)
     }
 
     #[test]
@@ -181,8 +238,16 @@ mod tests {
         write_pixels(&mut Encoder::new(&mut bytes), &array, false).unwrap();
         bytes.extend([0x61, b'y', 0x01]);
         assert_eq!(read(&bytes, 100).unwrap(), json!({"x": [[1, -2, 3], [4, 5, 6]], "y": 1}));
-        assert_eq!(read(&bytes, 12).unwrap(), json!({"y": 1}), "what is left out takes nothing");
-        assert!(read(&bytes, 6).is_err());
+        assert_eq!(read(&bytes, 11).unwrap(), json!({"y": 1}), "more than 11 bytes of array");
+        assert!(read(&bytes, 5).is_err());
+        let but = Item::new_checked(&bytes).unwrap().json(&["y", "z"], 100).unwrap();
+        assert_eq!(but, json!({"x": [[1, -2, 3], [4, 5, 6]]}));
+    }
+
+    #[test]
+    fn json_comes_back() {
+        let value = json!({"a": [1, -2, 0.5, null, true, "x"], "b": {"c": u64::MAX, "d": i64::MIN}});
+        assert_eq!(read(&item_of(&value), 1000).unwrap(), value);
     }
 
     #[test]
