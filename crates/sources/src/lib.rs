@@ -1,6 +1,10 @@
-//! Bytes in: UDP sockets that receive and send datagrams in large batches, and sources that repeat datagrams from memory.
-//! It never looks into a datagram and knows no detector. Read [`udp::UdpReceiver`] first.
+//! Bytes in: UDP sockets that receive and send datagrams in large batches, ZeroMQ sockets and folders that hand over whole messages, and sources
+//! that repeat what was kept. It never looks into a datagram or a message and knows no detector. Read [`udp::UdpReceiver`] and
+//! [`zmq::ZmqSource`] first.
 
+pub mod directory;
 pub mod memory;
+pub mod replay;
 mod sys;
 pub mod udp;
+pub mod zmq;

@@ -1,4 +1,8 @@
-//! The system calls of the UDP sources; nothing else in this crate is `unsafe`.
+//! The system calls of the UDP sources, and in the files beside this one those of the others; nothing else in this crate is `unsafe`.
+
+pub(crate) mod allocator;
+pub(crate) mod inotify;
+pub(crate) mod zmq;
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -106,9 +110,9 @@ pub(crate) fn receive_batch(socket: &UdpSocket, batch: &mut Batch) -> io::Result
     }
 }
 
-/// Waits until the socket can be read, `timeout` is over or a signal came.
-pub(crate) fn wait_readable(socket: &UdpSocket, timeout: Duration) -> io::Result<()> {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+/// Waits until the descriptor can be read, `timeout` is over or a signal came.
+pub(crate) fn wait_readable(from: &impl AsRawFd, timeout: Duration) -> io::Result<()> {
+    let mut poll = libc::pollfd { fd: from.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let limit = libc::timespec { tv_sec: timeout.as_secs() as libc::time_t, tv_nsec: timeout.subsec_nanos().into() };
     // SAFETY: one valid `pollfd` and a valid time-out; no signal mask.
     let n = unsafe { libc::ppoll(&raw mut poll, 1, &raw const limit, std::ptr::null()) };

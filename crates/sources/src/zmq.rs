@@ -1,0 +1,269 @@
+//! Whole messages from ZeroMQ sockets, handed over with the memory that libzmq received them into.
+//!
+//! Facts relied on (libzmq 4.3, `pipe.cpp`): a message comes with all its parts or not at all. The high water mark counts whole messages per
+//! connection and holds back the sender through TCP. A connection is made again by libzmq when it breaks. A sender that never ends a message of many
+//! parts is bounded by nothing but memory; the bound on a part ends its connection.
+//!
+//! A change of the high water mark takes effect on connections that are there. But the reader tells the writer only every mark / 2 messages how many
+//! it has read, so that a change at the wrong moment leaves a full writer waiting for a word that never comes. It is safe right after such a word,
+//! to any lower mark, or to at most twice the mark: then the next word comes before the writer has filled the queue. [`Queue`] knows the moments by
+//! counting, which needs a single connection; a listening socket may have several, and keeps its mark.
+
+use crate::sys;
+use bytes::Bytes;
+use konkordia_core::endpoint::{self, PEER_EVENTS, Peers};
+use konkordia_core::ports::{Message, MessageSource};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use ::zmq::Context;
+
+/// Parts of a message that are kept; no format has as many, so that a message with more is refused by whoever reads it.
+const PARTS_MAX: usize = 1024;
+/// Parts up to this size are copied: they are texts, and libzmq would keep a buffer of 8 KiB for each.
+const COPIED_BYTES_MAX: usize = 1024;
+/// The queue is never made shorter, however large a message: one message is received while the other is taken.
+const QUEUE_MESSAGES_MIN: u64 = 2;
+/// Nor longer: more do not make it faster.
+const QUEUE_MESSAGES_MAX: u64 = 1024;
+
+/// How messages are had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZmqKind {
+    /// PULL: the senders divide the messages among their receivers.
+    Pull,
+    /// SUB, to everything: every receiver gets every message, and the sender drops what a slow one does not take.
+    Sub,
+}
+
+/// A socket to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZmqSourceSpec {
+    /// `tcp://HOST:PORT` or `ipc://PATH`; a listening socket may have port `*`.
+    pub address: String,
+    /// Listens there; otherwise connects.
+    pub bind: bool,
+    /// How messages are had.
+    pub kind: ZmqKind,
+    /// Messages that may wait in each connection, at least 2. A connecting socket begins with it and then follows [`MessageSource::bound`]; a
+    /// listening one keeps it, so that its memory is connections x this x size of a message.
+    pub queue_messages: i32,
+    /// Bytes that one part of a message may have; who sends more is disconnected.
+    pub part_bytes_max: u64,
+}
+
+impl ZmqSourceSpec {
+    /// A connecting PULL socket for messages of up to 1 GiB, 16 of which may wait until their size is known.
+    pub fn pull(address: impl Into<String>) -> Self {
+        Self { address: address.into(), bind: false, kind: ZmqKind::Pull, queue_messages: 16, part_bytes_max: 1 << 30 }
+    }
+}
+
+/// A context with this many threads that read and write the sockets made from it; one does for about 3 GB/s.
+///
+/// # Errors
+/// A number of threads that libzmq does not take.
+pub fn context(io_threads: usize) -> io::Result<Context> {
+    let context = Context::new();
+    let threads = i32::try_from(io_threads).map_err(io::Error::other)?;
+    context.set_io_threads(threads).map_err(|e| io::Error::other(format!("{io_threads} threads for ZeroMQ: {e}")))?;
+    Ok(context)
+}
+
+/// Lets the allocator keep the memory of large messages for the next ones instead of giving it back to the kernel each time. To be called once, at
+/// the start of the program and before its threads; the memory of the program then stays at its peak.
+pub fn keep_memory_of_messages() {
+    sys::allocator::keep_large();
+}
+
+/// Receives messages from one ZeroMQ socket.
+pub struct ZmqSource {
+    socket: ::zmq::Socket,
+    monitor: ::zmq::Socket,
+    peers: Peers,
+    bind: bool,
+    name: String,
+    queue: Queue,
+}
+
+/// The high water mark of a socket, and when it may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Queue {
+    /// The mark that is set.
+    mark: i32,
+    /// The mark that is wanted.
+    wanted: i32,
+    /// Messages read from the connection.
+    read: u64,
+}
+
+impl Queue {
+    fn new(mark: i32) -> Self {
+        Self { mark, wanted: mark, read: 0 }
+    }
+
+    /// Enters a message that was read; the new mark if now is the moment for one.
+    fn read(&mut self) -> Option<i32> {
+        self.read += 1;
+        // libzmq's low water mark: after so many messages the reader has told the writer.
+        let told_every = (self.mark as u64).div_ceil(2);
+        if self.wanted == self.mark || !self.read.is_multiple_of(told_every) {
+            return None;
+        }
+        self.mark = self.wanted.min(self.mark.saturating_mul(2));
+        Some(self.mark)
+    }
+}
+
+/// A part in the memory of libzmq.
+struct Part(::zmq::Message);
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl ZmqSource {
+    /// Opens the socket; when this returns, senders can connect.
+    ///
+    /// # Errors
+    /// In words for people: no address, in use, not of this machine, not permitted, or the context has no more sockets.
+    pub fn open(context: &Context, spec: &ZmqSourceSpec) -> io::Result<Self> {
+        endpoint::check(&spec.address).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        let kind = match spec.kind {
+            ZmqKind::Pull => ::zmq::PULL,
+            ZmqKind::Sub => ::zmq::SUB,
+        };
+        let mut socket = context.socket(kind).map_err(out_of_sockets)?;
+        let queue = Queue::new(spec.queue_messages.max(QUEUE_MESSAGES_MIN as i32));
+        configure(&socket, spec, queue.mark).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))?;
+        let monitor = monitor(context, &socket).map_err(out_of_sockets)?;
+        sys::zmq::attach(&mut socket, &spec.address, spec.bind).map_err(|e| endpoint::explain(&spec.address, spec.bind, &e))?;
+        // The port that the kernel chose stands in the last endpoint.
+        let bound = socket.get_last_endpoint().ok().and_then(Result::ok).filter(|name| spec.bind && !name.is_empty());
+        let name = bound.unwrap_or_else(|| spec.address.clone());
+        Ok(Self { socket, monitor, peers: Peers::default(), bind: spec.bind, name, queue })
+    }
+
+    /// Senders that are connected now.
+    pub fn peers(&mut self) -> usize {
+        self.note_peers();
+        self.peers.count()
+    }
+
+    /// Reads the announcements.
+    fn note_peers(&mut self) {
+        while let Ok(part) = self.monitor.recv_msg(::zmq::DONTWAIT) {
+            self.peers.event(&part);
+            // The second part is the address.
+            while self.monitor.get_rcvmore() == Ok(true) && self.monitor.recv_msg(::zmq::DONTWAIT).is_ok() {}
+        }
+    }
+
+    /// The rest of a message of which the first part has come; libzmq has the others already.
+    fn message(&self, first: ::zmq::Message) -> io::Result<Message> {
+        let mut more = first.get_more();
+        let mut parts = Vec::with_capacity(if more { 4 } else { 1 });
+        parts.push(bytes(first));
+        while more {
+            let next = self.socket.recv_msg(0).map_err(failed)?;
+            more = next.get_more();
+            if parts.len() < PARTS_MAX {
+                parts.push(bytes(next));
+            }
+        }
+        Ok(Message { parts })
+    }
+}
+
+impl MessageSource for ZmqSource {
+    fn receive(&mut self, timeout: Duration, messages_max: usize, into: &mut Vec<Message>) -> io::Result<()> {
+        self.note_peers();
+        let mut waited = false;
+        let mut taken = 0;
+        while taken < messages_max {
+            match self.socket.recv_msg(::zmq::DONTWAIT) {
+                Ok(first) => {
+                    into.push(self.message(first)?);
+                    taken += 1;
+                    if let Some(mark) = self.queue.read() {
+                        self.socket.set_rcvhwm(mark).map_err(failed)?;
+                    }
+                }
+                Err(::zmq::Error::EAGAIN) if taken == 0 && !waited => {
+                    let milliseconds = timeout.as_millis() + u128::from(!timeout.subsec_nanos().is_multiple_of(1_000_000));
+                    match self.socket.poll(::zmq::POLLIN, i64::try_from(milliseconds).unwrap_or(i64::MAX)) {
+                        Ok(_) => waited = true,
+                        Err(::zmq::Error::EINTR) => return Ok(()),
+                        Err(error) => return Err(failed(error)),
+                    }
+                }
+                Err(::zmq::Error::EAGAIN | ::zmq::Error::EINTR) => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn bound(&mut self, message_bytes: u64, queue_bytes: u64) {
+        let messages = (queue_bytes / message_bytes.max(1)).clamp(QUEUE_MESSAGES_MIN, QUEUE_MESSAGES_MAX);
+        if !self.bind {
+            self.queue.wanted = messages as i32;
+        }
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+fn configure(socket: &::zmq::Socket, spec: &ZmqSourceSpec, queue_messages: i32) -> ::zmq::Result<()> {
+    socket.set_linger(0)?;
+    socket.set_rcvhwm(queue_messages)?;
+    socket.set_maxmsgsize(i64::try_from(spec.part_bytes_max).unwrap_or(i64::MAX))?;
+    // A peer that is gone without a word is noticed after 60 s of silence and 10 questions.
+    socket.set_tcp_keepalive(1)?;
+    socket.set_tcp_keepalive_cnt(10)?;
+    socket.set_tcp_keepalive_idle(60)?;
+    socket.set_tcp_keepalive_intvl(1)?;
+    socket.set_reconnect_ivl(100)?;
+    socket.set_reconnect_ivl_max(2000)?;
+    if spec.address.contains('[') {
+        socket.set_ipv6(true)?;
+    }
+    if spec.kind == ZmqKind::Sub {
+        socket.set_subscribe(b"")?;
+    }
+    Ok(())
+}
+
+fn monitor(context: &Context, socket: &::zmq::Socket) -> ::zmq::Result<::zmq::Socket> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let address = format!("inproc://source-peers-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    socket.monitor(&address, i32::from(PEER_EVENTS))?;
+    let monitor = context.socket(::zmq::PAIR)?;
+    monitor.set_linger(0)?;
+    // Without a bound, for a full queue would hold up the thread that serves all sockets; it is emptied at each receive.
+    monitor.set_rcvhwm(0)?;
+    monitor.connect(&address)?;
+    Ok(monitor)
+}
+
+fn bytes(part: ::zmq::Message) -> Bytes {
+    if part.len() <= COPIED_BYTES_MAX { Bytes::copy_from_slice(&part) } else { Bytes::from_owner(Part(part)) }
+}
+
+fn failed(error: ::zmq::Error) -> io::Error {
+    io::Error::other(format!("a ZeroMQ socket failed: {error}"))
+}
+
+fn out_of_sockets(error: ::zmq::Error) -> io::Error {
+    let fix = "a program may have 1023 ZeroMQ sockets in one context, and some files (ulimit -n)";
+    io::Error::other(format!("no more ZeroMQ sockets can be opened: {error}; {fix}"))
+}
+
+#[cfg(test)]
+#[path = "zmq_tests.rs"]
+mod tests;

@@ -1,0 +1,243 @@
+use super::*;
+use std::sync::Mutex;
+use std::time::Instant;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn open(spec: ZmqSourceSpec) -> (Context, ZmqSource) {
+    let context = context(1).unwrap();
+    let source = ZmqSource::open(&context, &spec).unwrap();
+    (context, source)
+}
+
+fn listening(kind: ZmqKind) -> ZmqSourceSpec {
+    ZmqSourceSpec { bind: true, kind, ..ZmqSourceSpec::pull("tcp://127.0.0.1:*") }
+}
+
+fn sender(context: &Context, kind: ::zmq::SocketType, source: &ZmqSource) -> ::zmq::Socket {
+    let socket = context.socket(kind).unwrap();
+    socket.set_linger(0).unwrap();
+    socket.set_sndtimeo(5000).unwrap();
+    socket.connect(&source.name()).unwrap();
+    socket
+}
+
+/// Receives until `count` messages are there, 10 s at most.
+fn take(source: &mut ZmqSource, count: usize) -> Vec<Message> {
+    let (mut all, end) = (Vec::new(), Instant::now() + 10 * SECOND);
+    while all.len() < count && Instant::now() < end {
+        source.receive(Duration::from_millis(50), count - all.len(), &mut all).unwrap();
+    }
+    all
+}
+
+fn take_now(source: &mut ZmqSource) -> usize {
+    let mut all = Vec::new();
+    source.receive(Duration::from_millis(5), 100, &mut all).unwrap();
+    all.len()
+}
+
+#[test]
+fn messages_of_every_size_come_whole_and_in_order() {
+    let (context, mut source) = open(listening(ZmqKind::Pull));
+    assert!(source.name().starts_with("tcp://127.0.0.1:") && !source.name().ends_with('*'));
+    let push = sender(&context, ::zmq::PUSH, &source);
+    let sizes = [0, 1, 29, 33, 34, 1024, 1025, 8192, 20_000, 3_000_000];
+    let sent: Vec<Vec<Vec<u8>>> = (0..sizes.len())
+        .map(|n| sizes[..=n].iter().map(|bytes| (0..*bytes).map(|i| (i * 7 + n) as u8).collect()).collect())
+        .collect();
+    for message in &sent {
+        push.send_multipart(message, 0).unwrap();
+    }
+    let got = take(&mut source, sent.len());
+    let parts: Vec<Vec<Vec<u8>>> = got.iter().map(|m| m.parts.iter().map(|p| p.to_vec()).collect()).collect();
+    assert!(parts == sent);
+    assert_eq!(source.peers(), 1);
+    drop(push);
+    let end = Instant::now() + 10 * SECOND;
+    while source.peers() > 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(source.peers(), 0);
+}
+
+#[test]
+fn large_parts_are_not_copied_and_outlive_the_socket() {
+    let (context, mut source) = open(listening(ZmqKind::Pull));
+    let push = sender(&context, ::zmq::PUSH, &source);
+    push.send(vec![7u8; 1 << 20], 0).unwrap();
+    let message = take(&mut source, 1).remove(0);
+    let part = message.parts[0].clone();
+    assert_eq!(part.as_ptr(), message.parts[0].as_ptr());
+    drop((push, source, message));
+    drop(context);
+    assert!(part.len() == 1 << 20 && part.iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn a_subscriber_gets_everything() {
+    let (context, mut source) = open(listening(ZmqKind::Sub));
+    let publisher = sender(&context, ::zmq::XPUB, &source);
+    // A socket takes up a connection in its own calls only.
+    let end = Instant::now() + 10 * SECOND;
+    while publisher.poll(::zmq::POLLIN, 0) == Ok(0) && Instant::now() < end {
+        assert_eq!(take_now(&mut source), 0);
+    }
+    assert_eq!(publisher.recv_bytes(::zmq::DONTWAIT).unwrap(), [1]);
+    for n in 0..10u8 {
+        publisher.send([n].as_slice(), 0).unwrap();
+    }
+    let got: Vec<u8> = take(&mut source, 10).iter().map(|m| m.parts[0][0]).collect();
+    assert_eq!(got, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_call_takes_no_more_than_asked_for_and_waits_no_longer() {
+    let (context, mut source) = open(listening(ZmqKind::Pull));
+    let push = sender(&context, ::zmq::PUSH, &source);
+    let mut got = Vec::new();
+    let begun = Instant::now();
+    source.receive(Duration::from_millis(30), 5, &mut got).unwrap();
+    assert!(got.is_empty() && begun.elapsed() >= Duration::from_millis(29));
+    source.receive(Duration::from_micros(1), 5, &mut got).unwrap();
+    for n in 0..5u8 {
+        push.send([n].as_slice(), 0).unwrap();
+    }
+    while got.len() < 3 {
+        source.receive(SECOND, 3 - got.len(), &mut got).unwrap();
+    }
+    assert_eq!(got.len(), 3);
+    assert_eq!(take(&mut source, 2).len(), 2);
+}
+
+#[test]
+fn the_mark_changes_only_when_the_writer_was_told_and_at_most_doubles() {
+    for (from, wanted) in [(16, 2), (2, 1024), (3, 1000), (1024, 7), (5, 5), (16, 8)] {
+        let mut queue = Queue { wanted, ..Queue::new(from) };
+        for _ in 0..4000 {
+            let before = queue;
+            if let Some(mark) = queue.read() {
+                assert_eq!(queue.read % ((before.mark as u64).div_ceil(2)), 0);
+                assert!(mark <= 2 * before.mark && mark != before.mark, "{before:?} {mark}");
+            }
+        }
+        assert_eq!(queue.mark, wanted);
+    }
+}
+
+/// Sends as many messages as can be sent while nobody takes any: the queue of the source, what libzmq and the kernel hold on the way, the sender's
+/// own queue of one.
+fn sendable(push: &::zmq::Socket, bytes: usize, most: usize) -> usize {
+    push.set_sndtimeo(300).unwrap();
+    let sent = (0..most).take_while(|_| push.send(vec![0u8; bytes], 0).is_ok()).count();
+    push.set_sndtimeo(5000).unwrap();
+    sent
+}
+
+#[test]
+fn the_queue_follows_the_size_of_the_messages() {
+    const LARGE: usize = 8 << 20;
+    let context = context(1).unwrap();
+    let push = context.socket(::zmq::PUSH).unwrap();
+    push.set_linger(0).unwrap();
+    push.set_sndhwm(1).unwrap();
+    push.bind("tcp://127.0.0.1:*").unwrap();
+    let address = push.get_last_endpoint().unwrap().unwrap();
+    let mut source = ZmqSource::open(&context, &ZmqSourceSpec::pull(address)).unwrap();
+    // A writer that is full again and again, through changes at every count.
+    let push = Mutex::new(push);
+    let exchange = |source: &mut ZmqSource, bytes: usize, messages: usize| {
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let push = push.lock().unwrap();
+                push.set_sndtimeo(5000).unwrap();
+                (0..messages).take_while(|_| push.send(vec![0u8; bytes], 0).is_ok()).count()
+            });
+            assert_eq!(take(source, messages).len(), messages);
+            assert_eq!(sender.join().unwrap(), messages);
+        });
+    };
+    let sendable = || sendable(&push.lock().unwrap(), LARGE, 20);
+    exchange(&mut source, 100_000, 40);
+    source.bound(LARGE as u64, 3 * LARGE as u64);
+    exchange(&mut source, 100_000, 37);
+    assert_eq!(source.queue.mark, 3);
+    let sent = sendable();
+    assert!((3..=8).contains(&sent), "{sent}");
+    assert_eq!(take(&mut source, sent).len(), sent);
+    for queue in [900, 5, 64, 2, 1024, 3] {
+        source.bound(1, queue);
+        exchange(&mut source, 50_000, 2500);
+        assert_eq!(source.queue.mark, queue as i32);
+    }
+    let sent = sendable();
+    assert!((3..=8).contains(&sent), "{sent}");
+}
+
+#[test]
+fn the_queue_of_a_listening_socket_is_as_long_as_was_said() {
+    const LARGE: usize = 8 << 20;
+    let (context, mut source) = open(ZmqSourceSpec { queue_messages: 3, ..listening(ZmqKind::Pull) });
+    source.bound(1, 1 << 30);
+    for _ in 0..2 {
+        let push = context.socket(::zmq::PUSH).unwrap();
+        push.set_linger(0).unwrap();
+        push.set_sndhwm(1).unwrap();
+        push.connect(&source.name()).unwrap();
+        let sent = sendable(&push, LARGE, 20);
+        assert!((3..=8).contains(&sent), "{sent}");
+        assert_eq!(take(&mut source, sent).len(), sent);
+    }
+}
+
+#[test]
+fn who_sends_too_much_is_disconnected_and_others_go_on() {
+    let (context, mut source) = open(ZmqSourceSpec { part_bytes_max: 1000, ..listening(ZmqKind::Pull) });
+    let bad = sender(&context, ::zmq::PUSH, &source);
+    bad.send(vec![0u8; 1001], 0).unwrap();
+    let good = sender(&context, ::zmq::PUSH, &source);
+    good.send(vec![1u8; 1000], 0).unwrap();
+    let got = take(&mut source, 1);
+    assert_eq!(got[0].parts[0], [1u8; 1000].as_slice());
+    let mut more = Vec::new();
+    source.receive(Duration::from_millis(50), 9, &mut more).unwrap();
+    assert!(more.is_empty());
+}
+
+#[test]
+fn a_message_of_very_many_parts_is_cut() {
+    let (context, mut source) = open(listening(ZmqKind::Pull));
+    let push = sender(&context, ::zmq::PUSH, &source);
+    push.send_multipart(vec![b"x".as_slice(); 3000], 0).unwrap();
+    push.send("after", 0).unwrap();
+    let got = take(&mut source, 2);
+    assert_eq!((got[0].parts.len(), &got[1].parts[0][..]), (PARTS_MAX, &b"after"[..]));
+}
+
+#[test]
+fn a_sender_that_comes_later_or_comes_back_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("ipc://{}/socket", folder.path().display());
+    let (context, mut source) = open(ZmqSourceSpec::pull(&address));
+    assert_eq!((source.name(), source.peers()), (address.clone(), 0));
+    for n in 0..2u8 {
+        let push = context.socket(::zmq::PUSH).unwrap();
+        push.set_linger(1000).unwrap();
+        push.bind(&address).unwrap();
+        push.send([n].as_slice(), 0).unwrap();
+        assert_eq!(take(&mut source, 1)[0].parts[0][0], n);
+    }
+}
+
+#[test]
+fn sockets_that_cannot_be_opened_say_why() {
+    let (context, source) = open(listening(ZmqKind::Pull));
+    let why = |spec: &ZmqSourceSpec| ZmqSource::open(&context, spec).err().unwrap().to_string();
+    let at = |address: &str| ZmqSourceSpec { address: address.into(), ..listening(ZmqKind::Pull) };
+    assert!(why(&at(&source.name())).contains("somebody listens there already"));
+    assert!(why(&at("9999")).contains("write tcp://HOST:PORT"));
+    assert!(why(&at("tcp://192.0.2.1:9999")).contains("no network interface"));
+    assert!(why(&at("ipc:///no/such/folder/socket")).contains("cannot listen on ipc:///no/such"));
+    // An error number that the crate of ZeroMQ does not know.
+    assert!(why(&at("ipc:///dev/null/socket")).contains("cannot listen on ipc:///dev/null"));
+}
