@@ -271,7 +271,7 @@ impl Report<'_> {
         let summary = reader.summary();
         let place = format!("{} {STACK}", path.display());
         let shape = stack.shape();
-        if shape[1..] != [summary.rows as usize, summary.columns as usize] {
+        if !shape[1..].iter().map(|&size| size as u64).eq(summary.image_shape.iter().copied()) {
             self.error(format!("images of {:?} pixels", &shape[1..]), &place, "this file belongs to another run: move it away");
         }
         let missing = low::missing_bytes(summary.pixel);
@@ -290,6 +290,9 @@ impl Report<'_> {
     fn columns(&mut self, reader: &Reader, first: u64, images: u64, file: &File, path: &Path) {
         let read = |name: &str| file.dataset(&format!("{COLUMNS}/{name}")).and_then(|d| d.read_raw::<u64>()).ok();
         let place = format!("{} {COLUMNS}", path.display());
+        if reader.summary().spec.as_ref().is_some_and(|spec| spec.series.is_some()) {
+            return self.series_columns(&read, first, images as usize, &place);
+        }
         let (Some(status), Some(received), Some(bitmap)) = (read("status"), read("packets_received"), read("packet_bitmap"))
         else {
             return self.error("the per-image columns are missing", &place, REPAIR);
@@ -322,6 +325,28 @@ impl Report<'_> {
             wrong.extend(why.map(|why| format!("image {}: {why}", first + i as u64)));
         }
         self.list(wrong, &place, "the account of these images is wrong: keep the file and report it");
+    }
+
+    /// The columns of a series: a number for each image, in order, and parts missing where the status says so.
+    fn series_columns(&mut self, read: &dyn Fn(&str) -> Option<Vec<u64>>, first: u64, n: usize, place: &str) {
+        let names = ["status", "frame_number", "parts_missing", "timestamp_ns", "exposure_ns"];
+        let [Some(status), Some(numbers), Some(missing), Some(start), Some(exposure)] = names.map(read) else {
+            return self.error("the per-image columns are missing", place, REPAIR);
+        };
+        if let Some(rows) = [&status, &numbers, &missing, &start, &exposure].into_iter().find(|column| column.len() != n) {
+            return self.error(format!("{} rows of columns for {n} images", rows.len()), place, REPAIR);
+        }
+        let wrong = (0..n).filter_map(|i| {
+            let image = first + i as u64;
+            let why = match ImageStatus::from_u8(status[i] as u8) {
+                None => format!("status {}", status[i]),
+                Some(ImageStatus::Complete) if missing[i] != 0 => format!("complete, but parts {:b} are missing", missing[i]),
+                Some(ImageStatus::Lost) if numbers[i] != 0 => format!("lost, but with the number {}", numbers[i]),
+                _ => return None,
+            };
+            Some(format!("image {image}: {why}"))
+        });
+        self.list(wrong.collect(), place, "the account of these images is wrong: keep the file and report it");
     }
 
     /// The columns that the run names: one number for each image, and no more complete frames than frames.
@@ -364,10 +389,12 @@ impl Report<'_> {
         for image in ranges.iter().flat_map(|(first, images)| *first..first.saturating_add(*images)) {
             let status = statuses.get(image as usize).copied().and_then(|s| ImageStatus::from_u8(s as u8));
             let with_pixels = matches!(status, Some(ImageStatus::Complete | ImageStatus::Partial));
-            match reader.read_chunk(image, &mut chunk) {
-                Ok(false) if with_pixels => wrong.push(format!("image {image}: {status:?}, but no pixels are stored")),
-                Ok(false) => {}
-                Ok(true) => {
+            let pieces = (0..reader.summary().pieces).map(|piece| reader.read_piece(image, piece, &mut chunk));
+            let stored = pieces.collect::<Result<Vec<bool>, Error>>();
+            match stored.map(|stored| (stored.iter().all(|is| *is), stored.contains(&true))) {
+                Ok((false, _)) if with_pixels => wrong.push(format!("image {image}: {status:?}, but no pixels are stored")),
+                Ok((_, false)) => {}
+                Ok((_, true)) => {
                     if let Err(error) = reader.read_image(image, decode) {
                         wrong.push(error.cause);
                     }

@@ -4,6 +4,7 @@ use super::error::{Error, ErrorKind};
 use super::spec::FileSpec;
 
 pub use konkordia_core::ledger::ImageStatus;
+use konkordia_core::series::ImageTimes;
 
 /// One image for [`super::Writer::write`].
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,21 @@ pub(crate) struct Columns {
     extra: usize,
 }
 
+/// One image of a series for [`super::Writer::write_series`].
+#[derive(Clone, Copy, Debug)]
+pub struct SeriesRecord<'a> {
+    /// Position of the image in the files, from 0. Must grow from call to call; gaps are lost images.
+    pub index: u64,
+    /// What became of it. One that is not to be stored is `Discarded`.
+    pub status: ImageStatus,
+    /// The chunks, as many as [`super::SeriesInfo::pieces`]; empty for an image without pixels.
+    pub pieces: &'a [&'a [u8]],
+    /// When it was exposed, if that is known.
+    pub times: Option<ImageTimes>,
+    /// Bit n is set when the part of upstream n is missing.
+    pub parts_missing: u64,
+}
+
 const FIXED: [&str; 8] =
     ["frame_number", "status", "packets_received", "packet_bitmap", "timestamp", "bunch_id", "exposure", "detector_info"];
 
@@ -103,6 +119,19 @@ impl Columns {
         let (tiles, words) = (spec.tiles.len().max(1), spec.bitmap_words());
         let mut columns = Self { list: Vec::new(), row_bytes: 0, tiles, words, extra: spec.extra_columns.len() };
         use ColumnType::{U8, U16, U32, U64};
+        if spec.series.is_some() {
+            columns.push("frame_number", U64, vec![], "number of the image in its series; 0 for an image never seen");
+            columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded or not to be stored");
+            columns.push(
+                "timestamp_ns",
+                U64,
+                vec![],
+                "begin of the exposure by the clock of the detector, since the start of the series",
+            );
+            columns.push("exposure_ns", U64, vec![], "length of the exposure by the clock of the detector");
+            columns.push("parts_missing", U64, vec![], "bit n is set when the part of source n is missing");
+            return columns;
+        }
         columns.push("frame_number", U64, vec![], "frame number that the detector gave; 0 for an image never seen");
         columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded");
         columns.push("packets_received", U16, vec![tiles], "packets that arrived, per tile");
@@ -134,6 +163,19 @@ impl Columns {
     pub(crate) fn flush_bytes(&self, images_per_file: u32) -> u64 {
         let chunks = self.list.iter().map(|c| 2 * c.bytes() as u64 * Self::rows_per_chunk(c, images_per_file));
         chunks.sum::<u64>() + (128 << 10)
+    }
+
+    /// Writes the row of an image of a series into `row` (`row_bytes` long), little endian.
+    pub(crate) fn pack_series(image: &SeriesRecord<'_>, row: &mut [u8]) {
+        let times = image.times.unwrap_or_default();
+        let seen = if image.status == ImageStatus::Lost { 0 } else { image.index };
+        let (frame_number, rest) = row.split_at_mut(8);
+        let (status, numbers) = rest.split_at_mut(1);
+        frame_number.copy_from_slice(&seen.to_le_bytes());
+        status[0] = image.status as u8;
+        for (place, number) in numbers.chunks_exact_mut(8).zip([times.start_ns, times.real_ns, image.parts_missing]) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
     }
 
     /// Writes one image's row into `row` (`row_bytes` long), little endian.

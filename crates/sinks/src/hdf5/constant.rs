@@ -4,7 +4,7 @@
 use super::low::missing_bytes;
 use super::spec::{Compression, FileSpec};
 
-/// The whole chunk, or `None` where the fill value must do: without compression it would be as large as an image; in a whole stream (`zstd`,
+/// One chunk (of one piece, where an image has several), or `None` where the fill value must do: without compression it would be as large as an image; in a whole stream (`zstd`,
 /// `gzip`, `sz3`) it would need a real compressor, and neggia does not read those.
 pub(crate) fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
     use Compression::{Gzip, None as Plain, Sz3, Zstd};
@@ -12,7 +12,7 @@ pub(crate) fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
         return None;
     }
     let value = missing_bytes(spec.pixel);
-    let total = spec.image_bytes();
+    let total = spec.piece_bytes();
     // Filter 32004 wants no block longer than the image.
     let block_bytes = spec.compression.block_bytes().min(if spec.compression == Compression::Lz4 { total } else { usize::MAX });
     let block_elements = block_bytes / value.len();
@@ -30,7 +30,8 @@ pub(crate) fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
     }
     let zstd = spec.compression != Compression::Bslz4;
     let full = compressed_block(&value, block_elements, zstd);
-    let (blocks, rest) = (spec.pixels() / block_elements, spec.pixels() % block_elements);
+    let elements = spec.elements() / spec.pieces();
+    let (blocks, rest) = (elements / block_elements, elements % block_elements);
     (0..blocks).for_each(|_| out.extend(&full));
     if rest >= 8 {
         out.extend(compressed_block(&value, rest / 8 * 8, zstd));

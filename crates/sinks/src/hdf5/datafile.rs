@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use hdf5::{Dataset, File};
 
+use super::channels;
 use super::columns::Columns;
 use super::error::{Context, Error, ErrorKind};
-use super::journal::{Journal, NO_CHUNK};
+use super::journal::{Journal, NO_CHUNK, places_bytes};
 use super::low::{self, Format};
 use super::names::{data_file_name, journal_path};
 use super::nexus;
@@ -31,7 +32,9 @@ pub(crate) struct DataFile {
     stack: Dataset,
     columns: Vec<Dataset>,
     layout: Columns,
-    image_shape: [usize; 2],
+    image_shape: Vec<usize>,
+    /// Where each chunk of an image begins in the stack; the first number is that of the image.
+    starts: Vec<Vec<u64>>,
     journal: Option<Journal>,
     first: u64,
     images: u64,
@@ -40,6 +43,8 @@ pub(crate) struct DataFile {
     pending: Vec<u8>,
     scratch: Vec<u8>,
     has_chunk: Vec<bool>,
+    /// Offset and size of the chunks of one image, for the journal.
+    places: Vec<(u64, u64)>,
     pub(crate) chunk_bytes: u64,
 }
 
@@ -57,7 +62,8 @@ impl DataFile {
         let path = spec.directory.join(data_file_name(&spec.prefix, number));
         let first = (number - 1) * u64::from(spec.images_per_file);
         // The journal first: a data file without journal then always is a closed one.
-        let journal = Journal::create(&journal_path(&path), &spec.to_text(), layout.row_bytes, number, first)?;
+        let row_bytes = places_bytes(spec.pieces()) + layout.row_bytes;
+        let journal = Journal::create(&journal_path(&path), &spec.to_text(), row_bytes, number, first)?;
         let made = Self::create_hdf5(spec, layout, number, first, path.clone(), Some(journal));
         if made.is_err() {
             let _ = std::fs::remove_file(&path);
@@ -76,7 +82,8 @@ impl DataFile {
         journal: Option<Journal>,
     ) -> Result<Self, Error> {
         let doing = "create the data file";
-        let file = low::create_file(&path, Format::V18).context(doing, &path)?;
+        let format = if spec.series.is_some() { Format::V18SmallChunks } else { Format::V18 };
+        let file = low::create_file(&path, format).context(doing, &path)?;
         let (stack, columns) = Self::fill(&file, spec, layout, first, number == 1).context(doing, &path)?;
         file.flush().context(doing, &path)?;
         let raw = std::fs::File::open(&path).context(doing, &path)?;
@@ -89,7 +96,8 @@ impl DataFile {
             stack,
             columns,
             layout: layout.clone(),
-            image_shape: [spec.rows as usize, spec.columns as usize],
+            image_shape: spec.image_shape(),
+            starts: spec.chunk_starts().into_iter().map(|start| [&[0], &start[..]].concat()).collect(),
             journal,
             first,
             images: 0,
@@ -97,6 +105,7 @@ impl DataFile {
             pending: Vec::with_capacity(bounded * layout.row_bytes),
             scratch: Vec::with_capacity(bounded * layout.row_bytes),
             has_chunk: vec![false; spec.images_per_file as usize],
+            places: Vec::new(),
             chunk_bytes: 0,
         })
     }
@@ -126,6 +135,7 @@ impl DataFile {
             let shape = (spec.rows as usize, spec.columns as usize);
             let mask = own.new_dataset::<u32>().shape(shape).create("pixel_mask")?;
             mask.write_raw(&spec.pixel_mask)?;
+            channels::keep(&own, spec)?;
         }
         let group = nexus::group(&own, "images", "NXcollection")?;
         let columns = layout
@@ -150,11 +160,13 @@ impl DataFile {
         self.has_chunk.contains(&true)
     }
 
-    /// Stores image `local` (position in this file, not before the end). On error the image is a lost one and all before is as it was.
-    pub(crate) fn write(&mut self, local: u64, chunk: &[u8], row: &[u8]) -> Result<(), Error> {
+    /// Stores image `local` (position in this file, not before the end) with its chunks, as many as there are pieces or none. On error the
+    /// image is a lost one and all before is as it was.
+    pub(crate) fn write(&mut self, local: u64, chunks: &[&[u8]], row: &[u8]) -> Result<(), Error> {
         assert!(local >= self.images, "images come in order");
+        assert!(chunks.is_empty() || chunks.len() == self.starts.len(), "all chunks of an image or none");
         low::set_extent(&self.stack, local + 1, &self.image_shape).context(WRITE, &self.path)?;
-        let written = self.write_chunk(local, chunk, row);
+        let written = self.write_chunks(local, chunks, row);
         let gap = (local - self.images) as usize * self.layout.row_bytes;
         self.pending.resize(self.pending.len() + gap, 0);
         match &written {
@@ -163,43 +175,51 @@ impl DataFile {
         }
         self.images = local + 1;
         // Also after an error: libhdf5 1.14 remembers the place of a chunk that it failed to write, so this position is left alone.
-        self.has_chunk[local as usize] = !chunk.is_empty();
+        self.has_chunk[local as usize] = !chunks.is_empty();
         written
     }
 
-    fn write_chunk(&mut self, local: u64, chunk: &[u8], row: &[u8]) -> Result<(), Error> {
-        let mut place = (NO_CHUNK, NO_CHUNK);
-        if !chunk.is_empty() {
+    fn write_chunks(&mut self, local: u64, chunks: &[&[u8]], row: &[u8]) -> Result<(), Error> {
+        self.places.clear();
+        for (piece, chunk) in chunks.iter().enumerate() {
             let end = low::end_of_file(&self.file).context(WRITE, &self.path)?;
-            low::write_chunk(&self.stack, local, chunk).context(WRITE, &self.path)?;
+            self.starts[piece][0] = local;
+            low::write_chunk(&self.stack, &self.starts[piece], chunk).context(WRITE, &self.path)?;
             if self.journal.is_some() {
-                place = (self.find(local, chunk, end)?, chunk.len() as u64);
+                self.places.push((self.find(piece, chunk, end)?, chunk.len() as u64));
             }
             self.chunk_bytes += chunk.len() as u64;
         }
+        self.places.resize(self.starts.len(), (NO_CHUNK, NO_CHUNK));
         match &mut self.journal {
-            Some(journal) => journal.append(self.first + local, place.0, place.1, row),
+            Some(journal) => journal.append(self.first + local, &self.places, row),
             None => Ok(()),
         }
     }
 
     /// Where the chunk just written lies. libhdf5 tells it only by walking through all chunks, so first look where it must be if the file
     /// grew by it: at the end that the file had before.
-    fn find(&self, local: u64, chunk: &[u8], end_before: u64) -> Result<u64, Error> {
+    fn find(&self, piece: usize, chunk: &[u8], end_before: u64) -> Result<u64, Error> {
         const SAMPLE: usize = 64;
-        let end = low::end_of_file(&self.file).context(WRITE, &self.path)?;
-        // A node of the index is 3 KB and an image adds four at most, so growth by a larger chunk is growth by this chunk.
-        if chunk.len() > 16 << 10 && end - end_before >= chunk.len() as u64 {
+        let grown = low::end_of_file(&self.file).context(WRITE, &self.path)? - end_before;
+        // A node of the index is 3 KB and an image adds four at most, so growth by a larger chunk is growth by this chunk, and nothing came
+        // before it if it is growth by nothing else.
+        let is_large = chunk.len() > 16 << 10;
+        if is_large && grown == chunk.len() as u64 {
+            return Ok(end_before);
+        }
+        if grown == chunk.len() as u64 || (is_large && grown > chunk.len() as u64) {
             let mut sample = [0u8; SAMPLE];
-            let same = |at: usize, sample: &mut [u8; SAMPLE]| {
-                self.raw.read_exact_at(sample, end_before + at as u64).is_ok() && sample[..] == chunk[at..at + SAMPLE]
+            let sample = &mut sample[..SAMPLE.min(chunk.len())];
+            let same = |at: usize, sample: &mut [u8]| {
+                self.raw.read_exact_at(sample, end_before + at as u64).is_ok() && sample[..] == chunk[at..at + sample.len()]
             };
-            let ats = [0, chunk.len() / 2, chunk.len() - SAMPLE];
-            if ats.into_iter().all(|at| same(at, &mut sample)) {
+            let last = chunk.len() - sample.len();
+            if [0, last / 2, last].into_iter().all(|at| same(at, sample)) {
                 return Ok(end_before);
             }
         }
-        let place = low::chunk_place(&self.stack, local).context(WRITE, &self.path)?;
+        let place = low::chunk_place(&self.stack, &self.starts[piece]).context(WRITE, &self.path)?;
         place.map(|(offset, _)| offset).ok_or_else(|| {
             let cause = "libhdf5 does not find the chunk that it has just written";
             Error::new(ErrorKind::Io, WRITE, &self.path, cause)
@@ -240,11 +260,15 @@ impl DataFile {
         self.stack.attr("image_nr_high")?.write_scalar(&(self.first + self.images))
     }
 
-    /// Gives every image without pixels the chunk `missing`, best effort: without it the fill value says the same.
+    /// Gives every image without pixels the chunk `missing` in each piece, best effort: without it the fill value says the same.
     pub(crate) fn fill_lost(&mut self, missing: &[u8]) {
-        for local in 0..self.images {
-            if !self.has_chunk[local as usize] && low::write_chunk(&self.stack, local, missing).is_err() {
-                return;
+        let lost = (0..self.images).filter(|local| !self.has_chunk[*local as usize]);
+        for local in lost {
+            for start in &mut self.starts {
+                start[0] = local;
+                if low::write_chunk(&self.stack, start, missing).is_err() {
+                    return;
+                }
             }
         }
     }

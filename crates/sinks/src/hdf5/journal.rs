@@ -4,7 +4,7 @@
 //!
 //! Layout, little endian: header = magic "KONKJRN1", u32 length of text, u32 bytes per row, u64 file number, u64 first image, text (the
 //! run description), u32 CRC-32 of all before. Record = u64 image, u64 offset, u64 size (offset and size all ones: no chunk), row,
-//! u32 CRC-32 of the record.
+//! u32 CRC-32 of the record. Where an image has several chunks, offset and size of the second and further ones begin the row.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -18,6 +18,11 @@ const FIXED_HEADER: usize = 32;
 const MOST_TEXT: usize = 64 << 20;
 /// Offset and size of an image without a chunk.
 pub(crate) const NO_CHUNK: u64 = u64::MAX;
+
+/// Bytes of a record before the row, beyond those of an image with one chunk.
+pub(crate) fn places_bytes(pieces: usize) -> usize {
+    16 * (pieces - 1)
+}
 
 /// A journal being written.
 #[derive(Debug)]
@@ -35,6 +40,16 @@ pub(crate) struct Entry {
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) row: Vec<u8>,
+}
+
+impl Entry {
+    /// Offset and size of each of `pieces` chunks, and the row of columns; `None` if the record is shorter.
+    pub(crate) fn parts(&self, pieces: usize) -> Option<(Vec<(u64, u64)>, &[u8])> {
+        let (further, row) = self.row.split_at_checked(places_bytes(pieces))?;
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+        let further = further.chunks_exact(16).map(|pair| (number(&pair[..8]), number(&pair[8..])));
+        Some((std::iter::once((self.offset, self.size)).chain(further).collect(), row))
+    }
 }
 
 /// A journal read back: everything up to the first damaged or unfinished record.
@@ -67,10 +82,12 @@ impl Journal {
     }
 
     /// Appends one record. After an error the journal ends where it ended before.
-    pub(crate) fn append(&mut self, image: u64, offset: u64, size: u64, row: &[u8]) -> Result<(), Error> {
+    pub(crate) fn append(&mut self, image: u64, places: &[(u64, u64)], row: &[u8]) -> Result<(), Error> {
         self.record.clear();
-        for number in [image, offset, size] {
-            self.record.extend(number.to_le_bytes());
+        self.record.extend(image.to_le_bytes());
+        for (offset, size) in places {
+            self.record.extend(offset.to_le_bytes());
+            self.record.extend(size.to_le_bytes());
         }
         self.record.extend(row);
         let sum = crc32(&self.record);
@@ -182,7 +199,7 @@ mod tests {
         let mut journal = Journal::create(&path, "text", 3, 2, 10).unwrap();
         assert_eq!(replay(&path).unwrap_err().kind, ErrorKind::InUse);
         for i in 0..4 {
-            journal.append(10 + i, 100 * i, 50, &[i as u8; 3]).unwrap();
+            journal.append(10 + i, &[(100 * i, 50)], &[i as u8; 3]).unwrap();
         }
         drop(journal);
         let whole = std::fs::read(&path).unwrap();

@@ -15,10 +15,13 @@ use hdf5::plist::FileAccess;
 use hdf5::sync::sync;
 use hdf5::{Dataset, File, Group, from_id, h5check};
 use hdf5_sys::h5::hsize_t;
+use hdf5_sys::h5ac::H5AC_cache_config_t;
+use hdf5_sys::h5c::{H5C_cache_decr_mode, H5C_cache_flash_incr_mode, H5C_cache_incr_mode};
 use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dget_chunk_info_by_coord, H5Dget_space, H5Dread_chunk, H5Dset_extent};
 use hdf5_sys::h5d::{H5Dwrite, H5Dwrite_chunk};
-use hdf5_sys::h5f::{H5F_ACC_EXCL, H5F_ACC_RDONLY, H5Fcreate, H5Fopen};
+use hdf5_sys::h5f::{H5F_ACC_EXCL, H5F_ACC_RDONLY, H5F_ACC_RDWR, H5Fcreate, H5Fget_mdc_config, H5Fopen, H5Fset_mdc_config};
 use hdf5_sys::h5i::hid_t;
+use hdf5_sys::h5p::H5Pset_small_data_block_size;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pset_chunk, H5Pset_file_locking, H5Pset_fill_value, H5Pset_filter};
 use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sclose, H5Screate_simple, H5Sselect_hyperslab};
 use hdf5_sys::h5z::{H5Z_class2_t, H5Zregister};
@@ -81,6 +84,8 @@ fn register_filters() -> hdf5::Result<()> {
 pub(crate) enum Format {
     /// HDF5 1.8: superblock 2 and the B-tree chunk index that neggia knows (docs/decisions/0003).
     V18,
+    /// As V18, for chunks that may be smaller than 2 KiB: each gets space of its own at the end of the file, where it can be found again.
+    V18SmallChunks,
     /// As V18, but virtual data sets (HDF5 1.10) are allowed.
     V18WithVirtual,
 }
@@ -88,13 +93,17 @@ pub(crate) enum Format {
 fn access(format: Option<Format>) -> hdf5::Result<FileAccess> {
     let mut builder = FileAccess::build();
     match format {
-        Some(Format::V18) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V18),
+        Some(Format::V18 | Format::V18SmallChunks) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V18),
         Some(Format::V18WithVirtual) => builder.libver_bounds(LibraryVersion::V18, LibraryVersion::V110),
         None => builder.libver_bounds(LibraryVersion::Earliest, LibraryVersion::V110),
     };
     let access = builder.finish()?;
     // SAFETY: a valid property list. Without locks a reader can neither be refused by nor disturb the writer.
     h5check(sync(|| unsafe { H5Pset_file_locking(access.id(), 0, 1) }))?;
+    if matches!(format, Some(Format::V18SmallChunks)) {
+        // SAFETY: a valid property list.
+        h5check(sync(|| unsafe { H5Pset_small_data_block_size(access.id(), 0) }))?;
+    }
     Ok(access)
 }
 
@@ -116,6 +125,35 @@ pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
     let (access, name) = (access(None)?, name_of(path)?);
     // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
     sync(|| unsafe { from_id(h5check(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.id()))?) })
+}
+
+/// Opens a file to append to it, or makes it; in the earliest format that its content allows.
+pub(crate) fn open_to_append(path: &Path) -> hdf5::Result<File> {
+    register_filters()?;
+    let (access, name) = (access(None)?, name_of(path)?);
+    // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
+    sync(|| unsafe {
+        let id = if path.exists() {
+            H5Fopen(name.as_ptr(), H5F_ACC_RDWR, access.id())
+        } else {
+            H5Fcreate(name.as_ptr(), H5F_ACC_EXCL, H5P_DEFAULT, access.id())
+        };
+        from_id(h5check(id)?)
+    })
+}
+
+/// Lets nothing that the library knows of the file leave its memory but by a flush: some 100 bytes for each chunk.
+pub(crate) fn hold_metadata(file: &File) -> hdf5::Result<()> {
+    let mut config = H5AC_cache_config_t { version: 1, ..H5AC_cache_config_t::default() };
+    // SAFETY: an open file, and a structure of the version that it names.
+    h5check(sync(|| unsafe { H5Fget_mdc_config(file.id(), &raw mut config) }))?;
+    config.evictions_enabled = 0;
+    config.incr_mode = H5C_cache_incr_mode::H5C_incr__off;
+    config.flash_incr_mode = H5C_cache_flash_incr_mode::H5C_flash_incr__off;
+    config.decr_mode = H5C_cache_decr_mode::H5C_decr__off;
+    // SAFETY: as above.
+    h5check(sync(|| unsafe { H5Fset_mdc_config(file.id(), &raw const config) }))?;
+    Ok(())
 }
 
 fn pixel_type(pixel: PixelType) -> hid_t {
@@ -173,21 +211,38 @@ fn create_growing(parent: &Group, name: &str, kind: hid_t, row: &[hsize_t], list
     parent.dataset(name)
 }
 
-/// Creates the image stack: (0.., rows, columns), chunk = one image, fill = *missing*.
+/// Creates the image stack: (0.., shape of an image), chunk = one image or one of its pieces, fill = *missing*.
 pub(crate) fn create_stack(parent: &Group, name: &str, spec: &FileSpec) -> hdf5::Result<Dataset> {
-    let (rows, columns) = (hsize_t::from(spec.rows), hsize_t::from(spec.columns));
-    let list = creation_list(&[1, rows, columns])?;
     let fill = missing_bytes(spec.pixel);
     let filter = packing::filter(spec.compression, spec.pixel, [spec.rows, spec.columns]);
-    // SAFETY: `fill` holds one value of the type given; the values outlive the call and their length is passed.
+    create_images(parent, name, spec.pixel, [&spec.image_shape(), &spec.chunk_shape()], Some(&fill), filter.as_ref())
+}
+
+/// Creates a growing stack of images of a shape and a shape of chunks, both without the dimension of the images.
+pub(crate) fn create_images(
+    parent: &Group,
+    name: &str,
+    pixel: PixelType,
+    [image, chunk]: [&[usize]; 2],
+    fill: Option<&[u8]>,
+    filter: Option<&packing::Filter>,
+) -> hdf5::Result<Dataset> {
+    assert!(fill.is_none_or(|fill| fill.len() == pixel.bytes()), "one value of the type");
+    let image: Vec<hsize_t> = image.iter().map(|&size| size as hsize_t).collect();
+    let chunk: Vec<hsize_t> = std::iter::once(1).chain(chunk.iter().map(|&size| size as hsize_t)).collect();
+    register_filters()?;
+    let list = creation_list(&chunk)?;
+    // SAFETY: `fill` holds one value of the type given (asserted above); the values outlive the call and their length is passed.
     sync(|| unsafe {
-        h5check(H5Pset_fill_value(list.0, pixel_type(spec.pixel), fill.as_ptr().cast()))?;
+        if let Some(fill) = fill {
+            h5check(H5Pset_fill_value(list.0, pixel_type(pixel), fill.as_ptr().cast()))?;
+        }
         if let Some((id, flags, values)) = &filter {
             h5check(H5Pset_filter(list.0, *id, *flags, values.len(), values.as_ptr()))?;
         }
         Ok::<_, hdf5::Error>(())
     })?;
-    create_growing(parent, name, pixel_type(spec.pixel), &[rows, columns], &list)
+    create_growing(parent, name, pixel_type(pixel), &image, &list)
 }
 
 /// Creates a per-image column: (0.., shape of one image's values).
@@ -206,10 +261,12 @@ pub(crate) fn set_extent(dataset: &Dataset, length: u64, row: &[usize]) -> hdf5:
     Ok(())
 }
 
-/// Writes one image's chunk as it is.
-pub(crate) fn write_chunk(dataset: &Dataset, image: u64, bytes: &[u8]) -> hdf5::Result<()> {
-    let offset: [hsize_t; 3] = [image, 0, 0];
-    // SAFETY: the data set has three dimensions, `bytes` is `bytes.len()` long and the library only reads it.
+/// Writes one chunk as it is; `start` has one number per dimension.
+pub(crate) fn write_chunk(dataset: &Dataset, start: &[u64], bytes: &[u8]) -> hdf5::Result<()> {
+    let offset: &[hsize_t] = start;
+    debug_assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
+    // SAFETY: `start` has one number per dimension of the data set, for which its callers made it; `bytes` is `bytes.len()` long and the
+    // library only reads it.
     let code =
         sync(|| unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, 0, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) });
     h5check(code)?;
@@ -231,11 +288,12 @@ pub(crate) fn end_of_file(file: &File) -> hdf5::Result<u64> {
     Ok(end)
 }
 
-/// File offset and size of one image's chunk (walks through all chunks); `None` when it was never written.
-pub(crate) fn chunk_place(dataset: &Dataset, image: u64) -> hdf5::Result<Option<(u64, u64)>> {
-    let offset: [hsize_t; 3] = [image, 0, 0];
+/// File offset and size of one chunk (walks through all chunks); `None` when it was never written.
+pub(crate) fn chunk_place(dataset: &Dataset, start: &[u64]) -> hdf5::Result<Option<(u64, u64)>> {
+    let offset: &[hsize_t] = start;
+    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
     let (mut mask, mut address, mut size) = (0u32, u64::MAX, 0u64);
-    // SAFETY: the data set has three dimensions and the outputs are valid for writes.
+    // SAFETY: one number per dimension (asserted above) and the outputs are valid for writes.
     h5check(sync(|| unsafe {
         H5Dget_chunk_info_by_coord(dataset.id(), offset.as_ptr(), &raw mut mask, &raw mut address, &raw mut size)
     }))?;
@@ -263,21 +321,22 @@ pub(crate) fn dataset_chunk_bytes(dataset: &Dataset, offset: &[hsize_t]) -> hdf5
     Ok(if address == u64::MAX { 0 } else { size })
 }
 
-/// The bytes of one image's chunk as stored; `None` when it was never written. A chunk larger than `most` bytes is an error.
-pub(crate) fn read_chunk(dataset: &Dataset, image: u64, most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<()>> {
-    let offset: [hsize_t; 3] = [image, 0, 0];
+/// The bytes of one chunk as stored; `None` when it was never written. A chunk larger than `most` bytes is an error.
+pub(crate) fn read_chunk(dataset: &Dataset, start: &[u64], most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<()>> {
+    let offset: &[hsize_t] = start;
+    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
     let mut size = 0;
-    // SAFETY: the data set has three dimensions and the output is valid for writes.
+    // SAFETY: one number per dimension (asserted above) and the output is valid for writes.
     let asked = h5check(sync(|| unsafe { H5Dget_chunk_storage_size(dataset.id(), offset.as_ptr(), &raw mut size) }));
     if asked.is_err() {
         // It fails on a data set without any chunk; the walk, empty then, tells that apart from damage.
-        size = chunk_place(dataset, image)?.map_or(0, |(_, size)| size);
+        size = chunk_place(dataset, start)?.map_or(0, |(_, size)| size);
     }
     if size == 0 {
         return Ok(None);
     }
     if size > most {
-        return Err(format!("the chunk of image {image} says {size} bytes, more than {most}").into());
+        return Err(format!("the chunk of image {} says {size} bytes, more than {most}", start[0]).into());
     }
     out.clear();
     out.resize(size as usize, 0);

@@ -4,15 +4,17 @@
 use std::path::{Path, PathBuf};
 
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
-use hdf5::{File, Group, Result};
+use hdf5::{File, Group, Hyperslab, Result, SliceOrIndex};
 use konkordia_core::pixel::{Number, PixelType};
 
+use super::channels;
 use super::columns::Columns;
 use super::datafile::{COLUMNS, Closed, STACK, remove};
 use super::error::{Context, Error};
+use super::fields;
 use super::low::{self, Format};
 use super::names::{master_file_name, pedestal_file_name, temporary_path};
-use super::nexus::{attribute_text, group, number, numbers, text, texts, translation};
+use super::nexus::{attribute_text, group, number, numbers, plain, text, texts, translation};
 use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
 
@@ -138,7 +140,9 @@ fn write_instrument(entry: &Group, spec: &FileSpec, images: u64) -> Result<()> {
     let detector = group(&instrument, "detector", "NXdetector")?;
     write_detector(&detector, spec)?;
     write_geometry(&detector, spec)?;
-    write_specific(&detector, spec, images)
+    write_specific(&detector, spec, images)?;
+    channels::write_detector(&detector, spec)?;
+    spec.series.as_ref().map_or(Ok(()), |series| fields::write(&detector, &series.fields))
 }
 
 fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
@@ -165,7 +169,7 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     }
     let pixel_size = pixel_size(spec);
     number(detector, "x_pixel_size", pixel_size, "m")?;
-    number(detector, "y_pixel_size", pixel_size, "m")?;
+    number(detector, "y_pixel_size", pixel_height(spec), "m")?;
     text(detector, "sensor_material", m.sensor_material.as_deref().unwrap_or("Si"))?;
     number(detector, "sensor_thickness", m.sensor_thickness_m.unwrap_or(320e-6), "m")?;
     // dxtbx accepts 32-bit unsigned images only when 32 bits are said to be read out.
@@ -174,7 +178,7 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     number(detector, "bit_depth_readout", readout, "")?;
     number(detector, "bit_depth_image", bits, "")?;
     // Of detector words only what the run says is known.
-    let of_type = (!spec.raw_words).then(|| spec.pixel.special());
+    let of_type = (!spec.has_only_missing()).then(|| spec.pixel.special());
     if let Some(value) = spec.saturation.or(of_type.map(|special| special.valid_max)) {
         pixel_value(detector, "saturation_value", spec.pixel, value)?;
     }
@@ -193,6 +197,11 @@ fn pixel_size(spec: &FileSpec) -> f64 {
     spec.metadata.pixel_size_m.unwrap_or(75e-6)
 }
 
+/// Of most detectors it is the width.
+fn pixel_height(spec: &FileSpec) -> f64 {
+    spec.series.as_ref().and_then(|series| series.pixel_height_m).unwrap_or(pixel_size(spec))
+}
+
 /// McStas frame: z along the beam, y up, x to the left for who looks along the beam. Fast pixels run to the right, slow ones down.
 fn write_geometry(detector: &Group, spec: &FileSpec) -> Result<()> {
     let m = &spec.metadata;
@@ -204,12 +213,12 @@ fn write_geometry(detector: &Group, spec: &FileSpec) -> Result<()> {
     numbers(&module, "data_origin", &[0i32, 0])?;
     numbers(&module, "data_size", &[spec.rows as i32, spec.columns as i32])?;
     numbers(&module, "data_stride", &[1i32, 1])?;
-    let first_pixel = [m.beam_center_x_px.unwrap_or(0.0) * pixel, m.beam_center_y_px.unwrap_or(0.0) * pixel, 0.0];
+    let first_pixel = [m.beam_center_x_px.unwrap_or(0.0) * pixel, m.beam_center_y_px.unwrap_or(0.0) * pixel_height(spec), 0.0];
     let chain = "/entry/instrument/detector/transformations/translation";
     translation(&module, "module_offset", 0.0, [1.0, 0.0, 0.0], first_pixel, chain)?;
     let chain = "/entry/instrument/detector/module/module_offset";
     translation(&module, "fast_pixel_direction", pixel, [-1.0, 0.0, 0.0], [0.0; 3], chain)?;
-    translation(&module, "slow_pixel_direction", pixel, [0.0, -1.0, 0.0], [0.0; 3], chain)
+    translation(&module, "slow_pixel_direction", pixel_height(spec), [0.0, -1.0, 0.0], [0.0; 3], chain)
 }
 
 /// What the DECTRIS readers look for. `eiger_fw_version` is left out on purpose: with it dxtbx takes the file for one of a fixed list
@@ -241,6 +250,7 @@ fn write_scale(data: &Group, spec: &FileSpec) -> Result<()> {
 fn write_data(entry: &Group, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
     let data = group(entry, "data", "NXdata")?;
     write_scale(&data, spec)?;
+    channels::write_axes(&data, spec)?;
     let Some(first) = files.first() else { return Ok(()) };
     if spec.layout != Layout::Virtual {
         for file in files {
@@ -263,7 +273,7 @@ fn file_name(file: &Closed) -> String {
 }
 
 fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
-    let (rows, columns) = (spec.rows as usize, spec.columns as usize);
+    let image = spec.image_shape();
     let kind = match spec.pixel {
         PixelType::Int16 => TypeDescriptor::Integer(IntSize::U2),
         PixelType::Int32 => TypeDescriptor::Integer(IntSize::U4),
@@ -276,7 +286,12 @@ fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], i
         PixelType::Uint64 => TypeDescriptor::Unsigned(IntSize::U8),
         PixelType::Float64 => TypeDescriptor::Float(FloatSize::U8),
     };
-    let whole = (images as usize, rows, columns);
+    let stack = |images: usize| [&[images], &image[..]].concat();
+    let all = |range: std::ops::Range<usize>| {
+        let images = std::iter::once(SliceOrIndex::from(range));
+        Hyperslab::new(images.chain(image.iter().map(|&size| SliceOrIndex::from(0..size))).collect::<Vec<_>>())
+    };
+    let whole = stack(images as usize);
     let builder = data.new_dataset_builder();
     let mut builder = match (spec.pixel, spec.pixel.missing()) {
         (PixelType::Int8, Number::Signed(value)) => builder.fill_value(value as i8),
@@ -293,9 +308,8 @@ fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], i
     for file in files {
         let start = ((file.number - 1) * u64::from(spec.images_per_file)) as usize;
         let count = file.images as usize;
-        let target = (start..start + count, 0..rows, 0..columns);
-        let source = (0..count, 0..rows, 0..columns);
-        builder = builder.virtual_map(file_name(file), STACK, (count, rows, columns), source, whole, target);
+        let (source, target) = (all(0..count), all(start..start + count));
+        builder = builder.virtual_map(file_name(file), STACK, stack(count), source, whole.clone(), target);
     }
     let dataset = builder.empty_as(&kind).shape(whole).create(name)?;
     attribute_text(&dataset, "units", &spec.unit)
@@ -311,8 +325,13 @@ fn write_own(own: &Group, spec: &FileSpec, state: State) -> Result<()> {
     text(own, "unit", &spec.unit)?;
     let special = group(own, "special_values", "NXcollection")?;
     let s = spec.pixel.special();
-    pixel_value(&special, "missing", spec.pixel, s.missing)?;
-    if !spec.raw_words {
+    match spec.pixel.missing() {
+        Number::Signed(value) => number(&special, "missing", value, "")?,
+        Number::Unsigned(value) if spec.pixel == PixelType::Uint64 => number(&special, "missing", value, "")?,
+        Number::Unsigned(value) => number(&special, "missing", value as i64, "")?,
+        Number::Float(value) => number(&special, "missing", value, "")?,
+    }
+    if !spec.has_only_missing() {
         for (name, value) in [
             ("masked", s.masked),
             ("invalid", s.invalid),
@@ -323,6 +342,7 @@ fn write_own(own: &Group, spec: &FileSpec, state: State) -> Result<()> {
             pixel_value(&special, name, spec.pixel, value)?;
         }
     }
+    channels::write_series(own, spec)?;
     let conversion = group(own, "conversion", "NXcollection")?;
     for (name, value) in &spec.conversion {
         text(&conversion, &plain(name), value)?;
@@ -340,12 +360,6 @@ fn write_own(own: &Group, spec: &FileSpec, state: State) -> Result<()> {
     numbers(&tiles, "flip_rows", &of(|t| u32::from(t.flip_rows)))?;
     numbers(&tiles, "rotate_deg", &of(|t| t.rotate_deg))?;
     numbers(&tiles, "packets", &of(|t| t.packets))
-}
-
-/// A name that can be the name of a data set.
-fn plain(name: &str) -> String {
-    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
-    if name.is_empty() { "_".into() } else { name }
 }
 
 /// Copies the per-image columns of all data files, one file at a time, so that memory does not grow with the run.

@@ -4,13 +4,16 @@
 //! one row per image). While a data file grows, a journal beside it names every chunk; [`repair::repair`] rebuilds from it what a
 //! killed process left behind (docs/decisions/0003-hdf5-crash-safety.md).
 
+pub mod append;
 pub mod calibration;
 pub mod calibration_planes;
+mod channels;
 pub mod check;
 mod columns;
 mod constant;
 mod datafile;
 mod error;
+mod fields;
 pub mod foreign;
 mod foreign_low;
 mod journal;
@@ -25,17 +28,24 @@ mod pedestals;
 pub mod reader;
 pub mod repair;
 mod resume;
+mod series_file;
+mod series_form;
+mod series_info;
+mod series_state;
 pub mod spec;
 mod writer;
 
 pub use check::{Finding, Severity, check};
-pub use columns::{ImageRecord, ImageStatus};
+pub use columns::{ImageRecord, ImageStatus, SeriesRecord};
 pub use error::{Error, ErrorKind};
 pub use low::free_bytes;
 pub use names::{data_file_name, master_file_name, pedestal_file_name};
 pub use pedestals::Snapshots;
 pub use reader::{Reader, Summary, inspect};
 pub use repair::{RepairReport, repair};
+pub use series_file::{SeriesFile, SeriesFileFactory, SeriesFileSpec};
+pub use series_info::{ChannelInfo, SeriesInfo};
+pub use series_state::{Names, SharedState};
 pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};
 pub use writer::{FileReport, SpaceEstimate, Writer};
 

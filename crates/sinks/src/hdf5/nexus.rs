@@ -8,6 +8,10 @@ fn unicode(text: &str) -> Result<VarLenUnicode> {
     text.replace('\0', "").parse().map_err(|_| "text that HDF5 cannot store".into())
 }
 
+pub(crate) fn unicodes(values: &[String]) -> Result<Vec<VarLenUnicode>> {
+    values.iter().map(|value| unicode(value)).collect()
+}
+
 pub(crate) fn group(parent: &Group, name: &str, class: &str) -> Result<Group> {
     let group = parent.create_group(name)?;
     attribute_text(&group, "NX_class", class)?;
@@ -23,7 +27,7 @@ pub(crate) fn text(parent: &Group, name: &str, value: &str) -> Result<()> {
 }
 
 pub(crate) fn texts(parent: &Group, name: &str, values: &[String]) -> Result<()> {
-    let values = values.iter().map(|value| unicode(value)).collect::<Result<Vec<_>>>()?;
+    let values = unicodes(values)?;
     parent.new_dataset_builder().with_data(&values).create(name).map(drop)
 }
 
@@ -56,6 +60,12 @@ pub(crate) fn translation(
     field.new_attr_builder().with_data(&vector).create("vector")?;
     field.new_attr_builder().with_data(&offset).create("offset")?;
     Ok(())
+}
+
+/// A name that can be the name of a data set or a group.
+pub(crate) fn plain(name: &str) -> String {
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).take(100).collect();
+    if name.is_empty() { "_".into() } else { name }
 }
 
 /// The text, if it is UTF-8: the type takes that for granted, a damaged file does not.

@@ -103,7 +103,7 @@ impl PedestalFile {
 
     fn store(&self, image: u64) -> hdf5::Result<()> {
         low::set_extent(&self.stack, self.count + 1, &self.shape)?;
-        low::write_chunk(&self.stack, self.count, &self.plane)?;
+        low::write_chunk(&self.stack, &[self.count, 0, 0], &self.plane)?;
         low::set_extent(&self.images, self.count + 1, &[])?;
         low::write_rows(&self.images, &self.column, self.count, &image.to_le_bytes())?;
         self.file.flush()
@@ -158,7 +158,7 @@ impl Snapshots {
         let stack = file.dataset(STACK).context(doing, &self.path)?;
         let pixels: usize = stack.shape().iter().skip(1).product();
         let mut bytes = Vec::new();
-        let found = low::read_chunk(&stack, nth as u64, 4 * pixels as u64, &mut bytes).context(doing, &self.path)?;
+        let found = low::read_chunk(&stack, &[nth as u64, 0, 0], 4 * pixels as u64, &mut bytes).context(doing, &self.path)?;
         if found.is_none() || bytes.len() != 4 * pixels {
             let cause = format!("there is no snapshot {nth}; it has {}, counted from 0", self.images.len());
             return Err(Error::new(ErrorKind::Invalid, doing, &self.path, cause));

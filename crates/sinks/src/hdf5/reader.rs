@@ -14,6 +14,7 @@ use super::names::{data_file_name, existing, parse};
 use super::nexus::{read_number, read_text};
 use super::packing;
 use super::pedestals::Snapshots;
+use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
 /// One data file as the master names it.
@@ -42,6 +43,10 @@ pub struct Summary {
     pub rows: u64,
     /// Image columns.
     pub columns: u64,
+    /// All dimensions of an image, slowest first; rows and columns are the last two, and an image of one dimension has one row.
+    pub image_shape: Vec<u64>,
+    /// Chunks of one image, in the order of its pixels.
+    pub pieces: usize,
     /// Type of a pixel.
     pub pixel: PixelType,
     /// How chunks are compressed.
@@ -84,6 +89,8 @@ struct Part {
     first: u64,
     images: u64,
     stack: Dataset,
+    /// Where each chunk of an image begins; the first number is that of the image.
+    starts: Vec<Vec<u64>>,
     file: File,
     path: PathBuf,
 }
@@ -133,8 +140,21 @@ impl Reader {
     /// Replaces `out` by the bytes of one image's chunk as stored. Returns false for an image without chunk (all pixels *missing*).
     ///
     /// # Errors
-    /// When the image does not exist, or its data file cannot be read.
+    /// When the image does not exist or has several chunks, or its data file cannot be read.
     pub fn read_chunk(&self, image: u64, out: &mut Vec<u8>) -> Result<bool, Error> {
+        if self.summary.pieces != 1 {
+            let cause = format!("its images have {} chunks each", self.summary.pieces);
+            let error = Error::new(ErrorKind::Invalid, "read an image as one chunk", &self.path, cause);
+            return Err(error.with_hint("read its pixels instead"));
+        }
+        self.read_piece(image, 0, out)
+    }
+
+    /// As [`Self::read_chunk`] for chunk `piece` of an image.
+    ///
+    /// # Errors
+    /// When the image or the chunk does not exist, or its data file cannot be read.
+    pub fn read_piece(&self, image: u64, piece: usize, out: &mut Vec<u8>) -> Result<bool, Error> {
         let doing = "read an image";
         let Some(part) = self.parts.iter().find(|part| image.checked_sub(part.first).is_some_and(|local| local < part.images))
         else {
@@ -142,8 +162,13 @@ impl Reader {
             return Err(Error::new(ErrorKind::Invalid, doing, &self.path, cause).with_hint("choose an image that exists"));
         };
         // A chunk is never much larger than its pixels; most in bslz4: 12 bytes of header, 4 and LZ4's 1/255 and 16 per block of 8 KiB.
-        let raw = self.summary.rows * self.summary.columns * self.summary.pixel.bytes() as u64;
-        let found = low::read_chunk(&part.stack, image - part.first, 12 + 64 + raw + raw / 64, out);
+        let raw = self.image_bytes() as u64 / self.summary.pieces.max(1) as u64;
+        let Some(start) = part.starts.get(piece) else {
+            let cause = format!("image {image} has {} chunks, not chunk {piece}", part.starts.len());
+            return Err(Error::new(ErrorKind::Invalid, doing, &part.path, cause));
+        };
+        let start = [&[image - part.first], &start[1..]].concat();
+        let found = low::read_chunk(&part.stack, &start, 12 + 64 + raw + raw / 64, out);
         found.map(|some| some.is_some()).context(doing, &part.path)
     }
 
@@ -153,22 +178,42 @@ impl Reader {
     /// As [`Self::read_chunk`], and [`ErrorKind::Damaged`] when the chunk does not decode.
     pub fn read_image(&self, image: u64, decode: &super::Decode<'_>) -> Result<Vec<u8>, Error> {
         let element = self.summary.pixel.bytes();
-        let pixels = (self.summary.rows * self.summary.columns) as usize;
+        let piece_bytes = self.image_bytes() / self.summary.pieces.max(1);
+        let mut out = Vec::new();
+        for piece in 0..self.summary.pieces {
+            let pixels = self.read_pixels(image, piece, piece_bytes, decode)?;
+            if self.summary.pieces == 1 {
+                return Ok(pixels.unwrap_or_else(|| low::missing_bytes(self.summary.pixel).repeat(piece_bytes / element)));
+            }
+            match pixels {
+                Some(pixels) => out.extend(pixels),
+                None => out.extend(low::missing_bytes(self.summary.pixel).repeat(piece_bytes / element)),
+            }
+        }
+        Ok(out)
+    }
+
+    fn image_bytes(&self) -> usize {
+        self.summary.image_shape.iter().product::<u64>() as usize * self.summary.pixel.bytes()
+    }
+
+    /// The pixels of one chunk; `None` where it was never written.
+    fn read_pixels(&self, image: u64, piece: usize, bytes: usize, decode: &super::Decode<'_>) -> Result<Option<Vec<u8>>, Error> {
         let mut chunk = Vec::new();
-        if !self.read_chunk(image, &mut chunk)? {
-            return Ok(low::missing_bytes(self.summary.pixel).repeat(pixels));
+        if !self.read_piece(image, piece, &mut chunk)? {
+            return Ok(None);
         }
         let wrong = |cause: String| {
             let hint = "the image is lost; recover the file from a copy";
             Error::new(ErrorKind::Damaged, "decode an image", &self.path, format!("image {image}: {cause}")).with_hint(hint)
         };
         if self.summary.compression == Compression::None {
-            let right = chunk.len() == pixels * element;
-            return right.then_some(chunk).ok_or_else(|| wrong("wrong number of bytes".into()));
+            let right = chunk.len() == bytes;
+            return right.then_some(Some(chunk)).ok_or_else(|| wrong("wrong number of bytes".into()));
         }
-        let mut out = vec![0; pixels * element];
-        decode(self.summary.compression, &chunk, element, &mut out).map_err(wrong)?;
-        Ok(out)
+        let mut out = vec![0; bytes];
+        decode(self.summary.compression, &chunk, self.summary.pixel.bytes(), &mut out).map_err(wrong)?;
+        Ok(Some(out))
     }
 
     /// One per-image column as numbers, row after row; `None` when the file has no such column.
@@ -224,14 +269,24 @@ fn open_part(path: &Path, first: u64) -> Result<Part, Error> {
     let file = low::open_file(path).context(doing, path)?;
     let stack = file.dataset(STACK).context(doing, path)?;
     let shape = stack.shape();
-    if shape.len() != 3 || !stack.is_chunked() || stack.chunk() != Some(vec![1, shape[1], shape[2]]) {
+    let wide = |shape: &[usize]| shape.iter().map(|&size| size as u64).collect::<Vec<u64>>();
+    let chunk = if stack.is_chunked() { stack.chunk().unwrap_or_default() } else { Vec::new() };
+    let is_stack = (2..=1 + DIMENSIONS_MAX).contains(&shape.len()) && chunk.len() == shape.len() && chunk[0] == 1;
+    if !is_stack {
         return Err(Error::new(ErrorKind::Damaged, doing, path, format!("{STACK} is not a stack of images, one per chunk")));
     }
-    let pixels = shape[1].saturating_mul(shape[2]);
+    let pixels = shape[1..].iter().fold(1usize, |product, &size| product.saturating_mul(size));
     if shape[0] > IMAGES_PER_FILE_MAX as usize || !(1..=PIXELS_MAX).contains(&pixels) {
         return Err(Error::new(ErrorKind::Damaged, doing, path, format!("{STACK} says that its shape is {shape:?}")));
     }
-    Ok(Part { first, images: shape[0] as u64, stack, file, path: path.to_owned() })
+    let (image, chunk) = (wide(&shape[1..]), wide(&chunk[1..]));
+    let pieces = pixels as u64 / chunk.iter().product::<u64>().max(1);
+    if pieces > u64::from(PIECES_MAX) || chunk_shape(&image, pieces as u32).as_ref() != Some(&chunk) {
+        let cause = format!("{STACK}: chunks of {chunk:?} are no pieces of images of {image:?} that follow each other");
+        return Err(Error::new(ErrorKind::Damaged, doing, path, cause));
+    }
+    let starts = (0..pieces as usize).map(|piece| [&[0], &chunk_start(&image, &chunk, piece)[..]].concat()).collect();
+    Ok(Part { first, images: shape[0] as u64, stack, starts, file, path: path.to_owned() })
 }
 
 fn summarise(
@@ -245,16 +300,16 @@ fn summarise(
     let doing = "read the file";
     let detector = "/entry/instrument/detector";
     let number = |name: &str| read_number(file, &format!("{detector}/{name}"));
-    let (rows, columns, pixel, compression) = match (parts.first(), &spec) {
+    let (image_shape, pieces, pixel, compression) = match (parts.first(), &spec) {
         (Some(part), _) => {
             let shape = part.stack.shape();
             let filters = low::filters(&part.stack).context(doing, path)?;
             let compression = packing::compression(&filters).ok_or_else(|| unknown(path, format!("filters {filters:?}")))?;
             let kind = part.stack.dtype().and_then(|t| t.to_descriptor()).context(doing, path)?;
             let pixel = pixel_of(&kind).ok_or_else(|| unknown(path, format!("pixels of type {kind}")))?;
-            (shape[1] as u64, shape[2] as u64, pixel, compression)
+            (shape[1..].to_vec(), part.starts.len(), pixel, compression)
         }
-        (None, Some(spec)) => (u64::from(spec.rows), u64::from(spec.columns), spec.pixel, spec.compression),
+        (None, Some(spec)) => (spec.image_shape(), spec.pieces(), spec.pixel, spec.compression),
         (None, None) => return Err(unknown(path, "no images and no run description".into())),
     };
     let nimages = number("detectorSpecific/nimages").map(|n| n as u64);
@@ -268,8 +323,10 @@ fn summarise(
     Ok(Summary {
         path: path.to_owned(),
         images,
-        rows,
-        columns,
+        rows: if image_shape.len() > 1 { image_shape[image_shape.len() - 2] as u64 } else { 1 },
+        columns: image_shape.last().map_or(0, |&columns| columns as u64),
+        image_shape: image_shape.iter().map(|&size| size as u64).collect(),
+        pieces,
         pixel,
         compression,
         energy_kev: read_number(file, "/entry/instrument/beam/incident_energy").map(|ev| ev / 1000.0).or(m.energy_kev),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5::File;
 
+use super::channels;
 use super::columns::Columns;
 use super::datafile::{COLUMNS, Closed, DESCRIPTION, DataFile, STACK, remove};
 use super::error::{Context, Error, ErrorKind};
@@ -94,6 +95,7 @@ impl Run<'_> {
                 vec![0; spec.pixels()]
             }
         };
+        channels::take_back(&mut spec, &[&self.master, &self.directory.join(super::data_file_name(self.prefix, 1))]);
         let closed = self.closed(files, &spec);
         let ipf = u64::from(spec.images_per_file);
         let images = closed.last().map_or(0, |last| (last.number - 1) * ipf + last.images);
@@ -140,6 +142,7 @@ impl Run<'_> {
         let mut spec = FileSpec::from_text(&replay.text).map_err(damaged)?;
         spec.directory = self.directory.to_owned();
         spec.pixel_mask = self.mask_of(data, spec.pixels()).unwrap_or_else(|| vec![0; spec.pixels()]);
+        channels::take_back(&mut spec, &[&self.master, data]);
         spec.validate()?;
         let columns = Columns::new(&spec);
         let part = temporary_path(data);
@@ -171,26 +174,21 @@ impl Run<'_> {
         mut file: DataFile,
     ) -> Result<Closed, Error> {
         let old = std::fs::File::open(data).context("rebuild the data file", data)?;
-        let most = 12 + 64 + 2 * spec.image_bytes() as u64;
-        let mut chunk = Vec::new();
         for entry in &replay.entries {
             let local = entry.image.wrapping_sub(replay.first);
             let fits = local >= file.images() && local < u64::from(spec.images_per_file);
-            if !fits || entry.row.len() != columns.row_bytes {
+            let parts = entry.parts(spec.pieces()).filter(|(_, row)| fits && row.len() == columns.row_bytes);
+            let Some((places, row)) = parts else {
                 self.notes.push(format!("image {}: its record in the journal contradicts the others; left out", entry.image));
                 continue;
-            }
-            chunk.clear();
-            if entry.offset == NO_CHUNK {
-                file.write(local, &[], &entry.row)?;
+            };
+            if places.iter().all(|(offset, _)| *offset == NO_CHUNK) {
+                file.write(local, &[], row)?;
                 continue;
             }
-            let whole = entry.size <= most && {
-                chunk.resize(entry.size as usize, 0);
-                old.read_exact_at(&mut chunk, entry.offset).is_ok()
-            };
-            if whole && plausible(spec, &chunk) {
-                file.write(local, &chunk, &entry.row)?;
+            let chunks: Option<Vec<Vec<u8>>> = places.iter().map(|place| chunk_at(&old, *place, spec)).collect();
+            if let Some(chunks) = chunks {
+                file.write(local, &chunks.iter().map(Vec::as_slice).collect::<Vec<_>>(), row)?;
             } else {
                 self.notes.push(format!("image {}: its bytes are not in the file; it is lost", entry.image));
                 file.write(local, &[], &vec![0; columns.row_bytes])?;
@@ -233,7 +231,7 @@ impl Run<'_> {
         for (number, path, ..) in files.iter().filter(|(_, path, ..)| path.exists()) {
             let shape = low::open_file(path).and_then(|file| Ok(file.dataset(STACK)?.shape()));
             match shape {
-                Ok(shape) if shape.get(1..) == Some(&[spec.rows as usize, spec.columns as usize]) && shape[0] > 0 => {
+                Ok(shape) if shape.get(1..) == Some(&spec.image_shape()) && shape[0] > 0 => {
                     closed.push(Closed { number: *number, path: path.clone(), images: shape[0] as u64 });
                 }
                 Ok(shape) => self.notes.push(format!("{} holds {shape:?}, not images of this run; not linked", path.display())),
@@ -244,8 +242,13 @@ impl Run<'_> {
     }
 }
 
-fn plausible(spec: &FileSpec, chunk: &[u8]) -> bool {
-    begins_right(spec.compression, spec.image_bytes(), chunk.len(), &chunk[..chunk.len().min(HEAD_BYTES)])
+/// The chunk at this offset with this size, if it can be one.
+fn chunk_at(file: &std::fs::File, (offset, size): (u64, u64), spec: &FileSpec) -> Option<Vec<u8>> {
+    let most = 12 + 64 + 2 * spec.piece_bytes() as u64;
+    let mut chunk = vec![0; usize::try_from(size).ok().filter(|_| size <= most)?];
+    file.read_exact_at(&mut chunk, offset).ok()?;
+    let head = &chunk[..chunk.len().min(HEAD_BYTES)];
+    begins_right(spec.compression, spec.piece_bytes(), chunk.len(), head).then_some(chunk)
 }
 
 /// Whether the master is final and names exactly the data files that exist.

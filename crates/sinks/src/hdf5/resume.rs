@@ -106,7 +106,7 @@ fn open(spec: &FileSpec, columns: &Columns, expected: &str, number: u64, path: &
     }
     let stack = file.dataset(STACK).context(DOING, path)?;
     let shape = stack.shape();
-    if shape.get(1..) != Some(&[spec.rows as usize, spec.columns as usize]) || shape[0] > spec.images_per_file as usize {
+    if shape.get(1..) != Some(&spec.image_shape()) || shape[0] > spec.images_per_file as usize {
         return Err(damaged(format!("its images have the shape {shape:?}")));
     }
     for column in &columns.list {

@@ -6,6 +6,7 @@ use konkordia_core::pixel::PixelType;
 pub use konkordia_core::plan::{Compression, ErrorBound};
 
 use super::error::{Error, ErrorKind};
+use super::series_info::{SeriesInfo, chunk_shape, chunk_start};
 
 /// Pixels of one image.
 pub(crate) const PIXELS_MAX: usize = 1 << 28;
@@ -161,6 +162,8 @@ pub struct FileSpec {
     pub conversion: Vec<(String, String)>,
     /// Names of further per-image columns of unsigned 64-bit numbers, see [`super::ImageRecord::extra`].
     pub extra_columns: Vec<String>,
+    /// Of a series: its shape, channels and fields, and other per-image columns. `None` for a run.
+    pub series: Option<SeriesInfo>,
 }
 
 impl Default for FileSpec {
@@ -190,6 +193,7 @@ impl Default for FileSpec {
             configuration: String::new(),
             conversion: Vec::new(),
             extra_columns: Vec::new(),
+            series: None,
         }
     }
 }
@@ -221,14 +225,55 @@ pub struct LedgerRecord {
 }
 
 impl FileSpec {
-    /// Pixels of one image.
+    /// Pixels of one plane: rows x columns. That is an image unless a series says otherwise.
     pub fn pixels(&self) -> usize {
         self.rows as usize * self.columns as usize
     }
 
+    /// Dimensions of one image, slowest first.
+    pub fn image_shape(&self) -> Vec<usize> {
+        match &self.series {
+            Some(series) => series.image_shape.iter().map(|&size| size as usize).collect(),
+            None => vec![self.rows as usize, self.columns as usize],
+        }
+    }
+
+    /// Chunks of one image.
+    pub fn pieces(&self) -> usize {
+        self.series.as_ref().map_or(1, |series| series.pieces as usize)
+    }
+
+    /// Dimensions of one chunk, without that of the images.
+    pub(crate) fn chunk_shape(&self) -> Vec<usize> {
+        let shape: Vec<u64> = self.image_shape().iter().map(|&size| size as u64).collect();
+        chunk_shape(&shape, self.pieces() as u32).unwrap_or(shape).iter().map(|&size| size as usize).collect()
+    }
+
+    /// Where each chunk begins in an image, without the dimension of the images.
+    pub(crate) fn chunk_starts(&self) -> Vec<Vec<u64>> {
+        let wide = |shape: Vec<usize>| shape.iter().map(|&size| size as u64).collect::<Vec<u64>>();
+        let (image, chunk) = (wide(self.image_shape()), wide(self.chunk_shape()));
+        (0..self.pieces()).map(|piece| chunk_start(&image, &chunk, piece)).collect()
+    }
+
+    /// Pixels of one image, all its planes.
+    pub fn elements(&self) -> usize {
+        self.image_shape().iter().fold(1, |product, &size| product.saturating_mul(size))
+    }
+
     /// Bytes of one decoded image.
     pub fn image_bytes(&self) -> usize {
-        self.pixels() * self.pixel.bytes()
+        self.elements() * self.pixel.bytes()
+    }
+
+    /// Bytes of one decoded chunk.
+    pub fn piece_bytes(&self) -> usize {
+        self.image_bytes() / self.pieces().max(1)
+    }
+
+    /// Of the special values only *missing* is in the files: detector words, and images that others made.
+    pub fn has_only_missing(&self) -> bool {
+        self.raw_words || self.series.is_some()
     }
 
     /// Words of the packet bitmap of one tile: enough for the tile with the most packets.
@@ -242,8 +287,11 @@ impl FileSpec {
         if bad_prefix || self.prefix.len() > 200 {
             return wrong(format!("the prefix '{}' is not a plain file name of at most 200 bytes", self.prefix));
         }
-        if self.rows == 0 || self.columns == 0 || self.pixels() > PIXELS_MAX {
+        if self.rows == 0 || self.columns == 0 || self.pixels() > PIXELS_MAX || self.elements() > PIXELS_MAX {
             return wrong(format!("an image of {} x {} pixels", self.rows, self.columns));
+        }
+        if let Some(problem) = self.series.as_ref().and_then(|series| series.problem(self.rows, self.columns)) {
+            return wrong(problem);
         }
         if self.pixel_mask.len() != self.pixels() {
             return wrong(format!("the pixel mask has {} values for {} pixels", self.pixel_mask.len(), self.pixels()));
@@ -324,6 +372,9 @@ impl FileSpec {
             put("tile", &format!("{} {} {} {} {flip} {} {}", t.rows, t.columns, t.row, t.column, t.packets, t.rotate_deg));
         }
         self.metadata.each(|key, value| put(key, &value));
+        if let Some(series) = &self.series {
+            series.each(&mut put);
+        }
         out
     }
 
@@ -341,6 +392,10 @@ impl FileSpec {
         }
         // The text comes from a file: nothing in it may decide how much memory is taken beyond the bounds of a real run.
         let tiles = spec.tiles.len() <= TILES_MAX && spec.tiles.iter().all(|tile| (1..=65535).contains(&tile.packets));
+        let wrong = spec.series.as_ref().is_some_and(|series| series.problem(spec.rows, spec.columns).is_some());
+        if wrong || spec.elements() > PIXELS_MAX {
+            return Err("a shape that no series has".into());
+        }
         if !(1..=PIXELS_MAX).contains(&spec.pixels()) || !(1..=IMAGES_PER_FILE_MAX).contains(&spec.images_per_file) || !tiles {
             return Err("sizes that no run has".into());
         }
@@ -392,6 +447,7 @@ impl FileSpec {
                 let rotate_deg = v.get(6).copied().unwrap_or(0);
                 self.tiles.push(TileInfo { rows, columns, row, column, flip_rows: flip != 0, rotate_deg, packets });
             }
+            _ if SeriesInfo::set(&mut self.series, key, value)? => {}
             _ => self.metadata.set(key, value)?,
         }
         Ok(())

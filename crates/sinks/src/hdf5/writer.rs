@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::columns::{Columns, ImageRecord};
+use super::columns::{Columns, ImageRecord, ImageStatus, SeriesRecord};
 use super::constant::missing_chunk;
 use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error, ErrorKind};
@@ -76,6 +76,7 @@ pub struct Writer {
     free_known: u64,
     images_with_pixels: u64,
     chunk_bytes: u64,
+    sync: bool,
 }
 
 impl Writer {
@@ -118,7 +119,7 @@ impl Writer {
         spec.validate()?;
         check_directory(&spec.directory)?;
         let columns = Columns::new(&spec);
-        let found = resume::find(&spec, &columns, missing_chunk(&spec).map(|chunk| chunk.len()))?;
+        let found = resume::find(&spec, &columns, missing_chunk(&spec).map(|chunk| chunk.len() * spec.pieces()))?;
         found.clear()?;
         let space = take_reserve(&spec, reserve_bytes(&spec, &columns))?;
         let start = || {
@@ -162,9 +163,26 @@ impl Writer {
             free_known: 0,
             images_with_pixels: 0,
             chunk_bytes: 0,
+            sync: true,
             columns,
             spec,
         }
+    }
+
+    /// Whether [`Writer::create`] would begin a run here: the directory is there, and no older file is in the way that may not be replaced.
+    /// Touches nothing.
+    ///
+    /// # Errors
+    /// As [`Writer::create`].
+    pub fn check_way(spec: &FileSpec) -> Result<(), Error> {
+        spec.validate()?;
+        check_directory(&spec.directory)?;
+        if spec.overwrite == Overwrite::Refuse { clear_way(spec) } else { Ok(()) }
+    }
+
+    /// Whether [`Writer::finish`] waits until the disk has the data files; it does unless told otherwise.
+    pub fn set_sync(&mut self, sync: bool) {
+        self.sync = sync;
     }
 
     /// The specification given to [`Writer::create`].
@@ -196,16 +214,62 @@ impl Writer {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        let chunk_bytes = self.check(image)?;
+        if self.spec.series.is_some() {
+            return Err(self.invalid(image.index, "this is a file of a series".into()));
+        }
+        let bytes = image.parts.iter().map(|part| part.len()).sum::<usize>();
+        self.check_position(image.index, image.status, bytes)?;
+        self.check_chunk(image.index, image.parts)?;
         self.columns.pack(image, &mut self.row)?;
+        match image.parts {
+            [one] => self.put(image.index, &[one]),
+            _ if bytes == 0 => self.put(image.index, &[]),
+            parts => {
+                let mut joined = std::mem::take(&mut self.joined);
+                joined.clear();
+                parts.iter().for_each(|part| joined.extend_from_slice(part));
+                let result = self.put(image.index, &[&joined]);
+                self.joined = joined;
+                result
+            }
+        }
+    }
+
+    /// Writes one image of a series.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn write_series(&mut self, image: &SeriesRecord<'_>) -> Result<(), Error> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        if self.spec.series.is_none() {
+            return Err(self.invalid(image.index, "this is a file of a run".into()));
+        }
+        let bytes = image.pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        self.check_position(image.index, image.status, bytes)?;
+        if bytes > 0 && (image.pieces.len() != self.spec.pieces() || image.pieces.iter().any(|piece| piece.is_empty())) {
+            let cause = format!("{} pieces where its series has {}, none of them empty", image.pieces.len(), self.spec.pieces());
+            return Err(self.invalid(image.index, cause));
+        }
+        for piece in image.pieces {
+            self.check_chunk(image.index, &[piece])?;
+        }
+        Columns::pack_series(image, &mut self.row);
+        self.put(image.index, if bytes > 0 { image.pieces } else { &[] })
+    }
+
+    /// Stores the chunks of an image that was checked and whose row was packed.
+    fn put(&mut self, index: u64, chunks: &[&[u8]]) -> Result<(), Error> {
+        let chunk_bytes = chunks.iter().map(|chunk| chunk.len()).sum::<usize>();
         let ipf = u64::from(self.spec.images_per_file);
-        let result = self
-            .check_space(chunk_bytes as u64)
-            .and_then(|()| self.advance_to(image.index / ipf + 1))
-            .and_then(|()| self.store(image, image.index % ipf));
+        let result = self.check_space(chunk_bytes as u64).and_then(|()| self.advance_to(index / ipf + 1)).and_then(|()| {
+            let file = self.current.as_mut().expect("a data file is open unless a write failed");
+            file.write(index % ipf, chunks, &self.row)
+        });
         match result {
             Ok(()) => {
-                self.next_index = image.index + 1;
+                self.next_index = index + 1;
                 self.chunk_bytes += chunk_bytes as u64;
                 self.images_with_pixels += u64::from(chunk_bytes > 0);
                 Ok(())
@@ -251,19 +315,6 @@ impl Writer {
         result
     }
 
-    fn store(&mut self, image: &ImageRecord<'_>, local: u64) -> Result<(), Error> {
-        let chunk = match image.parts {
-            [one] => one,
-            parts => {
-                self.joined.clear();
-                parts.iter().for_each(|part| self.joined.extend_from_slice(part));
-                &self.joined[..]
-            }
-        };
-        let file = self.current.as_mut().expect("a data file is open unless a write failed");
-        file.write(local, chunk, &self.row)
-    }
-
     /// Refuses an image when the next flush might not fit any more. libhdf5 cannot recover from a flush that fails, so it must not come
     /// to that; the reserve then makes room for closing.
     fn check_space(&mut self, chunk_bytes: u64) -> Result<(), Error> {
@@ -279,39 +330,42 @@ impl Writer {
         Err(Error::new(ErrorKind::DiskFull, "write an image", &self.spec.directory, cause))
     }
 
-    /// Bytes of the chunk, after checking the record against the specification.
-    fn check(&self, image: &ImageRecord<'_>) -> Result<usize, Error> {
-        let wrong = |cause: String| {
-            let cause = format!("image {}: {cause}", image.index);
-            Err(Error::new(ErrorKind::Invalid, "write an image", &self.spec.directory, cause))
-        };
-        if image.index < self.next_index {
+    fn invalid(&self, index: u64, cause: String) -> Error {
+        Error::new(ErrorKind::Invalid, "write an image", &self.spec.directory, format!("image {index}: {cause}"))
+    }
+
+    /// Checks number, state and bytes of an image against what came before.
+    fn check_position(&self, index: u64, status: ImageStatus, bytes: usize) -> Result<(), Error> {
+        let wrong = |cause: String| Err(self.invalid(index, cause));
+        if index < self.next_index {
             return wrong(format!("image numbers must grow, the next one is {} or later", self.next_index));
         }
         if self.current.is_none() {
             return wrong(format!("the run is complete: all its {} images are in the files", self.next_index));
         }
-        let skipped = (image.index - self.next_index) / u64::from(self.spec.images_per_file);
+        let skipped = (index - self.next_index) / u64::from(self.spec.images_per_file);
         if skipped > SKIPPED_FILES_MAX {
             return wrong(format!("{skipped} data files of lost images would lie before it"));
         }
-        let bytes = image.parts.iter().map(|part| part.len()).sum::<usize>();
-        let whole = self.spec.image_bytes();
-        let with_pixels = image.status.has_pixels();
-        if with_pixels != (bytes > 0) {
-            return wrong(format!("{:?} with {bytes} bytes of pixels", image.status));
+        if status.has_pixels() != (bytes > 0) {
+            return wrong(format!("{status:?} with {bytes} bytes of pixels"));
         }
+        Ok(())
+    }
+
+    /// Checks a chunk, given in parts, against the specification.
+    fn check_chunk(&self, index: u64, parts: &[&[u8]]) -> Result<(), Error> {
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let whole = self.spec.piece_bytes();
         let mut head = [0; HEAD_BYTES];
-        let first = image.parts.iter().flat_map(|part| part.iter()).zip(&mut head).map(|(byte, head)| *head = *byte).count();
+        let first = parts.iter().flat_map(|part| part.iter()).zip(&mut head).map(|(byte, head)| *head = *byte).count();
         let compression = self.spec.compression;
         if bytes > 0 && !begins_right(compression, whole, bytes, &head[..first]) {
-            let name = compression.name();
-            return wrong(format!(
-                "its {bytes} bytes are no image of {whole} bytes in {name}: they begin with {:02x?}",
-                &head[..first]
-            ));
+            let (name, head) = (compression.name(), &head[..first]);
+            let cause = format!("its {bytes} bytes are no image of {whole} bytes in {name}: they begin with {head:02x?}");
+            return Err(self.invalid(index, cause));
         }
-        Ok(bytes)
+        Ok(())
     }
 
     /// Makes data file `number` the current one, closing the ones before it at their full length.
@@ -393,7 +447,9 @@ impl Writer {
             }
         }
         let pedestal_snapshots = self.pedestals.take().map_or(Ok(0), PedestalFile::close)?;
-        self.to_disk(pedestal_snapshots > 0)?;
+        if self.sync {
+            self.to_disk(pedestal_snapshots > 0)?;
+        }
         let master = master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed)?;
         Ok(FileReport {
             master,

@@ -112,12 +112,12 @@ pub fn sample(directory: &Path, prefix: &str, pixel: PixelType) -> Sample {
 
 /// Pixels of one image; in a partial image packet 1 of tile 0 (its rows 4 to 7) did not come.
 pub fn pixels(spec: &FileSpec, image: u64, partial: bool) -> Vec<u8> {
-    let missing = spec.pixel.special().missing;
     let mut out = Vec::with_capacity(spec.image_bytes());
     for row in 0..spec.rows as usize {
         for column in 0..spec.columns as usize {
             let gone = partial && (4..8).contains(&row);
-            out.extend(spec.pixel.le_bytes(if gone { missing } else { value(image, row, column) as f64 }));
+            let number = || spec.pixel.le_bytes(value(image, row, column) as f64);
+            out.extend(if gone { spec.pixel.missing_le_bytes() } else { number() });
         }
     }
     out

@@ -1,0 +1,339 @@
+//! The layout of the MAX IV streaming-receiver: one file per series (or for several, one after the other), a group of the detector with what
+//! the sender said, `sequence_number`, and one stack of images to which each image is appended. Position is not image number here:
+//! images that are lost or not to be stored take no place, `sequence_number` tells which are there (protocols section 4).
+//!
+//! There is no journal. What libhdf5 knows of the file is written every 0.4 s and kept back in between, so that a killed process leaves the
+//! file as of the last of these moments, unless it was killed in one of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hdf5::{Dataset, File, Group};
+use konkordia_core::pixel::PixelType;
+use konkordia_core::ports::{SeriesSink, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+
+use super::columns::{Column, ColumnType};
+use super::error::{Context, Error, ErrorKind};
+use super::low;
+use super::packing;
+use super::series_form::{Chunks, Form};
+use super::series_state::SharedState;
+use super::{fields, nexus, reader};
+
+/// A flush follows the one before after this time or at the next tick.
+const FLUSH_NS: u64 = 400_000_000;
+/// Space that a flush may take beyond the images.
+const FLUSH_BYTES: u64 = 1 << 20;
+/// With less than this left the file system is asked before every image.
+const FREE_CLOSE: u64 = 256 << 20;
+const SEQUENCE: &str = "sequence_number";
+
+const OPEN: &str = "open the file";
+const WRITE: &str = "append an image";
+
+/// Where the images of one series go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppendSpec {
+    /// The file, in a place that the series may write to: names from elsewhere have been checked. One that exists is appended to.
+    pub path: PathBuf,
+    /// The data set, for example "/entry/instrument/zyla/data".
+    pub dataset: String,
+    /// Whether the end of a series waits until the file is on the disk.
+    pub sync: bool,
+}
+
+/// Decides for each series where its images go; `None` = it has no file.
+pub type AppendFactory = Box<dyn FnMut(&SeriesStart) -> Result<Option<AppendSpec>, SinkError> + Send>;
+
+/// Writes series in the layout above.
+pub struct AppendFile {
+    factory: AppendFactory,
+    shared: Arc<SharedState>,
+    open: Option<Open>,
+    flushed_ns: Option<u64>,
+}
+
+impl AppendFile {
+    /// A sink whose files are where `factory` says.
+    pub fn new(factory: AppendFactory) -> Self {
+        Self { factory, shared: Arc::default(), open: None, flushed_ns: None }
+    }
+
+    /// What it does, to be read from other threads. Images count once they are flushed.
+    pub fn shared(&self) -> Arc<SharedState> {
+        Arc::clone(&self.shared)
+    }
+}
+
+impl SeriesSink for AppendFile {
+    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
+        self.open = None;
+        self.shared.begin(None);
+        let Some(spec) = (self.factory)(start)?.filter(|_| start.store) else { return Ok(()) };
+        let opened = Open::new(spec, start).map_err(|error| self.shared.fail(error))?;
+        self.shared.begin(Some(opened.spec.path.clone()));
+        self.shared.writes_into(opened.spec.path.clone());
+        self.open = Some(opened);
+        Ok(())
+    }
+
+    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
+        open.image(image, &self.shared).map_err(|error| {
+            open.failed = true;
+            self.shared.fail(error)
+        })
+    }
+
+    fn end(&mut self, _end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        open.close(&self.shared).map_err(|error| self.shared.fail(error))
+    }
+
+    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
+        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
+        let flushed = *self.flushed_ns.get_or_insert(now_ns);
+        if now_ns.saturating_sub(flushed) < FLUSH_NS {
+            return Ok(());
+        }
+        self.flushed_ns = Some(now_ns);
+        open.flush(&self.shared).map_err(|error| {
+            open.failed = true;
+            self.shared.fail(error)
+        })
+    }
+}
+
+/// A file that is open.
+struct Open {
+    spec: AppendSpec,
+    file: File,
+    sequence: Dataset,
+    column: Column,
+    /// Rows of `sequence_number` in the file.
+    rows: u64,
+    /// Those that are not.
+    pending: Vec<u8>,
+    stack: Option<Stack>,
+    chunks: Chunks,
+    free_known: u64,
+    unflushed_bytes: u64,
+    failed: bool,
+}
+
+struct Stack {
+    form: Form,
+    dataset: Dataset,
+    shape: Vec<usize>,
+    /// Where the chunks of an image begin; the first number is that of the image.
+    starts: Vec<Vec<u64>>,
+    images: u64,
+}
+
+impl Open {
+    fn new(spec: AppendSpec, start: &SeriesStart) -> Result<Self, Error> {
+        let path = spec.path.clone();
+        let Some((group_name, _)) = spec.dataset.rsplit_once('/').filter(|(group, name)| !group.is_empty() && !name.is_empty())
+        else {
+            let cause = format!("'{}' is not the path of a data set within a group", spec.dataset);
+            return Err(Error::new(ErrorKind::Invalid, OPEN, &path, cause));
+        };
+        let is_new = !path.exists();
+        let file = low::open_to_append(&path).map_err(|error| unreadable(Error::hdf5(OPEN, &path, error)))?;
+        let made = Self::prepare(&file, group_name, start).context(OPEN, &path);
+        let (sequence, column) = made.inspect_err(|_| {
+            if is_new {
+                let _ = std::fs::remove_file(&path);
+            }
+        })?;
+        file.flush().context(OPEN, &path)?;
+        let rows = sequence.shape().first().map_or(0, |&rows| rows as u64);
+        let (pending, chunks) = (Vec::new(), Chunks::default());
+        Ok(Self {
+            spec,
+            file,
+            sequence,
+            column,
+            rows,
+            pending,
+            stack: None,
+            chunks,
+            free_known: 0,
+            unflushed_bytes: 0,
+            failed: false,
+        })
+    }
+
+    /// The group of the detector with what the sender said, as far as it is not there yet.
+    fn prepare(file: &File, group_name: &str, start: &SeriesStart) -> hdf5::Result<(Dataset, Column)> {
+        low::hold_metadata(file)?;
+        let mut group: Group = file.group("/")?;
+        let names: Vec<&str> = group_name.split('/').filter(|name| !name.is_empty()).collect();
+        for (n, name) in names.iter().enumerate() {
+            group = if group.link_exists(name) { group.group(name)? } else { group.create_group(name)? };
+            if n + 1 == names.len() && group.attr("NX_class").is_err() {
+                nexus::attribute_text(&group, "NX_class", "NXdetector")?;
+            }
+        }
+        fields::write_tree(&group, &start.metadata)?;
+        let column =
+            Column { name: SEQUENCE.into(), kind: ColumnType::U32, shape: vec![], offset: 0, description: "frame of each image" };
+        let sequence =
+            if group.link_exists(SEQUENCE) { group.dataset(SEQUENCE)? } else { low::create_column(&group, &column, u32::MAX)? };
+        let is_right = sequence.dtype()?.size() == 4 && sequence.ndim() == 1 && sequence.is_resizable();
+        if is_right { Ok((sequence, column)) } else { Err(format!("{SEQUENCE} is not a growing list of uint32").into()) }
+    }
+
+    fn image(&mut self, image: &SeriesImage, shared: &SharedState) -> Result<(), Error> {
+        if image.channels.is_empty() || !image.status.has_pixels() || !image.store {
+            return Ok(());
+        }
+        if let Err(why) = self.take_form(image)? {
+            shared.refuse(format!("image {}: {why}", image.number));
+            return Ok(());
+        }
+        let bytes = image.packed_bytes();
+        self.check_space(bytes)?;
+        let Some(stack) = &mut self.stack else { return Ok(()) };
+        let (path, local) = (&self.spec.path, stack.images);
+        let written = self.chunks.with(&stack.form, image, |pieces| -> Result<(), Error> {
+            low::set_extent(&stack.dataset, local + 1, &stack.shape).context(WRITE, path)?;
+            for (start, piece) in stack.starts.iter_mut().zip(pieces) {
+                start[0] = local;
+                low::write_chunk(&stack.dataset, start, piece).context(WRITE, path)?;
+            }
+            Ok(())
+        });
+        match written {
+            Err(why) => shared.refuse(format!("image {}: {why}", image.number)),
+            Ok(Err(error)) => {
+                // libhdf5 may refuse that too; the images before are there either way.
+                let _ = low::set_extent(&stack.dataset, local, &stack.shape);
+                return Err(error);
+            }
+            Ok(Ok(())) => {
+                stack.images += 1;
+                self.pending.extend((image.number as u32).to_le_bytes());
+                self.unflushed_bytes += bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes or opens the data set at the first image; says why an image does not fit it.
+    fn take_form(&mut self, image: &SeriesImage) -> Result<Result<(), String>, Error> {
+        if let Some(stack) = &self.stack {
+            return Ok(stack.form.differs(image).map_or(Ok(()), Err));
+        }
+        let form = match Form::of(image) {
+            Ok(form) => form,
+            Err(why) => return Ok(Err(why)),
+        };
+        let opened = Stack::open(&self.file, &self.spec.dataset, form).context("make the data set", &self.spec.path)?;
+        Ok(opened.map(|stack| {
+            // A file of another program may have fewer numbers than images; ours stand beside our images.
+            let missing = stack.images.saturating_sub(self.rows) as usize;
+            self.pending.splice(0..0, std::iter::repeat_n(0xFF, 4 * missing));
+            self.stack = Some(stack);
+        }))
+    }
+
+    fn check_space(&mut self, bytes: u64) -> Result<(), Error> {
+        let directory = self.spec.path.parent().unwrap_or(Path::new("."));
+        let needed = bytes + FLUSH_BYTES;
+        if self.free_known < needed + FREE_CLOSE {
+            self.free_known = low::free_bytes(directory).context(WRITE, directory)?;
+        }
+        if self.free_known < needed {
+            let cause = format!("{} bytes are free, the next image may need {needed}", self.free_known);
+            return Err(Error::new(ErrorKind::DiskFull, WRITE, &self.spec.path, cause));
+        }
+        self.free_known -= bytes;
+        Ok(())
+    }
+
+    fn flush(&mut self, shared: &SharedState) -> Result<(), Error> {
+        self.free_known = 0;
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let images = (self.pending.len() / 4) as u64;
+        let rows = self.rows + images;
+        let stored = low::set_extent(&self.sequence, rows, &[])
+            .and_then(|()| low::write_rows(&self.sequence, &self.column, self.rows, &self.pending))
+            .and_then(|()| self.file.flush());
+        stored.context("bring images into the file", &self.spec.path)?;
+        self.rows = rows;
+        self.pending.clear();
+        shared.wrote(images, std::mem::take(&mut self.unflushed_bytes));
+        Ok(())
+    }
+
+    fn close(mut self, shared: &SharedState) -> Result<(), Error> {
+        let flushed = self.flush(shared);
+        let Self { spec, file, sequence, stack, .. } = self;
+        drop((sequence, stack));
+        let closed = file.close().context("close the file", &spec.path);
+        flushed.and(closed)?;
+        if spec.sync {
+            std::fs::File::open(&spec.path)
+                .and_then(|file| file.sync_data())
+                .context("bring the data to the disk", &spec.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl Stack {
+    /// The data set of a file, made if it is not there; an error in words if images of this form do not go into it.
+    fn open(file: &File, name: &str, form: Form) -> hdf5::Result<Result<Self, String>> {
+        let narrow = |shape: Vec<u64>| shape.iter().map(|&size| size as usize).collect::<Vec<usize>>();
+        let (shape, chunk) = (narrow(form.image_shape()), narrow(form.chunk_shape()));
+        let filter = packing::filter_of(form.compression(), form.pixel().bytes(), Some(form.pixel()), [1, 1]);
+        let (group_name, own_name) = name.rsplit_once('/').unwrap_or(("", name));
+        let group = file.group(group_name)?;
+        let dataset = if group.link_exists(own_name) {
+            let there = group.dataset(own_name)?;
+            if let Err(why) = fits(&there, &form, [&shape, &chunk])? {
+                return Ok(Err(why));
+            }
+            there
+        } else {
+            low::create_images(&group, own_name, form.pixel(), [&shape, &chunk], None, filter.as_ref())?
+        };
+        let (image, chunk) = (form.image_shape(), form.chunk_shape());
+        let start = |piece| [&[0], &super::series_info::chunk_start(&image, &chunk, piece)[..]].concat();
+        let (starts, images) = ((0..form.chunks()).map(start).collect(), dataset.shape()[0] as u64);
+        Ok(Ok(Self { form, dataset, shape, starts, images }))
+    }
+}
+
+/// Whether images of this form can be appended to a data set that is there.
+fn fits(dataset: &Dataset, form: &Form, [shape, chunk]: [&[usize]; 2]) -> hdf5::Result<Result<(), String>> {
+    let kind = dataset.dtype()?.to_descriptor().ok();
+    let (pixel, compression) = (kind.and_then(|kind| reader::pixel_of(&kind)), packing::compression(&low::filters(dataset)?));
+    let (there, chunks) = (dataset.shape(), dataset.chunk().unwrap_or_default());
+    let same_codec = compression.is_some_and(|there| there.name() == form.compression().name());
+    let same_shape = there.get(1..) == Some(shape) && chunks.first() == Some(&1) && chunks.get(1..) == Some(chunk);
+    if same_shape && pixel == Some(form.pixel()) && same_codec {
+        return Ok(Ok(()));
+    }
+    let found = pixel.map_or("another type", PixelType::name);
+    let packed = compression.map_or("another filter", |compression| compression.name());
+    Ok(Err(format!(
+        "the data set that is there has shape {there:?} in chunks of {chunks:?}, {found}, {packed}; the image has {shape:?} in chunks of {chunk:?}, {}, {}",
+        form.pixel().name(),
+        form.compression().name()
+    )))
+}
+
+fn unreadable(mut error: Error) -> Error {
+    if error.kind == ErrorKind::Io {
+        error.kind = ErrorKind::Damaged;
+        error.hint =
+            "choose another file name, or move the file away: it is no HDF5 file, or its writer was killed while it flushed"
+                .into();
+    }
+    error
+}

@@ -1,0 +1,378 @@
+//! Files of series: one master and its data files for each, made when its first image tells shape and type.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use konkordia_core::array::{Element, Packing};
+use konkordia_core::ledger::ImageStatus;
+use konkordia_core::ports::{SeriesSink, SinkError};
+use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
+
+use super::columns::SeriesRecord;
+use super::error::{Error, ErrorKind};
+use super::fields::BYTES_MAX;
+use super::names::{data_file_name, master_file_name};
+use super::series_form::{Chunks, Form};
+use super::series_info::{ChannelInfo, SeriesInfo};
+use super::series_state::SharedState;
+use super::spec::{FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord};
+use super::writer::Writer;
+
+/// A plan of more images than this sets no more space aside: the number comes from elsewhere.
+const PLANNED_MAX: u64 = 200_000;
+/// Images without pixels before the first one with pixels of which more than the position is kept.
+const EARLY_MAX: usize = 4096;
+
+/// Where and how the files of one series are to be written.
+#[derive(Clone, Debug)]
+pub struct SeriesFileSpec {
+    /// An existing directory that the series may be written to: names from elsewhere have been checked.
+    pub directory: PathBuf,
+    /// Start of every file name; no path separator.
+    pub prefix: String,
+    /// Images per data file (1 to 1000000).
+    pub images_per_file: u32,
+    /// What to do with older files of the same prefix.
+    pub overwrite: Overwrite,
+    /// How the master names the images.
+    pub layout: Layout,
+    /// Name and version of the program.
+    pub software: String,
+    /// The configuration as given by the user, stored word by word.
+    pub configuration: String,
+    /// Facts that the stream does not tell; where it does, its own count.
+    pub metadata: Metadata,
+    /// Unit of the pixel values, for example "count".
+    pub unit: String,
+    /// Whether the end of a series waits until its files are on the disk.
+    pub sync: bool,
+    /// Tells the time of the end as ISO 8601 with offset, if it is to be written.
+    pub clock: Option<fn() -> String>,
+}
+
+impl Default for SeriesFileSpec {
+    fn default() -> Self {
+        let spec = FileSpec::default();
+        Self {
+            directory: spec.directory,
+            prefix: spec.prefix,
+            images_per_file: spec.images_per_file,
+            overwrite: spec.overwrite,
+            layout: spec.layout,
+            software: spec.software,
+            configuration: String::new(),
+            metadata: Metadata::default(),
+            unit: "count".into(),
+            sync: true,
+            clock: None,
+        }
+    }
+}
+
+/// Decides for each series where its files go; `None` = it has no file.
+pub type SeriesFileFactory = Box<dyn FnMut(&SeriesStart) -> Result<Option<SeriesFileSpec>, SinkError> + Send>;
+
+/// Writes series into files as runs are written: a master, data files with a journal each, the account at the end.
+pub struct SeriesFile {
+    factory: SeriesFileFactory,
+    shared: Arc<SharedState>,
+    open: Option<Open>,
+}
+
+/// A series that has a file.
+struct Open {
+    spec: SeriesFileSpec,
+    start: Arc<SeriesStart>,
+    /// From the first image with pixels on.
+    file: Option<(Form, Box<Writer>)>,
+    /// Images without pixels before that.
+    early: Vec<(u64, ImageStatus, u64)>,
+    chunks: Chunks,
+    data_file: u64,
+    failed: bool,
+}
+
+impl SeriesFile {
+    /// A sink whose files are where `factory` says.
+    pub fn new(factory: SeriesFileFactory) -> Self {
+        Self { factory, shared: Arc::default(), open: None }
+    }
+
+    /// What it does, to be read from other threads.
+    pub fn shared(&self) -> Arc<SharedState> {
+        Arc::clone(&self.shared)
+    }
+}
+
+impl SeriesSink for SeriesFile {
+    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
+        self.open = None;
+        self.shared.begin(None);
+        let Some(spec) = (self.factory)(start)?.filter(|_| start.store) else { return Ok(()) };
+        // What can be known now is said now and not at the first image.
+        Writer::check_way(&file_spec(&spec, start, &stand_in(start))).map_err(|error| self.shared.fail(error))?;
+        self.shared.begin(Some(spec.directory.join(master_file_name(&spec.prefix))));
+        let (start, early, chunks) = (Arc::clone(start), Vec::new(), Chunks::default());
+        self.open = Some(Open { spec, start, file: None, early, chunks, data_file: 0, failed: false });
+        Ok(())
+    }
+
+    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
+        open.image(image, &self.shared).map_err(|error| {
+            open.failed = true;
+            self.shared.fail(error)
+        })
+    }
+
+    fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        open.end(end, &self.shared).map_err(|error| self.shared.fail(error))
+    }
+
+    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
+        let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
+        let Some((_, writer)) = &mut open.file else { return Ok(()) };
+        writer.tick(now_ns).map_err(|error| {
+            open.failed = true;
+            self.shared.fail(error)
+        })
+    }
+}
+
+impl Open {
+    fn image(&mut self, image: &SeriesImage, shared: &SharedState) -> Result<(), Error> {
+        let status = if image.status.has_pixels() && !image.store { ImageStatus::Discarded } else { image.status };
+        let mut refusal = None;
+        if self.file.is_none() && !image.channels.is_empty() {
+            match Form::of(image) {
+                Ok(form) => self.create(form)?,
+                Err(why) => refusal = Some(why),
+            }
+        }
+        let Some((form, writer)) = &mut self.file else {
+            if let Some(why) = refusal {
+                shared.refuse(format!("image {}: {why}", image.number));
+            } else if status != ImageStatus::Lost && self.early.len() < EARLY_MAX {
+                self.early.push((image.number, status, image.missing_parts));
+            }
+            return Ok(());
+        };
+        let parts_missing = if status == ImageStatus::Lost { 0 } else { image.missing_parts };
+        let empty = SeriesRecord { index: image.number, status, pieces: &[], times: image.times, parts_missing };
+        let written = if !status.has_pixels() {
+            writer.write_series(&empty).map(|()| false)
+        } else if let Some(why) = form.differs(image) {
+            return lose(writer, image.number, why, shared);
+        } else {
+            let stored = self.chunks.with(form, image, |pieces| writer.write_series(&SeriesRecord { pieces, ..empty }));
+            match stored {
+                Ok(written) => written.map(|()| true),
+                Err(why) => return lose(writer, image.number, why, shared),
+            }
+        };
+        match written {
+            Err(error) if error.kind == ErrorKind::Invalid => return lose(writer, image.number, error.cause, shared),
+            Err(error) => return Err(error),
+            Ok(true) => shared.wrote(1, image.packed_bytes()),
+            Ok(false) => {}
+        }
+        let data_file = image.number / u64::from(self.spec.images_per_file) + 1;
+        if data_file != self.data_file {
+            self.data_file = data_file;
+            shared.writes_into(self.spec.directory.join(data_file_name(&self.spec.prefix, data_file)));
+        }
+        Ok(())
+    }
+
+    /// Makes the files for images of this form, and enters those that came before without pixels.
+    fn create(&mut self, form: Form) -> Result<(), Error> {
+        let mut writer = Writer::create(file_spec(&self.spec, &self.start, &form))?;
+        writer.set_sync(self.spec.sync);
+        for (index, status, parts_missing) in self.early.drain(..) {
+            let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing };
+            match writer.write_series(&record) {
+                Err(error) if error.kind != ErrorKind::Invalid => return Err(error),
+                _ => {}
+            }
+        }
+        self.file = Some((form, Box::new(writer)));
+        Ok(())
+    }
+
+    fn end(mut self, end: &SeriesEnd, shared: &SharedState) -> Result<(), Error> {
+        if self.file.is_none() && !self.failed {
+            self.create(stand_in(&self.start))?;
+        }
+        let Some((_, writer)) = self.file.take() else { return Ok(()) };
+        writer.finish(&ledger(end, shared.refused(), self.spec.clock.map(|now| now()))).map(drop)
+    }
+}
+
+/// An image that the file cannot take leaves a lost position; the series goes on.
+fn lose(writer: &mut Writer, index: u64, why: String, shared: &SharedState) -> Result<(), Error> {
+    shared.refuse(format!("image {index}: {why}"));
+    let lost = SeriesRecord { index, status: ImageStatus::Lost, pieces: &[], times: None, parts_missing: 0 };
+    match writer.write_series(&lost) {
+        Err(error) if error.kind != ErrorKind::Invalid => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The form for a series without a single image: as announced, or one pixel.
+fn stand_in(start: &SeriesStart) -> Form {
+    let fits = |size: &[u64; 2]| size.iter().all(|n| (1..=65536).contains(n)) && size[0] * size[1] <= 1 << 26;
+    Form {
+        element: start.element.filter(|element| element.pixel().is_some()).unwrap_or(Element::Uint32),
+        packing: Packing::None,
+        channel_shape: start.image_size.filter(fits).unwrap_or([1, 1]).to_vec(),
+        channels: 1,
+        pieces: 1,
+    }
+}
+
+fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpec {
+    let [rows, columns] = form.plane();
+    let mut notes = vec![("pixels".to_owned(), "as the sender packed them".to_owned())];
+    if start.image_size.is_some_and(|size| size != [rows, columns]) {
+        notes.push(("announced_size".into(), format!("{:?}, the images came as {:?}", start.image_size, form.image_shape())));
+    }
+    let mut channels = Vec::new();
+    for n in 0..form.channels.max(start.channels.len().min(1)) {
+        let Some(channel) = start.channels.get(n) else {
+            channels.push(ChannelInfo { name: format!("channel_{n}"), ..ChannelInfo::default() });
+            continue;
+        };
+        channels.push(ChannelInfo {
+            name: channel.name.clone(),
+            threshold_energy_ev: channel.threshold_energy_ev,
+            pixel_mask: plane(
+                channel.pixel_mask.as_ref(),
+                Element::Uint32,
+                [rows, columns],
+                ("pixel_mask", n),
+                &mut notes,
+                u32::from_le_bytes,
+            ),
+            flat_field: plane(
+                channel.flat_field.as_ref(),
+                Element::Float32,
+                [rows, columns],
+                ("flatfield", n),
+                &mut notes,
+                f32::from_le_bytes,
+            ),
+        });
+    }
+    // A pixel that one channel cannot use is named as such for all; each channel has its own mask beside.
+    let mut pixel_mask = vec![0; rows as usize * columns as usize];
+    for mask in channels.iter().filter_map(|channel| channel.pixel_mask.as_ref()) {
+        pixel_mask.iter_mut().zip(mask).for_each(|(all, one)| *all |= one);
+    }
+    let mut fields = start.metadata.clone();
+    let bytes = serde_json::to_string(&fields).map_or(0, |text| text.len());
+    if bytes > BYTES_MAX {
+        fields.clear();
+        notes.push(("metadata".into(), format!("{bytes} bytes of it are more than a file takes and were left out")));
+    }
+    let size = start.facts.pixel_size_m;
+    let series = SeriesInfo {
+        series: start.series,
+        unique_id: start.unique_id.clone(),
+        image_shape: form.image_shape(),
+        pieces: form.chunks() as u32,
+        channels: channels.into_iter().filter(|channel| form.channels > 1 || !channel.name.is_empty()).collect(),
+        fields,
+        pixel_height_m: size.filter(|[width, height]| width != height).map(|[_, height]| height),
+    };
+    FileSpec {
+        directory: spec.directory.clone(),
+        prefix: spec.prefix.clone(),
+        images_per_file: spec.images_per_file,
+        overwrite: spec.overwrite,
+        rows: rows as u32,
+        columns: columns as u32,
+        pixel: form.pixel(),
+        compression: form.compression(),
+        layout: spec.layout,
+        images_planned: start.images_planned.filter(|images| *images <= PLANNED_MAX),
+        metadata: metadata(spec, start),
+        pixel_mask,
+        unit: spec.unit.clone(),
+        saturation: start.facts.saturation_value.map(|value| value as f64),
+        software: spec.software.clone(),
+        configuration: spec.configuration.clone(),
+        conversion: notes,
+        series: Some(series),
+        ..FileSpec::default()
+    }
+}
+
+/// The values of a plane that came with the start; what cannot be used is named in the notes.
+fn plane<T>(
+    array: Option<&Array>,
+    element: Element,
+    shape: [u64; 2],
+    (what, channel): (&str, usize),
+    notes: &mut Vec<(String, String)>,
+    value: fn([u8; 4]) -> T,
+) -> Option<Vec<T>> {
+    let array = array?;
+    let bytes = array.pieces.concat();
+    let fits = array.shape.dimensions() == shape || (shape[0] == 1 && array.shape.dimensions() == [shape[1]]);
+    if !fits || array.packing != Packing::None || array.element != element || bytes.len() as u64 != array.unpacked_bytes() {
+        let found = format!("{:?} of {} ({:?})", array.shape.dimensions(), array.element.name(), array.packing);
+        notes.push((format!("{what}_{channel}"), format!("left out: it came as {found}, the images have {shape:?}")));
+        return None;
+    }
+    Some(bytes.chunks_exact(4).map(|four| value(std::array::from_fn(|k| four[k]))).collect())
+}
+
+/// What the stream says comes before what the configuration says.
+fn metadata(spec: &SeriesFileSpec, start: &SeriesStart) -> Metadata {
+    let (facts, given) = (&start.facts, spec.metadata.clone());
+    let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+    Metadata {
+        energy_kev: finite(facts.energy_kev).filter(|kev| *kev > 0.0).or(given.energy_kev),
+        detector_distance_m: finite(facts.detector_distance_m).or(given.detector_distance_m),
+        beam_center_x_px: finite(facts.beam_center_x_px).or(given.beam_center_x_px),
+        beam_center_y_px: finite(facts.beam_center_y_px).or(given.beam_center_y_px),
+        pixel_size_m: finite(facts.pixel_size_m.map(|size| size[0])).or(given.pixel_size_m),
+        sensor_material: facts.sensor_material.clone().or(given.sensor_material),
+        sensor_thickness_m: finite(facts.sensor_thickness_m).or(given.sensor_thickness_m),
+        frame_time_s: finite(facts.frame_time_s).or(given.frame_time_s),
+        count_time_s: finite(facts.count_time_s).or(given.count_time_s),
+        bit_depth: facts.bit_depth.or(given.bit_depth),
+        detector_description: facts.detector_description.clone().or(given.detector_description),
+        detector_serial: facts.detector_serial.clone().or(given.detector_serial),
+        start_time: facts.arm_date.clone().or(given.start_time),
+        source_name: given.source_name,
+        instrument_name: given.instrument_name,
+        sample_name: given.sample_name,
+        end_time_estimated: given.end_time_estimated,
+    }
+}
+
+fn ledger(end: &SeriesEnd, refused: u64, end_time: Option<String>) -> LedgerRecord {
+    let named = |rows: &[(&'static str, u64)]| rows.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
+    let (account, total) = (&end.ledger, end.ledger.total());
+    let mut totals = named(&account.rows());
+    totals.extend(named(&total.rows()));
+    totals.push(("refused_by_file".into(), refused));
+    let stream = |(n, upstream): (usize, &konkordia_core::series::UpstreamLedger)| StreamRecord {
+        name: format!("upstream {n}"),
+        counters: named(&upstream.rows()),
+    };
+    let reason = if end.reason.is_empty() { String::new() } else { format!(": {}", end.reason) };
+    LedgerRecord {
+        totals,
+        streams: account.upstreams.iter().enumerate().map(stream).collect(),
+        balances: vec![
+            "expected = complete + partial + lost + discarded".into(),
+            "received = placed + control + duplicate + late + foreign + malformed".into(),
+        ],
+        ended: format!("{}{reason}", end.ended.name()),
+        end_time,
+        images_expected: account.expected,
+    }
+}

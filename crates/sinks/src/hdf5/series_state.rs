@@ -1,0 +1,94 @@
+//! What others may know of a file sink while it works: numbers that only grow, names, the last error.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use konkordia_core::ports::SinkError;
+
+use super::error::Error;
+
+/// Readable from any thread. The numbers are of the series that is being written, or of the last one.
+#[derive(Debug, Default)]
+pub struct SharedState {
+    images: AtomicU64,
+    bytes: AtomicU64,
+    refused: AtomicU64,
+    series: AtomicU64,
+    names: Mutex<Names>,
+}
+
+/// The files of a series.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    /// The file to open: the master, or the one file of the append layout. `None` if this series has no file.
+    pub main: Option<PathBuf>,
+    /// The file into which images go now, once there is one.
+    pub current: Option<PathBuf>,
+    /// What went wrong last, ready to print.
+    pub last_error: Option<String>,
+}
+
+impl SharedState {
+    /// Images of this series whose pixels are in the file: after a SIGKILL they can be read (docs/formats.md says how in each layout).
+    pub fn images(&self) -> u64 {
+        self.images.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of their chunks.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Images of this series that the file could not take (another shape than the first, for example): their positions are lost.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Series with a file since the program began.
+    pub fn series(&self) -> u64 {
+        self.series.load(Ordering::Relaxed)
+    }
+
+    /// Files and the last error.
+    pub fn names(&self) -> Names {
+        self.locked().clone()
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(crate) fn begin(&self, main: Option<PathBuf>) {
+        for number in [&self.images, &self.bytes, &self.refused] {
+            number.store(0, Ordering::Relaxed);
+        }
+        self.series.fetch_add(u64::from(main.is_some()), Ordering::Relaxed);
+        *self.locked() = Names { main, current: None, last_error: None };
+    }
+
+    pub(crate) fn wrote(&self, images: u64, bytes: u64) {
+        self.images.fetch_add(images, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn writes_into(&self, file: PathBuf) {
+        self.locked().current = Some(file);
+    }
+
+    pub(crate) fn refuse(&self, why: String) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.locked().last_error = Some(why);
+    }
+
+    /// Notes an error and gives it the form in which it leaves.
+    pub(crate) fn fail(&self, error: Error) -> SinkError {
+        self.locked().last_error = Some(error.to_string());
+        sink_error(error)
+    }
+}
+
+pub(crate) fn sink_error(error: Error) -> SinkError {
+    let what = format!("cannot {}: {}", error.operation, error.path.display());
+    SinkError { what, why: error.cause, fix: error.hint }
+}
