@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::bench::args::BenchRooflineArgs;
+use crate::bench::args::{BenchDiskArgs, BenchRooflineArgs};
 use crate::calibration::verbs::args::CalibrationCommand;
 use crate::failure::EXIT_CODES;
 use crate::pedestal::args::PedestalArgs;
@@ -402,6 +402,12 @@ pub enum BenchCommand {
   konkordia bench table4 --seconds 0.1 --json
   konkordia bench table4 --raw raw_00.u16 raw_01.u16 --calibration calibration --seconds 2")]
     Table4(BenchKernelsArgs),
+    /// HDF5 beside plain write: frames of 1k, 2k and 4k square as they are, and compressed against their noise
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench disk
+  konkordia bench disk --dir /data --sync --mib 4096
+  konkordia bench disk --sizes 512 --noise-bits 0 4 8 --repeats 3 --json")]
+    Disk(BenchDiskArgs),
     /// Variants of the conversion between the speed of memory and that of arithmetic, as a table and a figure
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench roofline

@@ -1,4 +1,4 @@
-//! Arguments of the benches that reproduce tables and figures of Leonarski et al. 2020.
+//! Arguments of the benches that reproduce tables and figures of papers.
 
 use crate::cli::BenchKernelsArgs;
 use clap::Args;
@@ -13,4 +13,35 @@ pub struct BenchRooflineArgs {
     /// Draw the figure into this file
     #[arg(long, value_name = "FILE.png")]
     pub png: Option<PathBuf>,
+}
+
+/// `konkordia bench disk`
+#[derive(Debug, Args)]
+pub struct BenchDiskArgs {
+    /// Folder of the files [default: /dev/shm where it is, otherwise the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Edges of the frames, pixels
+    #[arg(long, value_name = "PIXELS", num_args = 1.., default_values_t = [1024, 2048, 4096], value_parser = edge)]
+    pub sizes: Vec<usize>,
+    /// Bits of noise in the frames that are compressed
+    #[arg(long, value_name = "BITS", num_args = 1.., default_values_t = [0, 1, 2, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=16))]
+    pub noise_bits: Vec<u32>,
+    /// Data of each measurement
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    pub mib: usize,
+    /// Measurements; the middle one counts
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub repeats: usize,
+    /// Count until the data are on the disk, not only with the kernel
+    #[arg(long)]
+    pub sync: bool,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn edge(text: &str) -> Result<usize, String> {
+    let pixels = text.parse::<usize>().map_err(|_| "not a number")?;
+    if (8..=16384).contains(&pixels) { Ok(pixels) } else { Err("8 to 16384 pixels".into()) }
 }

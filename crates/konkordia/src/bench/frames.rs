@@ -27,8 +27,14 @@ pub struct Frames {
 
 /// Lets `work` use a folder of our own, which is removed afterwards, also on Ctrl-C.
 pub fn with_folder<T>(work: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
+    in_folder(None, work)
+}
+
+/// The same in `parent`; `None` = in memory where that is possible.
+pub fn in_folder<T>(parent: Option<&Path>, work: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
     let shared = Path::new("/dev/shm");
-    let parent = if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
+    let own = || if shared.is_dir() { shared.to_path_buf() } else { std::env::temp_dir() };
+    let parent = parent.map_or_else(own, Path::to_path_buf);
     let folder: PathBuf = parent.join(format!("konkordia-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder).map_err(|e| Failure::io("cannot make the folder", &folder, &e))?;
     crate::run::signals::remove_folder_on_signal(folder.clone())?;

@@ -1,6 +1,7 @@
 //! `konkordia bench`: what this machine can do.
 
 pub mod args;
+mod disk;
 mod frames;
 mod kernels;
 mod pipeline;
@@ -19,6 +20,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Pipeline(args) => pipeline::command(args),
         BenchCommand::Table2(args) => tables::rounding(args),
         BenchCommand::Table4(args) => tables::writing(args),
+        BenchCommand::Disk(args) => disk::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
 }

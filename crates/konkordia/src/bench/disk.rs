@@ -1,0 +1,288 @@
+//! `konkordia bench disk`: what HDF5 costs. Frames written as a run writes them beside the same frames by plain `write`, one call each, and beside
+//! large blocks as `dd` writes them; then frames compressed on the way, against the noise in them. Whatever was written is read back and compared.
+
+use super::args::BenchDiskArgs;
+use super::frames::in_folder;
+use crate::failure::{Exit, Failure};
+use crate::{machine, say};
+use konkordia_core::ledger::ImageStatus;
+use konkordia_core::pixel::PixelType;
+use konkordia_core::plan::Compression;
+use konkordia_kernels::codec;
+use konkordia_kernels::{ElementSize, Isa};
+use konkordia_sinks::hdf5::{FileSpec, LedgerRecord, Overwrite, Reader, SeriesInfo, SeriesRecord, Writer};
+use serde_json::json;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+/// Different frames; they follow each other in turn.
+const FRAMES: usize = 8;
+/// What `dd` is mostly told to write at once.
+const BLOCK_BYTES: usize = 8 << 20;
+/// Bytes of a strip that is compressed at once.
+const STRIP_BYTES: usize = 128 << 10;
+/// Bits of noise of the frames that are written as they are.
+const PLAIN_NOISE_BITS: u32 = 8;
+
+/// `konkordia bench disk`
+pub fn command(args: &BenchDiskArgs) -> Result<Exit, Failure> {
+    in_folder(args.dir.as_deref(), |folder| {
+        let plain = args.sizes.iter().map(|&edge| Plain::measure(args, folder, edge)).collect::<Result<Vec<_>, _>>()?;
+        let edge = args.sizes.iter().copied().max().unwrap_or(1024).min(2048);
+        let packed = args.noise_bits.iter().map(|&bits| Packed::measure(args, folder, edge, bits));
+        let packed = packed.collect::<Result<Vec<_>, _>>()?;
+        let verified = plain.iter().all(|line| line.verified) && packed.iter().all(|line| line.verified);
+        if args.json {
+            say::to_stdout(&to_json(args, &plain, &packed, edge, verified));
+        } else {
+            say::to_stdout(&to_text(args, &plain, &packed, edge));
+        }
+        Ok(if verified { Exit::Complete } else { Exit::Bug })
+    })
+}
+
+/// Frames of `uint16` with this many bits of noise, the same in every call.
+fn frames(edge: usize, noise_bits: u32) -> Vec<Vec<u8>> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut frame = || {
+        let mut bytes = Vec::with_capacity(2 * edge * edge);
+        for _ in 0..edge * edge {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.extend_from_slice(&((state >> 32) as u16 & ((1u32 << noise_bits) - 1) as u16).to_le_bytes());
+        }
+        bytes
+    };
+    (0..FRAMES).map(|_| frame()).collect()
+}
+
+/// Frames written as they are: GB/s, middle of the repeats.
+struct Plain {
+    edge: usize,
+    images: usize,
+    /// One `write` per frame.
+    write: f64,
+    /// Large blocks.
+    blocks: f64,
+    /// HDF5: from the first image to the last one.
+    hdf5: f64,
+    /// HDF5: from making the first file to closing the last one.
+    hdf5_whole: f64,
+    /// HDF5 over plain `write`, middle of the ratios of each repeat.
+    ratio: f64,
+    verified: bool,
+}
+
+impl Plain {
+    fn measure(args: &BenchDiskArgs, folder: &Path, edge: usize) -> Result<Self, Failure> {
+        let frames = frames(edge, PLAIN_NOISE_BITS);
+        let images = (args.mib << 20).div_ceil(frames[0].len()).max(FRAMES);
+        let mut rates: [Vec<f64>; 5] = Default::default();
+        let mut verified = true;
+        for repeat in 0..args.repeats.max(1) {
+            let write = by_write(&folder.join("plain"), &frames, images, args.sync, frames[0].len())?;
+            let blocks = by_write(&folder.join("blocks"), &frames, images, args.sync, BLOCK_BYTES)?;
+            let mut run = Run::new(folder, edge, Compression::None, args.sync)?;
+            (0..images).try_for_each(|n| run.write(n, &frames[n % FRAMES]))?;
+            let [hdf5, whole] = run.finish(images * frames[0].len())?;
+            if repeat == 0 {
+                verified = is_right(folder, &frames, images)?;
+            }
+            for (rates, rate) in rates.iter_mut().zip([write, blocks, hdf5, whole, hdf5 / write]) {
+                rates.push(rate);
+            }
+        }
+        let [write, blocks, hdf5, hdf5_whole, ratio] = rates.map(middle);
+        Ok(Self { edge, images, write, blocks, hdf5, hdf5_whole, ratio, verified })
+    }
+}
+
+/// Frames compressed by one core and written: GB/s of pixels.
+struct Packed {
+    noise_bits: u32,
+    bits_per_pixel: f64,
+    /// Compressed and thrown away.
+    pack: f64,
+    /// Compressed and written.
+    hdf5: f64,
+    verified: bool,
+}
+
+impl Packed {
+    fn measure(args: &BenchDiskArgs, folder: &Path, edge: usize, noise_bits: u32) -> Result<Self, Failure> {
+        let frames = frames(edge, noise_bits);
+        let images = ((args.mib << 20) / 2).div_ceil(frames[0].len()).max(FRAMES);
+        let pack =
+            |n: usize| codec::compress(Compression::Bslz4, Isa::detect(), ElementSize::Two, &frames[n % FRAMES], STRIP_BYTES);
+        let (mut alone, mut written, mut bytes, mut verified) = (Vec::new(), Vec::new(), 0, true);
+        for repeat in 0..args.repeats.max(1) {
+            let begin = Instant::now();
+            bytes = (0..images).map(|n| pack(n).len()).sum();
+            alone.push(rate(images * frames[0].len(), begin));
+            let mut run = Run::new(folder, edge, Compression::Bslz4, args.sync)?;
+            (0..images).try_for_each(|n| run.write(n, &pack(n)))?;
+            written.push(run.finish(images * frames[0].len())?[0]);
+            if repeat == 0 {
+                verified = is_right(folder, &frames, images)?;
+            }
+        }
+        let bits_per_pixel = bytes as f64 * 8.0 / (images * edge * edge) as f64;
+        Ok(Self { noise_bits, bits_per_pixel, pack: middle(alone), hdf5: middle(written), verified })
+    }
+}
+
+/// A run that is being written.
+struct Run {
+    writer: Writer,
+    made: Instant,
+    begin: Instant,
+}
+
+impl Run {
+    fn new(folder: &Path, edge: usize, compression: Compression, sync: bool) -> Result<Self, Failure> {
+        let made = Instant::now();
+        let size = edge as u32;
+        let spec = FileSpec {
+            directory: folder.to_owned(),
+            prefix: "bench".into(),
+            overwrite: Overwrite::Replace,
+            rows: size,
+            columns: size,
+            pixel: PixelType::Uint16,
+            compression,
+            pixel_mask: vec![0; edge * edge],
+            series: Some(SeriesInfo { image_shape: vec![edge as u64; 2], ..SeriesInfo::default() }),
+            ..FileSpec::default()
+        };
+        let mut writer = Writer::create(spec)?;
+        writer.set_sync(sync);
+        Ok(Self { writer, made, begin: Instant::now() })
+    }
+
+    fn write(&mut self, index: usize, chunk: &[u8]) -> Result<(), Failure> {
+        let record =
+            SeriesRecord { index: index as u64, status: ImageStatus::Complete, pieces: &[chunk], times: None, parts_missing: 0 };
+        self.writer.write_series(&record)?;
+        Ok(self.writer.tick(self.made.elapsed().as_nanos() as u64)?)
+    }
+
+    /// GB/s of `bytes` bytes of pixels: until the last image was written, and with making and closing the files.
+    fn finish(self, bytes: usize) -> Result<[f64; 2], Failure> {
+        let written = rate(bytes, self.begin);
+        self.writer.finish(&LedgerRecord::default())?;
+        Ok([written, rate(bytes, self.made)])
+    }
+}
+
+/// GB/s of the frames, one after the other, by calls of `write` of `block_bytes` each; the file is removed.
+fn by_write(path: &Path, frames: &[Vec<u8>], images: usize, sync: bool, block_bytes: usize) -> Result<f64, Failure> {
+    let failed = |error: std::io::Error| Failure::io("cannot write", path, &error);
+    let joined = if block_bytes > frames[0].len() { frames.concat() } else { Vec::new() };
+    let mut file = File::create(path).map_err(failed)?;
+    let begin = Instant::now();
+    let mut left = images * frames[0].len();
+    let mut turn = 0;
+    while left > 0 {
+        let one: &[u8] = if joined.is_empty() { &frames[turn % frames.len()] } else { &joined[..block_bytes.min(joined.len())] };
+        let now = one.len().min(left);
+        file.write_all(&one[..now]).map_err(failed)?;
+        (left, turn) = (left - now, turn + 1);
+    }
+    if sync {
+        file.sync_data().map_err(failed)?;
+    }
+    let rate = rate(images * frames[0].len(), begin);
+    std::fs::remove_file(path).map_err(failed)?;
+    Ok(rate)
+}
+
+/// Reads the run back.
+fn is_right(folder: &Path, frames: &[Vec<u8>], images: usize) -> Result<bool, Failure> {
+    let decode = |compression: Compression, chunk: &[u8], _: usize, out: &mut [u8]| {
+        codec::decompress(compression, Isa::detect(), chunk, ElementSize::Two, out).map_err(|error| error.to_string())
+    };
+    let reader = Reader::open(&folder.join("bench_master.h5"))?;
+    for n in 0..images {
+        if reader.read_image(n as u64, &decode)? != frames[n % frames.len()] {
+            return Ok(false);
+        }
+    }
+    Ok(reader.summary().images == images as u64)
+}
+
+fn rate(bytes: usize, begin: Instant) -> f64 {
+    bytes as f64 / 1e9 / begin.elapsed().as_secs_f64().max(1e-9)
+}
+
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn to_json(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize, verified: bool) -> String {
+    let plain = plain.iter().map(|line| {
+        json!({
+            "edge_pixels": line.edge, "images": line.images, "write_gb_per_s": line.write, "blocks_gb_per_s": line.blocks,
+            "hdf5_gb_per_s": line.hdf5, "hdf5_whole_gb_per_s": line.hdf5_whole, "hdf5_of_write": line.ratio,
+            "hdf5_images_per_second": line.hdf5 * 1e9 / (2 * line.edge * line.edge) as f64, "verified": line.verified,
+        })
+    });
+    let packed = packed.iter().map(|line| {
+        json!({
+            "noise_bits": line.noise_bits, "edge_pixels": edge, "bits_per_pixel": line.bits_per_pixel, "pack_gb_per_s": line.pack,
+            "pack_and_hdf5_gb_per_s": line.hdf5, "verified": line.verified,
+        })
+    });
+    let report = json!({
+        "bench": "disk", "machine": machine::facts(), "sync": args.sync, "repeats": args.repeats, "mib": args.mib,
+        "plain": plain.collect::<Vec<_>>(), "compressed": packed.collect::<Vec<_>>(), "verified": verified,
+    });
+    format!("{report:#}")
+}
+
+fn to_text(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize) -> String {
+    let word = |verified: bool| if verified { "equal" } else { "WRONG" }.to_owned();
+    let row = |cells: [&str; 7]| cells.map(str::to_owned).to_vec();
+    let head = row(["uint16 frame", "write GB/s", "8 MiB blocks", "HDF5 GB/s", "with open, close", "HDF5 / write", "read back"]);
+    let lines = plain.iter().map(|line| {
+        let cells = [line.write, line.blocks, line.hdf5, line.hdf5_whole, line.ratio].map(|value| format!("{value:.2}"));
+        std::iter::once(format!("{0} x {0}", line.edge)).chain(cells).chain([word(line.verified)]).collect()
+    });
+    let first = say::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
+    let head = ["noise", "bit/pixel", "bslz4 GB/s", "bslz4 + HDF5 GB/s", "read back"].map(str::to_owned).to_vec();
+    let lines = packed.iter().map(|line| {
+        let cells = [line.bits_per_pixel, line.pack, line.hdf5].map(|value| format!("{value:.2}"));
+        std::iter::once(format!("{} bit", line.noise_bits)).chain(cells).chain([word(line.verified)]).collect()
+    });
+    let second = say::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
+    let (mib, repeats, sync) = (args.mib, args.repeats.max(1), if args.sync { ", brought to the disk" } else { "" });
+    format!(
+        "frames as they are, {mib} MiB each time, middle of {repeats}{sync}; {}\n\n{first}\n\nframes of {edge} x {edge} compressed by one core, GB/s of \
+         pixels\n\n{second}",
+        machine::line()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_written_and_read_back() {
+        let args =
+            BenchDiskArgs { dir: None, sizes: vec![64, 100], noise_bits: vec![0, 3], mib: 1, repeats: 2, sync: true, json: true };
+        let folder = std::env::temp_dir().join(format!("konkordia-bench-disk-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let plain = Plain::measure(&args, &folder, 100).unwrap();
+        assert!(plain.verified && plain.write > 0.0 && plain.hdf5 > 0.0);
+        let packed = [0, 3].map(|bits| Packed::measure(&args, &folder, 64, bits).unwrap());
+        assert!(packed.iter().all(|line| line.verified));
+        assert!(packed[0].bits_per_pixel < 1.0 && (3.0..5.0).contains(&packed[1].bits_per_pixel), "{}", packed[1].bits_per_pixel);
+        // What was written is looked at.
+        assert!(!is_right(&folder, &frames(64, 4), 8).unwrap());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
