@@ -1,0 +1,291 @@
+//! DECTRIS Stream V2. Receivers want to know type, size and channels of the images from the start, so where those were not announced the start comes with
+//! the first image. Pixels are copied once, behind their head.
+
+use super::pixels::{Unpacker, flat};
+use super::{Encoder, Parts};
+use crate::series::intake::KEV_ANGSTROM;
+use bytes::Bytes;
+use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::series::{Array, ChannelStart, Facts, SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_wire::cbor::{Item, item_of};
+use konkordia_wire::dectris_v2::{Axis, Image, Message, Seconds, Series, Start};
+use konkordia_wire::stream::Pixels;
+use serde_json::{Map, Value};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// Packings that receivers of DECTRIS' streams know.
+const PACKINGS: [Packing; 3] = [Packing::None, Packing::BitshuffleLz4, Packing::Lz4];
+/// The name of a channel that has none, and the beginning of those of its pieces.
+const CHANNEL: &str = "threshold_";
+/// Bytes of a message beside those of its pixels, of most.
+const HEAD_BYTES: usize = 4096;
+const NS_PER_S: u64 = 1_000_000_000;
+
+#[derive(Default)]
+pub struct DectrisV2 {
+    series: u64,
+    unique_id: String,
+    arm_date: Option<String>,
+    /// A start that still has to be sent.
+    pending: Option<SeriesStart>,
+    unpacker: Unpacker,
+}
+
+impl DectrisV2 {
+    fn series(&self) -> Series<'_> {
+        Series { id: self.series, unique_id: &self.unique_id }
+    }
+
+    /// Channels of an image by name: those of the series, or the pieces of an array with more than two dimensions.
+    fn channels(&mut self, image: &SeriesImage) -> Result<Vec<(Arc<str>, Array)>, String> {
+        let mut all = Vec::with_capacity(image.channels.len());
+        for (n, channel) in image.channels.iter().enumerate() {
+            let array = self.unpacker.whole_bytes(&channel.array)?;
+            let is_alone = image.channels.len() == 1;
+            if let Some(planes) = is_alone.then(|| planes(&array)).flatten() {
+                for (n, plane) in planes.iter().enumerate() {
+                    all.push((number_name(n), self.unpacker.one_piece(plane, &PACKINGS)?));
+                }
+                continue;
+            }
+            let array = Array { shape: flat(array.shape), ..self.unpacker.one_piece(&array, &PACKINGS)? };
+            let name = if channel.name.is_empty() { number_name(n) } else { Arc::clone(&channel.name) };
+            all.push((name, array));
+        }
+        Ok(all)
+    }
+
+    /// The start, with what the channels of the first image say where the start does not.
+    fn start_message(&self, start: &SeriesStart, seen: &[(Arc<str>, Array)]) -> Result<Parts, String> {
+        let first = seen.first().map(|(_, array)| array);
+        let names = match &start.channels[..] {
+            [] => seen.iter().map(|(name, _)| name.to_string()).collect(),
+            // A channel without a name, or of several planes, is called as its images are.
+            channels if !seen.is_empty() && seen.len() != channels.len() => {
+                seen.iter().map(|(name, _)| name.to_string()).collect()
+            }
+            channels => channels.iter().enumerate().map(|(n, channel)| channel_name(n, channel)).collect::<Vec<String>>(),
+        };
+        let size = start.image_size.or_else(|| match first?.shape.dimensions() {
+            [.., rows, columns] => Some([*rows, *columns]),
+            [columns] => Some([1, *columns]),
+            [] => None,
+        });
+        let user_data = user_data(start).map(|value| item_of(&value));
+        let table = counts(start.metadata.get("countrate_correction_lookup_table"));
+        let mut said = facts(&start.facts, &start.metadata);
+        said.series = self.series();
+        said.channels = names.iter().map(String::as_str).collect();
+        said.image_element = first.map(|array| array.element).or(start.element).map(whole_bytes);
+        (said.image_size_y, said.image_size_x) = (size.map(|[rows, _]| rows), size.map(|[_, columns]| columns));
+        said.number_of_images = start.images_planned;
+        said.pixel_mask = tables(&start.channels, &names, |channel| channel.pixel_mask.as_ref())?;
+        said.flat_field = tables(&start.channels, &names, |channel| channel.flat_field.as_ref())?;
+        said.countrate_correction_table = table.as_deref().and_then(|bytes| {
+            let shape = Shape::new(&[bytes.len() as u64 / 4])?;
+            Pixels::new_checked(shape, Element::Uint32, Packing::None, bytes, u64::MAX).ok()
+        });
+        said.threshold_energy_ev = thresholds(start, &names);
+        said.user_data = user_data.as_deref().and_then(|bytes| Item::new_checked(bytes).ok());
+        build(&Message::Start(Box::new(said)), HEAD_BYTES)
+    }
+
+    fn image_message(&self, image: &SeriesImage, channels: &[(Arc<str>, Array)]) -> Result<Parts, String> {
+        let came: Map<String, Value> = serde_json::from_slice(&image.header_json).unwrap_or_default();
+        // Of this protocol, or all that came with the image.
+        let user = came.get("user_data").map(item_of);
+        let is_ours = came.keys().all(|key| key == "user_data" || key == "series_date");
+        let user = user.or_else(|| (!is_ours).then(|| item_of(&Value::Object(came.clone()))));
+        let seconds = |ns: Option<u64>| ns.and_then(|ns| Seconds::new(ns, NS_PER_S));
+        let pixels = channels.iter().map(|(name, array)| Ok((&**name, pixels(array)?))).collect::<Result<Vec<_>, String>>()?;
+        let message = Image {
+            series: self.series(),
+            image_id: image.number,
+            real_time: seconds(image.times.map(|times| times.real_ns)),
+            series_date: came.get("series_date").and_then(Value::as_str).or(self.arm_date.as_deref()),
+            start_time: seconds(image.times.map(|times| times.start_ns)),
+            stop_time: seconds(image.times.map(|times| times.stop_ns)),
+            user_data: user.as_deref().and_then(|bytes| Item::new_checked(bytes).ok()),
+            channels: pixels,
+        };
+        let bytes: usize = channels.iter().map(|(_, array)| array.packed_bytes() as usize).sum();
+        build(&Message::Image(message), HEAD_BYTES + bytes)
+    }
+}
+
+impl Encoder for DectrisV2 {
+    fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
+        self.series = start.series;
+        self.unique_id = unique_id(start);
+        self.arm_date = start.facts.arm_date.clone();
+        self.pending = None;
+        if start.element.is_none() || start.image_size.is_none() || start.channels.is_empty() {
+            self.pending = Some(start.clone());
+            return Ok(Vec::new());
+        }
+        Ok(vec![self.start_message(start, &[])?])
+    }
+
+    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Parts>, String> {
+        if image.channels.is_empty() {
+            return Ok(Vec::new());
+        }
+        let channels = self.channels(image)?;
+        let message = self.image_message(image, &channels)?;
+        let mut messages = Vec::with_capacity(2);
+        if let Some(start) = self.pending.take() {
+            messages.push(self.start_message(&start, &channels)?);
+        }
+        messages.push(message);
+        Ok(messages)
+    }
+
+    fn end(&mut self, _end: &SeriesEnd) -> Result<Vec<Parts>, String> {
+        let mut messages = Vec::with_capacity(2);
+        if let Some(start) = self.pending.take() {
+            messages.push(self.start_message(&start, &[])?);
+        }
+        messages.push(build(&Message::End(self.series()), HEAD_BYTES)?);
+        Ok(messages)
+    }
+}
+
+fn build(message: &Message, bytes: usize) -> Result<Parts, String> {
+    let mut out = Vec::with_capacity(bytes);
+    message.build(&mut out).map_err(|refusal| refusal.why)?;
+    Ok(vec![out.into()])
+}
+
+fn number_name(n: usize) -> Arc<str> {
+    format!("{CHANNEL}{}", n + 1).into()
+}
+
+fn channel_name(n: usize, channel: &ChannelStart) -> String {
+    if channel.name.is_empty() { number_name(n).to_string() } else { channel.name.clone() }
+}
+
+/// The name of the series, or one made of what is known of it: the same for every consumer, and another one for another series.
+fn unique_id(start: &SeriesStart) -> String {
+    if !start.unique_id.is_empty() {
+        return start.unique_id.clone();
+    }
+    let mut hasher = DefaultHasher::new();
+    (start.series, &start.filename, start.images_planned, &start.facts.arm_date).hash(&mut hasher);
+    Value::Object(start.metadata.clone()).to_string().hash(&mut hasher);
+    format!("{:010}-{:016x}", start.series, hasher.finish())
+}
+
+/// The pieces of an array of several planes, each as an array of its own; `None` if it is no such array.
+fn planes(array: &Array) -> Option<Vec<Array>> {
+    let [planes, rest @ ..] = array.shape.dimensions() else { return None };
+    if rest.len() < 2 || *planes < 2 || *planes != array.pieces.len() as u64 {
+        return None;
+    }
+    let shape = Shape::new(rest)?;
+    let plane = |piece: &Bytes| Array { shape, element: array.element, packing: array.packing, pieces: vec![piece.clone()] };
+    Some(array.pieces.iter().map(plane).collect())
+}
+
+fn whole_bytes(element: Element) -> Element {
+    if element == Element::Mono12p { Element::Uint16 } else { element }
+}
+
+fn pixels(array: &Array) -> Result<Pixels<'_>, String> {
+    let [piece] = &array.pieces[..] else { return Err("its pixels are in several pieces".into()) };
+    Pixels::new_checked(array.shape, array.element, array.packing, piece, u64::MAX)
+}
+
+fn tables<'a>(
+    channels: &'a [ChannelStart],
+    names: &'a [String],
+    table: impl Fn(&'a ChannelStart) -> Option<&'a Array>,
+) -> Result<Vec<(&'a str, Pixels<'a>)>, String> {
+    let all = names.iter().zip(channels).filter_map(|(name, channel)| Some((name, table(channel)?)));
+    all.map(|(name, array)| Ok((name.as_str(), pixels(array)?))).collect()
+}
+
+/// Thresholds as they came, of channels that are off too; else those of the channels.
+fn thresholds<'a>(start: &'a SeriesStart, names: &'a [String]) -> Vec<(&'a str, f64)> {
+    if let Some(all) = start.metadata.get("threshold_energy").and_then(Value::as_object) {
+        return all.iter().filter_map(|(name, energy)| Some((name.as_str(), energy.as_f64()?))).collect();
+    }
+    let channels = names.iter().zip(&start.channels);
+    channels.filter_map(|(name, channel)| Some((name.as_str(), channel.threshold_energy_ev?))).collect()
+}
+
+/// What the protocol has keys for, from the facts and from metadata that came under the same keys.
+fn facts<'a>(facts: &'a Facts, metadata: &'a Map<String, Value>) -> Start<'a> {
+    let number = |key: &str| metadata.get(key).and_then(Value::as_f64);
+    let flag = |key: &str, other: &str| metadata.get(key).or_else(|| metadata.get(other)).and_then(Value::as_bool);
+    let translation = metadata.get("detector_translation").and_then(Value::as_array).and_then(|list| match &list[..] {
+        [x, y, z] => Some([x.as_f64()?, y.as_f64()?, z.as_f64()?]),
+        _ => None,
+    });
+    Start {
+        arm_date: facts.arm_date.as_deref(),
+        beam_center_x: facts.beam_center_x_px,
+        beam_center_y: facts.beam_center_y_px,
+        count_time_s: facts.count_time_s,
+        // The second names are those of Stream V1.
+        countrate_correction_enabled: flag("countrate_correction_enabled", "countrate_correction_applied"),
+        detector_description: facts.detector_description.as_deref(),
+        detector_serial_number: facts.detector_serial.as_deref(),
+        detector_translation_m: translation.or(facts.detector_distance_m.map(|distance| [0.0, 0.0, distance])),
+        flat_field_enabled: flag("flatfield_enabled", "flatfield_correction_applied"),
+        frame_time_s: facts.frame_time_s,
+        goniometer: axes(metadata),
+        incident_energy_ev: number("incident_energy").or(facts.energy_kev.map(|kev| kev * 1000.0)),
+        incident_wavelength_angstrom: number("incident_wavelength").or(facts.energy_kev.map(|kev| KEV_ANGSTROM / kev)),
+        pixel_mask_enabled: flag("pixel_mask_enabled", "pixel_mask_applied"),
+        pixel_size_x_m: facts.pixel_size_m.map(|[x, _]| x),
+        pixel_size_y_m: facts.pixel_size_m.map(|[_, y]| y),
+        saturation_value: facts.saturation_value,
+        sensor_material: facts.sensor_material.as_deref(),
+        sensor_thickness_m: facts.sensor_thickness_m,
+        virtual_pixel_interpolation_enabled: flag("virtual_pixel_interpolation_enabled", "virtual_pixel_correction_applied"),
+        ..Start::default()
+    }
+}
+
+/// Axes under `goniometer`, or as Stream V1 names them.
+fn axes(metadata: &Map<String, Value>) -> Vec<Axis<'_>> {
+    if let Some(all) = metadata.get("goniometer").and_then(Value::as_object) {
+        let number = |axis: &Value, key: &str| axis.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+        let axes =
+            all.iter().map(|(name, axis)| Axis { name, increment: number(axis, "increment"), start: number(axis, "start") });
+        return axes.collect();
+    }
+    let number = |name: &str, what: &str| metadata.get(&format!("{name}_{what}")).and_then(Value::as_f64);
+    let axis = |name: &'static str| {
+        let (increment, start) = number(name, "increment").zip(number(name, "start"))?;
+        Some(Axis { name, increment, start })
+    };
+    ["chi", "kappa", "omega", "phi", "two_theta"].into_iter().filter_map(axis).collect()
+}
+
+/// What the user gave; else, so that nothing is lost on the way from another protocol, the file name and all metadata. As a text that is JSON, which
+/// is what receivers look for.
+fn user_data(start: &SeriesStart) -> Option<Value> {
+    let is_cbor = start.metadata.contains_key("series_unique_id");
+    let user = match start.metadata.get("user_data") {
+        Some(user) => Some(user.clone()),
+        None if is_cbor => None,
+        None => {
+            let mut all = start.metadata.clone();
+            all.shift_remove("countrate_correction_table");
+            if let Some(name) = &start.filename {
+                all.insert("filename".into(), name.as_str().into());
+            }
+            (!all.is_empty()).then_some(Value::Object(all))
+        }
+    };
+    user.map(|user| if user.is_object() { user.to_string().into() } else { user })
+}
+
+/// A list of whole numbers of 32 bits as bytes.
+fn counts(list: Option<&Value>) -> Option<Vec<u8>> {
+    let numbers = list?.as_array()?.iter().map(|number| number.as_u64().and_then(|number| u32::try_from(number).ok()));
+    let bytes: Vec<u8> = numbers.collect::<Option<Vec<u32>>>()?.into_iter().flat_map(u32::to_le_bytes).collect();
+    (!bytes.is_empty()).then_some(bytes)
+}

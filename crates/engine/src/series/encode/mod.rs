@@ -1,0 +1,73 @@
+//! Messages out: series as other programs know them, one file per protocol. An encoder serves one consumer; pixels are shared with the image wherever
+//! the protocol has parts of its own for them.
+
+mod dectris_v2;
+mod pixels;
+mod sls_json;
+mod stins;
+
+use bytes::Bytes;
+use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+
+/// A message: its parts.
+pub type Parts = Vec<Bytes>;
+
+/// What messages to consumers are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outgoing {
+    /// STINS, the streams of MAX IV.
+    Stins,
+    /// DECTRIS Stream V2 (CBOR).
+    DectrisV2,
+    /// JSON of the SLS receivers, version 5.
+    SlsJson,
+}
+
+impl Outgoing {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Stins, Self::DectrisV2, Self::SlsJson];
+
+    /// Name in configurations and reports, as that of the protocol coming in.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stins => "stins",
+            Self::DectrisV2 => "stream2",
+            Self::SlsJson => "sls",
+        }
+    }
+
+    /// The protocol of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.name() == name)
+    }
+}
+
+/// Writes the messages of series for one consumer. Each call gives the messages that are to be sent now, in order, perhaps none.
+pub trait Encoder: Send {
+    /// A series begins. Where the protocol wants to know more than is known before the first image, its start comes with that.
+    ///
+    /// # Errors
+    /// The protocol has no form for it; in words for people. Images may be encoded all the same.
+    fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String>;
+
+    /// An image. Nothing is sent for a position without pixels: no protocol has a message for it, and numbers tell.
+    ///
+    /// # Errors
+    /// The protocol has no form for its pixels, or they cannot be unpacked; in words for people. Further images may be encoded.
+    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Parts>, String>;
+
+    /// The series has ended.
+    ///
+    /// # Errors
+    /// The protocol has no form for it; in words for people.
+    fn end(&mut self, end: &SeriesEnd) -> Result<Vec<Parts>, String>;
+}
+
+/// An encoder of this protocol.
+pub fn encoder(protocol: Outgoing) -> Box<dyn Encoder> {
+    match protocol {
+        Outgoing::Stins => Box::new(stins::Stins::default()),
+        Outgoing::DectrisV2 => Box::new(dectris_v2::DectrisV2::default()),
+        Outgoing::SlsJson => Box::new(sls_json::SlsJson::default()),
+    }
+}

@@ -1,0 +1,151 @@
+//! DECTRIS Stream V2 and the superset of it that Jungfraujoch sends: further kinds of messages are no series of ours, further keys are metadata.
+
+use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
+use super::{facts, names::Names, shared, slices, table, unnumbered};
+use bytes::Bytes;
+use konkordia_core::array::Element;
+use konkordia_core::ports::Message;
+use konkordia_core::series::{Array, Channel, ChannelStart, Facts, ImageTimes, SeriesStart};
+use konkordia_wire::cbor::Item;
+use konkordia_wire::dectris_v2::{self, Image, Seconds, Start};
+use konkordia_wire::stream::{Bounds, Pixels, Refusal};
+use serde_json::{Map, Value};
+
+/// Kinds of messages that only Jungfraujoch sends.
+const OTHER_KINDS: [&str; 2] = ["calibration", "metadata"];
+/// Keys of the start that are no metadata.
+const TABLES: [&str; 3] = ["type", "pixel_mask", "flatfield"];
+
+pub struct DectrisV2 {
+    bounds: Bounds,
+    names: Names,
+}
+
+impl DectrisV2 {
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, names: Names::default() }
+    }
+
+    fn part(&mut self, part: &Bytes, image: &Image) -> Result<ImagePart, Refusal> {
+        let names = &mut self.names;
+        let channels = image.channels.iter().map(|(name, pixels)| Channel { name: names.get(name), array: shared(part, pixels) });
+        Ok(ImagePart {
+            series: SeriesKey(image.series.id),
+            number: image.image_id,
+            channels: channels.collect(),
+            store: true,
+            is_partial: false,
+            times: times(image),
+            header_json: about(image, &self.bounds)?,
+            start: None,
+        })
+    }
+}
+
+impl Intake for DectrisV2 {
+    fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
+        if let [part] = &message.parts[..]
+            && dectris_v2::kind_of(part).is_some_and(|kind| OTHER_KINDS.contains(&kind))
+        {
+            return Ok(unnumbered(Event::Other));
+        }
+        let read = dectris_v2::Message::parse(&slices(message), &self.bounds)?;
+        let key = SeriesKey(read.series().id);
+        // There is one part, or it would have been refused.
+        let part = &message.parts[0];
+        Ok(unnumbered(match read {
+            dectris_v2::Message::Start(said) => {
+                let start = start(part, &said, &self.bounds).map_err(|why| Refusal::new(0, why))?;
+                Event::Start(key, Box::new(start))
+            }
+            dectris_v2::Message::Image(image) => Event::Part(Box::new(self.part(part, &image)?)),
+            dectris_v2::Message::End(_) => Event::End(key),
+        }))
+    }
+}
+
+fn times(image: &Image) -> Option<ImageTimes> {
+    let ns = |seconds: Option<Seconds>| seconds.map(Seconds::to_ns);
+    let (start, stop, real) = (ns(image.start_time), ns(image.stop_time), ns(image.real_time));
+    // Of three times two say the third.
+    let start_ns = start.or_else(|| Some(stop?.saturating_sub(real?)))?;
+    let stop_ns = stop.or_else(|| Some(start_ns.saturating_add(real?)))?;
+    Some(ImageTimes { start_ns, stop_ns, real_ns: real.unwrap_or(stop_ns.saturating_sub(start_ns)) })
+}
+
+/// What else is said of an image, as a JSON object; nothing if nothing is.
+fn about(image: &Image, bounds: &Bounds) -> Result<Bytes, Refusal> {
+    let mut about = Map::new();
+    if let Some(date) = image.series_date {
+        about.insert("series_date".into(), date.into());
+    }
+    if let Some(item) = &image.user_data {
+        let said = item.json(&[], bounds.text_bytes_max).map_err(|why| Refusal::new(0, format!("'user_data': {why}")))?;
+        about.insert("user_data".into(), said);
+    }
+    Ok(if about.is_empty() { Bytes::new() } else { Value::Object(about).to_string().into() })
+}
+
+fn start(part: &Bytes, said: &Start, bounds: &Bounds) -> Result<SeriesStart, String> {
+    let everything = Item::new_checked(part)?.json(&TABLES, bounds.text_bytes_max)?;
+    let mut metadata = match everything {
+        Value::Object(map) => map,
+        // It was read as a map before.
+        _ => Map::new(),
+    };
+    let mut filename = None;
+    if let Some(user) = metadata.get_mut("user_data") {
+        *user = facts::user_value(user.take());
+        filename = facts::filename(user);
+    }
+    let channels = said.channels.iter().map(|name| channel(part, said, name)).collect::<Result<Vec<_>, String>>()?;
+    Ok(SeriesStart {
+        series: said.series.id,
+        unique_id: said.series.unique_id.to_owned(),
+        filename,
+        images_planned: said.number_of_images,
+        image_size: said.image_size_y.zip(said.image_size_x).map(|(rows, columns)| [rows, columns]),
+        element: said.image_element,
+        channels,
+        facts: facts_of(said, &metadata),
+        metadata,
+        header_extra: Map::new(),
+        store: true,
+    })
+}
+
+fn channel(part: &Bytes, said: &Start, name: &str) -> Result<ChannelStart, String> {
+    let of = |all: &[(&str, Pixels)], key: &str, wanted: Element| -> Result<Option<Array>, String> {
+        let mine = all.iter().find(|(of, _)| *of == name);
+        mine.map(|(_, pixels)| table(part, pixels, wanted)).transpose().map_err(|why| format!("'{key}' of '{name}': {why}"))
+    };
+    Ok(ChannelStart {
+        name: name.to_owned(),
+        threshold_energy_ev: said.threshold_energy_ev.iter().find(|(of, _)| *of == name).map(|(_, energy)| *energy),
+        pixel_mask: of(&said.pixel_mask, "pixel_mask", Element::Uint32)?,
+        flat_field: of(&said.flat_field, "flatfield", Element::Float32)?,
+    })
+}
+
+fn facts_of(said: &Start, metadata: &Map<String, Value>) -> Facts {
+    let positive = |number: Option<f64>| number.and_then(facts::above_0);
+    let energy_kev = positive(said.incident_energy_ev).map(|ev| ev / 1000.0);
+    Facts {
+        energy_kev: energy_kev.or_else(|| said.incident_wavelength_angstrom.and_then(facts::energy_kev)),
+        // Jungfraujoch says it under a name of its own.
+        detector_distance_m: facts::positive(metadata, "detector_distance")
+            .or_else(|| positive(said.detector_translation_m.map(|[_, _, z]| z))),
+        beam_center_x_px: said.beam_center_x,
+        beam_center_y_px: said.beam_center_y,
+        pixel_size_m: positive(said.pixel_size_x_m).zip(positive(said.pixel_size_y_m)).map(|(x, y)| [x, y]),
+        sensor_material: said.sensor_material.map(str::to_owned),
+        sensor_thickness_m: positive(said.sensor_thickness_m),
+        frame_time_s: positive(said.frame_time_s),
+        count_time_s: positive(said.count_time_s),
+        bit_depth: None,
+        saturation_value: said.saturation_value,
+        detector_description: said.detector_description.map(str::to_owned),
+        detector_serial: said.detector_serial_number.map(str::to_owned),
+        arm_date: said.arm_date.map(str::to_owned),
+    }
+}

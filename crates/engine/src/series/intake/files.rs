@@ -1,0 +1,279 @@
+//! Files of one image each: CBF, TIFF or EDF by how they begin, whatever their names end in. A message is the name and the content. The last group of
+//! digits in the name is the number of the image, the rest of it is the series: another rest, or the first number again, begins another one. The
+//! first number of a series is position 0.
+
+use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
+use super::byte_order::whole;
+use super::{facts, of_part, unnumbered};
+use bytes::Bytes;
+use konkordia_core::array::Packing;
+use konkordia_core::ports::Message;
+use konkordia_core::series::{Array, Channel, ChannelStart, Facts, SeriesStart};
+use konkordia_kernels::byte_offset;
+use konkordia_wire::stream::{Bounds, Refusal};
+use konkordia_wire::{cbf, edf, tiff};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+const NAME: usize = 0;
+const CONTENT: usize = 1;
+/// Bytes of a name, at most; that of file systems is 255.
+const NAME_BYTES_MAX: usize = 1024;
+/// The name of a series of files whose names are numbers.
+const NAMELESS: &str = "images";
+
+pub struct Files {
+    bounds: Bounds,
+    no_name: Arc<str>,
+    series: u64,
+    open: Option<Open>,
+}
+
+struct Open {
+    /// What stands in front of the number, and behind it.
+    rest: (String, String),
+    first: u64,
+    start: Arc<SeriesStart>,
+}
+
+/// A file, read.
+struct File {
+    array: Array,
+    /// What it says of itself, key by key.
+    said: Map<String, Value>,
+    facts: Facts,
+    threshold_ev: Option<f64>,
+}
+
+impl Files {
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, no_name: "".into(), series: 0, open: None }
+    }
+
+    /// The number of the image in its series, and what is known of that.
+    fn place(&mut self, name: &Name, file: &File) -> Result<(u64, Arc<SeriesStart>), Refusal> {
+        if let Some(open) = &self.open
+            && (open.rest.0.as_str(), open.rest.1.as_str()) == (name.before, name.after)
+            && name.number != open.first
+        {
+            let number = name.number.checked_sub(open.first).ok_or_else(|| {
+                let first = open.first;
+                Refusal::new(NAME, format!("number {} comes before {first}, with which the series began", name.number))
+            })?;
+            return Ok((number, Arc::clone(&open.start)));
+        }
+        self.series += 1;
+        let start = Arc::new(start(self.series, name, file));
+        let rest = (name.before.to_owned(), name.after.to_owned());
+        self.open = Some(Open { rest, first: name.number, start: Arc::clone(&start) });
+        Ok((0, start))
+    }
+}
+
+impl Intake for Files {
+    fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
+        let [name, content] = &message.parts[..] else {
+            let came = message.parts.len();
+            return Err(Refusal::new(came.min(2), format!("a file has a name and a content, but {came} parts came")));
+        };
+        let text = std::str::from_utf8(name).ok().filter(|name| name.len() <= NAME_BYTES_MAX);
+        let text =
+            text.ok_or_else(|| Refusal::new(NAME, format!("it is no name: no text, or more than {NAME_BYTES_MAX} bytes")))?;
+        let name = Name::read(text)?;
+        let mut file = read(content, &self.bounds)?;
+        let (number, start) = self.place(&name, &file)?;
+        file.said.insert("file".into(), text.into());
+        Ok(unnumbered(Event::Part(Box::new(ImagePart {
+            series: SeriesKey(self.series),
+            number,
+            channels: vec![Channel { name: Arc::clone(&self.no_name), array: file.array }],
+            store: true,
+            is_partial: false,
+            times: None,
+            header_json: Value::Object(file.said).to_string().into(),
+            start: Some(start),
+        }))))
+    }
+}
+
+/// A file name, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Name<'a> {
+    before: &'a str,
+    number: u64,
+    after: &'a str,
+}
+
+impl<'a> Name<'a> {
+    fn read(name: &'a str) -> Result<Self, Refusal> {
+        let name = name.rsplit('/').next().unwrap_or(name);
+        let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+        let Some(last) = stem.rfind(|c: char| c.is_ascii_digit()) else {
+            return Ok(Self { before: stem, number: 0, after: "" });
+        };
+        let first = stem[..last]
+            .rfind(|c: char| !c.is_ascii_digit())
+            .map_or(0, |at| at + stem[at..].chars().next().map_or(1, char::len_utf8));
+        let digits = &stem[first..=last];
+        let number = digits.parse().map_err(|_| Refusal::new(NAME, format!("the number {digits} in its name is too large")))?;
+        Ok(Self { before: &stem[..first], number, after: &stem[last + 1..] })
+    }
+
+    fn of_series(&self) -> String {
+        let name = format!("{}{}", self.before.trim_end_matches(['_', '-', '.', ' ']), self.after);
+        if name.is_empty() { NAMELESS.into() } else { name }
+    }
+}
+
+fn start(series: u64, name: &Name, file: &File) -> SeriesStart {
+    let mut metadata = file.said.clone();
+    metadata.insert("first_number".into(), name.number.into());
+    let [rows, columns] = file.array.shape.dimensions() else { return SeriesStart::default() };
+    let threshold = ChannelStart { threshold_energy_ev: file.threshold_ev, ..ChannelStart::default() };
+    SeriesStart {
+        series,
+        filename: Some(name.of_series()),
+        image_size: Some([*rows, *columns]),
+        element: Some(file.array.element),
+        channels: vec![threshold],
+        facts: file.facts.clone(),
+        metadata,
+        store: true,
+        ..SeriesStart::default()
+    }
+}
+
+fn read(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
+    let file = if content.starts_with(cbf::MAGIC) {
+        read_cbf(content, bounds)
+    } else if tiff::MAGICS.iter().any(|magic| content.starts_with(magic)) {
+        read_tiff(content, bounds)
+    } else if content.starts_with(b"{") {
+        read_edf(content, bounds)
+    } else {
+        Err(Refusal::new(CONTENT, "it begins like no CBF, TIFF or EDF file"))
+    };
+    file.map_err(of_part(CONTENT))
+}
+
+fn read_cbf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
+    let image = cbf::Image::parse(content, bounds)?;
+    let data = match image.packing {
+        cbf::Packing::None => content.slice_ref(image.data),
+        cbf::Packing::ByteOffset => {
+            // Bounded by the bounds, and by the bytes that came: a pixel has one at least.
+            let mut pixels = vec![0; image.shape.elements() as usize * size_of::<i32>()];
+            let read = byte_offset::decode(image.data, &mut pixels).map_err(|why| Refusal::new(CONTENT, why.to_string()))?;
+            if read != image.data.len() {
+                let more = image.data.len() - read;
+                return Err(Refusal::new(CONTENT, format!("{more} bytes follow the last pixel of its byte-offset data")));
+            }
+            pixels.into()
+        }
+    };
+    let array = Array { shape: image.shape, element: image.element, packing: Packing::None, pieces: vec![data] };
+    Ok(of_pilatus(array, &image.contents, Map::new()))
+}
+
+fn read_tiff(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
+    let image = tiff::Image::parse(content, bounds)?;
+    let data = whole(content, &image.pieces, image.element, image.is_big_endian);
+    let array = Array { shape: image.shape, element: image.element, packing: Packing::None, pieces: vec![data] };
+    let text = |(name, text): &(&str, std::borrow::Cow<str>)| {
+        let text = text.trim();
+        (!text.is_empty()).then(|| ((*name).to_owned(), Value::from(text)))
+    };
+    let said: Map<String, Value> = image.texts.iter().filter_map(text).collect();
+    let description = image.texts.iter().find(|(name, _)| *name == "description").map_or("", |(_, text)| text);
+    Ok(of_pilatus(array, description, said))
+}
+
+fn read_edf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
+    let image = edf::Image::parse(content, bounds)?;
+    let data = whole(content, &[image.data], image.element, image.is_big_endian);
+    let array = Array { shape: image.shape, element: image.element, packing: Packing::None, pieces: vec![data] };
+    let said: Map<String, Value> = edf::items(&image.header).map(|(key, value)| (key.to_owned(), value.into())).collect();
+    let number = |name: &str| {
+        let found = said.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.and_then(|(_, value)| value.as_str()).and_then(facts::leading)
+    };
+    let positive = |name: &str| number(name).and_then(facts::above_0);
+    let facts = Facts {
+        energy_kev: positive("WaveLength").and_then(|metres| facts::energy_kev(metres * 1e10)),
+        detector_distance_m: positive("SampleDistance"),
+        beam_center_x_px: number("Center_1"),
+        beam_center_y_px: number("Center_2"),
+        pixel_size_m: positive("PSize_1").zip(positive("PSize_2")).map(|(x, y)| [x, y]),
+        count_time_s: positive("ExposureTime"),
+        ..Facts::default()
+    };
+    Ok(File { array, said, facts, threshold_ev: None })
+}
+
+/// A file with the header lines of a Pilatus, if it has any.
+fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
+    let items: Vec<(&str, &str)> = cbf::items(lines).collect();
+    let text = |name: &str| items.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+    let positive = |name: &str| text(name).and_then(facts::leading).and_then(facts::above_0);
+    let both = |name: &str, between: char| {
+        let (first, second) = text(name)?.split_once(between)?;
+        facts::leading(first).zip(facts::leading(second))
+    };
+    let (center, size) = (both("Beam_xy", ','), both("Pixel_size", 'x'));
+    let (description, serial) = text("Detector").map_or((None, None), |text| match text.split_once(", S/N") {
+        Some((description, serial)) => (Some(description.trim()), Some(serial.trim())),
+        None => (Some(text), None),
+    });
+    let sensor = text("sensor");
+    let material = |sensor: &str| match sensor.split_whitespace().next() {
+        Some("Silicon") => "Si".to_owned(),
+        other => other.unwrap_or_default().to_owned(),
+    };
+    let thickness = |sensor: &str| sensor.split_once("thickness").and_then(|(_, text)| facts::leading(text));
+    let facts = Facts {
+        energy_kev: positive("Wavelength").and_then(facts::energy_kev),
+        detector_distance_m: positive("Detector_distance"),
+        beam_center_x_px: center.map(|(x, _)| x),
+        beam_center_y_px: center.map(|(_, y)| y),
+        pixel_size_m: size.filter(|(x, y)| *x > 0.0 && *y > 0.0).map(|(x, y)| [x, y]),
+        sensor_material: sensor.map(material),
+        sensor_thickness_m: sensor.and_then(thickness).and_then(facts::above_0),
+        frame_time_s: positive("Exposure_period"),
+        count_time_s: positive("Exposure_time"),
+        bit_depth: None,
+        saturation_value: positive("Count_cutoff").map(|counts| counts as u64),
+        detector_description: description.filter(|text| !text.is_empty()).map(str::to_owned),
+        detector_serial: serial.filter(|text| !text.is_empty()).map(str::to_owned),
+        arm_date: None,
+    };
+    let threshold_ev = positive("Threshold_setting");
+    for (key, value) in &items {
+        said.insert((*key).to_owned(), (*value).into());
+    }
+    // Its lines are there one by one.
+    if !items.is_empty() {
+        said.shift_remove("description");
+    }
+    File { array, said, facts, threshold_ev }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart_at_the_last_digits() {
+        let read = |name| Name::read(name).map(|name| (name.before, name.number, name.after)).unwrap();
+        assert_eq!(read("thau_3_2_00012.cbf"), ("thau_3_2_", 12, ""));
+        assert_eq!(read("/ramdisk/a1/b2.tif"), ("b", 2, ""));
+        assert_eq!(read("img_7_dark.edf"), ("img_", 7, "_dark"));
+        assert_eq!(read("µ5"), ("µ", 5, ""));
+        assert_eq!(read("0001.cbf"), ("", 1, ""));
+        assert_eq!(read("none.tif"), ("none", 0, ""));
+        assert!(Name::read("a99999999999999999999.cbf").unwrap_err().why.contains("too large"));
+        let named = |name| Name::read(name).unwrap().of_series();
+        assert_eq!(named("thau_3_2_00012.cbf"), "thau_3_2");
+        assert_eq!(named("img_7_dark.edf"), "img_dark");
+        assert_eq!(named("0001.cbf"), "images");
+    }
+}

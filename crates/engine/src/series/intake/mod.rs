@@ -1,0 +1,68 @@
+//! Messages in: what each protocol's messages mean, one file per protocol. Pixels are shared with the message, except where the protocol packs them in
+//! a way that nobody downstream knows.
+
+mod byte_order;
+mod dectris_v1;
+mod dectris_v2;
+mod facts;
+mod files;
+mod names;
+mod sls_json;
+mod stins;
+
+pub(crate) use facts::KEV_ANGSTROM;
+
+use super::Protocol;
+use super::event::{Event, Intake, Read};
+use bytes::Bytes;
+use konkordia_core::ports::Message;
+use konkordia_core::series::Array;
+use konkordia_wire::stream::{Bounds, Packing, Pixels, Refusal};
+
+/// A reader of messages of `protocol` for one upstream. It remembers nothing but the series of protocols that do not say where one begins.
+pub fn intake(protocol: Protocol, bounds: Bounds) -> Box<dyn Intake> {
+    match protocol {
+        Protocol::Stins => Box::new(stins::Stins::new(bounds)),
+        Protocol::DectrisV1 => Box::new(dectris_v1::DectrisV1::new(bounds)),
+        Protocol::DectrisV2 => Box::new(dectris_v2::DectrisV2::new(bounds)),
+        Protocol::SlsJson => Box::new(sls_json::SlsJson::new(bounds)),
+        Protocol::Files => Box::new(files::Files::new(bounds)),
+    }
+}
+
+fn slices(message: &Message) -> Vec<&[u8]> {
+    message.parts.iter().map(|part| &part[..]).collect()
+}
+
+/// An event of a protocol that does not number its messages.
+fn unnumbered(event: Event) -> Read {
+    Read { message_number: None, event }
+}
+
+/// The array of pixels that lie in `part`, without copying them.
+fn shared(part: &Bytes, pixels: &Pixels) -> Array {
+    Array {
+        shape: pixels.shape(),
+        element: pixels.element(),
+        packing: pixels.packing(),
+        pieces: vec![part.slice_ref(pixels.data())],
+    }
+}
+
+/// The same refusal as of another part.
+fn of_part(part: usize) -> impl Fn(Refusal) -> Refusal {
+    move |refusal| Refusal { part, ..refusal }
+}
+
+/// A table of a detector: refused where it is not what tables of its kind are.
+fn table(part: &Bytes, pixels: &Pixels, wanted: konkordia_core::array::Element) -> Result<Array, String> {
+    let (is, dimensions) = (pixels.element(), pixels.shape());
+    if is != wanted || dimensions.dimensions().len() != 2 || pixels.packing() == Packing::Lz4Block {
+        let (is, shape) = (is.name(), dimensions.dimensions());
+        return Err(format!(
+            "a table of {is} with shape {shape:?} came where rows and columns of {} are expected",
+            wanted.name()
+        ));
+    }
+    Ok(shared(part, pixels))
+}

@@ -1,0 +1,78 @@
+//! STINS. Its messages do not name their series, so the key is always 0; they are numbered over the life of the sender.
+
+use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
+use super::{facts, slices};
+use bytes::{BufMut, Bytes, BytesMut};
+use konkordia_core::ports::Message;
+use konkordia_core::series::{Array, Channel, Facts, SeriesStart};
+use konkordia_wire::stins::{self, Header, Image};
+use konkordia_wire::stream::{Bounds, Pixels, Refusal};
+use serde_json::Value;
+use std::sync::Arc;
+
+const PIXELS: usize = 1;
+
+pub struct Stins {
+    bounds: Bounds,
+    no_name: Arc<str>,
+}
+
+impl Stins {
+    pub fn new(bounds: Bounds) -> Self {
+        Self { bounds, no_name: "".into() }
+    }
+
+    fn part(&self, message: &Message, image: &Image) -> Result<ImagePart, Refusal> {
+        let one = image.pieces.first().ok_or_else(|| Refusal::new(PIXELS, "an image has no pixels"))?;
+        let pieces = message.parts[PIXELS..].iter().zip(&image.pieces).map(|(part, piece)| with_header(part, piece));
+        let array = Array { shape: image.shape, element: one.element(), packing: one.packing(), pieces: pieces.collect() };
+        Ok(ImagePart {
+            series: SeriesKey::default(),
+            number: image.frame,
+            channels: vec![Channel { name: Arc::clone(&self.no_name), array }],
+            store: !image.discard,
+            is_partial: false,
+            times: None,
+            header_json: message.parts[0].clone(),
+            start: None,
+        })
+    }
+}
+
+impl Intake for Stins {
+    fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
+        let read = stins::Message::parse(&slices(message), &self.bounds)?;
+        let message_number = Some(read.msg_number());
+        let event = match read {
+            stins::Message::Header(header) => Event::Start(SeriesKey::default(), Box::new(start(header))),
+            stins::Message::Image(image) => Event::Part(Box::new(self.part(message, &image)?)),
+            stins::Message::SeriesEnd { .. } => Event::End(SeriesKey::default()),
+        };
+        Ok(Read { message_number, event })
+    }
+}
+
+/// The piece as everyone behind expects it; only a piece that lacks its header is copied.
+fn with_header(part: &Bytes, piece: &Pixels) -> Bytes {
+    let Some(header) = piece.lacking_header() else { return part.clone() };
+    let mut whole = BytesMut::with_capacity(header.len() + part.len());
+    whole.put_slice(&header);
+    whole.put_slice(part);
+    whole.freeze()
+}
+
+fn start(header: Header) -> SeriesStart {
+    let metadata = header.metadata.unwrap_or_default();
+    // In the first part too, for senders that have no second.
+    let save_raw = metadata.get("save_raw").or_else(|| header.extra.get("save_raw"));
+    let store = !matches!(save_raw, Some(Value::Bool(false))) && save_raw.and_then(Value::as_f64) != Some(0.0);
+    let facts = Facts { count_time_s: facts::positive(&metadata, "exptime"), ..Facts::default() };
+    SeriesStart {
+        filename: header.filename.map(Into::into),
+        facts,
+        metadata,
+        header_extra: header.extra,
+        store,
+        ..SeriesStart::default()
+    }
+}
