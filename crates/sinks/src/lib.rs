@@ -4,3 +4,6 @@
 #![deny(unsafe_code)]
 
 pub mod hdf5;
+#[allow(unsafe_code)]
+mod sys;
+pub mod zmq;

@@ -1,0 +1,3 @@
+//! Calls of C functions outside of HDF5.
+
+pub(crate) mod zmq;

@@ -1,0 +1,162 @@
+//! A series as messages to one socket.
+
+use super::{Sent, ZmqOut};
+use bytes::Bytes;
+use konkordia_core::ports::{SeriesSink, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long one attempt waits, so that a stop is noticed.
+const ATTEMPT: Duration = Duration::from_millis(50);
+
+/// How long the beginning and the end of a series wait for room where images are skipped: they are few, and without them the rest means nothing.
+const CONTROL_WAIT: Duration = Duration::from_secs(1);
+
+/// Turns a series into the messages of a protocol; each is its parts. An error names what the protocol has no form for.
+#[allow(clippy::missing_errors_doc)]
+pub trait MessageEncoder: Send {
+    /// Messages at the beginning.
+    fn start(&mut self, start: &SeriesStart) -> Result<Vec<Vec<Bytes>>, String>;
+    /// Messages of one position; none for an image that the protocol cannot say.
+    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Vec<Bytes>>, String>;
+    /// Messages at the end.
+    fn end(&mut self, end: &SeriesEnd) -> Result<Vec<Vec<Bytes>>, String>;
+    /// After [`MessageEncoder::start`]: a message of one part that tells a subscriber who joins later what it must know.
+    fn welcome(&mut self) -> Option<Bytes> {
+        None
+    }
+}
+
+/// What becomes of an image while a receiver is connected, but takes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    /// It waits, until there is room or somebody stops it.
+    Wait,
+    /// It is left out and counted.
+    Skip,
+}
+
+/// Counters of a [`StreamSink`], to be read by others.
+#[derive(Debug, Default)]
+pub struct StreamStats {
+    /// Messages sent.
+    pub sent: AtomicU64,
+    /// Their bytes.
+    pub sent_bytes: AtomicU64,
+    /// Messages left out because a receiver was full or the sink was stopped.
+    pub skipped: AtomicU64,
+    /// Messages left out because nobody was connected.
+    pub nobody: AtomicU64,
+    /// Receivers that are connected.
+    pub peers: AtomicU64,
+}
+
+/// Sends series to one socket.
+pub struct StreamSink {
+    pub(super) out: ZmqOut,
+    encoder: Box<dyn MessageEncoder>,
+    on_full: OnFull,
+    stop: Arc<AtomicBool>,
+    stats: Arc<StreamStats>,
+    /// The messages at the beginning, until somebody got them.
+    owed: Vec<Vec<Bytes>>,
+}
+
+impl StreamSink {
+    /// A sink of `out` in the words of `encoder`. While `stop` is set nothing is waited for.
+    pub fn new(out: ZmqOut, encoder: Box<dyn MessageEncoder>, on_full: OnFull, stop: Arc<AtomicBool>) -> Self {
+        Self { out, encoder, on_full, stop, stats: Arc::default(), owed: Vec::new() }
+    }
+
+    /// Its counters.
+    pub fn stats(&self) -> Arc<StreamStats> {
+        Arc::clone(&self.stats)
+    }
+
+    /// Where it listens or connects.
+    pub fn name(&self) -> &str {
+        self.out.name()
+    }
+
+    fn failed(&self, what: &str, why: impl ToString) -> SinkError {
+        SinkError {
+            what: format!("{what} could not be sent to {}", self.out.name()),
+            why: why.to_string(),
+            fix: "choose a protocol that has a form for it, or send it without this stream".into(),
+        }
+    }
+
+    /// Sends one message as the policy wants; true if it is on its way.
+    fn send(&mut self, message: &[Bytes], mut timeout: Duration) -> std::io::Result<bool> {
+        loop {
+            let sent = self.out.send(message, timeout)?;
+            let stats = &self.stats;
+            match sent {
+                Sent::Sent => {
+                    stats.sent.fetch_add(1, Ordering::Relaxed);
+                    stats.sent_bytes.fetch_add(message.iter().map(|part| part.len() as u64).sum(), Ordering::Relaxed);
+                    return Ok(true);
+                }
+                Sent::NoPeer => {
+                    stats.nobody.fetch_add(1, Ordering::Relaxed);
+                    return Ok(false);
+                }
+                Sent::Full if self.on_full == OnFull::Wait && !self.stop.load(Ordering::Acquire) => timeout = ATTEMPT,
+                Sent::Full => {
+                    stats.skipped.fetch_add(1, Ordering::Relaxed);
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Sends what is said at the beginning as soon as somebody is there to hear it.
+    fn pay(&mut self) -> std::io::Result<()> {
+        while !self.owed.is_empty() && self.out.peers() > 0 {
+            let first = self.owed.remove(0);
+            if !self.send(&first, CONTROL_WAIT)? {
+                self.owed.insert(0, first);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_all(&mut self, what: &str, messages: Result<Vec<Vec<Bytes>>, String>, wait: Duration) -> Result<(), SinkError> {
+        let messages = messages.map_err(|why| self.failed(what, why))?;
+        let mut sent = self.pay();
+        for message in &messages {
+            sent = sent.and_then(|()| self.send(message, wait).map(drop));
+        }
+        self.stats.peers.store(self.out.peers() as u64, Ordering::Relaxed);
+        sent.map_err(|why| self.failed(what, why))
+    }
+}
+
+impl SeriesSink for StreamSink {
+    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
+        self.owed = self.encoder.start(start).map_err(|why| self.failed("the start of a series", why))?;
+        let welcome = self.encoder.welcome().unwrap_or_default();
+        self.send_all("the start of a series", Ok(Vec::new()), Duration::ZERO)?;
+        self.out.welcome(&welcome).map_err(|why| self.failed("the start of a series", why))
+    }
+
+    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+        let messages = self.encoder.image(image);
+        self.send_all(&format!("image {}", image.number), messages, Duration::ZERO)
+    }
+
+    fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
+        let messages = self.encoder.end(end);
+        let sent = self.send_all("the end of a series", messages, CONTROL_WAIT);
+        self.owed.clear();
+        let silent = self.out.welcome(&[]).map_err(|why| self.failed("the end of a series", why));
+        sent.and(silent)
+    }
+
+    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
+        self.send_all("the start of a series", Ok(Vec::new()), Duration::ZERO)
+    }
+}
