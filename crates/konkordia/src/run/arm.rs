@@ -202,6 +202,7 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         configuration: config.text.clone(),
         conversion: recorded::conversion(config, plan),
         extra_columns: super::sink::extra_columns(plan),
+        series: None,
         scale: recorded::scale(config, plan),
         underload: recorded::underload(plan),
         saturation: None,
