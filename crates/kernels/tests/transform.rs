@@ -12,8 +12,22 @@ use konkordia_kernels::transform::place::{crop, orient, place};
 use konkordia_kernels::transform::{Background, Bin, Entries, Mask, Overflow, Reduce, Sum, SumState, Table, Totals, Window, bin};
 use transform_oracle::*;
 
-const SIZES: [(usize, usize); 12] =
-    [(1, 1), (1, 7), (13, 1), (7, 11), (8, 8), (9, 17), (16, 8), (31, 67), (64, 130), (65, 64), (1, 257), (97, 3)];
+const SIZES: [(usize, usize); 14] = [
+    (130, 67),
+    (33, 161),
+    (1, 1),
+    (1, 7),
+    (13, 1),
+    (7, 11),
+    (8, 8),
+    (9, 17),
+    (16, 8),
+    (31, 67),
+    (64, 130),
+    (65, 64),
+    (1, 257),
+    (97, 3),
+];
 
 /// A quarter turn clockwise: what was above is at the right.
 fn turn_once(pixels: &[Vec<u8>], rows: usize, columns: usize) -> Vec<Vec<u8>> {
@@ -350,9 +364,11 @@ fn types_are_converted() {
             {
                 let image = image(from, 300, kind, 11);
                 let expected: Vec<u8> = pixels_of(from, &image).into_iter().flat_map(|p| bytes_of(to, p, overflow)).collect();
-                let mut out = vec![0xA5; expected.len()];
-                convert(from, &image, to, overflow, &mut out);
-                assert!(same(to, &out, &expected), "{from:?} to {to:?}, {kind}");
+                for &isa in Isa::available() {
+                    let mut out = vec![0xA5; expected.len()];
+                    convert(isa, from, &image, to, overflow, &mut out);
+                    assert!(same(to, &out, &expected), "{isa} {from:?} to {to:?}, {kind}");
+                }
             }
         }
     }

@@ -251,7 +251,7 @@ fn by_hand(image: &[u8]) -> Vec<u8> {
     pixels::subtract(Isa::Scalar, Element::Uint32, &binned, &background, &mut less);
     pixels::mask(Element::Int32, &Mask::new((0..126).map(|i| i == 125)), &mut less);
     let mut last = vec![0; 126 * 2];
-    pixels::convert(Element::Int32, &less, Element::Int16, Overflow::Clamped, &mut last);
+    pixels::convert(Isa::Scalar, Element::Int32, &less, Element::Int16, Overflow::Clamped, &mut last);
     last
 }
 

@@ -1,7 +1,8 @@
-//! The loops compiled for AVX2, and the unpacking of 12 bits by byte shuffles.
+//! The loops compiled for AVX2, the unpacking of 12 bits by byte shuffles, and transposition in registers.
 
-use super::sample::{Kind, Sample};
-use super::{bin, pixels, place};
+use super::place::{Square, Turn, by_squares, transpose_rest};
+use super::sample::{Kind, Overflow, Sample, Total};
+use super::{bin, pixels};
 use crate::isa::Isa;
 use std::arch::x86_64::*;
 
@@ -41,5 +42,60 @@ unsafe fn mono12p_steps(packed: *const u8, out: *mut u8, steps: usize) {
         let odd = _mm256_srli_epi16::<4>(pairs);
         // SAFETY: as above.
         unsafe { _mm256_storeu_si256(out.add(step * 2 * STEP).cast(), _mm256_blend_epi16::<0xAA>(even, odd)) };
+    }
+}
+
+/// Bytes of a register in which pixels are transposed.
+const REGISTER: usize = 16;
+
+/// See [`super::place::by_squares`].
+pub fn transpose<const N: usize>(
+    tile: &[[u8; N]],
+    size: (usize, usize),
+    image: &mut [[u8; N]],
+    lines: (usize, usize),
+    turn: Turn,
+) {
+    assert!(Isa::Avx2.is_available());
+    by_squares(tile, size, image, lines, turn, |tile, square, out, edge| {
+        let lanes = REGISTER / N;
+        let (rows, columns) = (square.rows / lanes * lanes, square.columns / lanes * lanes);
+        for row in (0..rows).step_by(lanes) {
+            for column in (0..columns).step_by(lanes) {
+                // SAFETY: AVX2 is available (asserted above).
+                unsafe { registers::<N>(tile, square, (row, column), out, edge) };
+            }
+        }
+        transpose_rest(tile, square, (rows, columns), out, edge);
+    });
+}
+
+/// Transposes as many rows as a register has pixels, in registers: to interleave row i with the row half of them further, as often as
+/// the number of rows is a power of two, is to transpose.
+#[target_feature(enable = "avx2")]
+fn registers<const N: usize>(tile: &[[u8; N]], square: Square, (row, column): (usize, usize), out: &mut [[u8; N]], edge: usize) {
+    let lanes = REGISTER / N;
+    let mut rows = [_mm_setzero_si128(); REGISTER];
+    for (i, register) in rows[..lanes].iter_mut().enumerate() {
+        let line = &tile[square.row(row + i) + column..][..lanes];
+        // SAFETY: `lanes` pixels of `N` bytes are the 16 bytes of a register.
+        *register = unsafe { _mm_loadu_si128(line.as_ptr().cast()) };
+    }
+    for _ in 0..lanes.trailing_zeros() {
+        let before = rows;
+        for i in 0..lanes / 2 {
+            let (a, b) = (before[i], before[i + lanes / 2]);
+            (rows[2 * i], rows[2 * i + 1]) = match N {
+                1 => (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b)),
+                2 => (_mm_unpacklo_epi16(a, b), _mm_unpackhi_epi16(a, b)),
+                4 => (_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b)),
+                _ => (_mm_unpacklo_epi64(a, b), _mm_unpackhi_epi64(a, b)),
+            };
+        }
+    }
+    for (i, register) in rows[..lanes].iter().enumerate() {
+        let line = &mut out[(column + i) * edge + row..][..lanes];
+        // SAFETY: as above.
+        unsafe { _mm_storeu_si128(line.as_mut_ptr().cast(), *register) };
     }
 }

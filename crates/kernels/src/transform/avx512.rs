@@ -1,7 +1,10 @@
 //! The loops compiled for AVX-512.
 
-use super::sample::{Kind, Sample};
-use super::{bin, pixels, place};
+use super::sample::{Kind, Overflow, Sample, Total};
+use super::{bin, pixels};
 use crate::isa::Isa;
 
 super::compiled_for!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl");
+
+/// The registers of AVX2 are wide enough to be faster than memory.
+pub use super::avx2::transpose;

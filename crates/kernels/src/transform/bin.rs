@@ -4,7 +4,7 @@
 //! integers; floats are added in double precision, down the columns of a bin first, in the same order on every machine.
 
 use super::isa_paths;
-use super::sample::{Kind, NUMBER, Overflow, Sample, Total, for_element, read};
+use super::sample::{Kind, NUMBER, Overflow, Sample, Total, for_element, read, write};
 use crate::isa::Isa;
 use konkordia_core::array::Element;
 
@@ -38,7 +38,7 @@ impl Bin {
     pub const PIXELS_MAX: usize = 1 << 20;
 }
 
-/// Totals of one row of pixels, and the [`Kind`] that wins so far. Grows to the longest row that was asked for, and is kept.
+/// Totals of one row of pixels, and the kind of special value that wins so far. Grows to the longest row that was asked for, and is kept.
 #[derive(Default)]
 pub struct Totals {
     /// In units of the widest total, so that each type is aligned.
@@ -106,31 +106,61 @@ pub fn add(isa: Isa, element: Element, row: &[u8], totals: &mut Totals) {
 ///
 /// # Panics
 /// If `out` holds another number of pixels than `totals / columns`, or an element has no numbers (`mono12p`).
-pub fn finish(element: Element, totals: &mut Totals, columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
-    fn from<T: Sample>(totals: &mut Totals, columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
-        let to = how.element.unwrap_or(T::ELEMENT);
+pub fn finish(isa: Isa, element: Element, totals: &mut Totals, columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
+    fn from<T: Sample>(isa: Isa, totals: &mut Totals, columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
         let (sums, kinds) = totals.of::<T>();
-        for_element!(to, write::<_, T::Total>(sums, kinds, columns, count, how, out), panic!("nothing becomes mono12p"));
+        let to = how.element.unwrap_or(T::ELEMENT);
+        for_element!(to, into::<_, T::Total>(isa, (sums, kinds), columns, count, how, out), panic!("nothing becomes mono12p"));
     }
-    for_element!(element, from(totals, columns, count, how, out), panic!("mono12p is unpacked first"));
+    fn into<U: Sample, S: Total>(isa: Isa, totals: (&[S], &[Kind]), columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
+        assert_eq!(out.len(), totals.0.len() / columns * size_of::<U>(), "one pixel for {columns} totals");
+        isa_paths!(isa, write_totals < U, S > (totals, columns, count, how, out));
+    }
+    for_element!(element, from(isa, totals, columns, count, how, out), panic!("mono12p is unpacked first"));
 }
 
-fn write<U: Sample, S: Total>(sums: &[S], kinds: &[Kind], columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
-    assert_eq!(out.len(), sums.len() / columns * size_of::<U>(), "one pixel for {columns} totals");
-    let bins = sums.chunks_exact(columns).zip(kinds.chunks_exact(columns));
-    super::sample::write::<U>(
-        out,
-        bins.map(|(sums, kinds)| {
-            let (mut total, mut kind) = (S::default(), NUMBER);
-            sums.iter().for_each(|sum| total += *sum);
-            kinds.iter().for_each(|k| kind = kind.max(*k));
-            match (kind, how.reduce) {
-                (NUMBER, Reduce::Sum) => total.sum::<U>(how.overflow),
-                (NUMBER, Reduce::Mean) => total.mean::<U>(count, how.overflow),
-                (special, _) => U::special(special),
+/// See [`finish`]. The usual numbers of columns are known to the compiler.
+#[inline(always)]
+pub(super) fn write_totals<U: Sample, S: Total>(
+    (sums, kinds): (&[S], &[Kind]),
+    columns: usize,
+    count: u32,
+    how: &Bin,
+    out: &mut [u8],
+) {
+    match columns {
+        1 => write_bins::<U, S>(sums, kinds, 1, count, how, out),
+        2 => write_bins::<U, S>(sums, kinds, 2, count, how, out),
+        4 => write_bins::<U, S>(sums, kinds, 4, count, how, out),
+        _ => write_bins::<U, S>(sums, kinds, columns, count, how, out),
+    }
+}
+
+#[inline(always)]
+fn write_bins<U: Sample, S: Total>(sums: &[S], kinds: &[Kind], columns: usize, count: u32, how: &Bin, out: &mut [u8]) {
+    let total = |sums: &[S]| {
+        let mut total = S::default();
+        sums.iter().for_each(|sum| total += *sum);
+        total
+    };
+    let number = |total: S| match how.reduce {
+        Reduce::Sum => total.sum::<U>(how.overflow),
+        Reduce::Mean => total.mean::<U>(count, how.overflow),
+    };
+    let parts = sums.chunks(CHUNK * columns).zip(kinds.chunks(CHUNK * columns));
+    for ((sums, kinds), out) in parts.zip(out.chunks_mut(CHUNK * size_of::<U>())) {
+        let totals = sums.chunks_exact(columns).map(total);
+        if kinds.iter().fold(NUMBER, |all, kind| all | kind) == NUMBER {
+            if how.reduce == Reduce::Sum {
+                write(out, totals.map(|total| total.sum::<U>(how.overflow)));
+            } else {
+                write(out, totals.map(number));
             }
-        }),
-    );
+            continue;
+        }
+        let kinds = kinds.chunks_exact(columns).map(|kinds| kinds.iter().fold(NUMBER, |all, kind| all.max(*kind)));
+        write(out, totals.zip(kinds).map(|(total, kind)| if kind == NUMBER { number(total) } else { U::special(kind) }));
+    }
 }
 
 /// Bins an image of `columns` columns; rows and columns that fill no bin are left out.
@@ -146,6 +176,6 @@ pub fn bin(isa: Isa, element: Element, columns: usize, image: &[u8], how: &Bin, 
     for (rows, out) in image.chunks_exact(row_bytes * how.rows).zip(out.chunks_exact_mut(out_row_bytes)) {
         totals.begin(element, columns);
         rows.chunks_exact(row_bytes).for_each(|row| add(isa, element, row, totals));
-        finish(element, totals, how.columns, count, how, out);
+        finish(isa, element, totals, how.columns, count, how, out);
     }
 }

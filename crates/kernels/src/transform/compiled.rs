@@ -285,7 +285,7 @@ impl Stage {
             Some(Step::Bin(how)) => bin::bin(isa, element, columns, image, how, totals, out),
             Some(Step::Lookup(table)) => pixels::lookup(table, image, out),
             Some(Step::Subtract(background)) => pixels::subtract(isa, element, image, &background.data, out),
-            Some(Step::Convert { overflow, .. }) => pixels::convert(element, image, self.to.element, *overflow, out),
+            Some(Step::Convert { overflow, .. }) => pixels::convert(isa, element, image, self.to.element, *overflow, out),
             Some(Step::Mask(_)) => unreachable!("masks follow a stage"),
         }
         self.masks.iter().for_each(|mask| pixels::mask(self.to.element, mask, out));

@@ -68,27 +68,32 @@ macro_rules! compiled_for {
             unsafe { inner::<T, B>(image, plane, out) }
         }
 
-        /// See [`place::transpose`].
-        pub fn transpose<const N: usize>(
-            tile: &[[u8; N]],
-            size: (usize, usize),
-            image: &mut [[u8; N]],
-            lines: (usize, usize),
-            turn: place::Turn,
+        /// See [`bin::write_totals`].
+        pub fn write_totals<U: Sample, S: Total>(
+            totals: (&[S], &[Kind]),
+            columns: usize,
+            count: u32,
+            how: &bin::Bin,
+            out: &mut [u8],
         ) {
             #[target_feature(enable = $features)]
-            fn inner<const N: usize>(
-                tile: &[[u8; N]],
-                size: (usize, usize),
-                image: &mut [[u8; N]],
-                lines: (usize, usize),
-                turn: place::Turn,
-            ) {
-                place::transpose(tile, size, image, lines, turn);
+            fn inner<U: Sample, S: Total>(totals: (&[S], &[Kind]), columns: usize, count: u32, how: &bin::Bin, out: &mut [u8]) {
+                bin::write_totals::<U, S>(totals, columns, count, how, out);
             }
             assert!(Isa::$isa.is_available());
             // SAFETY: the instruction set is available (asserted above).
-            unsafe { inner(tile, size, image, lines, turn) }
+            unsafe { inner::<U, S>(totals, columns, count, how, out) }
+        }
+
+        /// See [`pixels::convert_row`].
+        pub fn convert_row<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
+            #[target_feature(enable = $features)]
+            fn inner<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
+                pixels::convert_row::<U, T>(image, overflow, out);
+            }
+            assert!(Isa::$isa.is_available());
+            // SAFETY: the instruction set is available (asserted above).
+            unsafe { inner::<U, T>(image, overflow, out) }
         }
     };
 }

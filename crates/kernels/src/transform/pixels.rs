@@ -1,7 +1,7 @@
 //! Pixel by pixel: lookup, subtraction of a background, masks, the unpacking of 12 bits.
 
 use super::isa_paths;
-use super::sample::{self, MASKED, NUMBER, Overflow, Sample, for_element, read, write};
+use super::sample::{self, MASKED, NUMBER, Overflow, Sample, Total, for_element, read, write};
 use crate::isa::Isa;
 use konkordia_core::array::Element;
 use konkordia_core::pixel::Pixel;
@@ -255,18 +255,30 @@ pub fn mono12p(isa: Isa, packed: &[u8], out: &mut [u8]) {
 ///
 /// # Panics
 /// If the lengths do not fit, or a type is `mono12p`.
-pub fn convert(from: Element, image: &[u8], to: Element, overflow: Overflow, out: &mut [u8]) {
-    fn outer<T: Sample>(image: &[u8], to: Element, overflow: Overflow, out: &mut [u8]) {
-        for_element!(to, inner::<_, T>(image, overflow, out), panic!("nothing becomes mono12p"));
+pub fn convert(isa: Isa, from: Element, image: &[u8], to: Element, overflow: Overflow, out: &mut [u8]) {
+    fn outer<T: Sample>(isa: Isa, image: &[u8], to: Element, overflow: Overflow, out: &mut [u8]) {
+        for_element!(to, inner::<_, T>(isa, image, overflow, out), panic!("nothing becomes mono12p"));
     }
-    fn inner<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
-        use super::sample::Total;
+    fn inner<U: Sample, T: Sample>(isa: Isa, image: &[u8], overflow: Overflow, out: &mut [u8]) {
         assert_eq!(image.len() / size_of::<T>(), out.len() / size_of::<U>(), "one pixel for each");
-        let one = |pixel: T| match pixel.kind() {
-            NUMBER => pixel.widen().sum::<U>(overflow),
-            special => U::special(special),
-        };
-        write(out, read::<T>(image).map(one));
+        isa_paths!(isa, convert_row < U, T > (image, overflow, out));
     }
-    for_element!(from, outer(image, to, overflow, out), panic!("mono12p is unpacked first"));
+    for_element!(from, outer(isa, image, to, overflow, out), panic!("mono12p is unpacked first"));
+}
+
+/// See [`convert`].
+#[inline(always)]
+pub(super) fn convert_row<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
+    for (image, out) in image.chunks(CHUNK * size_of::<T>()).zip(out.chunks_mut(CHUNK * size_of::<U>())) {
+        let pixels = read::<T>(image);
+        if read::<T>(image).fold(true, |all, pixel| all & pixel.is_plain()) {
+            write(out, pixels.map(|pixel| pixel.widen().sum::<U>(overflow)));
+        } else {
+            let one = |pixel: T| match pixel.kind() {
+                NUMBER => pixel.widen().sum::<U>(overflow),
+                special => U::special(special),
+            };
+            write(out, pixels.map(one));
+        }
+    }
 }

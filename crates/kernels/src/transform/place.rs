@@ -128,47 +128,81 @@ impl Turn {
     }
 }
 
-/// Edge of the square that is transposed at once.
-const EDGE: usize = 8;
-/// Squares side by side: their rows of the tile are whole cache lines, which stay in the first-level cache until they are used up.
-const BAND: usize = 64;
+/// Most pixels of the edge of a square that is transposed in the cache.
+const EDGE_MAX: usize = 128;
 
-/// Rows of the tile become columns of the image, by squares; what squares do not cover goes pixel by pixel. `image` starts with the first
+/// Edge of a square for pixels of this size: at most 64 KiB of the second-level cache, in lines so long that memory is read and written in runs.
+const fn edge(pixel_bytes: usize) -> usize {
+    if pixel_bytes <= 4 { EDGE_MAX } else { EDGE_MAX / 2 }
+}
+
+/// Pixels of a tile to be transposed: `rows` of `columns`, the first from `first` on, each next one `stride` further (or back).
+#[derive(Clone, Copy)]
+pub(super) struct Square {
+    pub first: usize,
+    pub stride: isize,
+    pub rows: usize,
+    pub columns: usize,
+}
+
+impl Square {
+    /// Where a row begins.
+    #[inline(always)]
+    pub fn row(&self, row: usize) -> usize {
+        self.first.wrapping_add_signed(self.stride * row as isize)
+    }
+}
+
+/// Transposes what is not yet done of a square, the pixels from (`row`, `column`) of it on: `out` has a line of `edge` pixels for each column.
+#[inline(always)]
+pub(super) fn transpose_rest<const N: usize>(
+    tile: &[[u8; N]],
+    square: Square,
+    (done_rows, done_columns): (usize, usize),
+    out: &mut [[u8; N]],
+    edge: usize,
+) {
+    for row in 0..square.rows {
+        let from = if row < done_rows { done_columns } else { 0 };
+        let line = &tile[square.row(row)..][..square.columns];
+        for (column, pixel) in line.iter().enumerate().skip(from) {
+            out[column * edge + row] = *pixel;
+        }
+    }
+}
+
+/// The reference.
+fn transpose<const N: usize>(tile: &[[u8; N]], size: (usize, usize), image: &mut [[u8; N]], lines: (usize, usize), turn: Turn) {
+    by_squares(tile, size, image, lines, turn, |tile, square, out, edge| transpose_rest(tile, square, (0, 0), out, edge));
+}
+
+/// Rows of the tile become columns of the image, square by square: `one` transposes a square to a buffer, of which whole lines are copied to
+/// the image, because lines of images whose length is a power of two would drive each other out of the cache. `image` starts with the first
 /// row of the tile's place, `(columns, first)` are its columns and the first of the place.
 #[inline(always)]
-pub(super) fn transpose<const N: usize>(
+pub(super) fn by_squares<const N: usize>(
     tile: &[[u8; N]],
     (rows, tile_columns): (usize, usize),
     image: &mut [[u8; N]],
     (columns, first): (usize, usize),
     turn: Turn,
+    mut one: impl FnMut(&[[u8; N]], Square, &mut [[u8; N]], usize),
 ) {
-    let column_of = |row: usize| first + if turn.is_row_reversed { rows - 1 - row } else { row };
-    let row_of = |column: usize| if turn.is_column_reversed { tile_columns - 1 - column } else { column };
-    let (square_rows, square_columns) = (rows / EDGE * EDGE, tile_columns / EDGE * EDGE);
-    for band in (0..square_columns).step_by(BAND) {
-        for row in (0..square_rows).step_by(EDGE) {
-            for column in (band..square_columns.min(band + BAND)).step_by(EDGE) {
-                let mut square = [[[0; N]; EDGE]; EDGE];
-                for i in 0..EDGE {
-                    let line: &[[u8; N]; EDGE] =
-                        tile[(row + i) * tile_columns + column..].first_chunk().expect("a square is inside");
-                    let i = if turn.is_row_reversed { EDGE - 1 - i } else { i };
-                    for j in 0..EDGE {
-                        square[j][i] = line[j];
-                    }
-                }
-                let left = column_of(if turn.is_row_reversed { row + EDGE - 1 } else { row });
-                for (j, line) in square.iter().enumerate() {
-                    image[row_of(column + j) * columns + left..][..EDGE].copy_from_slice(line);
-                }
+    let edge = edge(N);
+    let mut buffer = [[0; N]; EDGE_MAX * EDGE_MAX];
+    let buffer = &mut buffer[..edge * edge];
+    for row in (0..rows).step_by(edge) {
+        let high = edge.min(rows - row);
+        let (top, stride) =
+            if turn.is_row_reversed { (row + high - 1, -(tile_columns as isize)) } else { (row, tile_columns as isize) };
+        let left = first + if turn.is_row_reversed { rows - row - high } else { row };
+        for column in (0..tile_columns).step_by(edge) {
+            let wide = edge.min(tile_columns - column);
+            one(tile, Square { first: top * tile_columns + column, stride, rows: high, columns: wide }, buffer, edge);
+            for (column, line) in (column..column + wide).zip(buffer.chunks_exact(edge)) {
+                let to = if turn.is_column_reversed { tile_columns - 1 - column } else { column };
+                image[to * columns + left..][..high].copy_from_slice(&line[..high]);
             }
-        }
-    }
-    for row in 0..rows {
-        let from = if row < square_rows { square_columns } else { 0 };
-        for column in from..tile_columns {
-            image[row_of(column) * columns + column_of(row)] = tile[row * tile_columns + column];
         }
     }
 }

@@ -47,6 +47,8 @@ pub trait Sample: Pod + PartialOrd {
     fn to_f64(self) -> f64;
     /// Clamped at the low end; `overflow` at the high end.
     fn of_integer(value: i128, overflow: Overflow) -> Self;
+    /// The same of what fits 64 bits, which is faster.
+    fn of_i64(value: i64, overflow: Overflow) -> Self;
     /// Integers are rounded half to even; else as [`Self::of_integer`]. `value` is not NaN.
     fn of_float(value: f64, overflow: Overflow) -> Self;
 }
@@ -60,10 +62,10 @@ pub trait Total: Pod + Default + std::ops::AddAssign {
 }
 
 macro_rules! integer_total {
-    ($($t:ty)*) => { $(impl Total for $t {
+    ($($t:ty, $of:ident);*) => { $(impl Total for $t {
         #[inline(always)]
         fn sum<T: Sample>(self, overflow: Overflow) -> T {
-            T::of_integer(i128::from(self), overflow)
+            T::$of(self, overflow)
         }
         #[inline(always)]
         fn mean<T: Sample>(self, count: u32, overflow: Overflow) -> T {
@@ -73,11 +75,11 @@ macro_rules! integer_total {
             let count = Self::from(count);
             let (quotient, rest) = (self.div_euclid(count), self.rem_euclid(count));
             let is_up = 2 * rest > count || (2 * rest == count && quotient % 2 != 0);
-            T::of_integer(i128::from(quotient) + i128::from(is_up), overflow)
+            T::$of(quotient + Self::from(is_up), overflow)
         }
     })* };
 }
-integer_total!(i64 i128);
+integer_total!(i64, of_i64; i128, of_integer);
 
 impl Total for f64 {
     #[inline(always)]
@@ -133,6 +135,15 @@ macro_rules! integer {
                 } else {
                     value.max($min as i128) as Self
                 }
+            }
+            #[inline(always)]
+            fn of_i64(value: i64, overflow: Overflow) -> Self {
+                if size_of::<Self>() == 8 {
+                    return Self::of_integer(i128::from(value), overflow);
+                }
+                let above = if overflow == Overflow::Clamped { $max } else { $saturated };
+                let number = value.max($min as i64) as Self;
+                if value > $max as i64 { above } else { number }
             }
             #[inline(always)]
             fn of_float(value: f64, overflow: Overflow) -> Self {
@@ -209,6 +220,10 @@ macro_rules! float {
                 // No i128 is above either float; by way of `of_float` a value would be rounded twice.
                 let _ = overflow;
                 (value as Self).max(-$t::MAX * 0.5)
+            }
+            #[inline(always)]
+            fn of_i64(value: i64, _: Overflow) -> Self {
+                value as Self
             }
             #[inline(always)]
             fn of_float(value: f64, overflow: Overflow) -> Self {

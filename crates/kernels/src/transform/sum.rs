@@ -92,7 +92,7 @@ impl SumState {
             return;
         }
         out.resize(self.pixels * element.bits() as usize / 8, 0);
-        bin::finish(self.element, &mut self.totals, 1, self.added, &self.how, out);
+        bin::finish(self.isa, self.element, &mut self.totals, 1, self.added, &self.how, out);
         self.totals.begin(self.element, self.pixels);
         self.added = 0;
     }
