@@ -6,7 +6,7 @@ use bytes::Bytes;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::FrameHeader;
-use konkordia_core::series::{Array, ImageTimes, SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
 use konkordia_wire::sls_json::{Header, Image, Message};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -79,7 +79,7 @@ impl SlsJson {
 }
 
 fn frame(image: &SeriesImage, came: &Came, port: usize, ports: usize) -> FrameHeader {
-    let times = image.times.unwrap_or(ImageTimes::default());
+    let times = image.times.unwrap_or_default();
     let is_frame = came.0.contains_key("frameNumber");
     FrameHeader {
         frame_number: if is_frame { came.whole("frameNumber") } else { image.number },
