@@ -53,6 +53,11 @@ pub trait MessageSource: Send {
         let _ = messages;
     }
 
+    /// Told that the oldest `messages` of those handed over, neither accepted nor refused, could not be used; a folder keeps their files.
+    fn refused(&mut self, messages: usize) {
+        let _ = messages;
+    }
+
     /// True if no message can come any more: a file that was read to its end.
     fn is_finished(&self) -> bool {
         false

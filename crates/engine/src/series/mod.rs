@@ -1,14 +1,28 @@
 //! The way of messages: whole images from streams and folders, put in order, changed where asked, and given to sinks.
 //! It knows no socket and no file: sources and sinks come as traits. Read [`event`] first, then [`open`].
 
+mod belong;
 mod budget;
 mod control;
+mod current;
+mod deliver;
+pub mod encode;
 pub mod event;
+mod images;
+mod join;
+pub mod intake;
 pub mod latency;
+mod lifecycle;
+mod lineup;
+mod pull;
+mod run;
+mod sort;
+mod work;
 
 pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};
+pub use deliver::{SinkThread, spawn_sink};
+pub use run::open;
 
-use crate::outlet::Outlets;
 use event::Intake;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::Placement;
@@ -202,13 +216,4 @@ impl Drop for Series {
             let _ = thread.join();
         }
     }
-}
-
-/// Starts the threads: one per upstream, one that puts images in order, and the workers if there is something for them to do.
-///
-/// # Errors
-/// The parts do not fit together, or the machine has no threads left.
-pub fn open(spec: SeriesSpec, upstreams: Vec<Upstream>, outlets: Arc<Outlets>) -> Result<Series, OpenError> {
-    let _ = (spec, upstreams, outlets);
-    Err(OpenError("being written".into()))
 }

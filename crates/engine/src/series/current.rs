@@ -1,0 +1,159 @@
+//! The series that is being received: what it promised, what its images are like, and when it is over.
+
+use super::belong::{Heard, Manners};
+use super::event::ImagePart;
+use super::join::{fits, tile_size};
+use super::{Join, SeriesSpec};
+use konkordia_core::IMAGES_MAX;
+use konkordia_core::array::{Element, Shape};
+use konkordia_core::series::{Channel, SeriesEnded, SeriesStart};
+
+/// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this series; positions that
+/// were announced and lie further behind the last image are in the account only.
+pub(crate) const GAP_IMAGES_MAX: u64 = 1 << 24;
+
+/// How a series comes to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Drain {
+    pub ended: SeriesEnded,
+    pub reason: String,
+    pub since_ns: u64,
+}
+
+pub(crate) struct Current {
+    pub heard: Heard,
+    pub planned: Option<u64>,
+    pub drain: Option<Drain>,
+    /// When something of it was last taken.
+    pub active_ns: u64,
+    /// The same by upstream.
+    pub heard_ns: Vec<u64>,
+    pub has_image: bool,
+    /// Shape and type of each channel, by part.
+    layouts: Vec<Option<Vec<(Shape, Element)>>>,
+}
+
+/// Why an image is not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Foreign(&'static str),
+    Malformed(String),
+}
+
+impl Current {
+    pub fn new(start: &SeriesStart, heard: Heard, upstreams: usize, now_ns: u64) -> Self {
+        Self {
+            planned: start.images_planned,
+            heard,
+            drain: None,
+            active_ns: now_ns,
+            heard_ns: vec![now_ns; upstreams],
+            has_image: false,
+            layouts: vec![None; upstreams],
+        }
+    }
+
+    /// Something of it came.
+    pub fn touch(&mut self, upstream: usize, now_ns: u64) {
+        self.active_ns = self.active_ns.max(now_ns);
+        self.heard_ns[upstream] = now_ns;
+    }
+
+    /// It is to end, once what is on its way has come. The first reason counts, but an end that came after all makes good a missing one.
+    pub fn begin_drain(&mut self, ended: SeriesEnded, reason: &str, now_ns: u64) -> bool {
+        match &mut self.drain {
+            Some(drain) => {
+                if drain.ended == SeriesEnded::Superseded || ended == SeriesEnded::Stopped {
+                    (drain.ended, drain.reason) = (ended, reason.into());
+                }
+                false
+            }
+            None => {
+                self.drain = Some(Drain { ended, reason: reason.into(), since_ns: now_ns });
+                true
+            }
+        }
+    }
+
+    /// Until when the end waits for what is on its way: after a stop a sender that goes on does not count.
+    pub fn drain_until(&self, drain_ns: u64) -> Option<u64> {
+        let drain = self.drain.as_ref()?;
+        let from_ns = if drain.ended == SeriesEnded::Stopped { drain.since_ns } else { drain.since_ns.max(self.active_ns) };
+        Some(from_ns.saturating_add(drain_ns))
+    }
+
+    /// Does waiting for slower upstreams make sense? Not if one has been silent for longer than images wait.
+    pub fn are_all_alive(&self, manners: &Manners, now_ns: u64, wait_ns: u64) -> bool {
+        let is_alive = |(n, heard_ns): (usize, &u64)| {
+            (self.heard.ended | self.heard.over) >> n & 1 == 1 || now_ns.saturating_sub(*heard_ns) < wait_ns
+        };
+        manners.upstreams > 1 && self.heard_ns.iter().enumerate().all(is_alive)
+    }
+
+    /// Is `part`, from `upstream`, an image of this series? Learns from the first one what images are like.
+    pub fn check(&mut self, spec: &SeriesSpec, upstream: usize, part: &ImagePart, next: u64) -> Result<(), Refused> {
+        let number = part.number;
+        if self.planned.is_some_and(|planned| number >= planned) {
+            return Err(Refused::Foreign("its number is beyond the images that were announced"));
+        }
+        if number >= IMAGES_MAX || number.saturating_sub(next) >= GAP_IMAGES_MAX {
+            return Err(Refused::Foreign("its number is too far ahead of the images before it"));
+        }
+        let (channels, index) = (&part.channels, if matches!(spec.join, Join::Balanced) { 0 } else { upstream });
+        let same = |known: &Vec<(Shape, Element)>| {
+            known.len() == channels.len() && known.iter().zip(channels).all(|(known, channel)| *known == form(channel))
+        };
+        match &self.layouts[index] {
+            Some(known) if same(known) => Ok(()),
+            Some(known) => Err(Refused::Malformed(format!(
+                "its pixels are {}, those before are {}",
+                people(channels.iter().map(form)),
+                people(known.iter().copied())
+            ))),
+            None => {
+                self.check_first(spec, upstream, part)?;
+                self.layouts[index] = Some(channels.iter().map(form).collect());
+                Ok(())
+            }
+        }
+    }
+
+    fn check_first(&self, spec: &SeriesSpec, upstream: usize, part: &ImagePart) -> Result<(), Refused> {
+        let malformed = |why: String| Err(Refused::Malformed(why));
+        if part.channels.is_empty() {
+            return malformed("it has no pixels".into());
+        }
+        let Join::PerModule { placements, rows, columns } = &spec.join else { return Ok(()) };
+        let elements = |forms: &[(Shape, Element)]| forms.iter().map(|form| form.1).collect::<Vec<_>>();
+        let own: Vec<(Shape, Element)> = part.channels.iter().map(form).collect();
+        for (shape, element) in &own {
+            let is_inside = tile_size(shape).is_some_and(|size| fits(&placements[upstream], size, (*rows, *columns)));
+            if !is_inside || *shape != own[0].0 {
+                return malformed(format!(
+                    "a part of {} does not lie inside of the image of {rows} x {columns}",
+                    people([(*shape, *element)])
+                ));
+            }
+            if *element == Element::Mono12p {
+                return malformed("parts of mono12p cannot be joined".into());
+            }
+        }
+        match self.layouts.iter().flatten().next() {
+            Some(other) if elements(other) != elements(&own) => malformed(format!(
+                "its pixels are {}, those of the other parts are {}",
+                people(own),
+                people(other.iter().copied())
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn form(channel: &Channel) -> (Shape, Element) {
+    (channel.array.shape, channel.array.element)
+}
+
+fn people(forms: impl IntoIterator<Item = (Shape, Element)>) -> String {
+    let texts = forms.into_iter().map(|(shape, element)| format!("{} {:?}", element.name(), shape.dimensions()));
+    texts.collect::<Vec<_>>().join(" and ")
+}

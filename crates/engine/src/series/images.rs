@@ -1,0 +1,371 @@
+//! Images between their messages and the sinks: their order, what workers do to them, their commit one after the other, and the account.
+
+use super::control::SeriesControl;
+use super::event::ImagePart;
+use super::pull::Receipt;
+use super::work::{Done, Job};
+use crate::outlet::Outlets;
+use crossbeam_channel::{Receiver, Sender};
+use konkordia_core::ledger::{ImageStatus, MissingPolicy};
+use konkordia_core::order::{Order, OrderSpec, Ready, Verdict};
+use konkordia_core::series::{SeriesImage, SeriesLedger};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A commit that takes longer has waited for a sink.
+const SLOW_NS: u64 = 5_000_000;
+
+/// A part that has its place.
+pub(crate) struct Held {
+    pub part: Box<ImagePart>,
+    pub receipt: Receipt,
+    pub received_ns: u64,
+}
+
+/// The workers, seen from the thread that puts images in order.
+pub(crate) struct Crew {
+    pub jobs: Sender<Job>,
+    pub done: Receiver<Done>,
+    /// Images that may be at the workers or wait to be committed behind one that is.
+    pub images_max: usize,
+}
+
+enum State {
+    Working,
+    Done(SeriesImage),
+}
+
+/// An image that has left the order and is not committed.
+struct Entry {
+    number: u64,
+    state: State,
+    missing_parts: u64,
+    /// One for each part that came.
+    receipts: Receipts,
+}
+
+/// What an image gives back; mostly one, which takes no memory of its own.
+#[derive(Default)]
+struct Receipts {
+    first: Option<(u32, Receipt)>,
+    more: Vec<(u32, Receipt)>,
+}
+
+impl Receipts {
+    fn push(&mut self, part: u32, receipt: Receipt) {
+        match self.first {
+            None => self.first = Some((part, receipt)),
+            Some(_) => self.more.push((part, receipt)),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &(u32, Receipt)> {
+        self.first.iter().chain(&self.more)
+    }
+}
+
+/// See the top of this module. Lives on one thread.
+pub(crate) struct Images {
+    control: Arc<SeriesControl>,
+    outlets: Arc<Outlets>,
+    missing: MissingPolicy,
+    parts_per_image: u32,
+    window_images: u64,
+    pub order: Order,
+    /// Parts by number modulo window, then by part.
+    slots: Vec<Option<Held>>,
+    crew: Option<Crew>,
+    queue: VecDeque<Entry>,
+    /// Ticket of the front of the queue; tickets below are of images that were thrown away.
+    front_ticket: u64,
+    /// The account of this series. Messages that come between two series count in the second.
+    pub ledger: SeriesLedger,
+    pub committed: u64,
+    pub committed_bytes: u64,
+    /// When the last image was committed.
+    pub committed_ns: u64,
+    /// When a sink last held everything up.
+    slow_ns: Option<u64>,
+    /// Bytes and messages to be given back, by upstream.
+    gives: Vec<(u64, u64)>,
+    /// Why the first image of this series that cannot be read cannot.
+    pub unreadable: Option<(usize, String)>,
+}
+
+/// Bounds of [`Images`].
+pub(crate) struct ImagesSpec {
+    pub order: OrderSpec,
+    pub missing: MissingPolicy,
+    pub upstreams: usize,
+}
+
+impl Images {
+    pub fn new(spec: &ImagesSpec, control: Arc<SeriesControl>, outlets: Arc<Outlets>, crew: Option<Crew>) -> Self {
+        let (parts, window) = (spec.order.parts_per_image, spec.order.window_images);
+        let upstreams = vec![Default::default(); spec.upstreams];
+        let places = parts as usize * window as usize;
+        Self {
+            control,
+            outlets,
+            missing: spec.missing,
+            parts_per_image: parts,
+            window_images: window,
+            order: Order::new(spec.order),
+            slots: std::iter::repeat_with(|| None).take(places).collect(),
+            crew,
+            queue: VecDeque::new(),
+            front_ticket: 0,
+            ledger: SeriesLedger { upstreams, parts_per_image: u64::from(parts), ..SeriesLedger::default() },
+            committed: 0,
+            committed_bytes: 0,
+            committed_ns: 0,
+            slow_ns: None,
+            gives: vec![(0, 0); spec.upstreams],
+            unreadable: None,
+        }
+    }
+
+    fn slot(&self, number: u64, part: u32) -> usize {
+        (number % self.window_images) as usize * self.parts_per_image as usize + part as usize
+    }
+
+    /// Finds the place of a part, makes room in the window if need be. Refused parts only say that nobody has to wait for them.
+    pub fn place(&mut self, number: u64, part: u32, now_ns: u64, held: Option<Held>) -> (Verdict, Option<Held>) {
+        let is_refused = held.is_none();
+        let enter = |order: &mut Order| match is_refused {
+            true => order.on_refused(number, part, now_ns),
+            false => order.on_part(number, part, now_ns),
+        };
+        let mut verdict = enter(&mut self.order);
+        if verdict == Verdict::Beyond {
+            self.order.advance_for(number);
+            self.pump(number - self.window_images + 1);
+            verdict = enter(&mut self.order);
+        }
+        if verdict != Verdict::Placed {
+            return (verdict, held);
+        }
+        if held.is_some() {
+            let slot = self.slot(number, part);
+            self.slots[slot] = held;
+        }
+        (verdict, None)
+    }
+
+    /// Until then images that are not whole are waited for whatever their age: after a sink has held everything up, what they miss may still
+    /// stand in front of the pull threads.
+    pub fn patient_until(&self, wait_ns: u64) -> u64 {
+        self.slow_ns.map_or(0, |slow_ns| slow_ns.saturating_add(wait_ns))
+    }
+
+    /// Gives the room of a message back that is not kept, with the next [`Self::settle`].
+    pub fn drop_message(&mut self, receipt: Receipt) {
+        let give = &mut self.gives[receipt.upstream];
+        *give = (give.0 + receipt.bytes, give.1 + 1);
+    }
+
+    /// Gives back all that is due, and wakes readers.
+    pub fn settle(&mut self) {
+        for (pull, give) in self.control.pulls.iter().zip(&mut self.gives) {
+            if give.1 > 0 {
+                pull.share.give(give.0, give.1);
+                *give = (0, 0);
+            }
+        }
+        self.outlets.flush();
+    }
+
+    /// Images at the workers, or behind one that is.
+    pub fn working(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Where finished images come back.
+    pub fn done(&self) -> Option<&Receiver<Done>> {
+        self.crew.as_ref().map(|crew| &crew.done)
+    }
+
+    /// Moves images on as far as they go; waits for workers only until the order has come to `until`.
+    pub fn pump(&mut self, until: u64) {
+        self.absorb();
+        loop {
+            let is_full = self.crew.as_ref().is_some_and(|crew| self.queue.len() >= crew.images_max);
+            if is_full {
+                if self.order.next() >= until {
+                    return;
+                }
+                self.settle();
+                let Some(Ok(done)) = self.done().map(Receiver::recv) else { return };
+                self.take_done(done);
+                self.commit_front();
+                continue;
+            }
+            let Some(ready) = self.order.pop() else { return };
+            self.leave(ready);
+            self.commit_front();
+        }
+    }
+
+    /// Takes what the workers have finished.
+    fn absorb(&mut self) {
+        while let Some(Ok(done)) = self.done().map(Receiver::try_recv) {
+            self.take_done(done);
+        }
+        self.commit_front();
+    }
+
+    /// Waits until everything that has left the order is committed.
+    pub fn drain(&mut self) {
+        self.pump(u64::MAX);
+        while !self.queue.is_empty() {
+            let Some(Ok(done)) = self.done().map(Receiver::recv) else { return };
+            self.take_done(done);
+            self.commit_front();
+        }
+    }
+
+    /// A position leaves the order: to a worker, or at once to the queue of those to be committed.
+    fn leave(&mut self, ready: Ready) {
+        let Ready { number, missing_parts } = ready;
+        let mut entry =
+            Entry { number, state: State::Done(SeriesImage::lost(number)), missing_parts, receipts: Receipts::default() };
+        let mut image = SeriesImage::lost(number);
+        let mut parts = Vec::new();
+        for part in 0..self.parts_per_image {
+            let slot = self.slot(number, part);
+            let Some(held) = self.slots[slot].take() else {
+                parts.extend((self.parts_per_image > 1).then(Vec::new));
+                continue;
+            };
+            let is_first = entry.receipts.first.is_none();
+            entry.receipts.push(part, held.receipt);
+            let of_part = *held.part;
+            if is_first {
+                image.received_ns = held.received_ns;
+                (image.times, image.header_json, image.store) = (of_part.times, of_part.header_json, of_part.store);
+            }
+            image.received_ns = image.received_ns.min(held.received_ns);
+            image.store &= of_part.store;
+            let is_whole = missing_parts == 0 && !of_part.is_partial && image.status != ImageStatus::Partial;
+            image.status = if is_whole { ImageStatus::Complete } else { ImageStatus::Partial };
+            if self.parts_per_image > 1 {
+                parts.push(of_part.channels);
+            } else {
+                image.channels = of_part.channels;
+            }
+        }
+        self.enqueue(entry, image, parts);
+    }
+
+    fn enqueue(&mut self, mut entry: Entry, mut image: SeriesImage, parts: Vec<Vec<konkordia_core::series::Channel>>) {
+        image.missing_parts = entry.missing_parts;
+        if image.status == ImageStatus::Partial && self.missing != MissingPolicy::Keep {
+            image.status = ImageStatus::Discarded;
+            image.channels = Vec::new();
+        }
+        match &self.crew {
+            Some(crew) if image.status.has_pixels() => {
+                let ticket = self.front_ticket + self.queue.len() as u64;
+                entry.state = State::Working;
+                // There is room for as many jobs as may be in the queue.
+                let _ = crew.jobs.send(Job { ticket, image, parts });
+            }
+            _ => entry.state = State::Done(image),
+        }
+        self.queue.push_back(entry);
+    }
+
+    pub fn take_done(&mut self, done: Done) {
+        let Some(index) = done.ticket.checked_sub(self.front_ticket) else { return };
+        let parts_per_image = self.parts_per_image;
+        let Some(entry) = self.queue.get_mut(index as usize) else { return };
+        let mut image = done.image;
+        // What cannot be read was not placed after all.
+        for (part, receipt) in entry.receipts.iter().filter(|(part, _)| done.unreadable & 1 << part != 0) {
+            let upstream = &mut self.ledger.upstreams[receipt.upstream];
+            (upstream.placed, upstream.malformed) = (upstream.placed - 1, upstream.malformed + 1);
+            self.control.pulls[receipt.upstream].share.refuse(receipt.sequence);
+            entry.missing_parts |= 1 << part;
+            if let (None, Some(why)) = (&self.unreadable, &done.why) {
+                self.unreadable = Some((receipt.upstream, why.clone()));
+            }
+        }
+        image.missing_parts = entry.missing_parts;
+        if done.unreadable != 0 {
+            let is_lost = entry.missing_parts.count_ones() == parts_per_image;
+            image.status = match self.missing {
+                _ if is_lost => ImageStatus::Lost,
+                MissingPolicy::Keep => ImageStatus::Partial,
+                MissingPolicy::Discard | MissingPolicy::CompleteOnly => ImageStatus::Discarded,
+            };
+            if image.status != ImageStatus::Partial {
+                image.channels = Vec::new();
+            }
+        }
+        entry.state = State::Done(image);
+    }
+
+    pub fn commit_front(&mut self) {
+        while let Some(Entry { state: State::Done(_), .. }) = self.queue.front() {
+            let Some(Entry { state: State::Done(image), receipts, .. }) = self.queue.pop_front() else { return };
+            self.front_ticket += 1;
+            self.commit(image);
+            receipts.iter().for_each(|(_, receipt)| self.drop_message(*receipt));
+        }
+    }
+
+    fn commit(&mut self, image: SeriesImage) {
+        self.ledger.enter(&image);
+        let image = Arc::new(image);
+        let control = &self.control;
+        let before_ns = control.now_ns();
+        self.outlets.image(&image, &|| control.is_cancelling());
+        self.committed_ns = control.now_ns();
+        if self.committed_ns - before_ns > SLOW_NS {
+            self.slow_ns = Some(self.committed_ns);
+        }
+        if image.status.has_pixels() {
+            control.latency.count(self.committed_ns.saturating_sub(image.received_ns));
+        }
+        self.committed += 1;
+        self.committed_bytes += image.packed_bytes();
+    }
+
+    /// Throws away everything that is not committed; what has parts counts as discarded, gaps count as lost. Sinks see none of it.
+    pub fn discard(&mut self) {
+        self.front_ticket += self.queue.len() as u64;
+        let parts_per_image = self.parts_per_image;
+        while let Some(entry) = self.queue.pop_front() {
+            self.discard_one(entry.number, entry.missing_parts);
+            entry.receipts.iter().for_each(|(_, receipt)| self.drop_message(*receipt));
+        }
+        self.order.finish(None);
+        while let Some(Ready { number, missing_parts }) = self.order.pop() {
+            for part in 0..parts_per_image {
+                let slot = self.slot(number, part);
+                if let Some(held) = self.slots[slot].take() {
+                    self.drop_message(held.receipt);
+                }
+            }
+            self.discard_one(number, missing_parts);
+        }
+    }
+
+    fn discard_one(&mut self, number: u64, missing_parts: u64) {
+        let has_parts = missing_parts.count_ones() < self.parts_per_image;
+        let status = if has_parts { ImageStatus::Discarded } else { ImageStatus::Lost };
+        self.ledger.enter(&SeriesImage { status, missing_parts, ..SeriesImage::lost(number) });
+    }
+
+    /// Ready for the next series; the account starts anew.
+    pub fn reset(&mut self) -> SeriesLedger {
+        self.order.reset();
+        self.unreadable = None;
+        let next = SeriesLedger {
+            upstreams: vec![Default::default(); self.ledger.upstreams.len()],
+            parts_per_image: self.ledger.parts_per_image,
+            ..SeriesLedger::default()
+        };
+        std::mem::replace(&mut self.ledger, next)
+    }
+}

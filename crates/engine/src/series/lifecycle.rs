@@ -1,0 +1,263 @@
+//! The life of a series on the sort thread: it begins, drains, ends; commands and time act on it.
+
+use super::Join;
+use super::belong::Heard;
+use super::control::{Command, Notice};
+use super::current::{Current, GAP_IMAGES_MAX};
+use super::event::{Read, SeriesKey};
+use super::sort::{Sorter, numbered, superseded};
+use konkordia_core::IMAGES_MAX;
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use std::sync::{Arc, PoisonError};
+
+impl Sorter {
+    /// Begins a series.
+    pub(super) fn begin(&mut self, upstream: usize, key: SeriesKey, number: Option<u64>, start: SeriesStart, now_ns: u64) {
+        self.series_started += 1;
+        let mut start = numbered(start, key, self.series_started);
+        if let Some(order) = self.armed.take() {
+            start.images_planned = order.images.or(start.images_planned);
+            start.filename = order.filename.or(start.filename);
+            start.store &= !order.discard;
+        }
+        // More images than any series has are no announcement.
+        start.images_planned = start.images_planned.filter(|planned| *planned <= IMAGES_MAX);
+        if let Join::PerModule { rows, columns, .. } = &self.spec.join {
+            start.image_size = Some([u64::from(*rows), u64::from(*columns)]);
+        }
+        let start = Arc::new(start);
+        let mut heard = Heard::new(key, self.manners.upstreams);
+        heard.on_start(&self.manners, upstream, number.filter(|_| self.manners.has_start), self.spec.window_images + 64);
+        self.told.clear();
+        self.is_changed = true;
+        self.current = Some(Current::new(&start, heard, self.manners.upstreams, now_ns));
+        let control = &self.control;
+        self.outlets.start(&start, &|| control.is_cancelling());
+        self.control.notify(Notice::Started(start));
+        self.publish();
+    }
+
+    /// Nothing more of the series is expected but what is on its way.
+    pub(super) fn begin_drain(&mut self, ended: SeriesEnded, reason: &str) {
+        let now_ns = self.control.now_ns();
+        if let Some(current) = &mut self.current
+            && current.begin_drain(ended, reason, now_ns)
+        {
+            self.control.notify(Notice::Draining { reason: reason.into() });
+        }
+    }
+
+    /// An upstream has gone on to the next series.
+    pub(super) fn wait_for_end(&mut self, upstream: usize, read: &Read) {
+        if let Some(current) = &mut self.current {
+            current.heard.on_next(&self.manners, upstream, read);
+            let (ended, reason) = superseded(current.heard.ended != 0);
+            self.begin_drain(ended, reason);
+            self.check_end();
+        }
+    }
+
+    /// Ends the series if nothing of it can still be on its way.
+    pub(super) fn check_end(&mut self) {
+        let Some(current) = &self.current else { return };
+        let has_all = current.planned.is_some_and(|planned| self.images.order.next() >= planned);
+        let is_whole = current.heard.is_whole(&self.manners, has_all);
+        match &current.drain {
+            Some(drain) if is_whole || (has_all && !self.manners.has_end) => {
+                let (ended, reason) = (drain.ended, drain.reason.clone());
+                self.close(ended, &reason);
+            }
+            None if has_all => {
+                self.begin_drain(SeriesEnded::Finished, "every image that was announced is there");
+                if !self.manners.has_end {
+                    self.check_end();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the series with what is there.
+    pub(super) fn close(&mut self, ended: SeriesEnded, reason: &str) {
+        let Some(current) = &self.current else { return };
+        let planned = match ended {
+            SeriesEnded::Stopped | SeriesEnded::Cancelled => None,
+            _ => current.planned,
+        };
+        let seen_end = self.images.order.seen_end().max(self.images.order.next());
+        let is_near = planned.is_some_and(|planned| planned.saturating_sub(seen_end) <= GAP_IMAGES_MAX);
+        if ended == SeriesEnded::Cancelled {
+            self.images.discard();
+        } else {
+            self.images.order.finish(planned.filter(|_| is_near));
+            self.images.drain();
+        }
+        self.tell_unreadable();
+        let ledger = &mut self.images.ledger;
+        let missing = planned.map_or(0, |planned| planned.saturating_sub(ledger.expected));
+        ledger.expected += missing;
+        ledger.lost += missing;
+        ledger.parts_missing = ledger.parts_missing.saturating_add(missing.saturating_mul(ledger.parts_per_image));
+        let (ended, reason) = match self.control.is_cancelling() && ended != SeriesEnded::Cancelled {
+            true => (SeriesEnded::Cancelled, "it was cancelled while the last images were handed on"),
+            false => (ended, reason),
+        };
+        self.finish(ended, reason);
+    }
+
+    fn finish(&mut self, ended: SeriesEnded, reason: &str) {
+        let ledger = self.images.reset();
+        debug_assert!(ledger.imbalances().is_empty(), "{:?}", ledger.imbalances());
+        let end = Arc::new(SeriesEnd { ended, reason: reason.into(), ledger });
+        if let Some(current) = self.current.take() {
+            self.outlets.end(&end);
+            self.last = Some(current.heard);
+            self.series_ended += 1;
+            self.is_changed = true;
+        }
+        (self.armed, self.clock_ns) = (None, None);
+        self.told.clear();
+        self.control.seen.lock().unwrap_or_else(PoisonError::into_inner).ledger.clone_from(&end.ledger);
+        // The room of everything is given back before anybody hears of the end.
+        self.publish();
+        self.control.notify(Notice::Ended(end));
+    }
+
+    /// Does what it is told; true if that is to end.
+    pub(super) fn obey(&mut self, command: Command) -> bool {
+        match command {
+            Command::Arm(order) => {
+                self.told.clear();
+                self.armed = Some(order);
+            }
+            Command::StartClock => self.clock_ns = Some(self.control.now_ns()),
+            Command::Stop => {
+                self.begin_drain(SeriesEnded::Stopped, "it was stopped");
+                self.disarm(SeriesEnded::Stopped, "it was stopped before it had begun");
+            }
+            Command::Cancel(number) => {
+                self.close(SeriesEnded::Cancelled, "it was cancelled");
+                self.disarm(SeriesEnded::Cancelled, "it was cancelled before it had begun");
+                self.control.cancelled(number);
+            }
+            Command::Shutdown => {
+                self.close(SeriesEnded::Stopped, "the program ends");
+                self.disarm(SeriesEnded::Stopped, "the program ends");
+                return true;
+            }
+        }
+        false
+    }
+
+    /// What was armed and has not begun never will; the control plane hears of it as of a series.
+    fn disarm(&mut self, ended: SeriesEnded, reason: &str) {
+        if self.current.is_none() && self.armed.is_some() {
+            self.finish(ended, reason);
+        }
+    }
+
+    /// When there is something to do that no message or command brings.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        let order = self.images.order.deadline_ns().map(|at_ns| at_ns.max(self.images.patient_until(self.spec.wait_ns)));
+        let mut at = [order, None, None, None, None, None];
+        if let Some(current) = &self.current {
+            let silence = current.active_ns.max(self.images.committed_ns).saturating_add(self.spec.stall_timeout_ns);
+            at[1] = current.has_image.then_some(silence);
+            at[2] = current.drain_until(self.spec.drain_ns);
+        }
+        at[3] = self.start_deadline_ns();
+        let unannounced = self.gates.iter().filter_map(|gate| gate.unannounced_ns).min();
+        at[4] = unannounced.map(|since_ns| since_ns.saturating_add(self.spec.wait_ns));
+        let patient_until = self.images.patient_until(self.spec.wait_ns);
+        at[5] = self.lineup.as_ref().and_then(|lineup| lineup.deadline_ns()).map(|at_ns| at_ns.max(patient_until));
+        at.into_iter().flatten().min()
+    }
+
+    fn start_deadline_ns(&self) -> Option<u64> {
+        let has_image = self.current.as_ref().is_some_and(|current| current.has_image);
+        let is_expected = self.current.is_some() || self.armed.is_some();
+        let at_ns = self.clock_ns?.saturating_add(self.spec.start_timeout_ns);
+        (is_expected && !has_image && at_ns < u64::MAX).then_some(at_ns)
+    }
+
+    /// Does what is due.
+    pub(super) fn on_time(&mut self, now_ns: u64) {
+        // After a sink has held everything up, what is missing may still wait in front of the pull threads.
+        if now_ns >= self.images.patient_until(self.spec.wait_ns) {
+            self.images.order.tick(now_ns);
+            self.tick_lineup(now_ns);
+        }
+        self.images.pump(0);
+        self.check_end();
+        self.expire_gates(now_ns);
+        if self.start_deadline_ns().is_some_and(|at_ns| now_ns >= at_ns) {
+            self.end_without_data(now_ns, "no image came in time");
+        }
+        let Some(current) = &mut self.current else { return self.end_if_over(now_ns) };
+        // Waiting for a slow sink is no silence of the sender.
+        current.active_ns = current.active_ns.max(self.images.committed_ns);
+        if let (Some(drain), Some(until)) = (&current.drain, current.drain_until(self.spec.drain_ns))
+            && now_ns >= until
+        {
+            let (ended, reason) = (drain.ended, drain.reason.clone());
+            self.close(ended, &reason);
+        } else if current.has_image && now_ns >= current.active_ns.saturating_add(self.spec.stall_timeout_ns) {
+            self.close(SeriesEnded::Stalled, "no message of it came any more");
+        }
+        self.end_if_over(now_ns);
+    }
+
+    fn tick_lineup(&mut self, now_ns: u64) {
+        let is_over = self.is_over();
+        if let Some(lineup) = &mut self.lineup {
+            lineup.tick(now_ns);
+            if is_over {
+                lineup.finish();
+            }
+            self.take_lined_up();
+        }
+    }
+
+    /// When all sources have come to their end, so has the series, and what was armed never begins.
+    fn end_if_over(&mut self, now_ns: u64) {
+        if !self.is_over() {
+            return;
+        }
+        if let Some(lineup) = &mut self.lineup {
+            lineup.finish();
+            self.take_lined_up();
+        }
+        while self.current.is_some() {
+            self.close_over();
+            // What was held may be a series of its own.
+            self.expire_gates(now_ns);
+        }
+        if self.armed.is_some() {
+            let (ended, reason) = match self.failure.clone() {
+                Some(why) => (SeriesEnded::Failed, why),
+                None => (SeriesEnded::NoData, "the source has come to its end".into()),
+            };
+            self.disarm(ended, &reason);
+        }
+    }
+
+    fn close_over(&mut self) {
+        let drain = self.current.as_ref().and_then(|current| current.drain.clone());
+        let (ended, reason) = match (drain, &self.failure) {
+            (Some(drain), _) => (drain.ended, drain.reason),
+            (None, Some(why)) => (SeriesEnded::Failed, why.clone()),
+            (None, None) if !self.manners.has_end => (SeriesEnded::Finished, "the source has come to its end".into()),
+            (None, None) => (SeriesEnded::Stalled, "the source has come to its end, but the series has not".into()),
+        };
+        self.close(ended, &reason);
+    }
+
+    /// A silent source: the file is there and says why it is empty.
+    fn end_without_data(&mut self, now_ns: u64, reason: &str) {
+        if self.current.is_none() {
+            let start = SeriesStart { store: true, ..SeriesStart::default() };
+            self.begin(0, SeriesKey::default(), None, start, now_ns);
+        }
+        self.close(SeriesEnded::NoData, reason);
+    }
+}

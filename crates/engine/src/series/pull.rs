@@ -1,0 +1,203 @@
+//! One thread per upstream: takes messages from the source, has them read, and passes them on in batches. It waits when the upstream's share
+//! of the memory is used up, which holds back the sender.
+
+use super::Upstream;
+use super::control::{PullState, SeriesControl};
+use super::event::{Event, Read};
+use crossbeam_channel::Sender;
+use konkordia_core::ports::Message;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Messages of a batch, at most.
+const BATCH_MESSAGES: usize = 128;
+/// How often a thread that waits looks whether it is to end.
+const GRAIN: Duration = Duration::from_millis(250);
+
+/// A message on its way.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    /// What it means, or why it cannot be read.
+    pub read: Result<Read, String>,
+    pub receipt: Receipt,
+    pub received_ns: u64,
+}
+
+/// What is given back when a message needs no memory any more.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Receipt {
+    pub upstream: usize,
+    pub bytes: u64,
+    /// Number of the message on its upstream, from 0.
+    pub sequence: u64,
+}
+
+/// Messages of one upstream.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub upstream: usize,
+    pub messages: Vec<Incoming>,
+    /// Nothing follows: the source failed, or has come to its end.
+    pub closed: Option<Closed>,
+}
+
+/// Why nothing follows.
+#[derive(Debug)]
+pub(crate) enum Closed {
+    Finished,
+    Failed(String),
+}
+
+pub(crate) struct Puller<'a> {
+    pub upstream: usize,
+    pub parts: Upstream,
+    pub control: &'a SeriesControl,
+    pub inbox: Sender<Batch>,
+    /// With others, an upstream that is ahead of the window waits for them, at most so long.
+    pub hold: Option<Duration>,
+    /// Messages handed over by the source, and told to be accepted.
+    pub received: u64,
+    pub accepted: u64,
+    pub bounded_bytes: u64,
+}
+
+impl Puller<'_> {
+    fn state(&self) -> &PullState {
+        &self.control.pulls[self.upstream]
+    }
+
+    /// Until told to end, or nothing can come any more.
+    pub fn run(self) {
+        let _guard = PanicGuard { upstream: self.upstream, control: self.control, inbox: self.inbox.clone() };
+        self.pull();
+    }
+
+    fn pull(mut self) {
+        let mut messages = Vec::new();
+        let closed = loop {
+            if self.control.is_closing() {
+                return;
+            }
+            self.accept();
+            if !self.state().share.wait(GRAIN, |share| share.room_bytes() > 0 || self.control.is_closing()) {
+                continue;
+            }
+            let messages_max = self.messages_max();
+            if let Err(error) = self.parts.source.receive(GRAIN, messages_max, &mut messages) {
+                break Closed::Failed(error.to_string());
+            }
+            if messages.is_empty() {
+                if self.parts.source.is_finished() {
+                    break Closed::Finished;
+                }
+                continue;
+            }
+            if !self.pass_on(&mut messages) {
+                return;
+            }
+        };
+        self.state().is_closed.store(true, Ordering::Relaxed);
+        let _ = self.inbox.send(Batch { upstream: self.upstream, messages: Vec::new(), closed: Some(closed) });
+        // A folder removes files as they are finished with, also after the last has come.
+        while !self.control.is_closing() && self.accepted < self.received {
+            self.accept();
+            let finished = self.accepted;
+            self.state().share.wait(GRAIN, |share| share.finished() > finished || self.control.is_closing());
+        }
+    }
+
+    /// As many as there is room for; the first comes alone, because nothing is known of its size.
+    fn messages_max(&self) -> usize {
+        match self.bounded_bytes {
+            0 => 1,
+            bytes => self.state().share.room_messages(bytes).clamp(1, BATCH_MESSAGES),
+        }
+    }
+
+    fn accept(&mut self) {
+        while self.accepted < self.state().share.finished() {
+            let is_refused = self.state().share.was_refused(self.accepted);
+            if is_refused {
+                self.parts.source.refused(1);
+            } else {
+                self.parts.source.accepted(1);
+            }
+            self.accepted += 1;
+        }
+    }
+
+    /// False when nobody takes messages any more.
+    fn pass_on(&mut self, messages: &mut Vec<Message>) -> bool {
+        let (now_ns, count) = (self.control.now_ns(), messages.len());
+        let mut batch = Vec::with_capacity(count);
+        let (mut batch_bytes, mut largest) = (0, 0);
+        for message in messages.drain(..) {
+            let bytes = message.bytes();
+            (batch_bytes, largest) = (batch_bytes + bytes, bytes.max(largest));
+            let receipt = Receipt { upstream: self.upstream, bytes, sequence: self.received };
+            self.received += 1;
+            self.state().share.take(bytes);
+            let read = self.parts.intake.read(&message).map_err(|refusal| refusal.to_string());
+            if read.is_err() {
+                self.state().share.refuse(receipt.sequence);
+            }
+            if self.hold.is_some() && self.is_beyond(&read) {
+                if !self.send(&mut batch) {
+                    return false;
+                }
+                self.wait_for_window(&read);
+            }
+            batch.push(Incoming { read, receipt, received_ns: now_ns });
+        }
+        let state = self.state();
+        state.received.fetch_add(count as u64, Ordering::Relaxed);
+        state.received_bytes.fetch_add(batch_bytes, Ordering::Relaxed);
+        // The source is told what its messages weigh as soon as they are heavier than it was told.
+        if largest > self.bounded_bytes {
+            self.bounded_bytes = largest;
+            let limit_bytes = self.state().share.limit_bytes();
+            self.parts.source.bound(largest, limit_bytes);
+        }
+        self.send(&mut batch)
+    }
+
+    fn send(&self, batch: &mut Vec<Incoming>) -> bool {
+        let messages = std::mem::take(batch);
+        messages.is_empty() || self.inbox.send(Batch { upstream: self.upstream, messages, closed: None }).is_ok()
+    }
+
+    /// Is it an image of the series that is being received, ahead of the window?
+    fn is_beyond(&self, read: &Result<Read, String>) -> bool {
+        let Ok(Read { event: Event::Part(part), .. }) = read else { return false };
+        part.number >= self.control.window_end.load(Ordering::Acquire)
+            && part.series.0 == self.control.window_key.load(Ordering::Acquire)
+    }
+
+    fn wait_for_window(&self, read: &Result<Read, String>) {
+        let until = Instant::now() + self.hold.unwrap_or_default();
+        while self.is_beyond(read) && !self.control.is_closing() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.state().share.wait(left.min(GRAIN), |_| !self.is_beyond(read) || self.control.is_closing());
+        }
+    }
+}
+
+/// Tells that the upstream has failed if its thread panics, so that nobody waits for it.
+struct PanicGuard<'a> {
+    upstream: usize,
+    control: &'a SeriesControl,
+    inbox: Sender<Batch>,
+}
+
+impl Drop for PanicGuard<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.control.pulls[self.upstream].is_closed.store(true, Ordering::Relaxed);
+            let closed = Some(Closed::Failed("reading its messages failed; this is a bug, please report it".into()));
+            let _ = self.inbox.send(Batch { upstream: self.upstream, messages: Vec::new(), closed });
+        }
+    }
+}

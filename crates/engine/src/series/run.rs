@@ -1,0 +1,107 @@
+//! Checks the parts and starts the threads.
+
+use super::belong::Manners;
+use super::control::SeriesControl;
+use super::images::{Crew, Images, ImagesSpec};
+use super::pull::Puller;
+use super::sort::Sorter;
+use super::work::{self, Worker};
+use super::{Join, OpenError, Protocol, Series, SeriesSpec, Upstream};
+use crate::outlet::Outlets;
+use konkordia_core::geometry::MAX_IMAGE_PIXELS;
+use konkordia_core::order::{OrderSpec, WINDOW_IMAGES_MAX};
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Batches that may wait for the sort thread, per upstream; their messages count in the budget.
+const BATCHES: usize = 4;
+/// Images at each worker or waiting for it.
+const IMAGES_PER_WORKER: usize = 4;
+
+/// Starts the threads: one per upstream, one that puts images in order, and the workers if there is something for them to do.
+///
+/// # Errors
+/// The parts do not fit together, or the machine has no threads left.
+pub fn open(spec: SeriesSpec, upstreams: Vec<Upstream>, outlets: Arc<Outlets>) -> Result<Series, OpenError> {
+    check(&spec, upstreams.len()).map_err(OpenError)?;
+    let names = upstreams.iter().map(|upstream| upstream.source.name()).collect();
+    let (control, commands, notices) = SeriesControl::new(names, spec.budget_bytes);
+    // From here on dropping it ends the threads that were started.
+    let mut series = Series { control: Arc::clone(&control), notices, threads: Vec::new() };
+    let spec = Arc::new(spec);
+    start(&mut series, &spec, upstreams, outlets, commands).map_err(|error| {
+        OpenError(format!("the machine cannot start a thread: {error}\n  fix: end other programs, or raise the limit"))
+    })?;
+    Ok(series)
+}
+
+fn start(
+    series: &mut Series,
+    spec: &Arc<SeriesSpec>,
+    upstreams: Vec<Upstream>,
+    outlets: Arc<Outlets>,
+    commands: crossbeam_channel::Receiver<super::control::Command>,
+) -> io::Result<()> {
+    let control = Arc::clone(&series.control);
+    let manners = Manners {
+        upstreams: upstreams.len(),
+        is_modular: matches!(spec.join, Join::PerModule { .. }),
+        is_sequenced: upstreams.len() > 1 && spec.protocol == Protocol::Stins && spec.join == Join::Balanced,
+        has_start: spec.protocol.has_start(),
+        has_end: spec.protocol.has_end(),
+    };
+    let crew = if work::is_needed(spec) { Some(start_workers(series, spec)?) } else { None };
+    let parts_per_image = if manners.is_modular { manners.upstreams as u32 } else { 1 };
+    let order = OrderSpec { parts_per_image, window_images: spec.window_images, wait_ns: spec.wait_ns };
+    let images_spec = ImagesSpec { order, missing: spec.missing, upstreams: manners.upstreams };
+    let images = Images::new(&images_spec, Arc::clone(&control), Arc::clone(&outlets), crew);
+    let sorter = Sorter::new(Arc::clone(spec), manners, Arc::clone(&control), outlets, images);
+    let (sender, inbox) = crossbeam_channel::bounded(BATCHES * manners.upstreams);
+    series.threads.push(spawn("sort".into(), move || sorter.run(&inbox, &commands))?);
+    let hold = (!manners.is_single()).then_some(Duration::from_nanos(spec.wait_ns));
+    for (upstream, parts) in upstreams.into_iter().enumerate() {
+        let (control, inbox) = (Arc::clone(&control), sender.clone());
+        let pull = move || {
+            let control = &*control;
+            Puller { upstream, parts, control, inbox, hold, received: 0, accepted: 0, bounded_bytes: 0 }.run();
+        };
+        series.threads.push(spawn(format!("pull-{upstream}"), pull)?);
+    }
+    Ok(())
+}
+
+fn start_workers(series: &mut Series, spec: &Arc<SeriesSpec>) -> io::Result<Crew> {
+    let workers = spec.workers.max(1);
+    let images_max = workers * IMAGES_PER_WORKER;
+    let (jobs, jobs_of_workers) = crossbeam_channel::bounded(images_max);
+    // An image that was thrown away while a worker had it comes back beside those that came after it.
+    let (done_of_workers, done) = crossbeam_channel::bounded(2 * images_max);
+    for n in 0..workers {
+        let (spec, jobs, done) = (Arc::clone(spec), jobs_of_workers.clone(), done_of_workers.clone());
+        series.threads.push(spawn(format!("work-{n}"), move || Worker::new(&spec).run(&jobs, &done))?);
+    }
+    Ok(Crew { jobs, done, images_max })
+}
+
+pub(super) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name).spawn(body)
+}
+
+fn check(spec: &SeriesSpec, upstreams: usize) -> Result<(), String> {
+    let expect = |ok: bool, what: &str| if ok { Ok(()) } else { Err(what.to_string()) };
+    expect((1..=64).contains(&upstreams), "it needs 1 to 64 upstreams")?;
+    expect((1..=WINDOW_IMAGES_MAX).contains(&spec.window_images), "the window is 1 to 2^20 images")?;
+    expect(spec.budget_bytes > 0, "no memory is given to messages in flight")?;
+    expect(spec.workers <= 1024, "at most 1024 workers are possible")?;
+    let Join::PerModule { placements, rows, columns } = &spec.join else { return Ok(()) };
+    expect(placements.len() == upstreams, "each upstream needs one place in the image")?;
+    expect(
+        spec.window_images * upstreams as u64 <= WINDOW_IMAGES_MAX,
+        "upstreams times the images of the window are at most 2^20",
+    )?;
+    let pixels = u64::from(*rows) * u64::from(*columns);
+    expect((1..=MAX_IMAGE_PIXELS).contains(&pixels), "the image has 1 to 2^26 pixels")?;
+    expect(placements.iter().all(|p| p.row < *rows && p.column < *columns), "a part lies outside of the image")
+}

@@ -1,0 +1,467 @@
+//! The thread that puts images in order and knows where a series begins and ends. It alone changes the state of a series; others send it
+//! messages, commands and finished images.
+
+use super::belong::{Heard, Judgement, Manners, NOT_ARMED};
+use super::control::{ArmOrder, Command, Notice, Phase, SeriesControl};
+use super::current::{Current, Refused};
+use super::event::{Event, ImagePart, Read, SeriesKey};
+use super::images::{Held, Images};
+use super::lineup::Lineup;
+use super::pull::{Batch, Closed, Incoming, Receipt};
+use super::{Accept, SeriesSpec};
+use crate::outlet::Outlets;
+use crossbeam_channel::{Receiver, never, select};
+use konkordia_core::order::Verdict;
+use konkordia_core::series::{SeriesEnded, SeriesStart, UpstreamLedger};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What one upstream has brought that cannot be judged yet. Everything behind the first such message waits with it.
+#[derive(Default)]
+pub(super) struct Gate {
+    pub held: VecDeque<Incoming>,
+    /// The first one waits for a header since then; else for the end of the series.
+    pub unannounced_ns: Option<u64>,
+    is_closed: bool,
+}
+
+pub(crate) struct Sorter {
+    pub(super) spec: Arc<SeriesSpec>,
+    pub(super) manners: Manners,
+    pub(super) control: Arc<SeriesControl>,
+    pub(super) outlets: Arc<Outlets>,
+    pub(super) images: Images,
+    pub(super) gates: Vec<Gate>,
+    /// Where one stream comes over several upstreams and says the number of each message.
+    pub(super) lineup: Option<Lineup>,
+    pub(super) current: Option<Current>,
+    /// What was said about the series before.
+    pub(super) last: Option<Heard>,
+    pub(super) armed: Option<ArmOrder>,
+    /// When the detector was told to begin.
+    pub(super) clock_ns: Option<u64>,
+    pub(super) series_started: u64,
+    pub(super) series_ended: u64,
+    /// Reasons that were told since the last series began.
+    pub(super) told: Vec<(usize, &'static str)>,
+    /// Gates may open.
+    pub(super) is_changed: bool,
+    pub(super) failure: Option<String>,
+    /// When the newest message was received that was looked at.
+    heard_ns: u64,
+}
+
+impl Sorter {
+    pub fn new(
+        spec: Arc<SeriesSpec>,
+        manners: Manners,
+        control: Arc<SeriesControl>,
+        outlets: Arc<Outlets>,
+        images: Images,
+    ) -> Self {
+        let wait_ns = spec.wait_ns;
+        let gates = std::iter::repeat_with(Gate::default).take(manners.upstreams).collect();
+        Self {
+            spec,
+            manners,
+            control,
+            outlets,
+            images,
+            gates,
+            lineup: manners.is_sequenced.then(|| Lineup::new(wait_ns, manners.upstreams)),
+            current: None,
+            last: None,
+            armed: None,
+            clock_ns: None,
+            series_started: 0,
+            series_ended: 0,
+            told: Vec::new(),
+            is_changed: false,
+            failure: None,
+            heard_ns: 0,
+        }
+    }
+
+    /// Until it is told to shut down.
+    pub fn run(mut self, inbox: &Receiver<Batch>, commands: &Receiver<Command>) {
+        let nothing = never();
+        self.publish();
+        loop {
+            let timeout = self.timeout();
+            let done = self.images.done().unwrap_or(&nothing).clone();
+            select! {
+                recv(commands) -> command => {
+                    let Ok(command) = command else { return };
+                    if self.obey(command) {
+                        break;
+                    }
+                }
+                recv(inbox) -> batch => match batch {
+                    Ok(batch) => self.take_batch(batch, commands),
+                    // All pull threads have ended: only commands are left.
+                    Err(_) => {
+                        let Ok(command) = commands.recv() else { return };
+                        if self.obey(command) {
+                            break;
+                        }
+                    }
+                },
+                recv(done) -> done => if let Ok(done) = done {
+                    self.images.take_done(done);
+                    self.images.commit_front();
+                },
+                default(timeout) => {}
+            }
+            self.images.pump(0);
+            self.open_gates();
+            // While messages wait it is as late as the newest that was looked at: nobody is silent who could not be heard.
+            let now_ns = if inbox.is_empty() { self.control.now_ns() } else { self.heard_ns };
+            self.on_time(now_ns);
+            self.publish();
+        }
+        self.images.settle();
+        self.publish();
+    }
+
+    fn take_batch(&mut self, batch: Batch, commands: &Receiver<Command>) {
+        let Batch { upstream, messages, closed } = batch;
+        for incoming in messages {
+            self.heard_ns = self.heard_ns.max(incoming.received_ns);
+            if self.control.is_cancelling() {
+                // What was sent before the cancel is not to be received after it.
+                while let Ok(command) = commands.try_recv() {
+                    self.obey(command);
+                }
+            }
+            if self.lineup.is_some() {
+                self.line_up(upstream, incoming);
+            } else if !self.gates[upstream].held.is_empty() {
+                self.gates[upstream].held.push_back(incoming);
+            } else if let Some(incoming) = self.take(upstream, incoming, true) {
+                self.gates[upstream].held.push_back(incoming);
+            }
+        }
+        self.tell_unreadable();
+        if let Some(closed) = closed {
+            self.gates[upstream].is_closed = true;
+            if let Closed::Failed(why) = closed {
+                let source = self.control.pulls[upstream].name.clone();
+                self.failure = Some(format!("{source}: {why}"));
+                self.control.notify(Notice::SourceFailed { upstream, source, why });
+            }
+        }
+    }
+
+    /// Takes a message of a stream that comes over several upstreams in its turn.
+    fn line_up(&mut self, upstream: usize, incoming: Incoming) {
+        let Some(lineup) = &mut self.lineup else { return };
+        match lineup.push(incoming) {
+            Ok(()) => self.take_lined_up(),
+            Err(copy) if copy.read.as_ref().is_ok_and(|read| read.message_number.is_some()) => {
+                self.count(copy.receipt, |ledger| ledger.duplicate += 1);
+            }
+            // Nobody knows its place.
+            Err(incoming) => drop(self.take(upstream, incoming, false)),
+        }
+    }
+
+    pub(super) fn take_lined_up(&mut self) {
+        while let Some(incoming) = self.lineup.as_mut().and_then(Lineup::pop) {
+            // In their order none has to wait.
+            drop(self.take(incoming.receipt.upstream, incoming, false));
+        }
+    }
+
+    /// Says of a message what becomes of it, and does it. Gives it back if it has to wait; without patience none does that could be foreign.
+    fn take(&mut self, upstream: usize, incoming: Incoming, is_patient: bool) -> Option<Incoming> {
+        loop {
+            let read = match &incoming.read {
+                Ok(read) => read,
+                Err(_) => {
+                    self.refuse_malformed(incoming);
+                    return None;
+                }
+            };
+            match self.judge(upstream, read) {
+                Judgement::Begin => {
+                    let (number, now_ns) = (read.message_number, incoming.received_ns);
+                    match &read.event {
+                        Event::Start(key, start) => self.begin(upstream, *key, number, SeriesStart::clone(start), now_ns),
+                        Event::Part(part) => self.begin(upstream, part.series, number, implied_start(part), now_ns),
+                        Event::End(_) | Event::Other => {}
+                    }
+                    if matches!(read.event, Event::Start(..)) {
+                        self.count(incoming.receipt, |ledger| ledger.control += 1);
+                        return None;
+                    }
+                }
+                Judgement::Next if self.manners.is_single() => {
+                    let has_end = self.current.as_ref().is_some_and(|current| current.heard.ended != 0);
+                    let (ended, reason) = superseded(has_end);
+                    self.close(ended, reason);
+                }
+                Judgement::Next => {
+                    self.wait_for_end(upstream, read);
+                    self.gates[upstream].unannounced_ns = None;
+                    return Some(incoming);
+                }
+                Judgement::Unannounced if is_patient => {
+                    let since_ns = self.gates[upstream].unannounced_ns.unwrap_or(incoming.received_ns);
+                    self.gates[upstream].unannounced_ns = Some(since_ns);
+                    return Some(incoming);
+                }
+                judgement => {
+                    self.act(upstream, incoming, judgement);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn judge(&self, upstream: usize, read: &Read) -> Judgement {
+        let last = self.last.as_ref();
+        match &self.current {
+            Some(current) => current.heard.judge(&self.manners, last, upstream, read),
+            None if self.spec.accept == Accept::Always || self.armed.is_some() => {
+                Heard::judge_idle(&self.manners, last, upstream, read)
+            }
+            None if matches!(read.event, Event::Other) => Judgement::Control,
+            None => Judgement::Foreign(NOT_ARMED),
+        }
+    }
+
+    fn act(&mut self, upstream: usize, incoming: Incoming, judgement: Judgement) {
+        let Incoming { read, receipt, received_ns } = incoming;
+        let Ok(Read { message_number, event }) = read else { return };
+        if let (Event::End(key), None, Some(last)) = (&event, &self.current, &mut self.last)
+            && last.key == *key
+        {
+            // It will not bring more of it: where the protocol has no start, the next image begins a series.
+            last.ended |= 1 << upstream;
+        }
+        match judgement {
+            Judgement::Take => self.take_own(upstream, message_number, event, receipt, received_ns),
+            Judgement::Control => self.count(receipt, |ledger| ledger.control += 1),
+            Judgement::Duplicate => {
+                if let (Event::Start(..), Some(current)) = (&event, &mut self.current) {
+                    current.heard.started |= 1 << upstream;
+                }
+                self.count(receipt, |ledger| ledger.duplicate += 1);
+            }
+            Judgement::Late => self.count(receipt, |ledger| ledger.late += 1),
+            Judgement::Foreign(why) => self.refuse_foreign(receipt, why),
+            Judgement::Unannounced => self.refuse_foreign(receipt, "no header of its series came in time"),
+            Judgement::Begin | Judgement::Next => unreachable!("handled where messages are taken"),
+        }
+    }
+
+    /// A message of the series that is being received.
+    fn take_own(&mut self, upstream: usize, number: Option<u64>, event: Event, receipt: Receipt, now_ns: u64) {
+        let Some(current) = &mut self.current else { return };
+        let (manners, window) = (self.manners, self.spec.window_images.saturating_add(64));
+        match event {
+            Event::Part(part) => {
+                current.heard.on_message(&manners, upstream, number);
+                self.take_part(upstream, part, receipt, now_ns);
+            }
+            Event::Start(..) => {
+                current.heard.on_start(&manners, upstream, number, window);
+                current.touch(upstream, now_ns);
+                self.count(receipt, |ledger| ledger.control += 1);
+            }
+            Event::End(_) => {
+                current.heard.on_message(&manners, upstream, number);
+                current.heard.on_end(&manners, upstream, number);
+                current.touch(upstream, now_ns);
+                self.count(receipt, |ledger| ledger.control += 1);
+                self.begin_drain(SeriesEnded::Finished, "the sender has ended it");
+                self.check_end();
+            }
+            Event::Other => self.count(receipt, |ledger| ledger.control += 1),
+        }
+    }
+
+    fn take_part(&mut self, upstream: usize, part: Box<ImagePart>, receipt: Receipt, now_ns: u64) {
+        let Some(current) = &mut self.current else { return };
+        let image = part.number;
+        let index = if self.manners.is_modular { upstream as u32 } else { 0 };
+        let held = match current.check(&self.spec, upstream, &part, self.images.order.next()) {
+            Ok(()) => Some(Held { part, receipt, received_ns: now_ns }),
+            Err(Refused::Foreign(why)) => return self.refuse_foreign(receipt, why),
+            Err(Refused::Malformed(why)) => {
+                self.tell(upstream, "pixels", &why);
+                None
+            }
+        };
+        let is_malformed = held.is_none();
+        let (verdict, back) = self.images.place(image, index, now_ns, held);
+        drop(back);
+        match verdict {
+            _ if is_malformed => {
+                self.control.pulls[upstream].share.refuse(receipt.sequence);
+                self.count(receipt, |ledger| ledger.malformed += 1);
+            }
+            Verdict::Placed => {
+                let upstream_ledger = &mut self.images.ledger.upstreams[upstream];
+                upstream_ledger.received += 1;
+                upstream_ledger.received_bytes += receipt.bytes;
+                upstream_ledger.placed += 1;
+                self.note_placed(upstream, now_ns);
+            }
+            Verdict::Duplicate => self.count(receipt, |ledger| ledger.duplicate += 1),
+            Verdict::Late | Verdict::Beyond => self.count(receipt, |ledger| ledger.late += 1),
+        }
+        self.images.pump(0);
+        self.check_end();
+    }
+
+    fn note_placed(&mut self, upstream: usize, now_ns: u64) {
+        if let Some(current) = &mut self.current {
+            current.touch(upstream, now_ns);
+            if !current.has_image {
+                current.has_image = true;
+                self.control.notify(Notice::First { received_ns: now_ns });
+            }
+        }
+    }
+
+    /// The verdict of a message that is not kept.
+    fn count(&mut self, receipt: Receipt, verdict: impl FnOnce(&mut UpstreamLedger)) {
+        let ledger = &mut self.images.ledger.upstreams[receipt.upstream];
+        ledger.received += 1;
+        ledger.received_bytes += receipt.bytes;
+        verdict(ledger);
+        self.images.drop_message(receipt);
+    }
+
+    fn refuse_malformed(&mut self, incoming: Incoming) {
+        if let Err(why) = &incoming.read {
+            self.tell(incoming.receipt.upstream, "malformed", why);
+        }
+        self.count(incoming.receipt, |ledger| ledger.malformed += 1);
+    }
+
+    fn refuse_foreign(&mut self, receipt: Receipt, why: &'static str) {
+        self.tell(receipt.upstream, why, why);
+        self.control.pulls[receipt.upstream].share.refuse(receipt.sequence);
+        self.count(receipt, |ledger| ledger.foreign += 1);
+    }
+
+    /// Says once per upstream, reason and series why messages are not taken.
+    fn tell(&mut self, upstream: usize, reason: &'static str, why: &str) {
+        if !self.told.contains(&(upstream, reason)) {
+            self.told.push((upstream, reason));
+            self.control.notify(Notice::Refused { upstream, why: why.into() });
+        }
+    }
+
+    pub(super) fn tell_unreadable(&mut self) {
+        if let Some((upstream, why)) = self.images.unreadable.clone() {
+            self.tell(upstream, "unreadable", &why);
+        }
+    }
+
+    /// Takes what was held, as far as it can be judged now.
+    fn open_gates(&mut self) {
+        while std::mem::take(&mut self.is_changed) {
+            for upstream in 0..self.gates.len() {
+                self.open_gate(upstream, true);
+            }
+        }
+    }
+
+    fn open_gate(&mut self, upstream: usize, is_patient: bool) {
+        while let Some(incoming) = self.gates[upstream].held.pop_front() {
+            if let Some(incoming) = self.take(upstream, incoming, is_patient) {
+                self.gates[upstream].held.push_front(incoming);
+                return;
+            }
+        }
+        self.gates[upstream].unannounced_ns = None;
+    }
+
+    /// Messages whose header did not come in time, or of which there are too many, are foreign.
+    pub(super) fn expire_gates(&mut self, now_ns: u64) {
+        let is_over = self.is_over();
+        for upstream in 0..self.gates.len() {
+            let gate = &self.gates[upstream];
+            let is_crowded = gate.held.len() as u64 > self.spec.window_images;
+            let Some(since_ns) = gate.unannounced_ns else { continue };
+            if is_over || is_crowded || now_ns >= since_ns.saturating_add(self.spec.wait_ns) {
+                self.open_gate(upstream, false);
+            }
+        }
+        self.open_gates();
+    }
+
+    /// No message can come any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.gates.iter().all(|gate| gate.is_closed)
+    }
+
+    fn timeout(&self) -> Duration {
+        match self.deadline_ns() {
+            None => Duration::from_secs(3600),
+            // A little more, so that the time has come when it is looked at.
+            Some(at_ns) => Duration::from_nanos(at_ns.saturating_sub(self.control.now_ns()).saturating_add(10_000)),
+        }
+    }
+
+    pub(super) fn publish(&mut self) {
+        self.images.settle();
+        let control = &self.control;
+        let now_ns = control.now_ns();
+        let window_end = match &self.current {
+            Some(current) if current.are_all_alive(&self.manners, now_ns, self.spec.wait_ns) => {
+                control.window_key.store(current.heard.key.0, Ordering::Release);
+                self.images.order.next().saturating_add(self.spec.window_images)
+            }
+            _ => u64::MAX,
+        };
+        control.window_end.store(window_end, Ordering::Release);
+        for (upstream, (pull, gate)) in control.pulls.iter().zip(&self.gates).enumerate() {
+            pull.share.wake();
+            let lined_up = self.lineup.as_ref().map_or(0, |lineup| lineup.count(upstream));
+            pull.held.store(gate.held.len() as u64 + lined_up, Ordering::Relaxed);
+        }
+        let mut seen = control.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        seen.phase = match &self.current {
+            None if self.armed.is_some() => Phase::Armed,
+            None => Phase::Idle,
+            Some(current) if current.drain.is_some() => Phase::Draining,
+            Some(_) => Phase::Receiving,
+        };
+        if let Some(current) = &self.current {
+            seen.images_planned = current.planned;
+            seen.ledger.clone_from(&self.images.ledger);
+        }
+        (seen.series_started, seen.series_ended) = (self.series_started, self.series_ended);
+        (seen.images_committed, seen.committed_bytes) = (self.images.committed, self.images.committed_bytes);
+        seen.images_waiting = self.images.order.waiting();
+        seen.images_working = self.images.working() as u64;
+    }
+}
+
+/// Why a series ended when the next one began.
+pub(super) fn superseded(has_end: bool) -> (SeriesEnded, &'static str) {
+    match has_end {
+        true => (SeriesEnded::Finished, "the sender has ended it"),
+        false => (SeriesEnded::Superseded, "the next series began before it was ended"),
+    }
+}
+
+/// The start of a series that begins with its first image.
+fn implied_start(part: &ImagePart) -> SeriesStart {
+    let known = part.start.as_deref().cloned();
+    known.unwrap_or_else(|| SeriesStart { series: part.series.0, store: true, ..SeriesStart::default() })
+}
+
+/// The number of the series where the protocol has none.
+pub(super) fn numbered(mut start: SeriesStart, key: SeriesKey, series_started: u64) -> SeriesStart {
+    if start.series == 0 && key.0 == 0 {
+        start.series = series_started;
+    }
+    start
+}

@@ -1,0 +1,153 @@
+//! The workers: join the parts of an image, change it, pack it. Images are numbered on their way in and committed in that order.
+
+use super::join::Joiner;
+use super::{Join, SeriesSpec, Transform};
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender};
+use konkordia_core::array::Packing;
+use konkordia_core::series::{Array, Channel, SeriesImage};
+use konkordia_kernels::Isa;
+use konkordia_kernels::transform::{self, PackScratch, UnpackScratch, unpack};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// An image for a worker.
+pub(crate) struct Job {
+    pub ticket: u64,
+    pub image: SeriesImage,
+    /// Channels of each part where parts are joined, else empty; a missing part has none.
+    pub parts: Vec<Vec<Channel>>,
+}
+
+/// What became of it.
+pub(crate) struct Done {
+    pub ticket: u64,
+    pub image: SeriesImage,
+    /// Parts that cannot be read; bit 0 where images are not joined.
+    pub unreadable: u64,
+    pub why: Option<String>,
+}
+
+/// One thread's tools.
+pub(crate) struct Worker<'a> {
+    joiner: Option<Joiner>,
+    transform: Option<Box<dyn Transform>>,
+    spec: &'a SeriesSpec,
+    isa: Isa,
+    pack: PackScratch,
+    unpack: UnpackScratch,
+}
+
+/// True if images need workers.
+pub(crate) fn is_needed(spec: &SeriesSpec) -> bool {
+    spec.transform.is_some() || spec.packing_out.is_some() || matches!(spec.join, Join::PerModule { .. })
+}
+
+impl<'a> Worker<'a> {
+    pub fn new(spec: &'a SeriesSpec) -> Self {
+        let isa = Isa::detect();
+        let joiner = match &spec.join {
+            Join::Balanced => None,
+            Join::PerModule { placements, rows, columns } => Some(Joiner::new(isa, placements.clone(), (*rows, *columns))),
+        };
+        Self {
+            joiner,
+            transform: spec.transform.as_ref().map(|make| make()),
+            spec,
+            isa,
+            pack: PackScratch::new(),
+            unpack: UnpackScratch::new(isa),
+        }
+    }
+
+    /// Until nobody sends any more.
+    pub fn run(mut self, jobs: &Receiver<Job>, done: &Sender<Done>) {
+        for job in jobs {
+            let (ticket, number) = (job.ticket, job.image.number);
+            let result = catch_unwind(AssertUnwindSafe(|| self.work(job))).unwrap_or_else(|_| {
+                // What the panic left behind is not used again.
+                self = Self::new(self.spec);
+                let why = Some("working on its pixels failed; this is a bug, please report it".to_string());
+                Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why }
+            });
+            if done.send(result).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn work(&mut self, job: Job) -> Done {
+        let Job { ticket, mut image, parts } = job;
+        let (mut unreadable, mut why) = (0, None);
+        if let Some(joiner) = &mut self.joiner {
+            let joined = joiner.join(&parts);
+            (image.channels, unreadable, why) = (joined.channels, joined.unreadable, joined.why);
+        }
+        if image.channels.is_empty() {
+            return Done { ticket, image, unreadable, why };
+        }
+        // Not kept: an image that cannot be read is lost, and what it cost to find out does not matter.
+        let number = image.number;
+        match self.change(image) {
+            Ok(image) => Done { ticket, image, unreadable, why },
+            Err(why) => Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why: Some(why) },
+        }
+    }
+
+    fn change(&mut self, image: SeriesImage) -> Result<SeriesImage, String> {
+        let mut image = match &mut self.transform {
+            Some(transform) => transform.run(image)?,
+            None => image,
+        };
+        let Some(packing) = self.spec.packing_out else { return Ok(image) };
+        for channel in &mut image.channels {
+            if channel.array.packing != packing || channel.array.pieces.len() != 1 {
+                channel.array = self.repack(&channel.array, packing)?;
+            }
+        }
+        Ok(image)
+    }
+
+    fn repack(&mut self, array: &Array, packing: Packing) -> Result<Array, String> {
+        let (shape, element) = (array.shape, array.element);
+        let plain = unpacked(array, &mut self.unpack)?;
+        let mut out = Vec::new();
+        let data = if packing == Packing::None {
+            plain
+        } else {
+            transform::pack(packing, self.isa, element, &plain, &mut out, &mut self.pack)?;
+            Bytes::from(out)
+        };
+        Ok(Array { shape, element, packing, pieces: vec![data] })
+    }
+}
+
+/// The bytes of the pixels; shared where they are not packed.
+///
+/// # Errors
+/// They are not what they claim to be.
+pub(crate) fn unpacked(array: &Array, scratch: &mut UnpackScratch) -> Result<Bytes, String> {
+    let bytes = array.unpacked_bytes();
+    if let (Packing::None, [piece]) = (array.packing, &array.pieces[..]) {
+        let is_whole = piece.len() as u64 == bytes;
+        return is_whole.then(|| piece.clone()).ok_or_else(|| format!("{} bytes came for an array of {bytes}", piece.len()));
+    }
+    let mut out = vec![0; usize::try_from(bytes).map_err(|_| "the array is too large")?];
+    unpack_pieces(array, &mut out, scratch)?;
+    Ok(Bytes::from(out))
+}
+
+/// Unpacks all pieces into `out`.
+///
+/// # Errors
+/// They are not what they claim to be.
+pub(crate) fn unpack_pieces(array: &Array, out: &mut [u8], scratch: &mut UnpackScratch) -> Result<(), String> {
+    let pieces = array.pieces.len();
+    if array.piece_shape().is_none() || out.len() as u64 != array.unpacked_bytes() || !out.len().is_multiple_of(pieces) {
+        return Err(format!("{pieces} pieces do not make an array of shape {:?}", array.shape.dimensions()));
+    }
+    let piece_bytes = out.len() / pieces;
+    for (piece, out) in array.pieces.iter().zip(out.chunks_mut(piece_bytes.max(1))) {
+        unpack::array(array.packing, array.element, piece, out, scratch)?;
+    }
+    Ok(())
+}

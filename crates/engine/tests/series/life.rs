@@ -1,0 +1,338 @@
+//! The life of series: how they begin and end, and everything that senders do wrong.
+
+use super::harness::*;
+use konkordia_core::series::SeriesEnded;
+use konkordia_engine::series::{Accept, ArmOrder, Notice, Phase, Protocol, SeriesSpec};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+fn spec() -> SeriesSpec {
+    SeriesSpec {
+        window_images: 32,
+        wait_ns: 150 * MS,
+        drain_ns: 150 * MS,
+        stall_timeout_ns: 300 * MS,
+        budget_bytes: 1 << 20,
+        ..SeriesSpec::new(Protocol::DectrisV2)
+    }
+}
+
+const PLAIN: Form = Form { rows: 3, columns: 4, has_numbers: false };
+const NUMBERED: Form = Form { rows: 3, columns: 4, has_numbers: true };
+
+use Say::*;
+
+#[test]
+fn two_series_follow_each_other_and_pixels_are_untouched() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
+    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    bench.say(0, 6, 0, &[Start(0), Image(1), Image(0), Other, End]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.total().control, end.ledger.is_complete()), (SeriesEnded::Finished, 3, true));
+    let kept = bench.kept(2);
+    assert_eq!((kept[0].states(), kept[1].states()), ("ccc".into(), "cc".into()));
+    for (series, kept) in [(5, &kept[0]), (6, &kept[1])] {
+        assert_eq!(kept.start.as_ref().unwrap().series, series);
+        for image in &kept.images {
+            let expected: Vec<u8> = (0..12).flat_map(|i| pixel(series, image.number, 0, i).to_le_bytes()).collect();
+            assert_eq!(image.channels[0].array.pieces[0], expected);
+        }
+    }
+    bench.assert_at_rest();
+    let progress = bench.control().progress();
+    assert_eq!((progress.phase, progress.series_started, progress.images_committed), (Phase::Idle, 2, 5));
+    assert_eq!((progress.latency.count, progress.notices_lost), (5, 0));
+    assert_eq!(bench.outlets.tap().unwrap().newest().unwrap().image.number, 1);
+}
+
+#[test]
+fn what_comes_twice_late_or_from_elsewhere_has_a_counter_each() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 1, 0, &[Image(0)]);
+    bench.say(0, 2, 0, &[Start(4), Image(0), Image(0), Image(2), Image(2), Junk, Junk, Image(9)]);
+    bench.say(0, 1, 0, &[Image(1), End]);
+    bench.say(0, 2, 0, &[Image(1), Image(3), Image(3), End, Image(3), End]);
+    let end = bench.end();
+    let total = end.ledger.total();
+    assert_eq!((end.ended, end.ledger.complete), (SeriesEnded::Finished, 4));
+    // Copies of what has left are late; before the header, beyond the announced images, of another series, wrong end.
+    assert_eq!((total.placed, total.duplicate + total.late, total.malformed, total.foreign), (4, 3, 2, 4));
+    let words = bench.refusals();
+    assert_eq!(words.iter().filter(|why| why.contains("junk")).count(), 1, "{words:?}");
+    assert!(words.iter().any(|why| why.contains("beyond the images")), "{words:?}");
+    // What came after the end counts in the next series.
+    bench.say(0, 3, 0, &[Start(1), Image(0), End]);
+    assert_eq!(bench.end().ledger.total().foreign, 2);
+}
+
+#[test]
+fn lost_images_are_gaps_and_never_a_stall() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 1, 0, &[Start(8), Image(0), Image(2), Image(5)]);
+    eventually("the images behind the gap leave", || bench.control().progress().images_committed == 6);
+    bench.say(0, 1, 0, &[Image(1), End]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.total().late), (SeriesEnded::Finished, 5, 1));
+    assert_eq!(bench.kept(1)[0].states(), "c-c--c--");
+    // Ahead of the window: gaps at once.
+    bench.say(0, 2, 0, &[Start(0), Image(0), Image(100), End]);
+    assert_eq!(bench.end().ledger.lost, 99);
+    // So far ahead that it is no image.
+    bench.say(0, 3, 0, &[Start(0), Image(0), Image(1 << 40), Image(1), End]);
+    let ledger = &bench.end().ledger;
+    assert_eq!((ledger.expected, ledger.total().foreign), (2, 1));
+}
+
+#[test]
+fn an_announcement_of_more_images_than_there_are_costs_nothing() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 1, 0, &[Start(1 << 47), Image(0), End]);
+    let end = bench.wait("an end", |notice| if let Notice::Ended(end) = notice { Some(end.clone()) } else { None });
+    assert_eq!((end.ledger.expected, end.ledger.lost), (1 << 47, (1 << 47) - 1));
+    assert_eq!(end.ledger.imbalances(), []);
+    eventually("the sink sees the end", || bench.sink.series_ended() == 1);
+    assert_eq!(bench.keeper.kept.lock().unwrap()[0].states(), "c");
+}
+
+#[test]
+fn two_headers_close_the_first_series_and_lose_nothing_of_the_second() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 1, 0, &[Start(4), Image(0), Image(1)]);
+    bench.say(0, 2, 0, &[Start(2), Image(0), Image(1), End]);
+    let first = bench.end();
+    assert_eq!((first.ended, first.ledger.complete, first.ledger.lost), (SeriesEnded::Superseded, 2, 2));
+    assert_eq!(bench.end().ledger.complete, 2);
+    // The same header again is a new series too.
+    bench.say(0, 2, 0, &[Start(1), Start(1), Image(0), End]);
+    assert_eq!((bench.ended(), bench.ended()), (SeriesEnded::Superseded, SeriesEnded::Finished));
+}
+
+#[test]
+fn a_series_without_an_end_stalls_and_is_closed_with_what_came() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 1, 0, &[Start(3), Image(0), Image(1)]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.lost), (SeriesEnded::Stalled, 1));
+    // All announced images are there: finished, although nobody says so.
+    bench.say(0, 2, 0, &[Start(2), Image(0), Image(1)]);
+    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    bench.say(0, 1, 0, &[Image(2)]);
+    bench.say(0, 3, 0, &[Start(1), Image(0), End]);
+    assert_eq!(bench.end().ledger.total().foreign, 1);
+}
+
+#[test]
+fn pixels_that_contradict_those_before_are_a_gap_and_told_once() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 1, 0, &[Start(5), Image(0), Wide(1), Wide(2), Image(2), Image(3), Image(4), End]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.total().malformed), (SeriesEnded::Finished, 2));
+    assert_eq!(bench.kept(1)[0].states().matches('c').count() as u64, end.ledger.complete);
+    assert_eq!(&bench.kept(1)[0].states()[..2], "c-");
+    let words = bench.refusals();
+    let told: Vec<_> = words.iter().filter(|why| why.contains("uint16 [3, 5]")).collect();
+    assert_eq!(told.len(), 1, "{words:?}");
+    eventually("what was refused is not accepted", || {
+        bench.refused[0].load(Ordering::SeqCst) >= 2 && bench.accepted[0].load(Ordering::SeqCst) == 6
+    });
+}
+
+#[test]
+fn the_end_may_overtake_images_on_another_upstream() {
+    // With message numbers the series is whole when all have come.
+    let patient = SeriesSpec { drain_ns: 10_000 * MS, wait_ns: 10_000 * MS, ..spec() };
+    let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Stins, ..patient }, 2, NUMBERED);
+    bench.say(0, 0, 10, &[Start(0), Image(0)]);
+    bench.say(0, 0, 14, &[End, Start(0)]);
+    eventually("what follows is held", || bench.control().progress().upstreams[0].held == 2);
+    bench.say(1, 0, 13, &[Image(2)]);
+    bench.say(1, 0, 12, &[Image(1)]);
+    assert_eq!(bench.end().ledger.complete, 3);
+    // The next one was held meanwhile; its end came over the other upstream, and then the one after it.
+    bench.say(1, 0, 17, &[End]);
+    bench.say(0, 0, 16, &[Image(0)]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.complete, end.ledger.upstreams[1].control), (SeriesEnded::Finished, 1, 1));
+    // Without numbers announced images are waited for.
+    let mut bench = Bench::new(SeriesSpec { drain_ns: 10_000 * MS, wait_ns: 10_000 * MS, ..spec() }, 2, PLAIN);
+    bench.say(0, 7, 0, &[Start(2), Image(0), End]);
+    eventually("the end has come", || bench.control().progress().phase == Phase::Draining);
+    bench.say(1, 7, 0, &[Image(1)]);
+    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (SeriesEnded::Finished, "cc".into()));
+}
+
+#[test]
+fn images_wait_for_a_header_that_another_upstream_brings() {
+    let mut bench = Bench::new(SeriesSpec { wait_ns: 10_000 * MS, ..spec() }, 2, PLAIN);
+    bench.say(1, 4, 0, &[Image(1), Image(2)]);
+    eventually("they are held", || bench.control().progress().upstreams[1].held == 2);
+    bench.say(0, 4, 0, &[Start(3), Image(0), End]);
+    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (SeriesEnded::Finished, "ccc".into()));
+    bench.assert_at_rest();
+    // Not for ever.
+    let mut bench = Bench::new(spec(), 2, PLAIN);
+    bench.say(1, 4, 0, &[Image(1), Image(2)]);
+    eventually("they are given up", || {
+        bench.control().progress().upstreams[1].held == 0 && bench.refused[1].load(Ordering::SeqCst) == 2
+    });
+    bench.say(0, 5, 0, &[Start(1), Image(0), End]);
+    assert_eq!(bench.end().ledger.total().foreign, 2);
+}
+
+#[test]
+fn a_start_that_comes_while_the_last_series_drains_is_held() {
+    let mut bench = Bench::new(SeriesSpec { drain_ns: 10_000 * MS, wait_ns: 10_000 * MS, ..spec() }, 2, PLAIN);
+    bench.say(0, 1, 0, &[Start(4), Image(0), Image(2), End]);
+    bench.say(0, 2, 0, &[Start(2), Image(0)]);
+    bench.say(1, 2, 0, &[]);
+    eventually("it is held", || bench.control().progress().upstreams[0].held == 2);
+    bench.say(1, 1, 0, &[Image(1), Image(3)]);
+    bench.say(1, 2, 0, &[Image(1), End]);
+    assert_eq!((bench.end().ledger.complete, bench.end().ledger.complete), (4, 2));
+    assert_eq!(bench.kept(2).len(), 2);
+}
+
+#[test]
+fn nothing_is_taken_unless_it_is_armed_and_orders_hold() {
+    let mut bench = Bench::new(SeriesSpec { accept: Accept::WhenArmed, ..spec() }, 1, PLAIN);
+    bench.say(0, 1, 0, &[Start(2), Image(0), Image(1), End]);
+    eventually("they are refused", || bench.refused[0].load(Ordering::SeqCst) == 4);
+    let order = ArmOrder { images: Some(2), filename: Some("mine".into()), discard: true };
+    bench.control().arm(order);
+    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    bench.say(0, 2, 0, &[Start(9), Image(0), Image(1), Image(2), End]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (SeriesEnded::Finished, 2, 5));
+    let kept = bench.kept(1);
+    let start = kept[0].start.as_ref().unwrap();
+    assert_eq!((start.images_planned, start.filename.as_deref(), start.store), (Some(2), Some("mine"), false));
+    bench.say(0, 3, 0, &[Start(1), Image(0), End]);
+    eventually("it is disarmed", || bench.refused[0].load(Ordering::SeqCst) == 4 + 1 + 3);
+    assert_eq!(bench.control().progress().phase, Phase::Idle);
+}
+
+#[test]
+fn a_silent_source_ends_in_a_closed_series_that_says_so() {
+    let mut bench = Bench::new(SeriesSpec { accept: Accept::WhenArmed, start_timeout_ns: 30 * MS, ..spec() }, 1, PLAIN);
+    bench.control().arm(ArmOrder { images: Some(3), ..ArmOrder::default() });
+    bench.control().start_clock();
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.lost), (SeriesEnded::NoData, 3));
+    assert_eq!(bench.kept(1)[0].states(), "---");
+    // A header alone is no image.
+    bench.control().arm(ArmOrder::default());
+    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    bench.say(0, 1, 0, &[Start(0)]);
+    bench.wait("a start", |notice| matches!(notice, Notice::Started(start) if start.series == 1).then_some(()));
+    std::thread::sleep(Duration::from_millis(60));
+    bench.control().start_clock();
+    assert_eq!(bench.ended(), SeriesEnded::NoData);
+}
+
+#[test]
+fn cancel_and_stop_work_in_every_state_and_twice() {
+    let mut bench = Bench::new(SeriesSpec { accept: Accept::WhenArmed, ..spec() }, 1, PLAIN);
+    let control = bench.control();
+    // Idle.
+    control.cancel();
+    control.stop();
+    control.cancel();
+    // Armed.
+    control.arm(ArmOrder::default());
+    control.cancel();
+    control.cancel();
+    assert_eq!(bench.ended(), SeriesEnded::Cancelled);
+    control.arm(ArmOrder::default());
+    control.stop();
+    assert_eq!(bench.ended(), SeriesEnded::Stopped);
+    // Receiving: what waits for a gap is thrown away.
+    control.arm(ArmOrder::default());
+    eventually("it is armed", || control.progress().phase == Phase::Armed);
+    bench.say(0, 1, 0, &[Start(0), Image(0), Image(2)]);
+    eventually("two images came", || control.progress().ledger.total().placed == 2);
+    control.cancel();
+    control.cancel();
+    let end = bench.end();
+    let ledger = &end.ledger;
+    assert_eq!(
+        (end.ended, ledger.expected, ledger.complete, ledger.discarded, ledger.lost),
+        (SeriesEnded::Cancelled, 3, 1, 1, 1)
+    );
+    assert_eq!(bench.kept(1)[0].states(), "c");
+    // Draining.
+    control.arm(ArmOrder::default());
+    eventually("it is armed", || control.progress().phase == Phase::Armed);
+    bench.say(0, 1, 0, &[Image(3)]);
+    bench.say(0, 2, 0, &[Start(0), Image(0), Image(1), Image(3)]);
+    eventually("three images came", || control.progress().ledger.total().placed == 3);
+    control.stop();
+    control.stop();
+    eventually("it drains", || control.progress().phase == Phase::Draining);
+    bench.say(0, 2, 0, &[Image(4)]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (SeriesEnded::Stopped, 5, 1));
+    assert_eq!(bench.kept(2)[1].states(), "cc-cc");
+    control.cancel();
+    bench.assert_at_rest();
+    assert_eq!(bench.control().progress().phase, Phase::Idle);
+}
+
+#[test]
+fn sources_that_fail_or_come_to_their_end_end_the_series() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 1, 0, &[Start(3), Image(0)]);
+    bench.cut(0);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.lost), (SeriesEnded::Failed, 2));
+    assert!(end.reason.contains("the cable was cut"));
+    bench.control().arm(ArmOrder::default());
+    assert_eq!(bench.ended(), SeriesEnded::Failed);
+    let mut bench = Bench::new(spec(), 2, PLAIN);
+    bench.say(0, 1, 0, &[Start(2), Image(0)]);
+    bench.say(1, 1, 0, &[Image(1)]);
+    bench.senders.clear();
+    assert_eq!(bench.ended(), SeriesEnded::Finished);
+}
+
+#[test]
+fn the_first_image_begins_a_series_where_the_protocol_has_no_start() {
+    let mut bench = Bench::new(SeriesSpec { protocol: Protocol::SlsJson, ..spec() }, 2, PLAIN);
+    for series in 0..3 {
+        // The number of the series stays the same: an end on each upstream tells them apart.
+        bench.say(0, 9, 0, &[Image(0), Image(2), End]);
+        bench.say(1, 9, 0, &[Image(1), Image(3), End]);
+        let end = bench.end();
+        assert_eq!((end.ended, end.ledger.complete), (SeriesEnded::Finished, 4), "series {series}");
+    }
+    // Files: no end either; what was ordered is the end.
+    let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Files, accept: Accept::WhenArmed, ..spec() }, 1, PLAIN);
+    for _ in 0..2 {
+        bench.control().arm(ArmOrder { images: Some(2), ..ArmOrder::default() });
+        eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+        bench.say(0, 0, 0, &[Image(0), Image(1)]);
+        assert_eq!(bench.end().ledger.complete, 2);
+    }
+    assert_eq!(bench.kept(2)[1].start.as_ref().unwrap().series, 2);
+}
+
+#[test]
+fn a_thousand_short_series_leave_nothing_behind() {
+    let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Stins, wait_ns: 5_000 * MS, ..spec() }, 2, NUMBERED);
+    let threads = bench.series.threads();
+    for series in 0..1000u64 {
+        let number = series * 5;
+        bench.say(0, 0, number, &[Start(0), Image(0)]);
+        bench.say(1, 0, number + 2, &[Image(1), Image(2)]);
+        bench.say(0, 0, number + 4, &[End]);
+    }
+    for series in 0..1000 {
+        let end = bench.end();
+        assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (SeriesEnded::Finished, 3, 0), "series {series}");
+    }
+    bench.assert_at_rest();
+    let progress = bench.control().progress();
+    assert_eq!((progress.series_started, progress.series_ended, progress.images_waiting), (1000, 1000, 0));
+    assert_eq!((progress.notices_lost, bench.series.threads()), (0, threads));
+    assert_eq!(bench.kept(1000).len(), 1000);
+}

@@ -1,0 +1,4 @@
+//! The way of messages as a whole, with a tiny protocol in place of real ones.
+
+mod harness;
+mod life;
