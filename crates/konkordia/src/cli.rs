@@ -4,6 +4,7 @@ use crate::bench::args::{BenchDiskArgs, BenchRooflineArgs};
 use crate::calibration::verbs::args::CalibrationCommand;
 use crate::failure::EXIT_CODES;
 use crate::pedestal::args::PedestalArgs;
+use crate::serve::security::verb::TokenCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -93,6 +94,12 @@ pub enum Command {
   konkordia repair run01_master.h5 && konkordia check run01_master.h5
   konkordia repair run01_data_000003.h5 --json")]
     Repair(FileArgs),
+    /// Makes, lists and removes the tokens that programs and people show to the service.
+    #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia token create alice --role operate --file tokens
+  konkordia token list --file tokens
+  konkordia token remove alice --file tokens")]
+    Token(TokenCommand),
     /// Writes, checks or describes the configuration.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia config init run.toml
@@ -367,6 +374,8 @@ pub enum ConfigAction {
         #[arg(long)]
         json: bool,
     },
+    /// Prints the description of the HTTP interface (OpenAPI)
+    Openapi,
     /// Prints the JSON Schema of the configuration, for editors
     Schema {
         /// The reference table of the documentation instead

@@ -49,6 +49,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Repack(args) => repack::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),
+        Command::Token(which) => serve::security::verb::command(which),
         Command::Config(args) => config::command(args),
         Command::Bench(which) => bench::command(which),
         Command::Completion { shell } => {

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -73,17 +73,28 @@ enum Kind {
     Gauge,
 }
 
+impl Kind {
+    fn encode(self, value: f64, encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        match self {
+            Self::Counter => ConstCounter::new(value).encode(encoder),
+            Self::Gauge => ConstGauge::new(value).encode(encoder),
+        }
+    }
+}
+
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         for family in &self.families {
             let kind = if family.kind == Kind::Counter { MetricType::Counter } else { MetricType::Gauge };
             let mut metrics = encoder.encode_descriptor(family.name, family.help, None, kind)?;
+            if let [(labels, value)] = &family.values[..]
+                && labels.is_empty()
+            {
+                family.kind.encode(*value, metrics)?;
+                continue;
+            }
             for (labels, value) in &family.values {
-                let metric = metrics.encode_family(labels)?;
-                match family.kind {
-                    Kind::Counter => ConstCounter::new(*value).encode(metric)?,
-                    Kind::Gauge => ConstGauge::new(*value).encode(metric)?,
-                }
+                family.kind.encode(*value, metrics.encode_family(labels)?)?;
             }
         }
         Ok(())

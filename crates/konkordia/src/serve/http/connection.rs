@@ -17,8 +17,8 @@ use tokio::time::{Instant, Sleep, sleep};
 /// To whom there is no room for, where that can be said without TLS.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\nConnection: close\r\n\
-Content-Length: 196\r\n\r\n{\"type\":\"urn:konkordia:problem:busy\",\"title\":\"Busy\",\"status\":503,\"code\":\"busy\",\
-\"detail\":\"too many connections\",\"hint\":\"close some; all connections of an address and of the service are limited\"}      ";
+Content-Length: 193\r\n\r\n{\"type\":\"urn:konkordia:problem:busy\",\"title\":\"Busy\",\"status\":503,\"code\":\"busy\",\
+\"detail\":\"too many connections\",\"hint\":\"close some; all connections of an address and of the service are limited\"}";
 
 /// Lets connections in as far as there is room, then hands them to `inner`.
 #[derive(Clone)]

@@ -71,7 +71,7 @@ fn check_pages(shared: &Shared, request: &Request) -> Result<(), Problem> {
     let text = |name| request.headers().get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
     let named = request.uri().authority().map(|authority| authority.as_str()).or(text(header::HOST)).unwrap_or_default();
     if !shared.origins.is_ours(named) {
-        let hint = "use an address, localhost, or a name that the configuration lists (http: hosts)";
+        let hint = "use an address or localhost; with tokens ([service] tokens) any name will do";
         return Err(Problem::new("bad_host", format!("the request was sent to {named:?}"), hint));
     }
     if only_reads(request.method()) {
@@ -82,7 +82,11 @@ fn check_pages(shared: &Shared, request: &Request) -> Result<(), Problem> {
     let is_known = origin.is_some_and(|origin| shared.origins.may_change(origin, named));
     if (origin.is_some() || is_other_site) && !is_known {
         let detail = format!("the request comes from the web page {}", origin.unwrap_or("of another site"));
-        return Err(Problem::new("foreign_page", detail, "list its origin in the configuration (http: origins), if it is yours"));
+        return Err(Problem::new(
+            "foreign_page",
+            detail,
+            "list its origin in the configuration ([service] cors_origins), if it is yours",
+        ));
     }
     Ok(())
 }

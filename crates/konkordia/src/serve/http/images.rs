@@ -191,12 +191,13 @@ impl ImageHeader {
 
 /// Waits until there is memory for the pixels and for what is made of them: twice the pixels, at least.
 async fn memory(shared: &Shared, image: &SeriesImage) -> Result<OwnedSemaphorePermit, Problem> {
-    let unpacked: u64 = image.channels.iter().map(|channel| channel.array.unpacked_bytes()).fold(0, u64::saturating_add);
+    let of_channel = |channel: &konkordia_core::series::Channel| render::unpacked_bytes(&channel.array).unwrap_or(u64::MAX);
+    let unpacked = image.channels.iter().map(of_channel).fold(0, u64::saturating_add);
     let mib = (unpacked.saturating_add(image.packed_bytes()) >> 19) + 1;
     let all = shared.settings.limits.image_memory_mib;
     let mib = u32::try_from(mib).ok().filter(|mib| *mib <= all).ok_or_else(|| {
         let detail = format!("giving this image takes {mib} MiB of memory, {all} MiB are allowed for all images together");
-        Problem::new("bad_image", detail, "raise the memory for images in the configuration, or read the file")
+        Problem::new("bad_image", detail, "read the file instead")
     })?;
     turn(&shared.image_mib, mib).await
 }

@@ -192,14 +192,13 @@ fn serve(
     let limits = shared.settings.limits;
     let rooms = Rooms::new(limits.connections, limits.connections_per_address);
     let app = routes::router(shared).into_make_service_with_connect_info::<SocketAddr>();
-    let mut server = axum_server::from_tcp(listener)?.handle(handle.clone()).http1_only();
+    let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
     let timer = hyper_util::rt::TokioTimer::new();
     let mut http = server.http_builder().http1();
     http.timer(timer)
         .header_read_timeout(limits.header_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(limits.header_bytes.max(8192));
-    // The acceptor is set last, because that forgets that only HTTP/1 is spoken; the builder keeps it.
     Ok(match tls {
         None => {
             let server = server.acceptor(Gate::new(DefaultAcceptor::new(), rooms, limits.stall_timeout, true)).http1_only();
@@ -217,8 +216,7 @@ fn serve(
 fn check(settings: &Settings) -> Result<(), Failure> {
     if !settings.address.ip().is_loopback() && settings.tokens.is_none() {
         let why = "anybody on the network could stop a measurement".to_string();
-        let fix =
-            "make tokens (`konkordia token create NAME --role operate --file FILE`) and name the file, or listen on 127.0.0.1";
+        let fix = "make tokens (`konkordia token create NAME --role operate --file FILE`) and name the file ([service] tokens), or listen on 127.0.0.1";
         let what = format!("HTTP on {} needs tokens", settings.address);
         return Err(Failure::new(Exit::Configuration, what, why, fix));
     }

@@ -12,6 +12,7 @@ use axum::body::Bytes;
 use konkordia_core::array::Packing;
 use konkordia_core::series::{Array, SeriesImage, SeriesStart};
 use pixels::Pixels;
+pub use pixels::unpacked_bytes;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -152,8 +153,9 @@ fn npy(pixels: &Pixels) -> Vec<u8> {
         E::Float32 => "<f4",
         E::Float64 => "<f8",
     };
-    let shape: String = pixels.shape.dimensions().iter().map(|n| format!("{n}, ")).collect();
-    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({}), }}", shape.trim_end());
+    let shape = pixels.shape.dimensions().iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let comma = if pixels.shape.dimensions().len() == 1 { "," } else { "" };
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
     // Magic, version and length are 10 bytes; all together is a multiple of 64, and ends with a line break.
     while (10 + header.len() + 1) % 64 != 0 {
         header.push(' ');

@@ -28,7 +28,8 @@ impl Pixels {
         let bad = |why: String| {
             Problem::new("bad_image", format!("the pixels cannot be unpacked: {why}"), "ask for format=raw to look at the bytes")
         };
-        let bytes = usize::try_from(array.unpacked_bytes()).map_err(|_| bad("they are too many".into()))?;
+        let bytes = unpacked_bytes(array).and_then(|bytes| usize::try_from(bytes).ok());
+        let bytes = bytes.ok_or_else(|| bad("they are too many".into()))?;
         let data = match (&array.packing, &array.pieces[..]) {
             (Packing::None, [piece]) if piece.len() == bytes => piece.clone(),
             _ => unpack(array, bytes).map_err(bad)?.into(),
@@ -48,6 +49,11 @@ impl Pixels {
         let columns = self.shape.dimensions().last().copied().unwrap_or(1);
         ((self.shape.elements() / columns) as usize, columns as usize)
     }
+}
+
+/// Bytes of the pixels when unpacked; `None` if no number holds them.
+pub fn unpacked_bytes(array: &Array) -> Option<u64> {
+    array.shape.elements().checked_mul(u64::from(array.element.bits())).map(|bits| bits.div_ceil(8))
 }
 
 fn unpack(array: &Array, bytes: usize) -> Result<Vec<u8>, String> {
