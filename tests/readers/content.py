@@ -51,3 +51,33 @@ def image(run, number):
 def stack(run):
     """All images of a sample run."""
     return np.stack([image(run, number) for number in range(RUNS[run][1])])
+
+# name: (dtype, shape of one channel, channels, pieces of a channel, filter)
+SERIES = {
+    "strip": ("float64", (300,), 1, 1, 32008),
+    "rows": ("uint16", (24, 33), 1, 24, 32008),
+    "block": ("uint32", (24, 33), 1, 1, 32004),
+    "cube": ("int64", (3, 8, 17), 1, 3, None),
+    "deep": ("int8", (2, 3, 4, 8), 1, 2, 32008),
+    "channels": ("uint8", (12, 16), 3, 1, 32008),
+    "cut": ("uint16", (12, 16), 3, 4, None),
+}
+# Image 3 is lost, 5 is not to be stored.
+SERIES_STATUS = [1, 1, 1, 0, 1, 3, 1, 1, 1, 1]
+
+
+def series_missing(dtype):
+    """The value of pixels that are not there."""
+    kind = np.dtype(dtype)
+    if kind.kind == "f":
+        return -np.inf
+    limits = np.iinfo(kind)
+    return limits.max if kind.kind == "u" else limits.min + 2
+
+
+def series_image(name, number):
+    """Pixels of one image of a sample series: several channels are one more axis, in front."""
+    dtype, shape, channels, _, _ = SERIES[name]
+    at = np.arange(np.prod(shape))
+    planes = [((number * 31 + channel * 57 + at * 3) % 101).astype(dtype).reshape(shape) for channel in range(channels)]
+    return planes[0] if channels == 1 else np.stack(planes)

@@ -5,11 +5,16 @@
 
 use std::path::Path;
 
+use konkordia_core::array::{Element, Packing};
 use konkordia_core::pixel::PixelType;
+use konkordia_core::ports::SeriesSink;
+use konkordia_core::series::{ChannelStart, Facts, SeriesStart};
+use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, Scale, TileInfo, Writer, repair};
 
 #[path = "../tests/common/mod.rs"]
 mod common;
+use common::series::{Kind, file_sink, images, start, write};
 use common::{Sample, endless, ledger, sample, write_images};
 
 fn write_run(sample: &Sample) -> Result<(), Error> {
@@ -27,7 +32,7 @@ fn write_run(sample: &Sample) -> Result<(), Error> {
 }
 
 fn samples(directory: &Path) -> Result<(), Error> {
-    for pixel in PixelType::ALL {
+    for pixel in PixelType::CONVERTED {
         write_run(&sample(directory, pixel.name(), pixel))?;
     }
     let base = |prefix: &str| sample(directory, prefix, PixelType::Uint16);
@@ -66,13 +71,55 @@ fn samples(directory: &Path) -> Result<(), Error> {
     })
 }
 
+/// Series of every kind of shape and packing, in both layouts; tests/readers/content.py has the same table.
+fn series(directory: &Path) -> Result<(), Error> {
+    let (none, bslz4, lz4) = (Packing::None, Packing::BitshuffleLz4, Packing::Lz4Block);
+    let kinds: [(&str, Element, &[u64], u64, usize, Packing); 7] = [
+        ("strip", Element::Float64, &[300], 1, 1, bslz4),
+        ("rows", Element::Uint16, &[24, 33], 1, 24, bslz4),
+        ("block", Element::Uint32, &[24, 33], 1, 1, lz4),
+        ("cube", Element::Int64, &[3, 8, 17], 1, 3, none),
+        ("deep", Element::Int8, &[2, 3, 4, 8], 1, 2, bslz4),
+        ("channels", Element::Uint8, &[12, 16], 3, 1, bslz4),
+        ("cut", Element::Uint16, &[12, 16], 3, 4, none),
+    ];
+    for (name, element, shape, channels, pieces, packing) in kinds {
+        let kind = Kind { element, shape: shape.to_vec(), channels, pieces, packing };
+        let channel = |n: u64| ChannelStart {
+            name: format!("threshold_{n}"),
+            threshold_energy_ev: Some(4000.0 * n as f64),
+            ..ChannelStart::default()
+        };
+        let fields = serde_json::json!({ "exptime": 0.5, "nest": { "down": [1, 2] }, "names": ["a", "b"], "on": true });
+        let begin = SeriesStart {
+            channels: (1..=channels).filter(|_| channels > 1).map(channel).collect(),
+            metadata: fields.as_object().cloned().unwrap_or_default(),
+            facts: Facts { energy_kev: Some(12.4), arm_date: Some("2026-11-21T12:00:00Z".into()), ..Facts::default() },
+            ..start()
+        };
+        write(&mut file_sink(directory, &format!("series_{name}"), 4), begin.clone(), &images(&kind));
+        let spec = AppendSpec {
+            path: directory.join(format!("append_{name}.h5")),
+            dataset: "/entry/instrument/zyla/data".into(),
+            sync: false,
+        };
+        write(&mut AppendFile::new(Box::new(move |_| Ok(Some(spec.clone())))), begin.clone(), &images(&kind));
+        let mut given_up = file_sink(directory, &format!("series_{name}_repaired"), 4);
+        given_up.start(&begin.into()).expect("a series begins");
+        images(&kind).iter().for_each(|image| given_up.image(image).expect("an image is written"));
+        drop(given_up);
+        repair(&directory.join(format!("series_{name}_repaired_master.h5")))?;
+    }
+    Ok(())
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["samples", directory] => {
             std::fs::create_dir_all(directory).expect("the directory can be created");
-            samples(Path::new(directory))
+            samples(Path::new(directory)).and_then(|()| series(Path::new(directory)))
         }
         ["endless", directory, prefix] => endless(Path::new(directory), prefix),
         _ => {

@@ -46,7 +46,7 @@ fn one_image(reader: &Reader, n: u64) -> Result<(Option<&'static str>, Statistic
     let bytes = reader.read_image(n, &decode)?;
     let status = reader.column("status").and_then(|c| c.get(n as usize).copied());
     let name = status.and_then(|s| ImageStatus::NAMES.get(s as usize).copied());
-    let raw_words = summary.spec.as_ref().is_some_and(|s| s.raw_words);
+    let raw_words = summary.spec.as_ref().is_some_and(FileSpec::has_only_missing);
     Ok((name, Statistics::of(&bytes, summary.pixel, raw_words)))
 }
 
@@ -62,11 +62,30 @@ fn compression(summary: &Summary) -> String {
     }
 }
 
+fn size(s: &Summary) -> String {
+    let names = if s.image_shape.len() == 2 { " (rows x columns)" } else { "" };
+    let pieces = if s.pieces == 1 { String::new() } else { format!(", {} chunks each", s.pieces) };
+    let shape = s.image_shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
+    format!("{shape} pixels{names}{pieces}")
+}
+
+/// What a file of a series has beyond that of a run.
+fn series(spec: &FileSpec) -> Vec<(&'static str, String)> {
+    let Some(series) = &spec.series else { return Vec::new() };
+    let id = if series.unique_id.is_empty() { String::new() } else { format!(" ({})", series.unique_id) };
+    let mut rows = vec![("series", format!("{}{id}", series.series))];
+    rows.extend(series.channels.iter().map(|channel| {
+        let threshold = channel.threshold_energy_ev.map_or(String::new(), |ev| format!(": threshold {ev} eV"));
+        ("channel", format!("{}{threshold}", channel.name))
+    }));
+    rows
+}
+
 fn to_text(s: &Summary) -> String {
     let mut rows: Vec<(&str, String)> = vec![
         ("file", s.path.display().to_string()),
         ("state", s.ended.as_ref().map_or(s.state.clone(), |e| format!("{}; the run ended: {e}", s.state))),
-        ("images", format!("{} of {} x {} pixels (rows x columns), {}", s.images, s.rows, s.columns, s.pixel)),
+        ("images", format!("{} of {}, {}", s.images, size(s), s.pixel)),
         ("compression", compression(s)),
     ];
     let by_status: Vec<String> = ImageStatus::NAMES
@@ -93,6 +112,7 @@ fn to_text(s: &Summary) -> String {
         rows.push(("software", spec.software.clone()));
         rows.extend(numbers(spec).into_iter().map(|line| ("numbers", line)));
         rows.extend(spec.conversion.iter().map(|(name, value)| ("conversion", format!("{name}: {value}"))));
+        rows.extend(series(spec));
         rows.extend(geometry(spec).into_iter().map(|line| ("tile", line)));
     }
     rows.extend(s.pedestals.iter().map(|p| {
@@ -158,9 +178,16 @@ fn to_json(s: &Summary) -> Value {
             "tiles": spec.tiles.iter().map(tile).collect::<Vec<_>>(), "configuration": spec.configuration,
         })
     });
+    let series = s.spec.as_ref().and_then(|spec| spec.series.as_ref()).map(|series| {
+        let channel = |channel: &konkordia_sinks::hdf5::ChannelInfo| json!({ "name": channel.name, "threshold_energy_ev": channel.threshold_energy_ev });
+        json!({
+            "series": series.series, "unique_id": series.unique_id, "channels": series.channels.iter().map(channel).collect::<Vec<_>>(),
+            "fields": series.fields,
+        })
+    });
     json!({
-        "file": s.path, "state": s.state, "ended": s.ended, "images": s.images, "rows": s.rows, "columns": s.columns,
-        "dtype": s.pixel.name(), "compression": s.compression.name(), "compression_level": s.compression.level(),
+        "file": s.path, "series": series, "state": s.state, "ended": s.ended, "images": s.images, "rows": s.rows, "columns": s.columns,
+        "shape": s.image_shape, "chunks_per_image": s.pieces, "dtype": s.pixel.name(), "compression": s.compression.name(), "compression_level": s.compression.level(),
         "energy_kev": s.energy_kev, "detector_distance_m": s.detector_distance_m, "beam_center_px": s.beam_center_px,
         "pixel_size_m": s.pixel_size_m, "calibration_hash": s.calibration_hash, "images_by_status": by_status,
         "ledger": counters(&s.ledger), "data_files": files, "run": spec,

@@ -133,8 +133,7 @@ impl DataFile {
         if with_mask {
             // The master can be rebuilt from the data files alone.
             let shape = (spec.rows as usize, spec.columns as usize);
-            let mask = own.new_dataset::<u32>().shape(shape).create("pixel_mask")?;
-            mask.write_raw(&spec.pixel_mask)?;
+            nexus::mask(&own, "pixel_mask", shape, &spec.pixel_mask, spec.series.is_some())?;
             channels::keep(&own, spec)?;
         }
         let group = nexus::group(&own, "images", "NXcollection")?;

@@ -14,7 +14,7 @@ use super::error::{Context, Error};
 use super::fields;
 use super::low::{self, Format};
 use super::names::{master_file_name, pedestal_file_name, temporary_path};
-use super::nexus::{attribute_text, group, number, numbers, plain, text, texts, translation};
+use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, texts, translation};
 use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
 
@@ -233,8 +233,7 @@ fn write_specific(detector: &Group, spec: &FileSpec, images: u64) -> Result<()> 
         number(&specific, "photon_energy", kev * 1000.0, "eV")?;
     }
     text(&specific, "software_version", &spec.software)?;
-    let mask = specific.new_dataset::<u32>().shape((spec.rows as usize, spec.columns as usize)).create("pixel_mask")?;
-    mask.write_raw(&spec.pixel_mask)?;
+    mask(&specific, "pixel_mask", (spec.rows as usize, spec.columns as usize), &spec.pixel_mask, spec.series.is_some())?;
     detector.link_hard("/entry/instrument/detector/detectorSpecific/pixel_mask", "pixel_mask")
 }
 

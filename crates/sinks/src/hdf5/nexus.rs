@@ -1,5 +1,6 @@
 //! Small helpers that write NeXus groups, fields and attributes.
 
+use hdf5::plist::dataset_create::{AllocTime, FillTime};
 use hdf5::types::VarLenUnicode;
 use hdf5::{Group, H5Type, Location, Result};
 
@@ -40,6 +41,26 @@ pub(crate) fn number<T: H5Type>(parent: &Group, name: &str, value: T, units: &st
 
 pub(crate) fn numbers<T: H5Type>(parent: &Group, name: &str, values: &[T]) -> Result<()> {
     parent.new_dataset_builder().with_data(values).create(name).map(drop)
+}
+
+/// From this size on a mask without a bit is a hole in the file.
+const HOLE_BYTES_MIN: usize = 1 << 20;
+
+/// Whether a mask is written as a hole, where it may be.
+pub(crate) fn is_hole(mask: &[u32]) -> bool {
+    4 * mask.len() >= HOLE_BYTES_MIN && mask.iter().all(|bits| *bits == 0)
+}
+
+/// A mask, contiguous as XDS wants it. One of a series without any bit set, if it is large, takes space in the file, but no time: nothing of it is
+/// written, and what was never written is zero.
+pub(crate) fn mask(parent: &Group, name: &str, shape: (usize, usize), mask: &[u32], may_be_hole: bool) -> Result<()> {
+    let is_hole = may_be_hole && is_hole(mask);
+    let mut builder = parent.new_dataset::<u32>();
+    if is_hole {
+        builder = builder.alloc_time(Some(AllocTime::Early)).fill_time(FillTime::Never);
+    }
+    let made = builder.shape(shape).create(name)?;
+    if is_hole { Ok(()) } else { made.write_raw(mask) }
 }
 
 /// A translation: `value` metres along `vector`, after `offset` metres, on top of `depends_on`.

@@ -227,6 +227,7 @@ fn stand_in(start: &SeriesStart) -> Form {
         packing: Packing::None,
         channel_shape: start.image_size.filter(fits).unwrap_or([1, 1]).to_vec(),
         channels: 1,
+        names: vec!["".into()],
         pieces: 1,
     }
 }
@@ -238,9 +239,11 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         notes.push(("announced_size".into(), format!("{:?}, the images came as {:?}", start.image_size, form.image_shape())));
     }
     let mut channels = Vec::new();
-    for n in 0..form.channels.max(start.channels.len().min(1)) {
-        let Some(channel) = start.channels.get(n) else {
-            channels.push(ChannelInfo { name: format!("channel_{n}"), ..ChannelInfo::default() });
+    for (n, name) in form.names.iter().enumerate() {
+        let in_order = || start.channels.get(n).filter(|_| start.channels.len() == form.channels);
+        let Some(channel) = start.channels.iter().find(|channel| channel.name == name[..]).or_else(in_order) else {
+            let name = if name.is_empty() && form.channels > 1 { format!("channel_{n}") } else { name.to_string() };
+            channels.push(ChannelInfo { name, ..ChannelInfo::default() });
             continue;
         };
         channels.push(ChannelInfo {

@@ -1,5 +1,7 @@
 //! What all images of a series have in common, taken from the first one: shape, type, packing, chunks.
 
+use std::sync::Arc;
+
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::series::SeriesImage;
@@ -15,6 +17,8 @@ pub(crate) struct Form {
     /// Of one channel.
     pub(crate) channel_shape: Vec<u64>,
     pub(crate) channels: usize,
+    /// Of the channels, as the images say; empty texts where they say none.
+    pub(crate) names: Vec<Arc<str>>,
     /// Of one channel.
     pub(crate) pieces: usize,
 }
@@ -38,6 +42,7 @@ impl Form {
             packing: array.packing,
             channel_shape: array.shape.dimensions().to_vec(),
             channels: image.channels.len(),
+            names: image.channels.iter().map(|channel| Arc::clone(&channel.name)).collect(),
             pieces: array.pieces.len(),
         };
         let pieces = form.channels.saturating_mul(form.pieces);
@@ -72,7 +77,9 @@ impl Form {
 
     fn words(&self) -> String {
         let packing = self.packing;
-        format!("{} x {:?} {} ({packing:?}, {} pieces)", self.channels, self.channel_shape, self.element.name(), self.pieces)
+        let names = self.names.iter().map(|name| &name[..]).collect::<Vec<_>>().join(" ");
+        let (shape, element) = (&self.channel_shape, self.element.name());
+        format!("{} channels [{names}] of {shape:?} {element} ({packing:?}, {} pieces)", self.channels, self.pieces)
     }
 
     /// Dimensions of an image in the file: several channels are one more axis, in front.

@@ -10,6 +10,7 @@ use super::journal::refuse_if_alive;
 use super::low;
 use super::master::{self, State};
 use super::names::{existing, journal_path, master_file_name, pedestal_file_name, reserve_path};
+use super::nexus;
 use super::packing::{HEAD_BYTES, begins_right};
 use super::pedestals::PedestalFile;
 use super::reader::inspect;
@@ -562,7 +563,8 @@ fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
     let per_file = u64::from(spec.images_per_file);
     let in_file = spec.images_planned.unwrap_or(per_file).min(per_file);
     let in_master = spec.images_planned.unwrap_or(per_file).min(10_000_000);
-    let mask = 4 * spec.pixels() as u64;
+    let is_hole = spec.series.is_some() && nexus::is_hole(&spec.pixel_mask);
+    let mask = if is_hole { 0 } else { 4 * spec.pixels() as u64 };
     let small = (128 << 10) + columns.flush_bytes(spec.images_per_file) + 4 * spec.configuration.len() as u64;
     small + (in_file + in_master) * per_image + mask
 }

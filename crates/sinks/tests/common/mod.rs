@@ -2,6 +2,8 @@
 // Each user takes its part.
 #![allow(dead_code)]
 
+pub mod series;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,7 +18,7 @@ pub fn value(image: u64, row: usize, column: usize) -> i64 {
 }
 
 /// One LZ4 block that holds its data as literals.
-fn literals(data: &[u8], out: &mut Vec<u8>) {
+pub fn literals(data: &[u8], out: &mut Vec<u8>) {
     let mut block = vec![(data.len().min(15) << 4) as u8];
     if data.len() >= 15 {
         let mut rest = data.len() - 15;
