@@ -59,8 +59,8 @@ impl<'a> Item<'a> {
     }
 
     /// The item as JSON, for texts and files: numbers that JSON has not are null, byte strings are hexadecimal digits, typed arrays lists (of rows,
-    /// if they have rows), keys that are no texts are written as JSON, and tags are skipped. Of a map are left out the entries named in `without`
-    /// and those whose value is a typed array or byte string that is packed or beyond `bytes_max` bytes together with those before it.
+    /// if they have rows), keys that are numbers are written as texts, and tags are skipped. Of a map are left out the entries named in `without`,
+    /// those whose key is a list or a map, and those whose value is a typed array or byte string that is packed or beyond `bytes_max` bytes together with those before it.
     ///
     /// # Errors
     /// What is wrong, for people; also where texts and numbers have more than `bytes_max` bytes.
