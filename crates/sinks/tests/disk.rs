@@ -99,3 +99,51 @@ fn a_directory_that_goes_away_is_an_error_and_not_a_panic() {
     assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
     assert!(writer.finish(&ledger(&sample)).is_err());
 }
+
+#[test]
+fn a_full_disk_ends_a_series_with_everything_before_intact() {
+    use common::series::{Kind, file_sink, start};
+    use konkordia_core::array::{Element, Packing};
+    use konkordia_core::ports::SeriesSink;
+    use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger};
+    use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
+    use std::sync::Arc;
+
+    let kind = Kind { element: Element::Uint16, shape: vec![64, 96], channels: 3, pieces: 2, packing: Packing::None };
+    let end = SeriesEnd { ended: SeriesEnded::Failed, reason: "disk full".into(), ledger: SeriesLedger::default() };
+    for is_master in [true, false] {
+        let Some(disk) = mount("full-series", "6m") else { return };
+        let path = disk.0.0.join("append.h5");
+        let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), sync: false };
+        let mut file = file_sink(&disk.0.0, "full", 20);
+        let mut append = AppendFile::new(Box::new(move |_| Ok(Some(spec.clone()))));
+        let shared = if is_master { file.shared() } else { append.shared() };
+        let sink: &mut dyn SeriesSink = if is_master { &mut file } else { &mut append };
+        sink.start(&Arc::new(start())).unwrap();
+        let mut written = 0;
+        let error = loop {
+            match sink.image(&kind.image(written)).and_then(|()| sink.tick(written * 200_000_000)) {
+                Ok(()) => written += 1,
+                Err(error) => break error,
+            }
+            assert!(written < 1000, "the disk is full some time");
+        };
+        assert!(error.fix.contains("free some space"), "{error}");
+        assert!(shared.names().last_error.unwrap().contains("bytes are free"));
+        // Nothing more is taken, and the end closes what there is.
+        sink.image(&kind.image(written)).unwrap();
+        sink.end(&Arc::new(end.clone())).unwrap();
+        assert!(written > 5);
+        if is_master {
+            let master = disk.0.0.join("full_master.h5");
+            assert_eq!(errors(&master), Vec::<String>::new());
+            let reader = Reader::open(&master).unwrap();
+            assert_eq!(reader.summary().images_by_status[1], written);
+            (0..written).for_each(|n| assert_eq!(reader.read_image(n, &decode).unwrap(), kind.raw(n), "image {n}"));
+        } else {
+            let file = hdf5::File::open(&path).unwrap();
+            assert_eq!(file.dataset("/entry/d/data").unwrap().shape()[0] as u64, written);
+            assert_eq!(shared.images(), written);
+        }
+    }
+}

@@ -19,6 +19,9 @@ const MOST_TEXT: usize = 64 << 20;
 /// Offset and size of an image without a chunk.
 pub(crate) const NO_CHUNK: u64 = u64::MAX;
 
+/// Offset and size of a chunk.
+pub(crate) type Place = (u64, u64);
+
 /// Bytes of a record before the row, beyond those of an image with one chunk.
 pub(crate) fn places_bytes(pieces: usize) -> usize {
     16 * (pieces - 1)
@@ -44,7 +47,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Offset and size of each of `pieces` chunks, and the row of columns; `None` if the record is shorter.
-    pub(crate) fn parts(&self, pieces: usize) -> Option<(Vec<(u64, u64)>, &[u8])> {
+    pub(crate) fn parts(&self, pieces: usize) -> Option<(Vec<Place>, &[u8])> {
         let (further, row) = self.row.split_at_checked(places_bytes(pieces))?;
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
         let further = further.chunks_exact(16).map(|pair| (number(&pair[..8]), number(&pair[8..])));
@@ -82,7 +85,7 @@ impl Journal {
     }
 
     /// Appends one record. After an error the journal ends where it ended before.
-    pub(crate) fn append(&mut self, image: u64, places: &[(u64, u64)], row: &[u8]) -> Result<(), Error> {
+    pub(crate) fn append(&mut self, image: u64, places: &[Place], row: &[u8]) -> Result<(), Error> {
         self.record.clear();
         self.record.extend(image.to_le_bytes());
         for (offset, size) in places {

@@ -12,7 +12,7 @@ use hdf5::types::{FixedAscii, FixedUnicode, VarLenAscii, VarLenUnicode};
 use hdf5::{Dataset, File, Group};
 use konkordia_core::pixel::PixelType;
 
-use super::datafile::DESCRIPTION;
+use super::datafile::{DESCRIPTION, STACK};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
 use super::low::{self, Format};
@@ -185,8 +185,15 @@ impl Stacks {
             let files = sources.into_iter().map(|(file, _)| file).filter(|file| file != ".");
             return Ok(Some(Found::Pointer(files.collect())));
         }
-        let holds_images = group.name().ends_with("/data") || class(group).as_deref() == Some("NXdata");
-        if !holds_images || dataset.ndim() < 3 || !dataset.is_chunked() {
+        let class = class(group);
+        let holds_images = group.name().ends_with("/data") || class.as_deref() == Some("NXdata");
+        // The layout of MAX IV has its images among the fields of the detector.
+        let among_fields = class.as_deref() == Some("NXdetector") && is_stack(&dataset);
+        if holds_images && dataset.name() == STACK && dataset.ndim() == 2 {
+            let error = Error::new(ErrorKind::Invalid, READ, &self.path, format!("{STACK}: its images have one dimension"));
+            return Err(error.with_hint("repack takes images of rows and columns; convert others with h5repack"));
+        }
+        if !(holds_images || among_fields) || dataset.ndim() < 3 || !dataset.is_chunked() {
             return Ok(None);
         }
         self.layout(&dataset).map(|layout| Some(Found::Stack(Box::new(layout))))
@@ -199,7 +206,7 @@ impl Stacks {
         };
         let (shape, chunk) = (dataset.shape(), dataset.chunk().unwrap_or_default());
         let before = shape.len() - 2;
-        if chunk[..before].iter().any(|&size| size != 1) || chunk[before..] != shape[before..] {
+        if !is_stack(dataset) {
             return Err(wrong(format!("its chunks of {chunk:?} are not images of {shape:?}")));
         }
         let (rows, columns) = (shape[before], shape[before + 1]);
@@ -498,6 +505,15 @@ fn copy_groups(
         }
     }
     Ok(())
+}
+
+/// One chunk for each image of rows and columns.
+fn is_stack(dataset: &Dataset) -> bool {
+    let (shape, chunk) = (dataset.shape(), dataset.chunk().unwrap_or_default());
+    let Some(before) = shape.len().checked_sub(2).filter(|before| *before > 0 && chunk.len() == shape.len()) else {
+        return false;
+    };
+    chunk[..before].iter().all(|&size| size == 1) && chunk[before..] == shape[before..]
 }
 
 fn stack(

@@ -8,6 +8,8 @@ use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
 
+use serde_json::{Map, Value};
+
 use super::columns::SeriesRecord;
 use super::error::{Error, ErrorKind};
 use super::fields::BYTES_MAX;
@@ -238,45 +240,11 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
     if start.image_size.is_some_and(|size| size != [rows, columns]) {
         notes.push(("announced_size".into(), format!("{:?}, the images came as {:?}", start.image_size, form.image_shape())));
     }
-    let mut channels = Vec::new();
-    for (n, name) in form.names.iter().enumerate() {
-        let in_order = || start.channels.get(n).filter(|_| start.channels.len() == form.channels);
-        let Some(channel) = start.channels.iter().find(|channel| channel.name == name[..]).or_else(in_order) else {
-            let name = if name.is_empty() && form.channels > 1 { format!("channel_{n}") } else { name.to_string() };
-            channels.push(ChannelInfo { name, ..ChannelInfo::default() });
-            continue;
-        };
-        channels.push(ChannelInfo {
-            name: channel.name.clone(),
-            threshold_energy_ev: channel.threshold_energy_ev,
-            pixel_mask: plane(
-                channel.pixel_mask.as_ref(),
-                Element::Uint32,
-                [rows, columns],
-                ("pixel_mask", n),
-                &mut notes,
-                u32::from_le_bytes,
-            ),
-            flat_field: plane(
-                channel.flat_field.as_ref(),
-                Element::Float32,
-                [rows, columns],
-                ("flatfield", n),
-                &mut notes,
-                f32::from_le_bytes,
-            ),
-        });
-    }
+    let channels = channels(start, form, &mut notes);
     // A pixel that one channel cannot use is named as such for all; each channel has its own mask beside.
     let mut pixel_mask = vec![0; rows as usize * columns as usize];
     for mask in channels.iter().filter_map(|channel| channel.pixel_mask.as_ref()) {
         pixel_mask.iter_mut().zip(mask).for_each(|(all, one)| *all |= one);
-    }
-    let mut fields = start.metadata.clone();
-    let bytes = serde_json::to_string(&fields).map_or(0, |text| text.len());
-    if bytes > BYTES_MAX {
-        fields.clear();
-        notes.push(("metadata".into(), format!("{bytes} bytes of it are more than a file takes and were left out")));
     }
     let size = start.facts.pixel_size_m;
     let series = SeriesInfo {
@@ -285,7 +253,7 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         image_shape: form.image_shape(),
         pieces: form.chunks() as u32,
         channels: channels.into_iter().filter(|channel| form.channels > 1 || !channel.name.is_empty()).collect(),
-        fields,
+        fields: fields(start, &mut notes),
         pixel_height_m: size.filter(|[width, height]| width != height).map(|[_, height]| height),
     };
     FileSpec {
@@ -309,6 +277,36 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         series: Some(series),
         ..FileSpec::default()
     }
+}
+
+/// The channels of the images, with what the start says of those of the same name, or else of those in the same place.
+fn channels(start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>) -> Vec<ChannelInfo> {
+    let size = form.plane();
+    let info = |(n, name): (usize, &Arc<str>)| {
+        let in_order = || start.channels.get(n).filter(|_| start.channels.len() == form.channels);
+        let Some(channel) = start.channels.iter().find(|channel| channel.name == name[..]).or_else(in_order) else {
+            let name = if name.is_empty() && form.channels > 1 { format!("channel_{n}") } else { name.to_string() };
+            return ChannelInfo { name, ..ChannelInfo::default() };
+        };
+        let (mask, field) = (channel.pixel_mask.as_ref(), channel.flat_field.as_ref());
+        ChannelInfo {
+            name: channel.name.clone(),
+            threshold_energy_ev: channel.threshold_energy_ev,
+            pixel_mask: plane(mask, Element::Uint32, size, ("pixel_mask", n), notes, u32::from_le_bytes),
+            flat_field: plane(field, Element::Float32, size, ("flatfield", n), notes, f32::from_le_bytes),
+        }
+    };
+    form.names.iter().enumerate().map(info).collect()
+}
+
+/// What the sender said, if a file takes that much.
+fn fields(start: &SeriesStart, notes: &mut Vec<(String, String)>) -> Map<String, Value> {
+    let bytes = serde_json::to_string(&start.metadata).map_or(0, |text| text.len());
+    if bytes <= BYTES_MAX {
+        return start.metadata.clone();
+    }
+    notes.push(("metadata".into(), format!("{bytes} bytes of it are more than a file takes and were left out")));
+    Map::new()
 }
 
 /// The values of a plane that came with the start; what cannot be used is named in the notes.

@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn chunks_follow_each_other_in_the_order_of_the_pixels() {
-        let cases: &[(&[u64], u32, Option<&[u64]>)] = &[
+        type Case<'a> = (&'a [u64], u32, Option<&'a [u64]>);
+        let cases: &[Case<'_>] = &[
             (&[4, 6], 1, Some(&[4, 6])),
             (&[4, 6], 2, Some(&[2, 6])),
             (&[4, 6], 4, Some(&[1, 6])),
