@@ -6,7 +6,64 @@ use super::{bin, pixels};
 use crate::isa::Isa;
 use std::arch::x86_64::*;
 
-super::compiled_for!(Avx2, "avx2");
+/// Compiles the shared loops for one instruction set: the compiler turns them into its vectors. They do no arithmetic that depends on the
+/// order of floats, so that the bits stay the same.
+macro_rules! compiled_for {
+    ($isa:ident, $features:literal) => {
+        /// See [`bin::add_row`].
+        pub fn add_row<T: Sample>(row: &[u8], sums: &mut [T::Total], kinds: &mut [Kind]) {
+            #[target_feature(enable = $features)]
+            fn inner<T: Sample>(row: &[u8], sums: &mut [T::Total], kinds: &mut [Kind]) {
+                bin::add_row::<T>(row, sums, kinds);
+            }
+            assert!(Isa::$isa.is_available());
+            // SAFETY: the instruction set is available (asserted above).
+            unsafe { inner::<T>(row, sums, kinds) }
+        }
+
+        /// See [`pixels::subtract_plane`].
+        pub fn subtract_plane<T: Sample, B: Sample>(image: &[u8], plane: &[B], out: &mut [u8]) {
+            #[target_feature(enable = $features)]
+            fn inner<T: Sample, B: Sample>(image: &[u8], plane: &[B], out: &mut [u8]) {
+                pixels::subtract_plane::<T, B>(image, plane, out);
+            }
+            assert!(Isa::$isa.is_available());
+            // SAFETY: the instruction set is available (asserted above).
+            unsafe { inner::<T, B>(image, plane, out) }
+        }
+
+        /// See [`bin::write_totals`].
+        pub fn write_totals<U: Sample, S: Total>(
+            totals: (&[S], &[Kind]),
+            columns: usize,
+            count: u32,
+            how: &bin::Bin,
+            out: &mut [u8],
+        ) {
+            #[target_feature(enable = $features)]
+            fn inner<U: Sample, S: Total>(totals: (&[S], &[Kind]), columns: usize, count: u32, how: &bin::Bin, out: &mut [u8]) {
+                bin::write_totals::<U, S>(totals, columns, count, how, out);
+            }
+            assert!(Isa::$isa.is_available());
+            // SAFETY: the instruction set is available (asserted above).
+            unsafe { inner::<U, S>(totals, columns, count, how, out) }
+        }
+
+        /// See [`pixels::convert_row`].
+        pub fn convert_row<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
+            #[target_feature(enable = $features)]
+            fn inner<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
+                pixels::convert_row::<U, T>(image, overflow, out);
+            }
+            assert!(Isa::$isa.is_available());
+            // SAFETY: the instruction set is available (asserted above).
+            unsafe { inner::<U, T>(image, overflow, out) }
+        }
+    };
+}
+pub(super) use compiled_for;
+
+compiled_for!(Avx2, "avx2");
 
 /// Pixels per step.
 const STEP: usize = 16;

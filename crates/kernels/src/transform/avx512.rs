@@ -4,7 +4,7 @@ use super::sample::{Kind, Overflow, Sample, Total};
 use super::{bin, pixels};
 use crate::isa::Isa;
 
-super::compiled_for!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl");
+super::avx2::compiled_for!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl");
 
 /// The registers of AVX2 are wide enough to be faster than memory.
 pub use super::avx2::transpose;
