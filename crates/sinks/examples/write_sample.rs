@@ -74,7 +74,8 @@ fn samples(directory: &Path) -> Result<(), Error> {
 /// Series of every kind of shape and packing, in both layouts; tests/readers/content.py has the same table.
 fn series(directory: &Path) -> Result<(), Error> {
     let (none, bslz4, lz4) = (Packing::None, Packing::BitshuffleLz4, Packing::Lz4Block);
-    let kinds: [(&str, Element, &[u64], u64, usize, Packing); 7] = [
+    type Row<'a> = (&'a str, Element, &'a [u64], u64, usize, Packing);
+    let kinds: [Row<'_>; 7] = [
         ("strip", Element::Float64, &[300], 1, 1, bslz4),
         ("rows", Element::Uint16, &[24, 33], 1, 24, bslz4),
         ("block", Element::Uint32, &[24, 33], 1, 1, lz4),
