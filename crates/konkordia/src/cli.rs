@@ -46,6 +46,24 @@ pub enum Command {
   konkordia simulate jungfrau --to 127.0.0.1:50010 --raw raw_00.u16 raw_01.u16 --loss 0.01 --seed 7
   konkordia simulate eiger --to 127.0.0.1:50020 --raw 50020.dat 50021.dat 50022.dat 50023.dat --rate 10")]
     Simulate(SimulateDetector),
+    /// Sends whole images as messages over ZeroMQ, as a detector unit does: rate, size, compression and content as asked for.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia stream --to tcp://127.0.0.1:9999 --size 20k --rate 1000 --images 10000
+  konkordia stream --protocol stream2 --channels 3 --compression bslz4 --to tcp://*:31001
+  konkordia stream --to tcp://*:5000 --upstreams 2 --shuffle 7 --filename test/run_{}.h5 --series 3")]
+    Stream(crate::traffic::args::StreamArgs),
+    /// Keeps messages from ZeroMQ in a file, byte by byte, with the times at which they came.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia record tcp://detector:9999 -o run01.zmsg
+  konkordia record tcp://detector:31001 -o one.zmsg --messages 12 --json
+  konkordia record tcp://pc1:30001 tcp://pc1:30002 --kind sub --seconds 60 -o jungfrau.zmsg")]
+    Record(crate::traffic::args::RecordArgs),
+    /// Sends the messages of a capture again, at the pace at which they came, faster, or at once.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia replay run01.zmsg --to tcp://*:9999
+  konkordia replay run01.zmsg --to tcp://*:9999 --speed 10 --repeat 3
+  konkordia replay run01.zmsg --to tcp://receiver:9999 --connect --as-fast-as-possible")]
+    Replay(crate::traffic::args::ReplayArgs),
     /// One run: arms, takes images until the planned number, a stop or a silence, closes the file, prints the run report.
     #[command(help_template = TEMPLATE, before_help = "Examples:
   konkordia receive run.toml

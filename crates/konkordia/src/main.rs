@@ -19,6 +19,7 @@ mod say;
 #[allow(dead_code)]
 mod serve;
 mod simulate;
+mod traffic;
 
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
@@ -41,6 +42,9 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(args) => demo::command(args),
         Command::Simulate(detector) => simulate::command(detector),
+        Command::Stream(args) => traffic::stream::command(args),
+        Command::Record(args) => traffic::record::command(args),
+        Command::Replay(args) => traffic::replay::command(args),
         Command::Receive(args) => run::command(args),
         Command::Calibration(which) => calibration::verbs::command(which),
         Command::Pedestal(args) => pedestal::command(args),

@@ -108,6 +108,11 @@ impl ZmqOut {
         self.subscriptions
     }
 
+    /// True if somebody is there who gets what is sent from now on: a receiver, or for publishers one whose subscription has come.
+    pub fn is_heard(&mut self) -> bool {
+        self.peers() > 0 && (self.kind == ZmqOutKind::Push || self.subscriptions > 0)
+    }
+
     /// The message of one part that a publisher gives to everybody who joins from now on; empty for none. PUSH has no such thing.
     ///
     /// # Errors

@@ -1,0 +1,81 @@
+//! `konkordia replay`: sends the messages of a capture again.
+
+use super::args::{ReplayArgs, SendKind};
+use super::capture::Capture;
+use super::interrupted_flag;
+use super::send::Outlets;
+use crate::failure::{Exit, Failure, reason};
+use crate::say;
+use serde_json::json;
+use std::time::{Duration, Instant};
+
+/// Messages of a capture are waited for no longer than this, so that a damaged time does no harm.
+const WAIT_MAX_S: f64 = 1e6;
+
+/// `konkordia replay`
+pub fn command(args: &ReplayArgs) -> Result<Exit, Failure> {
+    let interrupted = interrupted_flag()?;
+    let (mut upstreams, mut largest) = (args.to.to.len().max(1), 0);
+    // The whole capture is looked through first: how many upstreams, how large the messages, and is it whole?
+    for captured in Capture::open(&args.file)? {
+        let captured = captured.map_err(|e| broken(&e))?;
+        upstreams = upstreams.max((captured.upstream + 1).min(64));
+        largest = largest.max(captured.timed.message.bytes());
+    }
+    let mut outlets = Outlets::open(&args.to, SendKind::Push, upstreams, largest, interrupted)?;
+    if !args.quiet {
+        say::to_stderr(&format!("sending {} by {}", args.file.display(), outlets.names().join(", ")));
+    }
+    let mut is_whole = outlets.wait_for_receivers()?;
+    let mut progress = say::Progress::new(args.quiet || args.json);
+    let begun = Instant::now();
+    for _ in 0..args.repeat {
+        is_whole = is_whole && once(args, &mut outlets, &mut progress)?;
+    }
+    progress.end();
+    let (seconds, total) = (begun.elapsed().as_secs_f64(), outlets.total);
+    let names = outlets.names();
+    // Waits until the last messages have gone.
+    drop(outlets);
+    if args.json {
+        let told = json!({
+            "messages": total.messages, "bytes": total.bytes, "seconds": seconds, "upstreams": names, "interrupted": !is_whole,
+        });
+        say::json(&told, true);
+    } else {
+        let (count, bytes) = (say::count(total.messages), say::bytes(total.bytes));
+        say::to_stdout(&format!("sent {count} messages, {bytes} in {seconds:.2} s"));
+    }
+    Ok(if is_whole { Exit::Complete } else { Exit::Interrupted })
+}
+
+fn broken(error: &std::io::Error) -> Failure {
+    let fix = "the capture was cut or damaged; record it again";
+    Failure::new(Exit::Incomplete, "the capture cannot be read to its end", reason(error), fix)
+}
+
+/// The whole capture; false if interrupted.
+fn once(args: &ReplayArgs, outlets: &mut Outlets, progress: &mut say::Progress) -> Result<bool, Failure> {
+    let begun = Instant::now();
+    let mut first_ns = None;
+    for captured in Capture::open(&args.file)? {
+        let captured = captured.map_err(|e| broken(&e))?;
+        if let Some(time_ns) = captured.timed.time_ns
+            && !args.as_fast_as_possible
+            && args.speed > 0.0
+        {
+            let since_ns = time_ns.saturating_sub(*first_ns.get_or_insert(time_ns));
+            let wait_s = (since_ns as f64 / 1e9 / args.speed).min(WAIT_MAX_S);
+            if !outlets.sleep_until(begun + Duration::from_secs_f64(wait_s)) {
+                return Ok(false);
+            }
+        }
+        let upstream = captured.upstream.min(outlets.count() - 1);
+        if !outlets.send_message(upstream, &captured.timed.message)? {
+            return Ok(false);
+        }
+        let sent = outlets.total.messages;
+        progress.update(|| format!("sent {} messages", say::count(sent)));
+    }
+    Ok(true)
+}
