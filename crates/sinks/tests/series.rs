@@ -245,6 +245,25 @@ fn fields_of_the_header_become_fields_of_the_detector() {
     assert_eq!(errors(&scratch.0.join("f_master.h5")), Vec::<String>::new());
 }
 
+/// A large mask of which nothing is written reads as zeros, also after a repair.
+#[test]
+fn a_mask_without_a_bit_reads_as_zeros() {
+    let scratch = Scratch::new("series-mask");
+    let kind = Kind { element: Element::Uint8, shape: vec![600, 500], channels: 1, pieces: 1, packing: Packing::None };
+    let zeros = |path: &Path, name: &str| {
+        let mask = hdf5::File::open(path).unwrap().dataset(name).unwrap().read_raw::<u32>().unwrap();
+        assert!(mask.len() == 300_000 && mask.iter().all(|bits| *bits == 0), "{name}");
+    };
+    let path = scratch.0.join("m_master.h5");
+    write(&mut file_sink(&scratch.0, "m", 4), start(), &[kind.image(0)]);
+    zeros(&path, "/entry/instrument/detector/pixel_mask");
+    zeros(&scratch.0.join("m_data_000001.h5"), "/entry/konkordia/pixel_mask");
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(repair(&path).unwrap().notes, Vec::<String>::new());
+    zeros(&path, "/entry/instrument/detector/pixel_mask");
+    assert_eq!(errors(&path), Vec::<String>::new());
+}
+
 #[test]
 fn a_bare_lz4_block_is_framed_for_the_filter() {
     let scratch = Scratch::new("series-lz4");

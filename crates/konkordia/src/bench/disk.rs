@@ -153,7 +153,7 @@ impl Run {
             columns: size,
             pixel: PixelType::Uint16,
             compression,
-            pixel_mask: vec![0; edge * edge],
+            pixel_mask: Vec::new(),
             series: Some(SeriesInfo { image_shape: vec![edge as u64; 2], ..SeriesInfo::default() }),
             ..FileSpec::default()
         };

@@ -133,7 +133,7 @@ impl DataFile {
         if with_mask {
             // The master can be rebuilt from the data files alone.
             let shape = (spec.rows as usize, spec.columns as usize);
-            nexus::mask(&own, "pixel_mask", shape, &spec.pixel_mask, spec.series.is_some())?;
+            nexus::mask(&own, "pixel_mask", shape, &spec.pixel_mask)?;
             channels::keep(&own, spec)?;
         }
         let group = nexus::group(&own, "images", "NXcollection")?;

@@ -233,7 +233,7 @@ fn write_specific(detector: &Group, spec: &FileSpec, images: u64) -> Result<()> 
         number(&specific, "photon_energy", kev * 1000.0, "eV")?;
     }
     text(&specific, "software_version", &spec.software)?;
-    mask(&specific, "pixel_mask", (spec.rows as usize, spec.columns as usize), &spec.pixel_mask, spec.series.is_some())?;
+    mask(&specific, "pixel_mask", (spec.rows as usize, spec.columns as usize), &spec.pixel_mask)?;
     detector.link_hard("/entry/instrument/detector/detectorSpecific/pixel_mask", "pixel_mask")
 }
 

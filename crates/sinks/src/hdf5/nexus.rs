@@ -46,21 +46,20 @@ pub(crate) fn numbers<T: H5Type>(parent: &Group, name: &str, values: &[T]) -> Re
 /// From this size on a mask without a bit is a hole in the file.
 const HOLE_BYTES_MIN: usize = 1 << 20;
 
-/// Whether a mask is written as a hole, where it may be.
-pub(crate) fn is_hole(mask: &[u32]) -> bool {
-    4 * mask.len() >= HOLE_BYTES_MIN && mask.iter().all(|bits| *bits == 0)
+/// Whether a mask, empty where no bit is set, is written as a hole.
+pub(crate) fn is_hole(mask: &[u32], (rows, columns): (usize, usize)) -> bool {
+    mask.is_empty() && 4 * rows * columns >= HOLE_BYTES_MIN
 }
 
-/// A mask, contiguous as XDS wants it. One of a series without any bit set, if it is large, takes space in the file, but no time: nothing of it is
+/// A mask, contiguous as XDS wants it; empty if no bit is set. Such a one, if it is large, takes space in the file, but no time: nothing of it is
 /// written, and what was never written is zero.
-pub(crate) fn mask(parent: &Group, name: &str, shape: (usize, usize), mask: &[u32], may_be_hole: bool) -> Result<()> {
-    let is_hole = may_be_hole && is_hole(mask);
-    let mut builder = parent.new_dataset::<u32>();
-    if is_hole {
-        builder = builder.alloc_time(Some(AllocTime::Early)).fill_time(FillTime::Never);
+pub(crate) fn mask(parent: &Group, name: &str, shape: (usize, usize), mask: &[u32]) -> Result<()> {
+    if is_hole(mask, shape) {
+        let builder = parent.new_dataset::<u32>().alloc_time(Some(AllocTime::Early)).fill_time(FillTime::Never);
+        return builder.shape(shape).create(name).map(drop);
     }
-    let made = builder.shape(shape).create(name)?;
-    if is_hole { Ok(()) } else { made.write_raw(mask) }
+    let made = parent.new_dataset::<u32>().shape(shape).create(name)?;
+    if mask.is_empty() { made.write_raw(&vec![0u32; shape.0 * shape.1]) } else { made.write_raw(mask) }
 }
 
 /// A translation: `value` metres along `vector`, after `offset` metres, on top of `depends_on`.

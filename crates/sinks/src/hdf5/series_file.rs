@@ -242,8 +242,9 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
     }
     let channels = channels(start, form, &mut notes);
     // A pixel that one channel cannot use is named as such for all; each channel has its own mask beside.
-    let mut pixel_mask = vec![0; rows as usize * columns as usize];
+    let mut pixel_mask: Vec<u32> = Vec::new();
     for mask in channels.iter().filter_map(|channel| channel.pixel_mask.as_ref()) {
+        pixel_mask.resize(mask.len(), 0);
         pixel_mask.iter_mut().zip(mask).for_each(|(all, one)| *all |= one);
     }
     let size = start.facts.pixel_size_m;

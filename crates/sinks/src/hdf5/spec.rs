@@ -138,7 +138,8 @@ pub struct FileSpec {
     pub images_planned: Option<u64>,
     /// Facts about the measurement.
     pub metadata: Metadata,
-    /// NXmx mask bits, `rows x columns` row by row; bit 0 gap, 1 dead, 4 noisy, 8 user (docs/formats.md).
+    /// NXmx mask bits, `rows x columns` row by row; bit 0 gap, 1 dead, 4 noisy, 8 user (docs/formats.md). Of a
+    /// series it may be empty: no bit is set.
     pub pixel_mask: Vec<u32>,
     /// Tiles in the order in which [`super::ImageRecord`] lists them.
     pub tiles: Vec<TileInfo>,
@@ -293,7 +294,8 @@ impl FileSpec {
         if let Some(problem) = self.series.as_ref().and_then(|series| series.problem(self.rows, self.columns)) {
             return wrong(problem);
         }
-        if self.pixel_mask.len() != self.pixels() {
+        let may_be_empty = self.series.is_some() && self.pixel_mask.is_empty();
+        if self.pixel_mask.len() != self.pixels() && !may_be_empty {
             return wrong(format!("the pixel mask has {} values for {} pixels", self.pixel_mask.len(), self.pixels()));
         }
         if !(1..=IMAGES_PER_FILE_MAX).contains(&self.images_per_file) {

@@ -563,7 +563,7 @@ fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
     let per_file = u64::from(spec.images_per_file);
     let in_file = spec.images_planned.unwrap_or(per_file).min(per_file);
     let in_master = spec.images_planned.unwrap_or(per_file).min(10_000_000);
-    let is_hole = spec.series.is_some() && nexus::is_hole(&spec.pixel_mask);
+    let is_hole = nexus::is_hole(&spec.pixel_mask, (spec.rows as usize, spec.columns as usize));
     let mask = if is_hole { 0 } else { 4 * spec.pixels() as u64 };
     let small = (128 << 10) + columns.flush_bytes(spec.images_per_file) + 4 * spec.configuration.len() as u64;
     small + (in_file + in_master) * per_image + mask
