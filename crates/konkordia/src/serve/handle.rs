@@ -120,6 +120,7 @@ pub struct ConsumerStatistics {
 #[serde(deny_unknown_fields)]
 pub struct ArmRequest {
     /// Images of the run; 0 = until stopped.
+    #[serde(default, deserialize_with = "whole")]
     pub images: Option<u64>,
     /// Start of the file names; may contain folders below the data root, never `..` or an absolute path outside of it.
     pub prefix: Option<String>,
@@ -129,6 +130,14 @@ pub struct ArmRequest {
     #[serde(default)]
     #[schema(value_type = Object)]
     pub metadata: serde_json::Map<String, Value>,
+}
+
+/// A whole number, however it is written: for JSON 1000.0 is one too, and some programs write it so.
+fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
+    let is_whole = |value: &f64| value.fract() == 0.0 && (0.0..18_446_744_073_709_551_616.0).contains(value);
+    let value = number.as_u64().or_else(|| number.as_f64().filter(is_whole).map(|value| value as u64));
+    value.map(Some).ok_or_else(|| serde::de::Error::custom(format!("{number} is no whole number from 0 to {}", u64::MAX)))
 }
 
 /// A command to a detector.
@@ -208,6 +217,14 @@ pub struct FileEntry {
     pub bytes: u64,
     /// Why the run ended.
     pub ended: Option<String>,
+}
+
+impl FileEntry {
+    /// The files of a run that has just begun.
+    pub fn writing(detector: &str, run: u64, master: &str) -> Self {
+        let (detector, master) = (detector.to_string(), master.to_string());
+        Self { detector, run, master, state: "writing".into(), images: 0, bytes: 0, ended: None }
+    }
 }
 
 /// The last images of a detector, newest last. Bounded in images and bytes.

@@ -34,7 +34,7 @@ pub struct CommandQuery {
 
 /// Makes everything ready for a run; answers when it is, or why not.
 #[utoipa::path(post, path = "/api/v1/arm", tag = "commands", params(CommandQuery),
-    request_body(content = Option<ArmRequest>, example = json!({"images": 1000, "prefix": "lyso/run03", "metadata": {"energy_kev": 12.4}})),
+    request_body(content = ArmRequest, example = json!({"images": 1000, "prefix": "lyso/run03", "metadata": {"energy_kev": 12.4}})),
     responses((status = 200, description = "Armed, or the state after the wait", body = DetectorStatus)))]
 pub async fn arm(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<ArmRequest>) -> Answer {
     let summary = summary(&request);
@@ -43,7 +43,7 @@ pub async fn arm(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(re
 
 /// Arms if that was not done, and begins the clock for the first data.
 #[utoipa::path(post, path = "/api/v1/start", tag = "commands", params(CommandQuery),
-    request_body(content = Option<ArmRequest>, example = json!({"images": 1000, "prefix": "lyso/run03"})),
+    request_body(content = ArmRequest, example = json!({"images": 1000, "prefix": "lyso/run03"})),
     responses((status = 200, description = "The state after it", body = DetectorStatus)))]
 pub async fn start(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<ArmRequest>) -> Answer {
     let summary = summary(&request);
@@ -51,21 +51,21 @@ pub async fn start(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(
 }
 
 /// Tells the detector to expose, if a way is configured.
-#[utoipa::path(post, path = "/api/v1/trigger", tag = "commands", params(CommandQuery), request_body(content = Option<Nothing>, example = json!({})),
+#[utoipa::path(post, path = "/api/v1/trigger", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
     responses((status = 200, description = "The state after it", body = DetectorStatus)))]
 pub async fn trigger(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
     carry_out(shared, query, Command::Trigger, Value::Null).await
 }
 
 /// Ends the run; what has come is kept.
-#[utoipa::path(post, path = "/api/v1/stop", tag = "commands", params(CommandQuery), request_body(content = Option<Nothing>, example = json!({})),
+#[utoipa::path(post, path = "/api/v1/stop", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
     responses((status = 200, description = "The state after it", body = DetectorStatus)))]
 pub async fn stop(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
     carry_out(shared, query, Command::Stop, Value::Null).await
 }
 
 /// Ends the run at once; what has been written is closed. Works in every state, and as often as one likes.
-#[utoipa::path(post, path = "/api/v1/cancel", tag = "commands", params(CommandQuery), request_body(content = Option<Nothing>, example = json!({})),
+#[utoipa::path(post, path = "/api/v1/cancel", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
     responses((status = 200, description = "The state after it", body = DetectorStatus)))]
 pub async fn cancel(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
     carry_out(shared, query, Command::Cancel, Value::Null).await

@@ -142,7 +142,10 @@ pub struct LogsQuery {
     #[param(example = "warning", inline)]
     level: Option<Level>,
     /// Only those since this time, ISO 8601 in UTC.
-    #[param(example = "2026-11-21T12:00:00Z")]
+    #[param(
+        example = "2026-11-21T12:00:00Z",
+        pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
+    )]
     since: Option<String>,
     /// Only those after this id.
     #[param(minimum = 0, example = 0)]

@@ -49,8 +49,8 @@ pub struct ImageQuery {
     /// Name of the detector; may be left out if there is only one.
     #[param(example = "eiger")]
     detector: Option<String>,
-    /// How it is to come.
-    #[param(inline, example = "png", default = "png")]
+    /// How it is to come; `png` if left out.
+    #[param(inline, example = "png")]
     format: Option<Format>,
     /// Name or number (from 0) of the channel; the first one if left out. `cbor` and `json` have all unless one is named.
     #[param(example = "0")]
@@ -63,7 +63,7 @@ pub struct ImageQuery {
 /// One image: `npy` and `tiff` with the numbers and the type that it has, `png` as a picture with a logarithmic scale (grey: no number), `cbor` as the
 /// image message of DECTRIS Stream V2, `raw` as the bytes that a file would hold, `json` what is known of it without pixels.
 #[utoipa::path(get, path = "/api/v1/images/{image}", tag = "data",
-    params(("image" = String, Path, description = "`latest`, or the number of the image", example = "latest"), ImageQuery),
+    params(("image" = String, Path, description = "`latest`, or the number of the image", pattern = "^(latest|[0-9]{1,18})$", example = "latest"), ImageQuery),
     responses((status = 200, description = "The image", content(
         (Vec<u8> = "image/png"), (Vec<u8> = "image/tiff"), (Vec<u8> = "application/x-npy"), (Vec<u8> = "application/cbor"), (Vec<u8> = "application/octet-stream"),
         (ImageHeader = "application/json")),

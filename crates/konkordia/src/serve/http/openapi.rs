@@ -39,6 +39,7 @@ fn document() -> Value {
         tokens and listens on loopback only"});
     components.insert("securitySchemes".into(), json!({"token": schema}));
     components.insert("responses".into(), Value::Object(problem_responses()));
+    unsigned(&mut document);
     if let Some(paths) = document["paths"].as_object_mut() {
         for (path, methods) in paths {
             for (method, operation) in methods.as_object_mut().into_iter().flatten() {
@@ -47,6 +48,34 @@ fn document() -> Value {
         }
     }
     document
+}
+
+/// Whole numbers from 0 on are described as such, and not as signed ones.
+fn unsigned(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if map.get("minimum").is_some_and(|minimum| minimum == 0) && map.get("format").is_some_and(|format| format == "int64")
+            {
+                map.insert("format".into(), json!("uint64"));
+                map.entry("maximum").or_insert(json!(u64::MAX));
+            }
+            map.values_mut().for_each(unsigned);
+        }
+        Value::Array(values) => values.iter_mut().for_each(unsigned),
+        _ => {}
+    }
+}
+
+/// A query parameter that may be left out is not null: no text in a query is.
+fn not_null(schema: &mut Value) {
+    if let Some(types) = schema["type"].as_array() {
+        let kept: Vec<Value> = types.iter().filter(|kind| **kind != "null").cloned().collect();
+        schema["type"] = if kept.len() == 1 { kept[0].clone() } else { Value::Array(kept) };
+    }
+    let choices = schema["oneOf"].as_array().into_iter().flatten();
+    if let Some(only) = choices.filter(|choice| choice["type"] != "null").next_back().cloned() {
+        *schema = only;
+    }
 }
 
 /// One response for each status that a problem may have, with the codes that come with it.
@@ -74,6 +103,13 @@ fn complete(path: &str, method: &str, operation: &mut Value) {
     let responses = operation["responses"].as_object_mut().expect("operations have responses");
     for status in statuses {
         responses.entry(status.to_string()).or_insert(json!({"$ref": format!("#/components/responses/Problem{status}")}));
+    }
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        not_null(&mut parameter["schema"]);
+    }
+    if let Some(body) = operation.get_mut("requestBody") {
+        body["required"] = json!(false);
     }
     operation["security"] = match role {
         Some(role) => {

@@ -49,7 +49,7 @@ pub struct Problem {
 pub struct ProblemCode(pub String);
 
 /// Code, status and title of every problem; docs/api.md has the same table.
-pub const CODES: [(&str, StatusCode, &str); 26] = [
+pub const CODES: [(&str, StatusCode, &str); 27] = [
     ("bad_query", StatusCode::BAD_REQUEST, "Query parameters are wrong"),
     ("bad_path", StatusCode::BAD_REQUEST, "The path is wrong"),
     ("bad_host", StatusCode::MISDIRECTED_REQUEST, "Sent to a name that is not ours"),
@@ -61,6 +61,7 @@ pub const CODES: [(&str, StatusCode, &str); 26] = [
     ("not_found", StatusCode::NOT_FOUND, "There is no such thing"),
     ("unknown_detector", StatusCode::NOT_FOUND, "There is no such detector"),
     ("no_image", StatusCode::NOT_FOUND, "There is no such image"),
+    ("no_channel", StatusCode::NOT_FOUND, "There is no such channel"),
     ("method", StatusCode::METHOD_NOT_ALLOWED, "Not with this method"),
     ("slow_body", StatusCode::REQUEST_TIMEOUT, "The body took too long"),
     ("wrong_state", StatusCode::CONFLICT, "Wrong state for this"),

@@ -112,7 +112,7 @@ fn channel(image: &SeriesImage, wanted: Option<&str>) -> Result<usize, Problem> 
         let names: Vec<String> =
             image.channels.iter().enumerate().map(|(n, channel)| format!("{n} ({})", channel.name)).collect();
         Problem::new(
-            "bad_image",
+            "no_channel",
             format!("there is no channel {wanted:?}; there are: {}", names.join(", ")),
             "use a name or a number",
         )

@@ -33,6 +33,8 @@ async fn bodies_are_taken_strictly() {
     let unknown = detail(&bench.post("/api/v1/arm", r#"{"image": 10}"#).await, "bad_body");
     assert!(unknown.contains("`image`") && unknown.contains("`images`"), "{unknown}");
     detail(&bench.post("/api/v1/arm", r#"{"images": -1}"#).await, "bad_body");
+    detail(&bench.post("/api/v1/arm", r#"{"images": 1.5}"#).await, "bad_body");
+    detail(&bench.post("/api/v1/arm", r#"{"images": 1e20}"#).await, "bad_body");
     detail(&bench.post("/api/v1/arm", "[]").await, "bad_body");
     detail(&bench.post("/api/v1/arm", "{} {}").await, "bad_body");
     detail(&bench.post("/api/v1/stop", r#"{"now": true}"#).await, "bad_body");
@@ -44,6 +46,19 @@ async fn bodies_are_taken_strictly() {
     bench.post("/api/v1/arm", &large).await.is_problem(413, "too_large");
     bench.post("/api/v1/arm?wait_s=1e9", "").await.is_problem(400, "bad_query");
     assert!(bench.fakes[0].told.lock().unwrap().is_empty(), "none of them reached the detector");
+}
+
+#[tokio::test]
+async fn a_whole_number_may_be_written_with_a_point() {
+    let bench = Bench::new(&["eiger"]);
+    for body in [r#"{"images": 1258.0}"#, r#"{"images": 1.258e3}"#, r#"{"images": null}"#] {
+        assert_eq!(bench.post("/api/v1/arm", body).await.status, 200, "{body}");
+        bench.fakes[0].set(DetectorState::Idle);
+    }
+    let told = bench.fakes[0].told.lock().unwrap();
+    let images: Vec<_> =
+        told.iter().map(|command| if let Command::Arm(request) = command { request.images } else { panic!() }).collect();
+    assert_eq!(images, [Some(1258), Some(1258), None]);
 }
 
 #[tokio::test]

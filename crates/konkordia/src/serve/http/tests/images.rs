@@ -41,7 +41,7 @@ async fn numbers_and_images_that_are_not_there() {
     bench.get("/api/v1/images/%FF").await.is_problem(400, "bad_path");
     bench.get("/api/v1/images/latest?format=jpeg").await.is_problem(400, "bad_query");
     bench.get("/api/v1/images/latest?max_size=8").await.is_problem(400, "bad_query");
-    let channel = bench.get("/api/v1/images/latest?channel=2").await.is_problem(422, "bad_image");
+    let channel = bench.get("/api/v1/images/latest?channel=2").await.is_problem(404, "no_channel");
     assert!(channel["detail"].as_str().unwrap().contains("0 (low), 1 (high)"));
 }
 
