@@ -7,7 +7,8 @@
 //! | of 32 bits, but not the lowest | `80`, `00 80`, 4 |
 //! | others | `80`, `00 80`, `00 00 00 80`, 8 |
 //!
-//! The pixel before the first one is 0.
+//! The pixel before the first one is 0. Sums are those of 32-bit words: writers that subtract in 32 bits (fabio) let a difference wrap around,
+//! and only a sum that wraps too gives their pixels back.
 
 const ESCAPE8: u8 = 0x80;
 const ESCAPE16: [u8; 2] = [0, 0x80];
@@ -16,8 +17,6 @@ const ESCAPE32: [u8; 4] = [0, 0, 0, 0x80];
 const PIXEL_BYTES: usize = 4;
 /// Pixels that are done at once where no difference has an escape.
 const RUN: usize = 8;
-/// No run of small differences leads from within this out of an `i32`.
-const FAR_FROM_LIMITS: u64 = (1 << 31) - 128 * RUN as u64;
 
 /// Why bytes are no image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,14 +30,6 @@ pub enum ByteOffsetError {
         pixel: usize,
         /// Pixels of the image.
         pixels: usize,
-    },
-    /// A pixel that no `i32` holds.
-    #[error("pixel {pixel} of the byte-offset data, by byte {at}, is beyond 32 bits")]
-    Beyond {
-        /// The pixel, from 0.
-        pixel: usize,
-        /// Where its difference starts.
-        at: usize,
     },
 }
 
@@ -59,25 +50,22 @@ pub const fn bound(pixels: usize) -> usize {
 pub fn decode(data: &[u8], out: &mut [u8]) -> Result<usize, ByteOffsetError> {
     assert_eq!(out.len() % PIXEL_BYTES, 0, "pixels have 4 bytes");
     let pixels = out.len() / PIXEL_BYTES;
-    let (mut at, mut pixel, mut value) = (0, 0, 0i64);
+    let (mut at, mut pixel, mut value) = (0, 0, 0i32);
     while pixel < pixels {
         if let Some(deltas) = small_run(&data[at..])
             && pixels - pixel >= RUN
-            && value.unsigned_abs() < FAR_FROM_LIMITS
         {
-            let mut sum = value as i32;
             for (out, delta) in out[pixel * PIXEL_BYTES..][..RUN * PIXEL_BYTES].as_chunks_mut().0.iter_mut().zip(deltas) {
-                sum += i32::from(delta as i8);
-                *out = sum.to_le_bytes();
+                value = value.wrapping_add(i32::from(delta as i8));
+                *out = value.to_le_bytes();
             }
-            (value, at, pixel) = (i64::from(sum), at + RUN, pixel + RUN);
+            (at, pixel) = (at + RUN, pixel + RUN);
             continue;
         }
         let (delta, bytes) = one(&data[at..]).ok_or(ByteOffsetError::Truncated { bytes: data.len(), pixel, pixels })?;
-        let next =
-            value.checked_add(delta).and_then(|next| i32::try_from(next).ok()).ok_or(ByteOffsetError::Beyond { pixel, at })?;
-        out[pixel * PIXEL_BYTES..][..PIXEL_BYTES].copy_from_slice(&next.to_le_bytes());
-        (value, at, pixel) = (i64::from(next), at + bytes, pixel + 1);
+        value = value.wrapping_add(delta as i32);
+        out[pixel * PIXEL_BYTES..][..PIXEL_BYTES].copy_from_slice(&value.to_le_bytes());
+        (at, pixel) = (at + bytes, pixel + 1);
     }
     Ok(at)
 }
@@ -192,12 +180,18 @@ mod tests {
         }
     }
 
+    /// `fabio.cbfimage` subtracts in 32 bits: from the lowest to the highest number it writes -1, and back 1.
     #[test]
-    fn what_no_pixel_holds_is_refused() {
+    fn differences_that_wrap_around_give_the_pixels_back() {
+        let wrapped = [&[0x80, 0, 0x80, 0, 0, 0, 0x80][..], &i64::from(i32::MIN).to_le_bytes(), &[0xFF, 1, 0xFF]].concat();
+        let pixels = vec![i32::MIN, i32::MAX, i32::MIN, i32::MAX];
+        assert_eq!(unpacked(&wrapped, 4), Ok((pixels, wrapped.len())));
+        // In a run of small differences too.
         let mut data = packed(&[i32::MAX - 20]);
         data.extend_from_slice(&[9; 16]);
-        assert_eq!(unpacked(&data, 17), Err(ByteOffsetError::Beyond { pixel: 3, at: data.len() - 14 }));
+        let expected: Vec<i32> = (0..17).map(|n| (i32::MAX - 20).wrapping_add(9 * n)).collect();
+        assert_eq!(unpacked(&data, 17), Ok((expected, data.len())));
         let lowest = [&[0x80, 0, 0x80, 0, 0, 0, 0x80][..], &i64::MIN.to_le_bytes()].concat();
-        assert_eq!(unpacked(&lowest, 1), Err(ByteOffsetError::Beyond { pixel: 0, at: 0 }));
+        assert_eq!(unpacked(&lowest, 1), Ok((vec![0], 15)));
     }
 }

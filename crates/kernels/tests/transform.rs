@@ -7,9 +7,11 @@ use konkordia_core::array::Element;
 use konkordia_core::array::Shape;
 use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_kernels::Isa;
-use konkordia_kernels::transform::pixels::{convert, lookup, mask, mono12p, subtract};
+use konkordia_kernels::transform::pixels::{convert, lookup, lookup_per_pixel, mask, mask_rectangle, mono12p, subtract};
 use konkordia_kernels::transform::place::{crop, orient, place};
-use konkordia_kernels::transform::{Background, Bin, Entries, Mask, Overflow, Reduce, Sum, SumState, Table, Totals, Window, bin};
+use konkordia_kernels::transform::{
+    Background, Bin, Entries, Mask, Overflow, PixelTable, Reduce, Sum, SumState, Table, Totals, Window, bin,
+};
 use transform_oracle::*;
 
 const SIZES: [(usize, usize); 14] = [
@@ -321,6 +323,63 @@ fn tables_have_the_first_word() {
     assert!(Table::new(Element::Int16, Entries::Uint16(vec![1])).unwrap_err().contains("not int16"));
     assert!(Table::new(Element::Uint8, Entries::Uint16(vec![1; 257])).unwrap_err().contains("needs 1 to 256"));
     assert!(Table::new(Element::Uint16, Entries::Uint16(vec![])).unwrap_err().contains("0 entries"));
+}
+
+#[test]
+fn each_pixel_has_its_own_table() {
+    let (pixels, values) = (231, 37);
+    let entries: Vec<f32> = (0..pixels * values).map(|i| i as f32 * 0.5 + 1.0).collect();
+    let table = PixelTable::new(pixels, values, entries.clone()).unwrap();
+    for element in NUMBERS.into_iter().filter(|element| PixelTable::takes(*element)) {
+        let mut image = image(element, pixels, 0, 5);
+        let bytes = element.bits() as usize / 8;
+        // Values of every table and their neighbours, beside the specials that are in the image.
+        for (i, pixel) in image.chunks_mut(bytes).enumerate().filter(|(i, _)| i % 5 != 0) {
+            pixel.copy_from_slice(&bytes_of(element, Px::Int(i as i128 % 40), Overflow::Clamped));
+        }
+        let mut out = vec![0; pixels * 4];
+        lookup_per_pixel(element, &table, &image, &mut out);
+        for (i, (pixel, out)) in image.chunks(bytes).zip(values_of(&out)).enumerate() {
+            let expected = match pixels_of(element, pixel)[0] {
+                Px::Int(value) if (1..values as i128).contains(&value) => entries[i * values + value as usize],
+                _ => -1.0,
+            };
+            assert_eq!(out, expected, "{element:?} {i}");
+        }
+    }
+    assert!(!PixelTable::takes(Element::Float32));
+    for (pixels, values, has) in [(2, 3, 5), (0, 3, 0), (3, 0, 0), (usize::MAX, 2, 4)] {
+        assert!(PixelTable::new(pixels, values, vec![0.0; has]).unwrap_err().contains("is none for"), "{pixels} {values}");
+    }
+}
+
+fn values_of(bytes: &[u8]) -> Vec<f32> {
+    values(bytes)
+}
+
+#[test]
+fn rectangles_become_minus_one_or_masked() {
+    let (rows, columns) = (11, 21);
+    let window = Window { row: 2, column: 5, rows: 4, columns: 16 };
+    for element in NUMBERS {
+        let before = image(element, rows * columns, 3, 1);
+        let mut after = before.clone();
+        mask_rectangle(element, columns, window, &mut after);
+        let bytes = element.bits() as usize / 8;
+        for (i, (before, after)) in before.chunks(bytes).zip(after.chunks(bytes)).enumerate() {
+            let (row, column) = (i / columns, i % columns);
+            let expected = match ((2..6).contains(&row) && column >= 5, element) {
+                (false, _) => before.to_vec(),
+                (true, Element::Uint8 | Element::Uint16 | Element::Uint32 | Element::Uint64) => {
+                    bytes_of(element, Px::Special("masked"), Overflow::Saturated)
+                }
+                (true, Element::Float32) => (-1f32).to_le_bytes().to_vec(),
+                (true, Element::Float64) => (-1f64).to_le_bytes().to_vec(),
+                (true, _) => vec![0xFF; bytes],
+            };
+            assert_eq!(after, expected, "{element:?} {i}");
+        }
+    }
 }
 
 #[test]

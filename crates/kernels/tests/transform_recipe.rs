@@ -316,6 +316,28 @@ fn no_steps_unpack_and_one_dimension_is_a_row() {
 }
 
 #[test]
+fn tables_of_pixels_and_rectangles_go_through_a_recipe() {
+    let table = PixelTable::new(6, 3, (0..18).map(|i| i as f32).collect()).unwrap();
+    let steps = vec![
+        Step::LookupPerPixel(Plane { rows: 2, columns: 3, data: Arc::new(table) }),
+        Step::Orient(Orientation { flip_rows: false, rotate: Quarter::Deg90 }),
+        Step::MaskRectangle(Window { row: 0, column: 1, rows: 2, columns: 1 }),
+    ];
+    let compiled = Compiled::new(&Recipe { steps }, shape(&[2, 3]), Element::Int32).unwrap();
+    assert_eq!(compiled.output(), (shape(&[3, 2]), Element::Float32));
+    let image: Vec<u8> = [1i32, 2, 3, 0, -7, 1].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut out = Vec::new();
+    compiled.run_unpacked(&image, &mut Scratch::new(Isa::detect()), &mut out).unwrap();
+    let pixels: Vec<f32> = out.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    // Looked up: 1 5 -1 / -1 -1 16; clockwise: -1 1 / -1 5 / 16 -1.
+    assert_eq!(pixels, [-1.0, -1.0, -1.0, -1.0, 16.0, -1.0]);
+    let alone = Recipe { steps: vec![Step::MaskRectangle(Window { row: 1, column: 0, rows: 1, columns: 2 })] };
+    let compiled = Compiled::new(&alone, shape(&[2, 2]), Element::Int8).unwrap();
+    compiled.run_unpacked(&[1, 2, 3, 4], &mut Scratch::new(Isa::detect()), &mut out).unwrap();
+    assert_eq!(out, [1, 2, 0xFF, 0xFF]);
+}
+
+#[test]
 fn twelve_bits_go_through_a_recipe() {
     let steps = vec![Step::Mono12p, Step::Crop(Window { row: 0, column: 1, rows: 1, columns: 2 })];
     let compiled = Compiled::new(&Recipe { steps: steps.clone() }, shape(&[2, 1, 4]), Element::Mono12p).unwrap();
@@ -339,6 +361,8 @@ fn steps_that_cannot_be_done_say_why() {
     let plane = |rows, columns, pixels| Step::Mask(Plane { rows, columns, data: Arc::new(Mask::new(vec![false; pixels])) });
     let table = Step::Lookup(Arc::new(Table::new(Element::Uint8, Entries::Uint16(vec![1])).unwrap()));
     let background = Step::Subtract(Plane { rows: 20, columns: 10, data: Arc::new(Background::Int32(vec![0; 200])) });
+    let pixel_table = PixelTable::new(200, 1, vec![0.0; 200]).unwrap();
+    let pixel_table = Step::LookupPerPixel(Plane { rows: 10, columns: 20, data: Arc::new(pixel_table) });
     let to = |element| Step::Convert { element, overflow: Overflow::Saturated };
     let cases = [
         (
@@ -359,6 +383,9 @@ fn steps_that_cannot_be_done_say_why() {
         (vec![to(Element::Float64), background], "cannot be subtracted from pixels of float64"),
         (vec![table], "the table is for pixels of uint8, these are uint16"),
         (vec![Step::Mono12p], "there is nothing to unpack"),
+        (vec![Step::MaskRectangle(Window { row: 0, column: 5, rows: 1, columns: 6 })], "do not lie in an image of 20 x 10"),
+        (vec![pixel_table.clone()], "the lookup table is for 10 x 20 pixels"),
+        (vec![to(Element::Float32), pixel_table], "step 2 (lookup per pixel): a table for each pixel is for integers"),
     ];
     for (steps, expected) in cases {
         let why = refused(steps, &[20, 10], Element::Uint16);

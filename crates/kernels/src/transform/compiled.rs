@@ -1,7 +1,7 @@
 //! A list of steps, checked once against the images that will come, then run on each of them.
 
 use super::bin::{self, Bin, Totals};
-use super::pixels::{self, Background, Mask, Table};
+use super::pixels::{self, Background, Mask, PixelTable, Table};
 use super::place::{self, Window};
 use super::sample::Overflow;
 use super::unpack::{self, UnpackScratch};
@@ -25,10 +25,14 @@ pub enum Step {
     Bin(Bin),
     /// Replace each value by its entry in a table.
     Lookup(Arc<Table>),
+    /// Replace each value by its entry in the table of its pixel; gives `float32`.
+    LookupPerPixel(Plane<PixelTable>),
     /// Subtract a background; gives `int32`.
     Subtract(Plane<Background>),
     /// Set pixels of no use to the value *masked*.
     Mask(Plane<Mask>),
+    /// Set a part to -1, or to the value *masked* where the type has no sign.
+    MaskRectangle(Window),
     /// Change the type.
     Convert {
         /// The new one.
@@ -47,8 +51,10 @@ impl Step {
             Self::Crop(_) => "crop",
             Self::Bin(_) => "bin",
             Self::Lookup(_) => "lookup",
+            Self::LookupPerPixel(_) => "lookup per pixel",
             Self::Subtract(_) => "subtract",
             Self::Mask(_) => "mask",
+            Self::MaskRectangle(_) => "mask rectangle",
             Self::Convert { .. } => "convert",
         }
     }
@@ -91,6 +97,13 @@ impl Form {
     }
 }
 
+/// What is done to a plane where it lies.
+#[derive(Clone, Debug)]
+enum InPlace {
+    Mask(Arc<Mask>),
+    Rectangle(Window),
+}
+
 /// A step that writes a new plane, and the masks that follow it, which need none.
 #[derive(Debug)]
 struct Stage {
@@ -98,7 +111,7 @@ struct Stage {
     step: Option<Step>,
     from: Form,
     to: Form,
-    masks: Vec<Arc<Mask>>,
+    masks: Vec<InPlace>,
 }
 
 /// A [`Recipe`] for images of one shape and type, in which nothing can go wrong any more but the images.
@@ -159,9 +172,14 @@ impl Compiled {
             // A total has to fit too, so that every later product does.
             let bytes = to.rows.checked_mul(to.columns).and_then(|n| n.checked_mul(planes)).and_then(|n| n.checked_mul(32));
             bytes.filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| too_large(shape))?;
-            match (step, stages.last_mut()) {
-                (Step::Mask(mask), Some(before)) => before.masks.push(mask.data.clone()),
-                (Step::Mask(mask), None) => stages.push(Stage { step: None, from: form, to, masks: vec![mask.data.clone()] }),
+            let in_place = match step {
+                Step::Mask(mask) => Some(InPlace::Mask(Arc::clone(&mask.data))),
+                Step::MaskRectangle(window) => Some(InPlace::Rectangle(*window)),
+                _ => None,
+            };
+            match (in_place, stages.last_mut()) {
+                (Some(mask), Some(before)) => before.masks.push(mask),
+                (Some(mask), None) => stages.push(Stage { step: None, from: form, to, masks: vec![mask] }),
                 _ => stages.push(Stage { step: Some(step.clone()), from: form, to, masks: Vec::new() }),
             }
             form = to;
@@ -284,11 +302,17 @@ impl Stage {
             Some(Step::Crop(window)) => place::crop(self.from.pixel_bytes(), columns, image, *window, out),
             Some(Step::Bin(how)) => bin::bin(isa, element, columns, image, how, totals, out),
             Some(Step::Lookup(table)) => pixels::lookup(table, image, out),
+            Some(Step::LookupPerPixel(table)) => pixels::lookup_per_pixel(element, &table.data, image, out),
             Some(Step::Subtract(background)) => pixels::subtract(isa, element, image, &background.data, out),
             Some(Step::Convert { overflow, .. }) => pixels::convert(isa, element, image, self.to.element, *overflow, out),
-            Some(Step::Mask(_)) => unreachable!("masks follow a stage"),
+            Some(Step::Mask(_) | Step::MaskRectangle(_)) => unreachable!("masks follow a stage"),
         }
-        self.masks.iter().for_each(|mask| pixels::mask(self.to.element, mask, out));
+        for mask in &self.masks {
+            match mask {
+                InPlace::Mask(mask) => pixels::mask(self.to.element, mask, out),
+                InPlace::Rectangle(window) => pixels::mask_rectangle(self.to.element, self.to.columns, *window, out),
+            }
+        }
     }
 }
 
@@ -317,13 +341,21 @@ fn after(step: &Step, from: Form) -> Result<Form, String> {
             Ok(Form { rows, columns, element })
         }
         Step::Crop(window) if window.fits(rows, columns) => Ok(Form { rows: window.rows, columns: window.columns, element }),
-        Step::Crop(w) => Err(format!(
+        Step::MaskRectangle(window) if window.fits(rows, columns) => Ok(from),
+        Step::Crop(w) | Step::MaskRectangle(w) => Err(format!(
             "{} rows from row {} and {} columns from column {} do not lie in an image of {rows} x {columns} pixels",
             w.rows, w.row, w.columns, w.column
         )),
         Step::Bin(how) => binned(how, from),
         Step::Lookup(table) if table.input() == element => Ok(Form { element: table.output(), ..from }),
         Step::Lookup(table) => Err(format!("the table is for pixels of {}, these are {}", table.input().name(), element.name())),
+        Step::LookupPerPixel(_) if !PixelTable::takes(element) => {
+            Err(format!("a table for each pixel is for integers, not for pixels of {}", element.name()))
+        }
+        Step::LookupPerPixel(plane) => {
+            same_size(plane.rows, plane.columns, plane.data.pixels(), "the lookup table")?;
+            Ok(Form { element: Element::Float32, ..from })
+        }
         Step::Subtract(_) if !Background::takes(element) => {
             Err(format!("a background cannot be subtracted from pixels of {}", element.name()))
         }

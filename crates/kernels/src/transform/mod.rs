@@ -21,7 +21,7 @@ pub mod unpack;
 pub use bin::{Bin, Reduce, Totals};
 pub use compiled::{Compiled, Plane, Recipe, Scratch, Step};
 pub use pack::{PackScratch, pack};
-pub use pixels::{Background, Entries, Mask, Table};
+pub use pixels::{Background, Entries, Mask, PixelTable, Table};
 pub use place::Window;
 pub use sample::{Overflow, masked_le_bytes, missing_le_bytes};
 pub use sum::{Sum, SumState};

@@ -1,6 +1,7 @@
 //! Pixel by pixel: lookup, subtraction of a background, masks, the unpacking of 12 bits.
 
 use super::isa_paths;
+use super::place::Window;
 use super::sample::{self, MASKED, NUMBER, Overflow, Sample, Total, for_element, read, write};
 use crate::isa::Isa;
 use konkordia_core::array::Element;
@@ -96,6 +97,86 @@ pub fn lookup(table: &Table, image: &[u8], out: &mut [u8]) {
         Entries::Uint32(entries) => through(table.input, entries, image, out),
         Entries::Float32(entries) => through(table.input, entries, image, out),
     }
+}
+
+/// What each value of each pixel becomes, for detectors whose pixels differ (time over threshold to energy).
+#[derive(Clone, PartialEq)]
+pub struct PixelTable {
+    pixels: usize,
+    values: usize,
+    /// Pixel by pixel, for the values from 0 on.
+    entries: Vec<f32>,
+}
+
+impl PixelTable {
+    /// What a value becomes that has no entry: 0, one below, one above, a special one.
+    pub const NO_ENTRY: f32 = -1.0;
+
+    /// Of a table \[pixels, values\]; the entry of the value 0 is never used.
+    ///
+    /// # Errors
+    /// If there is no such table, for people.
+    pub fn new(pixels: usize, values: usize, entries: Vec<f32>) -> Result<Self, String> {
+        let has = entries.len();
+        if pixels == 0 || values == 0 || pixels.checked_mul(values) != Some(has) {
+            return Err(format!("a lookup table of {has} entries is none for {pixels} pixels of {values} values"));
+        }
+        Ok(Self { pixels, values, entries })
+    }
+
+    /// Pixels of the plane.
+    pub fn pixels(&self) -> usize {
+        self.pixels
+    }
+
+    /// True for the types that have such tables: integers.
+    pub const fn takes(element: Element) -> bool {
+        !matches!(element, Element::Float32 | Element::Float64 | Element::Mono12p)
+    }
+}
+
+impl std::fmt::Debug for PixelTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PixelTable({} pixels, {} values)", self.pixels, self.values)
+    }
+}
+
+/// Replaces each pixel by the entry of its value in its own table, or by [`PixelTable::NO_ENTRY`]; the result is `float32`.
+///
+/// # Panics
+/// If the lengths do not fit, or the type is one that [`PixelTable::takes`] not.
+pub fn lookup_per_pixel(element: Element, table: &PixelTable, image: &[u8], out: &mut [u8]) {
+    assert!(PixelTable::takes(element), "{} is no index of a table", element.name());
+    fn typed<T: Sample>(table: &PixelTable, image: &[u8], out: &mut [u8]) {
+        assert_eq!(image.len() / size_of::<T>(), table.pixels, "one table for each pixel");
+        assert_eq!(out.len(), table.pixels * 4, "one result for each pixel");
+        let entries = table.entries.chunks_exact(table.values);
+        // A double holds every value that a table can have; what is none of them is below 1 or above all, and a value of less than 1 is no index.
+        let one = |(pixel, own): (T, &[f32])| match pixel.to_f64() {
+            value if value >= 1.0 => own.get(value as usize).copied().unwrap_or(PixelTable::NO_ENTRY),
+            _ => PixelTable::NO_ENTRY,
+        };
+        write(out, read::<T>(image).zip(entries).map(one));
+    }
+    for_element!(element, typed(table, image, out), unreachable!());
+}
+
+/// Sets a part of an image of `columns` columns to -1, or to the value *masked* where the type has no sign.
+///
+/// # Panics
+/// If the window lies outside of the image, or the type is `mono12p`.
+pub fn mask_rectangle(element: Element, columns: usize, window: Window, image: &mut [u8]) {
+    fn fill<T: Sample>(columns: usize, window: Window, image: &mut [u8]) {
+        let rows = image.chunks_exact_mut((columns * size_of::<T>()).max(1)).skip(window.row);
+        let element = T::ELEMENT;
+        let is_signed = !matches!(element, Element::Uint8 | Element::Uint16 | Element::Uint32 | Element::Uint64);
+        let value = if is_signed { T::of_i64(-1, Overflow::Clamped) } else { T::special(MASKED) };
+        for row in rows.take(window.rows) {
+            let (from, to) = (window.column * size_of::<T>(), (window.column + window.columns) * size_of::<T>());
+            write(&mut row[from..to], std::iter::repeat(value));
+        }
+    }
+    for_element!(element, fill(columns, window, image), panic!("mono12p is unpacked first"));
 }
 
 /// What is subtracted from each pixel.
