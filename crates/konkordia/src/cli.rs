@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::bench::args::{BenchDiskArgs, BenchRooflineArgs};
+use crate::bench::args::{BenchDiskArgs, BenchRooflineArgs, BenchStreamArgs};
 use crate::calibration::verbs::args::CalibrationCommand;
 use crate::failure::EXIT_CODES;
 use crate::pedestal::args::PedestalArgs;
@@ -423,6 +423,12 @@ pub enum BenchCommand {
   konkordia bench table2 --seconds 0.1 --json
   konkordia bench table2 --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Table2(BenchKernelsArgs),
+    /// Whole images over ZeroMQ into a file or into nothing: images per second against their size, upstreams and threads
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench stream
+  konkordia bench stream --sizes 20000 --repeats 3 --matrix-sizes
+  konkordia bench stream --png stream.png")]
+    Stream(BenchStreamArgs),
     /// Writing rate and bits per pixel of each codec for images of 4M, beside Table IV of Leonarski et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench table4

@@ -7,6 +7,7 @@ mod kernels;
 mod pipeline;
 mod roofline;
 mod split;
+mod stream;
 mod tables;
 
 use crate::cli::BenchCommand;
@@ -21,6 +22,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Table2(args) => tables::rounding(args),
         BenchCommand::Table4(args) => tables::writing(args),
         BenchCommand::Disk(args) => disk::command(args),
+        BenchCommand::Stream(args) => stream::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
 }

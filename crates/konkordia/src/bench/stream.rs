@@ -1,0 +1,363 @@
+//! `konkordia bench stream`: whole images from a generator in a process of its own, over ZeroMQ on loopback, through the way of messages, into a file
+//! or into nothing. Sizes and layout as in the paper on the streaming-receiver of MAX IV (figures 5 to 8): images per second against the size of an
+//! image, then against upstreams ("workers") and threads of ZeroMQ. Beside each figure stands a plain loop that only receives, in the same run.
+
+use super::args::BenchStreamArgs;
+use super::frames::in_folder;
+use crate::failure::{Exit, Failure};
+use crate::picture::{self, Axis, Series as Line};
+use crate::{machine, say};
+use konkordia_core::ports::{Message, MessageSource};
+use konkordia_engine::outlet::{OnFull, OutletSpec, Outlets, Service, Tap};
+use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream, spawn_sink};
+use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
+use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Images per second of the peer on a machine like the one that the figures of this project come from (2 cores AMD EPYC): bytes of an image,
+/// into a file on tmpfs, and without a file.
+const PEER: [(u64, f64, f64); 4] =
+    [(20_000, 1793.0, 25_200.0), (200_000, 1531.0, 8800.0), (2_000_000, 532.0, 1214.0), (20_000_000, 84.0, 135.0)];
+/// Memory of the images that wait in a listening socket.
+const QUEUE_BYTES: u64 = 64 << 20;
+/// Nothing takes longer than this, unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `konkordia bench stream`
+pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
+    if let Some(png) = &args.png {
+        picture::png_path(png)?;
+    }
+    konkordia_sources::zmq::keep_memory_of_messages();
+    in_folder(args.dir.as_deref(), |folder| {
+        let mut rows = Vec::new();
+        for &size in &args.sizes {
+            for sink in [Sink::File, Sink::Nothing] {
+                rows.push(Row::measure(args, folder, Setting { size, sink, upstreams: 1, io_threads: 1 })?);
+            }
+        }
+        for (&upstreams, &io_threads) in args.workers.iter().flat_map(|w| args.io_threads.iter().map(move |t| (w, t))) {
+            if (upstreams, io_threads) != (1, 1) {
+                for &size in &args.matrix_sizes {
+                    rows.push(Row::measure(args, folder, Setting { size, sink: Sink::Nothing, upstreams, io_threads })?);
+                }
+            }
+        }
+        let verified = rows.iter().all(|row| row.verified);
+        if let Some(png) = &args.png {
+            draw(&rows).write(png)?;
+        }
+        if args.json {
+            let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
+            let all = json!({ "machine": machine::facts(), "repeats": args.repeats, "rows": rows, "verified": verified });
+            say::to_stdout(&all.to_string());
+        } else {
+            say::to_stdout(&to_text(&rows, args.repeats));
+        }
+        Ok(if verified { Exit::Complete } else { Exit::Bug })
+    })
+}
+
+/// Where images go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sink {
+    File,
+    Nothing,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    size: u64,
+    sink: Sink,
+    upstreams: usize,
+    io_threads: usize,
+}
+
+impl Setting {
+    /// About as much data for each size, but not so many small images that it takes long.
+    fn images(&self, args: &BenchStreamArgs) -> u64 {
+        ((args.mib << 20) / self.size).clamp(50, args.images_max)
+    }
+
+    fn name(&self) -> String {
+        format!(
+            "{} bytes{}, {} x {}",
+            self.size,
+            if self.sink == Sink::File { " to file" } else { "" },
+            self.upstreams,
+            self.io_threads
+        )
+    }
+}
+
+struct Row {
+    setting: Setting,
+    images: u64,
+    /// Images per second: mean and standard error of the repeats.
+    rate_hz: (f64, f64),
+    /// The same of the loop that only receives.
+    plain_hz: (f64, f64),
+    verified: bool,
+}
+
+impl Row {
+    fn measure(args: &BenchStreamArgs, folder: &Path, setting: Setting) -> Result<Self, Failure> {
+        let images = setting.images(args);
+        let (mut rates, mut plain, mut verified) = (Vec::new(), Vec::new(), true);
+        for repeat in 0..args.repeats.max(1) {
+            say::Progress::new(args.json).update(|| format!("{}, repeat {}", setting.name(), repeat + 1));
+            let (rate, is_right) = receive(folder, setting, images)?;
+            rates.push(rate);
+            verified &= is_right;
+            plain.push(receive_only(setting, images)?);
+        }
+        Ok(Self { setting, images, rate_hz: mean_and_error(&rates), plain_hz: mean_and_error(&plain), verified })
+    }
+
+    fn gigabytes_per_second(&self) -> f64 {
+        self.rate_hz.0 * self.setting.size as f64 / 1e9
+    }
+
+    /// Images per second of the peer at this size.
+    fn peer_hz(&self) -> Option<f64> {
+        let peer = PEER
+            .iter()
+            .find(|peer| peer.0 == self.setting.size && (self.setting.upstreams, self.setting.io_threads) == (1, 1))?;
+        Some(if self.setting.sink == Sink::File { peer.1 } else { peer.2 })
+    }
+
+    fn to_json(&self) -> Value {
+        let Setting { size, sink, upstreams, io_threads } = self.setting;
+        json!({
+            "name": self.setting.name(), "image_bytes": size, "file": sink == Sink::File, "upstreams": upstreams, "io_threads": io_threads,
+            "images": self.images, "rate_hz": self.rate_hz.0, "rate_error_hz": self.rate_hz.1,
+            "gigabytes_per_second": self.gigabytes_per_second(), "plain_receive_hz": self.plain_hz.0,
+            "over_plain_receive": self.rate_hz.0 / self.plain_hz.0, "over_peer": self.peer_hz().map(|peer| self.rate_hz.0 / peer),
+            "verified": self.verified,
+        })
+    }
+}
+
+/// Mean and standard error.
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, if values.len() > 1 { (squares / (n - 1.0) / n).sqrt() } else { 0.0 })
+}
+
+fn failed(what: &str, why: impl ToString) -> Failure {
+    Failure::new(Exit::Io, what, why.to_string(), "look at the lines above; another program may use the machine")
+}
+
+/// Listening sockets, one per upstream, on free ports.
+fn listen(setting: Setting) -> Result<Vec<ZmqSource>, Failure> {
+    let context = context(setting.io_threads).map_err(|why| failed("no context for ZeroMQ", why))?;
+    let spec = ZmqSourceSpec {
+        address: "tcp://127.0.0.1:*".into(),
+        bind: true,
+        kind: ZmqKind::Pull,
+        queue_messages: (QUEUE_BYTES / setting.size).clamp(2, 1000) as i32,
+        part_bytes_max: 1 << 30,
+    };
+    let open = |_| ZmqSource::open(&context, &spec).map_err(|why| failed("cannot listen", why));
+    (0..setting.upstreams).map(open).collect()
+}
+
+/// The generator, in a process of its own.
+struct Generator(Child);
+
+impl Generator {
+    fn start(setting: Setting, images: u64, to: &[String]) -> Result<Self, Failure> {
+        let program = std::env::current_exe().map_err(|why| failed("the program does not find itself", why))?;
+        let mut command = Command::new(program);
+        command.args(["stream", "--protocol", "stins", "--rate", "0", "--compression", "none", "--quiet", "--json", "--connect"]);
+        command.args(["--size", &setting.size.to_string(), "--images", &images.to_string(), "--filename", "bench"]);
+        command.args(["--upstreams", &setting.upstreams.to_string(), "--to"]).args(to);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit()).spawn();
+        child.map(Self).map_err(|why| failed("the generator does not start", why))
+    }
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        // It has ended by itself if all is well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One series through the way of messages: images per second from its start to its last image in the closed file, and whether all is right.
+fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), Failure> {
+    let sources = listen(setting)?;
+    let addresses: Vec<String> = sources.iter().map(MessageSource::name).collect();
+    let spec = SeriesSpec { bounds: Default::default(), ..SeriesSpec::new(Protocol::Stins) };
+    let intake = || series::intake::intake(Protocol::Stins, spec.bounds);
+    let upstreams = sources.into_iter().map(|source| Upstream { source: Box::new(source), intake: intake() }).collect();
+    let outlets = Arc::new(Outlets::new(Some(Arc::new(Tap::new(1, 1 << 30)))));
+    let queue = OutletSpec {
+        name: "file".into(),
+        service: Service::Reliable { on_full: OnFull::Wait },
+        queue_images: 1024,
+        queue_bytes: QUEUE_BYTES,
+    };
+    let reader = (setting.sink == Sink::File).then(|| outlets.add(queue));
+    let series = series::open(spec, upstreams, Arc::clone(&outlets)).map_err(|why| failed("cannot receive", why))?;
+    let sink = reader.map(|reader| spawn_sink("file", reader, Box::new(file_sink(folder)), series.control())).transpose();
+    let sink = sink.map_err(|why| failed("no thread for the file", why))?;
+    let generator = Generator::start(setting, images, &addresses)?;
+    let begin = wait_for(&series, |notice| matches!(notice, Notice::Started(_)).then(Instant::now))?;
+    let end = wait_for(&series, |notice| match notice {
+        Notice::Ended(end) => Some(Arc::clone(end)),
+        _ => None,
+    })?;
+    while sink.as_ref().is_some_and(|sink| sink.series_ended() == 0) {
+        if begin.elapsed() > PATIENCE {
+            return Err(failed("the file was not closed", "it takes too long"));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let rate = images as f64 / begin.elapsed().as_secs_f64();
+    drop(generator);
+    let whole = end.ledger.complete == images && end.ledger.imbalances().is_empty();
+    let right = whole && (setting.sink == Sink::Nothing || file_is_right(folder, images, &outlets));
+    Ok((rate, right))
+}
+
+fn wait_for<T>(series: &series::Series, wanted: impl Fn(&Notice) -> Option<T>) -> Result<T, Failure> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match series.notices().recv_timeout(left) {
+            Ok(Notice::SinkFailed { error, .. }) => return Err(failed("the file cannot be written", error)),
+            Ok(notice) => {
+                if let Some(found) = wanted(&notice) {
+                    return Ok(found);
+                }
+            }
+            Err(_) => return Err(failed("the series does not go on", "nothing has happened for a minute")),
+        }
+    }
+}
+
+fn file_sink(folder: &Path) -> SeriesFile {
+    let directory = folder.to_path_buf();
+    SeriesFile::new(Box::new(move |_| {
+        let overwrite = Overwrite::Replace;
+        let spec = SeriesFileSpec {
+            directory: directory.clone(),
+            prefix: "bench".into(),
+            images_per_file: 100_000,
+            overwrite,
+            sync: false,
+            ..Default::default()
+        };
+        Ok(Some(spec))
+    }))
+}
+
+/// Every position has an image, and the last one is what was received.
+fn file_is_right(folder: &Path, images: u64, outlets: &Outlets) -> bool {
+    let last = outlets.tap().and_then(|tap| tap.newest());
+    let (Ok(reader), Some(last)) = (Reader::open(&folder.join("bench_master.h5")), last) else { return false };
+    let summary = reader.summary();
+    let mut chunk = Vec::new();
+    let is_there = reader.read_chunk(images - 1, &mut chunk).unwrap_or(false);
+    let received = last.image.channels.first().and_then(|channel| channel.array.pieces.first());
+    summary.images == images
+        && last.image.number == images - 1
+        && is_there
+        && received.is_some_and(|bytes| bytes[..] == chunk[..])
+}
+
+/// The same messages received and thrown away: images per second from the first message to the last image.
+fn receive_only(setting: Setting, images: u64) -> Result<f64, Failure> {
+    let mut sources = listen(setting)?;
+    let addresses: Vec<String> = sources.iter().map(MessageSource::name).collect();
+    let generator = Generator::start(setting, images, &addresses)?;
+    let (mut begin, mut count) = (None, 0);
+    let (mut messages, started): (Vec<Message>, _) = (Vec::new(), Instant::now());
+    // A start and an end come beside the images.
+    while count < images + 2 {
+        let patience = if sources.len() == 1 { Duration::from_millis(100) } else { Duration::ZERO };
+        for source in &mut sources {
+            source.receive(patience, 256, &mut messages).map_err(|why| failed("cannot receive", why))?;
+            if !messages.is_empty() {
+                begin.get_or_insert_with(Instant::now);
+            }
+            count += messages.len() as u64;
+            messages.clear();
+        }
+        if started.elapsed() > PATIENCE {
+            return Err(failed("the generator does not go on", format!("{count} messages came")));
+        }
+    }
+    let seconds = begin.map_or(f64::NAN, |begin: Instant| begin.elapsed().as_secs_f64());
+    drop(generator);
+    Ok(images as f64 / seconds)
+}
+
+fn to_text(rows: &[Row], repeats: usize) -> String {
+    let head =
+        ["image", "to", "upstreams x I/O threads", "images", "images/s", "GB/s", "of plain receiving", "of the peer", "output"];
+    let line = |row: &Row| {
+        let Setting { size, sink, upstreams, io_threads } = row.setting;
+        vec![
+            say::bytes(size),
+            if sink == Sink::File { "file" } else { "nothing" }.into(),
+            format!("{upstreams} x {io_threads}"),
+            say::count(row.images),
+            format!("{:.0} ± {:.0}", row.rate_hz.0, row.rate_hz.1),
+            format!("{:.2}", row.gigabytes_per_second()),
+            format!("{:.2}", row.rate_hz.0 / row.plain_hz.0),
+            row.peer_hz().map_or("".into(), |peer| format!("{:.1}", row.rate_hz.0 / peer)),
+            if row.verified { "whole" } else { "WRONG" }.into(),
+        ]
+    };
+    let head = head.map(str::to_string).to_vec();
+    let table = say::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>());
+    format!(
+        "{table}\n\nmean and standard error of {repeats} repeats; generator, ZeroMQ and receiver on the same cores, over loopback; file from its making to its closing"
+    )
+}
+
+/// Images per second against bytes of an image.
+fn draw(rows: &[Row]) -> picture::Picture {
+    let points = |wanted: &dyn Fn(&Row) -> Option<f64>| -> Vec<(f64, f64)> {
+        rows.iter()
+            .filter(|row| (row.setting.upstreams, row.setting.io_threads) == (1, 1))
+            .filter_map(|row| Some((row.setting.size as f64, wanted(row)?)))
+            .collect()
+    };
+    let of =
+        |sink: Sink, value: fn(&Row) -> Option<f64>| points(&move |row| (row.setting.sink == sink).then(|| value(row)).flatten());
+    let own: fn(&Row) -> Option<f64> = |row| Some(row.rate_hz.0);
+    let peer: fn(&Row) -> Option<f64> = Row::peer_hz;
+    let lines = [
+        ("file", of(Sink::File, own)),
+        ("no file", of(Sink::Nothing, own)),
+        ("plain receiving", of(Sink::Nothing, |row| Some(row.plain_hz.0))),
+        ("streaming-receiver, file", of(Sink::File, peer)),
+        ("streaming-receiver, no file", of(Sink::Nothing, peer)),
+    ];
+    let series: Vec<Line<'_>> = lines.into_iter().map(|(name, points)| Line { name, points, line: true }).collect();
+    let axis = |label| Axis { label, log: true };
+    picture::chart("Whole images over ZeroMQ, loopback", &axis("bytes of an image"), &axis("images/s"), &series)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_mean_shrinks_with_the_root_of_the_count() {
+        assert_eq!(mean_and_error(&[3.0]), (3.0, 0.0));
+        let (mean, error) = mean_and_error(&[1.0, 3.0, 1.0, 3.0]);
+        assert_eq!(mean, 2.0);
+        assert!((error - (4.0f64 / 3.0 / 4.0).sqrt()).abs() < 1e-12);
+    }
+}
