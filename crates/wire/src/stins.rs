@@ -6,6 +6,8 @@
 //! `compression` "none" or "bslz4", which is the chunk of HDF5's filter 32008 with its 12 bytes; senders that pack with Python's bitshuffle leave them
 //! out (see [`Pixels::new_bare_or_checked`]). An image has one part of pixels, or several with
 //! `chunks`, the shape of each piece: part i is the i-th along the first dimension. Senders add keys as they like; they are passed on.
+//! Two detectors of MAX IV differ: each sender of a Lambda describes the whole image and brings one piece of it ([`Message::parse_piece`]), and the
+//! pixels of a Pilatus are a whole CBF file ([`Enclosed`]).
 
 use crate::stream::{Bounds, Element, Packing, Pixels, Refusal, Shape, json, part_count, quoted, text};
 use serde::Deserialize;
@@ -83,9 +85,18 @@ impl<'a> Message<'a> {
     /// # Errors
     /// The part that is wrong, and what is wrong with it: kind, number of parts, keys, sizes that disagree or are beyond `bounds`.
     pub fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Self, Refusal> {
+        Self::parse_piece(parts, bounds, 1)
+    }
+
+    /// As [`Self::parse`], for a sender that brings one piece of `pieces` of every image: where its shape is that of the whole image, with the pieces as
+    /// the first of three dimensions or more, and one part came, that part is a piece, and the image that is given is this piece alone.
+    ///
+    /// # Errors
+    /// Those of [`Self::parse`].
+    pub fn parse_piece(parts: &[&'a [u8]], bounds: &Bounds, pieces: u64) -> Result<Self, Refusal> {
         let first: First = json(parts, part::FIRST, bounds)?;
         match &*first.htype {
-            "image" => Ok(Self::Image(Image::parse(parts, bounds, &first)?)),
+            "image" => Ok(Self::Image(Image::parse(parts, bounds, &first, pieces)?)),
             "header" => Ok(Self::Header(Header::parse(parts, bounds, first.msg_number)?)),
             "series_end" => {
                 part_count(parts, 1, 1, "the end of a series")?;
@@ -153,11 +164,12 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> Image<'a> {
-    fn parse(parts: &[&'a [u8]], bounds: &Bounds, first: &First) -> Result<Self, Refusal> {
+    fn parse(parts: &[&'a [u8]], bounds: &Bounds, first: &First, pieces: u64) -> Result<Self, Refusal> {
         part_count(parts, 2, bounds.channels_max.saturating_add(1), "an image")?;
         let wrong = |why: String| Refusal::new(part::FIRST, why);
         let missing = |key: &str| wrong(format!("it has no '{key}'"));
-        let shape = first.shape.ok_or_else(|| missing("shape"))?;
+        let said = first.shape.ok_or_else(|| missing("shape"))?;
+        let shape = own_shape(said, pieces, parts.len() - 1).ok_or_else(|| wrong("its shape has no pixels".into()))?;
         let name = first.element.as_deref().ok_or_else(|| missing("type"))?;
         let element =
             Element::from_name(name).ok_or_else(|| wrong(format!("its 'type' {} is no type of pixels", quoted(name))))?;
@@ -226,6 +238,48 @@ impl<'a> Image<'a> {
             list(self.shape),
             one.element().name(),
         ))
+    }
+}
+
+/// Pixels that are a whole file, as the senders of Pilatus detectors bring them: nothing is known of the bytes but what the message says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Enclosed<'a> {
+    /// Number of the message.
+    pub msg_number: u64,
+    /// Number of the image in the series, from 0.
+    pub frame: u64,
+    /// What the sender says of the dimensions, if it does.
+    pub shape: Option<Shape>,
+    /// The sender wants it passed on, but not stored.
+    pub discard: bool,
+    /// The file.
+    pub file: &'a [u8],
+}
+
+impl<'a> Enclosed<'a> {
+    /// Reads a message that is an image; `None` if it is another one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Option<Self>, Refusal> {
+        let first: First = json(parts, part::FIRST, bounds)?;
+        if first.htype != "image" {
+            return Ok(None);
+        }
+        part_count(parts, 2, 2, "an image that is a file")?;
+        let frame = first.frame.ok_or_else(|| Refusal::new(part::FIRST, "it has no 'frame'"))?;
+        let (msg_number, discard) = (first.msg_number, first.discard.unwrap_or(false));
+        Ok(Some(Self { msg_number, frame, shape: first.shape, discard, file: parts[part::PIXELS] }))
+    }
+}
+
+/// What `count` parts of a sender hold that brings one of `pieces` pieces and says `said`.
+fn own_shape(said: Shape, pieces: u64, count: usize) -> Option<Shape> {
+    match said.dimensions() {
+        [first, rest @ ..] if pieces > 1 && *first == pieces && rest.len() >= 2 && count == 1 => {
+            Shape::new(&[&[1], rest].concat())
+        }
+        _ => Some(said),
     }
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{any_bytes, damaged, json_of, owned, pixels, refs, samples};
-use konkordia_wire::stins::{Image, Message};
+use konkordia_wire::stins::{Enclosed, Image, Message};
 use konkordia_wire::stream::{Bounds, Element, Packing, Pixels, Shape};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -175,5 +175,43 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn one_piece_of_several_is_taken_only_where_it_is_expected() {
+    let first = |shape: &str| {
+        format!(
+            r#"{{"htype":"image","msg_number":1,"frame":2,"shape":{shape},"type":"uint16","compression":"none","chunks":[1,2,3]}}"#
+        )
+    };
+    let piece = |shape: &str, pieces: u64, bytes: usize| {
+        let (first, pixels) = (first(shape), vec![7; bytes]);
+        let read = Message::parse_piece(&[first.as_bytes(), &pixels], &Bounds::default(), pieces);
+        read.map_err(|refusal| refusal.to_string()).map(|message| match message {
+            Message::Image(image) => (image.shape.dimensions().to_vec(), image.pieces.len(), image.frame),
+            other => panic!("{other:?}"),
+        })
+    };
+    assert_eq!(piece("[4,2,3]", 4, 12), Ok((vec![1, 2, 3], 1, 2)));
+    assert_eq!(piece("[1,2,3]", 4, 12), Ok((vec![1, 2, 3], 1, 2)));
+    assert_eq!(piece("[2,3]", 4, 12), Ok((vec![2, 3], 1, 2)));
+    // As many rows as there are pieces are rows.
+    assert_eq!(piece("[2,3]", 2, 12), Ok((vec![2, 3], 1, 2)));
+    assert!(piece("[4,2,3]", 1, 12).unwrap_err().contains("48 bytes"));
+    assert!(piece("[4,2,3]", 3, 12).unwrap_err().contains("48 bytes"));
+    assert!(piece("[4,2,3]", 4, 48).unwrap_err().contains("12 bytes, but 48 came"));
+}
+
+#[test]
+fn a_file_in_place_of_pixels_is_handed_over_as_it_is() {
+    let first = br#"{"htype":"image","msg_number":5,"frame":2,"shape":[2,3],"type":"int32","compression":"none","discard":true}"#;
+    let read = Enclosed::parse(&[first, b"###CBF"], &Bounds::default()).unwrap().unwrap();
+    assert_eq!((read.msg_number, read.frame, read.discard, read.file), (5, 2, true, &b"###CBF"[..]));
+    assert_eq!(read.shape.unwrap().dimensions(), [2, 3]);
+    let end = br#"{"htype":"series_end","msg_number":5}"#;
+    assert_eq!(Enclosed::parse(&[end], &Bounds::default()), Ok(None));
+    for parts in [&[&first[..]][..], &[first, b"a", b"b"], &[br#"{"htype":"image","msg_number":5}"#, b"a"]] {
+        assert!(Enclosed::parse(parts, &Bounds::default()).is_err());
     }
 }

@@ -123,7 +123,9 @@ impl Current {
         if part.channels.is_empty() {
             return malformed("it has no pixels".into());
         }
-        let Join::PerModule { placements, rows, columns } = &spec.join else { return Ok(()) };
+        let Join::PerModule { placements, rows, columns } = &spec.join else {
+            return if spec.join == Join::Pieces { self.check_piece(part) } else { Ok(()) };
+        };
         let elements = |forms: &[(Shape, Element)]| forms.iter().map(|form| form.1).collect::<Vec<_>>();
         let own: Vec<(Shape, Element)> = part.channels.iter().map(form).collect();
         for (shape, element) in &own {
@@ -144,6 +146,23 @@ impl Current {
                 people(own),
                 people(other.iter().copied())
             )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Current {
+    /// Pieces of an image are alike.
+    fn check_piece(&self, part: &ImagePart) -> Result<(), Refused> {
+        let own: Vec<(Shape, Element)> = part.channels.iter().map(form).collect();
+        if part.channels.iter().any(|channel| channel.array.element == Element::Mono12p || channel.array.pieces.len() != 1) {
+            return Err(Refused::Malformed("a piece of an image comes whole, and not as mono12p".into()));
+        }
+        match self.layouts.iter().flatten().next() {
+            Some(other) if *other != own => {
+                let (own, other) = (people(own), people(other.iter().copied()));
+                Err(Refused::Malformed(format!("its pixels are {own}, those of the other pieces are {other}")))
+            }
             _ => Ok(()),
         }
     }

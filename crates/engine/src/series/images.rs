@@ -2,6 +2,8 @@
 
 use super::control::SeriesControl;
 use super::event::ImagePart;
+use super::control::Notice;
+use super::merge::Pending;
 use super::pull::Receipt;
 use super::work::{Done, Job};
 use crate::outlet::Outlets;
@@ -88,6 +90,8 @@ pub(crate) struct Images {
     slow_ns: Option<u64>,
     /// Bytes and messages to be given back, by upstream.
     gives: Vec<(u64, u64)>,
+    /// A start that waits for what other upstreams say; it is told before anything else of its series.
+    pub pending: Option<Pending>,
     /// Why the first image of this series that cannot be read cannot.
     pub unreadable: Option<(usize, String)>,
 }
@@ -121,8 +125,17 @@ impl Images {
             committed_ns: 0,
             slow_ns: None,
             gives: vec![(0, 0); spec.upstreams],
+            pending: None,
             unreadable: None,
         }
+    }
+
+    /// Tells of the series, if that has not been done.
+    pub fn announce(&mut self) {
+        let Some(start) = self.pending.take().map(Pending::merged) else { return };
+        let control = &self.control;
+        self.outlets.start(&start, &|| control.is_cancelling());
+        self.control.notify(Notice::Started(start));
     }
 
     fn slot(&self, number: u64, part: u32) -> usize {
@@ -315,6 +328,7 @@ impl Images {
     }
 
     fn commit(&mut self, image: SeriesImage) {
+        self.announce();
         self.ledger.enter(&image);
         let image = Arc::new(image);
         let control = &self.control;

@@ -5,6 +5,7 @@ use super::belong::Heard;
 use super::control::{Command, Notice};
 use super::current::{Current, GAP_IMAGES_MAX};
 use super::event::{Read, SeriesKey};
+use super::merge::Pending;
 use super::sort::{Sorter, numbered, superseded};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
@@ -25,15 +26,18 @@ impl Sorter {
         if let Join::PerModule { rows, columns, .. } = &self.spec.join {
             start.image_size = Some([u64::from(*rows), u64::from(*columns)]);
         }
-        let start = Arc::new(start);
         let mut heard = Heard::new(key, self.manners.upstreams);
         heard.on_start(&self.manners, upstream, number.filter(|_| self.manners.has_start), self.spec.window_images + 64);
         self.told.clear();
         self.is_changed = true;
         self.current = Some(Current::new(&start, heard, self.manners.upstreams, now_ns));
-        let control = &self.control;
-        self.outlets.start(&start, &|| control.is_cancelling());
-        self.control.notify(Notice::Started(start));
+        // Upstreams of one piece each have their say first.
+        let upstreams = if self.spec.join == Join::Pieces { self.manners.upstreams } else { 1 };
+        let index = if upstreams > 1 { upstream } else { 0 };
+        self.images.pending = Some(Pending::new(start, index, upstreams));
+        if upstreams == 1 {
+            self.images.announce();
+        }
         self.publish();
     }
 
@@ -106,6 +110,7 @@ impl Sorter {
     }
 
     fn finish(&mut self, ended: SeriesEnded, reason: &str) {
+        self.images.announce();
         let ledger = self.images.reset();
         debug_assert!(ledger.imbalances().is_empty(), "{:?}", ledger.imbalances());
         let end = Arc::new(SeriesEnd { ended, reason: reason.into(), ledger });

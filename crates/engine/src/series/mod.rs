@@ -14,6 +14,8 @@ pub mod intake;
 pub mod latency;
 mod lifecycle;
 mod lineup;
+pub mod merge;
+mod pieces;
 mod pull;
 mod run;
 mod sort;
@@ -92,6 +94,16 @@ pub enum Join {
         /// Columns of the image.
         columns: u32,
     },
+    /// Each carries one piece of every image: piece n, from upstream n, is the n-th along the first dimension. They are not unpacked for that. What the
+    /// upstreams say at the start becomes one: see [`merge::LISTS`].
+    Pieces,
+}
+
+impl Join {
+    /// True if an image has a part from every upstream.
+    pub const fn is_modular(&self) -> bool {
+        !matches!(self, Self::Balanced)
+    }
 }
 
 /// When a series may begin.

@@ -47,7 +47,7 @@ fn start(
     let control = Arc::clone(&series.control);
     let manners = Manners {
         upstreams: upstreams.len(),
-        is_modular: matches!(spec.join, Join::PerModule { .. }),
+        is_modular: spec.join.is_modular(),
         is_sequenced: upstreams.len() > 1 && spec.protocol == Protocol::Stins && spec.join == Join::Balanced,
         has_start: spec.protocol.has_start(),
         has_end: spec.protocol.has_end(),
@@ -95,12 +95,12 @@ fn check(spec: &SeriesSpec, upstreams: usize) -> Result<(), String> {
     expect((1..=WINDOW_IMAGES_MAX).contains(&spec.window_images), "the window is 1 to 2^20 images")?;
     expect(spec.budget_bytes > 0, "no memory is given to messages in flight")?;
     expect(spec.workers <= 1024, "at most 1024 workers are possible")?;
-    let Join::PerModule { placements, rows, columns } = &spec.join else { return Ok(()) };
-    expect(placements.len() == upstreams, "each upstream needs one place in the image")?;
     expect(
-        spec.window_images * upstreams as u64 <= WINDOW_IMAGES_MAX,
+        !spec.join.is_modular() || spec.window_images * upstreams as u64 <= WINDOW_IMAGES_MAX,
         "upstreams times the images of the window are at most 2^20",
     )?;
+    let Join::PerModule { placements, rows, columns } = &spec.join else { return Ok(()) };
+    expect(placements.len() == upstreams, "each upstream needs one place in the image")?;
     let pixels = u64::from(*rows) * u64::from(*columns);
     expect((1..=MAX_IMAGE_PIXELS).contains(&pixels), "the image has 1 to 2^26 pixels")?;
     expect(placements.iter().all(|p| p.row < *rows && p.column < *columns), "a part lies outside of the image")

@@ -266,7 +266,10 @@ impl Sorter {
                 current.heard.on_message(&manners, upstream, number);
                 self.take_part(upstream, part, receipt, now_ns);
             }
-            Event::Start(..) => {
+            Event::Start(_, start) => {
+                if self.images.pending.as_mut().is_some_and(|pending| pending.add(upstream, start)) {
+                    self.images.announce();
+                }
                 current.heard.on_start(&manners, upstream, number, window);
                 current.touch(upstream, now_ns);
                 self.count(receipt, |ledger| ledger.control += 1);

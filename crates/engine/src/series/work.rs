@@ -1,6 +1,7 @@
 //! The workers: join the parts of an image, change it, pack it. Images are numbered on their way in and committed in that order.
 
-use super::join::Joiner;
+use super::join::{Joined, Joiner};
+use super::pieces::PieceJoiner;
 use super::{Join, SeriesSpec, Transform};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
@@ -27,9 +28,34 @@ pub(crate) struct Done {
     pub why: Option<String>,
 }
 
+/// Makes parts one.
+enum Joining {
+    Modules(Joiner),
+    Pieces(PieceJoiner),
+}
+
+impl Joining {
+    fn new(join: &Join, isa: Isa) -> Option<Self> {
+        match join {
+            Join::Balanced => None,
+            Join::PerModule { placements, rows, columns } => {
+                Some(Self::Modules(Joiner::new(isa, placements.clone(), (*rows, *columns))))
+            }
+            Join::Pieces => Some(Self::Pieces(PieceJoiner::new(isa))),
+        }
+    }
+
+    fn join(&mut self, parts: &[Vec<Channel>]) -> Joined {
+        match self {
+            Self::Modules(joiner) => joiner.join(parts),
+            Self::Pieces(joiner) => joiner.join(parts),
+        }
+    }
+}
+
 /// One thread's tools.
 pub(crate) struct Worker<'a> {
-    joiner: Option<Joiner>,
+    joiner: Option<Joining>,
     transform: Option<Box<dyn Transform>>,
     spec: &'a SeriesSpec,
     isa: Isa,
@@ -39,18 +65,14 @@ pub(crate) struct Worker<'a> {
 
 /// True if images need workers.
 pub(crate) fn is_needed(spec: &SeriesSpec) -> bool {
-    spec.transform.is_some() || spec.packing_out.is_some() || matches!(spec.join, Join::PerModule { .. })
+    spec.transform.is_some() || spec.packing_out.is_some() || spec.join.is_modular()
 }
 
 impl<'a> Worker<'a> {
     pub fn new(spec: &'a SeriesSpec) -> Self {
         let isa = Isa::detect();
-        let joiner = match &spec.join {
-            Join::Balanced => None,
-            Join::PerModule { placements, rows, columns } => Some(Joiner::new(isa, placements.clone(), (*rows, *columns))),
-        };
         Self {
-            joiner,
+            joiner: Joining::new(&spec.join, isa),
             transform: spec.transform.as_ref().map(|make| make()),
             spec,
             isa,
@@ -100,7 +122,8 @@ impl<'a> Worker<'a> {
         };
         let Some(packing) = self.spec.packing_out else { return Ok(image) };
         for channel in &mut image.channels {
-            if channel.array.packing != packing || channel.array.pieces.len() != 1 {
+            let is_one = channel.array.pieces.len() == 1 || self.spec.join == Join::Pieces;
+            if channel.array.packing != packing || !is_one {
                 channel.array = self.repack(&channel.array, packing)?;
             }
         }

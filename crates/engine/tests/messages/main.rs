@@ -15,7 +15,7 @@ use konkordia_core::ports::Message;
 use konkordia_core::series::{Array, Channel, SeriesImage, SeriesStart};
 use konkordia_engine::series::Protocol;
 use konkordia_engine::series::event::{Event, ImagePart, Intake, Read, SeriesKey};
-use konkordia_engine::series::intake::intake;
+use konkordia_engine::series::intake::{IntakeOptions, intake, intake_with};
 use konkordia_wire::stream::Bounds;
 use proptest::prelude::*;
 

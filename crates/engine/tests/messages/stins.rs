@@ -105,3 +105,57 @@ fn what_is_wrong_is_said_with_its_place() {
     assert!(refusal(P, &[r#"{"htype":"header","msg_number":0}"#, "[]"]).contains("part 2"));
     assert!(refusal(P, &[r#"{"htype":"series_end","msg_number":0}"#, "{}"]).contains("1 parts, but 2 came"));
 }
+
+#[test]
+fn one_piece_of_an_image_is_taken_where_it_is_expected() {
+    let first =
+        r#"{"htype":"image","msg_number":1,"frame":0,"shape":[4,2,8],"type":"uint16","compression":"bslz4","chunks":[1,2,8]}"#;
+    let message = message(&[first.as_bytes(), &PACKED]);
+    let options = IntakeOptions { pieces: 4, ..IntakeOptions::default() };
+    let image = part(intake_with(P, Bounds::default(), options).read(&message).unwrap());
+    assert_eq!((array(&image).shape.dimensions(), array(&image).pieces.len()), (&[1u64, 2, 8][..], 1));
+    assert_eq!(array(&image).pieces[0].as_ptr(), message.parts[1].as_ptr(), "not copied");
+    assert!(refusal(P, &[first.as_bytes(), &PACKED]).contains("bytes"));
+}
+
+#[test]
+fn pixels_that_are_a_cbf_file_are_unpacked() {
+    const CBF: &[u8] = include_bytes!("../../../../fuzz/seeds/cbf/fabio_pilatus");
+    let options = IntakeOptions { pixels_are_cbf: true, ..IntakeOptions::default() };
+    let mut reader = intake_with(P, Bounds::default(), options);
+    let first = |shape: &str| {
+        format!(r#"{{"htype":"image","msg_number":8,"frame":5,{shape}"type":"int32","compression":"none","exposure_time":0.1}}"#)
+    };
+    for shape in ["\"shape\":[3,4],", ""] {
+        let read = reader.read(&message(&[first(shape).as_bytes(), CBF])).unwrap();
+        assert_eq!(read.message_number, Some(8));
+        let image = part(read);
+        assert_eq!((array(&image).element, array(&image).shape.dimensions(), image.number), (Element::Int32, &[3u64, 4][..], 5));
+        assert_eq!(array(&image).pieces[0][4..8], (-2i32).to_le_bytes());
+    }
+    let why = reader.read(&message(&[first("\"shape\":[4,3],").as_bytes(), CBF])).unwrap_err();
+    assert_eq!(why.to_string(), "part 2 of the message: the message says [4, 3], but the CBF file is an image of [3, 4]");
+    let why = reader.read(&message(&[first("").as_bytes(), b"no CBF"])).unwrap_err();
+    assert!(why.to_string().contains("does not begin as a CBF file does"), "{why}");
+    let header = message(&[r#"{"htype":"header","msg_number":7,"filename":"a.h5"}"#]);
+    assert!(matches!(reader.read(&header).unwrap().event, Event::Start(..)));
+}
+
+#[test]
+fn the_gap_between_chips_is_put_in() {
+    let pixels: Vec<u8> = (0..2 * 512u16).flat_map(u16::to_le_bytes).collect();
+    let first = r#"{"htype":"image","msg_number":1,"frame":0,"shape":[2,512],"type":"uint16","compression":"none"}"#;
+    let options = IntakeOptions { chip_gap_px: 2, ..IntakeOptions::default() };
+    let mut reader = intake_with(P, Bounds::default(), options);
+    let image = part(reader.read(&message(&[first.as_bytes(), &pixels])).unwrap());
+    assert_eq!(array(&image).shape.dimensions(), [2, 514]);
+    let is: Vec<u16> = array(&image).pieces[0].as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect();
+    let row = |from: u16| (from..from + 256).chain([0xFFFE; 2]).chain(from + 256..from + 512);
+    assert_eq!(is, row(0).chain(row(512)).collect::<Vec<_>>());
+    let narrow = r#"{"htype":"image","msg_number":1,"frame":0,"shape":[1,300],"type":"uint8","compression":"none"}"#;
+    let why = reader.read(&message(&[narrow.as_bytes(), &[0; 300]])).unwrap_err().to_string();
+    assert!(why.contains("not made of chips of 256 columns"), "{why}");
+    let small = Bounds { image_bytes_max: 2050, ..Bounds::default() };
+    let why = intake_with(P, small, options).read(&message(&[first.as_bytes(), &pixels])).unwrap_err().to_string();
+    assert!(why.contains("too large"), "{why}");
+}

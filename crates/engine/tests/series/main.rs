@@ -2,3 +2,4 @@
 
 mod harness;
 mod life;
+mod pieces;

@@ -13,6 +13,7 @@ use konkordia_kernels::byte_offset;
 use konkordia_wire::stream::{Bounds, Refusal};
 use konkordia_wire::{cbf, edf, tiff};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 const NAME: usize = 0;
@@ -157,6 +158,12 @@ fn read(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
 }
 
 fn read_cbf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
+    let (array, contents) = cbf_pixels(content, bounds)?;
+    Ok(of_pilatus(array, &contents, Map::new()))
+}
+
+/// The unpacked image of a CBF file, and what the detector says beside it.
+pub(super) fn cbf_pixels<'a>(content: &'a Bytes, bounds: &Bounds) -> Result<(Array, Cow<'a, str>), Refusal> {
     let image = cbf::Image::parse(content, bounds)?;
     let data = match image.packing {
         cbf::Packing::None => content.slice_ref(image.data),
@@ -172,7 +179,7 @@ fn read_cbf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
         }
     };
     let array = Array { shape: image.shape, element: image.element, packing: Packing::None, pieces: vec![data] };
-    Ok(of_pilatus(array, &image.contents, Map::new()))
+    Ok((array, image.contents))
 }
 
 fn read_tiff(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {

@@ -6,6 +6,7 @@ mod dectris_v1;
 mod dectris_v2;
 mod facts;
 mod files;
+mod gaps;
 mod names;
 mod sls_json;
 mod stins;
@@ -19,10 +20,31 @@ use konkordia_core::ports::Message;
 use konkordia_core::series::Array;
 use konkordia_wire::stream::{Bounds, Packing, Pixels, Refusal};
 
+/// What is peculiar to the messages of an upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IntakeOptions {
+    /// STINS: the upstream brings one of so many pieces of every image, and may describe the whole image; 0 or 1 = it brings all of it.
+    pub pieces: u64,
+    /// STINS: the pixels are a whole CBF file.
+    pub pixels_are_cbf: bool,
+    /// Pixels that are missing between chips of 256 columns; they are put in between as *masked*. 0 = images come as they are.
+    pub chip_gap_px: u32,
+}
+
 /// A reader of messages of `protocol` for one upstream. It remembers nothing but the series of protocols that do not say where one begins.
 pub fn intake(protocol: Protocol, bounds: Bounds) -> Box<dyn Intake> {
+    intake_with(protocol, bounds, IntakeOptions::default())
+}
+
+/// As [`intake`], for an upstream with peculiarities.
+pub fn intake_with(protocol: Protocol, bounds: Bounds, options: IntakeOptions) -> Box<dyn Intake> {
+    let inner = plain(protocol, bounds, options);
+    if options.chip_gap_px == 0 { inner } else { Box::new(gaps::Gaps::new(inner, options.chip_gap_px, bounds)) }
+}
+
+fn plain(protocol: Protocol, bounds: Bounds, options: IntakeOptions) -> Box<dyn Intake> {
     match protocol {
-        Protocol::Stins => Box::new(stins::Stins::new(bounds)),
+        Protocol::Stins => Box::new(stins::Stins::new(bounds, options)),
         Protocol::DectrisV1 => Box::new(dectris_v1::DectrisV1::new(bounds)),
         Protocol::DectrisV2 => Box::new(dectris_v2::DectrisV2::new(bounds)),
         Protocol::SlsJson => Box::new(sls_json::SlsJson::new(bounds)),

@@ -1,11 +1,11 @@
 //! STINS. Its messages do not name their series, so the key is always 0; they are numbered over the life of the sender.
 
 use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
-use super::{facts, slices};
+use super::{IntakeOptions, facts, files, of_part, slices};
 use bytes::{BufMut, Bytes, BytesMut};
 use konkordia_core::ports::Message;
 use konkordia_core::series::{Array, Channel, Facts, SeriesStart};
-use konkordia_wire::stins::{self, Header, Image};
+use konkordia_wire::stins::{self, Enclosed, Header};
 use konkordia_wire::stream::{Bounds, Pixels, Refusal};
 use serde_json::Value;
 use std::sync::Arc;
@@ -14,38 +14,59 @@ const PIXELS: usize = 1;
 
 pub struct Stins {
     bounds: Bounds,
+    options: IntakeOptions,
     no_name: Arc<str>,
 }
 
 impl Stins {
-    pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, no_name: "".into() }
+    pub fn new(bounds: Bounds, options: IntakeOptions) -> Self {
+        Self { bounds, options, no_name: "".into() }
     }
 
-    fn part(&self, message: &Message, image: &Image) -> Result<ImagePart, Refusal> {
-        let one = image.pieces.first().ok_or_else(|| Refusal::new(PIXELS, "an image has no pixels"))?;
-        let pieces = message.parts[PIXELS..].iter().zip(&image.pieces).map(|(part, piece)| with_header(part, piece));
-        let array = Array { shape: image.shape, element: one.element(), packing: one.packing(), pieces: pieces.collect() };
-        Ok(ImagePart {
+    fn part(&self, message: &Message, number: u64, discard: bool, array: Array) -> Event {
+        Event::Part(Box::new(ImagePart {
             series: SeriesKey::default(),
-            number: image.frame,
+            number,
             channels: vec![Channel { name: Arc::clone(&self.no_name), array }],
-            store: !image.discard,
+            store: !discard,
             is_partial: false,
             times: None,
             header_json: message.parts[0].clone(),
             start: None,
-        })
+        }))
+    }
+
+    /// The image of the CBF file in a message; `None` if the message is no image.
+    fn enclosed(&self, message: &Message) -> Result<Option<Read>, Refusal> {
+        let Some(image) = Enclosed::parse(&slices(message), &self.bounds)? else { return Ok(None) };
+        let (array, _) = files::cbf_pixels(&message.parts[PIXELS], &self.bounds).map_err(of_part(PIXELS))?;
+        if let Some(said) = image.shape.filter(|said| *said != array.shape) {
+            let (said, is) = (said.dimensions(), array.shape.dimensions());
+            return Err(Refusal::new(PIXELS, format!("the message says {said:?}, but the CBF file is an image of {is:?}")));
+        }
+        let event = self.part(message, image.frame, image.discard, array);
+        Ok(Some(Read { message_number: Some(image.msg_number), event }))
     }
 }
 
 impl Intake for Stins {
     fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
-        let read = stins::Message::parse(&slices(message), &self.bounds)?;
+        if self.options.pixels_are_cbf
+            && let Some(read) = self.enclosed(message)?
+        {
+            return Ok(read);
+        }
+        let read = stins::Message::parse_piece(&slices(message), &self.bounds, self.options.pieces)?;
         let message_number = Some(read.msg_number());
         let event = match read {
             stins::Message::Header(header) => Event::Start(SeriesKey::default(), Box::new(start(header))),
-            stins::Message::Image(image) => Event::Part(Box::new(self.part(message, &image)?)),
+            stins::Message::Image(image) => {
+                let one = image.pieces.first().ok_or_else(|| Refusal::new(PIXELS, "an image has no pixels"))?;
+                let pieces = message.parts[PIXELS..].iter().zip(&image.pieces).map(|(part, piece)| with_header(part, piece));
+                let array =
+                    Array { shape: image.shape, element: one.element(), packing: one.packing(), pieces: pieces.collect() };
+                self.part(message, image.frame, image.discard, array)
+            }
             stins::Message::SeriesEnd { .. } => Event::End(SeriesKey::default()),
         };
         Ok(Read { message_number, event })

@@ -1,0 +1,68 @@
+//! Images of which every upstream brings one piece.
+
+use crate::harness::*;
+use konkordia_core::pixel::Pixel;
+use konkordia_core::series::SeriesEnded;
+use konkordia_engine::series::{Join, Notice, Protocol, SeriesSpec};
+
+const UPSTREAMS: usize = 4;
+
+fn bench() -> Bench {
+    let spec = SeriesSpec {
+        join: Join::Pieces,
+        window_images: 16,
+        wait_ns: 150 * MS,
+        drain_ns: 150 * MS,
+        workers: 2,
+        ..SeriesSpec::new(Protocol::Stins)
+    };
+    Bench::new(spec, UPSTREAMS, Form { has_numbers: true, ..Form::default() })
+}
+
+#[test]
+fn every_upstream_is_one_piece_and_a_missing_one_is_missing() {
+    let mut bench = bench();
+    for upstream in 0..UPSTREAMS {
+        let images = (0..6).filter(|image| !(*image == 3 && upstream == 2)).map(Say::Image);
+        let says: Vec<Say> = [Say::Start(0)].into_iter().chain(images).collect();
+        bench.say(upstream, 0, 100, &says);
+        // The lost message has its number all the same.
+        bench.say(upstream, 0, 107, &[Say::End]);
+    }
+    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    let kept = bench.kept(1).pop().unwrap();
+    assert_eq!(kept.states(), "cccpcc");
+    let (rows, columns) = (bench.form.rows, bench.form.columns);
+    for image in &kept.images {
+        let array = &image.channels[0].array;
+        assert_eq!((array.shape.dimensions(), array.pieces.len()), (&[4, rows, columns][..], UPSTREAMS));
+        for (n, piece) in array.pieces.iter().enumerate() {
+            let is_missing = image.number == 3 && n == 2;
+            let expected = |i| if is_missing { u16::MISSING } else { pixel(0, image.number, n, i) };
+            let is: Vec<u16> = piece.as_chunks().0.iter().map(|bytes| u16::from_le_bytes(*bytes)).collect();
+            assert_eq!(is, (0..(rows * columns) as usize).map(expected).collect::<Vec<_>>(), "image {} piece {n}", image.number);
+        }
+    }
+    bench.assert_at_rest();
+}
+
+#[test]
+fn nobody_hears_of_a_series_before_all_have_said_what_they_say_or_were_waited_for() {
+    let mut bench = bench();
+    let started = |bench: &Bench| bench.series.notices().try_iter().filter(|notice| matches!(notice, Notice::Started(_))).count();
+    for upstream in 0..3 {
+        bench.say(upstream, 0, 10, &[Say::Start(0), Say::Image(0)]);
+    }
+    eventually("the images have come", || bench.control().progress().upstreams.iter().map(|u| u.received).sum::<u64>() == 6);
+    assert_eq!(started(&bench), 0);
+    // The fourth never says anything: the image comes without it, behind the start.
+    eventually("the image was waited for", || !bench.keeper.kept.lock().unwrap().is_empty());
+    assert_eq!(started(&bench), 1);
+    for upstream in 0..3 {
+        bench.say(upstream, 0, 12, &[Say::End]);
+    }
+    bench.end();
+    let kept = bench.kept(1).pop().unwrap();
+    assert_eq!(kept.states(), "p");
+    assert_eq!(kept.images[0].missing_parts, 8);
+}
