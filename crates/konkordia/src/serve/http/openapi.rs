@@ -72,8 +72,8 @@ fn not_null(schema: &mut Value) {
         let kept: Vec<Value> = types.iter().filter(|kind| **kind != "null").cloned().collect();
         schema["type"] = if kept.len() == 1 { kept[0].clone() } else { Value::Array(kept) };
     }
-    let choices = schema["oneOf"].as_array().into_iter().flatten();
-    if let Some(only) = choices.filter(|choice| choice["type"] != "null").next_back().cloned() {
+    let mut choices = schema["oneOf"].as_array().into_iter().flatten();
+    if let Some(only) = choices.rfind(|choice| choice["type"] != "null").cloned() {
         *schema = only;
     }
 }
