@@ -9,6 +9,7 @@ mod deliver;
 pub mod outlet;
 mod receive;
 pub mod run;
+pub mod run_tap;
 pub mod series;
 mod sys;
 mod tap;

@@ -186,9 +186,6 @@ pub struct SeriesControl {
     is_closing: AtomicBool,
     pub(crate) latency: Histogram,
     pub(crate) pulls: Vec<PullState>,
-    /// Key of the series that is being received and the first image of it that is beyond the window.
-    pub(crate) window_key: AtomicU64,
-    pub(crate) window_end: AtomicU64,
     pub(crate) seen: Mutex<Progress>,
 }
 
@@ -215,8 +212,6 @@ impl SeriesControl {
             is_closing: AtomicBool::new(false),
             latency: Histogram::default(),
             pulls: pulls.collect(),
-            window_key: AtomicU64::new(0),
-            window_end: AtomicU64::new(u64::MAX),
             seen: Mutex::new(Progress::default()),
         };
         (Arc::new(control), command_queue, notice_queue)

@@ -1,6 +1,6 @@
 //! The series that is being received: what it promised, what its images are like, and when it is over.
 
-use super::belong::{Heard, Manners};
+use super::belong::Heard;
 use super::event::ImagePart;
 use super::join::{fits, tile_size};
 use super::{Join, SeriesSpec};
@@ -80,14 +80,6 @@ impl Current {
         let drain = self.drain.as_ref()?;
         let from_ns = if drain.ended == SeriesEnded::Stopped { drain.since_ns } else { drain.since_ns.max(self.active_ns) };
         Some(from_ns.saturating_add(drain_ns))
-    }
-
-    /// Does waiting for slower upstreams make sense? Not if one has been silent for longer than images wait.
-    pub fn are_all_alive(&self, manners: &Manners, now_ns: u64, wait_ns: u64) -> bool {
-        let is_alive = |(n, heard_ns): (usize, &u64)| {
-            (self.heard.ended | self.heard.over) >> n & 1 == 1 || now_ns.saturating_sub(*heard_ns) < wait_ns
-        };
-        manners.upstreams > 1 && self.heard_ns.iter().enumerate().all(is_alive)
     }
 
     /// Is `part`, from `upstream`, an image of this series? Learns from the first one what images are like.

@@ -5,6 +5,7 @@ use super::belong::Heard;
 use super::control::{Command, Notice};
 use super::current::{Current, GAP_IMAGES_MAX};
 use super::event::{Read, SeriesKey};
+use super::gate::Gate;
 use super::merge::Pending;
 use super::sort::{Sorter, numbered, superseded};
 use konkordia_core::IMAGES_MAX;
@@ -171,8 +172,8 @@ impl Sorter {
             at[2] = current.drain_until(self.spec.drain_ns);
         }
         at[3] = self.start_deadline_ns();
-        let unannounced = self.gates.iter().filter_map(|gate| gate.unannounced_ns).min();
-        at[4] = unannounced.map(|since_ns| since_ns.saturating_add(self.spec.wait_ns));
+        let waiting = self.gates.iter().filter_map(Gate::since_ns);
+        at[4] = waiting.min().map(|since_ns| self.gate_until(since_ns));
         let patient_until = self.images.patient_until(self.spec.wait_ns);
         at[5] = self.lineup.as_ref().and_then(|lineup| lineup.deadline_ns()).map(|at_ns| at_ns.max(patient_until));
         at.into_iter().flatten().min()

@@ -8,6 +8,7 @@ mod current;
 mod deliver;
 pub mod encode;
 pub mod event;
+mod gate;
 mod images;
 mod join;
 pub mod intake;
@@ -19,6 +20,7 @@ mod pieces;
 mod pull;
 mod run;
 mod sort;
+pub mod transform;
 mod work;
 
 pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};

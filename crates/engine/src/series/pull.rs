@@ -7,7 +7,7 @@ use super::event::{Event, Read};
 use crossbeam_channel::Sender;
 use konkordia_core::ports::Message;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Messages of a batch, at most.
 const BATCH_MESSAGES: usize = 128;
@@ -53,8 +53,6 @@ pub(crate) struct Puller<'a> {
     pub parts: Upstream,
     pub control: &'a SeriesControl,
     pub inbox: Sender<Batch>,
-    /// With others, an upstream that is ahead of the window waits for them, at most so long.
-    pub hold: Option<Duration>,
     /// Messages handed over by the source, and told to be accepted.
     pub received: u64,
     pub accepted: u64,
@@ -106,7 +104,7 @@ impl Puller<'_> {
         }
     }
 
-    /// As many as there is room for; the first comes alone, because nothing is known of its size.
+    /// As many as there is room for; one by one before the first image, because nothing is known of its size.
     fn messages_max(&self) -> usize {
         match self.bounded_bytes {
             0 => 1,
@@ -133,55 +131,29 @@ impl Puller<'_> {
         let (mut batch_bytes, mut largest) = (0, 0);
         for message in messages.drain(..) {
             let bytes = message.bytes();
-            (batch_bytes, largest) = (batch_bytes + bytes, bytes.max(largest));
+            batch_bytes += bytes;
             let receipt = Receipt { upstream: self.upstream, bytes, sequence: self.received };
             self.received += 1;
             self.state().share.take(bytes);
             let read = self.parts.intake.read(&message).map_err(|refusal| refusal.to_string());
+            if let Ok(Read { event: Event::Part(_), .. }) = &read {
+                largest = bytes.max(largest);
+            }
             if read.is_err() {
                 self.state().share.refuse(receipt.sequence);
-            }
-            if self.hold.is_some() && self.is_beyond(&read) {
-                if !self.send(&mut batch) {
-                    return false;
-                }
-                self.wait_for_window(&read);
             }
             batch.push(Incoming { read, receipt, received_ns: now_ns });
         }
         let state = self.state();
         state.received.fetch_add(count as u64, Ordering::Relaxed);
         state.received_bytes.fetch_add(batch_bytes, Ordering::Relaxed);
-        // The source is told what its messages weigh as soon as they are heavier than it was told.
+        // The source is told what its images weigh as soon as they are heavier than it was told.
         if largest > self.bounded_bytes {
             self.bounded_bytes = largest;
             let limit_bytes = self.state().share.limit_bytes();
             self.parts.source.bound(largest, limit_bytes);
         }
-        self.send(&mut batch)
-    }
-
-    fn send(&self, batch: &mut Vec<Incoming>) -> bool {
-        let messages = std::mem::take(batch);
-        messages.is_empty() || self.inbox.send(Batch { upstream: self.upstream, messages, closed: None }).is_ok()
-    }
-
-    /// Is it an image of the series that is being received, ahead of the window?
-    fn is_beyond(&self, read: &Result<Read, String>) -> bool {
-        let Ok(Read { event: Event::Part(part), .. }) = read else { return false };
-        part.number >= self.control.window_end.load(Ordering::Acquire)
-            && part.series.0 == self.control.window_key.load(Ordering::Acquire)
-    }
-
-    fn wait_for_window(&self, read: &Result<Read, String>) {
-        let until = Instant::now() + self.hold.unwrap_or_default();
-        while self.is_beyond(read) && !self.control.is_closing() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            self.state().share.wait(left.min(GRAIN), |_| !self.is_beyond(read) || self.control.is_closing());
-        }
+        self.inbox.send(Batch { upstream: self.upstream, messages: batch, closed: None }).is_ok()
     }
 }
 

@@ -13,7 +13,6 @@ use konkordia_core::order::{OrderSpec, WINDOW_IMAGES_MAX};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 /// Batches that may wait for the sort thread, per upstream; their messages count in the budget.
 const BATCHES: usize = 4;
@@ -60,12 +59,11 @@ fn start(
     let sorter = Sorter::new(Arc::clone(spec), manners, Arc::clone(&control), outlets, images);
     let (sender, inbox) = crossbeam_channel::bounded(BATCHES * manners.upstreams);
     series.threads.push(spawn("sort".into(), move || sorter.run(&inbox, &commands))?);
-    let hold = (!manners.is_single()).then_some(Duration::from_nanos(spec.wait_ns));
     for (upstream, parts) in upstreams.into_iter().enumerate() {
         let (control, inbox) = (Arc::clone(&control), sender.clone());
         let pull = move || {
             let control = &*control;
-            Puller { upstream, parts, control, inbox, hold, received: 0, accepted: 0, bounded_bytes: 0 }.run();
+            Puller { upstream, parts, control, inbox, received: 0, accepted: 0, bounded_bytes: 0 }.run();
         };
         series.threads.push(spawn(format!("pull-{upstream}"), pull)?);
     }

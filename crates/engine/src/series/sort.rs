@@ -5,6 +5,7 @@ use super::belong::{Heard, Judgement, Manners, NOT_ARMED};
 use super::control::{ArmOrder, Command, Notice, Phase, SeriesControl};
 use super::current::{Current, Refused};
 use super::event::{Event, ImagePart, Read, SeriesKey};
+use super::gate::{Gate, Waits};
 use super::images::{Held, Images};
 use super::lineup::Lineup;
 use super::pull::{Batch, Closed, Incoming, Receipt};
@@ -13,19 +14,9 @@ use crate::outlet::Outlets;
 use crossbeam_channel::{Receiver, never, select};
 use konkordia_core::order::Verdict;
 use konkordia_core::series::{SeriesEnded, SeriesStart, UpstreamLedger};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// What one upstream has brought that cannot be judged yet. Everything behind the first such message waits with it.
-#[derive(Default)]
-pub(super) struct Gate {
-    pub held: VecDeque<Incoming>,
-    /// The first one waits for a header since then; else for the end of the series.
-    pub unannounced_ns: Option<u64>,
-    is_closed: bool,
-}
 
 pub(crate) struct Sorter {
     pub(super) spec: Arc<SeriesSpec>,
@@ -137,10 +128,10 @@ impl Sorter {
             }
             if self.lineup.is_some() {
                 self.line_up(upstream, incoming);
-            } else if !self.gates[upstream].held.is_empty() {
-                self.gates[upstream].held.push_back(incoming);
-            } else if let Some(incoming) = self.take(upstream, incoming, true) {
-                self.gates[upstream].held.push_back(incoming);
+            } else if self.gates[upstream].may_pass(&incoming) {
+                self.offer(upstream, incoming, true);
+            } else {
+                self.gates[upstream].push(incoming);
             }
         }
         self.tell_unreadable();
@@ -151,6 +142,14 @@ impl Sorter {
                 self.failure = Some(format!("{source}: {why}"));
                 self.control.notify(Notice::SourceFailed { upstream, source, why });
             }
+        }
+    }
+
+    /// Takes a message, or keeps it. True if what follows has to wait for it.
+    fn offer(&mut self, upstream: usize, incoming: Incoming, is_patient: bool) -> bool {
+        match self.take(upstream, incoming, is_patient) {
+            Some((waits, incoming)) => self.gates[upstream].put(waits, incoming),
+            None => false,
         }
     }
 
@@ -175,7 +174,7 @@ impl Sorter {
     }
 
     /// Says of a message what becomes of it, and does it. Gives it back if it has to wait; without patience none does that could be foreign.
-    fn take(&mut self, upstream: usize, incoming: Incoming, is_patient: bool) -> Option<Incoming> {
+    fn take(&mut self, upstream: usize, incoming: Incoming, is_patient: bool) -> Option<(Waits, Incoming)> {
         loop {
             let read = match &incoming.read {
                 Ok(read) => read,
@@ -204,14 +203,10 @@ impl Sorter {
                 }
                 Judgement::Next => {
                     self.wait_for_end(upstream, read);
-                    self.gates[upstream].unannounced_ns = None;
-                    return Some(incoming);
+                    return Some((Waits::End, incoming));
                 }
-                Judgement::Unannounced if is_patient => {
-                    let since_ns = self.gates[upstream].unannounced_ns.unwrap_or(incoming.received_ns);
-                    self.gates[upstream].unannounced_ns = Some(since_ns);
-                    return Some(incoming);
-                }
+                Judgement::Unannounced if is_patient => return Some((Waits::Header, incoming)),
+                Judgement::Take if is_patient && self.is_ahead(read) => return Some((Waits::Window, incoming)),
                 judgement => {
                     self.act(upstream, incoming, judgement);
                     return None;
@@ -230,6 +225,27 @@ impl Sorter {
             None if matches!(read.event, Event::Other) => Judgement::Control,
             None => Judgement::Foreign(NOT_ARMED),
         }
+    }
+
+    /// An image ahead of the window waits while upstreams are behind that are alive: holding their messages back would lose what they bring.
+    fn is_ahead(&self, read: &Read) -> bool {
+        matches!(&read.event, Event::Part(part) if !self.is_in_window(part.number))
+    }
+
+    fn is_in_window(&self, number: u64) -> bool {
+        let is_beyond = number.saturating_sub(self.images.order.next()) >= self.spec.window_images;
+        !is_beyond || self.manners.is_single() || !self.are_all_alive()
+    }
+
+    /// Does waiting for slower upstreams make sense? Not if one is closed, or has been silent for longer than images wait.
+    fn are_all_alive(&self) -> bool {
+        let now_ns = self.control.now_ns();
+        let Some(current) = &self.current else { return false };
+        self.gates.iter().enumerate().all(|(upstream, gate)| {
+            let has_all = (current.heard.ended | current.heard.over) >> upstream & 1 == 1;
+            let is_silent = now_ns.saturating_sub(current.heard_ns[upstream]) >= self.spec.wait_ns;
+            has_all || !gate.is_empty() || (!gate.is_closed && !is_silent)
+        })
     }
 
     fn act(&mut self, upstream: usize, incoming: Incoming, judgement: Judgement) {
@@ -368,35 +384,56 @@ impl Sorter {
 
     /// Takes what was held, as far as it can be judged now.
     fn open_gates(&mut self) {
-        while std::mem::take(&mut self.is_changed) {
+        loop {
+            let is_changed = std::mem::take(&mut self.is_changed);
+            let next = self.images.order.next();
             for upstream in 0..self.gates.len() {
-                self.open_gate(upstream, true);
+                let first_ahead = self.gates[upstream].first_ahead();
+                if is_changed || first_ahead.is_some_and(|image| self.is_in_window(image)) {
+                    self.open_gate(upstream, true);
+                }
             }
-        }
-    }
-
-    fn open_gate(&mut self, upstream: usize, is_patient: bool) {
-        while let Some(incoming) = self.gates[upstream].held.pop_front() {
-            if let Some(incoming) = self.take(upstream, incoming, is_patient) {
-                self.gates[upstream].held.push_front(incoming);
+            if !self.is_changed && self.images.order.next() == next {
                 return;
             }
         }
-        self.gates[upstream].unannounced_ns = None;
     }
 
-    /// Messages whose header did not come in time, or of which there are too many, are foreign.
+    /// Takes what waits, as far as it can be. Without patience the first one goes whatever it waits for.
+    fn open_gate(&mut self, upstream: usize, mut is_patient: bool) {
+        while let Some(image) = self.gates[upstream].first_ahead() {
+            if is_patient && self.current.is_some() && !self.is_in_window(image) {
+                break;
+            }
+            let Some(incoming) = self.gates[upstream].pop_ahead() else { break };
+            self.offer(upstream, incoming, is_patient);
+            is_patient = true;
+        }
+        while let Some(incoming) = self.gates[upstream].pop_held() {
+            if self.offer(upstream, incoming, is_patient) {
+                return;
+            }
+            // What is left may be of the series that is being received after all.
+            is_patient |= self.current.is_some();
+        }
+    }
+
+    /// Messages whose header did not come in time, or of which there are too many, are foreign; images ahead of the window push it on.
     pub(super) fn expire_gates(&mut self, now_ns: u64) {
         let is_over = self.is_over();
         for upstream in 0..self.gates.len() {
             let gate = &self.gates[upstream];
-            let is_crowded = gate.held.len() as u64 > self.spec.window_images;
-            let Some(since_ns) = gate.unannounced_ns else { continue };
-            if is_over || is_crowded || now_ns >= since_ns.saturating_add(self.spec.wait_ns) {
+            let Some(since_ns) = gate.since_ns() else { continue };
+            if is_over || gate.is_crowded(self.spec.window_images) || now_ns >= self.gate_until(since_ns) {
                 self.open_gate(upstream, false);
             }
         }
         self.open_gates();
+    }
+
+    /// How long a message waits that came then.
+    pub(super) fn gate_until(&self, since_ns: u64) -> u64 {
+        since_ns.saturating_add(self.spec.wait_ns).max(self.images.patient_until(self.spec.wait_ns))
     }
 
     /// No message can come any more.
@@ -415,19 +452,9 @@ impl Sorter {
     pub(super) fn publish(&mut self) {
         self.images.settle();
         let control = &self.control;
-        let now_ns = control.now_ns();
-        let window_end = match &self.current {
-            Some(current) if current.are_all_alive(&self.manners, now_ns, self.spec.wait_ns) => {
-                control.window_key.store(current.heard.key.0, Ordering::Release);
-                self.images.order.next().saturating_add(self.spec.window_images)
-            }
-            _ => u64::MAX,
-        };
-        control.window_end.store(window_end, Ordering::Release);
         for (upstream, (pull, gate)) in control.pulls.iter().zip(&self.gates).enumerate() {
-            pull.share.wake();
             let lined_up = self.lineup.as_ref().map_or(0, |lineup| lineup.count(upstream));
-            pull.held.store(gate.held.len() as u64 + lined_up, Ordering::Relaxed);
+            pull.held.store(gate.len() as u64 + lined_up, Ordering::Relaxed);
         }
         let mut seen = control.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         seen.phase = match &self.current {

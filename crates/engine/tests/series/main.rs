@@ -3,3 +3,5 @@
 mod harness;
 mod life;
 mod pieces;
+mod simulate;
+mod speed;

@@ -1,0 +1,100 @@
+//! What one upstream has brought that cannot be judged or placed yet.
+
+use super::event::{Event, Read};
+use super::pull::Incoming;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a message waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The end of the series, or images of its own upstream before it.
+    #[default]
+    End,
+    /// A header that another upstream may bring.
+    Header,
+    /// Upstreams that are behind: its image is ahead of the window.
+    Window,
+}
+
+/// Messages of one upstream that wait. What comes behind one that waits for an end or for a header waits too, because it may be of another
+/// series; images ahead of the window let those pass that are not.
+#[derive(Default)]
+pub(crate) struct Gate {
+    held: VecDeque<Incoming>,
+    /// What the first of them waits for.
+    waits: Waits,
+    /// By number of the image and of the message; they came before all that is held.
+    ahead: BTreeMap<(u64, u64), Incoming>,
+    /// Nothing more comes.
+    pub is_closed: bool,
+}
+
+fn image_of(incoming: &Incoming) -> Option<u64> {
+    match &incoming.read {
+        Ok(Read { event: Event::Part(part), .. }) => Some(part.number),
+        _ => None,
+    }
+}
+
+impl Gate {
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.ahead.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.held.len() + self.ahead.len()
+    }
+
+    /// May this message, which has just come, be looked at? Not before those that it could be of another series than.
+    pub fn may_pass(&self, incoming: &Incoming) -> bool {
+        self.held.is_empty() && (self.ahead.is_empty() || image_of(incoming).is_some())
+    }
+
+    /// Keeps a message that may not pass.
+    pub fn push(&mut self, incoming: Incoming) {
+        if self.held.is_empty() {
+            self.waits = Waits::End;
+        }
+        self.held.push_back(incoming);
+    }
+
+    /// Keeps a message that was looked at and has to wait. True if what follows has to wait for it.
+    pub fn put(&mut self, waits: Waits, incoming: Incoming) -> bool {
+        if let (Waits::Window, Some(image)) = (waits, image_of(&incoming)) {
+            self.ahead.insert((image, incoming.receipt.sequence), incoming);
+            return false;
+        }
+        self.waits = waits;
+        self.held.push_front(incoming);
+        true
+    }
+
+    /// The lowest image that is ahead of the window.
+    pub fn first_ahead(&self) -> Option<u64> {
+        self.ahead.first_key_value().map(|((image, _), _)| *image)
+    }
+
+    pub fn pop_ahead(&mut self) -> Option<Incoming> {
+        self.ahead.pop_first().map(|(_, incoming)| incoming)
+    }
+
+    /// The next message that is held, unless images before it wait.
+    pub fn pop_held(&mut self) -> Option<Incoming> {
+        let may_pass = self.ahead.is_empty() || image_of(self.held.front()?).is_some();
+        if may_pass { self.held.pop_front() } else { None }
+    }
+
+    /// Since when it waits for what may never come: a header, or images of others.
+    pub fn since_ns(&self) -> Option<u64> {
+        let first = match self.ahead.first_key_value() {
+            Some((_, first)) => Some(first),
+            None => self.held.front().filter(|_| self.waits == Waits::Header),
+        };
+        first.map(|incoming| incoming.received_ns)
+    }
+
+    /// More messages wait for a header than images may wait for each other.
+    pub fn is_crowded(&self, images: u64) -> bool {
+        self.waits == Waits::Header && self.ahead.is_empty() && self.held.len() as u64 > images
+    }
+}

@@ -1,0 +1,54 @@
+//! Recipes of transformations as the workers run them.
+
+use super::{Transform, TransformFactory};
+use bytes::Bytes;
+use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::series::{Array, SeriesImage};
+use konkordia_kernels::Isa;
+use konkordia_kernels::transform::{Compiled, Recipe, Scratch};
+use std::sync::Arc;
+
+/// Forms of channels that one worker has compiled its recipe for at once; one more pushes out the oldest.
+const FORMS: usize = 4;
+
+/// Makes the workers run `recipe` on every channel. Images leave unpacked; [`super::SeriesSpec::packing_out`] packs them again.
+pub fn by_recipe(recipe: Recipe) -> TransformFactory {
+    let recipe = Arc::new(recipe);
+    Box::new(move || {
+        Box::new(ByRecipe { recipe: Arc::clone(&recipe), compiled: Vec::new(), scratch: Scratch::new(Isa::detect()) })
+    })
+}
+
+struct ByRecipe {
+    recipe: Arc<Recipe>,
+    /// By what they take; mostly one.
+    compiled: Vec<Compiled>,
+    scratch: Scratch,
+}
+
+impl ByRecipe {
+    fn compiled(&mut self, shape: Shape, element: Element) -> Result<usize, String> {
+        if let Some(index) = self.compiled.iter().position(|compiled| compiled.input() == (shape, element)) {
+            return Ok(index);
+        }
+        let compiled = Compiled::new(&self.recipe, shape, element)?;
+        if self.compiled.len() == FORMS {
+            self.compiled.remove(0);
+        }
+        self.compiled.push(compiled);
+        Ok(self.compiled.len() - 1)
+    }
+}
+
+impl Transform for ByRecipe {
+    fn run(&mut self, mut image: SeriesImage) -> Result<SeriesImage, String> {
+        for channel in &mut image.channels {
+            let index = self.compiled(channel.array.shape, channel.array.element)?;
+            let (compiled, mut out) = (&self.compiled[index], Vec::new());
+            compiled.run(&channel.array, &mut self.scratch, &mut out)?;
+            let (shape, element) = compiled.output();
+            channel.array = Array { shape, element, packing: Packing::None, pieces: vec![Bytes::from(out)] };
+        }
+        Ok(image)
+    }
+}

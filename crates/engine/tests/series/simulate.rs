@@ -1,0 +1,329 @@
+//! Seeded runs with everything that goes wrong on the way: loss, copies, reordering, upstreams of different speed, slow and stalled consumers.
+//! Each seed gives every position once and in order, pixels as they were sent, and an account that balances.
+
+use super::harness::*;
+use konkordia_core::geometry::{Orientation, Placement, Quarter};
+use konkordia_core::ledger::{ImageStatus, MissingPolicy};
+use konkordia_core::pixel::Pixel;
+use konkordia_core::series::SeriesEnded;
+use konkordia_engine::outlet::{Item, OnFull, OutletSpec, Service};
+use konkordia_engine::series::{Join, Protocol, SeriesSpec};
+use konkordia_sim::rng::Rng;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+fn below(rng: &mut Rng, end: u64) -> u64 {
+    rng.next_u64() % end
+}
+
+/// Runs all seeds beside each other: they wait more than they work.
+fn at_once(seeds: Range<u64>, run: impl Fn(u64) + Sync) {
+    std::thread::scope(|scope| {
+        seeds.for_each(|seed| {
+            drop(scope.spawn({
+                let run = &run;
+                move || run(seed)
+            }))
+        })
+    });
+}
+
+/// Swaps neighbours at random; nothing moves far.
+fn jumble<T>(rng: &mut Rng, items: &mut [T], distance: u64) {
+    for n in 0..items.len() {
+        let other = (n as u64 + below(rng, distance)).min(items.len() as u64 - 1);
+        items.swap(n, other as usize);
+    }
+}
+
+fn balanced(seed: u64, protocol: Protocol) {
+    let mut rng = Rng::new(seed);
+    let (upstreams, images) = (1 + below(&mut rng, 4) as usize, 20 + below(&mut rng, 60));
+    let form = Form { rows: 3, columns: 5, has_numbers: protocol == Protocol::Stins };
+    let spec = SeriesSpec {
+        window_images: 64,
+        // Long enough for threads that share a processor with many others.
+        wait_ns: 500 * MS,
+        drain_ns: 600 * MS,
+        stall_timeout_ns: 10_000 * MS,
+        budget_bytes: 1 << 20,
+        ..SeriesSpec::new(protocol)
+    };
+    let pause = Duration::from_micros(below(&mut rng, 200));
+    let mut bench = Bench::with(spec, upstreams, form, Keeper { pause, ..Keeper::default() });
+    for series in 1..4u64 {
+        let base = series * 1000;
+        let mut sent = BTreeSet::new();
+        let mut says: Vec<(u64, Say)> = Vec::new();
+        for image in 0..images {
+            if below(&mut rng, 12) > 0 {
+                says.push((image + 1, Say::Image(image)));
+                sent.insert(image);
+                if below(&mut rng, 10) == 0 {
+                    says.push((image + 1, Say::Image(image)));
+                }
+            }
+        }
+        jumble(&mut rng, &mut says, 8);
+        bench.say(0, series, base, &[Say::Start(images)]);
+        for (number, say) in says {
+            bench.say_alike(below(&mut rng, upstreams as u64) as usize, series, base + number, say);
+        }
+        // The end comes on whichever upstream, perhaps long before the rest has been looked at.
+        bench.say(below(&mut rng, upstreams as u64) as usize, series, base + images + 1, &[Say::End]);
+        let end = bench.end();
+        assert_eq!(end.ended, SeriesEnded::Finished, "seed {seed}");
+        let kept = bench.kept(series as usize).pop().unwrap();
+        for image in &kept.images {
+            let is_sent = sent.contains(&image.number);
+            assert_eq!(image.status == ImageStatus::Complete, is_sent, "seed {seed}: image {} of {series}", image.number);
+            for channel in &image.channels {
+                let expected = (0..15).flat_map(|i| pixel(series, image.number, 0, i).to_le_bytes());
+                assert!(channel.array.pieces[0].iter().copied().eq(expected.collect::<Vec<u8>>()), "seed {seed}");
+            }
+        }
+        assert_eq!((kept.images.len() as u64, end.ledger.complete), (images, sent.len() as u64), "seed {seed}");
+    }
+    bench.assert_at_rest();
+}
+
+impl Bench {
+    /// As [`Self::say`] for streams that share a message: pixels are those of upstream 0.
+    fn say_alike(&self, upstream: usize, series: u64, number: u64, say: Say) {
+        self.senders[upstream].send(message(self.form, 0, series, number, say)).unwrap();
+    }
+}
+
+#[test]
+fn balanced_upstreams_give_every_image_once_and_in_order() {
+    at_once(0..12, |seed| balanced(seed, Protocol::DectrisV2));
+}
+
+#[test]
+fn numbered_messages_give_every_image_once_and_in_order() {
+    at_once(100..112, |seed| balanced(seed, Protocol::Stins));
+}
+
+const PLACES: [(u32, u32, u32); 3] = [(0, 1, 0), (4, 2, 90), (0, 6, 180)];
+const SIZE: (u32, u32) = (9, 11);
+
+fn modular(missing: MissingPolicy) -> SeriesSpec {
+    let place = |(row, column, degrees): (u32, u32, u32)| Placement {
+        row,
+        column,
+        orientation: Orientation { flip_rows: degrees == 180, rotate: Quarter::from_deg(degrees).unwrap() },
+    };
+    SeriesSpec {
+        join: Join::PerModule { placements: PLACES.map(place).to_vec(), rows: SIZE.0, columns: SIZE.1 },
+        window_images: 32,
+        wait_ns: 500 * MS,
+        drain_ns: 600 * MS,
+        workers: 2,
+        missing,
+        ..SeriesSpec::new(Protocol::DectrisV2)
+    }
+}
+
+/// The image by the definition of a placement, pixel by pixel: rows are flipped, then everything is turned clockwise.
+fn reference(series: u64, number: u64, here: &BTreeSet<usize>, form: Form) -> Vec<u16> {
+    let mut image = vec![u16::MASKED; (SIZE.0 * SIZE.1) as usize];
+    let (rows, columns) = (form.rows as usize, form.columns as usize);
+    for (n, (row0, column0, degrees)) in PLACES.into_iter().enumerate() {
+        for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+            let value = if here.contains(&n) { pixel(series, number, n, row * columns + column) } else { u16::MISSING };
+            let flipped = if degrees == 180 { rows - 1 - row } else { row };
+            let (r, c) = match degrees {
+                90 => (column, rows - 1 - flipped),
+                180 => (rows - 1 - flipped, columns - 1 - column),
+                _ => (flipped, column),
+            };
+            image[(row0 as usize + r) * SIZE.1 as usize + column0 as usize + c] = value;
+        }
+    }
+    image
+}
+
+fn recombined(seed: u64, missing: MissingPolicy) {
+    let mut rng = Rng::new(seed);
+    let form = Form { rows: 3, columns: 4, has_numbers: seed.is_multiple_of(2) };
+    let spec = modular(missing);
+    let protocol = if form.has_numbers { Protocol::Stins } else { spec.protocol };
+    let mut bench = Bench::new(SeriesSpec { protocol, ..spec }, 3, form);
+    let images = 30;
+    for series in 1..3u64 {
+        let key = if form.has_numbers { 0 } else { series };
+        let mut here = vec![BTreeSet::new(); images as usize];
+        let mut scripts: Vec<Vec<Say>> = Vec::new();
+        let mut broken = 0;
+        for upstream in 0..3 {
+            let mut says = Vec::new();
+            for image in 0..images {
+                match below(&mut rng, 20) {
+                    0 => {}
+                    // Images that are discarded are not unpacked, so that nobody sees what is broken in them.
+                    1 if missing == MissingPolicy::Keep => {
+                        says.push(Say::Broken(image));
+                        broken += 1;
+                    }
+                    _ => {
+                        says.push(Say::Image(image));
+                        here[image as usize].insert(upstream);
+                    }
+                }
+            }
+            jumble(&mut rng, &mut says, 4);
+            says.insert(0, Say::Start(images));
+            says.push(Say::End);
+            scripts.push(says);
+        }
+        // One upstream after the other, or in turns.
+        for (upstream, says) in scripts.iter().enumerate() {
+            bench.say(upstream, key, series * 100 * (1 + upstream as u64), says);
+        }
+        let end = bench.end();
+        assert_eq!((end.ended, end.ledger.total().malformed), (SeriesEnded::Finished, broken), "seed {seed}");
+        let kept = bench.kept(series as usize).pop().unwrap();
+        assert_eq!(kept.images.len() as u64, images);
+        for (image, here) in kept.images.iter().zip(&here) {
+            let status = ImageStatus::of(here.len() as u32, 3, missing);
+            assert_eq!(image.status, status, "seed {seed}: image {}", image.number);
+            assert_eq!(u64::from(image.missing_parts.count_ones()), 3 - here.len() as u64);
+            for channel in &image.channels {
+                let pixels = channel.array.pieces[0].chunks(2).map(|two| u16::from_le_bytes([two[0], two[1]]));
+                let pixels: Vec<u16> = pixels.collect();
+                assert_eq!(pixels, reference(key, image.number, here, form), "seed {seed}: image {}", image.number);
+            }
+        }
+    }
+    bench.assert_at_rest();
+}
+
+#[test]
+fn parts_of_modules_become_images_and_missing_parts_are_missing() {
+    at_once(0..8, |seed| recombined(seed, if seed < 6 { MissingPolicy::Keep } else { MissingPolicy::Discard }));
+}
+
+#[test]
+fn a_module_that_is_far_behind_is_waited_for() {
+    // The window is smaller than the distance: upstreams that are ahead are held back, nothing is lost.
+    let spec = SeriesSpec { window_images: 4, wait_ns: 10_000 * MS, drain_ns: 10_000 * MS, ..modular(MissingPolicy::Keep) };
+    let mut bench = Bench::new(spec, 3, Form { rows: 3, columns: 4, has_numbers: false });
+    let says: Vec<Say> = std::iter::once(Say::Start(0)).chain((0..100).map(Say::Image)).chain([Say::End]).collect();
+    bench.say(0, 1, 0, &says);
+    bench.say(1, 1, 0, &says);
+    eventually("the window is full", || bench.control().progress().images_waiting == 4);
+    bench.say(2, 1, 0, &says);
+    assert_eq!(bench.end().ledger.complete, 100);
+}
+
+#[test]
+fn a_stalled_consumer_costs_the_others_nothing_and_is_counted() {
+    let mut bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default());
+    let spec = |name: &str, service, queue_images| OutletSpec { name: name.into(), service, queue_images, queue_bytes: 1 << 20 };
+    let stalled = bench.outlets.add(spec("stalled", Service::Reliable { on_full: OnFull::Skip }, 10));
+    let mut newest = bench.outlets.add(spec("newest", Service::Latest, 1));
+    let says: Vec<Say> = std::iter::once(Say::Start(500)).chain((0..500).map(Say::Image)).chain([Say::End]).collect();
+    bench.say(0, 1, 0, &says);
+    assert!(bench.end().ledger.is_complete());
+    assert_eq!(bench.kept(1)[0].images.len(), 500);
+    assert_eq!((stalled.stats().skipped.load(Ordering::Relaxed), stalled.stats().lag_images.load(Ordering::Relaxed)), (490, 500));
+    let mut items = Vec::new();
+    newest.take(Duration::ZERO, &mut items);
+    newest.take(Duration::ZERO, &mut items);
+    let [Item::Start(_), Item::Image(image), Item::End(_)] = &items[..] else { panic!("{items:?}") };
+    assert_eq!(image.number, 499);
+    bench.assert_at_rest();
+}
+
+#[test]
+fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
+    let spec = SeriesSpec { budget_bytes: 40_000, ..SeriesSpec::new(Protocol::DectrisV2) };
+    let mut bench = Bench::new(spec, 1, Form { rows: 10, columns: 50, has_numbers: false });
+    let service = Service::Reliable { on_full: OnFull::Wait };
+    let stuck = bench.outlets.add(OutletSpec { name: "stuck".into(), service, queue_images: 5, queue_bytes: 1 << 20 });
+    let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
+    bench.say(0, 1, 0, &says);
+    eventually("the budget is used up", || {
+        let upstream = &bench.control().progress().upstreams[0];
+        let has_filled = bench.outlets.tap().unwrap().newest().is_some_and(|newest| newest.image.number >= 5);
+        has_filled && upstream.in_flight_bytes + 2100 > upstream.in_flight_bytes_max
+    });
+    let received = bench.control().progress().upstreams[0].received;
+    assert!(received < 100, "{received} messages were received");
+    bench.control().cancel();
+    assert_eq!(bench.ended(), SeriesEnded::Cancelled);
+    // What was still in the source belongs to nobody.
+    eventually("everything was received", || bench.control().progress().upstreams[0].received == 401);
+    bench.assert_at_rest();
+    drop(stuck);
+    bench.say(0, 2, 0, &[Say::Start(1), Say::Image(0), Say::End]);
+    assert!(bench.end().ledger.is_complete());
+}
+
+#[test]
+fn a_sink_that_fails_is_told_with_what_it_did_not_take() {
+    use konkordia_engine::series::Notice;
+    let keeper = Keeper { fails_at: Some(3), ..Keeper::default() };
+    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default(), keeper);
+    let says: Vec<Say> = std::iter::once(Say::Start(10)).chain((0..10).map(Say::Image)).chain([Say::End]).collect();
+    bench.say(0, 1, 0, &says);
+    let failed = |notice: &Notice| match notice {
+        Notice::SinkFailed { sink, error, unwritten } => Some((sink.clone(), error.why.clone(), *unwritten)),
+        _ => None,
+    };
+    let (sink, why, _) = bench.wait("the failure", failed);
+    assert_eq!((sink.as_str(), why.as_str()), ("file", "the test says so"));
+    eventually("the end is taken", || bench.sink.series_ended() == 1);
+    assert_eq!((bench.wait("the sum", failed).2, bench.sink.unwritten(), bench.sink.written()), (7, 7, 3));
+    // The next series is a new chance.
+    bench.say(0, 2, 0, &[Say::Start(2), Say::Image(0), Say::Image(1), Say::End]);
+    eventually("the second series is taken", || bench.sink.series_ended() == 2);
+    assert_eq!(bench.sink.written(), 5);
+}
+
+#[test]
+fn messages_by_hand_to_several_upstreams_are_alike() {
+    // Copies on both upstreams: every image once.
+    let mut bench = Bench::new(SeriesSpec { drain_ns: 100 * MS, ..SeriesSpec::new(Protocol::DectrisV2) }, 2, Form::default());
+    let says: Vec<Say> = std::iter::once(Say::Start(20)).chain((0..20).map(Say::Image)).chain([Say::End]).collect();
+    for say in says {
+        bench.say_alike(0, 1, 0, say);
+        bench.say_alike(1, 1, 0, say);
+    }
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.complete, end.ledger.total().placed), (SeriesEnded::Finished, 20, 20));
+}
+
+#[test]
+fn images_are_changed_and_packed_by_the_workers_and_stay_in_order() {
+    use konkordia_core::array::Packing;
+    use konkordia_engine::series::transform::by_recipe;
+    use konkordia_kernels::Isa;
+    use konkordia_kernels::transform::{Recipe, Step, UnpackScratch, unpack};
+    let turned = Orientation { flip_rows: false, rotate: Quarter::Deg90 };
+    let spec = SeriesSpec {
+        transform: Some(by_recipe(Recipe { steps: vec![Step::Orient(turned)] })),
+        packing_out: Some(Packing::BitshuffleLz4),
+        workers: 3,
+        ..SeriesSpec::new(Protocol::DectrisV2)
+    };
+    let mut bench = Bench::new(spec, 1, Form::default());
+    let images = (0..200).map(|n| if n == 77 { Say::Broken(n) } else { Say::Image(n) });
+    let says: Vec<Say> = std::iter::once(Say::Start(200)).chain(images).chain([Say::End]).collect();
+    bench.say(0, 1, 0, &says);
+    let end = bench.end();
+    assert_eq!((end.ledger.complete, end.ledger.lost, end.ledger.total().malformed), (199, 1, 1));
+    let mut scratch = UnpackScratch::new(Isa::detect());
+    for image in bench.kept(1)[0].images.iter().filter(|image| image.number != 77) {
+        let array = &image.channels[0].array;
+        assert_eq!((array.shape.dimensions(), array.packing), (&[4, 3][..], Packing::BitshuffleLz4));
+        let mut pixels = [0; 24];
+        unpack::array(array.packing, array.element, &array.pieces[0], &mut pixels, &mut scratch).unwrap();
+        // Row r, column c of the turned image was row 2 - c, column r.
+        let expected = (0..12).flat_map(|i| pixel(1, image.number, 0, (2 - i % 3) * 4 + i / 3).to_le_bytes());
+        assert!(pixels.into_iter().eq(expected), "image {}", image.number);
+    }
+    bench.assert_at_rest();
+}

@@ -1,0 +1,72 @@
+//! What the path costs by itself: a source that hands out the same bytes again and again. The number is printed, not judged.
+
+use super::harness::*;
+use bytes::Bytes;
+use konkordia_core::ports::{Message, MessageSource};
+use konkordia_engine::outlet::{OnFull, OutletSpec, Outlets, Service};
+use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+struct Endless {
+    pixels: Bytes,
+    form: Form,
+    next: u64,
+    images: u64,
+}
+
+impl MessageSource for Endless {
+    fn receive(&mut self, _timeout: Duration, messages_max: usize, into: &mut Vec<Message>) -> io::Result<()> {
+        for _ in 0..messages_max {
+            let say = match self.next {
+                0 => Say::Start(self.images),
+                n if n <= self.images => Say::Image(n - 1),
+                n if n == self.images + 1 => Say::End,
+                _ => return Ok(()),
+            };
+            // The header is the sender's; the pixels are shared.
+            let mut message = message(Form { rows: 0, ..self.form }, 0, 1, 0, say);
+            if let (Say::Image(_), Some(pixels)) = (say, message.parts.get_mut(1)) {
+                *pixels = self.pixels.clone();
+            }
+            let head: Vec<u8> = message.parts[0].iter().copied().collect();
+            message.parts[0] = Bytes::from([&head[..32], &self.form.rows.to_le_bytes()[..], &head[40..]].concat());
+            into.push(message);
+            self.next += 1;
+        }
+        Ok(())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.next > self.images + 1
+    }
+
+    fn name(&self) -> String {
+        "memory".into()
+    }
+}
+
+#[test]
+fn every_message_of_an_endless_stream_arrives() {
+    let form = Form { rows: 100, columns: 100, has_numbers: false };
+    let images = 100_000;
+    let source = Endless { pixels: Bytes::from(vec![1; 20_000]), form, next: 0, images };
+    let outlets = Arc::new(Outlets::new(None));
+    let service = Service::Reliable { on_full: OnFull::Wait };
+    let mut reader = outlets.add(OutletSpec { name: "count".into(), service, queue_images: 256, queue_bytes: 64 << 20 });
+    let before = Instant::now();
+    let upstream = Upstream { source: Box::new(source), intake: Box::new(TinyIntake) };
+    let series = series::open(SeriesSpec::new(Protocol::DectrisV2), vec![upstream], outlets).unwrap();
+    let (mut items, mut seen) = (Vec::new(), 0);
+    while seen < images + 2 {
+        assert!(reader.take(PATIENCE, &mut items) && !items.is_empty());
+        seen += items.drain(..).count() as u64;
+    }
+    let seconds = before.elapsed().as_secs_f64();
+    let progress = series.control().progress();
+    println!("{:.0} messages/s of 20 kB, latency {:?}", images as f64 / seconds, progress.latency);
+    let ends = series.notices().iter().find_map(|notice| if let Notice::Ended(end) = notice { Some(end) } else { None });
+    assert!(ends.unwrap().ledger.is_complete());
+    eventually("the budget is free", || series.control().progress().in_flight_bytes() == 0);
+}
