@@ -1,6 +1,7 @@
 //! How the outside sees and stops a run: atomics only, so that control and data share no lock.
 
 use konkordia_core::ledger::StreamLedger;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -47,6 +48,8 @@ pub struct Progress {
 pub struct Control {
     stop: AtomicBool,
     halt: AtomicBool,
+    gave_up: AtomicBool,
+    stragglers: Stragglers,
     /// Frames of the run.
     pub(crate) end: AtomicU64,
     /// Images of the run, set by the committer.
@@ -62,6 +65,14 @@ pub struct Control {
     started: Instant,
 }
 
+/// Frames of the run before, of which packets may still be on their way.
+#[derive(Debug, Default)]
+struct Stragglers {
+    first: AtomicU64,
+    end: AtomicU64,
+    packets_left: AtomicU64,
+}
+
 /// `end` before the end of the run is known.
 pub(crate) const NOT_YET: u64 = u64::MAX;
 /// Above every number of a frame, so that a maximum with one changes nothing.
@@ -72,6 +83,8 @@ impl Control {
         Self {
             stop: AtomicBool::new(false),
             halt: AtomicBool::new(false),
+            gave_up: AtomicBool::new(false),
+            stragglers: Stragglers::default(),
             end: AtomicU64::new(NOT_YET),
             images_end: AtomicU64::new(NOT_YET),
             newest_end: AtomicU64::new(0),
@@ -93,6 +106,33 @@ impl Control {
     /// True after [`Control::stop`].
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
+    }
+
+    /// Ends a run to which nothing has come, as one without data; a run that has begun goes on.
+    pub fn give_up(&self) {
+        self.gave_up.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.gave_up.load(Ordering::Acquire)
+    }
+
+    /// A run that begins with whatever frame comes first does not begin with one of these: they are late packets of the run before. At most
+    /// `packets_max` packets are refused so, because a detector that was reset sends the same numbers again. Before the run only.
+    pub fn expect_stragglers(&self, frames: Range<u64>, packets_max: u64) {
+        self.stragglers.first.store(frames.start, Ordering::Relaxed);
+        self.stragglers.end.store(frames.end, Ordering::Relaxed);
+        self.stragglers.packets_left.store(packets_max, Ordering::Release);
+    }
+
+    /// True if a packet of this frame is left over from the run before. Asked only while no frame has begun the run.
+    pub(crate) fn is_straggler(&self, frame: u64) -> bool {
+        let s = &self.stragglers;
+        let is_old = || (s.first.load(Ordering::Relaxed)..s.end.load(Ordering::Relaxed)).contains(&frame);
+        let take = |left: u64| left.checked_sub(1);
+        s.packets_left.load(Ordering::Acquire) > 0
+            && is_old()
+            && s.packets_left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_ok()
     }
 
     /// Nanoseconds since the run was armed.
@@ -194,5 +234,20 @@ impl Drop for FailGuard<'_> {
         if std::thread::panicking() {
             self.0.failed.store(true, Ordering::Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stragglers_are_refused_up_to_their_number() {
+        let control = Control::new(1, None);
+        assert!(!control.is_straggler(7));
+        control.expect_stragglers(5..8, 3);
+        assert!(!control.is_straggler(4) && !control.is_straggler(8));
+        assert!(control.is_straggler(5) && control.is_straggler(7) && control.is_straggler(7));
+        assert!(!control.is_straggler(7), "a detector that was reset sends these numbers again");
     }
 }

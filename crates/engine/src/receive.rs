@@ -188,6 +188,7 @@ impl Sorter<'_> {
             return None;
         }
         let first = match self.control.first_frame.load(Ordering::Acquire) {
+            NOT_YET if self.control.is_straggler(frame_number) => return None,
             NOT_YET => self
                 .control
                 .first_frame

@@ -399,7 +399,9 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
             break if control.progress().packets_placed > 0 { Ended::Finished } else { Ended::NoData };
         }
         match first {
-            None if armed.elapsed() > Duration::from_nanos(plan.start_timeout_ns) => break Ended::NoData,
+            None if control.has_given_up() || armed.elapsed() > Duration::from_nanos(plan.start_timeout_ns) => {
+                break Ended::NoData;
+            }
             // A source that can wait is not stalled: it waits for the sinks.
             Some(_) if !plan.lossless_source && last.elapsed() > Duration::from_nanos(plan.stall_timeout_ns) => {
                 break Ended::Stalled;

@@ -4,6 +4,7 @@ use crate::bench::args::{BenchDiskArgs, BenchRooflineArgs, BenchStreamArgs};
 use crate::calibration::verbs::args::CalibrationCommand;
 use crate::failure::EXIT_CODES;
 use crate::pedestal::args::PedestalArgs;
+use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
 use crate::serve::security::verb::TokenCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -70,6 +71,60 @@ pub enum Command {
   konkordia receive run.toml --json > report.ndjson
   konkordia receive run.toml --quiet || echo \"exit code $?\"", after_help = RECEIVE_HELP)]
     Receive(ReceiveArgs),
+    /// Runs detectors until told to stop, driven over HTTP: arm, start, stop, again and again.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia serve -c run.toml
+  konkordia serve -c beamline.toml --listen 127.0.0.1:9000 --json
+  konkordia serve -c detectors.yaml --detector eiger --data-root /data")]
+    Serve(ServeArgs),
+    /// Says how the detectors of a running service are.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia status
+  konkordia status --detector eiger --json
+  konkordia status --url http://bl01:8090")]
+    Status(TargetArgs),
+    /// Shows what happens in a running service: events, rates, progress.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia watch
+  konkordia watch --detector eiger
+  konkordia watch --json | jq .message")]
+    Watch(TargetArgs),
+    /// Makes a detector ready: answers when it is, or why not.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia arm
+  konkordia arm --images 1000 --prefix lyso/run03
+  konkordia arm --prefix run04 --set energy_kev=12.4 --set sample_name=lysozyme --wait")]
+    Arm(ArmArgs),
+    /// Arms if need be, and begins the clock for the first data.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia start
+  konkordia start --images 1000 --prefix run05 --wait
+  konkordia start --detector eiger --no-write")]
+    Start(ArmArgs),
+    /// Tells the detector to expose, if the configuration says how.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia trigger
+  konkordia trigger --detector eiger
+  konkordia trigger --json")]
+    Trigger(TargetArgs),
+    /// Ends the run; everything that has come is kept.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia stop
+  konkordia stop --detector eiger
+  konkordia stop && konkordia wait")]
+    Stop(TargetArgs),
+    /// Ends the run at once, in whatever state; what was written is closed.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia cancel
+  konkordia cancel --detector eiger
+  konkordia cancel --json")]
+    Cancel(TargetArgs),
+    /// Waits until nothing is armed or running; the exit code says how the run was.
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia wait
+  konkordia wait --timeout 60
+  konkordia wait --detector eiger || echo \"exit code $?\"")]
+    Wait(WaitArgs),
     /// Makes pedestals from dark frames, live or from files: mean, noise and a mask with reasons, into a calibration file.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia pedestal run.toml --stage g0 -o cal.h5 --gain gains_m0.bin
@@ -341,6 +396,35 @@ pub struct ReceiveArgs {
     #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// No progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+/// `konkordia serve`
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Configuration: of one detector, of several, or the YAML of the MAX IV receiver
+    #[arg(long, short, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Address and port of the HTTP interface; port 0 = any that is free [default: service.listen]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<std::net::SocketAddr>,
+    /// Detector of the YAML
+    #[arg(long, value_name = "NAME", help_heading = "With the YAML of the MAX IV receiver")]
+    pub detector: Option<String>,
+    /// Folder outside of which nothing is written [default: the current one]
+    #[arg(long, value_name = "DIR", help_heading = "With the YAML of the MAX IV receiver")]
+    pub data_root: Option<PathBuf>,
+    /// Address on which its HTTP interface and its stream listen
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = "With the YAML of the MAX IV receiver")]
+    pub compat_address: String,
+    /// Serve /last_frame, which is a Python pickle
+    #[arg(long, help_heading = "With the YAML of the MAX IV receiver")]
+    pub pickle: bool,
+    /// For programs: `ready` with the address as JSON on stdout
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// No log of events on stderr
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }

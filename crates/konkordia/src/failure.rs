@@ -16,6 +16,8 @@ pub enum Exit {
     Usage = 2,
     /// The configuration or the calibration is wrong.
     Configuration = 3,
+    /// The service cannot be reached, or does not answer.
+    Unreachable = 4,
     /// Something else is in the way, for example another run that writes the same file.
     State = 5,
     /// A file, a disk or a socket failed.
@@ -35,7 +37,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// Printed by `konkordia help` and at the end of the help of each command.
-pub const EXIT_CODES: &str = "Exit codes: 0 complete, 1 data incomplete, 2 usage, 3 configuration, 5 wrong state, 6 I/O, 7 timeout, \
+pub const EXIT_CODES: &str = "Exit codes: 0 complete, 1 data incomplete, 2 usage, 3 configuration, 4 service not reached, 5 wrong state, 6 I/O, 7 timeout, \
                               70 bug, 130 interrupted (files closed and valid)";
 
 /// An error on its way to a person: what happened and where, why, what to do next.

@@ -4,6 +4,7 @@ mod calibration;
 pub mod diagnostics;
 pub mod geometry;
 pub mod model;
+pub mod overrides;
 pub mod plan;
 pub mod processing;
 mod read;

@@ -176,7 +176,6 @@ pub const KEYS: &[Key] = &[
     key("transform", "rotate_deg", Kind::Integer(0, 270), "0", "turn in degrees, clockwise, after the flips: 0, 90, 180 or 270"),
     key("transform", "bin", Kind::Integers(1, 64), "1", "pixels that become one: [n] in both directions, or [rows, columns]"),
     key("transform", "bin_mode", Kind::Choice(&["sum", "mean"]), "sum", "what becomes of their counts"),
-    key("transform", "sum_frames", Kind::Integer(1, 1000), "1", "images that are added to make one"),
     key(
         "transform",
         "compression",

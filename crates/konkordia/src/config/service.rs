@@ -134,6 +134,11 @@ pub fn load(path: &Path) -> Result<ServiceConfig, Failure> {
     super::printed(parse(&text, path))?.load_detectors(path)
 }
 
+/// As [`load`], for a text that stands in no file.
+pub fn load_text(text: &str, path: &Path) -> Result<ServiceConfig, Failure> {
+    super::printed(parse(text, path))?.load_detectors(path)
+}
+
 /// A service whose further files have not been read.
 #[derive(Clone, Debug)]
 pub struct Partial {
@@ -208,6 +213,7 @@ impl DetectorConfig {
             .collect();
         value["name"] = self.name.clone().into();
         value["config"] = self.file.display().to_string().into();
+        value["output"] = serde_json::json!({ "directory": self.directory().display().to_string() });
         value["directory"] = self.directory().display().to_string().into();
         value["write"] = self.write.into();
         value["streams_out"] = consumers.into();
@@ -298,6 +304,9 @@ fn consumers(document: &Document, d: &mut Diagnostics) -> Vec<ConsumerSettings> 
         if list.iter().any(|other| other.name == name) {
             let fix = "give each a name of its own";
             d.add(t.span("name"), format!("stream.name: there are two consumers \"{name}\""), "", fix);
+        }
+        if name == "file" {
+            d.add(t.span("name"), "stream.name: \"file\" is taken by the writer of files", "", "choose another name");
         }
         if let Err(why) = konkordia_core::endpoint::check(address) {
             d.add(t.span("address"), format!("stream.address: {why}"), "", "correct the address");

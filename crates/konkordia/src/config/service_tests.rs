@@ -68,7 +68,7 @@ fn streams_have_their_keys_and_no_others() {
     );
     let two = STREAM.replace(
         "[\"tcp://127.0.0.1:31001\"]",
-        "[\"tcp://a:1\", \"tcp://b:2\"]\njoin = \"modules\"\n[[source.module]]\nrow = 0\ncolumn = 0\n[[source.module]]\nrow = 512\ncolumn = 0\nrotate_deg = 180",
+        "[\"tcp://a:1\", \"tcp://b:2\"]\njoin = \"modules\"\nimage_rows = 1024\nimage_columns = 1024\n[[source.module]]\nrow = 0\ncolumn = 0\n[[source.module]]\nrow = 512\ncolumn = 0\nrotate_deg = 180",
     );
     let modules = of(&two).modules.unwrap();
     assert_eq!((modules.placements.len(), modules.placements[1].row), (2, 512));
@@ -84,6 +84,8 @@ fn streams_have_their_keys_and_no_others() {
     refused(&STREAM.replace("\"stream2\"", "\"directory\""), "[source] has no 'folder'");
     refused(&STREAM.replace("\"stream2\"", "\"stream3\""), "did you mean \"stream");
     refused(&STREAM.replace("[output]", "join = \"modules\"\n[output]"), "0 modules are placed, but there are 1 upstreams");
+    refused(&two.replace("image_rows = 1024\n", ""), "has no 'image_rows'");
+    refused(&format!("{STREAM}[[stream]]\nname = \"file\"\naddress = \"tcp://*:1\"\n"), "\"file\" is taken");
     refused(&format!("{STREAM}[transform]\ncrop = [1, 2]\n"), "transform.crop");
     refused(&format!("{STREAM}[transform]\nrotate_deg = 10\n"), "transform.rotate_deg: 10 is no quarter turn");
     refused(&format!("{PACKETS}[transform]\nbin = [2]\n"), "[transform] is for streams");

@@ -52,9 +52,9 @@ pub struct Modules {
     /// Where the parts lie.
     pub placements: Vec<Placement>,
     /// Rows of the image.
-    pub rows: Option<u32>,
+    pub rows: u32,
     /// Columns of the image.
-    pub columns: Option<u32>,
+    pub columns: u32,
 }
 
 /// A whole configuration of a stream detector, checked.
@@ -306,8 +306,20 @@ fn modules(document: &Document, d: &mut Diagnostics, source: Option<&StreamSourc
         return None;
     }
     let placements = list.iter().map(|module| module_place(module, d)).collect::<Option<Vec<_>>>()?;
-    let size = |key: &str| t.integer(key).map(|n| n as u32);
-    Some(Modules { placements, rows: size("image_rows"), columns: size("image_columns") })
+    let mut size = |key: &str| {
+        if !t.has(key) {
+            let what = format!("[source] has no '{key}', which join = \"modules\" needs");
+            d.add(
+                t.span("join"),
+                what,
+                "how large the modules are is known only when they send",
+                format!("add {key} = ..., of the whole image"),
+            );
+        }
+        t.integer(key).map(|n| n as u32)
+    };
+    let (rows, columns) = (size("image_rows"), size("image_columns"));
+    Some(Modules { placements, rows: rows?, columns: columns? })
 }
 
 fn module_place(module: &Table, d: &mut Diagnostics) -> Option<Placement> {

@@ -26,8 +26,6 @@ pub struct TransformOptions {
     pub bin: Option<[u32; 2]>,
     /// Their mean instead of their sum.
     pub bin_mean: bool,
-    /// Images that make one.
-    pub sum_frames: u32,
     /// How images leave; `None` = as they came, or the default of changed ones.
     pub packing: Option<Packing>,
 }
@@ -42,7 +40,6 @@ impl TransformOptions {
             || self.crop.is_some()
             || self.orientation.is_some()
             || self.bin.is_some()
-            || self.sum_frames > 1
     }
 
     /// In words, in the order in which they are done.
@@ -60,7 +57,6 @@ impl TransformOptions {
         add(self.crop.is_some(), "crop");
         add(self.orientation.is_some(), "turn");
         add(self.bin.is_some(), "bin");
-        add(self.sum_frames > 1, "sum");
         match self.packing {
             Some(Packing::None) => list.push("leave unpacked".into()),
             Some(Packing::BitshuffleLz4) => list.push("leave as bslz4".into()),
@@ -97,7 +93,6 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
         orientation: quarter_turns(t, d, "transform").filter(|o| *o != Orientation::UPRIGHT),
         bin: bin.first().map(|rows| [*rows, bin.get(1).copied().unwrap_or(*rows)]).filter(|bin| *bin != [1, 1]),
         bin_mean: t.text("bin_mode") == Some("mean"),
-        sum_frames: t.integer("sum_frames").unwrap_or(1) as u32,
         packing: match t.text("compression") {
             Some("bslz4") => Some(Packing::BitshuffleLz4),
             Some("lz4") => Some(Packing::Lz4),

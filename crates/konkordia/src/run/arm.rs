@@ -64,8 +64,24 @@ pub fn ground(config: &Config) -> Result<Ground, Failure> {
     Ok(Ground { plan, loaded, notes })
 }
 
+/// What a service adds to a run, or leaves out.
+pub struct Additions<'a> {
+    /// Files are written.
+    pub write: bool,
+    /// Sinks beside the file, for a plan.
+    pub sinks: &'a dyn Fn(&Arc<Plan>) -> Vec<Box<dyn Sink>>,
+    /// What stands between each socket and the run.
+    pub wrap: &'a dyn Fn(UdpReceiver) -> Box<dyn Source>,
+}
+
 /// Loads, binds, creates, maps. On an error nothing is left behind but, after the files were made, files without images.
 pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
+    let plain = Additions { write: true, sinks: &|_| Vec::new(), wrap: &|receiver| Box::new(receiver) };
+    prepare_with(config, ports, &plain)
+}
+
+/// As [`prepare`], with what a service adds.
+pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
     let Ground { plan, loaded, mut notes } = ground(config)?;
     let plan = Arc::new(plan);
     let receivers = bind(config, plan.streams(), ports)?;
@@ -75,16 +91,21 @@ pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
     let given = receivers.iter().map(UdpReceiver::receive_buffer_bytes).min().unwrap_or(0);
     notes.extend(buffer_note(config.receive_buffer_bytes, given));
     // Before the file: raw frames without a frame go away when something else fails.
-    let raw = config.keep_raw.then(|| RawSpec::of(config, &plan, clock::now()));
+    let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, clock::now()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
-    let writer = Writer::create(file_spec(config, &plan, &loaded))?;
-    notes.extend(space_note(&writer));
-    notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
-    let writer = SharedWriter::new(writer);
-    let sources = receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect();
-    let sink = Box::new(FileSink::new(writer.clone(), &plan));
+    let writer = if additions.write {
+        let writer = Writer::create(file_spec(config, &plan, &loaded))?;
+        notes.extend(space_note(&writer));
+        notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
+        SharedWriter::new(writer)
+    } else {
+        SharedWriter::default()
+    };
+    let sources = receivers.into_iter().map(additions.wrap).collect();
+    let file: Box<dyn Sink> = Box::new(FileSink::new(writer.clone(), &plan));
+    let sinks = std::iter::once(file).chain((additions.sinks)(&plan)).collect();
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
-    let armed = arm_with(&plan, loaded, sources, (sink, frame_sinks), Isa::detect())?;
+    let armed = arm_all(&plan, loaded, sources, (sinks, frame_sinks), Isa::detect())?;
     Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
 }
 
@@ -96,8 +117,20 @@ pub fn arm_with(
     (sink, frame_sinks): (Box<dyn Sink>, Vec<Box<dyn FrameSink>>),
     isa: Isa,
 ) -> Result<Armed, Failure> {
-    let sink = calibration::guard::wrap(sink, loaded.expected(), plan.streams());
-    let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks: vec![sink], frame_sinks, isa };
+    arm_all(plan, loaded, sources, (vec![sink], frame_sinks), isa)
+}
+
+/// As [`arm_with`], for several sinks; the first one sees the headers of every image anyhow and guards the calibration.
+fn arm_all(
+    plan: &Arc<Plan>,
+    loaded: Loaded,
+    sources: Vec<Box<dyn Source>>,
+    (mut sinks, frame_sinks): (Vec<Box<dyn Sink>>, Vec<Box<dyn FrameSink>>),
+    isa: Isa,
+) -> Result<Armed, Failure> {
+    let guarded = sinks.remove(0);
+    sinks.insert(0, calibration::guard::wrap(guarded, loaded.expected(), plan.streams()));
+    let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks, frame_sinks, isa };
     arm(parts).map_err(|error| {
         let fix = "set a smaller [run] buffer_mib, or close other programs";
         Failure::new(Exit::Io, "the run cannot be armed", error.to_string(), fix)

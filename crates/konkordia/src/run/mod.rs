@@ -3,7 +3,7 @@
 pub mod arm;
 pub mod clock;
 pub mod loopback;
-mod raw_copy;
+pub mod raw_copy;
 mod recorded;
 pub mod report;
 pub mod signals;

@@ -108,6 +108,16 @@ impl Report {
         self.file.as_ref().map(|file| file.master.as_path())
     }
 
+    /// The files, once they are closed.
+    pub fn file(&self) -> Option<&FileReport> {
+        self.file.as_ref()
+    }
+
+    /// Where data were lost, and what to do about it.
+    pub fn advice(&self) -> &[String] {
+        &self.advice
+    }
+
     /// Frames per second, from the first to the last packet.
     pub fn rate_hz(&self) -> f64 {
         if self.seconds > 0.0 { self.ledger.images.frames as f64 / self.seconds } else { 0.0 }

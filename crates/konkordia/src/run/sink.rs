@@ -7,7 +7,8 @@ use konkordia_sinks::hdf5::{self, FileReport, ImageRecord, LedgerRecord, Writer}
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The writer, shared between the sink's thread during the run and the program that closes the file afterwards. Nobody ever waits for it.
-#[derive(Clone)]
+/// The default one writes nothing.
+#[derive(Clone, Default)]
 pub struct SharedWriter(Arc<Mutex<Option<Writer>>>);
 
 impl SharedWriter {

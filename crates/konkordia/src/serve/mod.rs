@@ -1,9 +1,18 @@
 //! `konkordia serve`: detectors that are driven until told to stop, and the HTTP interface to them.
 
+pub mod client;
+pub mod command;
+pub mod detector;
 pub mod events;
+pub mod fanout;
 pub mod handle;
+pub mod hooks;
 pub mod http;
 pub mod maxiv;
 pub mod metrics;
+pub mod paths;
+pub mod readiness;
 pub mod security;
 pub mod settings;
+pub mod statistics;
+pub mod transform;

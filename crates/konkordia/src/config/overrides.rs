@@ -1,0 +1,129 @@
+//! What a command may set for one run: facts by the names of the configuration, checked as there.
+
+use super::diagnostics::Diagnostics;
+use super::model::facts;
+use super::{read, schema};
+use crate::failure::{Exit, Failure};
+use konkordia_sinks::hdf5::Metadata;
+use serde_json::{Map, Value};
+
+/// Keys that a command may set, with their tables.
+const KEYS: [(&str, &[&str]); 2] = [
+    (
+        "detector",
+        &[
+            "energy_kev",
+            "detector_distance_mm",
+            "beam_center_x_px",
+            "beam_center_y_px",
+            "pixel_size_um",
+            "sensor_material",
+            "sensor_thickness_um",
+            "frame_time_us",
+            "count_time_us",
+            "description",
+            "serial_number",
+        ],
+    ),
+    ("output", &["sample_name", "beamline", "source_name"]),
+];
+
+/// The facts that `given` sets; the others are `None`.
+///
+/// # Errors
+/// A name that is none of a fact, or a value that is none of its kind.
+pub fn metadata(given: &Map<String, Value>) -> Result<Metadata, Failure> {
+    let mut text = String::new();
+    for (table, keys) in KEYS {
+        text.push_str(&format!("[{table}]\n"));
+        for (name, value) in given.iter().filter(|(name, _)| keys.contains(&name.as_str())) {
+            text.push_str(&format!("{name} = {}\n", toml_value(name, value)?));
+        }
+    }
+    let all: Vec<&str> = KEYS.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
+    if let Some(name) = given.keys().find(|name| !all.contains(&name.as_str())) {
+        let near = read::nearest(name, &all).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+        let fix = format!("{near}the names are {}", all.join(", "));
+        let shown: String = name.chars().take(80).collect();
+        return Err(refuse(format!("metadata: there is no '{}'", shown.escape_debug()), String::new(), fix));
+    }
+    let mut d = Diagnostics::new("metadata", &text);
+    let document = read::read(&text, &mut d);
+    if let Some(found) = d.found.first() {
+        return Err(refuse(format!("metadata: {}", found.what), found.why.clone(), found.fix.clone()));
+    }
+    Ok(facts(&document))
+}
+
+fn refuse(what: String, why: String, fix: String) -> Failure {
+    Failure::new(Exit::Configuration, what, why, fix)
+}
+
+fn toml_value(name: &str, value: &Value) -> Result<String, Failure> {
+    match value {
+        // JSON and TOML write these alike; TOML wants no bare control characters, and JSON has none.
+        Value::String(text) if text.len() <= 1000 && !text.contains('\u{7f}') => Ok(value.to_string()),
+        Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+        _ => {
+            let doc = schema::all().find(|key| key.name == name).map_or("", |key| key.doc);
+            Err(refuse(format!("metadata: {name} is no plain value"), "a number or a short text is expected".into(), doc.into()))
+        }
+    }
+}
+
+/// `over` where it says something, else `base`.
+pub fn merge(base: &Metadata, over: Metadata) -> Metadata {
+    Metadata {
+        energy_kev: over.energy_kev.or(base.energy_kev),
+        detector_distance_m: over.detector_distance_m.or(base.detector_distance_m),
+        beam_center_x_px: over.beam_center_x_px.or(base.beam_center_x_px),
+        beam_center_y_px: over.beam_center_y_px.or(base.beam_center_y_px),
+        pixel_size_m: over.pixel_size_m.or(base.pixel_size_m),
+        sensor_material: over.sensor_material.or_else(|| base.sensor_material.clone()),
+        sensor_thickness_m: over.sensor_thickness_m.or(base.sensor_thickness_m),
+        frame_time_s: over.frame_time_s.or(base.frame_time_s),
+        count_time_s: over.count_time_s.or(base.count_time_s),
+        detector_description: over.detector_description.or_else(|| base.detector_description.clone()),
+        detector_serial: over.detector_serial.or_else(|| base.detector_serial.clone()),
+        source_name: over.source_name.or_else(|| base.source_name.clone()),
+        instrument_name: over.instrument_name.or_else(|| base.instrument_name.clone()),
+        sample_name: over.sample_name.or_else(|| base.sample_name.clone()),
+        ..base.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn set(value: Value) -> Result<Metadata, Failure> {
+        metadata(value.as_object().unwrap())
+    }
+
+    #[test]
+    fn facts_are_checked_as_in_the_configuration() {
+        let facts = set(json!({"energy_kev": 12.4, "detector_distance_mm": 200, "sample_name": "lys\"o\n1"})).unwrap();
+        assert_eq!((facts.energy_kev, facts.detector_distance_m), (Some(12.4), Some(0.2)));
+        assert_eq!(facts.sample_name.as_deref(), Some("lys\"o\n1"));
+        let base = Metadata { energy_kev: Some(1.0), sensor_material: Some("Si".into()), ..Metadata::default() };
+        let merged = merge(&base, facts);
+        assert_eq!((merged.energy_kev, merged.sensor_material.as_deref()), (Some(12.4), Some("Si")));
+        assert_eq!(set(json!({})).unwrap(), Metadata::default());
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_a_remedy() {
+        for (given, part) in [
+            (json!({"energy_kev": 12400}), "looks like eV"),
+            (json!({"energy_kve": 12.4}), "there is no 'energy_kve'"),
+            (json!({"energy_kev": "12"}), "text where"),
+            (json!({"energy_kev": null}), "no plain value"),
+            (json!({"sample_name": ["a"]}), "no plain value"),
+            (json!({"x\"]\n[service": 1}), "there is no"),
+        ] {
+            let said = set(given.clone()).unwrap_err();
+            assert!(said.to_string().contains(part) && !said.fix.is_empty(), "{given}: {said}");
+        }
+    }
+}

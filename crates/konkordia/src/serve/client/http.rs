@@ -1,0 +1,196 @@
+//! Requests to the service, and what its answers mean: errors come back as failures with their exit code.
+
+use super::args::TargetArgs;
+use crate::failure::{Exit, Failure};
+use crate::serve::http::problem::ProblemBody;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use ureq::http::Response;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body};
+
+/// Longest time of an ordinary request; an arm may take its time.
+const PATIENCE: Duration = Duration::from_secs(160);
+/// Longest time until somebody answers at all.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Talks to one service.
+pub struct Client {
+    agent: Agent,
+    url: String,
+    token: Option<String>,
+    detector: Option<String>,
+}
+
+impl Client {
+    /// For this service.
+    ///
+    /// # Errors
+    /// The address is none of a service, or the file of the certificate cannot be used.
+    pub fn new(target: &TargetArgs) -> Result<Self, Failure> {
+        let url = target.url.trim_end_matches('/').to_string();
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            let why = "it begins with neither http:// nor https://";
+            let fix = "give --url (or KONKORDIA_URL) such as http://127.0.0.1:8090";
+            return Err(Failure::new(Exit::Usage, format!("'{url}' is no address of a service"), why, fix));
+        }
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_connect(Some(CONNECT))
+            .timeout_global(Some(PATIENCE))
+            .max_redirects(0)
+            .proxy(None);
+        if let Some(file) = &target.ca {
+            config = config.tls_config(tls(file)?);
+        } else if url.starts_with("https://") {
+            let why = "it is not said by which certificate the service is to be known";
+            let fix = "give --ca FILE (or KONKORDIA_CA): the certificate of the service or of who signed it";
+            return Err(Failure::new(Exit::Usage, format!("{url} needs --ca"), why, fix));
+        }
+        let agent = config.build().new_agent();
+        Ok(Self { agent, url, token: target.token.clone(), detector: target.detector.clone() })
+    }
+
+    fn address(&self, path: &str, query: &[(&str, &str)]) -> String {
+        let detector = self.detector.as_deref().map(|name| ("detector", name));
+        let pairs = detector.into_iter().chain(query.iter().copied());
+        let text: Vec<String> = pairs.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+        format!("{}/api/v1/{path}{}{}", self.url, if text.is_empty() { "" } else { "?" }, text.join("&"))
+    }
+
+    fn bearer(&self) -> String {
+        self.token.as_deref().map_or(String::new(), |token| format!("Bearer {token}"))
+    }
+
+    /// Asks for something.
+    ///
+    /// # Errors
+    /// The service cannot be reached, or says why not.
+    pub fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<T, Failure> {
+        self.get_within(path, query, PATIENCE)
+    }
+
+    /// As [`Self::get`], for an answer that takes its time.
+    pub fn get_within<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)], patience: Duration) -> Result<T, Failure> {
+        let mut request = self.agent.get(self.address(path, query)).config().timeout_global(Some(patience)).build();
+        if self.token.is_some() {
+            request = request.header("Authorization", self.bearer());
+        }
+        self.read(request.call())
+    }
+
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Failure> {
+        let mut request = self.agent.post(self.address(path, &[]));
+        if self.token.is_some() {
+            request = request.header("Authorization", self.bearer());
+        }
+        self.read(request.send_json(body))
+    }
+
+    /// Opens an answer without end.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn open(&self, path: &str, query: &[(&str, &str)]) -> Result<impl Read + Send + use<>, Failure> {
+        let mut request = self.agent.get(self.address(path, query)).config().timeout_global(None).build();
+        if self.token.is_some() {
+            request = request.header("Authorization", self.bearer());
+        }
+        let answer = request.call().map_err(|error| self.unreachable(&error))?;
+        if answer.status().is_success() { Ok(answer.into_body().into_reader()) } else { Err(self.refused(answer)) }
+    }
+
+    fn read<T: DeserializeOwned>(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<T, Failure> {
+        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
+        if !answer.status().is_success() {
+            return Err(self.refused(answer));
+        }
+        answer.body_mut().read_json().map_err(|error| self.strange(&error.to_string()))
+    }
+
+    fn strange(&self, why: &str) -> Failure {
+        let what = format!("the answer of {} cannot be read", self.url);
+        let fix = "is it a konkordia of the same version? `konkordia version` on both sides tells";
+        Failure::new(Exit::Unreachable, what, why, fix)
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Failure {
+        let what = format!("cannot reach the service at {}", self.url);
+        let why = match error {
+            ureq::Error::Io(error) => crate::failure::reason(error),
+            other => other.to_string(),
+        };
+        let fix = "is it running (konkordia serve -c CONFIG.toml)? --url or KONKORDIA_URL say where it is";
+        Failure::new(Exit::Unreachable, what, why, fix)
+    }
+
+    /// The problem that the service has with a request.
+    fn refused(&self, mut answer: Response<Body>) -> Failure {
+        let status = answer.status();
+        let Ok(problem) = answer.body_mut().read_json::<ProblemBody>() else {
+            return self.strange(&format!("it answered {status}"));
+        };
+        let exit = match problem.code.as_str() {
+            "wrong_state" | "no_trigger" | "refused" | "busy" | "not_ready" => Exit::State,
+            "arm_failed" => Exit::Io,
+            "bug" => Exit::Bug,
+            _ => Exit::Usage,
+        };
+        Failure::new(exit, problem.detail, String::new(), problem.hint.unwrap_or_default())
+    }
+}
+
+/// Everything but the plainest characters, for a query.
+fn escaped(text: &str) -> String {
+    let one = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
+}
+
+fn tls(file: &Path) -> Result<TlsConfig, Failure> {
+    let text = std::fs::read(file).map_err(|error| Failure::io("cannot read the certificate", file, &error))?;
+    let certificate = Certificate::from_pem(&text).map_err(|error| {
+        let what = format!("{} is no certificate", file.display());
+        Failure::new(Exit::Usage, what, error.to_string(), "a PEM file with BEGIN CERTIFICATE is expected")
+    })?;
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&[certificate]))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_whole_and_escaped() {
+        let target = |url: &str, detector: Option<&str>| TargetArgs {
+            detector: detector.map(str::to_string),
+            url: url.into(),
+            token: None,
+            ca: None,
+            json: false,
+        };
+        let client = Client::new(&target("http://host:1/", Some("a&b ü"))).unwrap();
+        assert_eq!(
+            client.address("wait", &[("timeout_s", "1.5")]),
+            "http://host:1/api/v1/wait?detector=a%26b%20%C3%BC&timeout_s=1.5"
+        );
+        assert_eq!(Client::new(&target("http://host:1", None)).unwrap().address("status", &[]), "http://host:1/api/v1/status");
+        assert!(Client::new(&target("host:1", None)).is_err_and(|e| e.exit == Exit::Usage));
+        assert!(Client::new(&target("https://host:1", None)).is_err_and(|e| e.fix.contains("--ca")));
+        let nobody = Client::new(&target("http://127.0.0.1:9", None)).unwrap().get::<Value>("status", &[]).unwrap_err();
+        assert_eq!(nobody.exit, Exit::Unreachable);
+    }
+}

@@ -1,0 +1,48 @@
+//! States in words.
+
+use crate::say;
+use crate::serve::handle::{DetectorState, DetectorStatus, Severity};
+
+/// The state in a word.
+pub fn state(status: &DetectorStatus) -> &'static str {
+    match status.state {
+        DetectorState::Idle => "idle",
+        DetectorState::Armed => "armed",
+        DetectorState::Running if status.draining => "draining",
+        DetectorState::Running => "running",
+        DetectorState::Error => "in error",
+    }
+}
+
+/// One line, and what to do if something is to be done.
+pub fn line(status: &DetectorStatus) -> String {
+    let mark = match status.severity {
+        Severity::Error => "error: ",
+        Severity::Warning => "warning: ",
+        Severity::Info | Severity::Success => "",
+    };
+    let mut text = format!("{}: {}; {mark}{}", status.detector, state(status), status.message);
+    let runs = matches!(status.state, DetectorState::Armed | DetectorState::Running);
+    if runs && status.images_committed > 0 {
+        text.push_str(&format!("; {}", progress(status)));
+    }
+    if let Some(file) = status.file.as_ref().filter(|_| status.images_written > 0 || runs) {
+        text.push_str(&format!("\n  file: {file}"));
+    }
+    if let Some(hint) = &status.hint {
+        text.push_str(&format!("\n  fix: {hint}"));
+    }
+    text
+}
+
+/// Images in numbers.
+pub fn progress(status: &DetectorStatus) -> String {
+    let of = status.images_expected.map_or(String::new(), |n| format!(" of {}", say::count(n)));
+    let mut text = format!("{}{of} images", say::count(status.images_committed));
+    for (name, n) in [("lost", status.images_lost), ("partial", status.images_partial)] {
+        if n > 0 {
+            text.push_str(&format!(", {} {name}", say::count(n)));
+        }
+    }
+    text
+}

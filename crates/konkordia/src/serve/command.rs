@@ -1,0 +1,205 @@
+//! `konkordia serve`: reads the configuration, starts the detectors and HTTP, waits for the signal to end, ends them.
+
+use super::detector::{self, Handle};
+use super::events::EventLog;
+use super::handle::{Detector, Fleet, Severity};
+use super::http::{self, Settings};
+use super::maxiv;
+use super::settings::ServiceSettings;
+use crate::cli::ServeArgs;
+use crate::config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
+use crate::config::{self};
+use crate::failure::{Exit, Failure, reason};
+use crate::say;
+use arc_swap::ArcSwap;
+use konkordia_sinks::hdf5::master_file_name;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// `konkordia serve -c CONFIG`
+pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
+    let signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| {
+        Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(&e), "try again; the system is out of some resource")
+    })?;
+    let mut service = load(args)?;
+    if let Some(listen) = args.listen {
+        service.settings.http.listen = listen;
+    }
+    check_roots(&service)?;
+    let events = EventLog::new();
+    tell_of_unfinished(&service, &events);
+    let handles = open_all(&service, &events)?;
+    let fleet = Arc::new(Fleet {
+        detectors: handles.iter().map(|handle| Arc::clone(handle) as Arc<dyn Detector>).collect(),
+        events: events.clone(),
+        stopping: Arc::new(ArcSwap::from_pointee(false)),
+    });
+    let server = http::spawn(Arc::clone(&fleet), Settings::from(&service.settings.http));
+    let server = server.inspect_err(|_| end_all(&handles))?;
+    let logger = (!args.quiet).then(|| log_events(&events)).transpose()?;
+    announce(args, &service, &server.url());
+    wait_for_signal(signals);
+    fleet.stopping.store(Arc::new(true));
+    say::to_stderr("stopping: ending runs and closing their files (once more to stop at once)");
+    end_all(&handles);
+    server.stop();
+    drop((fleet, handles, events, logger));
+    Ok(Exit::Complete)
+}
+
+fn load(args: &ServeArgs) -> Result<ServiceConfig, Failure> {
+    if !maxiv::yaml::is_yaml(&args.config) {
+        return config::service::load(&args.config);
+    }
+    let text =
+        std::fs::read_to_string(&args.config).map_err(|e| Failure::io("cannot read the configuration", &args.config, &e))?;
+    let here = PathBuf::from(".");
+    let extra = maxiv::yaml::Extra {
+        data_root: args.data_root.as_deref().unwrap_or(&here),
+        pickle: args.pickle,
+        address: &args.compat_address,
+    };
+    let text = maxiv::yaml::translate(&text, &args.config, args.detector.as_deref(), &extra)?;
+    config::service::load_text(&text, Path::new("detectors.toml"))
+}
+
+/// Output folders lie below the data root, or nothing could be written.
+fn check_roots(service: &ServiceConfig) -> Result<(), Failure> {
+    let Some(root) = &service.settings.data_root else { return Ok(()) };
+    let root_is = root.canonicalize().map_err(|error| Failure::io("cannot use the data root", root, &error))?;
+    for detector in &service.detectors {
+        let Ok(directory) = detector.directory().canonicalize() else { continue };
+        if !directory.starts_with(&root_is) {
+            let what = format!("the output folder {} of '{}' is outside of the data root", directory.display(), detector.name);
+            let fix = "move the folder, or correct service.data_root";
+            return Err(Failure::new(Exit::Configuration, what, format!("the data root is {}", root_is.display()), fix));
+        }
+    }
+    Ok(())
+}
+
+fn open_all(service: &ServiceConfig, events: &EventLog) -> Result<Vec<Arc<Handle>>, Failure> {
+    let settings = Arc::new(service.settings.clone());
+    let mut handles: Vec<Arc<Handle>> = Vec::new();
+    for config in &service.detectors {
+        match open(config, &settings, events) {
+            Ok(handle) => handles.push(Arc::new(handle)),
+            Err(failure) => {
+                end_all(&handles);
+                return Err(failure);
+            }
+        }
+    }
+    Ok(handles)
+}
+
+fn open(config: &DetectorConfig, settings: &Arc<ServiceSettings>, events: &EventLog) -> Result<Handle, Failure> {
+    let (config, settings) = (Arc::new(config.clone()), Arc::clone(settings));
+    match &config.kind {
+        DetectorKindConfig::Udp(_) => detector::udp::open(config, settings, events.clone()),
+        DetectorKindConfig::Stream(_) => detector::stream::open(config, settings, events.clone()),
+    }
+}
+
+fn end_all(handles: &[Arc<Handle>]) {
+    handles.iter().for_each(|handle| handle.shut_down());
+    handles.iter().for_each(|handle| handle.join());
+}
+
+/// The first signal comes back from here, the second ends the program.
+fn wait_for_signal(mut signals: Signals) {
+    let _ = signals.forever().next();
+    let at_once = move || {
+        if signals.forever().next().is_some() {
+            say::to_stderr("stopped at once; files are completed by: konkordia repair FILE");
+            std::process::exit(i32::from(Exit::Interrupted as u8));
+        }
+    };
+    let _ = std::thread::Builder::new().name("signals".into()).stack_size(detector::STACK_BYTES).spawn(at_once);
+}
+
+/// Files of a service that was killed: they are told, nothing is done to them.
+fn tell_of_unfinished(service: &ServiceConfig, events: &EventLog) {
+    let mut seen = Vec::new();
+    for detector in &service.detectors {
+        let directory = detector.directory();
+        if seen.contains(&directory) {
+            continue;
+        }
+        seen.push(directory);
+        for master in unfinished(directory) {
+            let message =
+                format!("{} is not finished: unless another program is writing it, konkordia repair {0}", master.display());
+            events.add(
+                Some(&detector.name),
+                "warning",
+                Severity::Warning,
+                message.clone(),
+                json!({ "file": master.display().to_string() }),
+            );
+            say::to_stderr(&format!("note: {message}"));
+        }
+    }
+}
+
+/// Masters in this folder beside which a journal of a data file was left. Bounded: a folder of an archive is not read through.
+fn unfinished(directory: &Path) -> Vec<PathBuf> {
+    const ENTRIES_MAX: usize = 100_000;
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let mut masters: Vec<PathBuf> = entries
+        .take(ENTRIES_MAX)
+        .filter_map(|entry| master_of_journal(entry.ok()?.file_name().to_str()?))
+        .map(|name| directory.join(name))
+        .filter(|path| path.exists())
+        .collect();
+    masters.sort();
+    masters.dedup();
+    masters
+}
+
+/// Name of the master to which the journal of this name belongs.
+fn master_of_journal(name: &str) -> Option<String> {
+    let (prefix, _) = name.strip_suffix(".h5.journal")?.rsplit_once("_data_")?;
+    Some(master_file_name(prefix))
+}
+
+/// One line on stderr for every event, until the service ends.
+fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure> {
+    let (known, mut listener) = events.listen(0);
+    let known: Vec<_> = known.into_iter().filter(|event| event.severity != Severity::Warning).collect();
+    let log = move || {
+        let line = |event: &super::handle::ServiceEvent| {
+            let severity = match event.severity {
+                Severity::Error => "error: ",
+                Severity::Warning => "warning: ",
+                Severity::Info | Severity::Success => "",
+            };
+            let detector = event.detector.as_ref().map_or(String::new(), |name| format!("{name}: "));
+            say::to_stderr(&format!("{} {detector}{severity}{}", event.time, event.message));
+        };
+        known.iter().for_each(|event| line(event));
+        loop {
+            match listener.blocking_recv() {
+                Ok(event) => line(&event),
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(n)) => {
+                    say::to_stderr(&format!("({n} events are not shown)"))
+                }
+                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("log".into()).stack_size(detector::STACK_BYTES).spawn(log);
+    thread.map_err(|e| Failure::new(Exit::Io, "cannot start a thread for the log", reason(&e), "end other programs"))
+}
+
+fn announce(args: &ServeArgs, service: &ServiceConfig, url: &str) {
+    let names: Vec<&str> = service.detectors.iter().map(|detector| detector.name.as_str()).collect();
+    if args.json {
+        say::json(&json!({ "event": "ready", "url": url, "detectors": names, "pid": std::process::id() }), true);
+    } else {
+        say::to_stdout(&format!("ready: {url}, {}", names.join(", ")));
+    }
+}

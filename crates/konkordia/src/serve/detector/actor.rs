@@ -1,0 +1,462 @@
+//! What all actors share: commands in and out, one at a time, programs with a bounded time, arms that are given up, the end of the service.
+//! What is particular to a kind of detector is its [`Driver`].
+
+use super::status::{Machine, Say};
+use super::{Request, STACK_BYTES, SendRequest, TICK};
+use crate::config::service::DetectorConfig;
+use crate::failure::{Exit, Failure, reason};
+use crate::serve::fanout::Fanout;
+use crate::serve::handle::{ArmRequest, Command, DetectorStatus, Refusal, Reply, Severity};
+use crate::serve::hooks::{self, About};
+use crate::serve::settings::ServiceSettings;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use konkordia_core::state::{Event, Refused, State};
+use serde_json::json;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Everything that can fail before the first data, to be done by a thread of its own.
+pub type Preparation<R> = Box<dyn FnOnce() -> Result<R, Failure> + Send>;
+
+/// One kind of detector. Its methods run in the thread of the actor and must not take long.
+pub trait Driver: Sized + Send + 'static {
+    /// A run that is ready.
+    type Ready: Send + 'static;
+    /// What its threads report.
+    type Report: Send + 'static;
+
+    /// What is to be done for an arm with these wishes, and what programs are told of it.
+    ///
+    /// # Errors
+    /// The wishes cannot be.
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Self::Ready>), Failure>;
+    /// Lets go of a run that is not wanted any more.
+    fn discard(ready: Self::Ready);
+    /// Lets the run wait for its data, and tells that it is armed.
+    ///
+    /// # Errors
+    /// It cannot.
+    fn launch(&mut self, base: &mut Base, ready: Self::Ready) -> Result<(), Failure>;
+    /// The clock for the first data begins.
+    fn begin_clock(&mut self);
+    /// Ends the run, keeps everything that has come.
+    fn stop(&mut self);
+    /// Ends the run at once.
+    fn cancel(&mut self);
+    /// Takes a report.
+    fn report(&mut self, base: &mut Base, report: Self::Report);
+    /// Looks after what goes on; called every [`TICK`] while [`Driver::is_busy`].
+    fn tick(&mut self, base: &mut Base, now: Instant);
+    /// Something goes on.
+    fn is_busy(&self) -> bool;
+    /// What programs are told of the run.
+    fn about(&self, base: &Base) -> About;
+    /// The service ends: everything that is left of threads ends too.
+    fn end(&mut self) {}
+}
+
+/// What an actor hears.
+pub enum Message<D: Driver> {
+    /// From outside.
+    Request(Request),
+    /// An arm is ready, or why not.
+    Prepared(u64, Box<Result<D::Ready, Failure>>),
+    /// A program has ended.
+    Hooked(u64, Result<(), Failure>),
+    /// From a thread of the driver.
+    Report(D::Report),
+}
+
+/// What every driver needs.
+pub struct Base {
+    /// The state machine and its voice.
+    pub machine: Machine,
+    /// The configuration.
+    pub config: Arc<DetectorConfig>,
+    /// Of the service.
+    pub settings: Arc<ServiceSettings>,
+    /// Ring and consumers.
+    pub fanout: Arc<Fanout>,
+    /// Runs so far.
+    pub runs: u64,
+}
+
+impl Base {
+    /// Runs the program for the end of a run; what it says is only told.
+    pub fn run_on_stop(&self, about: About) {
+        let hooks = &self.config.hooks;
+        if hooks.on_stop.is_empty() {
+            return;
+        }
+        let (program, timeout, events, name) =
+            (hooks.on_stop.clone(), hooks.timeout, self.machine.events.clone(), self.config.name.clone());
+        let work = move || {
+            if let Err(failure) = hooks::run("on_stop", &program, timeout, &about) {
+                let data = json!({ "why": failure.why, "fix": failure.fix });
+                events.add(Some(&name), "warning", Severity::Warning, failure.what, data);
+            }
+        };
+        let _ = Builder::new().name("hook".into()).stack_size(STACK_BYTES).spawn(work);
+    }
+}
+
+/// A command that is being carried out.
+struct Pending {
+    ticket: u64,
+    verb: Verb,
+    reply: Sender<Reply>,
+    /// When it has failed.
+    deadline: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Arm,
+    ArmAndStart,
+    Start,
+    Trigger,
+}
+
+impl Verb {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Arm => "arm",
+            Self::ArmAndStart | Self::Start => "start",
+            Self::Trigger => "trigger",
+        }
+    }
+
+    const fn arms(self) -> bool {
+        matches!(self, Self::Arm | Self::ArmAndStart)
+    }
+}
+
+/// Owns everything of one detector.
+struct Actor<D: Driver> {
+    base: Base,
+    driver: D,
+    inbox: Receiver<Message<D>>,
+    outbox: Sender<Message<D>>,
+    pending: Option<Pending>,
+    /// An arm that nobody waits for any more and that still holds what it has got.
+    abandoned: Option<u64>,
+    tickets: u64,
+    going_down: bool,
+}
+
+/// Where threads of a driver put their reports.
+pub struct Outbox<D: Driver>(Sender<Message<D>>);
+
+impl<D: Driver> Clone for Outbox<D> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<D: Driver> Outbox<D> {
+    /// Reports something; false if the actor has ended.
+    pub fn report(&self, report: D::Report) -> bool {
+        self.0.send(Message::Report(report)).is_ok()
+    }
+}
+
+/// Starts an actor; its driver is made with a way to report to it.
+///
+/// # Errors
+/// The driver cannot be made, or the machine has no threads left.
+pub fn spawn<D: Driver>(
+    base: Base,
+    make: impl FnOnce(&Base, Outbox<D>) -> Result<D, Failure>,
+) -> Result<(SendRequest, JoinHandle<()>), Failure> {
+    let (outbox, inbox) = unbounded();
+    let driver = make(&base, Outbox(outbox.clone()))?;
+    let (name, requests) = (format!("det-{}", base.config.name), outbox.clone());
+    let actor = Actor { base, driver, inbox, outbox, pending: None, abandoned: None, tickets: 0, going_down: false };
+    let thread = Builder::new().name(name.clone()).stack_size(STACK_BYTES).spawn(move || actor.run());
+    let thread = thread
+        .map_err(|e| Failure::new(Exit::Io, format!("cannot start the thread {name}"), reason(&e), "end other programs"))?;
+    Ok((Box::new(move |request| requests.send(Message::Request(request)).is_ok()), thread))
+}
+
+/// Longest time that an answer to a command may take.
+pub fn patience(settings: &ServiceSettings, config: &DetectorConfig) -> Duration {
+    settings.arm_timeout + 2 * config.hooks.timeout + Duration::from_secs(5)
+}
+
+impl<D: Driver> Actor<D> {
+    fn run(mut self) {
+        loop {
+            // Nothing to look after: no reason to wake up.
+            let is_quiet = !self.driver.is_busy() && self.pending.is_none();
+            let heard = if is_quiet {
+                self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                self.inbox.recv_timeout(TICK)
+            };
+            match heard {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            let now = Instant::now();
+            self.expire(now);
+            self.driver.tick(&mut self.base, now);
+            if self.going_down && !self.driver.is_busy() && self.pending.is_none() && self.abandoned.is_none() {
+                break;
+            }
+        }
+        self.driver.end();
+        self.base.fanout.close();
+    }
+
+    fn take(&mut self, message: Message<D>) {
+        match message {
+            Message::Request(Request::Command(command, reply)) => self.command(command, &reply),
+            Message::Request(Request::Shutdown) => self.shut_down(),
+            Message::Prepared(ticket, result) => self.prepared(ticket, *result),
+            Message::Hooked(ticket, result) => self.hooked(ticket, result),
+            Message::Report(report) => self.driver.report(&mut self.base, report),
+        }
+    }
+
+    fn status(&self) -> DetectorStatus {
+        self.base.machine.shared.status()
+    }
+
+    fn command(&mut self, command: Command, reply: &Sender<Reply>) {
+        let answer = match command {
+            _ if self.going_down => Some(Err(self.base.machine.refuse_busy("command", "the service is going down"))),
+            Command::Cancel => Some(self.cancel()),
+            Command::Stop => Some(self.stop()),
+            other => self.begin(other, reply).err().map(Err),
+        };
+        if let Some(answer) = answer {
+            let _ = reply.send(answer);
+        }
+    }
+
+    /// Commands that take their time; the answer comes later, unless they are refused.
+    fn begin(&mut self, command: Command, reply: &Sender<Reply>) -> Result<(), Refusal> {
+        let machine = &self.base.machine;
+        let (mut verb, request) = match command {
+            Command::Arm(request) => (Verb::Arm, request),
+            Command::Start(request) => (Verb::Start, request),
+            _ => (Verb::Trigger, Box::default()),
+        };
+        if let Some(pending) = &self.pending {
+            let doing = format!("it is carrying out another command ({})", pending.verb.name());
+            return Err(machine.refuse_busy(verb.name(), &doing));
+        }
+        if verb == Verb::Trigger && self.base.config.hooks.on_trigger.is_empty() {
+            let what = format!("'{}' cannot be triggered from here", machine.shared.name);
+            let fix = "set [control] on_trigger = [\"PROGRAM\", \"ARGUMENT\"], or trigger the detector itself";
+            let why = "the configuration names no program that does it".into();
+            return Err(machine.refuse(Refusal { code: "no_trigger".into(), what, why, fix: fix.into(), state: None }));
+        }
+        let event = match verb {
+            Verb::Arm => Event::Arm,
+            Verb::Trigger => Event::Trigger,
+            Verb::Start | Verb::ArmAndStart => Event::Start,
+        };
+        machine.may(event).map_err(|refused| machine.refuse_state(verb.name(), refused))?;
+        if verb == Verb::Start && matches!(machine.state(), State::Idle | State::Error) {
+            verb = Verb::ArmAndStart;
+        }
+        if verb.arms() {
+            return self.prepare(verb, &request, reply);
+        }
+        if verb == Verb::Start && !is_plain(&request) {
+            let refused = Refused {
+                why: "it is armed already, and a start cannot change what was armed",
+                fix: "send start without a body, or cancel and start with it",
+            };
+            return Err(machine.refuse_state("start", refused));
+        }
+        self.hook(verb, reply)
+    }
+
+    /// Begins an arm.
+    fn prepare(&mut self, verb: Verb, request: &ArmRequest, reply: &Sender<Reply>) -> Result<(), Refusal> {
+        let machine = &self.base.machine;
+        if self.abandoned.is_some() {
+            return Err(machine.refuse_busy(verb.name(), "an arm that was given up still lets go of what it held"));
+        }
+        let refuse = |code: &str, failure: &Failure| machine.refuse(Refusal::of(code, failure));
+        let prepared = self.driver.prepare(&self.base, request);
+        let (about, preparation) = prepared.map_err(|failure| refuse("bad_request", &failure))?;
+        self.base.fanout.check_required().map_err(|failure| refuse("arm_failed", &failure))?;
+        self.tickets += 1;
+        let (ticket, outbox, hooks) = (self.tickets, self.outbox.clone(), self.base.config.hooks.clone());
+        let prepare = move || {
+            let result = preparation().and_then(|ready| match hooks::run("on_arm", &hooks.on_arm, hooks.timeout, &about) {
+                Ok(()) => Ok(ready),
+                Err(failure) => {
+                    D::discard(ready);
+                    Err(failure)
+                }
+            });
+            let _ = outbox.send(Message::Prepared(ticket, Box::new(result)));
+        };
+        let spawned = Builder::new().name("arm".into()).spawn(prepare);
+        spawned.map_err(|error| {
+            let failure = Failure::new(Exit::Io, "cannot start a thread to arm", reason(&error), "end other programs");
+            refuse("arm_failed", &failure)
+        })?;
+        machine.say(Say::info("getting ready"));
+        let deadline = Instant::now() + self.base.settings.arm_timeout;
+        self.pending = Some(Pending { ticket, verb, reply: reply.clone(), deadline });
+        Ok(())
+    }
+
+    /// The outcome of an arm.
+    fn prepared(&mut self, ticket: u64, result: Result<D::Ready, Failure>) {
+        if self.abandoned == Some(ticket) {
+            self.abandoned = None;
+            let _ = result.map(D::discard);
+            return;
+        }
+        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else {
+            let _ = result.map(D::discard);
+            return;
+        };
+        if let Err(failure) = result.and_then(|ready| self.driver.launch(&mut self.base, ready)) {
+            self.fail_arm(&failure);
+            let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of("arm_failed", &failure))));
+            return;
+        }
+        if pending.verb == Verb::Arm {
+            let _ = pending.reply.send(Ok(self.status()));
+        } else if let Err(refusal) = self.hook(Verb::Start, &pending.reply) {
+            let _ = pending.reply.send(Err(refusal));
+        }
+    }
+
+    fn fail_arm(&mut self, failure: &Failure) {
+        let _ = self.base.machine.step(Event::Arm, None);
+        let _ = self.base.machine.step(Event::ArmFailed, Some(Say::failure(failure)));
+    }
+
+    /// Runs the program of a command, or goes on at once where there is none.
+    fn hook(&mut self, verb: Verb, reply: &Sender<Reply>) -> Result<(), Refusal> {
+        let hooks = &self.base.config.hooks;
+        let (name, program) = match verb {
+            Verb::Trigger => ("on_trigger", hooks.on_trigger.clone()),
+            _ => ("on_start", hooks.on_start.clone()),
+        };
+        self.tickets += 1;
+        let (ticket, timeout, outbox) = (self.tickets, hooks.timeout, self.outbox.clone());
+        self.pending = Some(Pending { ticket, verb, reply: reply.clone(), deadline: Instant::now() + 2 * timeout + TICK });
+        if program.is_empty() {
+            self.hooked(ticket, Ok(()));
+            return Ok(());
+        }
+        let about = self.driver.about(&self.base);
+        let work = move || {
+            let _ = outbox.send(Message::Hooked(ticket, hooks::run(name, &program, timeout, &about)));
+        };
+        let spawned = Builder::new().name("hook".into()).stack_size(STACK_BYTES).spawn(work);
+        spawned.map(|_| ()).map_err(|error| {
+            self.pending = None;
+            let failure = Failure::new(Exit::Io, "cannot start a thread", reason(&error), "end other programs");
+            self.base.machine.refuse(Refusal::of("refused", &failure))
+        })
+    }
+
+    fn hooked(&mut self, ticket: u64, result: Result<(), Failure>) {
+        let Some(pending) = self.pending.take_if(|pending| pending.ticket == ticket) else { return };
+        let event = if pending.verb == Verb::Trigger { Event::Trigger } else { Event::Start };
+        let machine = &mut self.base.machine;
+        let answer = match result {
+            Err(failure) => Err(machine.refuse(Refusal::of("refused", &failure))),
+            // The run may have ended meanwhile.
+            Ok(()) => match machine.step(event, None) {
+                Err(refused) => Err(machine.refuse_state(pending.verb.name(), refused)),
+                Ok(_) => {
+                    if pending.verb != Verb::Trigger {
+                        self.driver.begin_clock();
+                        if machine.state() == State::Armed {
+                            machine.say(Say::info(format!("run {} waits for its first data", self.base.runs)));
+                        }
+                    }
+                    Ok(self.status())
+                }
+            },
+        };
+        let _ = pending.reply.send(answer);
+    }
+
+    fn stop(&mut self) -> Reply {
+        let run = self.base.runs;
+        let machine = &mut self.base.machine;
+        if self.pending.as_ref().is_some_and(|pending| pending.verb.arms()) {
+            return Err(machine.refuse_busy("stop", "it is being armed"));
+        }
+        let is_running = matches!(machine.state(), State::Armed | State::Receiving);
+        let say = is_running.then(|| Say::info(format!("run {run} is being stopped")));
+        machine.step(Event::Stop, say).map_err(|refused| machine.refuse_state("stop", refused))?;
+        if is_running {
+            self.driver.stop();
+        }
+        Ok(self.status())
+    }
+
+    fn cancel(&mut self) -> Reply {
+        let run = self.base.runs;
+        let machine = &mut self.base.machine;
+        if let Some(pending) = self.pending.take() {
+            let what = format!("the {} was cancelled", pending.verb.name());
+            let (why, fix) = ("somebody sent cancel".into(), "send it again".into());
+            if pending.verb.arms() {
+                self.abandoned = Some(pending.ticket);
+                machine.say(Say::info("an arm was cancelled"));
+            }
+            let _ = pending.reply.send(Err(machine.refuse(Refusal { code: "refused".into(), what, why, fix, state: None })));
+        }
+        let is_running = matches!(machine.state(), State::Armed | State::Receiving | State::Draining);
+        let say = match machine.state() {
+            State::Error => Some(Say::info("the error was put aside")),
+            _ => is_running.then(|| Say::info(format!("run {run} is being cancelled"))),
+        };
+        machine.step(Event::Cancel, say).map_err(|refused| machine.refuse_state("cancel", refused))?;
+        if is_running {
+            self.driver.cancel();
+        }
+        Ok(self.status())
+    }
+
+    fn shut_down(&mut self) {
+        self.going_down = true;
+        let machine = &mut self.base.machine;
+        if let Some(pending) = self.pending.take() {
+            if pending.verb.arms() {
+                self.abandoned = Some(pending.ticket);
+            }
+            let _ = pending.reply.send(Err(machine.refuse_busy(pending.verb.name(), "the service is going down")));
+        }
+        if matches!(machine.state(), State::Armed | State::Receiving) {
+            let say = Say::info(format!("run {} is being stopped: the service is going down", self.base.runs));
+            let _ = machine.step(Event::Stop, Some(say));
+            self.driver.stop();
+        }
+    }
+
+    /// A command that takes too long has failed.
+    fn expire(&mut self, now: Instant) {
+        let Some(pending) = self.pending.take_if(|pending| now >= pending.deadline) else { return };
+        let seconds = self.base.settings.arm_timeout.as_secs_f64();
+        let what = format!("the {} is not done in time", pending.verb.name());
+        let fix = "look at the log for what it waits for (a slow disk, a program); service.arm_timeout_s gives it more time";
+        let failure = Failure::new(Exit::Timeout, what, format!("it was given {seconds} s"), fix);
+        if pending.verb.arms() {
+            self.abandoned = Some(pending.ticket);
+            self.fail_arm(&failure);
+        }
+        let code = if pending.verb.arms() { "arm_failed" } else { "refused" };
+        let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(code, &failure))));
+    }
+}
+
+fn is_plain(request: &ArmRequest) -> bool {
+    request.images.is_none() && request.prefix.is_none() && request.write.is_none() && request.metadata.is_empty()
+}

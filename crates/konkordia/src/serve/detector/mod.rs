@@ -1,0 +1,117 @@
+//! One thread per detector, the actor, owns its state machine and its parts. It waits for commands and for reports of the threads that work
+//! for it, and never does anything long itself. Read [`status`] first, then [`actor`], then [`udp`] and [`stream`].
+
+pub mod actor;
+pub mod status;
+pub mod stream;
+mod stream_parts;
+pub mod udp;
+mod udp_parts;
+
+use super::handle::{Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Refusal, Reply};
+use crossbeam_channel::{Sender, bounded};
+use serde_json::Value;
+use status::Shared;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// An actor looks around this often while something is going on; when nothing is, it sleeps.
+pub const TICK: Duration = Duration::from_millis(50);
+/// Stack of the threads of the control plane.
+pub const STACK_BYTES: usize = 256 << 10;
+
+/// What an actor is asked from outside.
+pub enum Request {
+    /// A command, and where the answer goes.
+    Command(Command, Sender<Reply>),
+    /// End the run, then the thread.
+    Shutdown,
+}
+
+/// Puts a request into the inbox of an actor; false if that has ended.
+pub type SendRequest = Box<dyn Fn(Request) -> bool + Send + Sync>;
+
+/// The outside of a detector.
+pub struct Handle {
+    shared: Arc<Shared>,
+    /// Puts a request into the inbox of the actor; false if that has ended.
+    send: SendRequest,
+    ring: Arc<dyn ImageRing>,
+    /// Longest time that an answer may take.
+    patience: Duration,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Handle {
+    /// Of an actor that takes these requests.
+    pub fn new(
+        shared: Arc<Shared>,
+        send: SendRequest,
+        ring: Arc<dyn ImageRing>,
+        patience: Duration,
+        thread: JoinHandle<()>,
+    ) -> Self {
+        Self { shared, send, ring, patience, thread: Mutex::new(Some(thread)) }
+    }
+
+    /// Asks the actor to end its run and itself.
+    pub fn shut_down(&self) {
+        let _ = (self.send)(Request::Shutdown);
+    }
+
+    /// Waits until the actor has ended.
+    pub fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic has been reported by the hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Detector for Handle {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn status(&self) -> Arc<DetectorStatus> {
+        Arc::new(self.shared.status())
+    }
+
+    fn statistics(&self) -> DetectorStatistics {
+        self.shared.statistics()
+    }
+
+    fn configuration(&self) -> Value {
+        self.shared.configuration.clone()
+    }
+
+    fn command(&self, command: Command) -> Reply {
+        let (sender, receiver) = bounded(1);
+        let gone = |why: &str| Refusal {
+            code: "busy".into(),
+            what: "the command was not carried out".into(),
+            why: why.into(),
+            fix: "try again; if that does not help, restart the service".into(),
+            state: Some(self.shared.status().state),
+        };
+        if !(self.send)(Request::Command(command, sender)) {
+            return Err(gone("the service is going down"));
+        }
+        receiver.recv_timeout(self.patience).unwrap_or_else(|_| Err(gone("the detector did not answer in time")))
+    }
+
+    fn wait_idle(&self, timeout: Duration) -> (Arc<DetectorStatus>, bool) {
+        let (status, is_idle) = self.shared.wait_idle(timeout);
+        (Arc::new(status), is_idle)
+    }
+
+    fn images(&self) -> Arc<dyn ImageRing> {
+        Arc::clone(&self.ring)
+    }
+
+    fn files(&self) -> Vec<FileEntry> {
+        self.shared.files()
+    }
+}

@@ -1,0 +1,360 @@
+//! What the outside sees of a detector: a snapshot that its actor publishes, with the counters of the run that goes on.
+
+use crate::config::service::DetectorConfig;
+use crate::serve::events::EventLog;
+use crate::serve::fanout::Fanout;
+use crate::serve::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Refusal, Severity};
+use crate::serve::statistics::{Rates, Totals};
+use konkordia_core::state::{Action, Event, Refused, State, next};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Runs whose files are remembered.
+const FILES_MAX: usize = 1000;
+
+/// A look at a run while it goes on, or at its end.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    /// Images that the run is to have.
+    pub expected: Option<u64>,
+    /// Images in their final state.
+    pub committed: u64,
+    /// Images that the file has.
+    pub written: u64,
+    /// Images lost, whole.
+    pub lost: u64,
+    /// Images that miss something.
+    pub partial: u64,
+    /// The account.
+    pub ledger: BTreeMap<String, u64>,
+    /// How full queues are.
+    pub queues: BTreeMap<String, f64>,
+    /// Latencies in microseconds.
+    pub latency: BTreeMap<String, f64>,
+    /// What rates are made of.
+    pub counters: Vec<(&'static str, u64)>,
+    /// What is added to the totals.
+    pub totals: Vec<(String, u64)>,
+}
+
+impl Look {
+    /// Images in their final state over images expected; never above 1.
+    pub fn progress(&self) -> Option<f64> {
+        self.expected.filter(|expected| *expected > 0).map(|expected| (self.committed as f64 / expected as f64).min(1.0))
+    }
+}
+
+/// A run that can be looked at.
+pub trait Live: Send + Sync {
+    /// Now.
+    fn look(&self) -> Look;
+}
+
+/// The account that statistics are made of: one lock, so that totals never go back when a run ends.
+#[derive(Default)]
+struct Account {
+    live: Option<Arc<dyn Live>>,
+    /// Of the last run.
+    last: Look,
+    totals: Totals,
+    rates: Rates,
+}
+
+/// What the actor and the outside share.
+pub struct Shared {
+    /// Its name.
+    pub name: String,
+    /// The configuration in force.
+    pub configuration: Value,
+    /// Ring and consumers.
+    pub fanout: Arc<Fanout>,
+    status: Mutex<(DetectorStatus, Instant)>,
+    changed: Condvar,
+    account: Mutex<Account>,
+    files: Mutex<VecDeque<FileEntry>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Of a detector that is idle.
+    pub fn new(config: &DetectorConfig, kind: &str, fanout: Arc<Fanout>) -> Self {
+        let status = DetectorStatus {
+            detector: config.name.clone(),
+            kind: kind.into(),
+            state: DetectorState::Idle,
+            draining: false,
+            message: "nothing has been armed since the service began".into(),
+            severity: Severity::Info,
+            hint: None,
+            run: 0,
+            progress: None,
+            images_expected: None,
+            images_committed: 0,
+            images_written: 0,
+            images_lost: 0,
+            images_partial: 0,
+            file: None,
+            ended: None,
+            state_age_s: 0.0,
+            listens: Vec::new(),
+        };
+        Self {
+            name: config.name.clone(),
+            configuration: config.to_json(),
+            fanout,
+            status: Mutex::new((status, Instant::now())),
+            changed: Condvar::new(),
+            account: Mutex::default(),
+            files: Mutex::default(),
+        }
+    }
+
+    /// The newest snapshot with the counters of now.
+    pub fn status(&self) -> DetectorStatus {
+        let (status, since) = lock(&self.status).clone();
+        self.completed(status, since)
+    }
+
+    fn completed(&self, mut status: DetectorStatus, since: Instant) -> DetectorStatus {
+        let look = self.look();
+        status.state_age_s = since.elapsed().as_secs_f64();
+        status.progress = look.progress();
+        status.images_expected = look.expected;
+        status.images_committed = look.committed;
+        status.images_written = look.written;
+        status.images_lost = look.lost;
+        status.images_partial = look.partial;
+        status
+    }
+
+    fn look(&self) -> Look {
+        let account = lock(&self.account);
+        account.live.as_ref().map_or_else(|| account.last.clone(), |live| live.look())
+    }
+
+    /// Rates and counters of now.
+    pub fn statistics(&self) -> DetectorStatistics {
+        let account = lock(&self.account);
+        let look = account.live.as_ref().map_or_else(|| account.last.clone(), |live| live.look());
+        let mut totals = account.totals.values().clone();
+        if account.live.is_some() {
+            for (name, value) in &look.totals {
+                *totals.entry(name.clone()).or_default() += value;
+            }
+        }
+        let rates = account.rates.per_second(Instant::now());
+        drop(account);
+        let mut queues = look.queues;
+        let consumers = self.fanout.statistics(&mut queues);
+        DetectorStatistics {
+            detector: self.name.clone(),
+            ledger: look.ledger,
+            rates,
+            queues,
+            latency: look.latency,
+            consumers,
+            totals,
+        }
+    }
+
+    /// A run begins.
+    pub fn begin(&self, live: Arc<dyn Live>) {
+        let mut account = lock(&self.account);
+        account.live = Some(live);
+        account.rates = Rates::default();
+    }
+
+    /// A run is over; `last` is its final account.
+    pub fn end(&self, last: Look) {
+        let mut account = lock(&self.account);
+        account.live = None;
+        for (name, value) in &last.totals {
+            account.totals.add(name, *value);
+        }
+        account.last = last;
+    }
+
+    /// Images of the last run that its file has, once that is known.
+    pub fn amend_written(&self, written: u64) {
+        let mut account = lock(&self.account);
+        if account.live.is_none() {
+            account.last.written = written;
+        }
+    }
+
+    /// Counts something that is no part of a run.
+    pub fn count(&self, name: &str) {
+        lock(&self.account).totals.add(name, 1);
+    }
+
+    /// Takes a sample for the rates.
+    pub fn sample(&self) {
+        let mut account = lock(&self.account);
+        if let Some(live) = account.live.clone() {
+            let counters = live.look().counters;
+            account.rates.sample(Instant::now(), counters);
+        }
+    }
+
+    /// Waits until nothing is armed or running.
+    pub fn wait_idle(&self, timeout: Duration) -> (DetectorStatus, bool) {
+        let is_busy =
+            |status: &mut (DetectorStatus, Instant)| matches!(status.0.state, DetectorState::Armed | DetectorState::Running);
+        let waited = self.changed.wait_timeout_while(lock(&self.status), timeout, is_busy);
+        let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (status, since) = guard.clone();
+        drop(guard);
+        (self.completed(status, since), !result.timed_out())
+    }
+
+    /// Its files.
+    pub fn files(&self) -> Vec<FileEntry> {
+        lock(&self.files).iter().cloned().collect()
+    }
+
+    /// Enters a file, or replaces the entry of the same run and file.
+    pub fn enter_file(&self, entry: FileEntry) {
+        let mut files = lock(&self.files);
+        match files.iter_mut().rev().find(|old| (old.run, &old.master) == (entry.run, &entry.master)) {
+            Some(old) => *old = entry,
+            None => {
+                if files.len() == FILES_MAX {
+                    files.pop_front();
+                }
+                files.push_back(entry);
+            }
+        }
+    }
+
+    /// Forgets the file of a run that left none.
+    pub fn forget_file(&self, run: u64) {
+        lock(&self.files).retain(|entry| entry.run != run);
+    }
+}
+
+/// What is told with a change of state.
+#[derive(Clone, Debug)]
+pub struct Say {
+    /// In words.
+    pub message: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl Say {
+    /// Nothing is wrong.
+    pub fn info(message: impl Into<String>) -> Self {
+        Self { message: message.into(), severity: Severity::Info, hint: None }
+    }
+
+    /// Something is wrong: what, why, what to do.
+    pub fn failure(failure: &crate::failure::Failure) -> Self {
+        let message = if failure.why.is_empty() { failure.what.clone() } else { format!("{}: {}", failure.what, failure.why) };
+        Self { message, severity: Severity::Error, hint: Some(failure.fix.clone()).filter(|fix| !fix.is_empty()) }
+    }
+}
+
+/// The state machine of a detector with its voice. Owned by the actor.
+pub struct Machine {
+    /// What the outside sees.
+    pub shared: Arc<Shared>,
+    /// Where everything is told.
+    pub events: EventLog,
+    state: State,
+}
+
+impl Machine {
+    /// Idle.
+    pub fn new(shared: Arc<Shared>, events: EventLog) -> Self {
+        Self { shared, events, state: State::Idle }
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether an event has a place now.
+    pub fn may(&self, event: Event) -> Result<(), Refused> {
+        next(self.state, event).map(|_| ())
+    }
+
+    /// Takes an event: changes the state, publishes it and tells about it.
+    pub fn step(&mut self, event: Event, say: Option<Say>) -> Result<Option<Action>, Refused> {
+        let transition = next(self.state, event)?;
+        let changed = transition.to != self.state;
+        self.state = transition.to;
+        let (state, draining) = public(self.state);
+        let text = {
+            let mut status = lock(&self.shared.status);
+            if let Some(say) = say {
+                (status.0.message, status.0.severity, status.0.hint) = (say.message, say.severity, say.hint);
+            }
+            if changed {
+                (status.0.state, status.0.draining, status.1) = (state, draining, Instant::now());
+            }
+            (status.0.message.clone(), status.0.severity)
+        };
+        if changed {
+            self.shared.changed.notify_all();
+            let data = json!({ "state": state, "draining": draining, "detail": self.state.name() });
+            self.events.add(Some(&self.shared.name), "state", text.1, text.0, data);
+        }
+        Ok(transition.action)
+    }
+
+    /// Says something without a change of state.
+    pub fn say(&self, say: Say) {
+        let mut status = lock(&self.shared.status);
+        (status.0.message, status.0.severity, status.0.hint) = (say.message, say.severity, say.hint);
+    }
+
+    /// Changes what is published beside the state.
+    pub fn publish(&self, change: impl FnOnce(&mut DetectorStatus)) {
+        change(&mut lock(&self.shared.status).0);
+    }
+
+    /// Tells about something.
+    pub fn tell(&self, event: &str, severity: Severity, message: impl Into<String>, data: Value) {
+        self.events.add(Some(&self.shared.name), event, severity, message.into(), data);
+    }
+
+    /// Turns a command down, and tells so.
+    pub fn refuse(&self, mut refusal: Refusal) -> Refusal {
+        refusal.state = Some(public(self.state).0);
+        self.shared.count("commands_refused");
+        let data = json!({ "code": refusal.code, "why": refusal.why, "fix": refusal.fix });
+        self.tell("refused", Severity::Warning, refusal.what.clone(), data);
+        refusal
+    }
+
+    /// Turns a command down that has no place in this state.
+    pub fn refuse_state(&self, verb: &str, refused: Refused) -> Refusal {
+        let what = format!("cannot {verb} '{}' while it is {}", self.shared.name, self.state.name());
+        self.refuse(Refusal { code: "wrong_state".into(), what, why: refused.why.into(), fix: refused.fix.into(), state: None })
+    }
+
+    /// Turns a command down because another one is being carried out.
+    pub fn refuse_busy(&self, verb: &str, doing: &str) -> Refusal {
+        let what = format!("cannot {verb} '{}'", self.shared.name);
+        let fix = "wait until that is done, or cancel it".into();
+        self.refuse(Refusal { code: "busy".into(), what, why: doing.into(), fix, state: None })
+    }
+}
+
+fn public(state: State) -> (DetectorState, bool) {
+    match state {
+        State::Idle => (DetectorState::Idle, false),
+        State::Armed => (DetectorState::Armed, false),
+        State::Receiving => (DetectorState::Running, false),
+        State::Draining => (DetectorState::Running, true),
+        State::Error => (DetectorState::Error, false),
+    }
+}

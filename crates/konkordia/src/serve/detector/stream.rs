@@ -1,0 +1,473 @@
+//! A detector that sends whole images. Its sockets are there for the life of the service; series follow each other, begun by the sender or after
+//! each arm. The way of messages tells how a series goes, the thread of the file tells when its files are closed.
+
+use super::Handle;
+use super::actor::{self, Base, Driver, Outbox, Preparation};
+use super::status::{Machine, Say, Shared};
+use super::stream_parts::{Namer, SeriesLive, Wish, check_folder, default_wish, look_of, place, spec, sum_up, upstreams, wish};
+use crate::config::service::{DetectorConfig, DetectorKindConfig};
+use crate::config::stream::StreamConfig;
+use crate::failure::{Exit, Failure, reason};
+use crate::serve::events::EventLog;
+use crate::serve::fanout::consumer::{self, Reports};
+use crate::serve::fanout::{Fanout, Ring};
+use crate::serve::handle::{ArmRequest, FileEntry, Severity};
+use crate::serve::hooks::About;
+use crate::serve::paths::Place;
+use crate::serve::settings::ServiceSettings;
+use konkordia_core::ports::SinkError;
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::state::{Event, State};
+use konkordia_engine::outlet::{OnFull, Outlet, OutletReader, OutletSpec, Outlets, Service};
+use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl};
+use konkordia_sinks::hdf5::{SeriesFile, SharedState, master_file_name};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+/// Images that may wait for the file, beside the bound in bytes.
+const FILE_QUEUE_IMAGES: usize = 4096;
+/// Name of the outlet of the file.
+const FILE: &str = "file";
+
+/// What threads report.
+pub enum Report {
+    /// From the way of messages.
+    Notice(Notice),
+    /// From the thread of the file.
+    File(FileReport),
+}
+
+/// What the thread of the file reports, of one series after the other.
+pub enum FileReport {
+    /// The series has this master.
+    Opened(String),
+    /// The sink failed.
+    Failed(SinkError),
+    /// The files are closed; so many images are not in them.
+    Closed(u64),
+}
+
+/// A series of which not everything is over.
+struct Open {
+    run: u64,
+    file: Option<String>,
+    end: Option<Arc<SeriesEnd>>,
+    error: Option<SinkError>,
+    /// Images that the file did not take; `None` while it is being written.
+    unwritten: Option<u64>,
+    has_data: bool,
+    waited_for: Option<String>,
+}
+
+/// What is particular to streams.
+pub struct Stream {
+    config: Arc<StreamConfig>,
+    place: Place,
+    series: Option<Series>,
+    control: Arc<SeriesControl>,
+    files: Arc<SharedState>,
+    outlet: Arc<Outlet>,
+    outlets: Arc<Outlets>,
+    /// Of the series that begins next, shared with the file sink.
+    wish: Arc<Mutex<Wish>>,
+    /// Series in their order; several only while files of older ones are being closed.
+    open: VecDeque<Open>,
+    /// Reports of the file about series of which nobody has told yet: its thread may be faster.
+    file_reports: VecDeque<FileReport>,
+    /// Since when it is armed, and when the clock began.
+    armed: Option<(Instant, Option<Instant>)>,
+    waited_for: Option<String>,
+    file_thread: Option<JoinHandle<()>>,
+}
+
+/// Tells the actor what the file sink does.
+struct FileReports(Outbox<Stream>);
+
+impl Reports for FileReports {
+    fn failed(&mut self, error: &SinkError, _: u64) {
+        self.0.report(Report::File(FileReport::Failed(error.clone())));
+    }
+
+    fn ended(&mut self, _: &Arc<SeriesEnd>, unwritten: u64) {
+        self.0.report(Report::File(FileReport::Closed(unwritten)));
+    }
+
+    fn looked(&mut self, _: &OutletReader) {}
+}
+
+/// Starts the actor of a detector; when this returns its sockets are there.
+///
+/// # Errors
+/// An address cannot be used, a file of the transformation cannot be read, or the machine has no threads left.
+pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events: EventLog) -> Result<Handle, Failure> {
+    let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
+    let shared = Arc::new(Shared::new(&config, "stream", Arc::clone(&fanout)));
+    let patience = actor::patience(&settings, &config);
+    let machine = Machine::new(Arc::clone(&shared), events);
+    let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), runs: 0 };
+    let mut clock = None;
+    let (send, thread) = actor::spawn(base, |base, outbox| {
+        let stream = Stream::open(base, outbox)?;
+        clock = Some(Arc::clone(&stream.control));
+        Ok(stream)
+    })?;
+    let now_ns = move || clock.as_ref().map_or(0, |control| control.now_ns());
+    let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(now_ns));
+    Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
+}
+
+impl Stream {
+    fn open(base: &Base, outbox: Outbox<Self>) -> Result<Self, Failure> {
+        let DetectorKindConfig::Stream(config) = &base.config.kind else {
+            return Err(Failure::new(Exit::Bug, "packets are no stream", "", "please report this"));
+        };
+        let config: Arc<StreamConfig> = Arc::new((**config).clone());
+        let place = place(&base.config, &config, base.settings.data_root.as_ref());
+        let fail = |why: String| {
+            let what = format!("the detector '{}' cannot be opened", base.config.name);
+            Failure::new(Exit::Configuration, what, why, "correct its configuration")
+        };
+        let (spec, upstreams) = (spec(&config)?, upstreams(&config)?);
+        let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
+        base.machine.publish(|status| status.listens = listens);
+        // The file is there before the first message.
+        let wish = Arc::new(Mutex::new(default_wish(&base.config, &config)));
+        let mut namer = Namer { place: place.clone(), config: Arc::clone(&config), wish: Arc::clone(&wish), series: 0 };
+        let tell = outbox.clone();
+        let name = move |start: &SeriesStart| {
+            let spec = namer.spec(start)?.filter(|_| start.store);
+            if let Some(spec) = &spec {
+                let master = spec.directory.join(master_file_name(&spec.prefix));
+                tell.report(Report::File(FileReport::Opened(master.display().to_string())));
+            }
+            Ok(spec)
+        };
+        let file = SeriesFile::new(Box::new(name));
+        let files = file.shared();
+        let outlets = &base.fanout.outlets;
+        let service = Service::Reliable { on_full: OnFull::Wait };
+        let spec_of_file =
+            OutletSpec { name: FILE.into(), service, queue_images: FILE_QUEUE_IMAGES, queue_bytes: config.budget_bytes };
+        let reader = outlets.add(spec_of_file);
+        let outlet = outlets.list().into_iter().find(|outlet| outlet.spec().name == FILE);
+        let outlet = outlet.ok_or_else(|| fail("its file has no queue".into()))?;
+        let began = base.fanout.began;
+        let sink = consumer::spawn(FILE, reader, file, FileReports(outbox.clone()), move || began.elapsed().as_nanos() as u64);
+        let sink = sink.map_err(|error| fail(reason(&error)))?;
+        let series = konkordia_engine::series::open(spec, upstreams, Arc::clone(outlets)).map_err(|error| fail(error.0))?;
+        let (control, notices) = (series.control(), series.notices().clone());
+        let tell = outbox.clone();
+        // It ends with the program: whoever may still look at the control keeps the channel open.
+        let pass = move || while notices.recv().is_ok_and(|notice| tell.report(Report::Notice(notice))) {};
+        let passes = Builder::new().name("notices".into()).stack_size(128 << 10).spawn(pass);
+        passes.map_err(|error| fail(reason(&error)))?;
+        Ok(Self {
+            config,
+            place,
+            series: Some(series),
+            control,
+            files,
+            outlet,
+            outlets: Arc::clone(outlets),
+            wish,
+            open: VecDeque::new(),
+            file_reports: VecDeque::new(),
+            armed: None,
+            waited_for: None,
+            file_thread: Some(sink),
+        })
+    }
+
+    fn wished(&self) -> Wish {
+        self.wish.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_wish(&self, wish: Wish) {
+        *self.wish.lock().unwrap_or_else(PoisonError::into_inner) = wish;
+    }
+
+    /// The series whose images come now, or came last.
+    fn current(&mut self) -> Option<&mut Open> {
+        self.open.iter_mut().rev().find(|open| open.end.is_none())
+    }
+
+    fn notice(&mut self, base: &mut Base, notice: Notice) {
+        match notice {
+            Notice::Started(start) => self.started(base, &start),
+            Notice::First { .. } => {
+                let Some(open) = self.current() else { return };
+                open.has_data = true;
+                let say = Say::info(format!("run {} is being received", open.run));
+                let _ = base.machine.step(Event::Data, Some(say));
+            }
+            Notice::Draining { reason } => {
+                base.machine
+                    .say(Say::info(format!("run {}: no more data ({reason}); waiting for what is on its way", base.runs)));
+            }
+            Notice::Ended(end) => self.ended(base, &end),
+            Notice::SinkFailed { sink, error, .. } => {
+                base.machine.tell(
+                    "warning",
+                    Severity::Error,
+                    format!("{sink}: {}", error.what),
+                    json!({ "why": error.why, "fix": error.fix }),
+                );
+            }
+            Notice::SourceFailed { source, why, .. } => {
+                let message = format!("the source {source} has failed: {why}");
+                base.machine.tell("warning", Severity::Error, message.clone(), json!({ "source": source }));
+                let hint = Some("look at the network or the folder, then restart the service".to_string());
+                let _ = base.machine.step(Event::Fault, Some(Say { message, severity: Severity::Error, hint }));
+            }
+            Notice::Refused { upstream, why } => {
+                base.machine.tell(
+                    "warning",
+                    Severity::Warning,
+                    format!("messages of upstream {upstream} are not taken: {why}"),
+                    json!({}),
+                );
+            }
+        }
+    }
+
+    fn started(&mut self, base: &mut Base, start: &Arc<SeriesStart>) {
+        if self.armed.take().is_none() {
+            base.runs += 1;
+        }
+        let (run, wish) = (base.runs, self.wished());
+        let machine = &mut base.machine;
+        self.open.push_back(Open { run, file: None, end: None, error: None, unwritten: None, has_data: false, waited_for: None });
+        let live = SeriesLive {
+            control: Arc::clone(&self.control),
+            files: Arc::clone(&self.files),
+            outlet: Arc::clone(&self.outlet),
+            write: wish.write && start.store,
+        };
+        machine.shared.begin(Arc::new(live));
+        machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
+        let message = format!("run {run} has begun (series {})", start.series);
+        let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
+        machine.tell("run_started", Severity::Info, message.clone(), data);
+        let _ = machine.step(Event::SeriesStart, Some(Say::info(message)));
+        self.take_file_reports(base);
+    }
+
+    /// Gives the reports of the file to the series that they are about.
+    fn take_file_reports(&mut self, base: &mut Base) {
+        while let Some(open) = self.open.iter_mut().find(|open| open.unwritten.is_none()) {
+            match self.file_reports.pop_front() {
+                None => break,
+                Some(FileReport::Opened(file)) => {
+                    open.file = Some(file.clone());
+                    Self::opened(base, open.run, &file);
+                }
+                Some(FileReport::Failed(error)) => {
+                    // What could not be made is no file of ours.
+                    if self.files.images() == 0 && open.file.take().is_some() {
+                        base.machine.shared.forget_file(open.run);
+                        base.machine.publish(|status| status.file = None);
+                    }
+                    let data = json!({ "run": open.run, "why": error.why, "fix": error.fix });
+                    base.machine.tell("warning", Severity::Error, error.what.clone(), data);
+                    open.error.get_or_insert(error);
+                }
+                Some(FileReport::Closed(unwritten)) => open.unwritten = Some(unwritten),
+            }
+        }
+        self.close_what_is_over(base);
+    }
+
+    /// The file sink has chosen a name for the series of this run.
+    fn opened(base: &mut Base, run: u64, file: &str) {
+        base.machine.shared.enter_file(FileEntry::writing(&base.config.name, run, file));
+        if base.runs == run {
+            base.machine.publish(|status| status.file = Some(file.into()));
+        }
+    }
+
+    fn ended(&mut self, base: &mut Base, end: &Arc<SeriesEnd>) {
+        let mut look = look_of(end);
+        look.written = self.files.images();
+        let waited_for = self.waited_for.take();
+        match self.open.iter_mut().find(|open| open.end.is_none()) {
+            Some(open) => {
+                (open.end, open.waited_for) = (Some(Arc::clone(end)), waited_for);
+                let say = Say::info(format!("run {}: all images are there; closing its files", open.run));
+                let _ = base.machine.step(Event::EndOfData, Some(say));
+                base.machine.shared.end(look);
+                self.close_what_is_over(base);
+            }
+            None => {
+                // An arm that no series followed.
+                self.armed = None;
+                base.machine.shared.end(look);
+                let _ = base.machine.step(Event::EndOfData, None);
+                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None);
+                base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
+                base.machine.tell(
+                    "run_ended",
+                    say.severity,
+                    say.message.clone(),
+                    json!({ "run": base.runs, "ended": end.ended.name() }),
+                );
+                let _ = base.machine.step(Event::Closed, Some(say));
+                self.set_wish(default_wish(&base.config, &self.config));
+            }
+        }
+    }
+
+    /// Series that have ended and whose files are closed.
+    fn close_what_is_over(&mut self, base: &mut Base) {
+        while self.open.front().is_some_and(|open| open.end.is_some() && open.unwritten.is_some()) {
+            let Some(open) = self.open.pop_front() else { return };
+            let Some(end) = &open.end else { return };
+            let (say, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref());
+            let machine = &mut base.machine;
+            let ended = end.ended.name();
+            if let Some(file) = &open.file {
+                let ledger = &end.ledger;
+                let is_complete = !failed && ledger.is_complete() && ledger.expected > 0 && open.unwritten == Some(0);
+                let state = match (failed, is_complete) {
+                    (true, _) => "failed",
+                    (false, true) => "complete",
+                    (false, false) => "incomplete",
+                };
+                let entry = FileEntry {
+                    state: state.into(),
+                    images: ledger.expected,
+                    bytes: if self.open.is_empty() { self.files.bytes() } else { 0 },
+                    ended: Some(ended.into()),
+                    ..FileEntry::writing(&base.config.name, open.run, file)
+                };
+                machine.tell("file", Severity::Info, format!("{file} is closed"), json!(entry));
+                machine.shared.enter_file(entry);
+            }
+            let data = json!({ "run": open.run, "ended": ended, "ledger": look_of(end).ledger });
+            machine.tell("run_ended", say.severity, say.message.clone(), data);
+            if matches!(end.ended, SeriesEnded::Stopped | SeriesEnded::Cancelled) {
+                base.run_on_stop(About {
+                    detector: base.config.name.clone(),
+                    run: open.run,
+                    images: None,
+                    file: open.file.clone(),
+                });
+            }
+            // Another series may be on its way already; then this is only told.
+            if self.open.is_empty() {
+                base.machine.shared.amend_written(self.files.images());
+                base.machine.publish(|status| status.ended = Some(ended.into()));
+                let _ = base.machine.step(if failed { Event::Fault } else { Event::Closed }, Some(say));
+                self.set_wish(default_wish(&base.config, &self.config));
+            }
+        }
+    }
+}
+
+impl Driver for Stream {
+    type Ready = Wish;
+    type Report = Report;
+
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Wish>), Failure> {
+        let wish = wish(&base.config, &self.config, &self.place, request)?;
+        let file = wish.target.as_ref().map(|target| target.directory.join(format!("{}_master.h5", target.prefix)));
+        let about = About {
+            detector: base.config.name.clone(),
+            run: base.runs + 1,
+            images: wish.images,
+            file: file.as_ref().map(|file| file.display().to_string()),
+        };
+        let (directory, overwrite) = (self.config.directory.clone(), self.config.overwrite);
+        let check = move || {
+            if wish.write {
+                check_folder(wish.target.as_ref().map_or(&directory, |target| &target.directory))?;
+            }
+            match file.filter(|file| overwrite == konkordia_sinks::hdf5::Overwrite::Refuse && file.exists()) {
+                None => Ok(wish),
+                Some(file) => {
+                    let fix = "choose another prefix, move the old files, or set output.overwrite = \"replace\"";
+                    Err(Failure::new(Exit::Io, format!("cannot create: {}", file.display()), "the file exists", fix))
+                }
+            }
+        };
+        Ok((about, Box::new(check)))
+    }
+
+    fn discard(_: Wish) {}
+
+    fn launch(&mut self, base: &mut Base, wish: Wish) -> Result<(), Failure> {
+        base.runs += 1;
+        let order = ArmOrder { images: wish.images, filename: None, discard: !wish.write };
+        let images =
+            wish.images.map_or("as many images as the sender announces".into(), |n| format!("{} images", crate::say::count(n)));
+        self.set_wish(wish);
+        self.armed = Some((Instant::now(), None));
+        self.control.arm(order);
+        let run = base.runs;
+        base.machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
+        let _ = base.machine.step(Event::Arm, Some(Say::info(format!("armed for {images}"))));
+        Ok(())
+    }
+
+    fn begin_clock(&mut self) {
+        if let Some((_, clock)) = &mut self.armed
+            && clock.is_none()
+        {
+            *clock = Some(Instant::now());
+            self.control.start_clock();
+            let seconds = self.config.start_timeout_ns as f64 / 1e9;
+            self.waited_for =
+                (self.config.start_timeout_ns != u64::MAX).then(|| format!("nothing came within {seconds:.1} s after the start"));
+        }
+    }
+
+    fn stop(&mut self) {
+        self.control.stop();
+    }
+
+    fn cancel(&mut self) {
+        self.control.cancel();
+    }
+
+    fn report(&mut self, base: &mut Base, report: Report) {
+        match report {
+            Report::Notice(notice) => self.notice(base, notice),
+            Report::File(report) => {
+                self.file_reports.push_back(report);
+                self.take_file_reports(base);
+            }
+        }
+    }
+
+    fn tick(&mut self, base: &mut Base, now: Instant) {
+        base.machine.shared.sample();
+        let Some((armed, None)) = self.armed else { return };
+        let Some(longest) = base.settings.armed_timeout.filter(|longest| now.duration_since(armed) > *longest) else { return };
+        if base.machine.state() == State::Armed && self.waited_for.is_none() {
+            self.waited_for = Some(format!("nothing came within {:.1} s after it was armed", longest.as_secs_f64()));
+            self.control.stop();
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.armed.is_some() || !self.open.is_empty()
+    }
+
+    fn about(&self, base: &Base) -> About {
+        let wish = self.wished();
+        let file = wish.target.map(|target| target.directory.join(format!("{}_master.h5", target.prefix)).display().to_string());
+        About { detector: base.config.name.clone(), run: base.runs, images: wish.images, file }
+    }
+
+    fn end(&mut self) {
+        // Its threads hand out what they have, then the file takes it.
+        drop(self.series.take());
+        self.outlets.remove(FILE);
+        if let Some(thread) = self.file_thread.take() {
+            // A panic has been reported by the hook.
+            let _ = thread.join();
+        }
+    }
+}

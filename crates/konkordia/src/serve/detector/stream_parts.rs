@@ -1,0 +1,316 @@
+//! What the way of messages is made of in the service: sources, the decision where files go, a look at a series, and its end in words.
+
+use super::status::{Live, Look, Say};
+use crate::config::overrides;
+use crate::config::service::DetectorConfig;
+use crate::config::stream::{Socket, StreamConfig, StreamSource};
+use crate::failure::{Exit, Failure, reason};
+use crate::run::clock;
+use crate::say;
+use crate::serve::handle::{ArmRequest, Severity};
+use crate::serve::paths::{Place, Target};
+use crate::serve::transform;
+use konkordia_core::array::Packing;
+use konkordia_core::ports::{MessageSource, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_engine::outlet::Outlet;
+use konkordia_engine::series::intake::intake;
+use konkordia_engine::series::{Join, SeriesControl, SeriesSpec, Upstream};
+use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
+use konkordia_sources::directory::{DirectorySource, DirectorySpec};
+use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
+use konkordia_wire::stream::Bounds;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a command wants of the next series.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// Images to take; `None` = as many as the sender announces.
+    pub images: Option<u64>,
+    /// Where the files go, if the command says so.
+    pub target: Option<Target>,
+    /// Whether files are written.
+    pub write: bool,
+    /// Facts for the file.
+    pub metadata: Metadata,
+}
+
+/// Where files may lie.
+pub fn place(base: &DetectorConfig, config: &StreamConfig, data_root: Option<&PathBuf>) -> Place {
+    let root = data_root.unwrap_or(&config.directory).clone();
+    Place { root, base: config.directory.clone(), create_folders: base.create_folders }
+}
+
+/// The wishes of a command, checked.
+pub fn wish(base: &DetectorConfig, config: &StreamConfig, place: &Place, request: &ArmRequest) -> Result<Wish, Failure> {
+    let write = request.write.unwrap_or(base.write);
+    let images = match request.images {
+        Some(0) => None,
+        Some(n) if n <= 1 << 40 => Some(n),
+        Some(n) => {
+            let what = format!("{n} images are no series");
+            return Err(Failure::new(Exit::Configuration, what, "at most 2^40 are possible", "give fewer, or 0 = as announced"));
+        }
+        None => config.images,
+    };
+    let target = match &request.prefix {
+        Some(prefix) if write => Some(place.target(prefix)?),
+        _ => None,
+    };
+    let metadata = overrides::merge(&config.metadata, overrides::metadata(&request.metadata)?);
+    Ok(Wish { images, target, write, metadata })
+}
+
+/// The wishes where nobody has any.
+pub fn default_wish(base: &DetectorConfig, config: &StreamConfig) -> Wish {
+    Wish { images: config.images, target: None, write: base.write, metadata: config.metadata.clone() }
+}
+
+/// Decides where the files of each series go.
+pub struct Namer {
+    /// Where files may lie.
+    pub place: Place,
+    /// Of this detector.
+    pub config: Arc<StreamConfig>,
+    /// Of the series that begins next, or of this one.
+    pub wish: Arc<Mutex<Wish>>,
+    /// Series so far, for names.
+    pub series: u64,
+}
+
+impl Namer {
+    /// The files of this series; `None` if it is not to be written.
+    pub fn spec(&mut self, start: &SeriesStart) -> Result<Option<SeriesFileSpec>, SinkError> {
+        let wish = self.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !wish.write {
+            return Ok(None);
+        }
+        self.series += 1;
+        let target = match (wish.target, &start.filename) {
+            (Some(target), _) => Ok(target),
+            (None, Some(name)) if !name.is_empty() => self.place.target(name),
+            _ => self.free_target(),
+        };
+        let target = target.map_err(|Failure { what, why, fix, .. }| SinkError { what, why, fix })?;
+        let config = &self.config;
+        Ok(Some(SeriesFileSpec {
+            directory: target.directory,
+            prefix: target.prefix,
+            images_per_file: config.images_per_file,
+            overwrite: config.overwrite,
+            layout: config.layout,
+            software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
+            configuration: config.text.clone(),
+            metadata: Metadata { start_time: Some(clock::now()), ..wish.metadata },
+            clock: Some(clock::now),
+            ..SeriesFileSpec::default()
+        }))
+    }
+
+    /// The configured prefix with the number of the series: the next one that is free, so that a service that was restarted goes on counting.
+    fn free_target(&mut self) -> Result<Target, Failure> {
+        loop {
+            let target = self.place.target(&format!("{}_{:06}", self.config.prefix, self.series))?;
+            let master = target.directory.join(konkordia_sinks::hdf5::master_file_name(&target.prefix));
+            if self.config.overwrite == konkordia_sinks::hdf5::Overwrite::Replace || !master.exists() {
+                return Ok(target);
+            }
+            self.series += 1;
+        }
+    }
+}
+
+/// Opens the sources of a detector, with who reads them.
+pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
+    let bounds = bounds(config);
+    let sources: Vec<Box<dyn MessageSource>> = match &config.source {
+        StreamSource::Messages { upstreams, bind, socket } => {
+            let context = context(1).map_err(|error| open_failed("ZeroMQ", &error))?;
+            let open = |address: &String| {
+                let kind = if *socket == Socket::Sub { ZmqKind::Sub } else { ZmqKind::Pull };
+                let part_bytes_max = config.message_bytes_max;
+                let spec = ZmqSourceSpec { bind: *bind, kind, part_bytes_max, ..ZmqSourceSpec::pull(address.clone()) };
+                let source = ZmqSource::open(&context, &spec).map_err(|error| open_failed(address, &error))?;
+                Ok(Box::new(source) as Box<dyn MessageSource>)
+            };
+            upstreams.iter().map(open).collect::<Result<_, Failure>>()?
+        }
+        StreamSource::Folder { folder, suffixes, remove, settle_ms, poll_ms } => {
+            let spec = DirectorySpec {
+                suffixes: suffixes.iter().map(|suffix| format!(".{suffix}")).collect(),
+                remove: *remove,
+                settle: Duration::from_millis(*settle_ms),
+                sweep: Duration::from_millis(*poll_ms),
+                file_bytes_max: config.message_bytes_max,
+                ..DirectorySpec::new(folder)
+            };
+            let source = DirectorySource::open(spec).map_err(|error| open_failed(&folder.display().to_string(), &error))?;
+            vec![Box::new(source)]
+        }
+    };
+    Ok(sources.into_iter().map(|source| Upstream { source, intake: intake(config.protocol, bounds) }).collect())
+}
+
+fn open_failed(address: &str, error: &std::io::Error) -> Failure {
+    Failure::new(
+        Exit::Io,
+        format!("the source {address} cannot be opened"),
+        reason(error),
+        "correct [source] in the configuration",
+    )
+}
+
+fn bounds(config: &StreamConfig) -> Bounds {
+    let most = config.message_bytes_max;
+    Bounds { image_bytes_max: most, table_bytes_max: most, ..Bounds::default() }
+}
+
+/// The way of messages of this detector.
+pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let join = match &config.modules {
+        None => Join::Balanced,
+        Some(modules) => join_modules(modules),
+    };
+    let transform = transform::factory(&config.transform)?;
+    let repacks = transform.is_some() || config.modules.is_some();
+    Ok(SeriesSpec {
+        bounds: bounds(config),
+        join,
+        packing_out: config.transform.packing.or(repacks.then_some(Packing::BitshuffleLz4)),
+        transform,
+        window_images: config.window_images,
+        wait_ns: config.wait_ns,
+        drain_ns: config.drain_ns,
+        stall_timeout_ns: config.stall_timeout_ns,
+        start_timeout_ns: config.start_timeout_ns,
+        missing: config.missing,
+        budget_bytes: config.budget_bytes,
+        workers: config.workers.unwrap_or(processors.saturating_sub(1).max(1)),
+        accept: config.accept,
+        ..SeriesSpec::new(config.protocol)
+    })
+}
+
+fn join_modules(modules: &crate::config::stream::Modules) -> Join {
+    Join::PerModule { placements: modules.placements.clone(), rows: modules.rows, columns: modules.columns }
+}
+
+/// A series while it goes on.
+pub struct SeriesLive {
+    /// The way of messages.
+    pub control: Arc<SeriesControl>,
+    /// What the file sink has done.
+    pub files: Arc<SharedState>,
+    /// In front of the file sink.
+    pub outlet: Arc<Outlet>,
+    /// Files are written.
+    pub write: bool,
+}
+
+impl Live for SeriesLive {
+    fn look(&self) -> Look {
+        let progress = self.control.progress();
+        let end = SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: progress.ledger.clone() };
+        let mut look = look_of(&end);
+        look.totals.retain(|(name, _)| !name.starts_with("runs_"));
+        look.expected = progress.images_planned;
+        look.written = if self.write { self.files.images() } else { 0 };
+        let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
+        let limit = progress.upstreams.iter().map(|upstream| upstream.in_flight_bytes_max).sum();
+        look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
+        let queued = self.outlet.stats().queued.load(Ordering::Relaxed);
+        look.queues.insert("outlet_file".into(), fill(queued, self.outlet.spec().queue_images as u64));
+        let us = |ns: u64| ns as f64 / 1e3;
+        let latency = &progress.latency;
+        if latency.count > 0 {
+            let list = [("p50", latency.p50_ns), ("p99", latency.p99_ns), ("p999", latency.p999_ns), ("max", latency.max_ns)];
+            look.latency = list.map(|(name, ns)| (format!("committed_{name}_us"), us(ns))).into();
+        }
+        let received = |f: fn(&konkordia_engine::series::UpstreamProgress) -> u64| progress.upstreams.iter().map(f).sum();
+        look.counters = vec![
+            ("received_messages_hz", received(|u| u.received)),
+            ("received_bytes_per_s", received(|u| u.received_bytes)),
+            ("committed_hz", progress.images_committed),
+            ("committed_bytes_per_s", progress.committed_bytes),
+            ("written_hz", look.written),
+        ];
+        look
+    }
+}
+
+/// The account of a series.
+pub fn look_of(end: &SeriesEnd) -> Look {
+    let (ledger, total) = (&end.ledger, end.ledger.total());
+    let mut entries: std::collections::BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
+    entries
+        .extend(ledger.rows().iter().map(|(n, v)| (if *n == "parts_missing" { (*n).into() } else { format!("images_{n}") }, *v)));
+    let mut totals: Vec<(String, u64)> = total
+        .rows()
+        .iter()
+        .map(|(n, v)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("messages_{n}") }, *v))
+        .collect();
+    let states =
+        [("complete", ledger.complete), ("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)];
+    totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
+    totals.push((format!("runs_{}", end.ended.name().replace(' ', "_")), 1));
+    Look {
+        expected: Some(ledger.expected),
+        committed: ledger.complete + ledger.partial + ledger.lost + ledger.discarded,
+        lost: ledger.lost,
+        partial: ledger.partial,
+        ledger: entries,
+        totals,
+        ..Look::default()
+    }
+}
+
+/// The end of a series in words, and whether the detector is in error.
+pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Option<&SinkError>) -> (Say, bool) {
+    let (ledger, ended) = (&end.ledger, end.ended.name());
+    if let Some(wrong) = ledger.imbalances().first() {
+        let hint = Some("please report this: it is a mistake in konkordia".into());
+        return (
+            Say { message: format!("run {run}: the ledger does not balance: {wrong}"), severity: Severity::Error, hint },
+            true,
+        );
+    }
+    if let Some(error) = failure {
+        let message = format!("run {run}: {}: {}", error.what, error.why);
+        return (Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
+    }
+    let because = waited_for.map(str::to_string).or(Some(end.reason.clone()).filter(|text| !text.is_empty()));
+    let because = because.map_or(String::new(), |why| format!(": {why}"));
+    if ledger.complete + ledger.partial == 0 {
+        let severity = if end.ended == SeriesEnded::Cancelled { Severity::Info } else { Severity::Warning };
+        let hint = "is the sender at work, and does it send to this address? GET statistics shows what was received and why it was not taken";
+        let hint = (severity == Severity::Warning).then(|| hint.to_string());
+        return (
+            Say { message: format!("run {run} has no image ({ended}){because}"), severity, hint },
+            end.ended == SeriesEnded::Failed,
+        );
+    }
+    let is_whole = ledger.is_complete() && matches!(end.ended, SeriesEnded::Finished | SeriesEnded::Stopped);
+    let severity = if is_whole { Severity::Success } else { Severity::Warning };
+    let mut message = format!(
+        "run {run} has ended ({ended}){because}: {} of {} images complete",
+        say::count(ledger.complete),
+        say::count(ledger.expected)
+    );
+    for (name, n) in [("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)] {
+        if n > 0 {
+            message.push_str(&format!(", {} {name}", say::count(n)));
+        }
+    }
+    let failed = end.ended == SeriesEnded::Failed;
+    (Say { message, severity: if failed { Severity::Error } else { severity }, hint: None }, failed)
+}
+
+/// Room for a file, as far as that can be known before the first image.
+pub fn check_folder(directory: &Path) -> Result<(), Failure> {
+    let demand = crate::serve::readiness::Demand { image_bytes: 1 << 20, images: Some(1), rate_hz: None, is_compressed: false };
+    crate::serve::readiness::disk(directory, &demand).map(drop)
+}

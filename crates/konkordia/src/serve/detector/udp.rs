@@ -1,0 +1,303 @@
+//! A detector that sends packets. A run is armed, runs and is closed in threads of its own; the actor hears of it.
+//!
+//! A run starts clean: its sockets are new, what came into them before it was armed is thrown away, and a run that begins with whatever frame
+//! comes first does not begin with one of the last frames of the run before ([`Control::expect_stragglers`]).
+
+use super::Handle;
+use super::actor::{self, Base, Driver, Outbox, Preparation};
+use super::status::{Machine, Say, Shared};
+use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, discard, finish, ready, wish};
+use crate::config::service::DetectorConfig;
+use crate::failure::{Exit, Failure};
+use crate::repack::travel;
+use crate::run::arm::Prepared;
+use crate::run::report::stream_name;
+use crate::serve::events::EventLog;
+use crate::serve::fanout::{Fanout, Ring};
+use crate::serve::handle::{ArmRequest, FileEntry, Severity};
+use crate::serve::hooks::About;
+use crate::serve::settings::ServiceSettings;
+use konkordia_core::plan::FirstFrame;
+use konkordia_core::state::{Event, State};
+use konkordia_engine::control::Control;
+use serde_json::json;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
+use std::time::Instant;
+
+/// What the thread of a run reports.
+pub enum Report {
+    /// No further data are taken in this run.
+    DataEnded(u64),
+    /// Its files are closed.
+    Closed(u64, Box<Finished>),
+}
+
+/// The run that is armed or goes on.
+struct Current {
+    run: u64,
+    control: Arc<Control>,
+    gates: Arc<Gates>,
+    armed: Instant,
+    /// When the clock for the first packet began.
+    clock: Option<Instant>,
+    start_timeout_ns: u64,
+    reason: Arc<Mutex<Reason>>,
+    images: Option<u64>,
+    packets_per_image: u64,
+    file: Option<String>,
+}
+
+/// What is particular to packets.
+pub struct Udp {
+    outbox: Outbox<Self>,
+    current: Option<Current>,
+    /// Last frames of the run before.
+    stragglers: Option<Range<u64>>,
+}
+
+/// Starts the actor of a detector.
+///
+/// # Errors
+/// A consumer's address cannot be used, or the machine has no threads left.
+pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events: EventLog) -> Result<Handle, Failure> {
+    let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
+    let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
+    let began = fanout.began;
+    let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(move || began.elapsed().as_nanos() as u64));
+    let patience = actor::patience(&settings, &config);
+    let machine = Machine::new(Arc::clone(&shared), events);
+    let base = Base { machine, config, settings, fanout, runs: 0 };
+    let (send, thread) = actor::spawn(base, |_, outbox| Ok(Udp { outbox, current: None, stragglers: None }))?;
+    Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
+}
+
+impl Driver for Udp {
+    type Ready = Ready;
+    type Report = Report;
+
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
+        let wish = wish(&base.config, base.settings.data_root.as_ref(), request)?;
+        let file = wish.config.directory.join(format!("{}_master.h5", wish.config.prefix));
+        let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
+        let about = About {
+            detector: base.config.name.clone(),
+            run,
+            images: wish.config.images,
+            file: wish.write.then(|| file.display().to_string()),
+        };
+        Ok((about, Box::new(move || ready(wish, &fanout, run))))
+    }
+
+    fn discard(ready: Ready) {
+        discard(ready);
+    }
+
+    fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
+        let Ready { prepared, wish, gates, live, start } = ready;
+        let Prepared { armed, writer, raw_copy, plan, addresses, notes, .. } = prepared;
+        let run = base.runs + 1;
+        let control = armed.control();
+        if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
+            control.expect_stragglers(frames, plan.packets_per_image());
+        }
+        let file = wish.config.directory.join(format!("{}_master.h5", wish.config.prefix)).display().to_string();
+        let (reason, streams) = (Arc::new(Mutex::new(Reason::default())), addresses.len());
+        let current = Current {
+            run,
+            control: Arc::clone(&control),
+            gates: Arc::clone(&gates),
+            armed: Instant::now(),
+            clock: None,
+            start_timeout_ns: wish.start_timeout_ns,
+            reason: Arc::clone(&reason),
+            images: plan.images(),
+            packets_per_image: plan.packets_per_image(),
+            file: wish.write.then_some(file),
+        };
+        let listens: Vec<String> = addresses.iter().map(stream_name).collect();
+        let closing = Closing { config: wish.config, writer, raw_copy, addresses, run, writes: wish.write };
+        let (outbox, outlets) = (self.outbox.clone(), Arc::clone(&base.fanout.outlets));
+        let work = move || {
+            let give_up = Arc::clone(&gates.shut);
+            outlets.start(&start, &|| give_up.load(Ordering::Acquire));
+            let outcome = armed.run();
+            outbox.report(Report::DataEnded(run));
+            let reason = reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let finished = finish(&closing, &outcome, control.progress().images_seen, &reason);
+            drop(outcome);
+            outlets.end(&finished.end);
+            let master = finished.file.as_ref().map(|(master, ..)| master.clone());
+            outbox.report(Report::Closed(run, Box::new(finished)));
+            if let (Some(travel), Some(master)) = (&closing.config.travel, master) {
+                travel::make_and_tell(travel, closing.config.overwrite, &master, true, false);
+            }
+        };
+        let spawned = Builder::new().name(format!("run-{}", base.config.name)).spawn(work);
+        spawned.map_err(|e| {
+            Failure::new(Exit::Io, "cannot start a thread for the run", crate::failure::reason(&e), "end other programs")
+        })?;
+        base.runs = run;
+        let early = current.gates.wait(streams);
+        base.machine.shared.begin(live);
+        announce(base, &current, listens, &notes, early);
+        self.current = Some(current);
+        Ok(())
+    }
+
+    fn begin_clock(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.clock.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(current) = &self.current {
+            current.control.stop();
+        }
+    }
+
+    fn cancel(&mut self) {
+        if let Some(current) = &self.current {
+            current.reason.lock().unwrap_or_else(PoisonError::into_inner).cancelled = true;
+            current.gates.shut.store(true, Ordering::Release);
+            current.control.stop();
+        }
+    }
+
+    fn report(&mut self, base: &mut Base, report: Report) {
+        match report {
+            Report::DataEnded(run) if self.current.as_ref().is_some_and(|current| current.run == run) => {
+                self.note_data(base);
+                let say = Say::info(format!("run {run}: no more data; closing its files"));
+                let _ = base.machine.step(Event::EndOfData, Some(say));
+            }
+            Report::DataEnded(_) => {}
+            Report::Closed(run, finished) => self.closed(base, run, *finished),
+        }
+    }
+
+    fn tick(&mut self, base: &mut Base, now: Instant) {
+        self.note_data(base);
+        let Some(current) = &self.current else { return };
+        base.machine.shared.sample();
+        if base.machine.state() != State::Armed {
+            return;
+        }
+        let waited = |since: Instant| now.duration_since(since);
+        let too_long = current.clock.filter(|clock| waited(*clock).as_nanos() > u128::from(current.start_timeout_ns));
+        let why = match (too_long, base.settings.armed_timeout) {
+            (Some(clock), _) => format!("no packet came within {:.1} s after the start", waited(clock).as_secs_f64()),
+            (None, Some(longest)) if current.clock.is_none() && waited(current.armed) > longest => {
+                format!("no packet came within {:.1} s after it was armed", waited(current.armed).as_secs_f64())
+            }
+            _ => return,
+        };
+        current.reason.lock().unwrap_or_else(PoisonError::into_inner).waited_for.get_or_insert(why);
+        current.control.give_up();
+    }
+
+    fn is_busy(&self) -> bool {
+        self.current.is_some()
+    }
+
+    fn about(&self, base: &Base) -> About {
+        let current = self.current.as_ref();
+        About {
+            detector: base.config.name.clone(),
+            run: base.runs,
+            images: current.and_then(|current| current.images),
+            file: current.and_then(|current| current.file.clone()),
+        }
+    }
+}
+
+/// Publishes that a run is armed.
+fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[String], early: u64) {
+    let (run, machine) = (current.run, &mut base.machine);
+    machine
+        .publish(|status| (status.run, status.file, status.ended, status.listens) = (run, current.file.clone(), None, listens));
+    if let Some(file) = &current.file {
+        machine.shared.enter_file(FileEntry::writing(&base.config.name, run, file));
+    }
+    for note in notes {
+        machine.tell("warning", Severity::Warning, note.clone(), json!({ "run": run }));
+    }
+    if early > 0 {
+        let message =
+            format!("{early} packets that came before run {run} was armed were left out: is the detector still sending?");
+        machine.tell("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
+    }
+    let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", crate::say::count(n)));
+    let _ = machine.step(Event::Arm, Some(Say::info(format!("armed for {images}"))));
+}
+
+impl Udp {
+    /// The first packet has come, if it has.
+    fn note_data(&mut self, base: &mut Base) {
+        let Some(current) = &self.current else { return };
+        if base.machine.state() == State::Armed && current.control.progress().packets_placed > 0 {
+            let message = format!("run {} is being received", current.run);
+            let data = json!({ "run": current.run, "file": current.file });
+            base.machine.tell("run_started", Severity::Info, message.clone(), data);
+            let _ = base.machine.step(Event::Data, Some(Say::info(message)));
+        }
+    }
+
+    fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
+        let Some(current) = self.current.take_if(|current| current.run == run) else { return };
+        let Finished { look, ended, say, failed, file, is_complete, frames, .. } = finished;
+        self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
+        let machine = &mut base.machine;
+        match file {
+            Some((master, images, bytes)) => {
+                let state = if failed {
+                    "failed"
+                } else if is_complete {
+                    "complete"
+                } else {
+                    "incomplete"
+                };
+                let writing = FileEntry::writing(&base.config.name, run, &master.display().to_string());
+                let entry = FileEntry { state: state.into(), images, bytes, ended: Some(ended.into()), ..writing };
+                machine.tell("file", Severity::Info, format!("{} is closed", entry.master), json!(entry));
+                machine.shared.enter_file(entry);
+            }
+            None => machine.shared.forget_file(run),
+        }
+        machine.tell(
+            "run_ended",
+            say.severity,
+            say.message.clone(),
+            json!({ "run": run, "ended": ended, "ledger": look.ledger }),
+        );
+        machine.shared.end(look);
+        machine.publish(|status| status.ended = Some(ended.into()));
+        let _ = machine.step(if failed { Event::Fault } else { Event::Closed }, Some(say));
+        if matches!(ended, "stopped" | "cancelled") {
+            let about = About { detector: base.config.name.clone(), run, images: current.images, file: current.file.clone() };
+            base.run_on_stop(about);
+        }
+    }
+}
+
+/// Frames of a run of which packets may still come when the next one begins: the last ones, but not its first, because with that a detector begins
+/// that was reset.
+fn stragglers(frames: Range<u64>, packets_per_image: u64) -> Range<u64> {
+    let slack = (65_536 / packets_per_image.max(1)).clamp(16, 1024);
+    frames.start.saturating_add(1).max(frames.end.saturating_sub(slack))..frames.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_frames_of_a_run_are_stragglers_of_the_next_but_never_its_first() {
+        assert_eq!(stragglers(1..11, 128), 2..11);
+        assert_eq!(stragglers(1..100_001, 128), 99_489..100_001);
+        assert!(stragglers(7..8, 128).is_empty());
+    }
+}

@@ -1,0 +1,479 @@
+//! What a run over UDP is made of in the service: the configuration after the wishes of a command, the gates in front of the sockets, the
+//! preparation with everything that can fail, and the end with its files.
+
+use super::status::{Live, Look, Say};
+use crate::config::service::{DetectorConfig, DetectorKindConfig};
+use crate::config::{Config, overrides};
+use crate::failure::{Exit, Failure};
+use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
+use crate::run::report::{self, Report};
+use crate::run::{clock, exit_of};
+use crate::say;
+use crate::serve::fanout::Fanout;
+use crate::serve::fanout::run_tap::{ImageCounts, RunTap, element_of};
+use crate::serve::handle::{ArmRequest, Severity};
+use crate::serve::paths::Place;
+use crate::serve::readiness::{self, Demand};
+use konkordia_core::plan::{Compression, Plan};
+use konkordia_core::ports::Source;
+use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart, UpstreamLedger};
+use konkordia_engine::control::Control;
+use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
+use konkordia_sources::udp::UdpReceiver;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Batches that are thrown away at most before a run begins.
+const DRAIN_BATCHES_MAX: usize = 100_000;
+
+/// Stands in front of a socket: what came before the run was armed goes away, and after a cancel nothing comes any more.
+struct Gate {
+    inner: UdpReceiver,
+    common: Arc<Gates>,
+    is_open: bool,
+}
+
+/// What the gates of a run share with its actor.
+#[derive(Debug, Default)]
+pub struct Gates {
+    /// Gates that have thrown away what was there.
+    drained: AtomicU64,
+    /// Packets that came before the run was armed.
+    early: AtomicU64,
+    /// Nothing is taken any more.
+    pub shut: Arc<AtomicBool>,
+}
+
+impl Gates {
+    /// Waits until everything that came too early is gone, and says how much it was.
+    pub fn wait(&self, streams: usize) -> u64 {
+        for _ in 0..500 {
+            if self.drained.load(Ordering::Acquire) >= streams as u64 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.early.load(Ordering::Relaxed)
+    }
+}
+
+impl Source for Gate {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+        if !self.is_open {
+            self.is_open = true;
+            let mut early = 0;
+            for _ in 0..DRAIN_BATCHES_MAX {
+                match self.inner.receive(Duration::ZERO, &mut |_| ())? {
+                    0 => break,
+                    count => early += count as u64,
+                }
+            }
+            self.common.early.fetch_add(early, Ordering::Relaxed);
+            self.common.drained.fetch_add(1, Ordering::Release);
+        }
+        if self.common.shut.load(Ordering::Relaxed) {
+            std::thread::sleep(timeout);
+            return Ok(0);
+        }
+        self.inner.receive(timeout, take)
+    }
+
+    fn dropped(&mut self) -> u64 {
+        self.inner.dropped()
+    }
+}
+
+/// A run over UDP while it goes on.
+pub struct UdpLive {
+    control: Arc<Control>,
+    counts: Arc<ImageCounts>,
+    plan: Arc<Plan>,
+    writes: bool,
+}
+
+impl Live for UdpLive {
+    fn look(&self) -> Look {
+        let p = self.control.progress();
+        let [complete, partial, lost, discarded] =
+            [&self.counts.complete, &self.counts.partial, &self.counts.lost, &self.counts.discarded]
+                .map(|n| n.load(Ordering::Relaxed));
+        let written = if self.writes { p.images_written } else { 0 };
+        let ledger = [
+            ("received", p.packets_received),
+            ("placed", p.packets_placed),
+            ("no_slot", p.packets_no_slot),
+            ("kernel_dropped", p.kernel_dropped),
+            ("received_bytes", p.bytes_received),
+            ("images_complete", complete),
+            ("images_partial", partial),
+            ("images_lost", lost),
+            ("images_discarded", discarded),
+        ];
+        let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
+        Look {
+            expected: self.plan.images(),
+            committed: p.images_committed,
+            written,
+            lost,
+            partial,
+            ledger: ledger.map(|(name, value)| (name.to_string(), value)).into(),
+            queues: [
+                ("ring".to_string(), fill(p.slots_used, self.plan.slots)),
+                ("packed_ring".to_string(), fill(p.images_waiting, self.plan.packed_slots)),
+            ]
+            .into(),
+            latency: [].into(),
+            counters: vec![
+                ("received_packets_hz", p.packets_received),
+                ("received_bytes_per_s", p.bytes_received),
+                ("received_hz", p.images_seen),
+                ("committed_hz", p.images_committed),
+                ("written_hz", written),
+            ],
+            totals: vec![
+                ("packets_received".into(), p.packets_received),
+                ("packets_placed".into(), p.packets_placed),
+                ("packets_no_slot".into(), p.packets_no_slot),
+                ("packets_kernel_dropped".into(), p.kernel_dropped),
+                ("bytes_received".into(), p.bytes_received),
+                ("images_complete".into(), complete),
+                ("images_partial".into(), partial),
+                ("images_lost".into(), lost),
+                ("images_discarded".into(), discarded),
+            ],
+        }
+    }
+}
+
+/// The configuration of one run.
+pub struct Wish {
+    /// As it is to be run; its own start time-out is off, because the actor holds the clock.
+    pub config: Config,
+    /// Time from start to the first packet, ns; `u64::MAX` = for ever.
+    pub start_timeout_ns: u64,
+    /// Files are written.
+    pub write: bool,
+}
+
+/// The configuration after the wishes of a command.
+pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, request: &ArmRequest) -> Result<Wish, Failure> {
+    let DetectorKindConfig::Udp(own) = &base.kind else {
+        return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
+    };
+    let mut config = Config::clone(own);
+    match request.images {
+        None => {}
+        Some(0) => config.images = None,
+        Some(n) if n <= 1 << 40 => config.images = Some(n),
+        Some(n) => {
+            let what = format!("{n} images are no run");
+            return Err(Failure::new(Exit::Configuration, what, "at most 2^40 are possible", "give fewer, or 0 = until stopped"));
+        }
+    }
+    let metadata: Metadata = overrides::metadata(&request.metadata)?;
+    config.metadata = overrides::merge(&config.metadata, metadata);
+    let write = request.write.unwrap_or(base.write);
+    if write {
+        let root = data_root.unwrap_or(&own.directory).clone();
+        let place = Place { root, base: own.directory.clone(), create_folders: base.create_folders };
+        let target = place.target(request.prefix.as_deref().unwrap_or(&own.prefix))?;
+        if let Some(travel) = config.travel.as_mut().filter(|_| target.prefix != own.prefix) {
+            travel.prefix = format!("{}_travel", target.prefix);
+        }
+        (config.directory, config.prefix) = (target.directory, target.prefix);
+    } else {
+        (config.travel, config.keep_raw) = (None, false);
+    }
+    let start_timeout_ns = std::mem::replace(&mut config.start_timeout_ns, u64::MAX);
+    Ok(Wish { config, start_timeout_ns, write })
+}
+
+/// A run that is ready.
+pub struct Ready {
+    /// The run and its files.
+    pub prepared: Prepared,
+    /// As it was asked for.
+    pub wish: Wish,
+    /// In front of its sockets.
+    pub gates: Arc<Gates>,
+    /// To look at it.
+    pub live: Arc<UdpLive>,
+    /// For consumers.
+    pub start: Arc<SeriesStart>,
+}
+
+/// Everything that can fail before the first packet. On an error nothing is left behind.
+pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
+    let config = &wish.config;
+    let plan = crate::config::plan::plan(config);
+    let mut notes = Vec::new();
+    if wish.write {
+        let demand = Demand {
+            image_bytes: plan.image_bytes() as u64,
+            images: plan.images(),
+            rate_hz: config.metadata.frame_time_s.filter(|s| *s > 0.0).map(|s| {
+                let frames = f64::from(plan.processing.selection.sum_frames.max(1));
+                1.0 / (s * frames)
+            }),
+            is_compressed: plan.compression != Compression::None,
+        };
+        notes = readiness::disk(&config.directory, &demand)?;
+        if let Some(travel) = &config.travel {
+            crate::repack::travel::check(travel, config.overwrite)?;
+        }
+    }
+    let (gates, counts) = (Arc::new(Gates::default()), Arc::new(ImageCounts::default()));
+    let tap = |plan: &Arc<Plan>| -> Vec<Box<dyn konkordia_core::ports::Sink>> {
+        let give_up = Arc::clone(&gates.shut);
+        vec![Box::new(RunTap::new(plan, Arc::clone(&fanout.outlets), Arc::clone(&counts), give_up, fanout.began))]
+    };
+    let wrap = |inner| -> Box<dyn Source> { Box::new(Gate { inner, common: Arc::clone(&gates), is_open: false }) };
+    let additions = Additions { write: wish.write, sinks: &tap, wrap: &wrap };
+    let mut prepared = prepare_with(config, Ports::Configured, &additions)?;
+    // Said by both.
+    prepared.notes.retain(|note| !note.starts_with("the disk has") || !notes.iter().any(|n| n.starts_with("the disk has")));
+    prepared.notes.splice(0..0, notes);
+    let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
+    let live = UdpLive { control, counts, plan: Arc::clone(&plan), writes: wish.write };
+    let start = series_start(config, &plan, run, wish.write);
+    Ok(Ready { prepared, wish, gates, live: Arc::new(live), start: Arc::new(start) })
+}
+
+fn series_start(config: &Config, plan: &Plan, run: u64, write: bool) -> SeriesStart {
+    let m = &config.metadata;
+    let facts = Facts {
+        energy_kev: m.energy_kev,
+        detector_distance_m: m.detector_distance_m,
+        beam_center_x_px: m.beam_center_x_px,
+        beam_center_y_px: m.beam_center_y_px,
+        pixel_size_m: m.pixel_size_m.map(|edge| [edge; 2]),
+        sensor_material: m.sensor_material.clone(),
+        sensor_thickness_m: m.sensor_thickness_m,
+        frame_time_s: m.frame_time_s,
+        count_time_s: m.count_time_s,
+        bit_depth: m.bit_depth,
+        saturation_value: None,
+        detector_description: m.detector_description.clone(),
+        detector_serial: m.detector_serial.clone(),
+        arm_date: Some(clock::now()),
+    };
+    let (rows, columns) = (u64::from(plan.geometry.rows()), u64::from(plan.geometry.columns()));
+    SeriesStart {
+        series: run,
+        unique_id: format!("{}-{run}-{}", config.prefix, clock::now()),
+        filename: write.then(|| config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
+        images_planned: plan.images(),
+        image_size: Some([rows, columns]),
+        element: Some(element_of(plan.pixel)),
+        facts,
+        store: true,
+        ..SeriesStart::default()
+    }
+}
+
+/// A run that is over, with its files closed or not.
+pub struct Finished {
+    /// The final account.
+    pub look: Look,
+    /// How it ended.
+    pub ended: &'static str,
+    /// In words.
+    pub say: Say,
+    /// The detector is in error.
+    pub failed: bool,
+    /// Master and positions, if there is a file.
+    pub file: Option<(PathBuf, u64, u64)>,
+    /// Every image is complete and in the file.
+    pub is_complete: bool,
+    /// Frames that the run had, by their numbers.
+    pub frames: Option<std::ops::Range<u64>>,
+    /// For consumers.
+    pub end: Arc<SeriesEnd>,
+}
+
+/// Why a run ended, where the engine cannot know.
+#[derive(Clone, Debug, Default)]
+pub struct Reason {
+    /// It was cancelled.
+    pub cancelled: bool,
+    /// In words, for an end without data.
+    pub waited_for: Option<String>,
+}
+
+/// What is needed to end a run.
+pub struct Closing {
+    /// Configuration of the run.
+    pub config: Config,
+    /// What was prepared, without the run itself.
+    pub writer: crate::run::sink::SharedWriter,
+    /// Raw frames.
+    pub raw_copy: Option<crate::run::raw_copy::RawCopy>,
+    /// Where the streams arrived.
+    pub addresses: Vec<std::net::SocketAddr>,
+    /// Of this run.
+    pub run: u64,
+    /// Files are written.
+    pub writes: bool,
+}
+
+/// Closes the files and sums up.
+pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason: &Reason) -> Finished {
+    let names: Vec<String> = closing.addresses.iter().map(report::stream_name).collect();
+    let ended = match (&outcome.ended, reason.cancelled) {
+        (Ended::Stopped, true) => "cancelled",
+        (ended, _) => ended.name(),
+    };
+    let mut record = report::ledger_record(&names, outcome, clock::now());
+    record.ended = ended.into();
+    let file = closing.writer.finish(&record).transpose();
+    // Raw frames without a frame go away with the copy that makes them.
+    let is_nothing = reason.cancelled && outcome.images == 0;
+    let copy = closing.raw_copy.as_ref().filter(|_| !is_nothing);
+    let raw = copy.and_then(crate::run::raw_copy::RawCopy::finish).transpose();
+    let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
+    let file = file.map_err(|error| failure.get_or_insert_with(|| error.into()).clone()).unwrap_or_default();
+    if let Err(error) = raw {
+        failure.get_or_insert(error);
+    }
+    let report = Report::new(&closing.config, &names, outcome, file);
+    let mut kept = report.file().map(|file| (file.master.clone(), file.images, file.chunk_bytes));
+    if is_nothing && failure.is_none() {
+        report.file().into_iter().for_each(remove);
+        kept = None;
+    }
+    let (first, mut look) = (outcome.first_frame, last_look(outcome));
+    if !closing.writes {
+        look.written = 0;
+    }
+    Finished {
+        look,
+        ended,
+        say: sum_up(closing.run, outcome, ended, &report, failure.as_ref(), reason),
+        failed: failure.is_some(),
+        file: kept,
+        is_complete: failure.is_none() && outcome.ledger.is_complete() && outcome.images > 0,
+        frames: first.map(|first| first..first + images_seen),
+        end: Arc::new(series_end(outcome, reason.cancelled)),
+    }
+}
+
+/// A run that was thrown away before anything came leaves no files, so that its name is free.
+fn remove(file: &FileReport) {
+    for path in std::iter::once(&file.master).chain(&file.data_files) {
+        let _ = std::fs::remove_file(path);
+    }
+    let prefix = file.master.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix("_master.h5"));
+    if let (Some(folder), Some(prefix)) = (file.master.parent(), prefix) {
+        let _ = std::fs::remove_file(folder.join(konkordia_sinks::hdf5::pedestal_file_name(prefix)));
+    }
+}
+
+/// Files of a run that was made ready and is not wanted any more.
+pub fn discard(ready: Ready) {
+    let Prepared { armed, writer, .. } = ready.prepared;
+    // The sockets go first: somebody may arm again.
+    drop(armed);
+    let record = LedgerRecord { ended: "cancelled".into(), ..LedgerRecord::default() };
+    if let Some(Ok(file)) = writer.finish(&record) {
+        remove(&file);
+    }
+}
+
+fn last_look(outcome: &RunOutcome) -> Look {
+    let (images, total) = (&outcome.ledger.images, outcome.ledger.total());
+    let mut ledger: std::collections::BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
+    ledger.extend(images.rows().iter().map(|(n, v)| {
+        let name = if n.starts_with("packets") || n.starts_with("frames") { (*n).to_string() } else { format!("images_{n}") };
+        (name, *v)
+    }));
+    let mut totals: Vec<(String, u64)> = total
+        .rows()
+        .iter()
+        .map(|(n, v)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("packets_{n}") }, *v))
+        .collect();
+    let states =
+        [("complete", images.complete), ("partial", images.partial), ("lost", images.lost), ("discarded", images.discarded)];
+    totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
+    totals.push((format!("runs_{}", outcome.ended.name().replace(' ', "_")), 1));
+    Look {
+        expected: Some(images.expected),
+        committed: images.complete + images.partial + images.lost + images.discarded,
+        written: images.written,
+        lost: images.lost,
+        partial: images.partial,
+        ledger,
+        totals,
+        ..Look::default()
+    }
+}
+
+fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure: Option<&Failure>, reason: &Reason) -> Say {
+    let wrong = outcome.ledger.imbalances();
+    if let Some(wrong) = wrong.first() {
+        let hint = Some("please report this: it is a mistake in konkordia".into());
+        return Say { message: format!("run {run}: the ledger does not balance: {wrong}"), severity: Severity::Error, hint };
+    }
+    if let Some(failure) = failure {
+        return Say::failure(failure);
+    }
+    let i = &outcome.ledger.images;
+    let hint = report.advice().first().cloned();
+    if outcome.images == 0 && reason.cancelled {
+        return Say::info(format!("run {run} was cancelled before an image came"));
+    }
+    if outcome.images == 0 || i.complete + i.partial == 0 {
+        let why = reason.waited_for.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        return Say { message: format!("run {run} has no image ({ended}){why}"), severity: Severity::Warning, hint };
+    }
+    let severity = if outcome.ledger.is_complete() && !matches!(outcome.ended, Ended::Stalled) {
+        Severity::Success
+    } else {
+        Severity::Warning
+    };
+    let mut message =
+        format!("run {run} has ended ({ended}): {} of {} images complete", say::count(i.complete), say::count(i.expected));
+    for (name, n) in [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)] {
+        if n > 0 {
+            message.push_str(&format!(", {} {name}", say::count(n)));
+        }
+    }
+    Say { message, severity, hint }
+}
+
+fn series_end(outcome: &RunOutcome, cancelled: bool) -> SeriesEnd {
+    let i = &outcome.ledger.images;
+    let upstream = |s: &konkordia_core::ledger::StreamLedger| UpstreamLedger {
+        received: s.received,
+        received_bytes: s.received_bytes,
+        placed: s.placed,
+        control: 0,
+        duplicate: s.duplicate,
+        late: s.late + s.no_slot,
+        foreign: s.foreign,
+        malformed: s.malformed_total(),
+    };
+    let ledger = SeriesLedger {
+        upstreams: outcome.ledger.streams.iter().map(upstream).collect(),
+        expected: i.expected,
+        complete: i.complete,
+        partial: i.partial,
+        lost: i.lost,
+        discarded: i.discarded,
+        not_stored: 0,
+        parts_per_image: outcome.ledger.packets_per_image,
+        parts_missing: i.packets_missing,
+    };
+    let ended = match &outcome.ended {
+        Ended::Finished => SeriesEnded::Finished,
+        Ended::Stopped if cancelled => SeriesEnded::Cancelled,
+        Ended::Stopped => SeriesEnded::Stopped,
+        Ended::Stalled => SeriesEnded::Stalled,
+        Ended::NoData => SeriesEnded::NoData,
+        Ended::SourceError(..) | Ended::SinkError(_) => SeriesEnded::Failed,
+    };
+    SeriesEnd { ended, reason: String::new(), ledger }
+}

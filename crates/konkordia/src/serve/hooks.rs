@@ -1,0 +1,126 @@
+//! Programs that drive the detector itself (`[control]`): run with a bounded time, what they say on stderr is the reason when they fail.
+
+use crate::failure::{Exit, Failure, reason};
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What is kept of what a program says.
+const SAID_BYTES_MAX: u64 = 4096;
+const GRAIN: Duration = Duration::from_millis(10);
+
+/// What a program is told in its environment.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// Name of the detector.
+    pub detector: String,
+    /// Number of the run.
+    pub run: u64,
+    /// Images of the run, if planned.
+    pub images: Option<u64>,
+    /// Master file, if one is written.
+    pub file: Option<String>,
+}
+
+/// Runs `program` (with its arguments) to its end, at most `timeout`. Nothing to run is done at once.
+///
+/// # Errors
+/// It cannot be started, takes too long, or ends with another code than 0.
+pub fn run(hook: &str, program: &[String], timeout: Duration, about: &About) -> Result<(), Failure> {
+    let Some((name, arguments)) = program.split_first() else { return Ok(()) };
+    let what = format!("control.{hook}: {name}");
+    let fail = |why: String, fix: &str| Failure::new(Exit::State, format!("{what} failed"), why, fix);
+    let mut command = Command::new(name);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    // In a group of its own: a Ctrl-C for the service is none for the program, and children of the program end with it.
+    command.process_group(0);
+    command.env("KONKORDIA_DETECTOR", &about.detector).env("KONKORDIA_RUN", about.run.to_string());
+    command.env("KONKORDIA_IMAGES", about.images.map_or(String::new(), |n| n.to_string()));
+    command.env("KONKORDIA_FILE", about.file.as_deref().unwrap_or(""));
+    let mut child = command.spawn().map_err(|error| {
+        fail(reason(&error), "check the path of the program and that this user may run it; no shell looks for it")
+    })?;
+    let said = listen(&mut child);
+    let until = Instant::now() + timeout;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() >= until => {
+                end(&mut child);
+                let why = format!("it had not ended after {} s and was ended", timeout.as_secs_f64());
+                return Err(fail(why, "make it quicker, or raise control.timeout_s"));
+            }
+            Ok(None) => std::thread::sleep(GRAIN),
+            Err(error) => return Err(fail(reason(&error), "look at the system log")),
+        }
+    };
+    if status.success() {
+        return Ok(());
+    }
+    // Somebody that it left behind may hold its stderr; what was said by now is enough.
+    let text = said.map(|said| said.recv_timeout(Duration::from_millis(200)).unwrap_or_default()).unwrap_or_default();
+    let text = text.trim();
+    let why =
+        if text.is_empty() { format!("it ended with {status}") } else { format!("it ended with {status} and said: {text}") };
+    Err(fail(why, "run it by hand to see why"))
+}
+
+/// Collects what the program says on stderr.
+fn listen(child: &mut Child) -> Option<crossbeam_channel::Receiver<String>> {
+    let mut stderr = child.stderr.take()?;
+    let (sender, receiver) = crossbeam_channel::bounded(1);
+    let read = move || {
+        let mut text = Vec::new();
+        let _ = (&mut stderr).take(SAID_BYTES_MAX).read_to_end(&mut text);
+        let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
+        // The rest is read too, so that the program is never stopped by a full pipe.
+        let _ = std::io::copy(&mut stderr, &mut std::io::sink());
+    };
+    std::thread::Builder::new().name("hook".into()).stack_size(128 << 10).spawn(read).ok()?;
+    Some(receiver)
+}
+
+/// Ends the program and everything in its group.
+fn end(child: &mut Child) {
+    let group = format!("-{}", child.id());
+    let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str, timeout_ms: u64) -> Result<(), Failure> {
+        let program = ["sh", "-c", script].map(str::to_string);
+        let about = About { detector: "eiger".into(), run: 7, images: Some(3), file: Some("/x".into()) };
+        run("on_arm", &program, Duration::from_millis(timeout_ms), &about)
+    }
+
+    #[test]
+    fn programs_say_why_they_fail() {
+        assert_eq!(run("on_arm", &[], Duration::ZERO, &About::default()), Ok(()));
+        assert_eq!(sh("test $KONKORDIA_RUN = 7 && test $KONKORDIA_DETECTOR = eiger && test $KONKORDIA_IMAGES = 3", 5000), Ok(()));
+        let failed = sh("echo the valve is closed >&2; exit 3", 5000).unwrap_err();
+        assert!(failed.why.contains("exit status: 3") && failed.why.contains("the valve is closed"), "{failed}");
+        let missing = run("on_stop", &["/no/such/program".into()], Duration::from_secs(1), &About::default()).unwrap_err();
+        assert!(missing.what.contains("control.on_stop") && missing.why.contains("No such file"), "{missing}");
+    }
+
+    #[test]
+    fn programs_that_hang_are_ended_with_their_children() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("alive");
+        let failed = sh(&format!("(sleep 2; touch {}) & sleep 60", file.display()), 300).unwrap_err();
+        assert!(failed.why.contains("had not ended after 0.3 s"), "{failed}");
+        std::thread::sleep(Duration::from_millis(2300));
+        assert!(!file.exists(), "the child of the program went on");
+    }
+
+    #[test]
+    fn a_talkative_program_is_not_stopped_by_a_full_pipe() {
+        assert_eq!(sh("head -c 1000000 /dev/zero >&2", 10_000), Ok(()));
+    }
+}

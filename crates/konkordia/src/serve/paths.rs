@@ -1,0 +1,255 @@
+//! Names of files that come from elsewhere: a header of a stream, a request. Whatever is written in one, no file lies outside of the data root.
+//!
+//! Names count from the output folder of the detector. Links are followed and the place that they lead to is judged; what comes back has no
+//! link in it any more. Somebody who may change folders below the root at the same moment can do worse directly.
+
+use crate::failure::{Exit, Failure};
+use std::path::{Component, Path, PathBuf};
+
+/// Bytes of one component; the endings of data files still fit below the 255 of file systems.
+const COMPONENT_BYTES_MAX: usize = 200;
+/// Bytes of a whole name.
+const NAME_BYTES_MAX: usize = 1024;
+
+/// Where the files of a detector may lie.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// No file lies outside of this folder.
+    pub root: PathBuf,
+    /// Relative names count from here.
+    pub base: PathBuf,
+    /// Folders that are not there are made.
+    pub create_folders: bool,
+}
+
+/// Where the files of one run lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// An existing folder, without links.
+    pub directory: PathBuf,
+    /// Start of the names.
+    pub prefix: String,
+}
+
+/// A name that comes from a file name: without `.h5` and `_master`, which readers of such names expect to be added.
+fn stem(name: &str) -> &str {
+    let name = name.strip_suffix(".h5").unwrap_or(name);
+    name.strip_suffix("_master").unwrap_or(name)
+}
+
+impl Place {
+    /// Where a run of this name goes.
+    ///
+    /// # Errors
+    /// The name leads outside of the root or is no name of a file, its folder is not there, or it cannot be made.
+    pub fn target(&self, name: &str) -> Result<Target, Failure> {
+        let refuse = |why: String, fix: &str| {
+            let shown: String = name.chars().take(200).collect();
+            Failure::new(Exit::Configuration, format!("the file name \"{}\" cannot be used", shown.escape_debug()), why, fix)
+        };
+        let (folders, prefix) = split(name).map_err(|why| refuse(why, "give a plain name such as lyso/run03"))?;
+        let root = canonical(&self.root)?;
+        let outside = || {
+            let why = format!("no file is written outside of {}", root.display());
+            refuse(why, "give a name below it; service.data_root moves it")
+        };
+        let at = match &folders {
+            Folders::Absolute(path) => {
+                let below = path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&root)).map_err(|_| outside())?;
+                self.walk(root.clone(), below, &root, &outside)?
+            }
+            Folders::Relative(path) => {
+                let base = canonical(&self.base)?;
+                self.walk(base, path, &root, &outside)?
+            }
+        };
+        if !at.starts_with(&root) {
+            return Err(outside());
+        }
+        if !at.is_dir() {
+            return Err(refuse(format!("{} is no folder", at.display()), "give another name"));
+        }
+        Ok(Target { directory: at, prefix })
+    }
+
+    /// One folder after the other, so that nothing is made behind a link that leads outside.
+    fn walk(&self, mut at: PathBuf, folders: &Path, root: &Path, outside: &dyn Fn() -> Failure) -> Result<PathBuf, Failure> {
+        for folder in folders {
+            let next = at.join(folder);
+            if std::fs::symlink_metadata(&next).is_err() {
+                if !self.create_folders {
+                    let what = format!("the folder {} does not exist", next.display());
+                    let fix = format!("mkdir -p {}, or set [output] create_folders = true", next.display());
+                    return Err(Failure::new(Exit::Io, what, "folders are not made unless that is configured", fix));
+                }
+                match std::fs::create_dir(&next) {
+                    Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                        return Err(Failure::io("cannot make the folder", &next, &error));
+                    }
+                    _ => {}
+                }
+            }
+            at = canonical(&next)?;
+            if !at.starts_with(root) {
+                return Err(outside());
+            }
+        }
+        Ok(at)
+    }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, Failure> {
+    path.canonicalize().map_err(|error| Failure::io("cannot use the folder", path, &error))
+}
+
+enum Folders {
+    Absolute(PathBuf),
+    Relative(PathBuf),
+}
+
+/// The folders and the start of the name, by the text alone.
+fn split(name: &str) -> Result<(Folders, String), String> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("it has {} bytes; at most {NAME_BYTES_MAX} are possible", name.len()));
+    }
+    if let Some(bad) = name.chars().find(|c| c.is_control()) {
+        return Err(format!("it has the character {}", bad.escape_unicode()));
+    }
+    let body = name.strip_prefix('/').unwrap_or(name);
+    for component in body.split('/') {
+        let why = match component {
+            "" => "a part of it is empty",
+            "." | ".." => "it has a part . or ..",
+            part if part.starts_with('.') => "a part of it begins with a dot",
+            part if part.len() > COMPONENT_BYTES_MAX => "a part of it is longer than 200 bytes",
+            _ => continue,
+        };
+        return Err(why.into());
+    }
+    let (folders, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let prefix = stem(file);
+    if prefix.is_empty() {
+        return Err("nothing is left of it without its ending".into());
+    }
+    let folders = Path::new(folders);
+    // What was checked as text must be what the system makes of it.
+    let plain = |c: Component<'_>| matches!(c, Component::Normal(_) | Component::RootDir);
+    if !folders.components().all(plain) {
+        return Err("it is no path below a folder".into());
+    }
+    let folders = if name.starts_with('/') {
+        Folders::Absolute(Path::new("/").join(folders))
+    } else {
+        Folders::Relative(folders.to_owned())
+    };
+    Ok((folders, prefix.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    struct Folder {
+        _all: tempfile::TempDir,
+        root: PathBuf,
+        outside: PathBuf,
+    }
+
+    fn folder() -> Folder {
+        let all = tempfile::tempdir().unwrap();
+        let top = all.path().canonicalize().unwrap();
+        let (root, outside) = (top.join("root"), top.join("outside"));
+        for path in [&root, &outside, &root.join("beam"), &root.join("beam/old")] {
+            std::fs::create_dir_all(path).unwrap();
+        }
+        symlink(&outside, root.join("beam/away")).unwrap();
+        symlink("../../outside", root.join("beam/away2")).unwrap();
+        symlink("old", root.join("beam/same")).unwrap();
+        symlink("/nowhere", root.join("beam/broken")).unwrap();
+        Folder { _all: all, root, outside }
+    }
+
+    fn place(folder: &Folder, create_folders: bool) -> Place {
+        Place { root: folder.root.clone(), base: folder.root.join("beam"), create_folders }
+    }
+
+    #[test]
+    fn plain_names_are_taken() {
+        let f = folder();
+        let p = place(&f, false);
+        let at = |name: &str| {
+            let target = p.target(name).unwrap();
+            (target.directory, target.prefix)
+        };
+        assert_eq!(at("run"), (f.root.join("beam"), "run".into()));
+        assert_eq!(at("old/run 7 ü"), (f.root.join("beam/old"), "run 7 ü".into()));
+        assert_eq!(at("same/run"), (f.root.join("beam/old"), "run".into()), "a link that stays inside");
+        let absolute = f.root.join("beam/old/run_master.h5");
+        assert_eq!(at(absolute.to_str().unwrap()), (f.root.join("beam/old"), "run".into()));
+        assert_eq!(at(f.root.join("x.h5").to_str().unwrap()), (f.root.clone(), "x".into()));
+    }
+
+    #[test]
+    fn hostile_names_are_refused_and_leave_nothing_behind() {
+        let f = folder();
+        let outside = f.outside.join("run").display().to_string();
+        let beside = format!("{}-evil/run", f.root.display());
+        let inside_out = format!("{}/../outside/run", f.root.display());
+        let long = "x".repeat(201);
+        let deep = "d/".repeat(600) + "run";
+        let hostile = [
+            "",
+            "/",
+            "..",
+            ".",
+            "../run",
+            "a/../../run",
+            "old/../../../outside/run",
+            "old//run",
+            "/run",
+            "/etc/passwd",
+            "//etc/run",
+            "run/",
+            "old/./run",
+            ".hidden",
+            "old/.x/run",
+            "a\0b",
+            "run\n",
+            "away/run",
+            "away2/run",
+            "away/deeper/run",
+            "broken/run",
+            "_master.h5",
+            ".h5",
+            &outside,
+            &beside,
+            &inside_out,
+            &long,
+            &deep,
+        ];
+        for create in [false, true] {
+            let p = place(&f, create);
+            for name in hostile {
+                let said = p.target(name).map(|t| t.directory).expect_err(name);
+                assert!(!said.what.is_empty() && !said.fix.is_empty(), "{name}");
+            }
+        }
+        assert_eq!(std::fs::read_dir(&f.outside).unwrap().count(), 0);
+        assert!(!Path::new(&format!("{}-evil", f.root.display())).exists());
+    }
+
+    #[test]
+    fn folders_are_made_only_if_configured_and_only_inside() {
+        let f = folder();
+        let said = place(&f, false).target("new/run").unwrap_err();
+        assert!(said.what.contains("does not exist") && said.fix.contains("create_folders"), "{said}");
+        let target = place(&f, true).target("new/deeper/run").unwrap();
+        assert_eq!(target.directory, f.root.join("beam/new/deeper"));
+        assert!(target.directory.is_dir());
+        std::fs::write(f.root.join("beam/file"), "").unwrap();
+        for name in ["file/run", "file/x/run"] {
+            assert!(place(&f, true).target(name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What is looked at before a run, beside what arming itself finds out: room and speed of the disk against the plan.
+
+use crate::failure::{Exit, Failure};
+use crate::say;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Most that the test writes, and how long it may take.
+const TEST_BYTES_MAX: u64 = 64 << 20;
+const TEST_TIME_MAX: Duration = Duration::from_millis(300);
+const BLOCK_BYTES: usize = 4 << 20;
+/// Real images shrink by this factor at most; less room or speed than that is hopeless and no mere risk.
+const COMPRESSION_MAX: f64 = 20.0;
+
+/// What a run will write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Demand {
+    /// Bytes of one image before compression.
+    pub image_bytes: u64,
+    /// Images of the run, if planned.
+    pub images: Option<u64>,
+    /// Images per second, if known.
+    pub rate_hz: Option<f64>,
+    /// The pixels are packed.
+    pub is_compressed: bool,
+}
+
+impl Demand {
+    fn least(&self, bytes: f64) -> f64 {
+        if self.is_compressed { bytes / COMPRESSION_MAX } else { bytes }
+    }
+}
+
+/// Holds the disk behind `directory` against the plan. What is only a risk comes back as notes.
+///
+/// # Errors
+/// The run cannot fit, or the disk is too slow for it.
+pub fn disk(directory: &Path, demand: &Demand) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    let free = konkordia_sinks::hdf5::free_bytes(directory)
+        .map_err(|error| Failure::io("cannot ask for the free space of", directory, &error))?;
+    if let Some(needed) = demand.images.map(|images| images.saturating_mul(demand.image_bytes)) {
+        notes.extend(judge_space(directory, free, needed, demand)?);
+    }
+    if let Some(wanted) = demand.rate_hz.map(|hz| hz * demand.image_bytes as f64) {
+        let measured = write_test(directory, free)?;
+        notes.extend(judge_rate(directory, measured, wanted, demand)?);
+    }
+    Ok(notes)
+}
+
+fn judge_space(directory: &Path, free: u64, needed: u64, demand: &Demand) -> Result<Option<String>, Failure> {
+    if demand.least(needed as f64) > free as f64 {
+        let what = format!("the disk of {} has no room for this run", directory.display());
+        let why = format!(
+            "{} are free; the images take {} {}",
+            say::bytes(free),
+            say::bytes(needed),
+            if demand.is_compressed {
+                "before compression, which makes them 20 times smaller at best"
+            } else {
+                "(they are not compressed)"
+            }
+        );
+        return Err(Failure::new(Exit::Io, what, why, "make room, choose another output.directory, or plan fewer images"));
+    }
+    Ok((needed > free)
+        .then(|| format!("the disk has {} free; all images uncompressed would take {}", say::bytes(free), say::bytes(needed))))
+}
+
+fn judge_rate(directory: &Path, measured: f64, wanted: f64, demand: &Demand) -> Result<Option<String>, Failure> {
+    let rate = |bytes_per_s: f64| format!("{}/s", say::bytes(bytes_per_s as u64));
+    if demand.least(wanted) > measured {
+        let what = format!("the disk of {} is too slow for this run", directory.display());
+        let why = format!("it took {} in a short test; the images come with {}", rate(measured), rate(wanted));
+        let fix = "choose a faster output.directory, a longer frame time, or compression";
+        return Err(Failure::new(Exit::Io, what, why, fix));
+    }
+    Ok((wanted > measured).then(|| {
+        format!("the disk took {} in a short test; the images come with {} before compression", rate(measured), rate(wanted))
+    }))
+}
+
+/// A file that goes away.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Bytes per second that arrive on the disk.
+fn write_test(directory: &Path, free: u64) -> Result<f64, Failure> {
+    let path = directory.join(format!(".konkordia-write-test-{}-{:?}", std::process::id(), std::thread::current().id()));
+    let fail = |error: std::io::Error| Failure::io("cannot write a test file into", directory, &error);
+    let mut file: File = OpenOptions::new().write(true).create_new(true).open(&path).map_err(fail)?;
+    let _scratch = Scratch(path);
+    // Not zeros, which some disks do not write at all.
+    let block: Vec<u8> = (0..BLOCK_BYTES as u64).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect();
+    let (begun, mut written) = (Instant::now(), 0u64);
+    let most = TEST_BYTES_MAX.min(free / 4).max(1 << 20);
+    while written < most && begun.elapsed() < TEST_TIME_MAX {
+        file.write_all(&block).and_then(|()| file.sync_data()).map_err(fail)?;
+        written += block.len() as u64;
+    }
+    Ok(written as f64 / begun.elapsed().as_secs_f64().max(1e-6))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn the_test_measures_and_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let demand = Demand { image_bytes: 1 << 20, images: Some(2), rate_hz: Some(0.001), is_compressed: false };
+        assert_eq!(disk(folder.path(), &demand), Ok(vec![]));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let hopeless = Demand { images: Some(1 << 50), ..demand };
+        assert!(disk(folder.path(), &hopeless).unwrap_err().what.contains("has no room for this run"));
+        let fast = Demand { rate_hz: Some(1e9), ..demand };
+        let failed = disk(folder.path(), &fast).unwrap_err();
+        assert!(failed.what.contains("too slow") && failed.why.contains("/s"), "{failed}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(disk(Path::new("/no/such"), &demand).is_err());
+    }
+
+    #[test]
+    fn compression_makes_a_risk_of_what_would_be_certain() {
+        let plain = Demand { image_bytes: 1, images: None, rate_hz: None, is_compressed: false };
+        let packed = Demand { is_compressed: true, ..plain };
+        let at = Path::new("/x");
+        assert!(judge_space(at, GIB, 2 * GIB, &plain).is_err());
+        assert!(judge_space(at, GIB, 2 * GIB, &packed).unwrap().unwrap().contains("1.0 GiB free"));
+        assert!(judge_space(at, GIB, 30 * GIB, &packed).is_err());
+        assert_eq!(judge_space(at, GIB, GIB, &plain), Ok(None));
+        assert!(judge_rate(at, 1e9, 2e9, &plain).is_err());
+        assert!(judge_rate(at, 1e9, 2e9, &packed).unwrap().is_some());
+        assert!(judge_rate(at, 1e9, 3e10, &packed).is_err());
+    }
+}

@@ -1,0 +1,218 @@
+//! `[transform]` at work: the recipe of the configuration, compiled for the images that come.
+
+use crate::config::transform::TransformOptions;
+use crate::failure::{Exit, Failure};
+use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::series::{Array, Channel, SeriesImage};
+use konkordia_engine::series::{Transform, TransformFactory};
+use konkordia_kernels::isa::Isa;
+use konkordia_kernels::transform::{
+    Background, Bin, Compiled, Entries, Mask, Overflow, Plane, Recipe, Reduce, Scratch, Step, Table, Window,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Largest file of a table or plane.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// The files of a recipe, read.
+struct Materials {
+    options: TransformOptions,
+    lookup: Option<Entries>,
+    background: Option<Arc<Background>>,
+    mask: Option<Vec<bool>>,
+}
+
+/// Reads the files that the options name, and gives what makes the transformation of each worker; `None` if nothing is to be done.
+///
+/// # Errors
+/// A file cannot be read, or has a length that nothing has.
+pub fn factory(options: &TransformOptions) -> Result<Option<TransformFactory>, Failure> {
+    if !options.changes_pixels() {
+        return Ok(None);
+    }
+    let lookup = options.lookup.as_ref().map(|(path, element)| entries(path, *element)).transpose()?;
+    let background = options.background.as_ref().map(|path| floats(path)).transpose()?;
+    let background = background.map(|plane| Arc::new(Background::Float32(plane)));
+    let mask = options.mask.as_ref().map(|path| read(path)).transpose()?;
+    let mask = mask.map(|bytes| bytes.iter().map(|byte| *byte != 0).collect());
+    let materials = Arc::new(Materials { options: options.clone(), lookup, background, mask });
+    Ok(Some(Box::new(move || Box::new(Worker::new(Arc::clone(&materials))))))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let length = std::fs::metadata(path).map_err(|error| Failure::io("cannot read", path, &error))?.len();
+    if length == 0 || length > FILE_BYTES_MAX {
+        let what = format!("{} cannot be used by [transform]", path.display());
+        return Err(Failure::new(Exit::Configuration, what, format!("it has {length} bytes"), "give another file"));
+    }
+    std::fs::read(path).map_err(|error| Failure::io("cannot read", path, &error))
+}
+
+fn words<const N: usize, T>(path: &Path, convert: fn([u8; N]) -> T) -> Result<Vec<T>, Failure> {
+    let bytes = read(path)?;
+    let (whole, rest) = bytes.as_chunks::<N>();
+    if !rest.is_empty() {
+        let what = format!("{} cannot be used by [transform]", path.display());
+        let why = format!("it has {} bytes, which are no whole numbers of {N}", bytes.len());
+        return Err(Failure::new(Exit::Configuration, what, why, "give a file of plain little-endian numbers"));
+    }
+    Ok(whole.iter().map(|chunk| convert(*chunk)).collect())
+}
+
+fn floats(path: &Path) -> Result<Vec<f32>, Failure> {
+    words(path, f32::from_le_bytes)
+}
+
+fn entries(path: &Path, element: Element) -> Result<Entries, Failure> {
+    Ok(if element == Element::Uint16 {
+        Entries::Uint16(words(path, u16::from_le_bytes)?)
+    } else {
+        Entries::Float32(floats(path)?)
+    })
+}
+
+impl Materials {
+    /// The steps for images of this shape and type.
+    fn recipe(&self, shape: Shape, element: Element) -> Result<Recipe, String> {
+        let (options, mut steps) = (&self.options, Vec::new());
+        let dimensions = shape.dimensions();
+        let last: Vec<usize> = dimensions[dimensions.len().saturating_sub(2)..].iter().map(|n| *n as usize).collect();
+        let (rows, columns) = match last[..] {
+            [rows, columns] => (rows, columns),
+            [columns] => (1, columns),
+            _ => (1, 1),
+        };
+        if options.mono12p {
+            steps.push(Step::Mono12p);
+        }
+        let element = if options.mono12p { Element::Uint16 } else { element };
+        if let Some(entries) = &self.lookup {
+            steps.push(Step::Lookup(Arc::new(Table::new(element, entries.clone())?)));
+        }
+        if let Some(data) = &self.background {
+            expect_pixels("background", data.pixels(), rows * columns)?;
+            steps.push(Step::Subtract(Plane { rows, columns, data: Arc::clone(data) }));
+        }
+        if let Some(mask) = &self.mask {
+            expect_pixels("mask", mask.len(), rows * columns)?;
+            steps.push(Step::Mask(Plane { rows, columns, data: Arc::new(Mask::new(mask.iter().copied())) }));
+        }
+        if let Some([row, column, rows, columns]) = options.crop.map(|crop| crop.map(|n| n as usize)) {
+            steps.push(Step::Crop(Window { row, column, rows, columns }));
+        }
+        if let Some(orientation) = options.orientation {
+            steps.push(Step::Orient(orientation));
+        }
+        if let Some([rows, columns]) = options.bin.map(|bin| bin.map(|n| n as usize)) {
+            let reduce = if options.bin_mean { Reduce::Mean } else { Reduce::Sum };
+            steps.push(Step::Bin(Bin { rows, columns, reduce, element: None, overflow: Overflow::Saturated }));
+        }
+        Ok(Recipe { steps })
+    }
+}
+
+fn expect_pixels(what: &str, has: usize, wants: usize) -> Result<(), String> {
+    if has == wants { Ok(()) } else { Err(format!("transform.{what} has {has} pixels, the images have {wants}")) }
+}
+
+/// The transformation of one worker.
+struct Worker {
+    materials: Arc<Materials>,
+    /// For each shape and type that came; a series has few.
+    compiled: Vec<Compiled>,
+    scratch: Scratch,
+}
+
+impl Worker {
+    /// Forms that are remembered.
+    const FORMS_MAX: usize = 8;
+
+    fn new(materials: Arc<Materials>) -> Self {
+        Self { materials, compiled: Vec::new(), scratch: Scratch::new(Isa::detect()) }
+    }
+
+    fn array(&mut self, array: &Array) -> Result<Array, String> {
+        let form = (array.shape, array.element);
+        let at = match self.compiled.iter().position(|compiled| compiled.input() == form) {
+            Some(at) => at,
+            None => {
+                let recipe = self.materials.recipe(array.shape, array.element)?;
+                let compiled = Compiled::new(&recipe, array.shape, array.element)?;
+                if self.compiled.len() == Self::FORMS_MAX {
+                    self.compiled.clear();
+                }
+                self.compiled.push(compiled);
+                self.compiled.len() - 1
+            }
+        };
+        let compiled = &self.compiled[at];
+        let mut out = Vec::new();
+        compiled.run(array, &mut self.scratch, &mut out)?;
+        let (shape, element) = compiled.output();
+        Ok(Array { shape, element, packing: Packing::None, pieces: vec![out.into()] })
+    }
+}
+
+impl Transform for Worker {
+    fn run(&mut self, mut image: SeriesImage) -> Result<SeriesImage, String> {
+        let mut channels = Vec::with_capacity(image.channels.len());
+        for channel in &image.channels {
+            channels.push(Channel { name: Arc::clone(&channel.name), array: self.array(&channel.array)? });
+        }
+        image.channels = channels;
+        Ok(image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use konkordia_core::geometry::{Orientation, Quarter};
+
+    fn image(pixels: &[u16], rows: u64, columns: u64) -> SeriesImage {
+        let bytes: Vec<u8> = pixels.iter().flat_map(|p| p.to_le_bytes()).collect();
+        let array = Array {
+            shape: Shape::new(&[rows, columns]).unwrap(),
+            element: Element::Uint16,
+            packing: Packing::None,
+            pieces: vec![bytes.into()],
+        };
+        SeriesImage { channels: vec![Channel { name: "".into(), array }], ..SeriesImage::lost(0) }
+    }
+
+    #[test]
+    fn the_steps_of_the_configuration_are_done_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: Vec<u8>| {
+            std::fs::write(folder.path().join(name), bytes).unwrap();
+            folder.path().join(name)
+        };
+        let options = TransformOptions {
+            background: Some(file("b", (0..6).flat_map(|n| (n as f32).to_le_bytes()).collect())),
+            crop: Some([0, 0, 2, 2]),
+            orientation: Some(Orientation::new(false, false, Quarter::from_deg(90).unwrap())),
+            ..TransformOptions::default()
+        };
+        let mut worker = factory(&options).unwrap().unwrap()();
+        let changed = worker.run(image(&[10, 20, 30, 40, 50, 60], 2, 3)).unwrap();
+        let array = &changed.channels[0].array;
+        assert_eq!((array.element, array.shape.dimensions()), (Element::Int32, &[2u64, 2][..]));
+        let pixels: Vec<i32> = array.pieces[0].as_chunks::<4>().0.iter().map(|c| i32::from_le_bytes(*c)).collect();
+        // Less background: 10 19 28 / 37 46 55; cut: 10 19 / 37 46; clockwise: 37 10 / 46 19.
+        assert_eq!(pixels, [37, 10, 46, 19]);
+        let said = worker.run(image(&[1; 4], 2, 2)).unwrap_err();
+        assert!(said.contains("background has 6 pixels, the images have 4"), "{said}");
+    }
+
+    #[test]
+    fn files_that_are_none_are_refused() {
+        assert!(factory(&TransformOptions::default()).unwrap().is_none());
+        let missing = TransformOptions { mask: Some("/no/such".into()), ..TransformOptions::default() };
+        assert!(factory(&missing).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("odd"), [1, 2, 3]).unwrap();
+        let odd = TransformOptions { background: Some(folder.path().join("odd")), ..TransformOptions::default() };
+        assert!(factory(&odd).is_err_and(|e| e.why.contains("no whole numbers")));
+    }
+}

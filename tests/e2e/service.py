@@ -1,0 +1,147 @@
+"""Drives a running service: `konkordia serve` as a process, its HTTP interface by urllib."""
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+from driving import BINARY
+
+
+class Problem(Exception):
+    """The service turned a request down (RFC 9457)."""
+
+    def __init__(self, status, body):
+        super().__init__(f"{status}: {body}")
+        self.status, self.body = status, body
+
+    @property
+    def code(self):
+        return self.body["code"]
+
+
+class Service:
+    """`konkordia serve --json` in the background, ready."""
+
+    def __init__(self, config, *arguments, timeout=30):
+        command = [BINARY, "serve", "-c", str(config), "--listen", "127.0.0.1:0", "--json", *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.log = []
+        self._lines = queue.Queue()
+        self._threads = [threading.Thread(target=self._read_log), threading.Thread(target=self._read_lines)]
+        for thread in self._threads:
+            thread.start()
+        line = self._lines.get(timeout=timeout)
+        if line is None:
+            self.process.wait(10)
+            self._threads[0].join()
+            raise AssertionError(f"the service ended with {self.process.returncode}\n" + "".join(self.log))
+        self.ready = json.loads(line)
+        self.url = self.ready["url"]
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+
+    def _read_lines(self):
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def request(self, method, path, body=None, timeout=60, **query):
+        text = "&".join(f"{name}={value}" for name, value in query.items())
+        address = f"{self.url}/api/v1/{path}" + (f"?{text}" if text else "")
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(address, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            assert error.headers["Content-Type"] == "application/problem+json", error.headers
+            raise Problem(error.code, json.loads(error.read())) from None
+
+    def status(self, **query):
+        return self.request("GET", "status", **query)
+
+    def statistics(self, **query):
+        return self.request("GET", "statistics", **query)
+
+    def command(self, verb, body=None, **query):
+        return self.request("POST", verb, body or {}, **query)
+
+    def refused(self, verb, body=None, **query):
+        """The problem with which a command is turned down."""
+        try:
+            status = self.command(verb, body, **query)
+        except Problem as problem:
+            return problem
+        raise AssertionError(f"{verb} was accepted: {status}")
+
+    def wait(self, timeout_s=30, **query):
+        waited = self.request("GET", "wait", timeout=timeout_s + 20, timeout_s=timeout_s, **query)
+        assert waited["done"], waited
+        return waited["status"]
+
+    def until(self, condition, timeout=20, **query):
+        """Waits for a state that fulfils the condition."""
+        end = time.monotonic() + timeout
+        while True:
+            status = self.status(**query)
+            if condition(status):
+                return status
+            assert time.monotonic() < end, status
+            time.sleep(0.02)
+
+    def resources(self):
+        """Open files, threads and resident bytes of the process."""
+        root = f"/proc/{self.process.pid}"
+        fds, threads = len(os.listdir(f"{root}/fd")), len(os.listdir(f"{root}/task"))
+        with open(f"{root}/statm", encoding="ascii") as file:
+            resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return fds, threads, resident
+
+    def end(self, number=signal.SIGTERM, timeout=30):
+        """Sends a signal and waits for the end; returns (exit code, log)."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        for thread in self._threads:
+            thread.join(10)
+        log = "".join(self.log)
+        assert "panicked" not in log and "a mistake in konkordia" not in log, log
+        return self.process.returncode, log
+
+
+def write_config(folder, port, *, name="run.toml", detector=None, extra="", **tables):
+    """Writes the configuration of an EIGER of 8 bits, four ports from `port` on."""
+    tables.setdefault("output", {})
+    tables["output"].setdefault("directory", str(folder))
+    tables["output"].setdefault("prefix", "run")
+    tables.setdefault("run", {})
+    tables["run"].setdefault("buffer_mib", 32)
+    tables["detector"] = detector or {"type": "eiger", "bits": 8}
+    tables["source"] = {"address": "127.0.0.1", "first_port": port, "receive_buffer_mib": 4, **tables.get("source", {})}
+    lines = []
+    for table, values in tables.items():
+        lines.append(f"[{table}]")
+        lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n" + extra)
+    return path
+
+
+def free_port():
+    """A TCP port that is free now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
