@@ -28,9 +28,9 @@ impl Array {
         self.pieces.iter().map(|piece| piece.len() as u64).sum()
     }
 
-    /// Bytes when unpacked.
+    /// Bytes when unpacked; `u64::MAX` where they are more than that.
     pub fn unpacked_bytes(&self) -> u64 {
-        (self.shape.elements() * u64::from(self.element.bits())).div_ceil(8)
+        self.shape.elements().checked_mul(u64::from(self.element.bits())).map_or(u64::MAX, |bits| bits.div_ceil(8))
     }
 
     /// Dimensions of one piece; `None` where the first dimension is no multiple of the pieces.
@@ -384,6 +384,13 @@ mod tests {
         assert_eq!(broken(|l| l.lost += 1), 1);
         assert_eq!(broken(|l| l.parts_missing += 1), 1);
         assert_eq!(broken(|l| l.upstreams[0].placed += 1), 2);
+    }
+
+    #[test]
+    fn a_shape_beyond_all_memory_does_not_wrap() {
+        let shape = Shape::new(&[1 << 61]).unwrap();
+        let array = Array { shape, element: Element::Uint16, packing: Packing::None, pieces: Vec::new() };
+        assert_eq!(array.unpacked_bytes(), u64::MAX);
     }
 
     #[test]
