@@ -56,7 +56,7 @@ impl Sorter {
     pub(super) fn wait_for_end(&mut self, upstream: usize, read: &Read) {
         if let Some(current) = &mut self.current {
             current.heard.on_next(&self.manners, upstream, read);
-            let (ended, reason) = superseded(current.heard.ended != 0);
+            let (ended, reason) = superseded(&self.manners, current.heard.ended != 0);
             self.begin_drain(ended, reason);
             self.check_end();
         }

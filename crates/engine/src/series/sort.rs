@@ -198,7 +198,7 @@ impl Sorter {
                 }
                 Judgement::Next if self.manners.is_single() => {
                     let has_end = self.current.as_ref().is_some_and(|current| current.heard.ended != 0);
-                    let (ended, reason) = superseded(has_end);
+                    let (ended, reason) = superseded(&self.manners, has_end);
                     self.close(ended, reason);
                 }
                 Judgement::Next => {
@@ -475,9 +475,11 @@ impl Sorter {
 }
 
 /// Why a series ended when the next one began.
-pub(super) fn superseded(has_end: bool) -> (SeriesEnded, &'static str) {
+pub(super) fn superseded(manners: &Manners, has_end: bool) -> (SeriesEnded, &'static str) {
     match has_end {
         true => (SeriesEnded::Finished, "the sender has ended it"),
+        // Nothing else ends it.
+        false if !manners.has_end => (SeriesEnded::Finished, "the next series began"),
         false => (SeriesEnded::Superseded, "the next series began before it was ended"),
     }
 }

@@ -314,6 +314,11 @@ fn the_first_image_begins_a_series_where_the_protocol_has_no_start() {
         assert_eq!(bench.end().ledger.complete, 2);
     }
     assert_eq!(bench.kept(2)[1].start.as_ref().unwrap().series, 2);
+    // Or the next series.
+    let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Files, ..spec() }, 1, PLAIN);
+    bench.say(0, 1, 0, &[Image(0), Image(1)]);
+    bench.say(0, 2, 0, &[Image(0)]);
+    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (SeriesEnded::Finished, "cc".into()));
 }
 
 #[test]
