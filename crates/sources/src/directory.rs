@@ -329,6 +329,10 @@ impl MessageSource for DirectorySource {
         }
     }
 
+    fn refused(&mut self, messages: usize) {
+        self.handed.drain(..messages.min(self.handed.len()));
+    }
+
     fn name(&self) -> String {
         self.spec.folder.display().to_string()
     }

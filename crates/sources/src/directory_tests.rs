@@ -152,6 +152,20 @@ fn files_are_removed_after_they_were_accepted_unless_they_changed() {
 }
 
 #[test]
+fn files_that_could_not_be_used_are_kept() {
+    let folder = folder();
+    let mut source = DirectorySource::open(DirectorySpec { remove: true, ..spec(folder.path()) }).unwrap();
+    for n in 1..=3 {
+        fs::write(folder.path().join(format!("{n}.cbf")), "x").unwrap();
+    }
+    assert_eq!(take(&mut source, 3).len(), 3);
+    source.refused(1);
+    source.accepted(2);
+    let there = (1..=3).filter(|n| folder.path().join(format!("{n}.cbf")).exists()).collect::<Vec<_>>();
+    assert_eq!(there, [1]);
+}
+
+#[test]
 fn a_large_file_is_refused_in_words_and_stays() {
     let folder = folder();
     let spec = DirectorySpec { remove: true, file_bytes_max: 10, ..spec(folder.path()) };
