@@ -29,6 +29,9 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
         service.settings.http.listen = listen;
     }
     check_roots(&service)?;
+    if service.detectors.iter().any(|detector| matches!(detector.kind, DetectorKindConfig::Stream(_))) {
+        konkordia_sources::zmq::keep_memory_of_messages();
+    }
     let events = EventLog::new();
     tell_of_unfinished(&service, &events);
     let handles = open_all(&service, &events)?;
