@@ -416,10 +416,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR", help_heading = "With the YAML of the MAX IV receiver")]
     pub data_root: Option<PathBuf>,
     /// Address on which its HTTP interface and its stream listen
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = "With the YAML of the MAX IV receiver")]
+    #[arg(long = "address", value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = "With the YAML of the MAX IV receiver")]
     pub compat_address: String,
     /// Serve /last_frame, which is a Python pickle
-    #[arg(long, help_heading = "With the YAML of the MAX IV receiver")]
+    #[arg(long = "last-frame-pickle", help_heading = "With the YAML of the MAX IV receiver")]
     pub pickle: bool,
     /// For programs: `ready` with the address as JSON on stdout
     #[arg(long, help_heading = "Output")]

@@ -29,9 +29,9 @@ pub const KEYS: &[Key] = &[
     key(
         "source",
         "join",
-        Kind::Choice(&["balanced", "modules"]),
+        Kind::Choice(&["balanced", "modules", "pieces"]),
         "balanced",
-        "streams: several upstreams carry shares of one stream, or each carries its module of every image (`[[source.module]]`)",
+        "streams: several upstreams carry shares of one stream, each its module of every image (`[[source.module]]`), or each its piece of every image, which stays a piece, along a dimension in front (Lambda at MAX IV)",
     ),
     key(
         "source",
@@ -130,18 +130,25 @@ pub const KEYS: &[Key] = &[
         "turn in degrees, clockwise as seen in the image, after the flips: 0, 90, 180 or 270",
     ),
     key(
+        "source.module",
+        "chip_gap_px",
+        Kind::Integer(0, 64),
+        "0",
+        "pixels that the part lacks between its chips of 256 columns; they are put in, masked (PSI EIGER: 2)",
+    ),
+    key(
         "transform",
         "unpack",
-        Kind::Choice(&["none", "mono12p"]),
+        Kind::Choice(&["none", "mono12p", "cbf"]),
         "none",
-        "mono12p: pixels of 12 bits come packed, two in three bytes, as 8-bit arrays",
+        "mono12p: pixels of 12 bits come packed, two in three bytes, as 8-bit arrays; cbf: the pixels of a STINS message are a CBF file",
     ),
     key(
         "transform",
         "lookup",
         Kind::Path,
         "none",
-        "file of numbers, one per value of a uint16 pixel (time over threshold to energy): float32 or uint16, little-endian",
+        "file of numbers, one per value of a uint16 pixel (time over threshold to energy): float32 or uint16, little-endian; or a table of NumPy (.npy, .npz with tot_to_energy_tensor): of one dimension likewise, of three [rows, columns, values] one list for each pixel, and what has no entry, 0 included, becomes -1",
     ),
     key(
         "transform",
@@ -166,6 +173,13 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "transform",
+        "mask_rectangle",
+        Kind::Integers(0, 1 << 20),
+        "nothing",
+        "[first row, first column, rows, columns] of the image after the turn: becomes -1, or the masked value of unsigned types",
+    ),
+    key(
+        "transform",
         "crop",
         Kind::Integers(0, 1 << 20),
         "whole image",
@@ -182,6 +196,20 @@ pub const KEYS: &[Key] = &[
         Kind::Choice(&["as-received", "bslz4", "lz4", "none"]),
         "as-received; bslz4 after a change of the pixels",
         "how images leave; \"none\" decompresses",
+    ),
+    key(
+        "output",
+        "format",
+        Kind::Choice(&["nexus", "maxiv"]),
+        "nexus",
+        "streams: the files of Konkordia, or those of the MAX IV receiver: one stack to which images are appended (docs/maxiv.md)",
+    ),
+    key(
+        "output",
+        "dset_name",
+        Kind::Text,
+        "/entry/instrument/detector/data",
+        "with format = \"maxiv\": path of the images in the file; the group above is the detector",
     ),
     key("output", "write", Kind::Flag, "true", "`serve`: write files, unless the command that arms says otherwise"),
     key(

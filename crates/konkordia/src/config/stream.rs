@@ -55,6 +55,8 @@ pub struct Modules {
     pub rows: u32,
     /// Columns of the image.
     pub columns: u32,
+    /// Pixels missing between the chips of each part.
+    pub chip_gaps_px: Vec<u32>,
 }
 
 /// A whole configuration of a stream detector, checked.
@@ -68,6 +70,8 @@ pub struct StreamConfig {
     pub source: StreamSource,
     /// Parts that are put together, if they are.
     pub modules: Option<Modules>,
+    /// Every upstream brings a piece of every image.
+    pub pieces: bool,
     /// When a series may begin.
     pub accept: Accept,
     /// Images ahead of the oldest one that is not whole.
@@ -102,6 +106,8 @@ pub struct StreamConfig {
     pub overwrite: Overwrite,
     /// Names of the images in the master.
     pub layout: Layout,
+    /// The layout of MAX IV with this data set, instead of NeXus.
+    pub append_dataset: Option<String>,
     /// Images to take; `None` = as many as the sender announces.
     pub images: Option<u64>,
 }
@@ -139,6 +145,8 @@ const KEYS: &[(&str, &[&str])] = &[
             "source_name",
             "write",
             "create_folders",
+            "format",
+            "dset_name",
         ],
     ),
     ("run", &["images", "start_timeout_s", "stall_timeout_s"]),
@@ -158,6 +166,8 @@ pub fn refuse_in_packets(document: &Document, d: &mut Diagnostics) {
     for (table, span) in [
         ("[transform]", document.table("transform").span.clone()),
         ("[[source.module]]", document.array("source.module").first().and_then(|m| m.span.clone())),
+        ("output.format", document.table("output").span("format")),
+        ("output.dset_name", document.table("output").span("dset_name")),
     ] {
         if span.is_some() {
             d.add(span, format!("{table} is for streams"), "this detector sends packets", fix);
@@ -209,6 +219,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         protocol,
         source: origin?,
         modules,
+        pieces: source.text("join") == Some("pieces"),
         accept: if source.text("accept") == Some("armed") { Accept::WhenArmed } else { Accept::Always },
         window_images: source.integer("window_images").unwrap_or(1024) as u64,
         wait_ns: ms("wait_ms", 2000),
@@ -226,8 +237,27 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
         overwrite: super::model::overwrite(output),
         layout: super::model::layout(output),
+        append_dataset: append_dataset(output, d),
         images: run.integer("images").map(|n| n as u64),
     })
+}
+
+/// `output.format` and `output.dset_name`.
+fn append_dataset(output: &Table, d: &mut Diagnostics) -> Option<String> {
+    let name = output.text("dset_name").unwrap_or("/entry/instrument/detector/data");
+    if output.text("format") != Some("maxiv") {
+        if output.has("dset_name") {
+            let fix = "add format = \"maxiv\", or remove the line";
+            d.add(output.span("dset_name"), "output.dset_name without format = \"maxiv\"", "NeXus says where images stand", fix);
+        }
+        return None;
+    }
+    let parts: Vec<&str> = name.trim_start_matches('/').split('/').collect();
+    if parts.len() < 2 || parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..") {
+        let what = format!("output.dset_name: \"{name}\" is no name of a data set in a group");
+        d.add(output.span("dset_name"), what, "", "give a name such as \"/entry/instrument/eiger/data\"");
+    }
+    Some(name.to_string())
 }
 
 /// A text key that must be there. One that is there and wrong was reported by the reader.
@@ -319,12 +349,19 @@ fn modules(document: &Document, d: &mut Diagnostics, source: Option<&StreamSourc
         t.integer(key).map(|n| n as u32)
     };
     let (rows, columns) = (size("image_rows"), size("image_columns"));
-    Some(Modules { placements, rows: rows?, columns: columns? })
+    let chip_gaps_px = list.iter().map(|module| module.integer("chip_gap_px").unwrap_or(0) as u32).collect();
+    Some(Modules { placements, rows: rows?, columns: columns?, chip_gaps_px })
 }
 
 fn module_place(module: &Table, d: &mut Diagnostics) -> Option<Placement> {
     let orientation = quarter_turns(module, d, "source.module")?;
     Some(Placement { row: module.integer("row")? as u32, column: module.integer("column")? as u32, orientation })
+}
+
+/// A file as it would be named without a header or a command.
+fn file_of(config: &StreamConfig) -> PathBuf {
+    let ending = if config.append_dataset.is_some() { ".h5" } else { "_master.h5" };
+    config.directory.join(format!("{}{ending}", config.prefix))
 }
 
 /// The configuration in words.
@@ -335,8 +372,11 @@ pub fn describe(config: &StreamConfig) -> String {
         }
         StreamSource::Folder { folder, suffixes, .. } => format!("{} (.{})", folder.display(), suffixes.join(", .")),
     };
-    let join =
-        config.modules.as_ref().map_or("one image a message".into(), |m| format!("{} modules make an image", m.placements.len()));
+    let join = match &config.modules {
+        Some(modules) => format!("{} modules make an image", modules.placements.len()),
+        None if config.pieces => "each upstream brings a piece of every image".into(),
+        None => "one image a message".into(),
+    };
     let rows = [
         ("detector", "stream".to_string()),
         ("protocol", config.protocol.name().to_string()),
@@ -345,7 +385,7 @@ pub fn describe(config: &StreamConfig) -> String {
         ("joined", join),
         ("series", if config.accept == Accept::Always { "every one" } else { "one after each arm" }.to_string()),
         ("changes", config.transform.describe()),
-        ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
+        ("file", file_of(config).display().to_string()),
         ("memory", format!("{} of messages, window {} images", crate::say::bytes(config.budget_bytes), config.window_images)),
     ];
     rows.iter().map(|(name, value)| format!("  {name:<12} {value}")).collect::<Vec<_>>().join("\n")
@@ -362,6 +402,6 @@ pub fn to_json(config: &StreamConfig) -> serde_json::Value {
         "accept": if config.accept == Accept::Always { "always" } else { "armed" },
         "modules": config.modules.as_ref().map(|m| m.placements.len()), "images": config.images,
         "window_images": config.window_images, "queue_bytes": config.budget_bytes, "transform": config.transform.describe(),
-        "master": config.directory.join(format!("{}_master.h5", config.prefix)),
+        "master": file_of(config), "pieces": config.pieces, "dset_name": config.append_dataset,
     })
 }

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 pub struct TransformOptions {
     /// Unpack 12-bit pixels.
     pub mono12p: bool,
+    /// Pixels come as CBF files. Read where messages are read, not here.
+    pub cbf: bool,
     /// Table of values, and the type of its numbers.
     pub lookup: Option<(PathBuf, Element)>,
     /// Plane that is subtracted.
@@ -22,6 +24,8 @@ pub struct TransformOptions {
     pub crop: Option<[u32; 4]>,
     /// Flip and turn.
     pub orientation: Option<Orientation>,
+    /// First row, first column, rows, columns after the turn: pixels that become -1, or masked.
+    pub mask_rectangle: Option<[u32; 4]>,
     /// Rows and columns that become one.
     pub bin: Option<[u32; 2]>,
     /// Their mean instead of their sum.
@@ -37,6 +41,7 @@ impl TransformOptions {
             || self.lookup.is_some()
             || self.background.is_some()
             || self.mask.is_some()
+            || self.mask_rectangle.is_some()
             || self.crop.is_some()
             || self.orientation.is_some()
             || self.bin.is_some()
@@ -50,12 +55,14 @@ impl TransformOptions {
                 list.push(what.to_string());
             }
         };
+        add(self.cbf, "read CBF");
         add(self.mono12p, "unpack 12 bits");
         add(self.lookup.is_some(), "lookup");
         add(self.background.is_some(), "background");
         add(self.mask.is_some(), "mask");
         add(self.crop.is_some(), "crop");
         add(self.orientation.is_some(), "turn");
+        add(self.mask_rectangle.is_some(), "mask a rectangle");
         add(self.bin.is_some(), "bin");
         match self.packing {
             Some(Packing::None) => list.push("leave unpacked".into()),
@@ -74,10 +81,18 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
     if t.has("lookup_dtype") && !t.has("lookup") {
         d.add(t.span("lookup_dtype"), "transform.lookup_dtype without lookup", "", "add lookup = \"FILE\", or remove the line");
     }
-    let crop: Vec<u32> = t.integers("crop").into_iter().map(|n| n as u32).collect();
-    if t.has("crop") && (crop.len() != 4 || crop[2] == 0 || crop[3] == 0) {
-        let fix = "give [first row, first column, rows, columns], rows and columns at least 1";
-        d.add(t.span("crop"), "transform.crop is no part of an image", "", fix);
+    let mut window = |key: &str| -> Vec<u32> {
+        let list: Vec<u32> = t.integers(key).into_iter().map(|n| n as u32).collect();
+        if t.has(key) && (list.len() != 4 || list[2] == 0 || list[3] == 0) {
+            let fix = "give [first row, first column, rows, columns], rows and columns at least 1";
+            d.add(t.span(key), format!("transform.{key} is no part of an image"), "", fix);
+        }
+        list
+    };
+    let (crop, rectangle) = (window("crop"), window("mask_rectangle"));
+    if t.text("unpack") == Some("cbf") && document.table("source").text("protocol") != Some("stins") {
+        let fix = "remove the line; files of a folder are unpacked anyway";
+        d.add(t.span("unpack"), "transform.unpack = \"cbf\" is for protocol = \"stins\"", "", fix);
     }
     let bin: Vec<u32> = t.integers("bin").into_iter().map(|n| n as u32).collect();
     if t.has("bin") && !(1..=2).contains(&bin.len()) {
@@ -86,9 +101,11 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
     let dtype = if t.text("lookup_dtype") == Some("uint16") { Element::Uint16 } else { Element::Float32 };
     TransformOptions {
         mono12p: t.text("unpack") == Some("mono12p"),
+        cbf: t.text("unpack") == Some("cbf"),
         lookup: path("lookup").map(|path| (path, dtype)),
         background: path("background"),
         mask: path("mask"),
+        mask_rectangle: rectangle.try_into().ok(),
         crop: crop.try_into().ok(),
         orientation: quarter_turns(t, d, "transform").filter(|o| *o != Orientation::UPRIGHT),
         bin: bin.first().map(|rows| [*rows, bin.get(1).copied().unwrap_or(*rows)]).filter(|bin| *bin != [1, 1]),

@@ -42,15 +42,37 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
     });
     let server = http::spawn(Arc::clone(&fleet), Settings::from(&service.settings.http));
     let server = server.inspect_err(|_| end_all(&handles))?;
+    let compat = open_compat(&service, &fleet).inspect_err(|_| end_all(&handles))?;
     let logger = (!args.quiet).then(|| log_events(&events)).transpose()?;
     announce(args, &service, &server.url());
     wait_for_signal(signals);
     fleet.stopping.store(Arc::new(true));
     say::to_stderr("stopping: ending runs and closing their files (once more to stop at once)");
     end_all(&handles);
+    drop(compat);
     server.stop();
     drop((fleet, handles, events, logger));
     Ok(Exit::Complete)
+}
+
+/// The interface of the MAX IV receiver, if it is asked for.
+fn open_compat(service: &ServiceConfig, fleet: &Fleet) -> Result<Option<maxiv::server::CompatServer>, Failure> {
+    let Some(settings) = &service.settings.http.compat else { return Ok(None) };
+    let found = match &settings.detector {
+        Some(name) => fleet.detectors.iter().find(|detector| detector.name() == name),
+        None if fleet.detectors.len() == 1 => fleet.detectors.first(),
+        None => None,
+    };
+    let Some(detector) = found else {
+        let names: Vec<&str> = fleet.detectors.iter().map(|detector| detector.name()).collect();
+        let what = "service.compat shows one detector, but it is not clear which";
+        let fix = "set service.compat_detector to one of these names";
+        return Err(Failure::new(Exit::Configuration, what, format!("there are {}", names.join(", ")), fix));
+    };
+    let limits = Settings::from(&service.settings.http).limits;
+    let server = maxiv::server::spawn(Arc::clone(detector), settings, limits)?;
+    say::to_stderr(&format!("streaming-receiver: http://{} for '{}'", server.address(), detector.name()));
+    Ok(Some(server))
 }
 
 fn load(args: &ServeArgs) -> Result<ServiceConfig, Failure> {

@@ -15,4 +15,5 @@ pub mod readiness;
 pub mod security;
 pub mod settings;
 pub mod statistics;
+mod tables;
 pub mod transform;

@@ -2,25 +2,36 @@
 
 use crate::config::transform::TransformOptions;
 use crate::failure::{Exit, Failure};
+use crate::serve::tables::{self, Numbers};
 use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::series::{Array, Channel, SeriesImage};
 use konkordia_engine::series::{Transform, TransformFactory};
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::transform::{
-    Background, Bin, Compiled, Entries, Mask, Overflow, Plane, Recipe, Reduce, Scratch, Step, Table, Window,
+    Background, Bin, Compiled, Entries, Mask, Overflow, PixelTable, Plane, Recipe, Reduce, Scratch, Step, Table, Window,
 };
 use std::path::Path;
 use std::sync::Arc;
 
+/// Name of a table in an archive of NumPy, as the MAX IV receiver has it.
+const TABLE: &str = "tot_to_energy_tensor";
 /// Largest file of a table or plane.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// The files of a recipe, read.
 struct Materials {
     options: TransformOptions,
-    lookup: Option<Entries>,
+    lookup: Option<Lookup>,
     background: Option<Arc<Background>>,
     mask: Option<Vec<bool>>,
+}
+
+/// What values become.
+enum Lookup {
+    /// The same for all pixels.
+    All(Entries),
+    /// For each pixel of an image of so many rows and columns.
+    Each(usize, usize, Arc<PixelTable>),
 }
 
 /// Reads the files that the options name, and gives what makes the transformation of each worker; `None` if nothing is to be done.
@@ -31,7 +42,7 @@ pub fn factory(options: &TransformOptions) -> Result<Option<TransformFactory>, F
     if !options.changes_pixels() {
         return Ok(None);
     }
-    let lookup = options.lookup.as_ref().map(|(path, element)| entries(path, *element)).transpose()?;
+    let lookup = options.lookup.as_ref().map(|(path, element)| lookup(path, *element)).transpose()?;
     let background = options.background.as_ref().map(|path| floats(path)).transpose()?;
     let background = background.map(|plane| Arc::new(Background::Float32(plane)));
     let mask = options.mask.as_ref().map(|path| read(path)).transpose()?;
@@ -64,6 +75,26 @@ fn floats(path: &Path) -> Result<Vec<f32>, Failure> {
     words(path, f32::from_le_bytes)
 }
 
+fn lookup(path: &Path, element: Element) -> Result<Lookup, Failure> {
+    let bytes = read(path)?;
+    if !tables::is_numpy(&bytes) {
+        return entries(path, element).map(Lookup::All);
+    }
+    let wrong = |why: String| {
+        let fix = "give [values], or [rows, columns, values] as numpy.savez(file, tot_to_energy_tensor=table) writes it";
+        Failure::new(Exit::Configuration, format!("{} cannot be used by [transform]", path.display()), why, fix)
+    };
+    let Numbers { shape, values } = tables::read(&bytes, TABLE).map_err(wrong)?;
+    match shape[..] {
+        [_] => Ok(Lookup::All(Entries::Float32(values))),
+        [rows, columns, count] => {
+            let table = PixelTable::new(rows * columns, count, values).map_err(wrong)?;
+            Ok(Lookup::Each(rows, columns, Arc::new(table)))
+        }
+        _ => Err(wrong(format!("its table has {} dimensions", shape.len()))),
+    }
+}
+
 fn entries(path: &Path, element: Element) -> Result<Entries, Failure> {
     Ok(if element == Element::Uint16 {
         Entries::Uint16(words(path, u16::from_le_bytes)?)
@@ -87,8 +118,12 @@ impl Materials {
             steps.push(Step::Mono12p);
         }
         let element = if options.mono12p { Element::Uint16 } else { element };
-        if let Some(entries) = &self.lookup {
-            steps.push(Step::Lookup(Arc::new(Table::new(element, entries.clone())?)));
+        match &self.lookup {
+            None => {}
+            Some(Lookup::All(entries)) => steps.push(Step::Lookup(Arc::new(Table::new(element, entries.clone())?))),
+            Some(Lookup::Each(rows, columns, data)) => {
+                steps.push(Step::LookupPerPixel(Plane { rows: *rows, columns: *columns, data: Arc::clone(data) }));
+            }
         }
         if let Some(data) = &self.background {
             expect_pixels("background", data.pixels(), rows * columns)?;
@@ -103,6 +138,9 @@ impl Materials {
         }
         if let Some(orientation) = options.orientation {
             steps.push(Step::Orient(orientation));
+        }
+        if let Some([row, column, rows, columns]) = options.mask_rectangle.map(|window| window.map(|n| n as usize)) {
+            steps.push(Step::MaskRectangle(Window { row, column, rows, columns }));
         }
         if let Some([rows, columns]) = options.bin.map(|bin| bin.map(|n| n as usize)) {
             let reduce = if options.bin_mean { Reduce::Mean } else { Reduce::Sum };

@@ -2,6 +2,7 @@
 //! for it, and never does anything long itself. Read [`status`] first, then [`actor`], then [`udp`] and [`stream`].
 
 pub mod actor;
+mod file_sink;
 pub mod status;
 pub mod stream;
 mod stream_parts;

@@ -2,6 +2,7 @@
 //! each arm. The way of messages tells how a series goes, the thread of the file tells when its files are closed.
 
 use super::Handle;
+use super::file_sink::{FileSink, main_file};
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::status::{Machine, Say, Shared};
 use super::stream_parts::{Namer, SeriesLive, Wish, check_folder, default_wish, look_of, place, spec, sum_up, upstreams, wish};
@@ -20,7 +21,7 @@ use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 use konkordia_core::state::{Event, State};
 use konkordia_engine::outlet::{OnFull, Outlet, OutletReader, OutletSpec, Outlets, Service};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl};
-use konkordia_sinks::hdf5::{SeriesFile, SharedState, master_file_name};
+use konkordia_sinks::hdf5::SharedState;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -135,17 +136,12 @@ impl Stream {
         base.machine.publish(|status| status.listens = listens);
         // The file is there before the first message.
         let wish = Arc::new(Mutex::new(default_wish(&base.config, &config)));
-        let mut namer = Namer { place: place.clone(), config: Arc::clone(&config), wish: Arc::clone(&wish), series: 0 };
+        let namer = Namer { place: place.clone(), config: Arc::clone(&config), wish: Arc::clone(&wish), series: 0 };
         let tell = outbox.clone();
-        let name = move |start: &SeriesStart| {
-            let spec = namer.spec(start)?.filter(|_| start.store);
-            if let Some(spec) = &spec {
-                let master = spec.directory.join(master_file_name(&spec.prefix));
-                tell.report(Report::File(FileReport::Opened(master.display().to_string())));
-            }
-            Ok(spec)
+        let opens = move |file: std::path::PathBuf| {
+            tell.report(Report::File(FileReport::Opened(file.display().to_string())));
         };
-        let file = SeriesFile::new(Box::new(name));
+        let file = FileSink::new(namer, opens);
         let files = file.shared();
         let outlets = &base.fanout.outlets;
         let service = Service::Reliable { on_full: OnFull::Wait };
@@ -200,8 +196,9 @@ impl Stream {
             Notice::First { .. } => {
                 let Some(open) = self.current() else { return };
                 open.has_data = true;
-                let say = Say::info(format!("run {} is being received", open.run));
-                let _ = base.machine.step(Event::Data, Some(say));
+                // What is wrong with its file is of more interest.
+                let say = open.error.is_none().then(|| Say::info(format!("run {} is being received", open.run)));
+                let _ = base.machine.step(Event::Data, say);
             }
             Notice::Draining { reason } => {
                 base.machine
@@ -372,19 +369,21 @@ impl Driver for Stream {
 
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Wish>), Failure> {
         let wish = wish(&base.config, &self.config, &self.place, request)?;
-        let file = wish.target.as_ref().map(|target| target.directory.join(format!("{}_master.h5", target.prefix)));
+        let file = wish.target.as_ref().map(|target| main_file(&self.config, target));
         let about = About {
             detector: base.config.name.clone(),
             run: base.runs + 1,
             images: wish.images,
             file: file.as_ref().map(|file| file.display().to_string()),
         };
-        let (directory, overwrite) = (self.config.directory.clone(), self.config.overwrite);
+        let directory = self.config.directory.clone();
+        // A file of the MAX IV layout is continued.
+        let refuses = self.config.append_dataset.is_none() && self.config.overwrite == konkordia_sinks::hdf5::Overwrite::Refuse;
         let check = move || {
             if wish.write {
                 check_folder(wish.target.as_ref().map_or(&directory, |target| &target.directory))?;
             }
-            match file.filter(|file| overwrite == konkordia_sinks::hdf5::Overwrite::Refuse && file.exists()) {
+            match file.filter(|file| refuses && file.exists()) {
                 None => Ok(wish),
                 Some(file) => {
                     let fix = "choose another prefix, move the old files, or set output.overwrite = \"replace\"";
@@ -457,7 +456,7 @@ impl Driver for Stream {
 
     fn about(&self, base: &Base) -> About {
         let wish = self.wished();
-        let file = wish.target.map(|target| target.directory.join(format!("{}_master.h5", target.prefix)).display().to_string());
+        let file = wish.target.map(|target| main_file(&self.config, &target).display().to_string());
         About { detector: base.config.name.clone(), run: base.runs, images: wish.images, file }
     }
 

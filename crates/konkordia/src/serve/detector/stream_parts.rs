@@ -14,7 +14,7 @@ use konkordia_core::array::Packing;
 use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 use konkordia_engine::outlet::Outlet;
-use konkordia_engine::series::intake::intake;
+use konkordia_engine::series::intake::{IntakeOptions, intake_with};
 use konkordia_engine::series::{Join, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
@@ -151,7 +151,13 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
             vec![Box::new(source)]
         }
     };
-    Ok(sources.into_iter().map(|source| Upstream { source, intake: intake(config.protocol, bounds) }).collect())
+    let pieces = if config.pieces { sources.len() as u64 } else { 0 };
+    let upstream = |(n, source)| {
+        let chip_gap_px = config.modules.as_ref().map_or(0, |modules| modules.chip_gaps_px[n]);
+        let options = IntakeOptions { pieces, pixels_are_cbf: config.transform.cbf, chip_gap_px };
+        Upstream { source, intake: intake_with(config.protocol, bounds, options) }
+    };
+    Ok(sources.into_iter().enumerate().map(upstream).collect())
 }
 
 fn open_failed(address: &str, error: &std::io::Error) -> Failure {
@@ -172,11 +178,12 @@ fn bounds(config: &StreamConfig) -> Bounds {
 pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let join = match &config.modules {
+        None if config.pieces => Join::Pieces,
         None => Join::Balanced,
         Some(modules) => join_modules(modules),
     };
     let transform = transform::factory(&config.transform)?;
-    let repacks = transform.is_some() || config.modules.is_some();
+    let repacks = transform.is_some() || config.modules.is_some() || config.transform.cbf;
     Ok(SeriesSpec {
         bounds: bounds(config),
         join,

@@ -5,7 +5,7 @@
 
 mod audit;
 mod commands;
-mod connection;
+pub mod connection;
 mod events;
 pub mod extract;
 mod guard;
@@ -228,7 +228,8 @@ pub fn wrong_settings(why: impl Into<String>, fix: impl Into<String>) -> Failure
     Failure::new(Exit::Configuration, "the settings of HTTP cannot be used", why, fix)
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+/// A listener of HTTP.
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let bound = TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     bound.map_err(|error| {
         use std::io::ErrorKind as K;

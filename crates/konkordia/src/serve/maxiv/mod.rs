@@ -2,4 +2,5 @@
 
 pub mod api;
 mod pickle;
+pub mod server;
 pub mod yaml;
