@@ -269,6 +269,9 @@ impl Stream {
                     }
                     let data = json!({ "run": open.run, "why": error.why, "fix": error.fix });
                     base.machine.tell("warning", Severity::Error, error.what.clone(), data);
+                    // Images go on to the consumers; the status says at once that no file gets them.
+                    let message = format!("run {}: {}: {}", open.run, error.what, error.why);
+                    base.machine.say(Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
                     open.error.get_or_insert(error);
                 }
                 Some(FileReport::Closed(unwritten)) => open.unwritten = Some(unwritten),

@@ -2,7 +2,7 @@
 //! `/received_frames`, `/downsample` and, if asked for, `/last_frame` (protocols 4).
 
 use super::pickle;
-use crate::serve::handle::{Detector, DetectorState};
+use crate::serve::handle::{Detector, DetectorState, Severity};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
@@ -40,13 +40,17 @@ async fn status(State(shared): State<Arc<Shared>>) -> Json<Value> {
     let status = shared.detector.status();
     Json(match status.state {
         DetectorState::Idle | DetectorState::Armed => json!({"state": "idle"}),
+        // A file that cannot be written is an error at once, although images still go on to the consumers.
+        DetectorState::Running if status.severity == Severity::Error => json!({"state": "error", "error": status.message}),
         DetectorState::Running => json!({"state": "running"}),
         DetectorState::Error => json!({"state": "error", "error": status.message}),
     })
 }
 
 async fn received_frames(State(shared): State<Arc<Shared>>) -> Json<Value> {
-    Json(json!({"value": shared.detector.status().images_committed}))
+    // Gaps are no frames.
+    let status = shared.detector.status();
+    Json(json!({"value": status.images_committed.saturating_sub(status.images_lost)}))
 }
 
 async fn downsample(State(shared): State<Arc<Shared>>) -> Json<Value> {

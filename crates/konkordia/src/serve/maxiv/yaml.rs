@@ -270,6 +270,21 @@ pilatus:
     }
 
     #[test]
+    fn what_is_translated_is_a_configuration_of_ours() {
+        let psi = "psi:\n  class: PsiEiger\n  dcu_host_purple: 10.0.0.7\n  dset_name: /entry/instrument/eiger/data\n";
+        let live = "live:\n  class: Jungfrau\n  dcu_host_purple: 10.0.0.8\n  dset_name: /entry/instrument/jungfrau/data\n";
+        for (file, name) in [(FILE, "four"), (FILE, "eiger"), (FILE, "pilatus"), (psi, "psi"), (live, "live")] {
+            let text = read(file, Some(name)).unwrap();
+            let service = crate::config::service::load_text(&text, Path::new("detectors.toml"));
+            let detectors = service.unwrap_or_else(|why| panic!("{name}: {why}\n{text}")).detectors;
+            let crate::config::service::DetectorKindConfig::Stream(config) = &detectors[0].kind else { panic!("{name}") };
+            assert!(config.append_dataset.is_some());
+            assert_eq!((config.pieces, config.transform.cbf), (name == "four", name == "pilatus"));
+            assert_eq!(config.modules.as_ref().map(|modules| modules.chip_gaps_px.clone()), (name == "psi").then(|| vec![2, 2]));
+        }
+    }
+
+    #[test]
     fn what_there_is_not_is_said() {
         assert!(read(FILE, None).unwrap_err().why.contains("eiger, four, pilatus"));
         assert!(read(FILE, Some("x")).unwrap_err().what.contains("no detector 'x'"));
