@@ -64,12 +64,17 @@ pub fn ground(config: &Config) -> Result<Ground, Failure> {
     Ok(Ground { plan, loaded, notes })
 }
 
+/// Sinks of a run.
+pub type Sinks = Vec<Box<dyn Sink>>;
+/// Sinks of raw frames.
+pub type FrameSinks = Vec<Box<dyn FrameSink>>;
+
 /// What a service adds to a run, or leaves out.
 pub struct Additions<'a> {
     /// Files are written.
     pub write: bool,
     /// Sinks beside the file, for a plan.
-    pub sinks: &'a dyn Fn(&Arc<Plan>) -> Vec<Box<dyn Sink>>,
+    pub sinks: &'a dyn Fn(&Arc<Plan>) -> Sinks,
     /// What stands between each socket and the run.
     pub wrap: &'a dyn Fn(UdpReceiver) -> Box<dyn Source>,
 }
@@ -125,7 +130,7 @@ fn arm_all(
     plan: &Arc<Plan>,
     loaded: Loaded,
     sources: Vec<Box<dyn Source>>,
-    (mut sinks, frame_sinks): (Vec<Box<dyn Sink>>, Vec<Box<dyn FrameSink>>),
+    (mut sinks, frame_sinks): (Sinks, FrameSinks),
     isa: Isa,
 ) -> Result<Armed, Failure> {
     let guarded = sinks.remove(0);

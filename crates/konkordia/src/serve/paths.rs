@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Bytes of one component; the endings of data files still fit below the 255 of file systems.
 const COMPONENT_BYTES_MAX: usize = 200;
+const HIDDEN: &str = "a part of it begins with a dot";
 /// Bytes of a whole name.
 const NAME_BYTES_MAX: usize = 1024;
 
@@ -56,6 +57,9 @@ impl Place {
         let at = match &folders {
             Folders::Absolute(path) => {
                 let below = path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&root)).map_err(|_| outside())?;
+                if below.iter().chain([prefix.as_ref()]).any(|part| part.as_encoded_bytes().starts_with(b".")) {
+                    return Err(refuse(HIDDEN.into(), "give a name without it"));
+                }
                 self.walk(root.clone(), below, &root, &outside)?
             }
             Folders::Relative(path) => {
@@ -120,7 +124,8 @@ fn split(name: &str) -> Result<(Folders, String), String> {
         let why = match component {
             "" => "a part of it is empty",
             "." | ".." => "it has a part . or ..",
-            part if part.starts_with('.') => "a part of it begins with a dot",
+            // The root may have such folders above it.
+            part if part.starts_with('.') && !name.starts_with('/') => HIDDEN,
             part if part.len() > COMPONENT_BYTES_MAX => "a part of it is longer than 200 bytes",
             _ => continue,
         };
@@ -196,6 +201,8 @@ mod tests {
         let outside = f.outside.join("run").display().to_string();
         let beside = format!("{}-evil/run", f.root.display());
         let inside_out = format!("{}/../outside/run", f.root.display());
+        let hidden = format!("{}/.hidden/run", f.root.display());
+        let hidden_file = format!("{}/beam/.run", f.root.display());
         let long = "x".repeat(201);
         let deep = "d/".repeat(600) + "run";
         let hostile = [
@@ -225,6 +232,8 @@ mod tests {
             &outside,
             &beside,
             &inside_out,
+            &hidden,
+            &hidden_file,
             &long,
             &deep,
         ];

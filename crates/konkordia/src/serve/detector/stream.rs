@@ -17,7 +17,7 @@ use crate::serve::hooks::About;
 use crate::serve::paths::Place;
 use crate::serve::settings::ServiceSettings;
 use konkordia_core::ports::SinkError;
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
 use konkordia_core::state::{Event, State};
 use konkordia_engine::outlet::{OnFull, Outlet, OutletReader, OutletSpec, Outlets, Service};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl};
@@ -26,7 +26,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Images that may wait for the file, beside the bound in bytes.
 const FILE_QUEUE_IMAGES: usize = 4096;
@@ -109,14 +109,17 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), runs: 0 };
-    let mut clock = None;
+    let mut clock: Option<Arc<SeriesControl>> = None;
     let (send, thread) = actor::spawn(base, |base, outbox| {
         let stream = Stream::open(base, outbox)?;
         clock = Some(Arc::clone(&stream.control));
         Ok(stream)
     })?;
-    let now_ns = move || clock.as_ref().map_or(0, |control| control.now_ns());
-    let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(now_ns));
+    let age = move |image: &SeriesImage| {
+        let now_ns = clock.as_ref()?.now_ns();
+        Some(Duration::from_nanos(now_ns.saturating_sub(image.received_ns)))
+    };
+    let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(age));
     Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
 }
 

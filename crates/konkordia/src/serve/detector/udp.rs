@@ -65,8 +65,8 @@ pub struct Udp {
 pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events: EventLog) -> Result<Handle, Failure> {
     let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
     let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
-    let began = fanout.began;
-    let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(move || began.elapsed().as_nanos() as u64));
+    let stamps = Arc::clone(&fanout.stamps);
+    let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(move |image| stamps.age(image.number)));
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout, runs: 0 };
@@ -96,7 +96,7 @@ impl Driver for Udp {
     }
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
-        let Ready { prepared, wish, gates, live, start } = ready;
+        let Ready { prepared, wish, gates, live } = ready;
         let Prepared { armed, writer, raw_copy, plan, addresses, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
@@ -119,16 +119,16 @@ impl Driver for Udp {
         };
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let closing = Closing { config: wish.config, writer, raw_copy, addresses, run, writes: wish.write };
-        let (outbox, outlets) = (self.outbox.clone(), Arc::clone(&base.fanout.outlets));
+        let (outbox, outlets, counts) = (self.outbox.clone(), Arc::clone(&base.fanout.outlets), Arc::clone(&live.counts));
         let work = move || {
-            let give_up = Arc::clone(&gates.shut);
-            outlets.start(&start, &|| give_up.load(Ordering::Acquire));
             let outcome = armed.run();
             outbox.report(Report::DataEnded(run));
             let reason = reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let finished = finish(&closing, &outcome, control.progress().images_seen, &reason);
             drop(outcome);
-            outlets.end(&finished.end);
+            if counts.begun.load(Ordering::Acquire) {
+                outlets.end(&finished.end);
+            }
             let master = finished.file.as_ref().map(|(master, ..)| master.clone());
             outbox.report(Report::Closed(run, Box::new(finished)));
             if let (Some(travel), Some(master)) = (&closing.config.travel, master) {

@@ -10,15 +10,16 @@ use crate::run::report::{self, Report};
 use crate::run::{clock, exit_of};
 use crate::say;
 use crate::serve::fanout::Fanout;
-use crate::serve::fanout::run_tap::{ImageCounts, RunTap, element_of};
+use crate::serve::fanout::run_tap::{ImageCounts, RunSink};
 use crate::serve::handle::{ArmRequest, Severity};
 use crate::serve::paths::Place;
 use crate::serve::readiness::{self, Demand};
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
-use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart, UpstreamLedger};
+use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesStart};
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_engine::run_tap::end_of_run;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
 use konkordia_sources::udp::UdpReceiver;
 use std::io;
@@ -90,7 +91,8 @@ impl Source for Gate {
 /// A run over UDP while it goes on.
 pub struct UdpLive {
     control: Arc<Control>,
-    counts: Arc<ImageCounts>,
+    /// By state, as they are committed.
+    pub counts: Arc<ImageCounts>,
     plan: Arc<Plan>,
     writes: bool,
 }
@@ -202,8 +204,6 @@ pub struct Ready {
     pub gates: Arc<Gates>,
     /// To look at it.
     pub live: Arc<UdpLive>,
-    /// For consumers.
-    pub start: Arc<SeriesStart>,
 }
 
 /// Everything that can fail before the first packet. On an error nothing is left behind.
@@ -228,8 +228,9 @@ pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
     }
     let (gates, counts) = (Arc::new(Gates::default()), Arc::new(ImageCounts::default()));
     let tap = |plan: &Arc<Plan>| -> Vec<Box<dyn konkordia_core::ports::Sink>> {
-        let give_up = Arc::clone(&gates.shut);
-        vec![Box::new(RunTap::new(plan, Arc::clone(&fanout.outlets), Arc::clone(&counts), give_up, fanout.began))]
+        let start = series_start(config, run, wish.write);
+        let notes = (Arc::clone(&counts), Arc::clone(&fanout.stamps));
+        vec![Box::new(RunSink::new(Arc::clone(plan), start, Arc::clone(&fanout.outlets), notes, Arc::clone(&gates.shut)))]
     };
     let wrap = |inner| -> Box<dyn Source> { Box::new(Gate { inner, common: Arc::clone(&gates), is_open: false }) };
     let additions = Additions { write: wish.write, sinks: &tap, wrap: &wrap };
@@ -239,11 +240,10 @@ pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
     prepared.notes.splice(0..0, notes);
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
     let live = UdpLive { control, counts, plan: Arc::clone(&plan), writes: wish.write };
-    let start = series_start(config, &plan, run, wish.write);
-    Ok(Ready { prepared, wish, gates, live: Arc::new(live), start: Arc::new(start) })
+    Ok(Ready { prepared, wish, gates, live: Arc::new(live) })
 }
 
-fn series_start(config: &Config, plan: &Plan, run: u64, write: bool) -> SeriesStart {
+fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
     let m = &config.metadata;
     let facts = Facts {
         energy_kev: m.energy_kev,
@@ -261,14 +261,10 @@ fn series_start(config: &Config, plan: &Plan, run: u64, write: bool) -> SeriesSt
         detector_serial: m.detector_serial.clone(),
         arm_date: Some(clock::now()),
     };
-    let (rows, columns) = (u64::from(plan.geometry.rows()), u64::from(plan.geometry.columns()));
     SeriesStart {
         series: run,
         unique_id: format!("{}-{run}-{}", config.prefix, clock::now()),
         filename: write.then(|| config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
-        images_planned: plan.images(),
-        image_size: Some([rows, columns]),
-        element: Some(element_of(plan.pixel)),
         facts,
         store: true,
         ..SeriesStart::default()
@@ -445,35 +441,7 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
 }
 
 fn series_end(outcome: &RunOutcome, cancelled: bool) -> SeriesEnd {
-    let i = &outcome.ledger.images;
-    let upstream = |s: &konkordia_core::ledger::StreamLedger| UpstreamLedger {
-        received: s.received,
-        received_bytes: s.received_bytes,
-        placed: s.placed,
-        control: 0,
-        duplicate: s.duplicate,
-        late: s.late + s.no_slot,
-        foreign: s.foreign,
-        malformed: s.malformed_total(),
-    };
-    let ledger = SeriesLedger {
-        upstreams: outcome.ledger.streams.iter().map(upstream).collect(),
-        expected: i.expected,
-        complete: i.complete,
-        partial: i.partial,
-        lost: i.lost,
-        discarded: i.discarded,
-        not_stored: 0,
-        parts_per_image: outcome.ledger.packets_per_image,
-        parts_missing: i.packets_missing,
-    };
-    let ended = match &outcome.ended {
-        Ended::Finished => SeriesEnded::Finished,
-        Ended::Stopped if cancelled => SeriesEnded::Cancelled,
-        Ended::Stopped => SeriesEnded::Stopped,
-        Ended::Stalled => SeriesEnded::Stalled,
-        Ended::NoData => SeriesEnded::NoData,
-        Ended::SourceError(..) | Ended::SinkError(_) => SeriesEnded::Failed,
-    };
-    SeriesEnd { ended, reason: String::new(), ledger }
+    let end = end_of_run(outcome);
+    let ended = if cancelled && end.ended == SeriesEnded::Stopped { SeriesEnded::Cancelled } else { end.ended };
+    SeriesEnd { ended, ..end }
 }

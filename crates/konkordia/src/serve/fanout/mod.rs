@@ -12,6 +12,7 @@ use consumer::{Told, Words};
 use konkordia_core::series::{SeriesImage, SeriesStart};
 use konkordia_engine::outlet::{OnFull, Outlet, OutletSpec, Outlets, Service, Tap};
 use konkordia_engine::series::encode::Outgoing;
+use run_tap::Stamps;
 use konkordia_sinks::zmq::{Context, OnFull as SocketOnFull, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,17 +23,19 @@ use std::time::{Duration, Instant};
 /// Messages that may wait inside of libzmq for each receiver; the queue that counts is ours.
 const SOCKET_QUEUE: i32 = 4;
 
+/// How old an image of the ring is.
+pub type Age = Box<dyn Fn(&SeriesImage) -> Option<Duration> + Send + Sync>;
+
 /// The newest images as HTTP sees them.
 pub struct Ring {
     tap: Arc<Tap>,
-    /// Clock of [`SeriesImage::received_ns`].
-    now_ns: Box<dyn Fn() -> u64 + Send + Sync>,
+    age: Age,
 }
 
 impl Ring {
-    /// The ring of `tap`; `now_ns` is the clock that its images carry.
-    pub fn new(tap: Arc<Tap>, now_ns: Box<dyn Fn() -> u64 + Send + Sync>) -> Self {
-        Self { tap, now_ns }
+    /// The ring of `tap`.
+    pub fn new(tap: Arc<Tap>, age: Age) -> Self {
+        Self { tap, age }
     }
 }
 
@@ -50,8 +53,7 @@ impl ImageRing for Ring {
     }
 
     fn age(&self, number: u64) -> Option<Duration> {
-        let image = self.tap.image_at(number)?.image;
-        Some(Duration::from_nanos((self.now_ns)().saturating_sub(image.received_ns)))
+        (self.age)(&self.tap.image_at(number)?.image)
     }
 }
 
@@ -70,7 +72,9 @@ pub struct Fanout {
     pub outlets: Arc<Outlets>,
     /// The ring.
     pub tap: Arc<Tap>,
-    /// Zero of the clock of images that do not bring their own.
+    /// When images of runs over UDP were committed.
+    pub stamps: Arc<Stamps>,
+    /// Zero of the clock of the consumers.
     pub began: Instant,
     consumers: Vec<Consumer>,
     /// Nobody is waited for any more.
@@ -85,7 +89,8 @@ impl Fanout {
     pub fn open(config: &DetectorConfig, settings: &ServiceSettings, events: &EventLog) -> Result<Self, Failure> {
         let tap = Arc::new(Tap::new(settings.ring_images, settings.ring_bytes));
         let outlets = Arc::new(Outlets::new((settings.ring_images > 0).then(|| Arc::clone(&tap))));
-        let mut fanout = Self { outlets, tap, began: Instant::now(), consumers: Vec::new(), stop: Arc::default() };
+        let stamps = Arc::new(Stamps::new(settings.ring_images.max(1)));
+        let mut fanout = Self { outlets, tap, stamps, began: Instant::now(), consumers: Vec::new(), stop: Arc::default() };
         if config.consumers.is_empty() {
             return Ok(fanout);
         }
