@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::bench::args::{BenchDiskArgs, BenchRooflineArgs, BenchStreamArgs};
+use crate::bench::args::{BenchDiskArgs, BenchIdleArgs, BenchRooflineArgs, BenchStreamArgs};
 use crate::calibration::verbs::args::CalibrationCommand;
 use crate::failure::EXIT_CODES;
 use crate::pedestal::args::PedestalArgs;
@@ -507,6 +507,11 @@ pub enum BenchCommand {
   konkordia bench table2 --seconds 0.1 --json
   konkordia bench table2 --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Table2(BenchKernelsArgs),
+    /// What a service of many detectors costs while nothing happens
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia bench idle
+  konkordia bench idle --detectors 10 --seconds 5")]
+    Idle(BenchIdleArgs),
     /// Whole images over ZeroMQ into a file or into nothing: images per second against their size, upstreams and threads
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench stream

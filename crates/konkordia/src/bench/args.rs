@@ -76,6 +76,20 @@ pub struct BenchStreamArgs {
     pub json: bool,
 }
 
+/// `konkordia bench idle`
+#[derive(Debug, Args)]
+pub struct BenchIdleArgs {
+    /// Detectors in one process
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub detectors: usize,
+    /// How long to look
+    #[arg(long, value_name = "S", default_value_t = 20.0)]
+    pub seconds: f64,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+}
+
 fn upstreams(text: &str) -> Result<usize, String> {
     let n = text.parse::<usize>().map_err(|_| "not a number")?;
     if (1..=64).contains(&n) { Ok(n) } else { Err("1 to 64".into()) }

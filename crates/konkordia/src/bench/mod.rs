@@ -3,6 +3,7 @@
 pub mod args;
 mod disk;
 mod frames;
+mod idle;
 mod kernels;
 mod pipeline;
 mod roofline;
@@ -22,6 +23,7 @@ pub fn command(which: &BenchCommand) -> Result<Exit, Failure> {
         BenchCommand::Table2(args) => tables::rounding(args),
         BenchCommand::Table4(args) => tables::writing(args),
         BenchCommand::Disk(args) => disk::command(args),
+        BenchCommand::Idle(args) => idle::command(args),
         BenchCommand::Stream(args) => stream::command(args),
         BenchCommand::Roofline(args) => roofline::command(args),
     }
