@@ -57,7 +57,8 @@ fn configure(folder: &Path, detectors: usize) -> Result<PathBuf, Failure> {
     for n in 0..detectors {
         let output = format!("[output]\ndirectory = \".\"\nprefix = \"d{n}\"\n");
         let text = if n % 2 == 0 {
-            format!("[detector]\ntype = \"eiger\"\nbits = 8\n[source]\naddress = \"127.0.0.1\"\n{output}")
+            let port = 20_000 + 4 * n;
+            format!("[detector]\ntype = \"eiger\"\nbits = 8\n[source]\naddress = \"127.0.0.1\"\nfirst_port = {port}\n{output}")
         } else {
             // Nobody is there to connect to, as before a detector is switched on.
             format!(
