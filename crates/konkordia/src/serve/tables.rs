@@ -84,6 +84,9 @@ fn entry(bytes: &[u8], name: &str) -> Result<Vec<u8>, String> {
     // The end of the directory has 22 bytes; a comment may follow.
     let tail = bytes.len().saturating_sub(22 + 65_535);
     let end = bytes[tail..].windows(4).rposition(|four| four == END_OF_DIRECTORY).map(|at| tail + at).ok_or(NO_ARCHIVE)?;
+    if bytes.len() < end + 22 {
+        return Err(NO_ARCHIVE.into());
+    }
     let count = u16_at(bytes, end + 10).ok_or(NO_ARCHIVE)?;
     let mut at = u32_at(bytes, end + 16).ok_or(NO_ARCHIVE)? as usize;
     let wanted = format!("{name}.npy");
@@ -270,7 +273,5 @@ mod tests {
             // Some bytes say nothing that is needed; none may do harm.
             let _ = read(&bad, "t");
         }
-        let damaged = good.iter().position(|byte| *byte == 0x93);
-        assert!(damaged.is_some() || !good.is_empty());
     }
 }
