@@ -6,12 +6,12 @@
 
 # Seconds that `make fuzz` spends on each target.
 SECONDS := 60
-# What `make demo` hands on to `konkordia demo`, for example: make demo ARGS="--images 2000 --dir /tmp/demo"
+# What `make demo` hands on to `konkordia demo`, for example: make demo ARGS="--images 2000 --keep-serving"
 ARGS :=
 
 help:
 	@echo "make setup       install what is missing to build and to test"
-	@echo "make demo        build, then send a simulated JUNGFRAU through UDP into a file (ARGS=... for konkordia demo)"
+	@echo "make demo        build, then run the service with a simulated JUNGFRAU and prove the file (ARGS=--keep-serving to go on)"
 	@echo "make test        build and run all tests"
 	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS"
 	@echo "make check       formatting, clippy, documentation, licences; changes nothing"

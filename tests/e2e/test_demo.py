@@ -1,8 +1,16 @@
 """The first thing that a new user tries."""
 
+import contextlib
 import json
+import re
+import signal
+import socket
+import subprocess
+import time
 
-from driving import Master, program
+import numpy as np
+import pytest
+from driving import BINARY, ROOT, Master, program
 
 
 def test_the_demonstration_proves_itself(tmp_path):
@@ -10,8 +18,9 @@ def test_the_demonstration_proves_itself(tmp_path):
     result = json.loads(done.stdout)
     assert result["pixels_different"] == 0 and result["pixels_compared"] == 120 * 512 * 1024
     assert result["pixels_equal_to_true_photons"] > 0.99 and result["seconds"] < 20
-    report = result["report"]
-    assert report["balances"] and report["images"]["complete"] == 120 and report["total"]["placed"] == 120 * 128
+    ledger = result["ledger"]
+    assert result["valid"] and ledger["images_complete"] == 120 and ledger["placed"] == ledger["received"] == 120 * 128
+    assert result["status"]["ended"] == "finished" and result["status"]["severity"] == "success"
     assert Master(tmp_path / "demo" / "demo_master.h5").images.shape == (120, 512, 1024)
     program("check", tmp_path / "demo" / "demo_master.h5", check=0)
     # What it leaves behind is all that a run of one's own needs.
@@ -21,7 +30,7 @@ def test_the_demonstration_proves_itself(tmp_path):
 def test_it_can_be_repeated_and_speaks_to_people(tmp_path):
     for _ in range(2):
         done = program("demo", "--images", 20, check=0, cwd=tmp_path)
-    for part in ["ledger    balances", "20 complete", "0 different", "nothing lost", "konkordia inspect demo-out/demo_master.h5"]:
+    for part in ["konkordia serve -c demo-out/demo.toml", "/api/v1/arm", "ledger    balances", "20 complete", "0 different", "nothing lost", "konkordia inspect demo-out/demo_master.h5"]:
         assert part in done.stdout, done.stdout
     assert "\x1b" not in done.stdout + done.stderr
 
@@ -30,3 +39,90 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
     done = program("demo", "--dir", tmp_path / "file", check=6)
     assert done.stderr.startswith("error: cannot make the folder") and "fix: " in done.stderr
+
+
+@pytest.fixture
+def going_on(tmp_path):
+    """`konkordia demo --keep-serving` after its proof, and what it said."""
+    command = [BINARY, "demo", "--keep-serving", "--json", "--images", "30", "--listen", "127.0.0.1:0", "--again-every", "600"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    line = process.stdout.readline()
+    if not line:
+        pytest.fail(process.communicate(timeout=30)[1])
+    yield process, json.loads(line)
+    if process.poll() is None:
+        process.kill()
+    process.communicate(timeout=30)
+
+
+def curls_of_the_readme():
+    """The three lines of the first screen."""
+    text = (ROOT / "README.md").read_text()
+    block = next(block for block in re.findall(r"```bash\n(.*?)```", text, re.S) if "curl" in block)
+    lines = [line.split("   #")[0].strip() for line in block.strip().split("\n")]
+    assert len(lines) == 3 and all(line.startswith("curl ") for line in lines), lines
+    return lines
+
+
+def test_it_goes_on_and_the_curls_of_the_readme_work(tmp_path, going_on):
+    process, shown = going_on
+    assert shown["exit_code"] == 0 and shown["pixels_different"] == 0
+    outputs = []
+    for line in curls_of_the_readme():
+        assert "http://localhost:8090/" in line
+        typed = line.replace("http://localhost:8090", shown["url"])
+        done = subprocess.run(["bash", "-ec", typed], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        assert done.returncode == 0, f"{typed}\n{done.stderr}"
+        outputs.append(done.stdout)
+    status, run = json.loads(outputs[0]), json.loads(outputs[1])
+    assert status["state"] == "idle" and status["images_written"] == 30
+    assert (run["state"], run["ended"], run["severity"], run["run"]) == ("idle", "finished", "success", 2), run
+    written = Master(run["file"]).images
+    assert len(written) == run["images_written"] == run["images_expected"] > 0
+    assert np.array_equal(np.load(tmp_path / "latest.npy"), written[-1])
+    # The verbs, and a run without a planned end.
+    target = ("--url", shown["url"])
+    done = program("start", "--images", 12, "--prefix", "mine", "--wait", "--timeout", 30, *target, check=0)
+    assert "12 of 12 images complete" in done.stdout
+    program("start", "--images", 0, "--prefix", "open", *target, check=0)
+    end = time.monotonic() + 30
+    while json.loads(program("status", "--json", *target, check=0).stdout)[0]["images_committed"] < 5:
+        assert time.monotonic() < end
+    program("stop", *target, check=0)
+    program("wait", "--timeout", 30, *target)
+    assert len(Master(tmp_path / "demo-out" / "open_master.h5").images) >= 5
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+
+
+def test_series_come_by_themselves_if_asked_for(tmp_path):
+    command = [BINARY, "demo", "--keep-serving", "--again-every", "1", "--images", "10", "--json", "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    try:
+        url = json.loads(process.stdout.readline())["url"]
+        end = time.monotonic() + 30
+        while True:
+            (status,) = json.loads(program("status", "--json", "--url", url, check=0).stdout)
+            if status["run"] >= 3 and status["ended"] == "finished":
+                break
+            assert time.monotonic() < end, status
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+def test_ports_that_are_taken_are_left_alone(tmp_path):
+    with socket.socket() as http, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+        http.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for take in (lambda: (http.bind(("127.0.0.1", 8090)), http.listen()), lambda: udp.bind(("127.0.0.1", 50010))):
+            with contextlib.suppress(OSError):  # Somebody else has it: as good.
+                take()
+        done = program("demo", "--images", 16, "--json", check=0, cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert not result["url"].endswith(":8090") and result["status"]["listens"] != ["udp://127.0.0.1:50010"]
+    # Nothing on a network without tokens.
+    open_to_all = program("demo", "--images", 16, "--listen", "192.0.2.1:8090", check=3, cwd=tmp_path)
+    assert "needs tokens" in open_to_all.stderr and "fix: " in open_to_all.stderr

@@ -35,11 +35,11 @@ const TEMPLATE: &str = "{about}\n\n{before-help}{usage-heading} {usage}\n\n{all-
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sends a simulated JUNGFRAU over loopback into a file and checks every pixel of it.
+    /// Runs the service with a simulated JUNGFRAU, drives it over HTTP, and checks every pixel of the file.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia demo
-  konkordia demo --images 2000 --dir /tmp/demo
-  konkordia demo --json | jq .rates")]
+  konkordia demo --keep-serving
+  konkordia demo --images 2000 --dir /tmp/demo --json | jq .rates")]
     Demo(DemoArgs),
     /// Sends the packets of a detector: synthetic, or from frames on disk; with faults if asked for.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
@@ -218,6 +218,18 @@ pub struct DemoArgs {
     /// Everything random follows from it
     #[arg(long, default_value_t = 1, value_name = "S")]
     pub seed: u64,
+    /// Address and port of the service; port 0 = any that is free [default: 127.0.0.1:8090, or any port if that is taken]
+    #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Service")]
+    pub listen: Option<std::net::SocketAddr>,
+    /// Leave the service running after the proof, until Ctrl-C; the simulated detector answers every start with a series
+    #[arg(long, help_heading = "Service")]
+    pub keep_serving: bool,
+    /// With --keep-serving: begin a series by itself when nothing was going on for so long
+    #[arg(long, value_name = "S", requires = "keep_serving", help_heading = "Service", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub again_every: Option<u64>,
+    /// With --keep-serving: images per second of these series
+    #[arg(long, value_name = "HZ", requires = "keep_serving", help_heading = "Service", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2000))]
+    pub rate: u32,
     /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
@@ -416,7 +428,12 @@ pub struct ServeArgs {
     #[arg(long, value_name = "DIR", help_heading = "With the YAML of the MAX IV receiver")]
     pub data_root: Option<PathBuf>,
     /// Address on which its HTTP interface and its stream listen
-    #[arg(long = "address", value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = "With the YAML of the MAX IV receiver")]
+    #[arg(
+        long = "address",
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1",
+        help_heading = "With the YAML of the MAX IV receiver"
+    )]
     pub compat_address: String,
     /// Serve /last_frame, which is a Python pickle
     #[arg(long = "last-frame-pickle", help_heading = "With the YAML of the MAX IV receiver")]

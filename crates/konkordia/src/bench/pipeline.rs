@@ -6,7 +6,7 @@ use crate::cli::{BenchCompression, BenchPipelineArgs};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::run::arm::{self, Ports};
-use crate::run::loopback::{Gate, transfer};
+use crate::run::loopback::transfer;
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
 use crate::simulate::send::Pace;
 use crate::simulate::setup::{Beam, RunText, write_files};
@@ -263,7 +263,7 @@ impl<'a> Bench<'a> {
                 memory_bytes.0 = memory_bytes.1;
             }
         };
-        let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), images, Gate::Open, &mut watch)?;
+        let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), images, &mut watch)?;
         if let Ended::SinkError(error) = &outcome.ended {
             return Err(error.clone().into());
         }

@@ -28,31 +28,60 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
     if let Some(listen) = args.listen {
         service.settings.http.listen = listen;
     }
-    check_roots(&service)?;
-    if service.detectors.iter().any(|detector| matches!(detector.kind, DetectorKindConfig::Stream(_))) {
-        konkordia_sources::zmq::keep_memory_of_messages();
-    }
-    let events = EventLog::new();
-    tell_of_unfinished(&service, &events);
-    let handles = open_all(&service, &events)?;
-    let fleet = Arc::new(Fleet {
-        detectors: handles.iter().map(|handle| Arc::clone(handle) as Arc<dyn Detector>).collect(),
-        events: events.clone(),
-        stopping: Arc::new(ArcSwap::from_pointee(false)),
-    });
-    let server = http::spawn(Arc::clone(&fleet), Settings::from(&service.settings.http));
-    let server = server.inspect_err(|_| end_all(&handles))?;
-    let compat = open_compat(&service, &fleet).inspect_err(|_| end_all(&handles))?;
-    let logger = (!args.quiet).then(|| log_events(&events)).transpose()?;
-    announce(args, &service, &server.url());
+    let running = Service::start(&service, |handle| handle)?;
+    let logger = (!args.quiet).then(|| log_events(&running.fleet.events)).transpose()?;
+    announce(args, &service, &running.url());
     wait_for_signal(signals);
-    fleet.stopping.store(Arc::new(true));
     say::to_stderr("stopping: ending runs and closing their files (once more to stop at once)");
-    end_all(&handles);
-    drop(compat);
-    server.stop();
-    drop((fleet, handles, events, logger));
+    running.stop();
+    drop(logger);
     Ok(Exit::Complete)
+}
+
+/// Detectors at work, and the HTTP interface to them.
+pub struct Service {
+    handles: Vec<Arc<Handle>>,
+    fleet: Arc<Fleet>,
+    server: http::Server,
+    compat: Option<maxiv::server::CompatServer>,
+}
+
+impl Service {
+    /// Starts the detectors, then HTTP. `dress` may put something around each detector before others get to it.
+    ///
+    /// # Errors
+    /// Whatever can be wrong with the configuration, the machine or the addresses; then nothing is left behind.
+    pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<Handle>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
+        check_roots(service)?;
+        if service.detectors.iter().any(|detector| matches!(detector.kind, DetectorKindConfig::Stream(_))) {
+            konkordia_sources::zmq::keep_memory_of_messages();
+        }
+        let events = EventLog::new();
+        tell_of_unfinished(service, &events);
+        let handles = open_all(service, &events)?;
+        let fleet = Arc::new(Fleet {
+            detectors: handles.iter().cloned().map(dress).collect(),
+            events,
+            stopping: Arc::new(ArcSwap::from_pointee(false)),
+        });
+        let server = http::spawn(Arc::clone(&fleet), Settings::from(&service.settings.http));
+        let server = server.inspect_err(|_| end_all(&handles))?;
+        let compat = open_compat(service, &fleet).inspect_err(|_| end_all(&handles))?;
+        Ok(Self { handles, fleet, server, compat })
+    }
+
+    /// Where HTTP listens.
+    pub fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Ends runs, closes their files, ends everything.
+    pub fn stop(self) {
+        self.fleet.stopping.store(Arc::new(true));
+        end_all(&self.handles);
+        drop(self.compat);
+        self.server.stop();
+    }
 }
 
 /// The interface of the MAX IV receiver, if it is asked for.

@@ -1,7 +1,7 @@
 //! The verbs that talk to a running service over HTTP: `status`, `watch`, `arm`, `start`, `trigger`, `stop`, `cancel`, `wait`.
 
 pub mod args;
-mod http;
+pub mod http;
 mod show;
 mod watch;
 
@@ -19,9 +19,11 @@ const WAIT_S_MAX: f64 = 300.0;
 
 /// What the service says after waiting.
 #[derive(Debug, Deserialize)]
-struct Waited {
-    done: bool,
-    status: DetectorStatus,
+pub struct Waited {
+    /// Nothing is armed or running any more.
+    pub done: bool,
+    /// The state of then.
+    pub status: DetectorStatus,
 }
 
 #[derive(Debug, Deserialize)]

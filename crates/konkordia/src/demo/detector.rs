@@ -1,0 +1,166 @@
+//! The simulated detector beside the service: each `start` that the service accepts is answered with a series, over UDP.
+
+use crate::failure::{Exit, Failure, reason};
+use crate::serve::detector::Handle;
+use crate::serve::handle::{Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Reply};
+use crate::simulate::feed::Feed;
+use crate::simulate::send::{Pace, Senders, Sent, send};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// Without progress for so long the sender goes on: what it waits for was lost.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Pause between two looks at the receiver.
+const LOOK_AGAIN: Duration = Duration::from_micros(20);
+/// Share of the receive buffer that packets on their way may take; the kernel also counts its own overhead.
+const BUFFER_SHARE: usize = 3;
+/// A ring that is fuller than this is not given more.
+const RING_FULL: f64 = 0.5;
+
+/// What the service knows of the detector. It tells the simulated one of each start, as a program in `[control] on_start` would tell a real one.
+pub struct Told {
+    inner: Arc<Handle>,
+    starts: Sender<DetectorStatus>,
+}
+
+impl Told {
+    /// In front of a detector of the service; starts come out of the receiver.
+    pub fn new(inner: Arc<Handle>, starts: Sender<DetectorStatus>) -> Self {
+        Self { inner, starts }
+    }
+}
+
+impl Detector for Told {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn status(&self) -> Arc<DetectorStatus> {
+        self.inner.status()
+    }
+
+    fn statistics(&self) -> DetectorStatistics {
+        self.inner.statistics()
+    }
+
+    fn configuration(&self) -> Value {
+        self.inner.configuration()
+    }
+
+    fn command(&self, command: Command) -> Reply {
+        let is_start = matches!(command, Command::Start(_));
+        let reply = self.inner.command(command);
+        if let (true, Ok(status)) = (is_start, &reply) {
+            // Without a simulator nobody answers: the run waits for its data and says so.
+            let _ = self.starts.send(status.clone());
+        }
+        reply
+    }
+
+    fn wait_idle(&self, timeout: Duration) -> (Arc<DetectorStatus>, bool) {
+        self.inner.wait_idle(timeout)
+    }
+
+    fn images(&self) -> Arc<dyn ImageRing> {
+        self.inner.images()
+    }
+
+    fn files(&self) -> Vec<FileEntry> {
+        self.inner.files()
+    }
+}
+
+/// Sends series, one for each start, in a thread of its own.
+pub struct Simulator {
+    sent: Receiver<Result<Sent, Failure>>,
+    rate_hz: Arc<AtomicU32>,
+}
+
+impl Simulator {
+    /// Answers `starts` until their sender is gone, at first as fast as the receiver takes images.
+    ///
+    /// # Errors
+    /// There are no threads left.
+    pub fn spawn(
+        detector: Arc<Handle>,
+        starts: Receiver<DetectorStatus>,
+        mut feed: Feed,
+        mut senders: Senders,
+        buffer_bytes: usize,
+    ) -> Result<Self, Failure> {
+        let (done, sent) = unbounded();
+        let rate_hz = Arc::new(AtomicU32::new(0));
+        let rate = Arc::clone(&rate_hz);
+        let work = move || {
+            let mut last_run = 0;
+            for status in starts {
+                // A second start of a run that goes on changes nothing.
+                if status.run == last_run {
+                    continue;
+                }
+                last_run = status.run;
+                let pace = Pace { rate_hz: f64::from(rate.load(Ordering::Relaxed)), burst_max: usize::MAX };
+                let result = series(&detector, &status, &mut feed, &mut senders, (pace, buffer_bytes));
+                let _ = done.send(result);
+            }
+        };
+        let thread = Builder::new().name("simulate".into()).spawn(work);
+        thread
+            .map(|_| Self { sent, rate_hz })
+            .map_err(|e| Failure::new(Exit::Io, "cannot start a thread for the simulator", reason(&e), "end other programs"))
+    }
+
+    /// From the next series on it sends at this rate; 0 = as fast as the receiver takes images.
+    pub fn set_rate_hz(&self, rate_hz: u32) {
+        self.rate_hz.store(rate_hz, Ordering::Relaxed);
+    }
+
+    /// What was sent in the oldest series that was not asked for yet; waits for its end.
+    pub fn sent(&self) -> Option<Result<Sent, Failure>> {
+        self.sent.recv().ok()
+    }
+
+    /// As [`Self::sent`], without waiting.
+    pub fn sent_by_now(&self) -> Option<Result<Sent, Failure>> {
+        self.sent.try_recv().ok()
+    }
+}
+
+/// Sends the images of one run. It paces itself by the receiver, so that the kernel's buffer is never full.
+fn series(
+    detector: &Handle,
+    start: &DetectorStatus,
+    feed: &mut Feed,
+    senders: &mut Senders,
+    (mut pace, buffer_bytes): (Pace, usize),
+) -> Result<Sent, Failure> {
+    let window_bytes = (buffer_bytes / BUFFER_SHARE).max(feed.datagram_bytes);
+    pace.burst_max = (window_bytes / 2 / feed.datagram_bytes).max(1);
+    let packets_max = (window_bytes / feed.datagram_bytes) as u64;
+    let mut gate = |sent: &Sent| wait_for_room(detector, start.run, sent, packets_max);
+    send(feed, senders, &pace, start.images_expected.unwrap_or(u64::MAX), &mut gate)
+}
+
+/// Waits until there is room for more packets; false when the run has ended.
+fn wait_for_room(detector: &Handle, run: u64, sent: &Sent, packets_max: u64) -> bool {
+    let since = Instant::now();
+    loop {
+        let status = detector.status();
+        let is_open = matches!(status.state, DetectorState::Armed | DetectorState::Running) && !status.draining;
+        if status.run != run || !is_open {
+            return false;
+        }
+        let statistics = detector.statistics();
+        let counted = |name: &str| statistics.ledger.get(name).copied().unwrap_or_default();
+        let on_their_way = sent.packets.saturating_sub(counted("received") + counted("kernel_dropped"));
+        let ring = statistics.queues.get("ring").copied().unwrap_or_default();
+        if (on_their_way <= packets_max && ring < RING_FULL) || since.elapsed() > PATIENCE {
+            return true;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
