@@ -169,6 +169,14 @@ impl Shared {
         account.rates = Rates::default();
     }
 
+    /// A run is armed of which nothing has come: what the last one had is no longer shown.
+    pub fn expect(&self, images: Option<u64>) {
+        let mut account = lock(&self.account);
+        if account.live.is_none() {
+            account.last = Look { expected: images, ..Look::default() };
+        }
+    }
+
     /// A run is over; `last` is its final account.
     pub fn end(&self, last: Look) {
         let mut account = lock(&self.account);

@@ -407,10 +407,12 @@ impl Driver for Stream {
         let order = ArmOrder { images: wish.images, filename: None, discard: !wish.write };
         let images =
             wish.images.map_or("as many images as the sender announces".into(), |n| format!("{} images", crate::say::count(n)));
+        let images_wished = wish.images;
         self.set_wish(wish);
         self.armed = Some((Instant::now(), None));
         self.control.arm(order);
         let run = base.runs;
+        base.machine.shared.expect(images_wished);
         base.machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
         let _ = base.machine.step(Event::Arm, Some(Say::info(format!("armed for {images}"))));
         Ok(())

@@ -289,9 +289,11 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
         let message = format!("run {run}: {}: {}", error.what, error.why);
         return (Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
     }
+    let came = ledger.complete + ledger.partial > 0;
+    let waited_for = waited_for.filter(|_| !came && end.ended != SeriesEnded::Cancelled);
     let because = waited_for.map(str::to_string).or(Some(end.reason.clone()).filter(|text| !text.is_empty()));
     let because = because.map_or(String::new(), |why| format!(": {why}"));
-    if ledger.complete + ledger.partial == 0 {
+    if !came {
         let severity = if end.ended == SeriesEnded::Cancelled { Severity::Info } else { Severity::Warning };
         let hint = "is the sender at work, and does it send to this address? GET statistics shows what was received and why it was not taken";
         let hint = (severity == Severity::Warning).then(|| hint.to_string());
