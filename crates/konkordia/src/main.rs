@@ -16,7 +16,6 @@ mod picture;
 mod repack;
 mod run;
 mod say;
-#[allow(dead_code)]
 mod serve;
 mod simulate;
 mod traffic;

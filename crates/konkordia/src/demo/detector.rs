@@ -61,10 +61,6 @@ impl Detector for Told {
         reply
     }
 
-    fn wait_idle(&self, timeout: Duration) -> (Arc<DetectorStatus>, bool) {
-        self.inner.wait_idle(timeout)
-    }
-
     fn images(&self) -> Arc<dyn ImageRing> {
         self.inner.images()
     }

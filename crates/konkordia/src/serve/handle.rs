@@ -252,8 +252,6 @@ pub trait Detector: Send + Sync {
     fn configuration(&self) -> Value;
     /// Carries out a command; blocks until it is done or refused, at most the bounded time of an arm (call it off the async threads).
     fn command(&self, command: Command) -> Reply;
-    /// Waits until the state is none of `Armed` and `Running`, or the time is over; says which.
-    fn wait_idle(&self, timeout: Duration) -> (Arc<DetectorStatus>, bool);
     /// Its last images.
     fn images(&self) -> Arc<dyn ImageRing>;
     /// Its files, newest last, at most the last 1000 runs.

@@ -139,6 +139,7 @@ const FAMILIES: [(&str, Kind, &str); 31] = [
 ];
 
 /// Names as Prometheus has them, counters with their ending.
+#[cfg(test)]
 pub fn names() -> Vec<String> {
     let ending = |kind| if kind == Kind::Counter { "_total" } else { "" };
     FAMILIES.iter().map(|(name, kind, _)| format!("konkordia_{name}{}", ending(*kind))).collect()

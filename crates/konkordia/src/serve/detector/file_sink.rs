@@ -14,30 +14,30 @@ use std::sync::{Arc, PoisonError};
 /// Writes in the one layout or in the other.
 pub enum FileSink {
     /// Position = number of the image.
-    Series(SeriesFile),
+    Series(Box<SeriesFile>),
     /// Position = order of arrival; files that exist are continued.
-    Append(AppendFile),
+    Append(Box<AppendFile>),
 }
 
 impl FileSink {
     /// For the layout that is configured. `opens` is told the main file of each series that has one.
     pub fn new(mut namer: Namer, opens: impl Fn(PathBuf) + Send + 'static) -> Self {
         let Some(dataset) = namer.config.append_dataset.clone() else {
-            return Self::Series(SeriesFile::new(Box::new(move |start: &SeriesStart| {
+            return Self::Series(Box::new(SeriesFile::new(Box::new(move |start: &SeriesStart| {
                 let spec = namer.spec(start)?.filter(|_| start.store);
                 if let Some(spec) = &spec {
                     opens(spec.directory.join(master_file_name(&spec.prefix)));
                 }
                 Ok(spec)
-            })));
+            }))));
         };
-        Self::Append(AppendFile::new(Box::new(move |start: &SeriesStart| {
+        Self::Append(Box::new(AppendFile::new(Box::new(move |start: &SeriesStart| {
             let spec = append(&namer, start, &dataset)?.filter(|_| start.store);
             if let Some(spec) = &spec {
                 opens(spec.path.clone());
             }
             Ok(spec)
-        })))
+        }))))
     }
 
     /// What it does, for other threads.

@@ -103,11 +103,6 @@ impl Detector for Handle {
         receiver.recv_timeout(self.patience).unwrap_or_else(|_| Err(gone("the detector did not answer in time")))
     }
 
-    fn wait_idle(&self, timeout: Duration) -> (Arc<DetectorStatus>, bool) {
-        let (status, is_idle) = self.shared.wait_idle(timeout);
-        (Arc::new(status), is_idle)
-    }
-
     fn images(&self) -> Arc<dyn ImageRing> {
         Arc::clone(&self.ring)
     }

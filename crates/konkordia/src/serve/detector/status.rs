@@ -9,7 +9,7 @@ use konkordia_core::state::{Action, Event, Refused, State, next};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Runs whose files are remembered.
 const FILES_MAX: usize = 1000;
@@ -207,17 +207,6 @@ impl Shared {
             let counters = live.look().counters;
             account.rates.sample(Instant::now(), counters);
         }
-    }
-
-    /// Waits until nothing is armed or running.
-    pub fn wait_idle(&self, timeout: Duration) -> (DetectorStatus, bool) {
-        let is_busy =
-            |status: &mut (DetectorStatus, Instant)| matches!(status.0.state, DetectorState::Armed | DetectorState::Running);
-        let waited = self.changed.wait_timeout_while(lock(&self.status), timeout, is_busy);
-        let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
-        let (status, since) = guard.clone();
-        drop(guard);
-        (self.completed(status, since), !result.timed_out())
     }
 
     /// Its files.

@@ -246,6 +246,7 @@ pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
 
 impl Server {
     /// Where it listens, with the port that the kernel chose.
+    #[cfg(test)]
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -166,12 +166,6 @@ impl Detector for Fake {
         Ok((*self.status()).clone())
     }
 
-    fn wait_idle(&self, _: Duration) -> (Arc<DetectorStatus>, bool) {
-        let status = self.status();
-        let done = !matches!(status.state, DetectorState::Armed | DetectorState::Running);
-        (status, done)
-    }
-
     fn images(&self) -> Arc<dyn ImageRing> {
         Arc::clone(&self.ring) as Arc<dyn ImageRing>
     }
