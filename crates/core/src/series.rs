@@ -285,11 +285,29 @@ pub struct SeriesLedger {
     pub parts_per_image: u64,
     /// Parts that are missing in all expected images.
     pub parts_missing: u64,
+    /// Images of the sender that make one: above 1 where sums are made. Then the states above are those of sums, and frames are counted too.
+    pub frames_per_image: u64,
+    /// Images of the sender, all states; only where sums are made.
+    pub frames: u64,
+    /// Those at the end that are too few for a sum, which is not written.
+    pub frames_unfinished: u64,
 }
 
 impl SeriesLedger {
-    /// Enters one image in its final state.
+    /// Enters one image in its final state, where none are summed.
     pub fn enter(&mut self, image: &SeriesImage) {
+        self.enter_image(image);
+        self.enter_parts(image);
+    }
+
+    /// Enters one image of the sender, of which sums are made.
+    pub fn enter_frame(&mut self, frame: &SeriesImage) {
+        self.frames += 1;
+        self.enter_parts(frame);
+    }
+
+    /// Enters a sum in its final state.
+    pub fn enter_image(&mut self, image: &SeriesImage) {
         self.expected += 1;
         match image.status {
             ImageStatus::Complete => self.complete += 1,
@@ -298,11 +316,36 @@ impl SeriesLedger {
             ImageStatus::Discarded => self.discarded += 1,
         }
         self.not_stored += u64::from(image.status.has_pixels() && !image.store);
+    }
+
+    fn enter_parts(&mut self, image: &SeriesImage) {
         self.parts_missing += match image.status {
             ImageStatus::Complete => 0,
             ImageStatus::Lost => self.parts_per_image,
             ImageStatus::Partial | ImageStatus::Discarded => u64::from(image.missing_parts.count_ones()),
         };
+    }
+
+    /// Enters positions behind the last one that nobody was told of: lost. No sum is being made.
+    pub fn lose(&mut self, positions: u64) {
+        let images = positions / self.frames_per_image.max(1);
+        self.expected += images;
+        self.lost += images;
+        if self.has_sums() {
+            self.frames += positions;
+            self.frames_unfinished += positions % self.frames_per_image;
+        }
+        self.parts_missing = self.parts_missing.saturating_add(positions.saturating_mul(self.parts_per_image));
+    }
+
+    /// True where images of the sender are added to make one.
+    pub fn has_sums(&self) -> bool {
+        self.frames_per_image > 1
+    }
+
+    /// Images of the sender that are in the account.
+    pub fn positions(&self) -> u64 {
+        if self.has_sums() { self.frames } else { self.expected }
     }
 
     /// Sum over the upstreams.
@@ -319,9 +362,9 @@ impl SeriesLedger {
         })
     }
 
-    /// Names and values of the images, in the order in which they are printed and stored.
-    pub fn rows(&self) -> [(&'static str, u64); 7] {
-        [
+    /// Names and values of the images, in the order in which they are printed and stored; frames only where sums are made.
+    pub fn rows(&self) -> Vec<(&'static str, u64)> {
+        let mut rows = vec![
             ("expected", self.expected),
             ("complete", self.complete),
             ("partial", self.partial),
@@ -329,7 +372,20 @@ impl SeriesLedger {
             ("discarded", self.discarded),
             ("not_stored", self.not_stored),
             ("parts_missing", self.parts_missing),
-        ]
+        ];
+        if self.has_sums() {
+            rows.extend([
+                ("frames", self.frames),
+                ("frames_kept", self.frames_kept()),
+                ("frames_unfinished", self.frames_unfinished),
+            ]);
+        }
+        rows
+    }
+
+    /// Frames that are in sums.
+    fn frames_kept(&self) -> u64 {
+        self.expected * self.frames_per_image
     }
 
     /// Checks that every message has one verdict, every position one state, and every part its place; empty when the ledger balances.
@@ -345,7 +401,10 @@ impl SeriesLedger {
         }
         let states = self.complete + self.partial + self.lost + self.discarded;
         check("images expected = complete + partial + lost + discarded".into(), self.expected, states);
-        let parts = self.expected * self.parts_per_image;
+        if self.has_sums() {
+            check("frames = frames in images + unfinished".into(), self.frames, self.frames_kept() + self.frames_unfinished);
+        }
+        let parts = self.positions() * self.parts_per_image;
         check("parts expected = placed + missing".into(), parts, self.total().placed + self.parts_missing);
         found
     }
@@ -384,6 +443,22 @@ mod tests {
         assert_eq!(broken(|l| l.lost += 1), 1);
         assert_eq!(broken(|l| l.parts_missing += 1), 1);
         assert_eq!(broken(|l| l.upstreams[0].placed += 1), 2);
+    }
+
+    #[test]
+    fn frames_of_sums_are_counted_beside_images() {
+        let mut ledger = SeriesLedger { frames_per_image: 3, parts_per_image: 1, ..SeriesLedger::default() };
+        let complete = SeriesImage { status: ImageStatus::Complete, ..SeriesImage::lost(0) };
+        (0..3).for_each(|_| ledger.enter_frame(&complete));
+        ledger.enter_image(&complete);
+        ledger.upstreams.push(UpstreamLedger { received: 3, placed: 3, ..UpstreamLedger::default() });
+        assert_eq!(ledger.imbalances(), []);
+        ledger.lose(8);
+        assert_eq!((ledger.expected, ledger.lost, ledger.parts_missing), (3, 2, 8));
+        assert_eq!(ledger.rows()[7..], [("frames", 11), ("frames_kept", 9), ("frames_unfinished", 2)]);
+        assert_eq!((ledger.positions(), ledger.imbalances()), (11, vec![]));
+        ledger.frames_unfinished = 1;
+        assert_eq!(ledger.imbalances().len(), 1);
     }
 
     #[test]

@@ -342,6 +342,10 @@ impl OutletReader {
         if queue.writer_waits {
             outlet.writable.notify_all();
         }
+        if queue.items.is_empty() {
+            // Who looks at it while this sleeps sees what is so.
+            outlet.publish(&queue);
+        }
         while queue.items.is_empty() && !queue.is_closed {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

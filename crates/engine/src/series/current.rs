@@ -22,6 +22,7 @@ pub(crate) struct Drain {
 
 pub(crate) struct Current {
     pub heard: Heard,
+    /// Images of the sender, also where sums are made.
     pub planned: Option<u64>,
     pub drain: Option<Drain>,
     /// When something of it was last taken.

@@ -5,6 +5,7 @@ use super::event::ImagePart;
 use super::control::Notice;
 use super::merge::Pending;
 use super::pull::Receipt;
+use super::sum::Summer;
 use super::work::{Done, Job};
 use crate::outlet::Outlets;
 use crossbeam_channel::{Receiver, Sender};
@@ -80,6 +81,8 @@ pub(crate) struct Images {
     queue: VecDeque<Entry>,
     /// Ticket of the front of the queue; tickets below are of images that were thrown away.
     front_ticket: u64,
+    /// Makes sums of the images that are committed.
+    summer: Option<Summer>,
     /// The account of this series. Messages that come between two series count in the second.
     pub ledger: SeriesLedger,
     pub committed: u64,
@@ -101,10 +104,11 @@ pub(crate) struct ImagesSpec {
     pub order: OrderSpec,
     pub missing: MissingPolicy,
     pub upstreams: usize,
+    pub summing: Option<Summer>,
 }
 
 impl Images {
-    pub fn new(spec: &ImagesSpec, control: Arc<SeriesControl>, outlets: Arc<Outlets>, crew: Option<Crew>) -> Self {
+    pub fn new(spec: ImagesSpec, control: Arc<SeriesControl>, outlets: Arc<Outlets>, crew: Option<Crew>) -> Self {
         let (parts, window) = (spec.order.parts_per_image, spec.order.window_images);
         let upstreams = vec![Default::default(); spec.upstreams];
         let places = parts as usize * window as usize;
@@ -119,7 +123,13 @@ impl Images {
             crew,
             queue: VecDeque::new(),
             front_ticket: 0,
-            ledger: SeriesLedger { upstreams, parts_per_image: u64::from(parts), ..SeriesLedger::default() },
+            ledger: SeriesLedger {
+                upstreams,
+                parts_per_image: u64::from(parts),
+                frames_per_image: spec.summing.as_ref().map_or(1, |summer| u64::from(summer.frames())),
+                ..SeriesLedger::default()
+            },
+            summer: spec.summing,
             committed: 0,
             committed_bytes: 0,
             committed_ns: 0,
@@ -329,7 +339,10 @@ impl Images {
 
     fn commit(&mut self, image: SeriesImage) {
         self.announce();
-        self.ledger.enter(&image);
+        let Some(image) = self.account(image, false) else {
+            self.committed_ns = self.control.now_ns();
+            return;
+        };
         let image = Arc::new(image);
         let control = &self.control;
         let before_ns = control.now_ns();
@@ -343,6 +356,33 @@ impl Images {
         }
         self.committed += 1;
         self.committed_bytes += image.packed_bytes();
+    }
+
+    /// Enters the image of the next position; what it makes: itself, or the sum of which it is the last. Sinks see nothing of discarded ones.
+    fn account(&mut self, image: SeriesImage, is_discarded: bool) -> Option<SeriesImage> {
+        let Some(summer) = &mut self.summer else {
+            self.ledger.enter(&image);
+            return Some(image);
+        };
+        self.ledger.enter_frame(&image);
+        let sum = summer.add(&image);
+        self.ledger.frames_unfinished = u64::from(summer.added());
+        let mut sum = sum?;
+        if is_discarded && sum.status.has_pixels() {
+            sum.status = ImageStatus::Discarded;
+        }
+        self.ledger.enter_image(&sum);
+        Some(sum)
+    }
+
+    /// Positions that were announced and lie far behind everything that came: they are in the account only, but for a sum that they complete.
+    pub fn lose(&mut self, mut positions: u64) {
+        let missing_parts = u64::MAX >> (64 - self.parts_per_image.clamp(1, 64));
+        while positions > 0 && self.summer.as_ref().is_some_and(|summer| summer.added() > 0) {
+            self.commit(SeriesImage { missing_parts, ..SeriesImage::lost(0) });
+            positions -= 1;
+        }
+        self.ledger.lose(positions);
     }
 
     /// Throws away everything that is not committed; what has parts counts as discarded, gaps count as lost. Sinks see none of it.
@@ -368,16 +408,20 @@ impl Images {
     fn discard_one(&mut self, number: u64, missing_parts: u64) {
         let has_parts = missing_parts.count_ones() < self.parts_per_image;
         let status = if has_parts { ImageStatus::Discarded } else { ImageStatus::Lost };
-        self.ledger.enter(&SeriesImage { status, missing_parts, ..SeriesImage::lost(number) });
+        self.account(SeriesImage { status, missing_parts, ..SeriesImage::lost(number) }, true);
     }
 
     /// Ready for the next series; the account starts anew.
     pub fn reset(&mut self) -> SeriesLedger {
         self.order.reset();
         self.unreadable = None;
+        if let Some(summer) = &mut self.summer {
+            summer.reset();
+        }
         let next = SeriesLedger {
             upstreams: vec![Default::default(); self.ledger.upstreams.len()],
             parts_per_image: self.ledger.parts_per_image,
+            frames_per_image: self.ledger.frames_per_image,
             ..SeriesLedger::default()
         };
         std::mem::replace(&mut self.ledger, next)

@@ -8,6 +8,7 @@ use super::event::{Read, SeriesKey};
 use super::gate::Gate;
 use super::merge::Pending;
 use super::sort::{Sorter, numbered, superseded};
+use super::sum::start_of_sums;
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 use std::sync::{Arc, PoisonError};
@@ -18,7 +19,9 @@ impl Sorter {
         self.series_started += 1;
         let mut start = numbered(start, key, self.series_started);
         if let Some(order) = self.armed.take() {
-            start.images_planned = order.images.or(start.images_planned);
+            // Who arms counts images of the file, the sender counts its own.
+            let wanted = order.images.map(|images| images.saturating_mul(u64::from(self.spec.sum_frames)));
+            start.images_planned = wanted.or(start.images_planned);
             start.filename = order.filename.or(start.filename);
             start.store &= !order.discard;
         }
@@ -32,6 +35,7 @@ impl Sorter {
         self.told.clear();
         self.is_changed = true;
         self.current = Some(Current::new(&start, heard, self.manners.upstreams, now_ns));
+        start_of_sums(&mut start, self.spec.sum_frames);
         // Upstreams of one piece each have their say first.
         let upstreams = if self.spec.join == Join::Pieces { self.manners.upstreams } else { 1 };
         let index = if upstreams > 1 { upstream } else { 0 };
@@ -98,11 +102,8 @@ impl Sorter {
             self.images.drain();
         }
         self.tell_unreadable();
-        let ledger = &mut self.images.ledger;
-        let missing = planned.map_or(0, |planned| planned.saturating_sub(ledger.expected));
-        ledger.expected += missing;
-        ledger.lost += missing;
-        ledger.parts_missing = ledger.parts_missing.saturating_add(missing.saturating_mul(ledger.parts_per_image));
+        let positions = self.images.ledger.positions();
+        self.images.lose(planned.map_or(0, |planned| planned.saturating_sub(positions)));
         let (ended, reason) = match self.control.is_cancelling() && ended != SeriesEnded::Cancelled {
             true => (SeriesEnded::Cancelled, "it was cancelled while the last images were handed on"),
             false => (ended, reason),

@@ -20,12 +20,14 @@ mod pieces;
 mod pull;
 mod run;
 mod sort;
+mod sum;
 pub mod transform;
 mod work;
 
 pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};
 pub use deliver::{SinkThread, spawn_sink};
 pub use run::open;
+pub use sum::sum_element;
 
 use event::Intake;
 use konkordia_core::array::Packing;
@@ -139,7 +141,10 @@ pub struct SeriesSpec {
     pub join: Join,
     /// What is done to images; `None` = nothing.
     pub transform: Option<TransformFactory>,
-    /// How images leave; `None` = as they came or as the transformation leaves them, recombined ones unpacked.
+    /// Consecutive images that are added to make one, after the transformation, 1 to [`konkordia_core::selection::SUM_FRAMES_MAX`]; see
+    /// [`sum_element`] for their type. Everybody behind the order sees sums only, on whose thread they are made.
+    pub sum_frames: u32,
+    /// How images leave; `None` = as they came or as the transformation leaves them, recombined ones and sums unpacked.
     pub packing_out: Option<Packing>,
     /// Images that may be ahead of the oldest one that is not whole, 1 to 2^20.
     pub window_images: u64,
@@ -170,6 +175,7 @@ impl SeriesSpec {
             bounds: Bounds::default(),
             join: Join::Balanced,
             transform: None,
+            sum_frames: 1,
             packing_out: None,
             window_images: 1024,
             wait_ns: 2_000_000_000,

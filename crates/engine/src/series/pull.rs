@@ -11,8 +11,10 @@ use std::time::Duration;
 
 /// Messages of a batch, at most.
 const BATCH_MESSAGES: usize = 128;
-/// How often a thread that waits looks whether it is to end.
+/// How often a thread that waits looks whether it is to end, or whether messages were finished with.
 const GRAIN: Duration = Duration::from_millis(250);
+/// The same while nothing is under way: messages wake it, and many detectors may wait for theirs.
+const IDLE: Duration = Duration::from_millis(500);
 
 /// A message on its way.
 #[derive(Debug)]
@@ -81,7 +83,8 @@ impl Puller<'_> {
                 continue;
             }
             let messages_max = self.messages_max();
-            if let Err(error) = self.parts.source.receive(GRAIN, messages_max, &mut messages) {
+            let patience = if self.accepted < self.received { GRAIN } else { IDLE };
+            if let Err(error) = self.parts.source.receive(patience, messages_max, &mut messages) {
                 break Closed::Failed(error.to_string());
             }
             if messages.is_empty() {

@@ -5,11 +5,14 @@ use super::control::SeriesControl;
 use super::images::{Crew, Images, ImagesSpec};
 use super::pull::Puller;
 use super::sort::Sorter;
+use super::sum::Summer;
 use super::work::{self, Worker};
 use super::{Join, OpenError, Protocol, Series, SeriesSpec, Upstream};
 use crate::outlet::Outlets;
+use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
 use konkordia_core::order::{OrderSpec, WINDOW_IMAGES_MAX};
+use konkordia_core::selection::SUM_FRAMES_MAX;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -54,8 +57,12 @@ fn start(
     let crew = if work::is_needed(spec) { Some(start_workers(series, spec)?) } else { None };
     let parts_per_image = if manners.is_modular { manners.upstreams as u32 } else { 1 };
     let order = OrderSpec { parts_per_image, window_images: spec.window_images, wait_ns: spec.wait_ns };
-    let images_spec = ImagesSpec { order, missing: spec.missing, upstreams: manners.upstreams };
-    let images = Images::new(&images_spec, Arc::clone(&control), Arc::clone(&outlets), crew);
+    let summing = (spec.sum_frames > 1).then(|| {
+        let packing = spec.packing_out.unwrap_or(Packing::None);
+        Summer::new(spec.sum_frames, spec.missing, packing)
+    });
+    let images_spec = ImagesSpec { order, missing: spec.missing, upstreams: manners.upstreams, summing };
+    let images = Images::new(images_spec, Arc::clone(&control), Arc::clone(&outlets), crew);
     let sorter = Sorter::new(Arc::clone(spec), manners, Arc::clone(&control), outlets, images);
     let (sender, inbox) = crossbeam_channel::bounded(BATCHES * manners.upstreams);
     series.threads.push(spawn("sort".into(), move || sorter.run(&inbox, &commands))?);
@@ -93,6 +100,7 @@ fn check(spec: &SeriesSpec, upstreams: usize) -> Result<(), String> {
     expect((1..=WINDOW_IMAGES_MAX).contains(&spec.window_images), "the window is 1 to 2^20 images")?;
     expect(spec.budget_bytes > 0, "no memory is given to messages in flight")?;
     expect(spec.workers <= 1024, "at most 1024 workers are possible")?;
+    expect((1..=SUM_FRAMES_MAX).contains(&spec.sum_frames), "1 to 1000 images make a sum")?;
     expect(
         !spec.join.is_modular() || spec.window_images * upstreams as u64 <= WINDOW_IMAGES_MAX,
         "upstreams times the images of the window are at most 2^20",

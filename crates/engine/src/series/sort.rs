@@ -464,7 +464,7 @@ impl Sorter {
             Some(_) => Phase::Receiving,
         };
         if let Some(current) = &self.current {
-            seen.images_planned = current.planned;
+            seen.images_planned = current.planned.map(|images| images / u64::from(self.spec.sum_frames));
             seen.ledger.clone_from(&self.images.ledger);
         }
         (seen.series_started, seen.series_ended) = (self.series_started, self.series_ended);

@@ -5,7 +5,7 @@ use super::pieces::PieceJoiner;
 use super::{Join, SeriesSpec, Transform};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
-use konkordia_core::array::Packing;
+use konkordia_core::array::{Element, Packing};
 use konkordia_core::series::{Array, Channel, SeriesImage};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, PackScratch, UnpackScratch, unpack};
@@ -31,7 +31,7 @@ pub(crate) struct Done {
 /// Makes parts one.
 enum Joining {
     Modules(Joiner),
-    Pieces(PieceJoiner),
+    Pieces(Box<PieceJoiner>),
 }
 
 impl Joining {
@@ -41,7 +41,7 @@ impl Joining {
             Join::PerModule { placements, rows, columns } => {
                 Some(Self::Modules(Joiner::new(isa, placements.clone(), (*rows, *columns))))
             }
-            Join::Pieces => Some(Self::Pieces(PieceJoiner::new(isa))),
+            Join::Pieces => Some(Self::Pieces(Box::new(PieceJoiner::new(isa)))),
         }
     }
 
@@ -65,7 +65,7 @@ pub(crate) struct Worker<'a> {
 
 /// True if images need workers.
 pub(crate) fn is_needed(spec: &SeriesSpec) -> bool {
-    spec.transform.is_some() || spec.packing_out.is_some() || spec.join.is_modular()
+    spec.transform.is_some() || spec.packing_out.is_some() || spec.join.is_modular() || spec.sum_frames > 1
 }
 
 impl<'a> Worker<'a> {
@@ -120,6 +120,12 @@ impl<'a> Worker<'a> {
             Some(transform) => transform.run(image)?,
             None => image,
         };
+        if self.spec.sum_frames > 1 {
+            for channel in &mut image.channels {
+                channel.array = plain(&channel.array, &mut self.unpack)?;
+            }
+            return Ok(image);
+        }
         let Some(packing) = self.spec.packing_out else { return Ok(image) };
         for channel in &mut image.channels {
             let is_one = channel.array.pieces.len() == 1 || self.spec.join == Join::Pieces;
@@ -142,6 +148,19 @@ impl<'a> Worker<'a> {
         };
         Ok(Array { shape, element, packing, pieces: vec![data] })
     }
+}
+
+/// The array with each of its pieces unpacked, as it is summed.
+fn plain(array: &Array, scratch: &mut UnpackScratch) -> Result<Array, String> {
+    if array.element == Element::Mono12p {
+        return Err("pixels of type mono12p cannot be added: set transform.unpack = \"mono12p\"".into());
+    }
+    let shape = array.piece_shape().ok_or_else(|| format!("{} pieces do not make an array", array.pieces.len()))?;
+    let piece = |piece: &Bytes| {
+        unpacked(&Array { shape, element: array.element, packing: array.packing, pieces: vec![piece.clone()] }, scratch)
+    };
+    let pieces = array.pieces.iter().map(piece).collect::<Result<_, _>>()?;
+    Ok(Array { packing: Packing::None, pieces, ..array.clone() })
 }
 
 /// The bytes of the pixels; shared where they are not packed.

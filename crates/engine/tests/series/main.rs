@@ -5,3 +5,4 @@ mod life;
 mod pieces;
 mod simulate;
 mod speed;
+mod sums;

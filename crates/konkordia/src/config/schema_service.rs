@@ -192,6 +192,13 @@ pub const KEYS: &[Key] = &[
     key("transform", "bin_mode", Kind::Choice(&["sum", "mean"]), "sum", "what becomes of their counts"),
     key(
         "transform",
+        "sum_frames",
+        Kind::Integer(1, 1000),
+        "1",
+        "consecutive images that are added to make one, after everything above; a pixel that is missing in one of them is missing in the sum (docs/processing.md)",
+    ),
+    key(
+        "transform",
         "compression",
         Kind::Choice(&["as-received", "bslz4", "lz4", "none"]),
         "as-received; bslz4 after a change of the pixels",

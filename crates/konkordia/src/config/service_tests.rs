@@ -86,6 +86,11 @@ fn streams_have_their_keys_and_no_others() {
     refused(&STREAM.replace("[output]", "join = \"modules\"\n[output]"), "0 modules are placed, but there are 1 upstreams");
     refused(&two.replace("image_rows = 1024\n", ""), "has no 'image_rows'");
     refused(&format!("{STREAM}[[stream]]\nname = \"file\"\naddress = \"tcp://*:1\"\n"), "\"file\" is taken");
+    let sums = |frames: u32| of(&format!("{STREAM}[transform]\nsum_frames = {frames}\n")).transform;
+    assert_eq!((sums(1).sum_frames, sums(2).sum_frames, sums(1000).sum_frames), (None, Some(2), Some(1000)));
+    assert_eq!((sums(1).describe(), sums(7).describe()), ("none".into(), "add 7 images to make one".into()));
+    refused(&format!("{STREAM}[transform]\nsum_frames = 0\n"), "transform.sum_frames");
+    refused(&format!("{STREAM}[transform]\nsum_frames = 1001\n"), "transform.sum_frames");
     refused(&format!("{STREAM}[transform]\ncrop = [1, 2]\n"), "transform.crop");
     refused(&format!("{STREAM}[transform]\nrotate_deg = 10\n"), "transform.rotate_deg: 10 is no quarter turn");
     refused(&format!("{PACKETS}[transform]\nbin = [2]\n"), "[transform] is for streams");

@@ -30,12 +30,14 @@ pub struct TransformOptions {
     pub bin: Option<[u32; 2]>,
     /// Their mean instead of their sum.
     pub bin_mean: bool,
+    /// Consecutive images that become one, at least 2.
+    pub sum_frames: Option<u32>,
     /// How images leave; `None` = as they came, or the default of changed ones.
     pub packing: Option<Packing>,
 }
 
 impl TransformOptions {
-    /// True if pixels are to be looked at.
+    /// True if the pixels of single images change.
     pub fn changes_pixels(&self) -> bool {
         self.mono12p
             || self.lookup.is_some()
@@ -64,6 +66,9 @@ impl TransformOptions {
         add(self.orientation.is_some(), "turn");
         add(self.mask_rectangle.is_some(), "mask a rectangle");
         add(self.bin.is_some(), "bin");
+        if let Some(frames) = self.sum_frames {
+            list.push(format!("add {frames} images to make one"));
+        }
         match self.packing {
             Some(Packing::None) => list.push("leave unpacked".into()),
             Some(Packing::BitshuffleLz4) => list.push("leave as bslz4".into()),
@@ -110,6 +115,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
         orientation: quarter_turns(t, d, "transform").filter(|o| *o != Orientation::UPRIGHT),
         bin: bin.first().map(|rows| [*rows, bin.get(1).copied().unwrap_or(*rows)]).filter(|bin| *bin != [1, 1]),
         bin_mean: t.text("bin_mode") == Some("mean"),
+        sum_frames: t.integer("sum_frames").map(|frames| frames as u32).filter(|frames| *frames > 1),
         packing: match t.text("compression") {
             Some("bslz4") => Some(Packing::BitshuffleLz4),
             Some("lz4") => Some(Packing::Lz4),

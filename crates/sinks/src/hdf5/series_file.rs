@@ -365,14 +365,18 @@ fn ledger(end: &SeriesEnd, refused: u64, end_time: Option<String>) -> LedgerReco
         name: format!("upstream {n}"),
         counters: named(&upstream.rows()),
     };
+    let mut balances = vec![
+        "expected = complete + partial + lost + discarded".to_owned(),
+        "received = placed + control + duplicate + late + foreign + malformed".to_owned(),
+    ];
+    if account.has_sums() {
+        balances.push("frames = frames_kept + frames_unfinished".into());
+    }
     let reason = if end.reason.is_empty() { String::new() } else { format!(": {}", end.reason) };
     LedgerRecord {
         totals,
         streams: account.upstreams.iter().enumerate().map(stream).collect(),
-        balances: vec![
-            "expected = complete + partial + lost + discarded".into(),
-            "received = placed + control + duplicate + late + foreign + malformed".into(),
-        ],
+        balances,
         ended: format!("{}{reason}", end.ended.name()),
         end_time,
         images_expected: account.expected,

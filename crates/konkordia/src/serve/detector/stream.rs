@@ -97,6 +97,11 @@ impl Reports for FileReports {
     }
 
     fn looked(&mut self, _: &OutletReader) {}
+
+    fn patience(&self) -> Duration {
+        // Files exist only in a series.
+        Duration::from_secs(3600)
+    }
 }
 
 /// Starts the actor of a detector; when this returns its sockets are there.

@@ -183,12 +183,14 @@ pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
         Some(modules) => join_modules(modules),
     };
     let transform = transform::factory(&config.transform)?;
-    let repacks = transform.is_some() || config.modules.is_some() || config.transform.cbf;
+    let sum_frames = config.transform.sum_frames.unwrap_or(1);
+    let repacks = transform.is_some() || config.modules.is_some() || config.transform.cbf || sum_frames > 1;
     Ok(SeriesSpec {
         bounds: bounds(config),
         join,
         packing_out: config.transform.packing.or(repacks.then_some(Packing::BitshuffleLz4)),
         transform,
+        sum_frames,
         window_images: config.window_images,
         wait_ns: config.wait_ns,
         drain_ns: config.drain_ns,
@@ -253,8 +255,8 @@ impl Live for SeriesLive {
 pub fn look_of(end: &SeriesEnd) -> Look {
     let (ledger, total) = (&end.ledger, end.ledger.total());
     let mut entries: std::collections::BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
-    entries
-        .extend(ledger.rows().iter().map(|(n, v)| (if *n == "parts_missing" { (*n).into() } else { format!("images_{n}") }, *v)));
+    let name = |n: &str| if n == "parts_missing" || n.starts_with("frames") { n.into() } else { format!("images_{n}") };
+    entries.extend(ledger.rows().iter().map(|(n, v)| (name(n), *v)));
     let mut totals: Vec<(String, u64)> = total
         .rows()
         .iter()

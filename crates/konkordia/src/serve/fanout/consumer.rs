@@ -48,6 +48,10 @@ pub trait Reports: Send {
     fn ended(&mut self, end: &Arc<SeriesEnd>, unwritten: u64);
     /// After each batch.
     fn looked(&mut self, reader: &OutletReader);
+    /// Longest time between two looks while there is no series.
+    fn patience(&self) -> Duration {
+        TICK
+    }
 }
 
 /// Tells failures of a stream to those who watch.
@@ -149,7 +153,9 @@ where
     let work = move || {
         let mut items = Vec::new();
         loop {
-            let is_open = reader.take(TICK, &mut items);
+            // Without a series there is nothing to write, and what ends the thread wakes it.
+            let patience = if delivery.in_series { TICK } else { delivery.reports.patience() };
+            let is_open = reader.take(patience, &mut items);
             items.iter().for_each(|item| delivery.take(item));
             items.clear();
             if !delivery.failed {
