@@ -551,6 +551,31 @@ def test_transformations_of_a_stream(bench):
         assert data[data.attrs["signal"]].shape == (6, 4, 20)
 
 
+def test_images_of_a_stream_are_added(bench):
+    read = {}
+    for frames in (1, 4):
+        stream = Stream(bench, extra=f'[transform]\nsum_frames = {frames}\ncompression = "none"\n')
+        stream.send(10)
+        done = stream.service.until(lambda s: s["run"] == 1 and s["state"] == "idle")
+        assert (done["severity"], done["images_expected"]) == ("success", 10 // frames), done
+        ledger = stream.service.statistics()["ledger"]
+        found = [ledger.get(f"frames{name}") for name in ("", "_kept", "_unfinished")]
+        assert found == ([None] * 3 if frames == 1 else [10, 8, 2]), ledger
+        assert program("check", done["file"]).returncode == 0
+        with h5py.File(done["file"]) as file:
+            data = file["/entry/data"]
+            read[frames] = data[data.attrs["signal"]][:]
+            balances = file["/entry/konkordia/ledger/balances"].asstr()[:].tolist()
+            assert ("frames = frames_kept + frames_unfinished" in balances) == (frames > 1)
+        assert stream.service.end()[0] == 0
+    images, sums = read[1], read[4]
+    assert sums.dtype.itemsize == 2 * images.dtype.itemsize == 4 and images.any()
+    # The values that are no numbers are the highest of the type.
+    special = (images[:8] > 65531).reshape(2, 4, 24, 40).any(axis=1)
+    expected = images[:8].astype("u8").reshape(2, 4, 24, 40).sum(axis=1)
+    assert (sums == expected)[~special].all() and (sums[special] > 2**32 - 5).all() and not special.all()
+
+
 def test_a_required_consumer_is_waited_for(bench):
     out = f'[[stream]]\nname = "pipeline"\naddress = "ipc://{bench.folder}/out"\nrequired = true\n'
     service = bench.serve(run={"images": 5}, extra=out)
