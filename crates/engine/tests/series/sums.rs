@@ -125,7 +125,7 @@ fn who_arms_counts_sums_and_progress_and_ring_too() {
 
 #[test]
 fn stop_cancel_and_far_ends_balance() {
-    let mut bench = Bench::new(spec(4), 1, FORM);
+    let mut bench = Bench::new(SeriesSpec { wait_ns: 20_000 * MS, ..spec(4) }, 1, FORM);
     bench.say(0, 1, 0, &[Start(0), Image(0), Image(1), Image(2), Image(3), Image(4), Image(5)]);
     eventually("they are there", || bench.control().progress().ledger.frames == 6);
     bench.control().stop();
