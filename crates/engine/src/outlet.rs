@@ -176,6 +176,8 @@ impl Outlet {
         let controls = |queue: &Queue| queue.items.len() - queue.images;
         // Room for its end is kept, so that this always comes.
         let (mut queue, has_room) = self.room(lock(&self.queue), give_up, |queue| controls(queue) + 2 > CONTROLS_MAX);
+        // Who is waited for hears of every series, of a cancelled one too: its account has one for each. Each cancel adds one at most.
+        let has_room = has_room || (!queue.is_closed && self.must_wait());
         (queue.offered_end, queue.taken_end) = (0, 0);
         queue.is_skipping = !has_room;
         if has_room {

@@ -176,6 +176,19 @@ fn a_consumer_that_sleeps_through_many_series_misses_whole_ones() {
 }
 
 #[test]
+fn who_is_waited_for_hears_of_every_series_also_of_those_that_are_cancelled() {
+    let outlets = Outlets::new(None);
+    let mut reader = outlets.add(spec("file", WAIT, 2, 1000));
+    for series in 0..CONTROLS_MAX as u64 {
+        outlets.start(&start(series), &|| true);
+        outlets.end(&end());
+    }
+    let text = taken(&mut reader);
+    assert_eq!((text.matches('S').count(), text.matches('E').count()), (CONTROLS_MAX, CONTROLS_MAX));
+    assert_eq!(loaded(&reader.stats().skipped_series), 0);
+}
+
+#[test]
 fn removal_ends_a_reader_after_what_is_queued() {
     let outlets = Outlets::new(None);
     let mut reader = outlets.add(spec("one", SKIP, 9, 1000));

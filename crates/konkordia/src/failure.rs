@@ -124,8 +124,10 @@ pub fn report_panics_as_bugs() {
             "please report this text with the command that you gave; files written so far: `konkordia repair FILE`",
         );
         crate::say::to_stderr(&failure.to_string());
-        // There it is the answer to one request.
-        if std::thread::current().name() == Some(crate::serve::http::THREAD) {
+        // There it is the answer to one request, or an image that cannot be read.
+        let is_caught =
+            |name: &str| name == crate::serve::http::THREAD || name.starts_with(konkordia_engine::series::WORKER_THREAD);
+        if std::thread::current().name().is_some_and(is_caught) {
             return;
         }
         // A thread that is gone would leave the others waiting for it.

@@ -135,8 +135,10 @@ impl Sorter {
         match command {
             Command::Arm(order) => {
                 self.told.clear();
-                self.armed = Some(order);
+                (self.armed, self.clock_ns) = (Some(order), None);
             }
+            // A start that comes when its series is over is not for the next one.
+            Command::StartClock if self.current.is_none() && self.armed.is_none() => {}
             Command::StartClock => self.clock_ns = Some(self.control.now_ns()),
             Command::Stop => {
                 self.begin_drain(SeriesEnded::Stopped, "it was stopped");

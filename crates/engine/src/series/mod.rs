@@ -26,7 +26,7 @@ mod work;
 
 pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};
 pub use deliver::{SinkThread, spawn_sink};
-pub use run::open;
+pub use run::{WORKER_THREAD, open};
 pub use sum::sum_element;
 
 use event::Intake;

@@ -22,6 +22,10 @@ const BATCHES: usize = 4;
 /// Images at each worker or waiting for it.
 const IMAGES_PER_WORKER: usize = 4;
 
+/// How the names of the workers begin. A panic on one of them costs the image that it works on and nothing else: hooks that end the program leave these
+/// threads out.
+pub const WORKER_THREAD: &str = "series-work-";
+
 /// Starts the threads: one per upstream, one that puts images in order, and the workers if there is something for them to do.
 ///
 /// # Errors
@@ -85,7 +89,7 @@ fn start_workers(series: &mut Series, spec: &Arc<SeriesSpec>) -> io::Result<Crew
     let (done_of_workers, done) = crossbeam_channel::bounded(2 * images_max);
     for n in 0..workers {
         let (spec, jobs, done) = (Arc::clone(spec), jobs_of_workers.clone(), done_of_workers.clone());
-        series.threads.push(spawn(format!("work-{n}"), move || Worker::new(&spec).run(&jobs, &done))?);
+        series.threads.push(spawn(format!("{WORKER_THREAD}{n}"), move || Worker::new(&spec).run(&jobs, &done))?);
     }
     Ok(Crew { jobs, done, images_max })
 }

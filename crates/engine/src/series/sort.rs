@@ -90,7 +90,9 @@ impl Sorter {
                     }
                 }
                 recv(inbox) -> batch => match batch {
-                    Ok(batch) => self.take_batch(batch, commands),
+                    Ok(batch) => if self.take_batch(batch, commands) {
+                        break;
+                    },
                     // All pull threads have ended: only commands are left.
                     Err(_) => {
                         let Ok(command) = commands.recv() else { return };
@@ -116,14 +118,17 @@ impl Sorter {
         self.publish();
     }
 
-    fn take_batch(&mut self, batch: Batch, commands: &Receiver<Command>) {
+    /// True if it is to end.
+    fn take_batch(&mut self, batch: Batch, commands: &Receiver<Command>) -> bool {
         let Batch { upstream, messages, closed } = batch;
         for incoming in messages {
             self.heard_ns = self.heard_ns.max(incoming.received_ns);
             if self.control.is_cancelling() {
                 // What was sent before the cancel is not to be received after it.
                 while let Ok(command) = commands.try_recv() {
-                    self.obey(command);
+                    if self.obey(command) {
+                        return true;
+                    }
                 }
             }
             if self.lineup.is_some() {
@@ -143,6 +148,7 @@ impl Sorter {
                 self.control.notify(Notice::SourceFailed { upstream, source, why });
             }
         }
+        false
     }
 
     /// Takes a message, or keeps it. True if what follows has to wait for it.

@@ -231,6 +231,19 @@ fn a_silent_source_ends_in_a_closed_series_that_says_so() {
 }
 
 #[test]
+fn a_start_that_comes_too_late_is_not_for_the_next_arm() {
+    let spec = SeriesSpec { accept: Accept::WhenArmed, start_timeout_ns: 100 * MS, ..spec() };
+    let mut bench = Bench::new(spec, 1, PLAIN);
+    bench.control().start_clock();
+    std::thread::sleep(Duration::from_millis(150));
+    bench.control().arm(ArmOrder::default());
+    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    std::thread::sleep(Duration::from_millis(150));
+    bench.say(0, 1, 0, &[Start(1), Image(0), End]);
+    assert_eq!(bench.ended(), SeriesEnded::Finished);
+}
+
+#[test]
 fn cancel_and_stop_work_in_every_state_and_twice() {
     let mut bench = Bench::new(SeriesSpec { accept: Accept::WhenArmed, ..spec() }, 1, PLAIN);
     let control = bench.control();

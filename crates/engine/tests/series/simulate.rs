@@ -263,6 +263,24 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
 }
 
 #[test]
+fn a_shutdown_right_behind_a_cancel_ends_all_threads() {
+    let bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default());
+    let service = Service::Reliable { on_full: OnFull::Wait };
+    let _stuck = bench.outlets.add(OutletSpec { name: "stuck".into(), service, queue_images: 5, queue_bytes: 1 << 20 });
+    let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
+    bench.say(0, 1, 0, &says);
+    eventually("the queue is full", || bench.outlets.tap().unwrap().newest().is_some_and(|newest| newest.image.number >= 5));
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Both wait for the thread that is stuck.
+        bench.control().cancel();
+        drop(bench);
+        let _ = tell.send(());
+    });
+    told.recv_timeout(Duration::from_secs(20)).expect("all threads end");
+}
+
+#[test]
 fn a_sink_that_fails_is_told_with_what_it_did_not_take() {
     use konkordia_engine::series::Notice;
     let keeper = Keeper { fails_at: Some(3), ..Keeper::default() };
