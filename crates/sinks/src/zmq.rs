@@ -130,14 +130,15 @@ impl ZmqOut {
         let end = Instant::now() + timeout;
         let publishes = self.kind != ZmqOutKind::Push;
         loop {
-            // A publisher without subscribers takes everything and throws it away.
-            if !(publishes && self.peers.count() == 0) && self.try_send(parts)? {
+            // A publisher without subscribers takes everything and throws it away, also while the wish of the first one is on its way.
+            let is_deaf = publishes && (self.peers.count() == 0 || self.subscriptions == 0);
+            if !is_deaf && self.try_send(parts)? {
                 return Ok(Sent::Sent);
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 self.note_peers();
-                return Ok(if self.peers.count() == 0 { Sent::NoPeer } else { Sent::Full });
+                return Ok(if is_deaf || self.peers.count() == 0 { Sent::NoPeer } else { Sent::Full });
             }
             self.wait(left)?;
             self.note_peers();

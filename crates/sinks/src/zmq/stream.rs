@@ -60,14 +60,16 @@ pub struct StreamSink {
     on_full: OnFull,
     stop: Arc<AtomicBool>,
     stats: Arc<StreamStats>,
-    /// The messages at the beginning, until somebody got them.
+    /// The messages at the beginning of this series.
+    beginning: Vec<Vec<Bytes>>,
+    /// Those of them that nobody got yet. Who comes back in the middle of a series gets all of them again.
     owed: Vec<Vec<Bytes>>,
 }
 
 impl StreamSink {
     /// A sink of `out` in the words of `encoder`. While `stop` is set nothing is waited for.
     pub fn new(out: ZmqOut, encoder: Box<dyn MessageEncoder>, on_full: OnFull, stop: Arc<AtomicBool>) -> Self {
-        Self { out, encoder, on_full, stop, stats: Arc::default(), owed: Vec::new() }
+        Self { out, encoder, on_full, stop, stats: Arc::default(), beginning: Vec::new(), owed: Vec::new() }
     }
 
     /// Its counters.
@@ -114,9 +116,14 @@ impl StreamSink {
 
     /// Sends what is said at the beginning as soon as somebody is there to hear it.
     fn pay(&mut self) -> std::io::Result<()> {
-        while !self.owed.is_empty() && self.out.peers() > 0 {
+        if self.owed.len() < self.beginning.len() && self.out.peers() == 0 {
+            self.owed.clone_from(&self.beginning);
+        }
+        while !self.owed.is_empty() && self.out.is_heard() {
             let first = self.owed.remove(0);
-            if !self.send(&first, CONTROL_WAIT)? {
+            // Every image comes by here: one that nobody is to wait for does not wait for the beginning either.
+            let wait = if self.stop.load(Ordering::Acquire) { Duration::ZERO } else { CONTROL_WAIT };
+            if !self.send(&first, wait)? {
                 self.owed.insert(0, first);
                 break;
             }
@@ -137,7 +144,9 @@ impl StreamSink {
 
 impl SeriesSink for StreamSink {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
-        self.owed = self.encoder.start(start).map_err(|why| self.failed("the start of a series", why))?;
+        (self.beginning, self.owed) = (Vec::new(), Vec::new());
+        self.beginning = self.encoder.start(start).map_err(|why| self.failed("the start of a series", why))?;
+        self.owed.clone_from(&self.beginning);
         let welcome = self.encoder.welcome().unwrap_or_default();
         self.send_all("the start of a series", Ok(Vec::new()), Duration::ZERO)?;
         self.out.welcome(&welcome).map_err(|why| self.failed("the start of a series", why))
@@ -151,7 +160,7 @@ impl SeriesSink for StreamSink {
     fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
         let messages = self.encoder.end(end);
         let sent = self.send_all("the end of a series", messages, CONTROL_WAIT);
-        self.owed.clear();
+        (self.beginning, self.owed) = (Vec::new(), Vec::new());
         let silent = self.out.welcome(&[]).map_err(|why| self.failed("the end of a series", why));
         sent.and(silent)
     }

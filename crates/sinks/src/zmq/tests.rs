@@ -152,6 +152,25 @@ fn a_series_is_told_from_its_start_also_to_who_comes_late() {
 }
 
 #[test]
+fn who_comes_back_during_a_series_is_told_its_start_again() {
+    let (context, out) = listening(ZmqOutKind::Push);
+    let mut sink = StreamSink::new(out, Box::new(Words), OnFull::Skip, Arc::default());
+    let first = receiver(&context, ::zmq::PULL, &mut sink.out);
+    sink.start(&Arc::default()).unwrap();
+    sink.image(&image(0)).unwrap();
+    assert_eq!(first_parts(&first, 2), ["start", "0"]);
+    drop(first);
+    until(|| sink.out.peers() == 0);
+    sink.tick(0).unwrap();
+    let second = receiver(&context, ::zmq::PULL, &mut sink.out);
+    sink.image(&image(1)).unwrap();
+    sink.end(&end()).unwrap();
+    assert_eq!(first_parts(&second, 3), ["start", "1", "end"]);
+    sink.tick(0).unwrap();
+    assert_eq!(sink.stats().sent.load(Ordering::Relaxed), 5, "after the end there is no start to tell");
+}
+
+#[test]
 fn a_late_subscriber_is_welcomed_during_a_series_and_others_hear_the_start_once() {
     let (context, out) = listening(ZmqOutKind::Pub);
     let mut sink = StreamSink::new(out, Box::new(Words), OnFull::Skip, Arc::default());
