@@ -134,14 +134,15 @@ struct Stack {
 impl Open {
     fn new(spec: AppendSpec, start: &SeriesStart) -> Result<Self, Error> {
         let path = spec.path.clone();
-        let Some((group_name, _)) = spec.dataset.rsplit_once('/').filter(|(group, name)| !group.is_empty() && !name.is_empty())
+        let Some((group_name, own_name)) =
+            spec.dataset.rsplit_once('/').filter(|(group, name)| !group.is_empty() && !name.is_empty())
         else {
             let cause = format!("'{}' is not the path of a data set within a group", spec.dataset);
             return Err(Error::new(ErrorKind::Invalid, OPEN, &path, cause));
         };
         let is_new = !path.exists();
         let file = low::open_to_append(&path).map_err(|error| unreadable(Error::hdf5(OPEN, &path, error)))?;
-        let made = Self::prepare(&file, group_name, start).context(OPEN, &path);
+        let made = Self::prepare(&file, [group_name, own_name], start).context(OPEN, &path);
         let (sequence, column) = made.inspect_err(|_| {
             if is_new {
                 let _ = std::fs::remove_file(&path);
@@ -166,7 +167,7 @@ impl Open {
     }
 
     /// The group of the detector with what the sender said, as far as it is not there yet.
-    fn prepare(file: &File, group_name: &str, start: &SeriesStart) -> hdf5::Result<(Dataset, Column)> {
+    fn prepare(file: &File, [group_name, own_name]: [&str; 2], start: &SeriesStart) -> hdf5::Result<(Dataset, Column)> {
         low::hold_metadata(file)?;
         let mut group: Group = file.group("/")?;
         let names: Vec<&str> = group_name.split('/').filter(|name| !name.is_empty()).collect();
@@ -176,11 +177,14 @@ impl Open {
                 nexus::attribute_text(&group, "NX_class", "NXdetector")?;
             }
         }
-        fields::write_tree(&group, &start.metadata)?;
         let column =
             Column { name: SEQUENCE.into(), kind: ColumnType::U32, shape: vec![], offset: 0, description: "frame of each image" };
         let sequence =
             if group.link_exists(SEQUENCE) { group.dataset(SEQUENCE)? } else { low::create_column(&group, &column, u32::MAX)? };
+        // What the sender says takes the name neither of the numbers nor of the images, which come later.
+        let mut said = start.metadata.clone();
+        said.remove(own_name);
+        fields::write_tree(&group, &said)?;
         let is_right = sequence.dtype()?.size() == 4 && sequence.ndim() == 1 && sequence.is_resizable();
         if is_right { Ok((sequence, column)) } else { Err(format!("{SEQUENCE} is not a growing list of uint32").into()) }
     }
