@@ -12,6 +12,9 @@ const HISTORY: usize = 1000;
 /// Events that a slow listener may be behind; then it is told that it missed some.
 const BEHIND: usize = 256;
 
+/// Bytes of a text in an event. Some come from senders, who may write a megabyte, and a thousand events are remembered.
+const TEXT_BYTES_MAX: usize = 4096;
+
 /// The events of the service. Cloning shares it.
 #[derive(Clone)]
 pub struct EventLog {
@@ -32,7 +35,15 @@ impl EventLog {
     }
 
     /// Enters an event and tells everyone.
-    pub fn add(&self, detector: Option<&str>, event: &str, severity: Severity, message: String, data: Value) {
+    pub fn add(&self, detector: Option<&str>, event: &str, severity: Severity, mut message: String, mut data: Value) {
+        shorten(&mut message);
+        if let Value::Object(fields) = &mut data {
+            fields.values_mut().for_each(|value| {
+                if let Value::String(text) = value {
+                    shorten(text);
+                }
+            });
+        }
         let mut history = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let id = history.next_id;
         history.next_id += 1;
@@ -61,8 +72,38 @@ impl EventLog {
     }
 }
 
+fn shorten(text: &mut String) {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push_str("...");
+        text.shrink_to_fit();
+    }
+}
+
 impl Default for EventLog {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn long_texts_of_senders_are_cut_and_the_history_is_bounded() {
+        let log = EventLog::new();
+        let text = "\u{fc}".repeat(1 << 16);
+        for _ in 0..HISTORY + 5 {
+            log.add(Some("d"), "run_started", Severity::Info, text.clone(), json!({ "filename": text, "run": 1 }));
+        }
+        let (known, _) = log.listen(0);
+        assert_eq!((known.len(), known[0].id), (HISTORY, 6));
+        for event in known {
+            let named = event.data["filename"].as_str().unwrap();
+            assert!(event.message.len() <= TEXT_BYTES_MAX + 3 && named.len() <= TEXT_BYTES_MAX + 3 && named.ends_with("..."));
+            assert_eq!(event.data["run"], 1);
+        }
     }
 }
