@@ -16,6 +16,9 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// When the service ends, consumers that take nothing are waited for so long; what they have not got by then is counted as skipped.
+const GRACE: Duration = Duration::from_secs(10);
+
 /// Everything that can fail before the first data, to be done by a thread of its own.
 pub type Preparation<R> = Box<dyn FnOnce() -> Result<R, Failure> + Send>;
 
@@ -142,7 +145,8 @@ struct Actor<D: Driver> {
     /// An arm that nobody waits for any more and that still holds what it has got.
     abandoned: Option<u64>,
     tickets: u64,
-    going_down: bool,
+    /// Since when the service is ending.
+    going_down: Option<Instant>,
 }
 
 /// Where threads of a driver put their reports.
@@ -172,7 +176,7 @@ pub fn spawn<D: Driver>(
     let (outbox, inbox) = unbounded();
     let driver = make(&base, Outbox(outbox.clone()))?;
     let (name, requests) = (format!("det-{}", base.config.name), outbox.clone());
-    let actor = Actor { base, driver, inbox, outbox, pending: None, abandoned: None, tickets: 0, going_down: false };
+    let actor = Actor { base, driver, inbox, outbox, pending: None, abandoned: None, tickets: 0, going_down: None };
     let thread = Builder::new().name(name.clone()).stack_size(STACK_BYTES).spawn(move || actor.run());
     let thread = thread
         .map_err(|e| Failure::new(Exit::Io, format!("cannot start the thread {name}"), reason(&e), "end other programs"))?;
@@ -202,7 +206,10 @@ impl<D: Driver> Actor<D> {
             let now = Instant::now();
             self.expire(now);
             self.driver.tick(&mut self.base, now);
-            if self.going_down && !self.driver.is_busy() && self.pending.is_none() && self.abandoned.is_none() {
+            if self.going_down.is_some_and(|since| now.duration_since(since) > GRACE) {
+                self.base.fanout.give_up();
+            }
+            if self.going_down.is_some() && !self.driver.is_busy() && self.pending.is_none() && self.abandoned.is_none() {
                 break;
             }
         }
@@ -226,7 +233,7 @@ impl<D: Driver> Actor<D> {
 
     fn command(&mut self, command: Command, reply: &Sender<Reply>) {
         let answer = match command {
-            _ if self.going_down => Some(Err(self.base.machine.refuse_busy("command", "the service is going down"))),
+            _ if self.going_down.is_some() => Some(Err(self.base.machine.refuse_busy("command", "the service is going down"))),
             Command::Cancel => Some(self.cancel()),
             Command::Stop => Some(self.stop()),
             other => self.begin(other, reply).err().map(Err),
@@ -262,6 +269,10 @@ impl<D: Driver> Actor<D> {
         machine.may(event).map_err(|refused| machine.refuse_state(verb.name(), refused))?;
         if verb == Verb::Start && matches!(machine.state(), State::Idle | State::Error) {
             verb = Verb::ArmAndStart;
+        }
+        if verb.arms() && self.driver.is_busy() {
+            // After an error, while another source still brings images.
+            return Err(machine.refuse_busy(verb.name(), "the series before has not ended"));
         }
         if verb.arms() {
             return self.prepare(verb, &request, reply);
@@ -419,14 +430,15 @@ impl<D: Driver> Actor<D> {
             _ => is_running.then(|| Say::info(format!("run {run} is being cancelled"))),
         };
         machine.step(Event::Cancel, say).map_err(|refused| machine.refuse_state("cancel", refused))?;
-        if is_running {
+        // After an error, a series may still go on.
+        if is_running || self.driver.is_busy() {
             self.driver.cancel();
         }
         Ok(self.status())
     }
 
     fn shut_down(&mut self) {
-        self.going_down = true;
+        self.going_down = Some(Instant::now());
         let machine = &mut self.base.machine;
         if let Some(pending) = self.pending.take() {
             if pending.verb.arms() {
@@ -437,6 +449,8 @@ impl<D: Driver> Actor<D> {
         if matches!(machine.state(), State::Armed | State::Receiving) {
             let say = Say::info(format!("run {} is being stopped: the service is going down", self.base.runs));
             let _ = machine.step(Event::Stop, Some(say));
+            self.driver.stop();
+        } else if self.driver.is_busy() && machine.state() != State::Draining {
             self.driver.stop();
         }
     }

@@ -9,7 +9,7 @@ use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{SeriesFile, SharedState, master_file_name};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// Writes in the one layout or in the other.
 pub enum FileSink {
@@ -32,7 +32,7 @@ impl FileSink {
             }))));
         };
         Self::Append(Box::new(AppendFile::new(Box::new(move |start: &SeriesStart| {
-            let spec = append(&namer, start, &dataset)?.filter(|_| start.store);
+            let spec = append(&mut namer, start, &dataset)?.filter(|_| start.store);
             if let Some(spec) = &spec {
                 opens(spec.path.clone());
             }
@@ -86,11 +86,11 @@ pub fn main_file(config: &StreamConfig, target: &Target) -> PathBuf {
 }
 
 /// The file of a series whose header names it; without a name there is none, as with the peer.
-fn append(namer: &Namer, start: &SeriesStart, dataset: &str) -> Result<Option<AppendSpec>, SinkError> {
-    let wish = namer.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
+fn append(namer: &mut Namer, start: &SeriesStart, dataset: &str) -> Result<Option<AppendSpec>, SinkError> {
+    let wish = namer.wishes();
     let path = match (&wish.target, &start.filename) {
         _ if !wish.write => return Ok(None),
-        (Some(target), _) => Ok(main_file(&namer.config, target)),
+        (Some(target), _) => inside(&namer.place, main_file(&namer.config, target)),
         (None, Some(name)) if !name.is_empty() => named(&namer.place, name),
         _ => return Ok(None),
     };
@@ -101,7 +101,11 @@ fn append(namer: &Namer, start: &SeriesStart, dataset: &str) -> Result<Option<Ap
 /// The very file that a header names: unlike in our own layout nothing is added to the name or taken from it.
 fn named(place: &Place, name: &str) -> Result<PathBuf, Failure> {
     let folder = place.target(name)?.directory;
-    let path = folder.join(Path::new(name).file_name().unwrap_or_default());
+    inside(place, folder.join(Path::new(name).file_name().unwrap_or_default()))
+}
+
+/// A file that may be appended to.
+fn inside(place: &Place, path: PathBuf) -> Result<PathBuf, Failure> {
     if !path.is_symlink() {
         return Ok(path);
     }
@@ -143,6 +147,10 @@ mod tests {
             let said = at(name).expect_err(name);
             assert!(!said.why.is_empty() && !said.fix.is_empty());
         }
+        for link in ["out.h5", "broken.h5"] {
+            assert!(inside(&place, root.join(link)).is_err(), "a name of a command: {link}");
+        }
+        assert_eq!(inside(&place, root.join("in.h5")).unwrap(), root.join("real.h5"));
         assert!(!outside.join("new.h5").exists());
     }
 }

@@ -2,8 +2,8 @@
 //! each arm. The way of messages tells how a series goes, the thread of the file tells when its files are closed.
 
 use super::Handle;
-use super::file_sink::{FileSink, main_file};
 use super::actor::{self, Base, Driver, Outbox, Preparation};
+use super::file_sink::{FileSink, main_file};
 use super::status::{Machine, Say, Shared};
 use super::stream_parts::{Namer, SeriesLive, Wish, check_folder, default_wish, look_of, place, spec, sum_up, upstreams, wish};
 use crate::config::service::{DetectorConfig, DetectorKindConfig};
@@ -47,8 +47,8 @@ pub enum FileReport {
     Opened(String),
     /// The sink failed.
     Failed(SinkError),
-    /// The files are closed; so many images are not in them.
-    Closed(u64),
+    /// The files are closed; so many images are not in them, and why the last of them is not.
+    Closed(u64, Option<String>),
 }
 
 /// A series of which not everything is over.
@@ -85,7 +85,7 @@ pub struct Stream {
 }
 
 /// Tells the actor what the file sink does.
-struct FileReports(Outbox<Stream>);
+struct FileReports(Outbox<Stream>, Arc<SharedState>);
 
 impl Reports for FileReports {
     fn failed(&mut self, error: &SinkError, _: u64) {
@@ -93,7 +93,9 @@ impl Reports for FileReports {
     }
 
     fn ended(&mut self, _: &Arc<SeriesEnd>, unwritten: u64) {
-        self.0.report(Report::File(FileReport::Closed(unwritten)));
+        // Images that do not fit the file are no failure of it, and not in it either.
+        let why = self.1.names().last_error.filter(|_| self.1.refused() > 0);
+        self.0.report(Report::File(FileReport::Closed(unwritten + self.1.refused(), why)));
     }
 
     fn looked(&mut self, _: &OutletReader) {}
@@ -144,7 +146,9 @@ impl Stream {
         base.machine.publish(|status| status.listens = listens);
         // The file is there before the first message.
         let wish = Arc::new(Mutex::new(default_wish(&base.config, &config)));
-        let namer = Namer { place: place.clone(), config: Arc::clone(&config), wish: Arc::clone(&wish), series: 0 };
+        let usual = default_wish(&base.config, &config);
+        let namer =
+            Namer { place: place.clone(), config: Arc::clone(&config), wish: Arc::clone(&wish), usual, spent: 0, series: 0 };
         let tell = outbox.clone();
         let opens = move |file: std::path::PathBuf| {
             tell.report(Report::File(FileReport::Opened(file.display().to_string())));
@@ -159,7 +163,9 @@ impl Stream {
         let outlet = outlets.list().into_iter().find(|outlet| outlet.spec().name == FILE);
         let outlet = outlet.ok_or_else(|| fail("its file has no queue".into()))?;
         let began = base.fanout.began;
-        let sink = consumer::spawn(FILE, reader, file, FileReports(outbox.clone()), move || began.elapsed().as_nanos() as u64);
+        let sink = consumer::spawn(FILE, reader, file, FileReports(outbox.clone(), Arc::clone(&files)), move || {
+            began.elapsed().as_nanos() as u64
+        });
         let sink = sink.map_err(|error| fail(reason(&error)))?;
         let series = konkordia_engine::series::open(spec, upstreams, Arc::clone(outlets)).map_err(|error| fail(error.0))?;
         let (control, notices) = (series.control(), series.notices().clone());
@@ -282,7 +288,14 @@ impl Stream {
                     base.machine.say(Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
                     open.error.get_or_insert(error);
                 }
-                Some(FileReport::Closed(unwritten)) => open.unwritten = Some(unwritten),
+                Some(FileReport::Closed(unwritten, why)) => {
+                    open.unwritten = Some(unwritten);
+                    if let (Some(why), None) = (why, &open.error) {
+                        let message = format!("run {}: images are not in its file: {why}", open.run);
+                        let data = json!({ "run": open.run, "images": unwritten, "why": why });
+                        base.machine.tell("warning", Severity::Warning, message, data);
+                    }
+                }
             }
         }
         self.close_what_is_over(base);
@@ -313,7 +326,7 @@ impl Stream {
                 self.armed = None;
                 base.machine.shared.end(look);
                 let _ = base.machine.step(Event::EndOfData, None);
-                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None);
+                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None, 0);
                 base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
                 base.machine.tell(
                     "run_ended",
@@ -332,7 +345,8 @@ impl Stream {
         while self.open.front().is_some_and(|open| open.end.is_some() && open.unwritten.is_some()) {
             let Some(open) = self.open.pop_front() else { return };
             let Some(end) = &open.end else { return };
-            let (say, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref());
+            let (say, failed) =
+                sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), open.unwritten.unwrap_or(0));
             let machine = &mut base.machine;
             let ended = end.ended.name();
             if let Some(file) = &open.file {
@@ -413,7 +427,7 @@ impl Driver for Stream {
         let images =
             wish.images.map_or("as many images as the sender announces".into(), |n| format!("{} images", crate::say::count(n)));
         let images_wished = wish.images;
-        self.set_wish(wish);
+        self.set_wish(Wish { arm: base.runs, ..wish });
         self.armed = Some((Instant::now(), None));
         self.control.arm(order);
         let run = base.runs;

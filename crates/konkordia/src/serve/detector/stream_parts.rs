@@ -36,6 +36,8 @@ pub struct Wish {
     pub write: bool,
     /// Facts for the file.
     pub metadata: Metadata,
+    /// Which arm it is of; 0 where nobody armed.
+    pub arm: u64,
 }
 
 /// Where files may lie.
@@ -61,12 +63,12 @@ pub fn wish(base: &DetectorConfig, config: &StreamConfig, place: &Place, request
         _ => None,
     };
     let metadata = overrides::merge(&config.metadata, overrides::metadata(&request.metadata)?);
-    Ok(Wish { images, target, write, metadata })
+    Ok(Wish { images, target, write, metadata, arm: 0 })
 }
 
 /// The wishes where nobody has any.
 pub fn default_wish(base: &DetectorConfig, config: &StreamConfig) -> Wish {
-    Wish { images: config.images, target: None, write: base.write, metadata: config.metadata.clone() }
+    Wish { images: config.images, target: None, write: base.write, metadata: config.metadata.clone(), arm: 0 }
 }
 
 /// Decides where the files of each series go.
@@ -77,14 +79,29 @@ pub struct Namer {
     pub config: Arc<StreamConfig>,
     /// Of the series that begins next, or of this one.
     pub wish: Arc<Mutex<Wish>>,
+    /// Where nobody has any.
+    pub usual: Wish,
+    /// The last arm that a series had; its wishes are not for the series after.
+    pub spent: u64,
     /// Series so far, for names.
     pub series: u64,
 }
 
 impl Namer {
+    /// The wishes for the series that begins now. A sender may begin another one before anybody has taken back those for the last: they are good for one
+    /// series, or the next would go into its files.
+    pub fn wishes(&mut self) -> Wish {
+        let wish = self.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if wish.arm != 0 && wish.arm == self.spent {
+            return self.usual.clone();
+        }
+        self.spent = wish.arm;
+        wish
+    }
+
     /// The files of this series; `None` if it is not to be written.
     pub fn spec(&mut self, start: &SeriesStart) -> Result<Option<SeriesFileSpec>, SinkError> {
-        let wish = self.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let wish = self.wishes();
         if !wish.write {
             return Ok(None);
         }
@@ -277,8 +294,8 @@ pub fn look_of(end: &SeriesEnd) -> Look {
     }
 }
 
-/// The end of a series in words, and whether the detector is in error.
-pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Option<&SinkError>) -> (Say, bool) {
+/// The end of a series in words, and whether the detector is in error. `unwritten` = images that came and are not in the file.
+pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Option<&SinkError>, unwritten: u64) -> (Say, bool) {
     let (ledger, ended) = (&end.ledger, end.ended.name());
     if let Some(wrong) = ledger.imbalances().first() {
         let hint = Some("please report this: it is a mistake in konkordia".into());
@@ -304,7 +321,7 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
             end.ended == SeriesEnded::Failed,
         );
     }
-    let is_whole = ledger.is_complete() && matches!(end.ended, SeriesEnded::Finished | SeriesEnded::Stopped);
+    let is_whole = ledger.is_complete() && unwritten == 0 && matches!(end.ended, SeriesEnded::Finished | SeriesEnded::Stopped);
     let severity = if is_whole { Severity::Success } else { Severity::Warning };
     let mut message = format!(
         "run {run} has ended ({ended}){because}: {} of {} images complete",
@@ -315,6 +332,9 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
         if n > 0 {
             message.push_str(&format!(", {} {name}", say::count(n)));
         }
+    }
+    if unwritten > 0 {
+        message.push_str(&format!(", {} not in the file because they do not fit it", say::count(unwritten)));
     }
     let failed = end.ended == SeriesEnded::Failed;
     (Say { message, severity: if failed { Severity::Error } else { severity }, hint: None }, failed)

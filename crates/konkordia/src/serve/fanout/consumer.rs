@@ -10,6 +10,7 @@ use konkordia_sinks::zmq::MessageEncoder;
 use serde_json::json;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub struct Told {
     pub peers: Box<dyn Fn() -> u64 + Send>,
     /// So it was last time.
     pub was_connected: Option<bool>,
+    /// Images that came out of the queue and have no form in the protocol of this stream.
+    pub untaken: Arc<AtomicU64>,
 }
 
 impl Reports for Told {
@@ -75,7 +78,9 @@ impl Reports for Told {
         self.events.add(Some(&self.detector), "consumer", Severity::Warning, message, data);
     }
 
-    fn ended(&mut self, _: &Arc<SeriesEnd>, _: u64) {}
+    fn ended(&mut self, _: &Arc<SeriesEnd>, unwritten: u64) {
+        self.untaken.fetch_add(unwritten, Ordering::Relaxed);
+    }
 
     fn looked(&mut self, reader: &OutletReader) {
         let is_connected = (self.peers)() > 0;

@@ -15,7 +15,7 @@ use konkordia_engine::series::encode::Outgoing;
 use run_tap::Stamps;
 use konkordia_sinks::zmq::{Context, OnFull as SocketOnFull, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -63,6 +63,8 @@ struct Consumer {
     address: String,
     outlet: Arc<Outlet>,
     stats: Arc<StreamStats>,
+    /// Images that its protocol cannot say, or that were left out after one that failed.
+    untaken: Arc<AtomicU64>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -138,18 +140,19 @@ impl Fanout {
         reader.set_connected(false);
         let outlet = self.outlets.list().into_iter().find(|outlet| outlet.spec().name == wanted.name);
         let outlet = outlet.ok_or_else(|| fail("there are two of this name".into()))?;
-        let peers = Arc::clone(&stats);
+        let (peers, untaken) = (Arc::clone(&stats), Arc::<AtomicU64>::default());
         let reports = Told {
             events: events.clone(),
             detector: detector.into(),
             name: wanted.name.clone(),
             peers: Box::new(move || peers.peers.load(Ordering::Relaxed)),
             was_connected: Some(false),
+            untaken: Arc::clone(&untaken),
         };
         let began = self.began;
         let thread = consumer::spawn(&wanted.name, reader, sink, reports, move || began.elapsed().as_nanos() as u64);
         let thread = thread.map_err(|error| fail(reason(&error)))?;
-        Ok(Consumer { settings: wanted.clone(), address, outlet, stats, thread: Mutex::new(Some(thread)) })
+        Ok(Consumer { settings: wanted.clone(), address, outlet, stats, untaken, thread: Mutex::new(Some(thread)) })
     }
 
     /// Whether everybody is there without whom nothing is armed.
@@ -168,8 +171,8 @@ impl Fanout {
     pub fn statistics(&self, queues: &mut BTreeMap<String, f64>) -> Vec<ConsumerStatistics> {
         let look = |consumer: &Consumer| {
             let (outlet, stream) = (consumer.outlet.stats(), &consumer.stats);
-            let load = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
-            let unsent = load(&stream.skipped) + load(&stream.nobody);
+            let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+            let unsent = load(&stream.skipped) + load(&stream.nobody) + load(&consumer.untaken);
             let queued = load(&outlet.queued);
             queues.insert(
                 format!("outlet_{}", consumer.settings.name),
@@ -188,9 +191,14 @@ impl Fanout {
         self.consumers.iter().map(look).collect()
     }
 
+    /// From now on nobody is waited for: what a consumer does not take at once is skipped, and counted.
+    pub fn give_up(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
     /// Ends the consumers; what waits for those who do not take it is given up.
     pub fn close(&self) {
-        self.stop.store(true, Ordering::Release);
+        self.give_up();
         for consumer in &self.consumers {
             self.outlets.remove(&consumer.settings.name);
         }

@@ -79,7 +79,7 @@ async fn set_downsample(State(shared): State<Arc<Shared>>, factor: Result<Query<
 async fn last_frame(State(shared): State<Arc<Shared>>) -> Response {
     if !shared.with_last_frame {
         let detail = "off, because a pickle runs code where it is loaded; /api/v1/images/latest has the same image as npy, TIFF, PNG or CBOR. \
-                      To have it all the same: last_frame_pickle = true in [service]";
+                      To have it all the same: compat_pickle = true in [service], or --last-frame-pickle";
         return (StatusCode::NOT_FOUND, Json(json!({"detail": detail}))).into_response();
     }
     let Some((_, image)) = shared.detector.images().get(None) else {

@@ -1,0 +1,123 @@
+"""The service where two things meet: a series right behind an armed one, images that no file takes, an end while nobody takes images."""
+
+import json
+import signal
+import time
+
+import h5py
+import pytest
+import zmq
+from driving import program
+from service import Service, free_port
+
+
+class Edge:
+    """A service with a STINS detector that listens, and a socket that sends to it."""
+
+    def __init__(self, folder, text=""):
+        self.folder = folder
+        self.address = f"tcp://127.0.0.1:{free_port()}"
+        config = folder / "edge.toml"
+        config.write_text(
+            f'[detector]\ntype = "stream"\n[source]\nprotocol = "stins"\nupstreams = ["{self.address}"]\nbind = true\ndrain_ms = 300\n'
+            f'[output]\ndirectory = "{folder}"\nprefix = "s"\n{text}'
+        )
+        self.service = Service(config)
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.PUSH)
+        self.socket.connect(self.address)
+        self.number = 0
+
+    def say(self, pixels=None, **message):
+        parts = [json.dumps({"msg_number": self.number, **message}).encode()]
+        self.number += 1
+        self.socket.send_multipart(parts if pixels is None else [*parts, pixels])
+
+    def image(self, frame, value, **more):
+        more = {"shape": [8, 8], "type": "uint8", "compression": "none", **more}
+        self.say(bytes([value]) * 64, htype="image", frame=frame, **more)
+
+    def series(self, images, value):
+        self.say(htype="header", filename="")
+        for frame in range(images):
+            self.image(frame, value)
+        self.say(htype="series_end")
+
+    def close(self):
+        self.socket.close(0)
+        self.context.term()
+        if self.service.process.poll() is None:
+            self.service.process.kill()
+            self.service.process.wait()
+
+
+@pytest.fixture
+def edge(tmp_path):
+    made = []
+
+    def make(text=""):
+        made.append(Edge(tmp_path, text))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def values_in(path):
+    with h5py.File(path) as file:
+        data = file["/entry/data"]
+        return data[data.attrs["signal"]][:, 0, 0].tolist()
+
+
+@pytest.mark.parametrize("overwrite", ["refuse", "replace"])
+def test_the_name_of_an_arm_is_for_one_series(edge, overwrite):
+    edge = edge(f'overwrite = "{overwrite}"\n')
+    edge.service.command("arm", {"prefix": "mine"})
+    for value in range(1, 6):
+        edge.series(3, value)
+    edge.service.until(lambda s: s["run"] == 5 and s["state"] in ("idle", "error"))
+    states = [(entry["run"], entry["state"]) for entry in edge.service.request("GET", "files")["files"]]
+    assert states == [(run, "complete") for run in range(1, 6)], states
+    assert values_in(edge.folder / "mine_master.h5") == [1] * 3
+    assert sorted(value for path in edge.folder.glob("s_*_master.h5") for value in values_in(path)) == [2] * 3 + [3] * 3 + [4] * 3 + [5] * 3
+
+
+def test_images_that_no_file_takes_are_told(edge):
+    edge = edge()
+    edge.say(htype="header", filename="")
+    edge.image(0, 1)
+    # The same pixels, packed: the ledger is whole, the file is not.
+    packed = (64).to_bytes(8, "big") + (8192).to_bytes(4, "big") + bytes([7]) * 40
+    edge.say(packed, htype="image", frame=1, shape=[8, 8], type="uint8", compression="bslz4")
+    edge.image(2, 3)
+    edge.say(htype="series_end")
+    done = edge.service.until(lambda s: s["run"] == 1 and s["state"] == "idle")
+    assert done["severity"] == "warning" and "1 not in the file" in done["message"], done
+    assert (done["images_committed"], done["images_written"]) == (3, 2), done
+    assert edge.service.request("GET", "files")["files"][0]["state"] == "incomplete"
+    assert any("not in its file" in log["message"] for log in edge.service.request("GET", "logs")["logs"])
+
+
+def test_an_end_does_not_wait_for_ever_for_a_consumer(edge):
+    port = free_port()
+    edge = edge(f'[[stream]]\nname = "stuck"\naddress = "tcp://127.0.0.1:{port}"\nservice = "reliable"\nqueue_images = 4\n')
+    stuck = edge.context.socket(zmq.PULL)
+    stuck.setsockopt(zmq.RCVHWM, 1)
+    stuck.setsockopt(zmq.RCVBUF, 4096)
+    stuck.connect(f"tcp://127.0.0.1:{port}")
+    try:
+        edge.service.until(lambda _: edge.service.statistics()["consumers"][0]["connected"])
+        edge.say(htype="header", filename="")
+        pixels = bytes(1 << 20)
+        for frame in range(100):
+            edge.say(pixels, htype="image", frame=frame, shape=[1024, 1024], type="uint8", compression="none")
+        time.sleep(1)
+        committed = edge.service.status()["images_committed"]
+        assert committed < 60, "everybody waits for it"
+        code, _ = edge.service.end(signal.SIGTERM, timeout=40)
+        assert code == 0
+        program("check", edge.folder / "s_000001_master.h5", check=0)
+        assert len(values_in(edge.folder / "s_000001_master.h5")) > committed
+    finally:
+        stuck.close(0)
