@@ -71,12 +71,14 @@ pub(crate) struct Heard {
     pub ends: Vec<Option<u64>>,
     /// Highest message number so far.
     pub highest: Option<u64>,
+    /// Of the images: the highest number and the highest message number, one for all or one per upstream.
+    furthest: Vec<Option<(u64, u64)>>,
 }
 
 impl Heard {
     pub fn new(key: SeriesKey, upstreams: usize) -> Self {
         let numbers = std::iter::repeat_with(|| None).take(upstreams).collect();
-        Self { key, numbers, ends: vec![None; upstreams], ..Self::default() }
+        Self { key, numbers, ends: vec![None; upstreams], furthest: vec![None; upstreams], ..Self::default() }
     }
 
     fn is_it(&self, key: SeriesKey) -> bool {
@@ -100,6 +102,25 @@ impl Heard {
             numbers.on_number(number);
             self.highest = self.highest.max(Some(number));
         }
+    }
+
+    /// Image `image` of the series came in the message of this number.
+    pub fn on_image(&mut self, manners: &Manners, upstream: usize, image: u64, number: Option<u64>) {
+        let (furthest, Some(number)) = (&mut self.furthest[Self::group(manners, upstream)], number) else { return };
+        let (last_image, last_number) = furthest.unwrap_or((image, number));
+        *furthest = Some((last_image.max(image), last_number.max(number)));
+    }
+
+    /// How many images were sent, where ends have numbers: what came of no message between the last image and the end was an image, too.
+    pub fn sent(&self) -> Option<u64> {
+        let of_group = |group: usize| {
+            let (numbers, end) = (self.numbers[group].as_ref()?, self.ends[group]?);
+            match self.furthest[group] {
+                Some((image, number)) => image.checked_add(end.checked_sub(number)?),
+                None => end.checked_sub(numbers.start())?.checked_sub(1),
+            }
+        };
+        (0..self.numbers.len()).filter_map(of_group).max()
     }
 
     /// An end was taken.

@@ -18,13 +18,15 @@ impl Sorter {
     pub(super) fn begin(&mut self, upstream: usize, key: SeriesKey, number: Option<u64>, start: SeriesStart, now_ns: u64) {
         self.series_started += 1;
         let mut start = numbered(start, key, self.series_started);
+        let mut wanted = self.spec.images;
         if let Some(order) = self.armed.take() {
-            // Who arms counts images of the file, the sender counts its own.
-            let wanted = order.images.map(|images| images.saturating_mul(u64::from(self.spec.sum_frames)));
-            start.images_planned = wanted.or(start.images_planned);
+            wanted = order.images;
             start.filename = order.filename.or(start.filename);
             start.store &= !order.discard;
         }
+        // These are images of the file, the sender counts its own.
+        let wanted = wanted.map(|images| images.saturating_mul(u64::from(self.spec.sum_frames)));
+        start.images_planned = wanted.or(start.images_planned);
         // More images than any series has are no announcement.
         start.images_planned = start.images_planned.filter(|planned| *planned <= IMAGES_MAX);
         if let Join::PerModule { rows, columns, .. } = &self.spec.join {
@@ -89,11 +91,11 @@ impl Sorter {
     /// Ends the series with what is there.
     pub(super) fn close(&mut self, ended: SeriesEnded, reason: &str) {
         let Some(current) = &self.current else { return };
+        let seen_end = self.images.order.seen_end().max(self.images.order.next());
         let planned = match ended {
             SeriesEnded::Stopped | SeriesEnded::Cancelled => None,
-            _ => current.planned,
+            _ => current.planned.or_else(|| current.heard.sent().filter(|sent| sent.saturating_sub(seen_end) <= GAP_IMAGES_MAX)),
         };
-        let seen_end = self.images.order.seen_end().max(self.images.order.next());
         let is_near = planned.is_some_and(|planned| planned.saturating_sub(seen_end) <= GAP_IMAGES_MAX);
         if ended == SeriesEnded::Cancelled {
             self.images.discard();

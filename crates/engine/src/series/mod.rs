@@ -164,6 +164,8 @@ pub struct SeriesSpec {
     pub workers: usize,
     /// When a series may begin.
     pub accept: Accept,
+    /// Images (sums) of a series that nobody has armed; `None` = as many as the sender announces.
+    pub images: Option<u64>,
 }
 
 impl SeriesSpec {
@@ -186,6 +188,7 @@ impl SeriesSpec {
             budget_bytes: 256 << 20,
             workers: 1,
             accept: Accept::Always,
+            images: None,
         }
     }
 }

@@ -286,7 +286,7 @@ impl Sorter {
         match event {
             Event::Part(part) => {
                 current.heard.on_message(&manners, upstream, number);
-                self.take_part(upstream, part, receipt, now_ns);
+                self.take_part(upstream, number, part, receipt, now_ns);
             }
             Event::Start(_, start) => {
                 if self.images.pending.as_mut().is_some_and(|pending| pending.add(upstream, start)) {
@@ -308,7 +308,7 @@ impl Sorter {
         }
     }
 
-    fn take_part(&mut self, upstream: usize, part: Box<ImagePart>, receipt: Receipt, now_ns: u64) {
+    fn take_part(&mut self, upstream: usize, number: Option<u64>, part: Box<ImagePart>, receipt: Receipt, now_ns: u64) {
         let Some(current) = &mut self.current else { return };
         let image = part.number;
         let index = if self.manners.is_modular { upstream as u32 } else { 0 };
@@ -320,6 +320,9 @@ impl Sorter {
                 None
             }
         };
+        if let Some(current) = &mut self.current {
+            current.heard.on_image(&self.manners, upstream, image, number);
+        }
         let is_malformed = held.is_none();
         let (verdict, back) = self.images.place(image, index, now_ns, held);
         drop(back);

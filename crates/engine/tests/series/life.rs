@@ -85,6 +85,24 @@ fn lost_images_are_gaps_and_never_a_stall() {
 }
 
 #[test]
+fn numbers_tell_of_images_that_were_lost_at_the_end() {
+    for (says, end, states) in [
+        (&[Start(0), Image(0), Image(1)][..], 15, "cc--"),
+        (&[Start(0)], 13, "--"),
+        (&[Start(0), Image(0), Image(2), Image(1)], 14, "ccc"),
+        // What was announced counts, and nonsense does not.
+        (&[Start(3), Image(0)], 19, "c--"),
+        (&[Start(0), Image(0)], 1 << 60, "c"),
+    ] {
+        let mut bench = Bench::new(spec(), 1, NUMBERED);
+        bench.say(0, 1, 10, says);
+        bench.say(0, 1, end, &[End]);
+        let end = bench.end();
+        assert_eq!((end.ended, bench.kept(1)[0].states().as_str()), (SeriesEnded::Finished, states));
+    }
+}
+
+#[test]
 fn an_announcement_of_more_images_than_there_are_costs_nothing() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
     bench.say(0, 1, 0, &[Start(1 << 47), Image(0), End]);
@@ -210,6 +228,21 @@ fn nothing_is_taken_unless_it_is_armed_and_orders_hold() {
     bench.say(0, 3, 0, &[Start(1), Image(0), End]);
     eventually("it is disarmed", || bench.refused[0].load(Ordering::SeqCst) == 4 + 1 + 3);
     assert_eq!(bench.control().progress().phase, Phase::Idle);
+}
+
+#[test]
+fn what_is_configured_counts_where_nobody_has_armed() {
+    let mut bench = Bench::new(SeriesSpec { images: Some(2), ..spec() }, 1, PLAIN);
+    // A sender that announces more, and one that says nothing.
+    for (series, announced) in [(1, 9), (2, 0)] {
+        bench.say(0, series, 0, &[Start(announced), Image(0), Image(1), Image(2)]);
+        let end = bench.end();
+        assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (SeriesEnded::Finished, 2, 1));
+    }
+    bench.control().arm(ArmOrder { images: Some(3), ..ArmOrder::default() });
+    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    bench.say(0, 3, 0, &[Start(9), Image(0), Image(1), Image(2), End]);
+    assert_eq!(bench.end().ledger.expected, 3);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::{Sent, ZmqOut};
 use bytes::Bytes;
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -60,16 +61,18 @@ pub struct StreamSink {
     on_full: OnFull,
     stop: Arc<AtomicBool>,
     stats: Arc<StreamStats>,
-    /// The messages at the beginning of this series.
-    beginning: Vec<Vec<Bytes>>,
-    /// Those of them that nobody got yet. Who comes back in the middle of a series gets all of them again.
-    owed: Vec<Vec<Bytes>>,
+    /// The series of this moment.
+    series: Option<Arc<SeriesStart>>,
+    /// Those who are there have been told of it, or are being told: see `owed`.
+    is_told: bool,
+    /// Messages at the beginning that are still to be sent.
+    owed: VecDeque<Vec<Bytes>>,
 }
 
 impl StreamSink {
     /// A sink of `out` in the words of `encoder`. While `stop` is set nothing is waited for.
     pub fn new(out: ZmqOut, encoder: Box<dyn MessageEncoder>, on_full: OnFull, stop: Arc<AtomicBool>) -> Self {
-        Self { out, encoder, on_full, stop, stats: Arc::default(), beginning: Vec::new(), owed: Vec::new() }
+        Self { out, encoder, on_full, stop, stats: Arc::default(), series: None, is_told: false, owed: VecDeque::new() }
     }
 
     /// Its counters.
@@ -114,58 +117,77 @@ impl StreamSink {
         }
     }
 
-    /// Sends what is said at the beginning as soon as somebody is there to hear it.
-    fn pay(&mut self) -> std::io::Result<()> {
-        if self.owed.len() < self.beginning.len() && self.out.peers() == 0 {
-            self.owed.clone_from(&self.beginning);
+    /// Is anybody there? If so, tells what is said at the beginning to one who was not there before.
+    fn is_heard(&mut self) -> Result<bool, SinkError> {
+        let is_heard = self.out.is_heard();
+        self.stats.peers.store(if is_heard { self.out.peers() as u64 } else { 0 }, Ordering::Relaxed);
+        if !is_heard {
+            // Who comes next has to be told again. Nothing is encoded meanwhile: encoders number what they make, and receivers wait for every number.
+            self.is_told = false;
+            self.owed.clear();
+            return Ok(false);
         }
-        while !self.owed.is_empty() && self.out.is_heard() {
-            let first = self.owed.remove(0);
+        if let (Some(start), false) = (&self.series, self.is_told) {
+            match self.encoder.start(start) {
+                Ok(messages) => (self.owed, self.is_told) = (messages.into(), true),
+                Err(why) => {
+                    self.series = None;
+                    return Err(self.failed("the start of a series", why));
+                }
+            }
+        }
+        while let Some(first) = self.owed.pop_front() {
             // Every image comes by here: one that nobody is to wait for does not wait for the beginning either.
             let wait = if self.stop.load(Ordering::Acquire) { Duration::ZERO } else { CONTROL_WAIT };
-            if !self.send(&first, wait)? {
-                self.owed.insert(0, first);
+            if !self.send(&first, wait).map_err(|why| self.failed("the start of a series", why))? {
+                self.owed.push_front(first);
                 break;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn send_all(&mut self, what: &str, messages: Result<Vec<Vec<Bytes>>, String>, wait: Duration) -> Result<(), SinkError> {
         let messages = messages.map_err(|why| self.failed(what, why))?;
-        let mut sent = self.pay();
-        for message in &messages {
-            sent = sent.and_then(|()| self.send(message, wait).map(drop));
-        }
-        self.stats.peers.store(self.out.peers() as u64, Ordering::Relaxed);
+        let sent = messages.iter().try_for_each(|message| self.send(message, wait).map(drop));
         sent.map_err(|why| self.failed(what, why))
     }
 }
 
 impl SeriesSink for StreamSink {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
-        (self.beginning, self.owed) = (Vec::new(), Vec::new());
-        self.beginning = self.encoder.start(start).map_err(|why| self.failed("the start of a series", why))?;
-        self.owed.clone_from(&self.beginning);
+        (self.series, self.is_told) = (Some(Arc::clone(start)), false);
+        self.owed.clear();
+        self.is_heard()?;
         let welcome = self.encoder.welcome().unwrap_or_default();
-        self.send_all("the start of a series", Ok(Vec::new()), Duration::ZERO)?;
         self.out.welcome(&welcome).map_err(|why| self.failed("the start of a series", why))
     }
 
     fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+        if !self.is_heard()? {
+            self.stats.nobody.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
         let messages = self.encoder.image(image);
         self.send_all(&format!("image {}", image.number), messages, Duration::ZERO)
     }
 
     fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
-        let messages = self.encoder.end(end);
-        let sent = self.send_all("the end of a series", messages, CONTROL_WAIT);
-        (self.beginning, self.owed) = (Vec::new(), Vec::new());
+        let is_heard = self.is_heard();
+        let sent = match is_heard {
+            Ok(true) => {
+                let messages = self.encoder.end(end);
+                self.send_all("the end of a series", messages, CONTROL_WAIT)
+            }
+            other => other.map(drop),
+        };
+        self.series = None;
+        self.owed.clear();
         let silent = self.out.welcome(&[]).map_err(|why| self.failed("the end of a series", why));
         sent.and(silent)
     }
 
     fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
-        self.send_all("the start of a series", Ok(Vec::new()), Duration::ZERO)
+        self.is_heard().map(drop)
     }
 }

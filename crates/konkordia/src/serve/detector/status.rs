@@ -116,8 +116,9 @@ impl Shared {
 
     /// The newest snapshot with the counters of now.
     pub fn status(&self) -> DetectorStatus {
-        let (status, since) = lock(&self.status).clone();
-        self.completed(status, since)
+        // Held while the counters are read: they are those of the run that the snapshot is about.
+        let status = lock(&self.status);
+        self.completed(status.0.clone(), status.1)
     }
 
     fn completed(&self, mut status: DetectorStatus, since: Instant) -> DetectorStatus {
@@ -285,12 +286,23 @@ impl Machine {
 
     /// Takes an event: changes the state, publishes it and tells about it.
     pub fn step(&mut self, event: Event, say: Option<Say>) -> Result<Option<Action>, Refused> {
+        self.step_with(event, say, |_| {})
+    }
+
+    /// The same; what `change` does and the new state are seen together.
+    pub fn step_with(
+        &mut self,
+        event: Event,
+        say: Option<Say>,
+        change: impl FnOnce(&mut DetectorStatus),
+    ) -> Result<Option<Action>, Refused> {
         let transition = next(self.state, event)?;
         let changed = transition.to != self.state;
         self.state = transition.to;
         let (state, draining) = public(self.state);
         let text = {
             let mut status = lock(&self.shared.status);
+            change(&mut status.0);
             if let Some(say) = say {
                 (status.0.message, status.0.severity, status.0.hint) = (say.message, say.severity, say.hint);
             }

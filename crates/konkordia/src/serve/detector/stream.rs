@@ -257,12 +257,14 @@ impl Stream {
             outlet: Arc::clone(&self.outlet),
             write: wish.write && start.store,
         };
-        machine.shared.begin(Arc::new(live));
-        machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
         let message = format!("run {run} has begun (series {})", start.series);
         let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
         machine.tell("run_started", Severity::Info, message.clone(), data);
-        let _ = machine.step(Event::SeriesStart, Some(Say::info(message)));
+        let shared = Arc::clone(&machine.shared);
+        let _ = machine.step_with(Event::SeriesStart, Some(Say::info(message)), |status| {
+            shared.begin(Arc::new(live));
+            (status.run, status.file, status.ended) = (run, None, None);
+        });
         self.take_file_reports(base);
     }
 
@@ -432,8 +434,9 @@ impl Driver for Stream {
         self.control.arm(order);
         let run = base.runs;
         base.machine.shared.expect(images_wished);
-        base.machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
-        let _ = base.machine.step(Event::Arm, Some(Say::info(format!("armed for {images}"))));
+        let say = Say::info(format!("armed for {images}"));
+        let _ =
+            base.machine.step_with(Event::Arm, Some(say), |status| (status.run, status.file, status.ended) = (run, None, None));
         Ok(())
     }
 

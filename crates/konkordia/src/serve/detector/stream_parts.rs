@@ -217,6 +217,7 @@ pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
         budget_bytes: config.budget_bytes,
         workers: config.workers.unwrap_or(processors.saturating_sub(1).max(1)),
         accept: config.accept,
+        images: config.images,
         ..SeriesSpec::new(config.protocol)
     })
 }

@@ -12,8 +12,8 @@ use consumer::{Told, Words};
 use konkordia_core::series::{SeriesImage, SeriesStart};
 use konkordia_engine::outlet::{OnFull, Outlet, OutletSpec, Outlets, Service, Tap};
 use konkordia_engine::series::encode::Outgoing;
-use run_tap::Stamps;
 use konkordia_sinks::zmq::{Context, OnFull as SocketOnFull, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
+use run_tap::Stamps;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,8 +111,9 @@ impl Fanout {
         };
         let kind = match (wanted.publish, wanted.service) {
             (false, _) => ZmqOutKind::Push,
-            (true, ServiceLevel::Reliable) => ZmqOutKind::PubReliable,
-            (true, _) => ZmqOutKind::Pub,
+            // What such a socket drops by itself nobody counts.
+            (true, ServiceLevel::Reliable | ServiceLevel::ReliableSkip) => ZmqOutKind::PubReliable,
+            (true, ServiceLevel::Latest) => ZmqOutKind::Pub,
         };
         let linger = Duration::from_millis(500);
         let spec = ZmqOutSpec { address: wanted.address.clone(), bind: wanted.bind, kind, queue_messages: SOCKET_QUEUE, linger };
