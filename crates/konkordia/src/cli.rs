@@ -527,7 +527,8 @@ pub enum BenchCommand {
     /// What a service of many detectors costs while nothing happens
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench idle
-  konkordia bench idle --detectors 10 --seconds 5")]
+  konkordia bench idle --detectors 10 --seconds 5
+  konkordia bench idle --json")]
     Idle(BenchIdleArgs),
     /// Whole images over ZeroMQ into a file or into nothing: images per second against their size, upstreams and threads
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
