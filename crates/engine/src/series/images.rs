@@ -1,8 +1,8 @@
 //! Images between their messages and the sinks: their order, what workers do to them, their commit one after the other, and the account.
 
+use super::control::Notice;
 use super::control::SeriesControl;
 use super::event::ImagePart;
-use super::control::Notice;
 use super::merge::Pending;
 use super::pull::Receipt;
 use super::sum::Summer;
