@@ -6,7 +6,7 @@
 //!
 //! A change of the high water mark takes effect on connections that are there. But the reader tells the writer only every mark / 2 messages how many
 //! it has read, so that a change at the wrong moment leaves a full writer waiting for a word that never comes. It is safe right after such a word,
-//! to any lower mark, or to at most twice the mark: then the next word comes before the writer has filled the queue. [`Queue`] knows the moments by
+//! to any lower mark, or to at most twice the mark: then the next word comes before the writer has filled the queue. `Queue` knows the moments by
 //! counting, which needs a single connection; a listening socket may have several, and keeps its mark.
 
 use crate::sys;

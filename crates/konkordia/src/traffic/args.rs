@@ -75,7 +75,7 @@ pub struct ToArgs {
     /// Where to send: tcp://HOST:PORT or ipc://PATH, one per upstream; further upstreams take the ports that follow
     #[arg(long, value_name = "URL", num_args = 1.., help_heading = "Where to")]
     pub to: Vec<String>,
-    /// Listen there, as detectors do [default]
+    /// Listen there, as detectors do (the default)
     #[arg(long, help_heading = "Where to")]
     pub bind: bool,
     /// Connect to a receiver that listens

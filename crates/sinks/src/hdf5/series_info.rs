@@ -14,9 +14,9 @@ pub struct SeriesInfo {
     pub series: u64,
     /// Its name unlike that of any other; may be empty.
     pub unique_id: String,
-    /// Dimensions of one image, slowest first, 1 to [`DIMENSIONS_MAX`] of them.
+    /// Dimensions of one image, slowest first, 1 to `DIMENSIONS_MAX` of them.
     pub image_shape: Vec<u64>,
-    /// Chunks of one image, in the order in which their pixels follow each other (1 to [`PIECES_MAX`]).
+    /// Chunks of one image, in the order in which their pixels follow each other (1 to `PIECES_MAX`).
     pub pieces: u32,
     /// Channels, if the sender knows of any; with several, the first axis of an image counts them.
     pub channels: Vec<ChannelInfo>,
