@@ -2,10 +2,12 @@
 # The work is done by the scripts in scripts/, so that it can also be read and run without make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-slow demo test test-slow bench check fuzz clean
+.PHONY: help setup setup-slow demo test test-slow test-repeat bench check fuzz clean
 
 # Seconds that `make fuzz` spends on each target.
 SECONDS := 60
+# How often `make test-repeat` runs the whole suite.
+RUNS := 10
 # What `make demo` hands on to `konkordia demo`, for example: make demo ARGS="--images 2000 --keep-serving"
 ARGS :=
 
@@ -14,6 +16,7 @@ help:
 	@echo "make demo        build, then run the service with a simulated JUNGFRAU and prove the file (ARGS=--keep-serving to go on)"
 	@echo "make test        build and run all tests"
 	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS"
+	@echo "make test-repeat the whole suite RUNS=10 times, every second time beside a compiler"
 	@echo "make check       formatting, clippy, documentation, licences; changes nothing"
 	@echo "make bench       measure, and write the figures to benches/record/"
 	@echo "make fuzz        run each fuzz target for SECONDS=60 (default)"
@@ -38,6 +41,10 @@ test:
 test-slow:
 	@scripts/setup build python slow
 	@KONKORDIA_SLOW=1 scripts/test
+
+test-repeat:
+	@scripts/setup build python
+	@scripts/test-repeat $(RUNS)
 
 check:
 	@scripts/setup build

@@ -5,8 +5,8 @@ import os
 import pathlib
 import queue
 import signal
-import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -16,8 +16,11 @@ import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from ports import free_ports  # noqa: E402  shared by all folders of tests
+
 BINARY = os.environ.get("KONKORDIA_BIN", str(ROOT / "target" / "release" / "konkordia"))
-DATA = ROOT.parent / "shared" / "data"
+DATA = pathlib.Path(os.environ.get("KONKORDIA_DATA", ROOT.parent / "shared" / "data"))
 LYSO = DATA / "jungfrau-lyso"
 EIGER = DATA / "eiger-udp"
 
@@ -31,24 +34,6 @@ SATURATED = {"int16": 32767, "int32": 2**31 - 1, "uint16": 65532, "uint32": 2**3
 
 needs_lyso = pytest.mark.skipif(not LYSO.is_dir(), reason=f"no real frames in {LYSO}")
 needs_eiger = pytest.mark.skipif(not EIGER.is_dir(), reason=f"no real packets in {EIGER}")
-
-
-def free_ports(count=1):
-    """First of so many consecutive UDP ports that are free now."""
-    for first in range(42000 + os.getpid() % 5000, 60000, count + 3):
-        sockets = []
-        try:
-            for port in range(first, first + count):
-                s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-                sockets.append(s)
-                s.bind(("127.0.0.1", port))
-            return first
-        except OSError:
-            continue
-        finally:
-            for s in sockets:
-                s.close()
-    raise RuntimeError("no free ports")
 
 
 def program(*arguments, check=None, timeout=60, **options):

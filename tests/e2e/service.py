@@ -4,14 +4,13 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
 
-from driving import BINARY
+from driving import BINARY, free_ports
 
 
 class Problem(Exception):
@@ -141,7 +140,5 @@ def write_config(folder, port, *, name="run.toml", detector=None, extra="", **ta
 
 
 def free_port():
-    """A TCP port that is free now."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A TCP port that is free now, and that no other test takes."""
+    return free_ports()

@@ -13,12 +13,13 @@ import urllib.request
 import h5py
 import numpy as np
 import pytest
+from driving import DATA
 from service import Service, free_port
 
 zmq = pytest.importorskip("zmq")
 hdf5plugin = pytest.importorskip("hdf5plugin")
 
-CAPTURE = pathlib.Path(__file__).parents[3] / "shared/data/eiger-streams/eiger-1m-stream-v1.zmsg"
+CAPTURE = DATA / "eiger-streams/eiger-1m-stream-v1.zmsg"
 DSET = "/entry/instrument/zyla/data"
 
 

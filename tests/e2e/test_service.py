@@ -3,6 +3,7 @@
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -614,6 +615,42 @@ def test_sigterm_in_mid_series_closes_the_files(bench):
     sender.join()
 
 
+def settled(service):
+    """Open files and threads when nothing has changed for half a second: connections and threads of what is over have gone."""
+    newest, since, end = None, time.monotonic(), time.monotonic() + 20
+    while time.monotonic() - since < 0.5:
+        found = service.resources()[:2]
+        if found != newest:
+            newest, since = found, time.monotonic()
+        assert time.monotonic() < end, f"open files and threads do not come to rest: {newest}"
+        time.sleep(0.05)
+    return newest
+
+
+def more_than(before, service, within_s=10):
+    """Whether there are more open files or threads than before, and there still are after a while; fewer are no leak."""
+    end = time.monotonic() + within_s
+    while any(now > then for now, then in zip(service.resources(), before, strict=False)):
+        if time.monotonic() > end:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_the_search_for_leaks_sees_one_more_open_file(bench):
+    service = bench.serve()
+    before = settled(service)
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(b"GET /api/v1/status HTTP/1.1\r\n")
+        end = time.monotonic() + 20
+        while service.resources()[0] == before[0]:
+            assert time.monotonic() < end, "the connection was not taken"
+            time.sleep(0.02)
+        assert more_than(before, service, within_s=0.5)
+    assert not more_than(before, service)
+
+
 def test_short_runs_do_not_leak(bench):
     runs = 1000 if SLOW else 100
     service = bench.serve(run={"images": 2}, output={"overwrite": "replace"}, service={"ring_images": 2})
@@ -625,14 +662,10 @@ def test_short_runs_do_not_leak(bench):
 
     for _ in range(30):
         run()
-    before = service.resources()
+    before, resident = settled(service), service.resources()[2]
     complete = sum(run()["severity"] == "success" for _ in range(runs))
-    end = time.monotonic() + 5
-    while service.resources()[:2] != before[:2] and time.monotonic() < end:
-        time.sleep(0.05)
-    after = service.resources()
     assert complete == runs
-    assert after[:2] == before[:2], "open files and threads"
+    assert not more_than(before, service), (before, service.resources(), "open files, threads")
     # Threads come and go, and each leaves the allocator a little; it does not grow with the number of runs.
-    assert after[2] < before[2] + (64 << 20), "memory"
+    assert service.resources()[2] < resident + (64 << 20), "memory"
     assert service.statistics()["totals"]["images_complete"] == 2 * (runs + 30)

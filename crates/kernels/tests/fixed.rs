@@ -1,5 +1,8 @@
 //! Arithmetic in integers: against the definition in wide integers, against floats on real frames, and the published test vectors.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use konkordia_core::pixel::Pixel;
 use konkordia_kernels::Isa;
 use konkordia_kernels::convert::fixed::{FRACTION_BITS, SHIFTS};
@@ -252,11 +255,7 @@ const PIXELS: usize = 512 * 1024;
 /// Real frames at 12.4 keV: integers and floats differ by less than the paper's figure.
 #[test]
 fn real_frames_differ_from_float_by_less_than_the_paper_s_figure() {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/jungfrau-lyso"));
-    if !folder.is_dir() {
-        println!("NOTICE: skipped, because {} is not there", folder.display());
-        return;
-    }
+    let Some(folder) = skip::data("jungfrau-lyso") else { return };
     let bytes = |name: &str| std::fs::read(folder.join(name)).unwrap();
     let floats =
         |name: &str| bytes(name).chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect::<Vec<f32>>();

@@ -1,5 +1,8 @@
 //! Real data, where it is: conversion against PSI's own, chunks of real detectors, the fused kernel against the plain way.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use konkordia_core::pixel::Pixel;
 use konkordia_kernels::baseline::Passes;
 use konkordia_kernels::chunk::{self, bslz4_bound, decompress_chunk};
@@ -11,16 +14,6 @@ use std::time::Duration;
 
 const PIXELS: usize = 512 * 1024;
 const ENERGY_KEV: f64 = 12.4;
-
-/// A folder of the shared data; prints a notice and gives `None` where it is absent.
-fn data(folder: &str) -> Option<PathBuf> {
-    let path = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")).join(folder);
-    if path.is_dir() {
-        return Some(path);
-    }
-    println!("NOTICE: skipped, because {} is not there", path.display());
-    None
-}
 
 fn floats(path: PathBuf) -> Vec<f32> {
     let bytes = std::fs::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
@@ -62,7 +55,7 @@ impl Calibration {
 /// and a half to the last bit; there the last bit of the reference decides, so ties are counted apart.
 #[test]
 fn ten_frames_equal_the_reference_conversion() {
-    let Some(folder) = data("jungfrau-lyso") else { return };
+    let Some(folder) = skip::data("jungfrau-lyso") else { return };
     let calibration = Calibration::read(&folder);
     let (mut compared, mut different, mut ties, mut ties_different, mut masked) =
         ([0u64; 3], [0u64; 3], [0u64; 3], [0u64; 3], 0u64);
@@ -105,7 +98,7 @@ fn ten_frames_equal_the_reference_conversion() {
 
 #[test]
 fn fused_real_frames_are_byte_for_byte_those_of_the_plain_way() {
-    let Some(folder) = data("jungfrau-lyso") else { return };
+    let Some(folder) = skip::data("jungfrau-lyso") else { return };
     let calibration = Calibration::read(&folder);
     let constants = calibration.constants();
     let room = bslz4_bound(PIXELS, ElementSize::Two);
@@ -181,7 +174,7 @@ fn json_chunks<'a>(parts: &[&'a [u8]]) -> Vec<(usize, &'a [u8])> {
 
 #[test]
 fn chunks_of_real_dectris_detectors_decode() {
-    let Some(folder) = data("eiger-streams") else { return };
+    let Some(folder) = skip::data("eiger-streams") else { return };
     let files = [("eiger-1m-stream-v1.zmsg", 9), ("eiger-1m-stream-v2.zmsg", 10), ("eiger2-500k-3channel-stream-v2.zmsg", 9)];
     for (name, expected) in files {
         let bytes = std::fs::read(folder.join(name)).unwrap();

@@ -1,8 +1,12 @@
 //! The packetiser against the digest of the protocol and against a real capture; EIGER packing.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use konkordia_sim::eiger::{EigerModel, SyntheticEiger, pack};
 use konkordia_sim::packet::{DetectorKind, HEADER_BYTES, PacketModel, Packetiser};
 use konkordia_sim::scene::{MODULE_COLUMNS, SceneModel};
+use std::path::Path;
 
 fn packetiser(kind: DetectorKind, modules: usize, modules_down: usize) -> Packetiser {
     let mut model = PacketModel::new(kind, modules);
@@ -68,20 +72,16 @@ fn packets_cut_the_tile_in_order_and_patching_equals_writing() {
 }
 
 /// The records of one file of the capture: datagrams of 4144 bytes.
-fn capture(port: usize) -> Option<Vec<Vec<u8>>> {
-    let path = format!("{}/../../../shared/data/eiger-udp/{}.dat", env!("CARGO_MANIFEST_DIR"), 50020 + port);
-    let bytes = std::fs::read(path).ok()?;
-    Some(bytes.chunks_exact(4152).map(|record| record[8..].to_vec()).collect())
+fn capture(folder: &Path, port: usize) -> Vec<Vec<u8>> {
+    let bytes = std::fs::read(folder.join(format!("{}.dat", 50020 + port))).unwrap();
+    bytes.chunks_exact(4152).map(|record| record[8..].to_vec()).collect()
 }
 
 #[test]
 fn eiger_headers_equal_a_real_capture() {
-    if capture(0).is_none() {
-        println!("skipped: the real EIGER capture (../shared/data/eiger-udp) is not here");
-        return;
-    }
+    let Some(folder) = skip::data("eiger-udp") else { return };
     for port in 0..4 {
-        let records = capture(port).expect("all four ports are there");
+        let records = capture(&folder, port);
         assert_eq!(records.len(), 640);
         let mut model = PacketModel::new(DetectorKind::Eiger { bits: 32 }, 1);
         model.first_frame_number = number(&records[0][0..8]);

@@ -1,5 +1,8 @@
 //! Packetiser, link and reference together: a perfect link gives the truth back, a bad one exactly what its log says.
 
+#[path = "../../../tests/skip.rs"]
+mod skip;
+
 use konkordia_core::pixel::Pixel;
 use konkordia_sim::eiger::{EigerModel, SyntheticEiger};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel, PacketId};
@@ -11,6 +14,7 @@ use konkordia_sim::reference::{
 use konkordia_sim::rng::Rng;
 use konkordia_sim::scene::SceneModel;
 use proptest::prelude::*;
+use std::path::Path;
 
 /// Sends images (each a list of tiles) packet by packet, streams interleaved, through a link; returns what came out.
 fn send(packetiser: &Packetiser, images: &[Vec<Vec<u8>>], link: &mut FaultLink) -> Vec<(usize, Vec<u8>)> {
@@ -363,28 +367,25 @@ fn a_restarted_counter_sends_old_numbers_again() {
     assert_eq!(delivered[0].1[HEADER_BYTES..], images[0][0][..8192]);
 }
 
-/// Little-endian `f32` values of a file of the real module, if it is here.
-fn real_plane(name: &str) -> Option<Vec<f32>> {
-    let bytes = std::fs::read(format!("{}/../../../shared/data/jungfrau-lyso/{name}", env!("CARGO_MANIFEST_DIR"))).ok()?;
-    Some(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+/// Little-endian `f32` values of a file of the real module.
+fn plane(folder: &Path, name: &str) -> Vec<f32> {
+    let bytes = std::fs::read(folder.join(name)).unwrap();
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
 }
 
 #[test]
 fn the_conversion_equals_that_of_psi_on_a_real_module() {
-    let Some(gains) = real_plane("gain_adu_per_kev.f32") else {
-        println!("skipped: the real JUNGFRAU module (../shared/data/jungfrau-lyso) is not here");
-        return;
-    };
-    let pedestals: Vec<f32> =
-        (0..3).flat_map(|g| real_plane(&format!("pedestal_g{g}.f32")).expect("all planes are there")).collect();
+    let Some(folder) = skip::data("jungfrau-lyso") else { return };
+    let gains = plane(&folder, "gain_adu_per_kev.f32");
+    let pedestals: Vec<f32> = (0..3).flat_map(|g| plane(&folder, &format!("pedestal_g{g}.f32"))).collect();
     let constants = JungfrauConstants::new(&pedestals, &gains, 12.4);
     let masked = constants.factors[0].iter().filter(|f| f.is_nan()).count();
     assert!((1..200).contains(&masked), "{masked} masked pixels");
     let mut compared = [0; 3];
     for frame in 0..3 {
-        let words = real_plane(&format!("raw_{frame:02}.u16")).expect("all frames are there");
+        let words = plane(&folder, &format!("raw_{frame:02}.u16"));
         let words = words.iter().flat_map(|w| [w.to_bits() as u16, (w.to_bits() >> 16) as u16]);
-        let photons = real_plane(&format!("photons_{frame:02}.f32")).expect("all frames are there");
+        let photons = plane(&folder, &format!("photons_{frame:02}.f32"));
         for (pixel, (word, theirs)) in words.zip(photons).enumerate() {
             let ours: f32 = convert_word(word, pixel, &constants);
             let stage = [0, 1, 3, 2][usize::from(word >> 14)];

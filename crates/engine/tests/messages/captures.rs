@@ -1,16 +1,15 @@
 //! Messages of real detectors, where the captures are (`../shared/data`): what they mean, and that their pixels leave as they came.
 
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+
 use super::*;
 use konkordia_engine::series::encode::{Encoder, Outgoing, encoder};
 use konkordia_wire::{dectris_v2, stins, zmsg};
 
-/// The messages of a capture; `None`, with a notice, where it is not.
+/// The messages of a capture; where it is absent the test is skipped.
 fn capture(name: &str) -> Option<Vec<Message>> {
-    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/eiger-streams/{}"), name);
-    let Ok(file) = std::fs::read(&path) else {
-        println!("skipped: no capture {path}");
-        return None;
-    };
+    let file = std::fs::read(skip::data(&format!("eiger-streams/{name}"))?).unwrap();
     let (mut reader, mut parts) = (zmsg::Reader::new(file.as_slice(), zmsg::Bounds::default()), zmsg::Message::default());
     let mut all = Vec::new();
     while reader.read(&mut parts).unwrap() {
@@ -136,14 +135,13 @@ fn sums(image: &ImagePart) -> (Vec<u64>, i64, i64) {
 
 #[test]
 fn files_of_pilatus_have_the_pixels_that_fabio_reads() {
-    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
-    let tiff = std::fs::read(format!("{data}/ceo2/CeO2_Pilatus1M.tif"));
-    let packed = format!("{data}/thaumatin/thau_3_2_0001.cbf.bz2");
-    let cbf = std::process::Command::new("bzip2").args(["-dc", &packed]).output();
-    let (Ok(tiff), Some(cbf)) = (tiff, cbf.ok().filter(|output| output.status.success())) else {
-        println!("skipped: no files of Pilatus in {data}, or no bzip2");
-        return;
+    let Some(tiff) = skip::data("ceo2/CeO2_Pilatus1M.tif") else { return };
+    let Some(packed) = skip::data("thaumatin/thau_3_2_0001.cbf.bz2") else { return };
+    let tiff = std::fs::read(tiff).unwrap();
+    let Ok(cbf) = std::process::Command::new("bzip2").arg("-dc").arg(packed).output() else {
+        return skip::skipped("the program bzip2 is not there");
     };
+    assert!(cbf.status.success(), "{cbf:?}");
     let image = part(read(Protocol::Files, &message(&[b"CeO2_Pilatus1M.tif", &tiff[..]])).unwrap());
     assert_eq!(sums(&image), (vec![1043, 981], 126_770_499, 509_591_326_720));
     let start = image.start.unwrap();

@@ -1,12 +1,14 @@
 //! Good and bad calibration files.
 
+#[path = "../../../../tests/skip.rs"]
+mod skip;
+
 use super::planes::PLANE_BYTES;
 use super::reasons::{DEAD, MARKED, NOISY, WRONG_STAGE};
 use super::*;
 use crate::failure::Exit;
 use konkordia_core::pixel::Pixel;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, StagePedestal};
-use std::path::Path;
 
 /// A folder with the files of a plausible module, changed by `change`.
 struct Case {
@@ -194,11 +196,7 @@ fn psi_gain_files_are_float64_per_module() {
 /// The shared real calibration: 83 unusable pixels.
 #[test]
 fn real_calibration_has_83_unusable_pixels() {
-    let data = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/jungfrau-lyso"));
-    if !data.is_dir() {
-        println!("skipped: no real data in {}", data.display());
-        return;
-    }
+    let Some(data) = skip::data("jungfrau-lyso") else { return };
     let mut case = Case::new(1);
     for (name, file) in
         [("p0", "pedestal_g0.f32"), ("p1", "pedestal_g1.f32"), ("p2", "pedestal_g2.f32"), ("gain", "gain_adu_per_kev.f32")]

@@ -210,7 +210,7 @@ impl Stage {
             args,
             &format!(
                 "3  arming it for {images} images, starting it and with it the detector, which sends UDP packets over loopback:\n       \
-             curl --json '{{\"images\": {}}}' {url}/api/v1/arm\n       curl -X POST {url}/api/v1/start\n       \
+             curl -H 'Content-Type: application/json' -d '{{\"images\": {}}}' {url}/api/v1/arm\n       curl -X POST {url}/api/v1/start\n       \
              konkordia simulate jungfrau --to {} --images {0}      (as fast as the receiver takes them)\n       \
              curl '{url}/api/v1/wait?timeout_s=60'",
                 args.images, self.packets_to,
@@ -344,7 +344,7 @@ fn keep(args: &DemoArgs, stage: &Stage, interrupted: &AtomicBool) {
         &format!(
             "\n5  the service goes on, until Ctrl-C; each start is answered with a series of the simulated detector, {} Hz. Look at {url}/, and try in another terminal:\n       \
          konkordia watch{at}\n       konkordia start --images 1000 --prefix mine --wait{at}\n       curl {url}/api/v1/status\n       \
-         curl --json '{{\"images\": 500}}' '{url}/api/v1/start?wait_s=60'\n       curl {url}/api/v1/images/latest -o latest.png",
+         curl -H 'Content-Type: application/json' -d '{{\"images\": 500}}' '{url}/api/v1/start?wait_s=60'\n       curl {url}/api/v1/images/latest -o latest.png",
             args.rate
         ),
     );

@@ -3,19 +3,17 @@
 #![allow(dead_code)]
 
 pub mod samples;
+#[path = "../../../../tests/skip.rs"]
+mod skip;
 
 use konkordia_wire::stream::{Element, Packing, Shape};
 use konkordia_wire::zmsg;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// The messages of a capture of a real detector; `None`, with a notice, where it is not.
+/// The messages of a capture of a real detector; where it is absent the test is skipped.
 pub fn capture(name: &str) -> Option<Vec<Vec<Vec<u8>>>> {
-    let path = format!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/eiger-streams/{}"), name);
-    let Ok(file) = std::fs::read(&path) else {
-        println!("skipped: no capture {path}");
-        return None;
-    };
+    let file = std::fs::read(skip::data(&format!("eiger-streams/{name}"))?).unwrap();
     let (mut reader, mut message) = (zmsg::Reader::new(file.as_slice(), zmsg::Bounds::default()), zmsg::Message::default());
     let mut all = Vec::new();
     while reader.read(&mut message).unwrap() {

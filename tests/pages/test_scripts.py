@@ -1,0 +1,65 @@
+"""The scripts that run and count the tests."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CARGO = """
+running 3 tests
+test a ... ok
+test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.01s
+test result: ok. 20 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.10s
+"""
+PYTEST = "SKIPPED [2] tests/readers/test_dials.py:9: slow lane: KONKORDIA_SLOW=1\n7 passed, 2 skipped in 3.21s\n"
+
+
+def total(tmp_path, log, skipped="", status=0):
+    (tmp_path / "log").write_text(log)
+    (tmp_path / "skipped").write_text(skipped)
+    return subprocess.run(
+        ["scripts/test-sum", tmp_path / "log", tmp_path / "skipped", str(status)], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+def test_rust_tests_that_skip_are_counted_as_skipped_with_their_reason(tmp_path):
+    lines = "skipped: konkordia-wire captures::one: no real data in /x\nskipped: konkordia-sinks disk: mounting: not permitted\n"
+    done = total(tmp_path, CARGO + PYTEST, lines + lines)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "28 passed, 0 failed, 4 skipped", done
+    assert "no real data in /x" in done.stdout and "slow lane" in done.stdout
+    assert done.stdout.count("konkordia-sinks disk") == 1
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "last"),
+    [
+        (CARGO + PYTEST, 0, "30 passed, 0 failed, 2 skipped"),
+        (CARGO + "4 failed, 7 passed, 1 error in 3.21s\n", 1, "30 passed, 5 failed, 0 skipped"),
+        (CARGO, 1, "23 passed, 1 failed, 0 skipped"),
+        ("", 0, "0 passed, 1 failed, 0 skipped"),
+    ],
+)
+def test_the_sum(tmp_path, log, status, last):
+    done = total(tmp_path, log, status=status)
+    assert done.stdout.splitlines()[-1] == last
+    assert done.returncode == (0 if " 0 failed" in last else 1)
+
+
+def test_no_rust_test_skips_in_silence():
+    """All that look for real data ask tests/skip.rs, which counts them."""
+    found = []
+    for path in [*ROOT.glob("crates/**/*.rs"), *ROOT.glob("tests/**/*.rs")]:
+        if "target" in path.parts or path == ROOT / "tests/skip.rs":
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            code = line.split("//")[0] if line.lstrip().startswith("//") else line
+            if "shared/data" in code or re.search(r'println!\("[^"]*skipped[:,]', code):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert found == [], "use tests/skip.rs"
+
+
+def test_continuous_integration_is_make_test():
+    text = (ROOT / ".ci/run").read_text()
+    assert re.search(r"^exec make test\b", text, re.M)
