@@ -104,8 +104,9 @@ def write_sls(folder, words, *, version=7.2, interfaces=1, per_file=10000, numbe
     return path
 
 
-def write_sls_hdf5(folder, words, *, interfaces=1, numbers=None, lost=None, name="run"):
-    """The same as HDF5 of the slsReceiver: one data file for each port, chunks of one image, parameters beside it."""
+def write_sls_hdf5(folder, words, *, interfaces=1, numbers=None, lost=None, name="run", made_for=None, unused=0):
+    """The same as HDF5 of the slsReceiver: one data file for each port, chunks of one image, parameters beside it. With `made_for` the data sets
+    were made for so many frames, of which only those of `words` were written; the rest of the frame numbers is `unused`."""
     count, modules = words.shape[:2]
     numbers = list(numbers or range(1, count + 1))
     lost = lost or {}
@@ -123,11 +124,15 @@ def write_sls_hdf5(folder, words, *, interfaces=1, numbers=None, lost=None, name
             whole |= {"exp length or sub exposure time": ("u4", 0), "packets caught": ("u4", packets), "mod id": ("u2", port // interfaces)}
             whole |= {"row": ("u2", port), "column": ("u2", 0), "detector specific 3": ("u4", 0), "detector type": ("u1", 3)}
             for key, (kind, value) in whole.items():
-                f.create_dataset(key, data=np.broadcast_to(np.asarray(value, kind), count))
+                values = np.broadcast_to(np.asarray(value, kind), count)
+                rest = np.full((made_for or count) - count, unused if key == "frame number" else 0, kind)
+                f.create_dataset(key, data=np.concatenate([values, rest]))
+            data.resize(made_for or count, axis=0)
+            masks += [np.zeros((), "V64")] * ((made_for or count) - count)
             # Strings of fixed length with zero bytes inside, which only the low-level interface writes.
             text = h5py.h5t.C_S1.copy()
             text.set_size(64)
-            space = h5py.h5s.create_simple((count,))
+            space = h5py.h5s.create_simple((len(masks),))
             mask = h5py.h5d.create(f.id, b"packets caught bit mask", text, space)
             mask.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array(masks, "V64").view("S64"), mtype=text)
     path = folder / f"{name}_master_0.h5"
@@ -137,6 +142,7 @@ def write_sls_hdf5(folder, words, *, interfaces=1, numbers=None, lost=None, name
         detector.create_dataset("Detector Type", data=np.bytes_(b"Jungfrau".ljust(256, b"\0")), dtype="S256")
         facts = {"Geometry in x axis": 1, "Geometry in y axis": modules * interfaces, "Number of pixels in x axis": COLUMNS}
         facts |= {"Number of pixels in y axis": rows, "Frames in File": count, "Number of UDP Interfaces": interfaces}
+        facts |= {"Total Frames": made_for or count, "Number of rows": 512}
         for key, value in facts.items():
             detector.create_dataset(key, data=np.int32(value))
     return path
@@ -155,4 +161,85 @@ def write_swissfel(path, words, *, good=None, frame_index=None, detector="JF07T0
         group.create_dataset("is_good_frame", data=np.asarray(good if good is not None else [1] * count, "<i8").reshape(-1, 1))
         group.create_dataset("pulse_id", data=np.arange(count, dtype="<i8").reshape(-1, 1) + 10**10)
         group.create_dataset("module_map", data=np.arange(modules, dtype="<i8"))
+    return path
+
+
+def eiger_ports(down, across):
+    """Row and column of each port of an EIGER of whole modules, in the order of the receiver: half modules count down a column first. Lower
+    half modules are mounted upside down, so that their left port has the higher column."""
+    places = []
+    for half in range(2 * down * across):
+        row, column = half % (2 * down), half // (2 * down) * 2
+        places += [(row, column), (row, column + 1)] if row % 2 == 0 else [(row, column + 1), (row, column)]
+    return places
+
+
+def eiger_bytes(counts, bits):
+    """The bytes of a port's counts as they travel (4 bits: high half of the byte first; 12 bits: three bytes for two pixels)."""
+    counts = np.asarray(counts).reshape(-1)
+    if bits == 4:
+        return (counts[0::2] << 4 | counts[1::2]).astype("u1").tobytes()
+    if bits == 12:
+        a, b = counts[0::2], counts[1::2]
+        return np.stack([a & 0xFF, a >> 8 | (b & 15) << 4, b >> 4], axis=1).astype("u1").tobytes()
+    return counts.astype(f"<u{bits // 8}").tobytes()
+
+
+def eiger_header(frame, place, packets):
+    h = np.zeros((), HEADER)
+    h["frame_number"], h["packet_number"], h["row"], h["column"] = frame, packets, *place
+    h["detector_type"], h["version"] = 1, 2
+    return h.tobytes()
+
+
+def write_eiger(folder, counts, bits, places, *, ten_giga=True, lost=None, name="e"):
+    """An acquisition of an EIGER: (frames, ports, 256, 512) counts, raw, with the JSON master. `lost` is {(frame index, port): packets}."""
+    count, ports = counts.shape[:2]
+    payload = 4096 if ten_giga else 1024
+    packets, lost = 256 * 64 * bits // payload, lost or {}
+    for port in range(ports):
+        with open(folder / f"{name}_d{port}_f0_0.raw", "wb") as out:
+            for n in range(count):
+                gone = lost.get((n, port), ())
+                data = np.frombuffer(eiger_bytes(counts[n, port], bits), "u1").reshape(packets, payload).copy()
+                data[list(gone)] = 0xFF
+                out.write(eiger_header(n + 1, places[port], packets - len(gone)) + mask_of(packets, gone) + data.tobytes())
+    rows, columns = (max(p[axis] for p in places) + 1 for axis in (0, 1))
+    facts = master(7.2, columns, rows, 1, count, 0, "Eiger") | {"Pixels": {"x": 512, "y": 256}, "Dynamic Range": bits, "Ten Giga": int(ten_giga)}
+    facts |= {"Image Size in bytes": 256 * 512 * bits // 8, "Number of rows": 256}
+    path = folder / f"{name}_master_0.json"
+    path.write_text(json.dumps(facts))
+    return path
+
+
+def write_eiger_hdf5(folder, counts, bits, places, *, ten_giga=True, lost=None, name="e"):
+    """The same as HDF5 of the slsReceiver: 4 bits as half as many bytes, 12 bits as 16-bit words."""
+    count, ports = counts.shape[:2]
+    packets, lost = 256 * 64 * bits // (4096 if ten_giga else 1024), lost or {}
+    kind = {4: "u1", 8: "u1", 12: "<u2", 16: "<u2", 32: "<u4"}[bits]
+    for port in range(ports):
+        with h5py.File(folder / f"{name}_d{port}_f0_0.h5", "w") as f:
+            width = 256 if bits == 4 else 512
+            data = f.create_dataset("data", (count, 256, width), kind, maxshape=(None, 256, width), chunks=(1, 256, width))
+            for n in range(count):
+                travels = eiger_bytes(counts[n, port], 16 if bits == 12 else bits)
+                data[n] = np.frombuffer(travels, kind).reshape(256, width)
+            whole = {"frame number": ("u8", range(1, count + 1)), "timestamp": ("u8", 0), "packets caught": ("u4", packets)}
+            whole |= {"row": ("u2", places[port][0]), "column": ("u2", places[port][1]), "detector type": ("u1", 1)}
+            for key, (number, value) in whole.items():
+                f.create_dataset(key, data=np.broadcast_to(np.asarray(value, number), count))
+            text = h5py.h5t.C_S1.copy()
+            text.set_size(64)
+            mask = h5py.h5d.create(f.id, b"packets caught bit mask", text, h5py.h5s.create_simple((count,)))
+            masks = [np.frombuffer(mask_of(packets, lost.get((n, port), ())), "V64")[0] for n in range(count)]
+            mask.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array(masks, "V64").view("S64"), mtype=text)
+    rows, columns = (max(p[axis] for p in places) + 1 for axis in (0, 1))
+    path = folder / f"{name}_master_0.h5"
+    with h5py.File(path, "w") as f:
+        detector = f.create_group("/entry/instrument/detector")
+        detector.create_dataset("Detector Type", data=np.bytes_(b"Eiger".ljust(256, b"\0")), dtype="S256")
+        facts = {"Geometry in x axis": columns, "Geometry in y axis": rows, "Number of pixels in x axis": 512}
+        facts |= {"Number of pixels in y axis": 256, "Frames in File": count, "Dynamic Range": bits, "Ten Giga Enable": int(ten_giga)}
+        for key, value in (facts | {"Number of rows": 256, "Total Frames": count}).items():
+            detector.create_dataset(key, data=np.int32(value))
     return path

@@ -194,19 +194,135 @@ def test_modules_beside_each_other_lie_as_aare_reads_them(tmp_path):
         assert list(headers["frameNumber"].reshape(3, -1)[:, 0]) == list(master.columns["frame_number"])
 
 
-@pytest.mark.parametrize("bits", [8, 16, 32])
-def test_eiger_counts(tmp_path, bits):
-    rng = np.random.default_rng(bits)
-    counts = rng.integers(0, 200, (3, 4, 256, 512)).astype(f"<u{bits // 8}")
-    for port in range(4):
-        with open(tmp_path / f"e_d{port}_f0_0.raw", "wb") as out:
-            for n in range(3):
-                out.write(raw_files.header(n + 1, port, 4 * bits, 4, kind=1) + raw_files.mask_of(4 * bits, ()) + counts[n, port].tobytes())
-    facts = raw_files.master(7.2, 2, 2, 1, 3, 0, "Eiger") | {"Pixels": {"x": 512, "y": 256}, "Dynamic Range": bits, "Ten Giga": 1}
-    (tmp_path / "e_master_0.json").write_text(json.dumps(facts | {"Image Size in bytes": 256 * 512 * bits // 8}))
-    report, _ = convert(tmp_path / "e_master_0.json", "-o", tmp_path / "out", "--verify")
+def side_by_side(counts, places):
+    """(frames, ports, 256, 512) counts where their headers say."""
+    rows, columns = (max(p[axis] for p in places) + 1 for axis in (0, 1))
+    image = np.zeros((len(counts), rows * 256, columns * 512), counts.dtype)
+    for port, (row, column) in enumerate(places):
+        image[:, row * 256 : row * 256 + 256, column * 512 : column * 512 + 512] = counts[:, port]
+    return image
+
+
+@pytest.mark.parametrize("form", ["raw", "hdf5"])
+@pytest.mark.parametrize("bits", [4, 8, 12, 16, 32])
+def test_eiger_ports_lie_where_their_headers_say(tmp_path, bits, form):
+    """Two modules beside each other, the left and right ports of their lower halves exchanged, as the hardware has them."""
+    counts = np.random.default_rng(bits).integers(0, min(2**bits - 1, 200), (3, 8, 256, 512))
+    places = raw_files.eiger_ports(1, 2)
+    lost = {(1, 2): [0], (2, 7): [4 * bits - 1]}
+    write = raw_files.write_eiger if form == "raw" else raw_files.write_eiger_hdf5
+    report, done = convert(write(tmp_path, counts, bits, places, lost=lost), "-o", tmp_path / "out", "--verify", check=1)
     master = Master(tmp_path / "out_master.h5")
-    assert (master.images == counts.reshape(3, 1024, 512)).all() and sum_of_ledger(report)["complete"] == 3
+    expected = counts.reshape(3, 8, -1).copy()
+    missing = np.iinfo(master.images.dtype).max
+    for (frame, port), packets in lost.items():
+        for packet in packets:
+            expected[frame, port, packet * 32768 // bits : -(-(packet + 1) * 32768 // bits)] = missing
+    assert master.images.shape == (3, 512, 2048)
+    assert (master.images == side_by_side(expected.reshape(counts.shape), places)).all()
+    assert sum_of_ledger(report)["partial"] == 2 and report["verified"]["images_different"] == 0
+    assert "placed side by side as their headers say" in done.stderr and "give its geometry" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["raw", "hdf5"])
+@pytest.mark.parametrize("bits", [12, 32])
+def test_eiger_over_one_gigabit_from_files(tmp_path, bits, form):
+    counts = np.random.default_rng(bits).integers(0, 4000, (2, 4, 256, 512))
+    write = raw_files.write_eiger if form == "raw" else raw_files.write_eiger_hdf5
+    path = write(tmp_path, counts, bits, raw_files.eiger_ports(1, 1), ten_giga=False, lost={(0, 1): [7]})
+    report, _ = convert(path, "-o", tmp_path / "out", check=1)
+    expected = counts.reshape(2, 4, -1).copy()
+    master = Master(tmp_path / "out_master.h5")
+    expected[0, 1, 7 * 8192 // bits : -(-8 * 8192 // bits)] = np.iinfo(master.images.dtype).max
+    assert (master.images == side_by_side(expected.reshape(counts.shape), raw_files.eiger_ports(1, 1))).all()
+
+
+@pytest.mark.parametrize("form", ["raw", "hdf5"])
+def test_an_eiger_with_its_geometry(tmp_path, form):
+    """The same file in the preset: gaps open, the upper half turned."""
+    counts = np.random.default_rng(1).integers(0, 200, (2, 4, 256, 512))
+    places = raw_files.eiger_ports(1, 1)
+    write = raw_files.write_eiger if form == "raw" else raw_files.write_eiger_hdf5
+    path = write(tmp_path, counts, 16, places)
+    _, done = convert(path, "-o", tmp_path / "out", "--geometry", "eiger-500k")
+    image = Master(tmp_path / "out_master.h5").images[1]
+    by_place = dict(zip(places, counts[1], strict=True))
+    assert image.shape == (514, 1030) and "side by side" not in done.stderr
+    assert (image[:256, :256] == by_place[0, 0][::-1, :256]).all() and (image[258:, 258:514] == by_place[1, 0][:, 256:]).all()
+    assert (image[258:, 516:772] == by_place[1, 1][:, :256]).all() and (image[256:258] == 65534).all()
+
+
+def test_eiger_ports_without_rows_and_columns_lie_by_their_numbers(tmp_path):
+    counts = np.random.default_rng(2).integers(0, 200, (2, 8, 256, 512))
+    path = raw_files.write_eiger(tmp_path, counts, 16, [(0, 0)] * 8)
+    text = json.loads(path.read_text()) | {"Geometry": {"x": 4, "y": 2}}
+    path.write_text(json.dumps(text))
+    _, done = convert(path, "-o", tmp_path / "out")
+    by_number = [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3)]
+    assert (Master(tmp_path / "out_master.h5").images == side_by_side(counts, by_number)).all()
+    assert "ports are placed by their numbers" in done.stderr
+
+
+@pytest.mark.parametrize(("ports", "bits"), [((2, 2), 16), ((4, 2), 32)])
+def test_eiger_ports_lie_as_aare_reads_them(tmp_path, ports, bits):
+    aare = pytest.importorskip("aare", reason="aare has no wheel for this Python")
+    counts = np.random.default_rng(4).integers(0, 200, (2, ports[0] * ports[1], 256, 512))
+    # It counts ports down a column first, and turns the upper half modules, which is left to the geometry here.
+    places = [(k % ports[1], k // ports[1]) for k in range(ports[0] * ports[1])]
+    path = raw_files.write_eiger(tmp_path, counts, bits, places)
+    convert(path, "-o", tmp_path / "out")
+    with aare.RawFile(path) as f:
+        _, images = f.read()
+    found = Master(tmp_path / "out_master.h5").images
+    found[:, :256] = found[:, 255::-1]
+    assert images.shape == found.shape and (images == found).all()
+
+
+@pytest.mark.parametrize("unused", [0, 2**64 - 1])
+@pytest.mark.parametrize("interfaces", [1, 2])
+def test_what_a_receiver_never_used_is_no_loss(tmp_path, words, interfaces, unused):
+    """Data sets made for 20 frames of which 6 came."""
+    path = raw_files.write_sls_hdf5(tmp_path, words, interfaces=interfaces, made_for=20, unused=unused)
+    master, report, done = converted(tmp_path, [path], "--verify")
+    assert (master.images == whole(words)).all() and sum_of_ledger(report)["complete"] == 6
+    assert "its data set was made for 20 frames, 6 were written" in done.stderr
+
+
+def test_frames_that_the_master_counts_and_nobody_wrote_are_missing(tmp_path, words):
+    path = raw_files.write_sls_hdf5(tmp_path, words[:4], made_for=20)
+    with h5py.File(path, "r+") as f:
+        f["/entry/instrument/detector/Frames in File"][()] = 6
+    _, _, done = converted(tmp_path, [path], check=1)
+    assert "the master counts 6 frames, the files hold 4" in done.stderr
+
+
+def test_how_several_modules_were_placed_is_said(tmp_path, words):
+    path = raw_files.write_sls(tmp_path, words)
+    _, report, done = converted(tmp_path, [path])
+    said = "the 2 modules were placed one below the other, without gaps"
+    assert said in done.stderr and "--geometry jungfrau-1m" in done.stderr and said in json.dumps(report)
+    with h5py.File(tmp_path / "out_master.h5", "r") as f:
+        assert said in f["/entry/konkordia/conversion/placement"][()].decode()
+    convert(path, "-o", tmp_path / "placed", "--dtype", "raw", "--geometry", "jungfrau-1m")
+    placed = Master(tmp_path / "placed_master.h5").images
+    assert placed.shape == (6, 1064, 1030) and (placed[:, 551:1063, 3:1027] == words[:, 1]).all()
+    assert "does not fit this detector" in program("convert", path, "-o", tmp_path / "x", "--dtype", "raw", "--geometry", "jungfrau-4m", check=3).stderr
+
+
+def test_raw_frames_that_were_kept_know_their_geometry(bench, tmp_path):
+    """Converted without a word of geometry they give the image of the run."""
+    tables = raw_tables(2, 2, images=3)
+    tables["detector"] |= {"geometry": "jungfrau-1m", "double_pixels": "mask", "beam_center_x_px": 500.5}
+    receiver = bench.receive(bench.config(streams=4, output={"keep_raw": True}, **tables))
+    simulate("jungfrau", "--to", bench.to, "--modules", 2, "--interfaces", 2, "--images", 3, "--rate", 20)
+    assert receiver.finish()[0] == 0
+    _, done = convert(tmp_path / "run_raw_master_0.json", "-o", tmp_path / "again", "--dtype", "raw")
+    assert chunks(tmp_path / "again_master.h5") == chunks(bench.master) and "placed one below" not in done.stderr
+    with h5py.File(tmp_path / "again_master.h5", "r") as f:
+        assert f["/entry/instrument/detector/beam_center_x"][()] == 500.5
+    # What the user says comes first.
+    convert(tmp_path / "run_raw_master_0.json", "-o", tmp_path / "other", "--dtype", "raw", "--set", "detector.geometry=stacked")
+    assert Master(tmp_path / "other_master.h5").images.shape == (3, 1024, 1024)
 
 
 def test_some_frames_only_and_options_of_the_configuration(tmp_path, words):
@@ -238,5 +354,5 @@ def test_progress_report_and_memory_are_told(tmp_path, words):
     done = program("convert", path, "-o", tmp_path / "out", "--dtype", "raw", check=0)
     assert "6 expected, 6 complete" in done.stdout and "ledger    balances" in done.stdout
     assert "slsReceiver acquisition, version 7.2" in done.stderr and "memory" in done.stderr
-    quiet = program("convert", path, "-o", tmp_path / "quiet", "--dtype", "raw", "--quiet", check=0)
+    quiet = program("convert", path, "-o", tmp_path / "quiet", "--dtype", "raw", "--geometry", "jungfrau-1m", "--quiet", check=0)
     assert quiet.stderr == ""

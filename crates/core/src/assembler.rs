@@ -34,6 +34,18 @@ impl PacketBitmap {
     pub fn count(&self) -> u32 {
         self.0.iter().map(|w| w.count_ones()).sum()
     }
+
+    /// The `packets` packets from `from` on, numbered from `to` on; the others are left out.
+    ///
+    /// # Panics
+    /// If a number is not below [`MAX_PACKETS_PER_TILE`].
+    pub fn renumbered(&self, from: u16, packets: u16, to: u16) -> Self {
+        let mut renumbered = Self::default();
+        for packet in (0..packets).filter(|packet| self.has(from + packet)) {
+            renumbered.set(to + packet);
+        }
+        renumbered
+    }
 }
 
 /// What becomes of a packet. Outcomes, not errors: each has its counter in the ledger.

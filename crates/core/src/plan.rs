@@ -306,12 +306,17 @@ impl Plan {
         items.into_iter().filter(|item| item.bytes > 0).collect()
     }
 
-    /// Common mode has pedestals and gates in the order of the tiles, and offsets of 8 frames for each worker: 32 bytes per line of 256 pixels.
+    /// Common mode has pedestals and gates in the order of the tiles, and offsets of 8 frames for each worker: 32 bytes per line of 256 pixels,
+    /// and where part of the rows is read as many as for all.
     fn tracking_bytes(&self) -> u64 {
         let pixels = self.geometry.pixels() as u64;
         let tracked = if self.processing.tracking.is_some() { pixels * (8 + 4 * self.snapshot_slots()) } else { 0 };
-        let common_mode =
-            if self.processing.common_mode == CommonMode::None { 0 } else { pixels * 12 + pixels / 8 * self.workers as u64 };
+        let whole = u64::from(self.geometry.format().whole().pixels()) * self.streams() as u64;
+        let common_mode = if self.processing.common_mode == CommonMode::None {
+            0
+        } else {
+            pixels * 12 + whole.max(pixels) / 8 * self.workers as u64
+        };
         tracked + common_mode
     }
 

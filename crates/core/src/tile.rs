@@ -26,7 +26,7 @@ impl DetectorKind {
 pub struct TileFormat {
     /// Detector family.
     pub kind: DetectorKind,
-    /// Rows of the tile.
+    /// Rows of the tile that are read out.
     pub rows: u32,
     /// Columns of the tile.
     pub columns: u32,
@@ -34,25 +34,134 @@ pub struct TileFormat {
     pub bits: u32,
     /// Payload bytes of each packet.
     pub payload_bytes: u32,
+    /// Tiles of a module: the UDP interfaces of a JUNGFRAU module, or the 4 ports of an EIGER module.
+    pub tiles_per_module: u32,
+    /// Number that the first packet of the tile has on the wire; above 0 only where part of the rows is read.
+    pub first_packet: u32,
 }
+
+/// Rows of a module of either family.
+pub const MODULE_ROWS: u32 = 512;
 
 impl TileFormat {
     /// A JUNGFRAU module on 1 UDP interface (one tile of 512 x 1024) or 2 (two tiles of 256 x 1024). `None` for another number.
     pub const fn jungfrau(interfaces: u32) -> Option<Self> {
-        let rows = match interfaces {
-            1 => 512,
-            2 => 256,
-            _ => return None,
-        };
-        Some(Self { kind: DetectorKind::Jungfrau, rows, columns: 1024, bits: 16, payload_bytes: 8192 })
+        if interfaces != 1 && interfaces != 2 {
+            return None;
+        }
+        Some(Self {
+            kind: DetectorKind::Jungfrau,
+            rows: MODULE_ROWS / interfaces,
+            columns: 1024,
+            bits: 16,
+            payload_bytes: 8192,
+            tiles_per_module: interfaces,
+            first_packet: 0,
+        })
     }
 
     /// One EIGER port (256 x 512) over 10 GbE at 4, 8, 12, 16 or 32 bit. `None` for another depth.
     pub const fn eiger(bits: u32) -> Option<Self> {
+        Self::eiger_with(bits, 4096)
+    }
+
+    /// One EIGER port (256 x 512) over 1 GbE, whose packets are a quarter as long. `None` for a depth that there is not.
+    pub const fn eiger_1gbe(bits: u32) -> Option<Self> {
+        Self::eiger_with(bits, 1024)
+    }
+
+    const fn eiger_with(bits: u32, payload_bytes: u32) -> Option<Self> {
         match bits {
-            4 | 8 | 12 | 16 | 32 => Some(Self { kind: DetectorKind::Eiger, rows: 256, columns: 512, bits, payload_bytes: 4096 }),
+            4 | 8 | 12 | 16 | 32 => Some(Self {
+                kind: DetectorKind::Eiger,
+                rows: 256,
+                columns: 512,
+                bits,
+                payload_bytes,
+                tiles_per_module: 4,
+                first_packet: 0,
+            }),
             _ => None,
         }
+    }
+
+    /// The same detector with partial readout. JUNGFRAU: `rows` of the module, a multiple of 8 up to 512, half of them above and half below
+    /// the middle; packets keep their numbers (protocols 1.3). EIGER: `rows` of each half module, from the middle of the module outwards,
+    /// in whole packets that count from 0. `None` for a number of rows that the detector cannot read.
+    pub const fn with_rows(self, rows: u32) -> Option<Self> {
+        match self.kind {
+            DetectorKind::Jungfrau => {
+                if rows == 0 || !rows.is_multiple_of(8) || rows > MODULE_ROWS {
+                    return None;
+                }
+                let tile_rows = rows / self.tiles_per_module;
+                // One interface leaves out as many rows above as below; of two, the first leaves out those above.
+                let above = (MODULE_ROWS - rows) / 2;
+                Some(Self { rows: tile_rows, first_packet: above / self.rows_per_packet(), ..self })
+            }
+            DetectorKind::Eiger => {
+                let read = Self { rows, ..self };
+                let is_whole = rows > 0 && rows <= 256 && read.tile_bytes().is_multiple_of(self.payload_bytes);
+                if is_whole { Some(read) } else { None }
+            }
+        }
+    }
+
+    /// JUNGFRAU: 4 rows in each packet.
+    const fn rows_per_packet(&self) -> u32 {
+        self.payload_bytes * 8 / self.bits / self.columns
+    }
+
+    /// Rows of the tile when all are read.
+    pub const fn whole_rows(&self) -> u32 {
+        match self.kind {
+            DetectorKind::Jungfrau => MODULE_ROWS / self.tiles_per_module,
+            DetectorKind::Eiger => 256,
+        }
+    }
+
+    /// The tile with all its rows: what the slsReceiver keeps of it, and what a calibration has.
+    pub const fn whole(self) -> Self {
+        Self { rows: self.whole_rows(), first_packet: 0, ..self }
+    }
+
+    /// True for an EIGER on 1 GbE.
+    pub const fn is_one_gigabit(&self) -> bool {
+        self.payload_bytes == 1024
+    }
+
+    /// True if only part of the rows is read.
+    pub const fn is_partial(&self) -> bool {
+        self.rows < self.whole_rows()
+    }
+
+    /// Rows of a module that are read.
+    pub const fn module_rows(&self) -> u32 {
+        match self.kind {
+            DetectorKind::Jungfrau => self.rows * self.tiles_per_module,
+            DetectorKind::Eiger => 2 * self.rows,
+        }
+    }
+
+    /// The format of tile `tile` of the detector. In partial readout the second of two JUNGFRAU interfaces sends its first packets, while
+    /// the first sends its last.
+    pub const fn of_tile(self, tile: usize) -> Self {
+        let is_second = self.tiles_per_module == 2 && tile % 2 == 1;
+        Self { first_packet: if is_second { 0 } else { self.first_packet }, ..self }
+    }
+
+    /// The first row of tile `tile` that is read.
+    pub const fn first_row(&self, tile: usize) -> u32 {
+        match self.kind {
+            DetectorKind::Jungfrau => self.of_tile(tile).first_packet * self.rows_per_packet(),
+            DetectorKind::Eiger => 0,
+        }
+    }
+
+    /// The pixels of tile `tile` that are read, of those of the whole tile.
+    pub const fn pixels_read(&self, tile: usize) -> std::ops::Range<usize> {
+        let first = self.first_row(tile) as usize * self.columns as usize;
+        first..first + self.pixels() as usize
     }
 
     /// Pixels of the tile.
@@ -92,6 +201,51 @@ mod tests {
         assert_eq!(TileFormat::jungfrau(1).unwrap().packets(), 128);
         assert_eq!(TileFormat::jungfrau(2).unwrap().packets(), 64);
         assert!(TileFormat::jungfrau(3).is_none() && TileFormat::eiger(24).is_none());
+    }
+
+    #[test]
+    fn one_gigabit_packets_are_a_quarter_as_long() {
+        let eiger = |bits| TileFormat::eiger_1gbe(bits).unwrap();
+        assert_eq!([4, 8, 12, 16, 32].map(|bits| eiger(bits).packets()), [64, 128, 192, 256, 512]);
+        // 32 bit: two packets make a row, the first 256 columns first.
+        assert_eq!([0, 255, 256, 511, 512].map(|p| eiger(32).packets_of_pixel(p).0), [0, 0, 1, 1, 2]);
+        assert!(TileFormat::eiger_1gbe(24).is_none());
+    }
+
+    /// n = rows / 4 packets, those from 64 - n / 2 to 64 + n / 2 - 1 of the module, whatever the number of interfaces.
+    #[test]
+    fn partial_readout_is_around_the_middle_of_the_module() {
+        for rows in (8..=512).step_by(8) {
+            let n = rows / 4;
+            let one = TileFormat::jungfrau(1).unwrap().with_rows(rows).unwrap();
+            assert_eq!((one.rows, one.packets(), one.first_packet), (rows, n, 64 - n / 2));
+            assert_eq!((one.first_row(0), one.first_row(3), one.module_rows()), (256 - rows / 2, 256 - rows / 2, rows));
+            let two = TileFormat::jungfrau(2).unwrap().with_rows(rows).unwrap();
+            assert_eq!((two.rows, two.packets(), two.module_rows()), (rows / 2, n / 2, rows));
+            assert_eq!((two.of_tile(2).first_packet, two.of_tile(3).first_packet), (64 - n / 2, 0));
+            assert_eq!((two.first_row(2), two.first_row(3)), (256 - rows / 2, 0));
+            assert_eq!((two.pixels_read(0).end, two.pixels_read(1).start), (256 * 1024, 0));
+            assert_eq!((one.is_partial(), two.is_partial()), (rows < 512, rows < 512));
+            assert_eq!((one.whole(), two.whole()), (TileFormat::jungfrau(1).unwrap(), TileFormat::jungfrau(2).unwrap()));
+        }
+        let refused = |rows| TileFormat::jungfrau(1).unwrap().with_rows(rows).is_none();
+        assert!([0, 4, 12, 100, 520].map(refused).iter().all(|r| *r));
+    }
+
+    #[test]
+    fn partial_readout_of_an_eiger_has_whole_packets() {
+        for bits in [4, 8, 12, 16, 32] {
+            for whole in [TileFormat::eiger(bits).unwrap(), TileFormat::eiger_1gbe(bits).unwrap()] {
+                for rows in 1..=256 {
+                    let packets = whole.packets() * rows;
+                    match whole.with_rows(rows) {
+                        Some(part) => assert_eq!((part.packets() * 256, part.first_row(1), part.first_packet), (packets, 0, 0)),
+                        None => assert!(packets % 256 != 0, "{bits} bit, {rows} rows"),
+                    }
+                }
+                assert!(whole.with_rows(0).is_none() && whole.with_rows(257).is_none());
+            }
+        }
     }
 
     #[test]

@@ -294,7 +294,7 @@ impl Armed {
                 .map(|(stream, (source, writer))| {
                     let sorter = Sorter {
                         control,
-                        format: *plan.geometry.format(),
+                        format: plan.geometry.format().of_tile(stream),
                         writer,
                         lossless: plan.lossless_source,
                         assembler: TileAssembler::new(assembler_spec(plan)),

@@ -248,7 +248,8 @@ pub enum SimulateDetector {
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia simulate eiger --to 127.0.0.1:50020 --bits 16 --rate 500 --images 1000
   konkordia simulate eiger --to 127.0.0.1:50020 --raw 50020.dat 50021.dat 50022.dat 50023.dat --rate 10
-  konkordia simulate eiger --to 127.0.0.1:50020 --bits 32 --rate 50 --loss 0.01 --seed 7")]
+  konkordia simulate eiger --to 127.0.0.1:50020 --bits 32 --rate 50 --loss 0.01 --seed 7
+  konkordia simulate eiger --to 127.0.0.1:50020 --bits 16 --ten-giga false --rows 128")]
     Eiger(EigerArgs),
 }
 
@@ -267,6 +268,9 @@ pub struct SendArgs {
     /// Modules
     #[arg(long, value_name = "M", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub modules: u32,
+    /// Partial readout: rows of a JUNGFRAU module (a multiple of 8), or of each EIGER half module [default: all]
+    #[arg(long, value_name = "ROWS", help_heading = "What to send")]
+    pub rows: Option<u16>,
     /// Frame number of the first image [default: 1, or that of the dump]
     #[arg(long, value_name = "N", help_heading = "What to send")]
     pub first_frame: Option<u64>,
@@ -397,6 +401,9 @@ pub struct EigerArgs {
     /// Bits of a pixel of the synthetic detector: 4, 8, 12, 16 or 32
     #[arg(long, value_name = "BITS", default_value_t = 16, help_heading = "What to send")]
     pub bits: u8,
+    /// Send as over 10 GbE, in packets of 4096 bytes; false = over 1 GbE, in packets of 1024 bytes
+    #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set, help_heading = "What to send")]
+    pub ten_giga: bool,
 }
 
 /// `konkordia receive`

@@ -61,7 +61,7 @@ pub enum DetectorKind {
         /// 1 or 2.
         interfaces: u8,
     },
-    /// EIGER, 10 GbE, four ports per module.
+    /// EIGER, four ports per module.
     Eiger {
         /// 4, 8, 12, 16 or 32.
         bits: u8,
@@ -91,6 +91,10 @@ pub struct PacketModel {
     pub storage_cells: u8,
     /// JUNGFRAU: bits that are set in DAQ info beside those of chip and cell (protocol digest 1.4).
     pub daq_info: u32,
+    /// Partial readout: rows of a JUNGFRAU module, or of each EIGER half module; `None` = all.
+    pub rows_read: Option<u16>,
+    /// EIGER: 10 GbE; otherwise 1 GbE, in packets a quarter as long.
+    pub ten_giga: bool,
 }
 
 /// Storage cell of an image, counted from 0.
@@ -112,6 +116,8 @@ impl PacketModel {
             subframes: 376,
             storage_cells: 1,
             daq_info: 0,
+            rows_read: None,
+            ten_giga: true,
         }
     }
 }
@@ -121,8 +127,10 @@ impl PacketModel {
 pub struct StreamLayout {
     /// Streams, that is tiles of an image.
     pub streams: usize,
-    /// Rows of a tile.
+    /// Rows of a tile that are read.
     pub rows: usize,
+    /// Rows of a tile of which all are read.
+    pub whole_rows: usize,
     /// Columns of a tile.
     pub columns: usize,
     /// Bits of a pixel on the wire.
@@ -139,6 +147,16 @@ impl StreamLayout {
     /// Bytes of a datagram.
     pub fn datagram_bytes(&self) -> usize {
         HEADER_BYTES + self.payload_bytes
+    }
+
+    /// Pixel bytes of a row of a tile.
+    pub fn row_bytes(&self) -> usize {
+        self.columns * self.bits / 8
+    }
+
+    /// Pixel bytes of a tile of which all rows are read.
+    pub fn whole_tile_bytes(&self) -> usize {
+        self.whole_rows * self.row_bytes()
     }
 }
 
@@ -177,23 +195,12 @@ impl Packetiser {
                 "{modules} modules in columns of {down} do not fill a grid; give 1 to 4096 modules and a divisor of that number"
             )));
         }
-        let (streams_per_module, rows, columns, bits, payload_bytes) = match model.kind {
-            DetectorKind::Jungfrau { interfaces: 1 } => (1, 512, 1024, 16, 8192),
-            DetectorKind::Jungfrau { interfaces: 2 } => (2, 256, 1024, 16, 8192),
-            DetectorKind::Jungfrau { interfaces } => {
-                return Err(LayoutError(format!(
-                    "a JUNGFRAU module has 1 or 2 interfaces, not {interfaces}; set interfaces to 1 or 2"
-                )));
-            }
-            DetectorKind::Eiger { bits: bits @ (4 | 8 | 12 | 16 | 32) } => (4, 256, 512, usize::from(bits), 4096),
-            DetectorKind::Eiger { bits } => {
-                return Err(LayoutError(format!("EIGER has no {bits}-bit mode; set bits to 4, 8, 12, 16 or 32")));
-            }
-        };
+        let (streams_per_module, whole_rows, columns, bits, payload_bytes) = shape(model)?;
+        let rows = rows_of_a_tile(model, whole_rows, columns * bits / 8, payload_bytes)?;
         let tile_bytes = rows * columns * bits / 8;
         let streams = modules * streams_per_module;
         let packets_per_tile = (tile_bytes / payload_bytes) as u32;
-        let layout = StreamLayout { streams, rows, columns, bits, packets_per_tile, payload_bytes, tile_bytes };
+        let layout = StreamLayout { streams, rows, whole_rows, columns, bits, packets_per_tile, payload_bytes, tile_bytes };
         let ports = (0..streams).map(|stream| port(model.kind, stream, down)).collect();
         Ok(Self { model: model.clone(), layout, ports })
     }
@@ -206,6 +213,32 @@ impl Packetiser {
     /// Shape of the streams.
     pub fn layout(&self) -> StreamLayout {
         self.layout
+    }
+
+    /// The rows of its tile that a stream sends. A JUNGFRAU reads around the middle of the module, an EIGER from there outwards.
+    pub fn rows_read(&self, stream: usize) -> Range<usize> {
+        let (rows, whole) = (self.layout.rows, self.layout.whole_rows);
+        let first = match self.model.kind {
+            DetectorKind::Jungfrau { interfaces: 1 } => (whole - rows) / 2,
+            DetectorKind::Jungfrau { .. } if stream.is_multiple_of(2) => whole - rows,
+            _ => 0,
+        };
+        first..first + rows
+    }
+
+    /// The bytes of a tile that a stream sends, of those of the whole tile.
+    ///
+    /// # Panics
+    /// When the tile is no whole one.
+    pub fn read_out<'a>(&self, stream: usize, whole_tile: &'a [u8]) -> &'a [u8] {
+        assert_eq!(whole_tile.len(), self.layout.whole_tile_bytes(), "bytes of the whole tile");
+        let (rows, row_bytes) = (self.rows_read(stream), self.layout.row_bytes());
+        &whole_tile[rows.start * row_bytes..rows.end * row_bytes]
+    }
+
+    /// Number of the first packet of a stream: a JUNGFRAU counts those of the rows before that it does not read.
+    pub fn first_packet(&self, stream: usize) -> u32 {
+        (self.rows_read(stream).start * self.layout.row_bytes() / self.layout.payload_bytes) as u32
     }
 
     /// (row, column) that the headers of a stream carry.
@@ -226,11 +259,11 @@ impl Packetiser {
         self.model.first_frame_number + image
     }
 
-    /// The header of one packet.
+    /// The header of packet `packet` of those that the stream sends, counted from 0.
     pub fn write_header(&self, stream: usize, frame_number: u64, packet: u32) -> [u8; HEADER_BYTES] {
         let port = self.ports[stream];
         let mut header = [0; HEADER_BYTES];
-        header[field::PACKET_NUMBER].copy_from_slice(&packet.to_le_bytes());
+        header[field::PACKET_NUMBER].copy_from_slice(&(self.first_packet(stream) + packet).to_le_bytes());
         header[field::MOD_ID].copy_from_slice(&port.mod_id.to_le_bytes());
         header[field::ROW].copy_from_slice(&port.row.to_le_bytes());
         header[field::COLUMN].copy_from_slice(&port.column.to_le_bytes());
@@ -280,6 +313,40 @@ impl Packetiser {
         out[HEADER_BYTES..length].copy_from_slice(&tile_bytes[start..start + self.layout.payload_bytes]);
         length
     }
+}
+
+/// Streams of a module, rows and columns of a tile, bits of a pixel, and pixel bytes of a packet.
+fn shape(model: &PacketModel) -> Result<(usize, usize, usize, usize, usize), LayoutError> {
+    Ok(match model.kind {
+        DetectorKind::Jungfrau { interfaces: 1 } => (1, 512, 1024, 16, 8192),
+        DetectorKind::Jungfrau { interfaces: 2 } => (2, 256, 1024, 16, 8192),
+        DetectorKind::Jungfrau { interfaces } => {
+            return Err(LayoutError(format!(
+                "a JUNGFRAU module has 1 or 2 interfaces, not {interfaces}; set interfaces to 1 or 2"
+            )));
+        }
+        DetectorKind::Eiger { bits: bits @ (4 | 8 | 12 | 16 | 32) } => {
+            (4, 256, 512, usize::from(bits), if model.ten_giga { 4096 } else { 1024 })
+        }
+        DetectorKind::Eiger { bits } => {
+            return Err(LayoutError(format!("EIGER has no {bits}-bit mode; set bits to 4, 8, 12, 16 or 32")));
+        }
+    })
+}
+
+/// Rows of a tile that are read.
+fn rows_of_a_tile(model: &PacketModel, whole_rows: usize, row_bytes: usize, payload_bytes: usize) -> Result<usize, LayoutError> {
+    let Some(wanted) = model.rows_read.map(usize::from) else { return Ok(whole_rows) };
+    let (rows, possible) = match model.kind {
+        DetectorKind::Jungfrau { interfaces } => (wanted / usize::from(interfaces), wanted.is_multiple_of(8)),
+        DetectorKind::Eiger { .. } => (wanted, (wanted * row_bytes).is_multiple_of(payload_bytes)),
+    };
+    if possible && (1..=whole_rows).contains(&rows) {
+        return Ok(rows);
+    }
+    Err(LayoutError(format!(
+        "this detector cannot read {wanted} rows; give a multiple of 8 up to 512 (JUNGFRAU), or whole packets up to 256 rows (EIGER)"
+    )))
 }
 
 /// Header constants of a stream.

@@ -1,8 +1,12 @@
 //! Master file of the slsReceiver, JSON: what the files of an acquisition hold. Source: slsDetectorPackage 9.2, binary writer 7.2, and the
 //! names that readers of version 8.0 expect (protocols 1.7); both sets of names are accepted whatever the version says.
 //!
-//! Facts relied on: `Geometry`, `Pixels` and the image size count UDP ports, not modules; without region of interest its borders are -1,
-//! also as unsigned; later keys that are not needed are not looked at.
+//! Facts relied on: `Geometry`, `Pixels` and the image size count UDP ports, not modules, and are those of whole ports also where part of the
+//! rows was read; `Number of rows` counts those of a JUNGFRAU module or of an EIGER half module; without region of interest its borders are
+//! -1, also as unsigned; later keys that are not needed are not looked at.
+//!
+//! One key is ours: `Konkordia Detector` holds the keys of `[detector]` of the configuration with which raw frames were kept, so that a
+//! conversion knows where the modules lie.
 
 use crate::sls_file::PORTS_MAX;
 use konkordia_core::tile::{DetectorKind, TileFormat};
@@ -36,7 +40,7 @@ const HEADER_FORMAT: [(&str, &str); 14] = [
 pub struct Master {
     /// Version of the writer.
     pub version: f64,
-    /// Tile of one port.
+    /// Tile of one port, with the rows that were read.
     pub format: TileFormat,
     /// Ports in a row and in a column of the detector.
     pub ports: (u32, u32),
@@ -52,7 +56,11 @@ pub struct Master {
     pub timestamp: Option<String>,
     /// Exposure, period and others, in words of the receiver.
     pub texts: Vec<(&'static str, String)>,
+    /// Keys of the detector in the configuration, if this program wrote the files.
+    pub detector: Option<Value>,
 }
+
+const DETECTOR: &str = "Konkordia Detector";
 
 impl Master {
     /// Reads and checks the text of a master file.
@@ -76,16 +84,15 @@ impl Master {
         let interfaces = whole(&["Number of UDP Interfaces"]);
         let (format, interfaces) = match kind {
             "Jungfrau" => jungfrau(pixels, interfaces)?,
-            "Eiger" => eiger(pixels, whole(&["Dynamic Range"]), &root)?,
+            "Eiger" => eiger(pixels, whole(&["Dynamic Range"]), root.get("Ten Giga").and_then(Value::as_u64) != Some(0))?,
             other => return Err(format!("its detector is '{other}'; Jungfrau and Eiger are known")),
         };
+        let format = read_rows(format, whole(&["Number of rows"]));
         let bytes =
             whole(&["Image Size in bytes", "Image Size"]).ok_or("it has neither 'Image Size in bytes' nor 'Image Size'")?;
-        if bytes != u64::from(format.tile_bytes()) {
-            return Err(format!(
-                "an image of a port has {bytes} bytes; whole ports of this detector have {}",
-                format.tile_bytes()
-            ));
+        let whole_bytes = format.whole().tile_bytes();
+        if bytes != u64::from(whole_bytes) {
+            return Err(format!("an image of a port has {bytes} bytes; whole ports of this detector have {whole_bytes}"));
         }
         let count = ports.0.checked_mul(ports.1).filter(|n| (1..=u64::from(PORTS_MAX)).contains(n));
         let count = count.ok_or(format!("its geometry is {} x {} ports", ports.0, ports.1))?;
@@ -108,6 +115,7 @@ impl Master {
             frames_total: whole(&["Total Frames"]),
             timestamp: text(&["Timestamp"]),
             texts: named.into_iter().filter_map(|(name, value)| value.map(|v| (name, v))).collect(),
+            detector: root.get(DETECTOR).filter(|v| v.is_object()).cloned(),
         })
     }
 
@@ -122,8 +130,8 @@ impl Master {
             ("Detector Type", json!(if self.format.kind == DetectorKind::Jungfrau { "Jungfrau" } else { "Eiger" })),
             ("Timing Mode", text("timing mode").unwrap_or(json!("auto"))),
             ("Geometry", json!({ "x": self.ports.0, "y": self.ports.1 })),
-            ("Image Size in bytes", json!(self.format.tile_bytes())),
-            ("Pixels", json!({ "x": self.format.columns, "y": self.format.rows })),
+            ("Image Size in bytes", json!(self.format.whole().tile_bytes())),
+            ("Pixels", json!({ "x": self.format.columns, "y": self.format.whole_rows() })),
             ("Max Frames Per File", json!(self.frames_per_file)),
             ("Frame Discard Policy", json!("nodiscard")),
             ("Frame Padding", json!(1)),
@@ -132,13 +140,19 @@ impl Master {
         keys.extend(self.frames_total.map(|n| ("Total Frames", json!(n))));
         keys.push(("Receiver Roi", json!({ "xmin": none, "xmax": none, "ymin": none, "ymax": none })));
         if self.format.kind == DetectorKind::Eiger {
-            keys.extend([("Dynamic Range", json!(self.format.bits)), ("Ten Giga", json!(1))]);
+            let ten_giga = i32::from(!self.format.is_one_gigabit());
+            keys.extend([("Dynamic Range", json!(self.format.bits)), ("Ten Giga", json!(ten_giga))]);
         }
         keys.extend(text("exposure").map(|v| ("Exptime", v)));
         keys.extend(text("period").map(|v| ("Period", v)));
-        if self.format.kind == DetectorKind::Jungfrau {
-            keys.extend([("Number of UDP Interfaces", json!(self.interfaces)), ("Number of rows", json!(512))]);
+        match self.format.kind {
+            DetectorKind::Jungfrau => {
+                let rows = self.format.module_rows();
+                keys.extend([("Number of UDP Interfaces", json!(self.interfaces)), ("Number of rows", json!(rows))]);
+            }
+            DetectorKind::Eiger => keys.push(("Number of rows", json!(self.format.rows))),
         }
+        keys.extend(self.detector.clone().map(|detector| (DETECTOR, detector)));
         keys.extend(self.frames_in_file.map(|n| ("Frames in File", json!(n))));
         let header = HEADER_FORMAT.map(|(name, bytes)| (name.to_owned(), json!(bytes)));
         keys.push(("Frame Header Format", Value::Object(header.into_iter().collect())));
@@ -153,7 +167,16 @@ impl Master {
     }
 }
 
-fn jungfrau(pixels: (u64, u64), interfaces: Option<u64>) -> Result<(TileFormat, u32), String> {
+/// The tile with the rows that were read; a number that the detector cannot read says nothing.
+pub fn read_rows(format: TileFormat, rows: Option<u64>) -> TileFormat {
+    rows.and_then(|rows| format.with_rows(u32::try_from(rows).ok()?)).unwrap_or(format)
+}
+
+/// Tile and tiles of a module of a JUNGFRAU whose ports have `pixels` (x, y).
+///
+/// # Errors
+/// Says what does not fit, for people.
+pub fn jungfrau(pixels: (u64, u64), interfaces: Option<u64>) -> Result<(TileFormat, u32), String> {
     let by_shape = match pixels {
         (1024, 512) => 1,
         (1024, 256) => 2,
@@ -165,15 +188,16 @@ fn jungfrau(pixels: (u64, u64), interfaces: Option<u64>) -> Result<(TileFormat, 
     Ok((TileFormat::jungfrau(by_shape).ok_or("no such JUNGFRAU")?, by_shape))
 }
 
-fn eiger(pixels: (u64, u64), bits: Option<u64>, root: &Value) -> Result<(TileFormat, u32), String> {
+/// Tile and tiles of a module of an EIGER whose ports have `pixels` (x, y).
+///
+/// # Errors
+/// Says what does not fit, for people.
+pub fn eiger(pixels: (u64, u64), bits: Option<u64>, ten_giga: bool) -> Result<(TileFormat, u32), String> {
     if pixels != (512, 256) {
         return Err(format!("a port has {} x {} pixels; those of an EIGER have 512 x 256", pixels.0, pixels.1));
     }
-    if root.get("Ten Giga").and_then(Value::as_u64) == Some(0) {
-        return Err("the EIGER sent over 1 GbE, whose smaller packets are not known to this program".into());
-    }
     let bits = bits.ok_or("it has no number 'Dynamic Range'")?;
-    let format = u32::try_from(bits).ok().and_then(TileFormat::eiger);
+    let format = u32::try_from(bits).ok().and_then(if ten_giga { TileFormat::eiger } else { TileFormat::eiger_1gbe });
     Ok((format.ok_or(format!("an EIGER has no {bits}-bit mode"))?, 4))
 }
 
@@ -251,7 +275,10 @@ mod tests {
             texts: vec![("timing mode", "auto".into())],
             ..jungfrau.clone()
         };
-        for master in [jungfrau.clone(), eiger] {
+        let slow = Master { format: TileFormat::eiger_1gbe(12).unwrap().with_rows(64).unwrap(), ..eiger.clone() };
+        let detector = Some(json!({ "type": "jungfrau", "geometry": "jungfrau-1m" }));
+        let part = Master { format: jungfrau.format.with_rows(64).unwrap(), detector, ..jungfrau.clone() };
+        for master in [jungfrau.clone(), eiger, slow, part] {
             assert_eq!(Master::parse(master.to_text().as_bytes()).unwrap(), master);
         }
         let written: Value = serde_json::from_str(&jungfrau.to_text()).unwrap();

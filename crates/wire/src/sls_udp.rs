@@ -3,7 +3,8 @@
 //!
 //! Facts relied on: the datagram is exactly header plus payload; the payload's length, the pixel depth and the number of packets are not
 //! in the packet but follow from the detector's configuration ([`TileFormat`]); packet numbers start at 0 on each port and lie in payload
-//! order; frame numbers start at 1 and EIGER's have 48 bits.
+//! order, except that a JUNGFRAU that reads part of its rows numbers their packets as if all were read (protocols 1.3); frame numbers
+//! start at 1 and EIGER's have 48 bits.
 
 use konkordia_core::ledger::Malformed;
 use konkordia_core::ports::FrameHeader;
@@ -46,7 +47,7 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Checks `datagram` against the format of the stream that it came from.
+    /// Checks `datagram` against the format of the stream that it came from ([`TileFormat::of_tile`]).
     ///
     /// # Errors
     /// The first check that fails, in the order length, version, detector type, packet number.
@@ -61,11 +62,11 @@ impl<'a> Packet<'a> {
         if datagram[field::DETECTOR_TYPE] != detector_type(format.kind) {
             return Err(Malformed::DetectorType);
         }
-        let packet = u32::from_le_bytes(array(datagram, field::PACKET_NUMBER));
-        if packet >= format.packets() {
-            return Err(Malformed::PacketNumber);
+        let number = u32::from_le_bytes(array(datagram, field::PACKET_NUMBER));
+        match number.checked_sub(format.first_packet) {
+            Some(packet) if packet < format.packets() => Ok(Self { datagram, packet: packet as u16 }),
+            _ => Err(Malformed::PacketNumber),
         }
-        Ok(Self { datagram, packet: packet as u16 })
     }
 
     /// Number of the frame.
@@ -74,7 +75,7 @@ impl<'a> Packet<'a> {
         u64::from_le_bytes(array(self.datagram, field::FRAME_NUMBER))
     }
 
-    /// Index of the packet, below the number of packets of the tile.
+    /// Index of the packet in the tile, below the number of its packets.
     #[inline]
     pub fn packet(&self) -> u16 {
         self.packet
@@ -121,7 +122,7 @@ pub(crate) fn version(bytes: &[u8]) -> u8 {
     bytes[field::VERSION]
 }
 
-/// Writes the header of packet `packet` of the frame that `header` describes into the first [`HEADER_BYTES`] of `datagram`, as a detector
+/// Writes the header of the packet with number `packet` of the frame that `header` describes into the first [`HEADER_BYTES`] of `datagram`, as a detector
 /// of this kind sends it.
 ///
 /// # Panics
@@ -201,6 +202,22 @@ mod tests {
         write_header(&header, DetectorKind::Jungfrau, 127, &mut d);
         let p = Packet::new_checked(&d, &jungfrau()).unwrap();
         assert_eq!((p.frame_header(), p.packet(), p.payload()[0]), (header, 127, 0xFF));
+    }
+
+    /// Partial readout of 64 rows: 16 packets around the middle, with the numbers that they have when all rows are read.
+    #[test]
+    fn packets_of_partial_readout_keep_their_numbers() {
+        let one = jungfrau().with_rows(64).unwrap();
+        let index = |number, format: &TileFormat| Packet::new_checked(&datagram(number), format).map(|p| p.packet());
+        assert_eq!((index(56, &one), index(71, &one)), (Ok(0), Ok(15)));
+        assert_eq!(
+            (index(55, &one), index(72, &one), index(0, &one)),
+            (Err(Malformed::PacketNumber), Err(Malformed::PacketNumber), Err(Malformed::PacketNumber))
+        );
+        let two = TileFormat::jungfrau(2).unwrap().with_rows(64).unwrap();
+        let (first, second) = (two.of_tile(0), two.of_tile(1));
+        assert_eq!((index(56, &first), index(63, &first), index(55, &first)), (Ok(0), Ok(7), Err(Malformed::PacketNumber)));
+        assert_eq!((index(0, &second), index(7, &second), index(8, &second)), (Ok(0), Ok(7), Err(Malformed::PacketNumber)));
     }
 
     #[test]

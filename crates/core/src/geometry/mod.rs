@@ -1,7 +1,7 @@
 //! Where tiles lie in the output image, and the gather list that turns tiles into blocks of the output image.
 //!
 //! A tile is placed by the row and column of the upper left pixel of its box in the output image and may lie in any of the 8 orientations.
-//! Its double pixels are kept, split or masked. Nothing here comes from packet headers: module ids, port names and row parity do not say
+//! Its double pixels are kept, split, masked, or beside a gap. Nothing here comes from packet headers: module ids, port names and row parity do not say
 //! how a detector is mounted (protocols 1.5).
 
 mod gather;
@@ -64,9 +64,6 @@ pub enum GeometryError {
     /// More pixels than [`MAX_IMAGE_PIXELS`].
     #[error("the image would have {0} pixels; at most {MAX_IMAGE_PIXELS} are possible")]
     TooLarge(u64),
-    /// Splitting or masking asked of a detector whose double pixels are not known here.
-    #[error("double pixels can be split or masked for JUNGFRAU only, not for {0}")]
-    NoDoublePixels(&'static str),
 }
 
 /// The output image: its size and the place of every tile. Valid by construction: tiles lie inside and do not overlap.
@@ -126,7 +123,7 @@ impl ImageGeometry {
         size: Option<(u32, u32)>,
         double_pixels: DoublePixels,
     ) -> Result<Self, GeometryError> {
-        let opened = [Opened::new(&format, 0, double_pixels)?, Opened::new(&format, 1, double_pixels)?];
+        let opened = [0, 1].map(|tile| Opened::new(&format, tile, double_pixels));
         let mut geometry = Self { format, rows: 0, columns: 0, double_pixels, placements, opened };
         let far = (0..geometry.placements.len()).map(|t| geometry.end(t)).reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)));
         let (rows, columns) = size.map(|(r, c)| (u64::from(r), u64::from(c))).or(far).ok_or(GeometryError::Empty)?;
@@ -170,7 +167,7 @@ impl ImageGeometry {
 
     /// Tiles one below the other without gaps. Of two JUNGFRAU interfaces both halves of a module close up.
     pub fn stacked_with(format: TileFormat, count: u32, double_pixels: DoublePixels) -> Result<Self, GeometryError> {
-        let rows = double_pixels.tile_size(&format, 0)?.0;
+        let rows = double_pixels.tile_size(&format, 0).0;
         let too_large = || GeometryError::TooLarge(u64::from(count) * u64::from(format.pixels()));
         let placements = (0..count).map(|t| Some(Placement::at(t.checked_mul(rows)?, 0))).collect::<Option<_>>();
         Self::new(format, placements.ok_or_else(too_large)?, None, double_pixels)

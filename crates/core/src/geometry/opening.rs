@@ -1,7 +1,7 @@
-//! Double pixels of JUNGFRAU modules: at the borders of its chips a pixel is twice as wide or high, so that the sensor has no dead lines; where
-//! four chips meet it is both. An opened tile gives such a pixel the 2 or 4 output pixels that it covers (protocols 1.3, 1.5).
+//! Double pixels: at the borders of its chips a pixel is twice as wide or high, so that the sensor has no dead lines; where four chips meet it
+//! is both. JUNGFRAU and EIGER modules are 2 x 4 such chips. An opened tile gives such a pixel the 2 or 4 output pixels that it covers
+//! (protocols 1.3, 1.5).
 
-use super::GeometryError;
 use crate::tile::{DetectorKind, TileFormat};
 
 /// Rows and columns of one chip.
@@ -17,11 +17,14 @@ pub enum DoublePixels {
     Split,
     /// The output pixels that it covers are masked: a module is 514 x 1030.
     Mask,
+    /// Its whole value stands in the output pixel that lies next to the rest of its chip; what else it covers is a gap of two pixels between
+    /// the chips: a module is 514 x 1030.
+    Gap,
 }
 
 impl DoublePixels {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Keep, Self::Split, Self::Mask];
+    pub const ALL: [Self; 4] = [Self::Keep, Self::Split, Self::Mask, Self::Gap];
 
     /// Name as the configuration spells it.
     pub const fn name(self) -> &'static str {
@@ -29,6 +32,7 @@ impl DoublePixels {
             Self::Keep => "keep",
             Self::Split => "split",
             Self::Mask => "mask",
+            Self::Gap => "gap",
         }
     }
 
@@ -38,9 +42,9 @@ impl DoublePixels {
     }
 
     /// Rows and columns of tile `tile` before it is turned: those of the format, or of the opened tile.
-    pub fn tile_size(self, format: &TileFormat, tile: usize) -> Result<(u32, u32), GeometryError> {
-        let opened = Opened::new(format, tile, self)?;
-        Ok((opened.rows.length(), opened.columns.length()))
+    pub fn tile_size(self, format: &TileFormat, tile: usize) -> (u32, u32) {
+        let opened = Opened::new(format, tile, self);
+        (opened.rows.length(), opened.columns.length())
     }
 }
 
@@ -60,22 +64,29 @@ pub(super) struct Stretch {
 pub(super) struct Axis {
     /// Where each row or column of the tile begins in the opened tile; one more for the end.
     starts: Vec<u32>,
-    /// What fills the opened axis, in order; where masked double pixels lie, nothing does.
+    /// What fills the opened axis, in order; nothing does where masked double pixels or gaps lie.
     pub stretches: Vec<Stretch>,
 }
 
 impl Axis {
-    /// `is_double` says which of the `length` rows or columns are; none is when double pixels are kept.
-    fn new(length: u32, mode: DoublePixels, is_double: impl Fn(u32) -> bool) -> Self {
+    /// `first` is where the `length` rows or columns begin in a module whose axis ends at `end`; chips meet inside of it at every multiple of
+    /// their size.
+    fn new(first: u32, length: u32, end: u32, mode: DoublePixels) -> Self {
         let mut axis = Self { starts: vec![0], stretches: Vec::new() };
-        let mut end = 0;
+        let mut opened = 0;
         for tile in 0..length {
-            let width = if mode != DoublePixels::Keep && is_double(tile) { 2 } else { 1 };
-            if width == 1 || mode == DoublePixels::Split {
-                (end..end + width).for_each(|opened| axis.append(opened, tile));
+            let at = first + tile;
+            let begins_chip = at.is_multiple_of(CHIP) && at > 0;
+            let ends_chip = (at + 1).is_multiple_of(CHIP) && at + 1 < end;
+            let is_double = mode != DoublePixels::Keep && (begins_chip || ends_chip);
+            match mode {
+                _ if !is_double => axis.append(opened, tile),
+                DoublePixels::Split => (opened..opened + 2).for_each(|opened| axis.append(opened, tile)),
+                DoublePixels::Gap => axis.append(opened + u32::from(begins_chip), tile),
+                DoublePixels::Keep | DoublePixels::Mask => {}
             }
-            end += width;
-            axis.starts.push(end);
+            opened += 1 + u32::from(is_double);
+            axis.starts.push(opened);
         }
         axis
     }
@@ -98,7 +109,7 @@ impl Axis {
         (start, self.starts[tile as usize + 1] - start)
     }
 
-    /// The row or column of the tile at a place in the opened tile; `None` where it is masked.
+    /// The row or column of the tile at a place in the opened tile; `None` where it is masked or a gap.
     pub fn tile_at(&self, opened: u32) -> Option<u32> {
         let next = self.stretches.partition_point(|s| s.opened <= opened);
         let s = self.stretches.get(next.checked_sub(1)?)?;
@@ -114,20 +125,18 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Tile `tile` of the detector. Of two JUNGFRAU interfaces the even streams carry module rows 0 to 255, the odd ones 256 to 511.
-    pub fn new(format: &TileFormat, tile: usize, mode: DoublePixels) -> Result<Self, GeometryError> {
-        if mode != DoublePixels::Keep && format.kind != DetectorKind::Jungfrau {
-            return Err(GeometryError::NoDoublePixels(format.kind.name()));
-        }
+    /// Tile `tile` of the detector. Of two JUNGFRAU interfaces the even streams carry module rows 0 to 255, the odd ones 256 to 511. Of EIGER
+    /// ports the even ones carry the left half of a module; data row 0 lies at its middle whatever the half.
+    pub fn new(format: &TileFormat, tile: usize, mode: DoublePixels) -> Self {
         let module = (2 * CHIP, 4 * CHIP);
-        let first_row = if format.rows < module.0 { tile as u32 % 2 * format.rows } else { 0 };
-        // The two rows or columns at each border between chips.
-        let at_border =
-            |at: u32, end: u32| (at.is_multiple_of(CHIP) && at > 0) || ((at + 1).is_multiple_of(CHIP) && at + 1 < end);
-        Ok(Self {
-            rows: Axis::new(format.rows, mode, |row| at_border(first_row + row, module.0)),
-            columns: Axis::new(format.columns, mode, |column| at_border(column, module.1)),
-        })
+        let first = match format.kind {
+            DetectorKind::Jungfrau => (tile as u32 % format.tiles_per_module * format.whole_rows() + format.first_row(tile), 0),
+            DetectorKind::Eiger => (CHIP, tile as u32 % 2 * format.columns),
+        };
+        Self {
+            rows: Axis::new(first.0, format.rows, module.0, mode),
+            columns: Axis::new(first.1, format.columns, module.1, mode),
+        }
     }
 }
 
@@ -138,7 +147,7 @@ mod tests {
     #[test]
     fn double_columns_and_rows_are_those_at_chip_borders() {
         let doubles = |axis: &Axis| (0..axis.starts.len() as u32 - 1).filter(|t| axis.place(*t).1 == 2).collect::<Vec<_>>();
-        let module = Opened::new(&TileFormat::jungfrau(1).unwrap(), 3, DoublePixels::Split).unwrap();
+        let module = Opened::new(&TileFormat::jungfrau(1).unwrap(), 3, DoublePixels::Split);
         assert_eq!((module.rows.length(), module.columns.length()), (514, 1030));
         assert_eq!(doubles(&module.rows), [255, 256]);
         assert_eq!(doubles(&module.columns), [255, 256, 511, 512, 767, 768]);
@@ -148,7 +157,7 @@ mod tests {
         assert_eq!([255, 256].map(|c| module.columns.place(c)), [(255, 2), (257, 2)]);
         assert_eq!([255, 256, 257, 258, 259].map(|o| module.columns.tile_at(o)), [255, 255, 256, 256, 257].map(Some));
         for (tile, double) in [(0, 255), (1, 0), (6, 255), (7, 0)] {
-            let half = Opened::new(&TileFormat::jungfrau(2).unwrap(), tile, DoublePixels::Split).unwrap();
+            let half = Opened::new(&TileFormat::jungfrau(2).unwrap(), tile, DoublePixels::Split);
             assert_eq!((half.rows.length(), doubles(&half.rows)), (257, vec![double]));
             assert_eq!(half.columns, module.columns);
         }
@@ -156,14 +165,47 @@ mod tests {
 
     #[test]
     fn masked_pixels_have_a_place_but_no_source() {
-        let module = Opened::new(&TileFormat::jungfrau(1).unwrap(), 0, DoublePixels::Mask).unwrap();
+        let module = Opened::new(&TileFormat::jungfrau(1).unwrap(), 0, DoublePixels::Mask);
         assert_eq!((module.rows.length(), module.columns.length()), (514, 1030));
         assert_eq!([254, 255, 258, 259].map(|o| module.rows.tile_at(o)), [Some(254), None, None, Some(257)]);
         assert_eq!(module.columns.stretches.len(), 4);
-        let kept = Opened::new(&TileFormat::jungfrau(1).unwrap(), 0, DoublePixels::Keep).unwrap();
+        let kept = Opened::new(&TileFormat::jungfrau(1).unwrap(), 0, DoublePixels::Keep);
         assert_eq!((kept.rows.length(), kept.columns.length(), kept.rows.stretches.len()), (512, 1024, 1));
-        let eiger = TileFormat::eiger(16).unwrap();
-        assert!(Opened::new(&eiger, 0, DoublePixels::Keep).is_ok());
-        assert_eq!(DoublePixels::Split.tile_size(&eiger, 0), Err(GeometryError::NoDoublePixels("eiger")));
+    }
+
+    /// A pixel stays with its chip: the gap of two pixels lies between the chips, one of it at the edge of each EIGER port that has a neighbour.
+    #[test]
+    fn gaps_lie_between_chips() {
+        let gaps = |axis: &Axis| (0..axis.length()).filter(|o| axis.tile_at(*o).is_none()).collect::<Vec<_>>();
+        let module = Opened::new(&TileFormat::jungfrau(1).unwrap(), 0, DoublePixels::Gap);
+        assert_eq!((module.rows.length(), module.columns.length()), (514, 1030));
+        assert_eq!((gaps(&module.rows), gaps(&module.columns)), (vec![256, 257], vec![256, 257, 514, 515, 772, 773]));
+        for (tile, columns) in
+            [(0, vec![256, 257, 514]), (1, vec![0, 257, 258]), (2, vec![256, 257, 514]), (71, vec![0, 257, 258])]
+        {
+            let port = Opened::new(&TileFormat::eiger(16).unwrap(), tile, DoublePixels::Gap);
+            assert_eq!((port.rows.length(), port.columns.length()), (257, 515));
+            assert_eq!((gaps(&port.rows), gaps(&port.columns)), (vec![0], columns), "port {tile}");
+            // Every row and column is there, in order.
+            assert_eq!((0..515).filter_map(|o| port.columns.tile_at(o)).collect::<Vec<_>>(), (0..512).collect::<Vec<_>>());
+            assert_eq!((0..257).filter_map(|o| port.rows.tile_at(o)).collect::<Vec<_>>(), (0..256).collect::<Vec<_>>());
+        }
+        let closed = Opened::new(&TileFormat::eiger(16).unwrap(), 0, DoublePixels::Keep);
+        assert_eq!((closed.rows.length(), closed.columns.length()), (256, 512));
+    }
+
+    /// Rows that are not read make no difference to which are double: those at the middle of the module.
+    #[test]
+    fn partial_readout_has_the_double_rows_of_the_module() {
+        let doubles = |axis: &Axis| (0..axis.starts.len() as u32 - 1).filter(|t| axis.place(*t).1 == 2).collect::<Vec<_>>();
+        let opened = |interfaces, tile, rows| {
+            let format = TileFormat::jungfrau(interfaces).unwrap().with_rows(rows).unwrap();
+            Opened::new(&format, tile, DoublePixels::Split).rows
+        };
+        assert_eq!((opened(1, 0, 64).length(), doubles(&opened(1, 0, 64))), (66, vec![31, 32]));
+        assert_eq!((opened(1, 3, 256).length(), doubles(&opened(1, 3, 256))), (258, vec![127, 128]));
+        assert_eq!((doubles(&opened(2, 0, 64)), doubles(&opened(2, 1, 64))), (vec![31], vec![0]));
+        let eiger = TileFormat::eiger(16).unwrap().with_rows(64).unwrap();
+        assert_eq!(doubles(&Opened::new(&eiger, 2, DoublePixels::Split).rows), [0]);
     }
 }

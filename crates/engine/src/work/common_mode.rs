@@ -22,6 +22,8 @@ pub(crate) struct Tables {
     mode: CommonMode,
     columns: usize,
     packet_pixels: usize,
+    /// Pixels of the first chip row above the tile's first pixel, which partial readout leaves out.
+    skipped_pixels: usize,
     /// For each set and tile: pedestal and gate of its pixels, NaN where a pixel lies nowhere in the image.
     planes: Vec<Vec<(Vec<f32>, Vec<f32>)>>,
 }
@@ -47,13 +49,17 @@ impl Tables {
         };
         let planes = (0..calibration.sets.len()).map(plane).collect();
         let packet_pixels = format.payload_bytes as usize / 2;
-        Some(Self { mode, columns: format.columns as usize, packet_pixels, planes })
+        // Of two interfaces the second begins with its chips; as it lies in one row of chips, the same number serves.
+        let skipped_pixels = (format.first_row(0) * format.columns) as usize;
+        Some(Self { mode, columns: format.columns as usize, packet_pixels, skipped_pixels, planes })
     }
 
     /// Number of the offset that holds for a pixel of a tile.
     pub fn line(&self, tile_pixel: usize) -> usize {
         match self.mode {
-            CommonMode::Column => tile_pixel / self.columns / CHIP * self.columns + tile_pixel % self.columns,
+            CommonMode::Column => {
+                (tile_pixel + self.skipped_pixels) / self.columns / CHIP * self.columns + tile_pixel % self.columns
+            }
             _ => tile_pixel / CHIP,
         }
     }
@@ -75,8 +81,9 @@ impl Tables {
         let lines = match self.mode {
             CommonMode::Column => {
                 let chip_row = line / self.columns;
-                let first = chip_row * CHIP * self.columns;
-                for pixel in first..first + CHIP * self.columns {
+                let chip = chip_row * CHIP * self.columns..(chip_row + 1) * CHIP * self.columns;
+                let of_tile = |pixel: usize| pixel.saturating_sub(self.skipped_pixels).min(words.len());
+                for pixel in of_tile(chip.start)..of_tile(chip.end) {
                     add(pixel % self.columns, pixel);
                 }
                 chip_row * self.columns..(chip_row + 1) * self.columns

@@ -208,12 +208,15 @@ fn mask(geometry: &ImageGeometry, tiles: &[u32]) -> Vec<u32> {
 }
 
 fn tile_pixels(geometry: &ImageGeometry) -> usize {
-    geometry.placements().len() * geometry.format().pixels() as usize
+    geometry.placements().len() * geometry.format().whole().pixels() as usize
 }
 
-/// Tile t of the streams is the t-th equal share of the planes of all modules, whatever the number of interfaces.
+/// Tile t of the streams is the t-th equal share of the planes of all modules, whatever the number of interfaces; of it, the rows that are
+/// read.
 fn arrange<T: Copy>(geometry: &ImageGeometry, planes: &[T], gap: T) -> Vec<T> {
-    let tiles: Vec<&[T]> = planes.chunks_exact(geometry.format().pixels() as usize).collect();
+    let format = geometry.format();
+    let whole = planes.chunks_exact(format.whole().pixels() as usize);
+    let tiles: Vec<&[T]> = whole.enumerate().map(|(tile, plane)| &plane[format.pixels_read(tile)]).collect();
     geometry.arrange(&tiles, gap)
 }
 

@@ -1,12 +1,12 @@
-//! Tables of placements for regular detectors. A tile is one stream's share of an image. With double pixels split or masked a JUNGFRAU module
-//! fills its place; where they are kept, pixels are not moved apart at chip borders, and a pixel lies at most 3 columns and 1 row from its
-//! true place.
+//! Tables of placements for regular detectors. A tile is one stream's share of an image. Unless double pixels are kept, a module fills its place;
+//! where they are, pixels are not moved apart at chip borders, and a pixel lies at most 3 columns and 1 row from its true place.
 //!
 //! Distances are those of the installations at PSI: a module of 2 x 4 chips covers 514 x 1030 pixels (2 between chips), modules are 8 pixels
 //! apart in a row and 36 in a column (protocols 1.5). JUNGFRAU modules count down a column first; EIGER ports as in the capture of a 9M.
+//! Of a detector that reads part of its rows the image begins with the first row that is read and ends with the last.
 
 use konkordia_core::geometry::{DoublePixels, Orientation, Placement};
-use konkordia_core::tile::DetectorKind;
+use konkordia_core::tile::{DetectorKind, MODULE_ROWS, TileFormat};
 
 /// Rows and columns from module to module.
 const MODULE_PITCH: (u32, u32) = (514 + 36, 1030 + 8);
@@ -54,32 +54,32 @@ impl Preset {
     }
 
     /// Rows and columns of the image.
-    pub fn size(&self) -> (u32, u32) {
-        (self.down * MODULE_PITCH.0 - 36, self.across * MODULE_PITCH.1 - 8)
+    pub fn size(&self, format: &TileFormat) -> (u32, u32) {
+        let whole = (self.down * MODULE_PITCH.0 - 36, self.across * MODULE_PITCH.1 - 8);
+        (whole.0 - 2 * rows_left_out(format), whole.1)
     }
 
-    /// Place of every tile in stream order; `interfaces` and `double_pixels` matter for JUNGFRAU only.
-    pub fn placements(&self, interfaces: u32, double_pixels: DoublePixels) -> Vec<Placement> {
-        let (margin, module_rows) = match double_pixels {
-            DoublePixels::Keep => (MODULE_MARGIN, 512),
-            DoublePixels::Split | DoublePixels::Mask => ((0, 0), 514),
-        };
+    /// Place of every tile in stream order.
+    pub fn placements(&self, format: &TileFormat, double_pixels: DoublePixels) -> Vec<Placement> {
+        let margin = if double_pixels == DoublePixels::Keep { MODULE_MARGIN } else { (0, 0) };
         let origin = |module: u32| (module % self.down * MODULE_PITCH.0, module / self.down * MODULE_PITCH.1);
+        let size = double_pixels.tile_size(format, 0);
         let mut tiles = Vec::new();
         for module in 0..self.modules() {
             let (row, column) = origin(module);
             match self.kind {
                 DetectorKind::Jungfrau => {
-                    for interface in 0..interfaces {
-                        let row = row + margin.0 + interface * (module_rows / interfaces);
-                        tiles.push(Placement::at(row, column + margin.1));
+                    for interface in 0..format.tiles_per_module {
+                        tiles.push(Placement::at(row + margin.0 + interface * size.0, column + margin.1));
                     }
                 }
                 DetectorKind::Eiger => {
                     for port in 0..4 {
                         let (half, side) = (port / 2, port % 2);
                         // Data row 0 of both halves lies at the middle of the module, so the upper half is upside down.
-                        let (row, column) = (row + half * EIGER_HALF_PITCH, column + side * EIGER_PORT_PITCH + 1);
+                        let below = if margin.0 > 0 { EIGER_HALF_PITCH - format.whole_rows() + size.0 } else { size.0 };
+                        let right = if margin.1 > 0 { EIGER_PORT_PITCH } else { size.1 };
+                        let (row, column) = (row + half * below, column + side * right + u32::from(margin.1 > 0));
                         let orientation = if half == 0 { Orientation::FLIPPED } else { Orientation::UPRIGHT };
                         tiles.push(Placement { row, column, orientation });
                     }
@@ -90,19 +90,27 @@ impl Preset {
     }
 }
 
+/// Rows above (and below) those that are read of a module.
+fn rows_left_out(format: &TileFormat) -> u32 {
+    (MODULE_ROWS - format.module_rows()) / 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use konkordia_core::geometry::ImageGeometry;
-    use konkordia_core::tile::TileFormat;
 
-    fn geometry(preset: &Preset, interfaces: u32, double_pixels: DoublePixels) -> ImageGeometry {
-        let format = match preset.kind {
+    fn format(kind: DetectorKind, interfaces: u32) -> TileFormat {
+        match kind {
             DetectorKind::Jungfrau => TileFormat::jungfrau(interfaces).unwrap(),
             DetectorKind::Eiger => TileFormat::eiger(16).unwrap(),
-        };
-        let placements = preset.placements(interfaces, double_pixels);
-        ImageGeometry::new(format, placements, Some(preset.size()), double_pixels).unwrap()
+        }
+    }
+
+    fn geometry(preset: &Preset, interfaces: u32, double_pixels: DoublePixels) -> ImageGeometry {
+        let format = format(preset.kind, interfaces);
+        let placements = preset.placements(&format, double_pixels);
+        ImageGeometry::new(format, placements, Some(preset.size(&format)), double_pixels).unwrap()
     }
 
     /// What each image pixel shows, as the number of the raw pixel in the detector from 1 on; 0 in gaps.
@@ -121,7 +129,10 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_installations() {
-        let size = |name| Preset::find(name).unwrap().size();
+        let size = |name| {
+            let preset = Preset::find(name).unwrap();
+            preset.size(&format(preset.kind, 1))
+        };
         assert_eq!((size("jungfrau-1m"), size("jungfrau-4m")), ((1064, 1030), (2164, 2068)));
         assert_eq!((size("eiger-500k"), size("eiger-9m")), ((514, 1030), (3264, 3106)));
         assert_eq!((size("jungfrau-9m"), size("jungfrau-10m"), size("jungfrau-16m")), ((3264, 3106), (2714, 4144), (4364, 4144)));
@@ -134,9 +145,7 @@ mod tests {
     #[test]
     fn each_raw_pixel_lands_once_or_in_all_its_parts() {
         for preset in &PRESETS {
-            let modes: &[DoublePixels] =
-                if preset.kind == DetectorKind::Eiger { &[DoublePixels::Keep] } else { &DoublePixels::ALL };
-            for mode in modes {
+            for mode in &DoublePixels::ALL {
                 let one = geometry(preset, 1, *mode);
                 let picture_of_one = picture(&one);
                 if preset.kind == DetectorKind::Jungfrau {
@@ -147,7 +156,7 @@ mod tests {
                 let of = |n: u8| copies.iter().filter(|c| **c == n).count() / preset.modules() as usize;
                 let (single, double, corner) = (510 * 1018, 2 * 1018 + 6 * 510, 12);
                 let expected = match mode {
-                    DoublePixels::Keep => [0, 512 * 1024, 0, 0],
+                    DoublePixels::Keep | DoublePixels::Gap => [0, 512 * 1024, 0, 0],
                     DoublePixels::Split => [0, single, double, corner],
                     DoublePixels::Mask => [double + corner, single, 0, 0],
                 };
@@ -175,10 +184,7 @@ mod tests {
             shares += gather.shares(block).len();
         }
         let split = geometry.double_pixels() == DoublePixels::Split;
-        assert_eq!(
-            (at, shares),
-            (picture.len(), if split { geometry.placements().len() * (514 * 1030 - 510 * 1018) } else { 0 })
-        );
+        assert_eq!((at, shares), (picture.len(), if split { modules(geometry) * (514 * 1030 - 510 * 1018) } else { 0 }));
         assert!(gather.bytes() <= geometry.gather_bytes_max(4096));
     }
 
@@ -186,8 +192,65 @@ mod tests {
     #[test]
     fn halves_of_a_split_module_close_up() {
         let preset = Preset::find("jungfrau-1m").unwrap();
-        let rows = |mode| preset.placements(2, mode).iter().map(|p| (p.row, p.column)).collect::<Vec<_>>();
+        let rows = |mode| {
+            preset.placements(&TileFormat::jungfrau(2).unwrap(), mode).iter().map(|p| (p.row, p.column)).collect::<Vec<_>>()
+        };
         assert_eq!(rows(DoublePixels::Split), [(0, 0), (257, 0), (550, 0), (807, 0)]);
         assert_eq!(rows(DoublePixels::Keep), [(1, 3), (257, 3), (551, 3), (807, 3)]);
+    }
+
+    fn modules(geometry: &ImageGeometry) -> usize {
+        geometry.placements().len() / geometry.format().tiles_per_module as usize
+    }
+
+    /// The corners that std_detector_buffer gives for a module of 0.5M (protocols 1.5), with y upside down for the upper half: its first and
+    /// last column and row of every port, and the two pixels between the chips.
+    #[test]
+    fn an_eiger_module_has_its_chips_where_other_programs_have_them() {
+        let corners = [[0, 0, 513, 255], [516, 0, 1029, 255], [0, 513, 513, 258], [516, 513, 1029, 258]];
+        let geometry = geometry(Preset::find("eiger-500k").unwrap(), 1, DoublePixels::Gap);
+        let picture = picture(&geometry);
+        let mut expected = vec![0; 514 * 1030];
+        for (port, [x0, y0, x1, y1]) in corners.into_iter().enumerate() {
+            for pixel in 0..256 * 512 {
+                let (row, column) = (pixel / 512, pixel % 512);
+                let x = x0 + column + if column < 256 { 0 } else { 2 };
+                // There the lower half is turned; in the capture it is the upper one whose row 0 lies at the middle of the module.
+                let y = if y1 > y0 { y1 - row } else { y1 + row };
+                assert!((x0..=x1).contains(&x));
+                expected[y * 1030 + x] = (port * 256 * 512 + pixel + 1) as u32;
+            }
+        }
+        assert!(picture == expected);
+    }
+
+    /// Partial readout cuts the picture of the whole detector, whatever becomes of double pixels.
+    #[test]
+    fn partial_readout_is_a_part_of_the_picture() {
+        for (name, interfaces) in
+            [("jungfrau-500k", 1), ("jungfrau-500k", 2), ("jungfrau-1m", 2), ("jungfrau-4m", 1), ("eiger-500k", 1)]
+        {
+            let preset = Preset::find(name).unwrap();
+            for (mode, module_rows) in DoublePixels::ALL.into_iter().flat_map(|mode| [(mode, 8), (mode, 64), (mode, 256)]) {
+                let whole = format(preset.kind, interfaces);
+                let rows = if preset.kind == DetectorKind::Eiger { module_rows / 2 } else { module_rows };
+                let part = whole.with_rows(rows).unwrap();
+                let geometry = ImageGeometry::new(part, preset.placements(&part, mode), Some(preset.size(&part)), mode).unwrap();
+                let full = self::geometry(preset, interfaces, mode);
+                // Numbers of the pixels in the whole detector, of those that are read; 0 for the others.
+                let (pixels, tiles) = (whole.pixels() as usize, geometry.placements().len());
+                let number = |tile: usize, pixel: usize| (tile * pixels + pixel + 1) as u32;
+                let planes = |of: &dyn Fn(usize) -> Vec<u32>| (0..tiles).map(of).collect::<Vec<_>>();
+                let read = planes(&|t| part.pixels_read(t).map(|p| number(t, p)).collect());
+                let all =
+                    planes(&|t| (0..pixels).map(|p| if part.pixels_read(t).contains(&p) { number(t, p) } else { 0 }).collect());
+                let show =
+                    |g: &ImageGeometry, planes: &[Vec<u32>]| g.arrange(&planes.iter().map(Vec::as_slice).collect::<Vec<_>>(), 0);
+                let (seen, expected) = (show(&geometry, &read), show(&full, &all));
+                let from = ((512 - module_rows) / 2 * full.columns()) as usize;
+                assert!(seen == expected[from..expected.len() - from], "{name} {interfaces} {mode:?} {module_rows}");
+                assert!(expected[..from].iter().chain(&expected[expected.len() - from..]).all(|p| *p == 0));
+            }
+        }
     }
 }

@@ -107,7 +107,6 @@ impl Config {
 struct Detector {
     format: TileFormat,
     modules: u32,
-    interfaces: u32,
     double_pixels: DoublePixels,
 }
 
@@ -309,39 +308,70 @@ impl Reader<'_> {
         let t = self.document.table("detector");
         let modules = t.integer("modules").unwrap_or(1) as u32;
         let interfaces = t.integer("interfaces").unwrap_or(1) as u32;
-        let bits = t.integer("bits").unwrap_or(16) as u32;
-        let double_pixels = t.text("double_pixels").and_then(DoublePixels::from_name).unwrap_or_default();
+        let double_pixels = t.text("double_pixels").and_then(DoublePixels::from_name);
         if kind == "eiger" {
-            if t.has("interfaces") {
-                self.d.add(
-                    t.span("interfaces"),
-                    "detector.interfaces: an EIGER module always has 4 ports",
-                    "",
-                    "remove the line",
-                );
-            }
-            let Some(format) = TileFormat::eiger(bits) else {
-                let what = format!("detector.bits: an EIGER has no {bits}-bit mode");
-                self.d.add(t.span("bits"), what, "", "give 4, 8, 12, 16 or 32, as set in the detector");
-                return None;
-            };
-            if double_pixels != DoublePixels::Keep {
-                let what = format!("detector.double_pixels: \"{}\" is for JUNGFRAU", double_pixels.name());
-                self.d.add(t.span("double_pixels"), what, "", "remove the line: the pixels of an EIGER are kept as they are");
-            }
-            return Some(Detector { format, modules, interfaces: 1, double_pixels: DoublePixels::Keep });
+            let format = self.eiger()?;
+            // The presets place modules as they are mounted, with the gaps between their chips.
+            let placed = t.text("geometry").is_some_and(|name| Preset::find(name).is_some());
+            let default = if placed { DoublePixels::Gap } else { DoublePixels::Keep };
+            return Some(Detector { format, modules, double_pixels: double_pixels.unwrap_or(default) });
         }
+        let bits = t.integer("bits").unwrap_or(16);
         if bits != 16 {
             let what = format!("detector.bits: a JUNGFRAU word has 16 bits, not {bits}");
             self.d.add(t.span("bits"), what, "", "remove the line, or set type = \"eiger\"");
         }
-        Some(Detector { format: TileFormat::jungfrau(interfaces)?, modules, interfaces, double_pixels })
+        if t.has("ten_giga") {
+            let what = "detector.ten_giga: a JUNGFRAU always sends packets of 8192 bytes";
+            self.d.add(t.span("ten_giga"), what, "only an EIGER has another network", "remove the line");
+        }
+        let format = self.rows(TileFormat::jungfrau(interfaces)?)?;
+        Some(Detector { format, modules, double_pixels: double_pixels.unwrap_or_default() })
+    }
+
+    /// Tile of an EIGER.
+    fn eiger(&mut self) -> Option<TileFormat> {
+        let t = self.document.table("detector");
+        let bits = t.integer("bits").unwrap_or(16) as u32;
+        if t.has("interfaces") {
+            let what = "detector.interfaces: an EIGER module always has 4 ports";
+            self.d.add(t.span("interfaces"), what, "", "remove the line");
+        }
+        let format = if t.flag("ten_giga").unwrap_or(true) { TileFormat::eiger(bits) } else { TileFormat::eiger_1gbe(bits) };
+        let Some(format) = format else {
+            let what = format!("detector.bits: an EIGER has no {bits}-bit mode");
+            self.d.add(t.span("bits"), what, "", "give 4, 8, 12, 16 or 32, as set in the detector");
+            return None;
+        };
+        self.rows(format)
+    }
+
+    /// Partial readout; a number of rows that the detector cannot read is reported.
+    fn rows(&mut self, format: TileFormat) -> Option<TileFormat> {
+        let t = self.document.table("detector");
+        let Some(rows) = t.integer("rows") else { return Some(format) };
+        if let Some(read) = u32::try_from(rows).ok().and_then(|rows| format.with_rows(rows)) {
+            return Some(read);
+        }
+        let (what, fix) = match format.kind {
+            DetectorKind::Jungfrau => (
+                format!("a JUNGFRAU cannot read {rows} rows"),
+                "give a multiple of 8 from 8 to 512, as `rows` of the detector".to_string(),
+            ),
+            DetectorKind::Eiger => {
+                let step = (1..=256).find(|rows| format.with_rows(*rows).is_some()).unwrap_or(256);
+                let what = format!("an EIGER with {} bits cannot send {rows} rows of each half module", format.bits);
+                (what, format!("give a multiple of {step} from {step} to 256, as `rows` of the detector"))
+            }
+        };
+        let why = "rows are read in equal numbers on both sides of the middle of a module, and in whole packets";
+        self.d.add(t.span("rows"), format!("detector.rows: {what}"), why, fix);
+        None
     }
 
     fn geometry(&mut self, detector: &Detector) -> Option<ImageGeometry> {
         let t = self.document.table("detector");
-        let per_module = if detector.format.kind == DetectorKind::Eiger { 4 } else { detector.interfaces };
-        let streams = detector.modules * per_module;
+        let streams = detector.modules * detector.format.tiles_per_module;
         let tiles = self.document.array("detector.tile");
         if !tiles.is_empty() {
             return self.explicit(detector, streams);
@@ -371,8 +401,8 @@ impl Reader<'_> {
                 return None;
             }
             Some(preset) => {
-                let placements = preset.placements(detector.interfaces, detector.double_pixels);
-                ImageGeometry::new(detector.format, placements, Some(preset.size()), detector.double_pixels)
+                let placements = preset.placements(&detector.format, detector.double_pixels);
+                ImageGeometry::new(detector.format, placements, Some(preset.size(&detector.format)), detector.double_pixels)
             }
         };
         result
@@ -402,7 +432,7 @@ impl Reader<'_> {
         }
         let placements = tiles.iter().map(|tile| placement(tile, self.d)).collect::<Option<Vec<_>>>()?;
         // Even and odd tiles are of the same size.
-        let tile_size = detector.double_pixels.tile_size(&detector.format, 0).ok()?;
+        let tile_size = detector.double_pixels.tile_size(&detector.format, 0);
         let ends = placements.iter().map(|p| {
             let size = p.orientation.turned(tile_size);
             (p.row + size.0, p.column + size.1)
@@ -440,7 +470,7 @@ impl Reader<'_> {
         match (t.text("dtype"), kind) {
             (Some("raw"), DetectorKind::Jungfrau) if detector.double_pixels == DoublePixels::Split => {
                 let why = "a raw word is a gain stage and an ADC value, which cannot be divided";
-                let fix = "set double_pixels = \"keep\" or \"mask\", or leave dtype out for photons";
+                let fix = "set double_pixels = \"keep\", \"gap\" or \"mask\", or leave dtype out for photons";
                 let span = self.document.table("detector").span("double_pixels");
                 self.d.add(span, "detector.double_pixels: \"split\" does not go with dtype = \"raw\"", why, fix);
                 None

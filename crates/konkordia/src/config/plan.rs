@@ -4,7 +4,6 @@ use super::model::Config;
 use crate::say;
 use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::plan::{FirstFrame, Plan, Recipe};
-use konkordia_core::tile::DetectorKind;
 use serde_json::{Value, json};
 
 /// Fewest and most images of the ring.
@@ -95,10 +94,12 @@ fn tiles(plan: &Plan) -> String {
     let turned = g.placements().len() - g.placements().iter().filter(is_upright).count();
     let lie =
         if turned == 0 { "all upright".to_string() } else { format!("{turned} of {} flipped or turned", g.placements().len()) };
-    match g.format().kind {
-        DetectorKind::Jungfrau => format!("{lie}; double pixels: {}", g.double_pixels().name()),
-        DetectorKind::Eiger => lie,
-    }
+    let rows = if g.format().is_partial() {
+        format!("; partial readout of {} rows of a module", g.format().module_rows())
+    } else {
+        String::new()
+    };
+    format!("{lie}; double pixels: {}{rows}", g.double_pixels().name())
 }
 
 fn first_frame(first: FirstFrame) -> String {

@@ -151,6 +151,20 @@ const KEYS: &[Key] = &[
     ),
     key(
         "detector",
+        "rows",
+        Kind::Integer(1, 512),
+        "all",
+        "partial readout, as `rows` of the detector: rows of a JUNGFRAU module (a multiple of 8), or of each EIGER half module, around the middle; see Partial readout below",
+    ),
+    key(
+        "detector",
+        "ten_giga",
+        Kind::Flag,
+        "true",
+        "EIGER: false = it sends over 1 GbE, in packets of 1024 bytes instead of 4096",
+    ),
+    key(
+        "detector",
         "geometry",
         Kind::Choice(GEOMETRIES),
         "stacked",
@@ -159,9 +173,9 @@ const KEYS: &[Key] = &[
     key(
         "detector",
         "double_pixels",
-        Kind::Choice(&["keep", "split", "mask"]),
-        "keep",
-        "JUNGFRAU: pixels at chip borders, which are twice as wide or high: like any other, shared between the pixels they cover, or masked",
+        Kind::Choice(&["keep", "gap", "split", "mask"]),
+        "keep; EIGER in a preset: gap",
+        "pixels at chip borders, which are twice as wide or high: like any other, beside a gap of two pixels, shared between the pixels they cover, or masked",
     ),
     key(
         "detector",

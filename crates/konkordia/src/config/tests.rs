@@ -193,7 +193,9 @@ fn what_contradicts_itself_is_refused() {
     refused("\"jungfrau\"", "\"eiger\"\ninterfaces = 2", "always has 4 ports");
     refused("\"jungfrau\"", "\"jungfrau\"\ngeometry = \"jungfrau-4m\"", "does not fit this detector");
     refused("\"jungfrau\"", "\"jungfrau\"\nimage_rows = 5", "without [[detector.tile]]");
-    refused("\"jungfrau\"", "\"eiger\"\ndouble_pixels = \"split\"", "detector.double_pixels: \"split\" is for JUNGFRAU");
+    refused("\"jungfrau\"", "\"jungfrau\"\nrows = 100", "a JUNGFRAU cannot read 100 rows");
+    refused("\"jungfrau\"", "\"eiger\"\nbits = 8\nrows = 20", "give a multiple of 8 from 8 to 256");
+    refused("\"jungfrau\"", "\"jungfrau\"\nten_giga = false", "always sends packets of 8192 bytes");
     refused(
         "\"jungfrau\"",
         "\"jungfrau\"\ndouble_pixels = \"split\"\n[processing]\ndtype = \"raw\"\n[run]",
@@ -234,7 +236,9 @@ fn double_pixels_make_a_module_larger() {
     assert_eq!(size("double_pixels = \"keep\""), (512, 1024));
     assert_eq!(size("double_pixels = \"split\"\ninterfaces = 2"), (514, 1030));
     assert_eq!(size("double_pixels = \"mask\"\nmodules = 3"), (1542, 1030));
-    for double_pixels in ["keep", "split", "mask"] {
+    assert_eq!(size("double_pixels = \"gap\"\nrows = 64\nmodules = 2\ninterfaces = 2"), (132, 1030));
+    assert_eq!(size("rows = 64\nmodules = 2\ngeometry = \"jungfrau-1m\""), (1064 - 448, 1030));
+    for double_pixels in ["keep", "gap", "split", "mask"] {
         let preset = format!("double_pixels = \"{double_pixels}\"\nmodules = 32\ngeometry = \"jungfrau-16m\"");
         assert_eq!(size(&preset), (4364, 4144));
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// `konkordia convert`
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
-    /// One acquisition: the master of the slsReceiver, or data files
+    /// One acquisition: a run with dtype = "raw", the master of the slsReceiver, or data files
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
     /// Folder and first part of the names: OUT_master.h5, OUT_data_000001.h5 and so on
@@ -31,6 +31,9 @@ pub struct ConvertArgs {
     /// Modules of plain words [default: 1]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Input")]
     pub modules: Option<u32>,
+    /// How the modules lie, for example jungfrau-4m or eiger-500k; docs/configuration.md lists them [default: as the input says]
+    #[arg(long, value_name = "NAME", help_heading = "Input")]
+    pub geometry: Option<String>,
     /// Detector of a SwissFEL file that holds several
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     pub detector: Option<String>,

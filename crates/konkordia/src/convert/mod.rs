@@ -27,6 +27,7 @@ use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::{FileSpec, Writer};
 use progress::watch_run;
 use serde_json::json;
+use settings::Settings;
 use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,15 +36,18 @@ use verify::Verified;
 /// `konkordia convert INPUT... -o OUT`
 pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     let options = Options { format: args.format, modules: args.modules, detector: args.detector.clone(), frames: args.frames };
-    let input = Input::open(&args.input, &options)?;
-    let config = settings::config(args, input.info())?;
+    let mut input = Input::open(&args.input, &options)?;
+    let Settings { config, placed } = settings::settings(args, input.info())?;
+    if let Some(placed) = &placed {
+        input.add_note(placed.clone());
+    }
     let mut watch = Watch::new()?;
     let ground = plan(&config, args, &input)?;
     if let Some(travel) = config.travel.as_ref().filter(|_| !args.resume) {
         travel::check(travel, config.overwrite)?;
     }
     announce(args, &config, &input, &ground);
-    let done = convert(args, &config, &input, ground, &mut watch)?;
+    let done = convert(args, &config, &input, (ground, placed), &mut watch)?;
     let (mut exit, mut failure) = exit_of(&done.outcome, false, watch.interrupted());
     if let Ended::SourceError(_, error) = &done.outcome.ended {
         failure = Some(kept::source_failure(error));
@@ -143,8 +147,15 @@ fn file_spec(config: &Config, input: &Input, ground: &Ground) -> FileSpec {
 }
 
 /// Creates or continues the files, runs, closes the files.
-fn convert(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground, watch: &mut Watch) -> Result<Done, Failure> {
-    let spec = file_spec(config, input, &ground);
+fn convert(
+    args: &ConvertArgs,
+    config: &Config,
+    input: &Input,
+    (ground, placed): (Ground, Option<String>),
+    watch: &mut Watch,
+) -> Result<Done, Failure> {
+    let mut spec = file_spec(config, input, &ground);
+    spec.conversion.extend(placed.map(|placed| ("placement".to_string(), placed)));
     let Ground { mut plan, loaded, .. } = ground;
     let (writer, first_image) = if args.resume { Writer::resume(spec)? } else { (Writer::create(spec)?, 0) };
     let mut kept = Kept::default();
@@ -187,7 +198,8 @@ fn sources(input: &Input, plan: &Plan) -> Vec<Box<dyn Source>> {
         FirstFrame::Number(n) => n,
         FirstFrame::Auto => 0,
     };
-    let source = |tile| -> Box<dyn Source> { Box::new(FileSource::new(input.open_tile(tile), format).start_at(first)) };
+    let source =
+        |tile| -> Box<dyn Source> { Box::new(FileSource::new(input.open_tile(tile), format.of_tile(tile)).start_at(first)) };
     (0..input.tiles()).map(source).collect()
 }
 

@@ -2,9 +2,11 @@
 //! stored in the file.
 
 use super::args::ConvertArgs;
+use crate::config::geometry::{PRESETS, Preset};
 use crate::config::{self, Config};
 use crate::failure::{Exit, Failure, reason};
 use crate::input::InputInfo;
+use konkordia_core::geometry::DoublePixels;
 use konkordia_core::tile::DetectorKind;
 use konkordia_sinks::hdf5::Overwrite;
 use std::path::{Path, PathBuf};
@@ -13,10 +15,22 @@ use toml::{Table, Value};
 /// What is given to messages and paths as the file that the text would stand in.
 const NO_FILE: &str = "(options of convert)";
 
+/// What a conversion does, and what should be said of how the modules were placed.
+pub struct Settings {
+    /// The configuration.
+    pub config: Config,
+    /// Where nothing says how the modules are mounted: what was done.
+    pub placed: Option<String>,
+}
+
 /// The configuration of this conversion.
-pub fn config(args: &ConvertArgs, info: &InputInfo) -> Result<Config, Failure> {
+pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failure> {
     let mut root = start(args)?;
+    for setting in args.set.iter().filter(|s| s.table == "detector") {
+        table(&mut root, "detector")?.insert(setting.key.clone(), setting.value.clone());
+    }
     detector(&mut root, info)?;
+    let placed = place(table(&mut root, "detector")?, args, info)?;
     output(&mut root, args)?;
     pixels(&mut root, args)?;
     let run = table(&mut root, "run")?;
@@ -41,7 +55,17 @@ pub fn config(args: &ConvertArgs, info: &InputInfo) -> Result<Config, Failure> {
     if args.overwrite {
         config.overwrite = Overwrite::Replace;
     }
-    Ok(config)
+    has_its_words(&config, info)?;
+    Ok(Settings { config, placed })
+}
+
+/// Words of double pixels that the input does not have cannot be converted.
+fn has_its_words(config: &Config, info: &InputInfo) -> Result<(), Failure> {
+    if info.has_double_pixels || config.geometry.double_pixels() == DoublePixels::Mask {
+        return Ok(());
+    }
+    let why = "the run masked them (double_pixels = \"mask\"), so that their words are not in its file";
+    Err(usage("the input has no double pixels", why, "leave double_pixels out, or write double_pixels = \"mask\""))
 }
 
 fn bug(why: &str) -> Failure {
@@ -81,14 +105,21 @@ fn table<'a>(root: &'a mut Table, name: &str) -> Result<&'a mut Table, Failure> 
 /// What the files say of the detector; a configuration that says something else is for other files.
 fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
     let detector = table(root, "detector")?;
-    let eiger = info.format.kind == DetectorKind::Eiger;
-    let mut facts =
-        vec![("type", Value::String(info.format.kind.name().into())), ("modules", Value::Integer(info.modules.into()))];
+    let (format, eiger) = (&info.format, info.format.kind == DetectorKind::Eiger);
+    let mut facts = vec![("type", Value::String(format.kind.name().into())), ("modules", Value::Integer(info.modules.into()))];
     facts.push(if eiger {
-        ("bits", Value::Integer(info.format.bits.into()))
+        ("bits", Value::Integer(format.bits.into()))
     } else {
         ("interfaces", Value::Integer(info.interfaces.into()))
     });
+    let rows = if eiger { format.rows } else { format.module_rows() };
+    // What is so unless it is said need not be said.
+    if format.is_partial() || detector.contains_key("rows") {
+        facts.push(("rows", Value::Integer(rows.into())));
+    }
+    if eiger && (format.is_one_gigabit() || detector.contains_key("ten_giga")) {
+        facts.push(("ten_giga", Value::Boolean(!format.is_one_gigabit())));
+    }
     for (key, value) in facts {
         if let Some(said) = detector.get(key).filter(|said| **said != value) {
             let what = format!("the configuration is for another detector: [detector] {key} is {said}, the input has {value}");
@@ -96,17 +127,58 @@ fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
         }
         detector.insert(key.into(), value);
     }
-    let placed = ["geometry", "tile"].iter().any(|key| detector.contains_key(*key));
-    if let (Some(places), false) = (&info.placements, placed) {
-        let tile = |(row, column): &(u32, u32)| {
-            let mut tile = Table::new();
-            tile.insert("row".into(), Value::Integer((*row).into()));
-            tile.insert("column".into(), Value::Integer((*column).into()));
-            Value::Table(tile)
-        };
-        detector.insert("tile".into(), Value::Array(places.iter().map(tile).collect()));
-    }
     Ok(())
+}
+
+/// Keys that say where tiles lie.
+const GEOMETRY: [&str; 5] = ["geometry", "tile", "image_rows", "image_columns", "double_pixels"];
+
+/// Where tiles lie: as the command line or the configuration says, else as the run of the input had them, else as the files tell. Returns what
+/// should be said where nothing tells how the modules are mounted.
+fn place(detector: &mut Table, args: &ConvertArgs, info: &InputInfo) -> Result<Option<String>, Failure> {
+    if let Some(name) = &args.geometry {
+        GEOMETRY[..4].iter().for_each(|key| drop(detector.remove(*key)));
+        detector.insert("geometry".into(), Value::String(name.clone()));
+    }
+    let is_placed = |detector: &Table| ["geometry", "tile"].iter().any(|key| detector.contains_key(*key));
+    let placed_by_user = is_placed(detector);
+    for (key, value) in info.detector.iter().flatten() {
+        if !(placed_by_user && GEOMETRY.contains(&key.as_str())) && !detector.contains_key(key) {
+            detector.insert(key.clone(), value.clone());
+        }
+    }
+    if is_placed(detector) || info.detector.is_some() {
+        return Ok(None);
+    }
+    let Some(places) = &info.placements else {
+        let how = format!("the {} modules were placed one below the other, without gaps", info.modules);
+        return Ok((info.modules > 1).then(|| how + &how_to_place(info)));
+    };
+    let tile = |(row, column): &(u32, u32)| {
+        let mut tile = Table::new();
+        tile.insert("row".into(), Value::Integer((*row).into()));
+        tile.insert("column".into(), Value::Integer((*column).into()));
+        Value::Table(tile)
+    };
+    detector.insert("tile".into(), Value::Array(places.iter().map(tile).collect()));
+    let how = if info.format.kind == DetectorKind::Eiger {
+        "the ports were placed side by side as their headers say, without gaps and none of them turned"
+    } else {
+        "the modules were placed side by side as the master says, without gaps"
+    };
+    Ok(Some(how.to_owned() + &how_to_place(info)))
+}
+
+/// What to do about modules of which nobody said where they are mounted.
+fn how_to_place(info: &InputInfo) -> String {
+    let fits = |p: &&Preset| p.kind == info.format.kind && p.modules() == info.modules;
+    let example = match PRESETS.iter().find(fits) {
+        Some(preset) => format!("--geometry {}", preset.name),
+        None => "--config with [[detector.tile]]".into(),
+    };
+    format!(
+        "; the files do not tell how the detector is mounted, positions in the image are not those in space: give its geometry, for example {example}"
+    )
 }
 
 fn absolute(path: &Path) -> Result<String, Failure> {

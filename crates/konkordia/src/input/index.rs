@@ -81,8 +81,8 @@ fn absent(wanted: impl Iterator<Item = u64>, there: &[u64]) -> Vec<u64> {
     wanted.filter(is_absent).collect()
 }
 
-/// Says which tiles lack frames that others have, and which frames none has.
-pub fn missing_notes(tiles: &[TileIndex], numbers: &[u64], notes: &mut Vec<String>) {
+/// Says which tiles lack frames that others have, and which frames of the span (both ends included) none has.
+pub fn missing_notes(tiles: &[TileIndex], numbers: &[u64], (first, last): (u64, u64), notes: &mut Vec<String>) {
     for tile in tiles {
         let there: Vec<u64> = tile.places.iter().map(|p| p.frame).collect();
         let lacks = absent(numbers.iter().copied(), &there);
@@ -95,13 +95,9 @@ pub fn missing_notes(tiles: &[TileIndex], numbers: &[u64], notes: &mut Vec<Strin
             ));
         }
     }
-    if let (Some(first), Some(last)) = (numbers.first(), numbers.last()) {
-        let holes = last - first + 1 - numbers.len() as u64;
-        if holes > 0 {
-            notes.push(format!(
-                "{holes} frame numbers between {first} and {last} are in no file; these images will be lost images"
-            ));
-        }
+    let holes = last - first + 1 - numbers.len() as u64;
+    if holes > 0 {
+        notes.push(format!("{holes} frame numbers between {first} and {last} are in no file; these images will be lost images"));
     }
 }
 
@@ -132,7 +128,7 @@ mod tests {
         let numbers = union(&tiles);
         assert_eq!(numbers, [1, 2, 4, 5]);
         let mut notes = Vec::new();
-        missing_notes(&tiles, &numbers, &mut notes);
+        missing_notes(&tiles, &numbers, (1, 5), &mut notes);
         assert_eq!(notes.len(), 4);
         assert!(notes[0].starts_with("a: 1 of 4") && notes[0].contains("frame 5"), "{notes:?}");
         assert!(notes[1].starts_with("b: 2 of 4") && notes[2].starts_with("c: 4 of 4"), "{notes:?}");

@@ -1,11 +1,12 @@
 //! Frames from files, whoever wrote them: what is there, and the pixels of one tile of one frame. Live data come through `sources` instead.
 //!
-//! Formats: the slsReceiver's binary files and its HDF5, SwissFEL JUNGFRAU HDF5, records with a header of 112, 48 or 16 bytes, and plain
-//! planes of words (docs/convert.md). Opening reads every header once, so that frames can be sorted and what is missing is known before the
+//! Formats: our own runs of raw words, the slsReceiver's binary files and its HDF5, SwissFEL JUNGFRAU HDF5, records with a header of 112, 48
+//! or 16 bytes, and plain planes of words (docs/convert.md). Opening reads every header once, so that frames can be sorted and what is missing is known before the
 //! first pixel is read. Memory: 24 bytes for each tile of each frame.
 
 mod bare;
 mod index;
+mod own;
 mod records;
 mod sls;
 pub mod source;
@@ -35,7 +36,7 @@ pub enum Format {
     Raw16,
     /// Plain uint16 words: frames of modules x 512 x 1024
     U16,
-    /// HDF5 of the slsReceiver or of SwissFEL
+    /// HDF5: a run of this program with dtype = "raw", of the slsReceiver or of SwissFEL
     Hdf5,
 }
 
@@ -65,6 +66,10 @@ pub struct InputInfo {
     pub interfaces: u32,
     /// Row and column of each tile in the image, if the files say more than that modules are stacked.
     pub placements: Option<Vec<(u32, u32)>>,
+    /// Keys of `[detector]` of the run that the files are of, if this program wrote them.
+    pub detector: Option<toml::Table>,
+    /// False if the words of double pixels are not in the files.
+    pub has_double_pixels: bool,
     /// Lowest frame number.
     pub first_frame: u64,
     /// Highest frame number.
@@ -159,6 +164,7 @@ pub struct Input {
 enum Kind {
     Records(records::Files),
     Stacks(stack::Stacks),
+    Own(own::Runs),
 }
 
 impl Input {
@@ -170,6 +176,7 @@ impl Input {
         let first = paths.first().ok_or_else(|| wrong("no input", "no file was given", "name the files to read"))?;
         let found = match options.format {
             Some(Format::SlsRaw) => sls::open(paths)?,
+            Some(Format::Hdf5) | None if own::is_own(first) => own::open(paths)?,
             Some(Format::Hdf5) => stack::open(paths, options)?,
             Some(format) => bare::open(paths, Some(format), options)?,
             None if sls::is_master(first) || sls::master_beside(first).is_some() => sls::open(paths)?,
@@ -184,6 +191,11 @@ impl Input {
         &self.info
     }
 
+    /// Something more that people should know.
+    pub fn add_note(&mut self, note: String) {
+        self.info.notes.push(note);
+    }
+
     /// Number of tiles, one per stream.
     pub fn tiles(&self) -> usize {
         self.tiles.len()
@@ -196,8 +208,9 @@ impl Input {
     pub fn open_tile(&self, tile: usize) -> Box<dyn TileReader> {
         let index = self.tiles[tile].clone();
         match &self.kind {
-            Kind::Records(files) => Box::new(records::Reader::new(files.clone(), index)),
+            Kind::Records(files) => Box::new(records::Reader::new(files.clone(), index, tile)),
             Kind::Stacks(stacks) => Box::new(stack::Reader::new(stacks.clone(), index, tile)),
+            Kind::Own(runs) => Box::new(own::Reader::new(runs.clone(), index, tile)),
         }
     }
 }
@@ -209,6 +222,10 @@ struct Found {
     format: TileFormat,
     interfaces: u32,
     placements: Option<Vec<(u32, u32)>>,
+    detector: Option<toml::Table>,
+    has_double_pixels: bool,
+    /// First and last frame number of the run that the files are of, frames that are not there included.
+    span: Option<(u64, u64)>,
     frames_expected: Option<u64>,
     incomplete: bool,
     notes: Vec<String>,
@@ -234,7 +251,8 @@ impl Found {
         };
         let found = numbers.len() as u64;
         self.judge_span(first, last, found)?;
-        index::missing_notes(&self.tiles, &numbers, &mut self.notes);
+        let (first, last) = self.whole_span((first, last), options);
+        index::missing_notes(&self.tiles, &numbers, (first, last), &mut self.notes);
         let tile_frames: u64 = self.tiles.iter().map(|t| t.places().len() as u64).sum();
         let info = InputInfo {
             kind: self.words,
@@ -242,6 +260,8 @@ impl Found {
             modules: self.tiles.len() as u32 / self.interfaces,
             interfaces: self.interfaces,
             placements: self.placements,
+            detector: self.detector,
+            has_double_pixels: self.has_double_pixels,
             first_frame: first,
             last_frame: last,
             frames_expected: self.frames_expected,
@@ -256,6 +276,15 @@ impl Found {
             files: self.files,
         };
         Ok(Input { info, tiles: self.tiles, kind: self.kind })
+    }
+
+    /// From the first frame to the last, with those that the run lost before and behind them, as far as they are wanted.
+    fn whole_span(&self, found: (u64, u64), options: &Options) -> (u64, u64) {
+        let (from, to) = options.frames.unwrap_or((0, u64::MAX));
+        match self.span {
+            Some((first, last)) => (first.max(from).min(found.0), last.min(to).max(found.1)),
+            None => found,
+        }
     }
 
     fn expect_all(&mut self, all: &[u64]) {

@@ -21,7 +21,7 @@ pub struct Files {
     pub paths: Arc<Vec<PathBuf>>,
     /// Bytes before the pixels: 112, 48, 16 or 0.
     pub header_bytes: usize,
-    /// The pixels.
+    /// The pixels that are wanted; the files hold whole tiles.
     pub format: TileFormat,
 }
 
@@ -36,6 +36,8 @@ pub struct Scan {
     pub cut_off_bytes: u64,
     /// Frames of which the receiver caught no packet.
     pub empty: u64,
+    /// Frames with packets of rows that were not to be read.
+    pub other_rows: u64,
     /// Records whose header cannot be one, and why the first of them.
     pub damaged: Option<(u64, String)>,
 }
@@ -74,23 +76,37 @@ pub fn judge(header: &[u8], format: &TileFormat) -> Result<Option<TileFrame>, St
         konkordia_core::ledger::Malformed::PacketNumber => "its frame number is none".to_string(),
         other => format!("wrong {}", other.name()),
     })?;
-    Ok(Some(TileFrame { header: record.frame_header(), bitmap: record.bitmap(format.packets()).unwrap_or_default() }))
+    let caught = record.bitmap(format.whole().packets()).unwrap_or_default();
+    let bitmap = caught.renumbered(format.first_packet as u16, format.packets() as u16, 0);
+    Ok(Some(TileFrame { header: record.frame_header(), bitmap }))
 }
 
-/// Reads all headers of file `number`. Without headers nothing can be scanned; see [`planes`].
+/// Packets that the mask of a record counts.
+fn caught(header: &[u8], format: &TileFormat) -> u32 {
+    let record = RecordHeader::new_checked(header, format.kind).ok();
+    record.and_then(|r| r.bitmap(format.whole().packets())).map_or(0, |bitmap| bitmap.count())
+}
+
+/// Reads all headers of file `number`, of a tile of this format ([`TileFormat::of_tile`]). Without headers nothing can be scanned; see
+/// [`planes`].
 pub fn scan(path: &Path, number: u32, header_bytes: usize, format: &TileFormat) -> Result<Scan, Failure> {
     assert!((1..=RECORD_HEADER_BYTES).contains(&header_bytes));
     let file = File::open(path).map_err(|e| cannot_read(path, &e))?;
     let size = file.metadata().map_err(|e| cannot_read(path, &e))?.len();
-    let record_bytes = header_bytes as u64 + u64::from(format.tile_bytes());
+    let record_bytes = header_bytes as u64 + u64::from(format.whole().tile_bytes());
     let mut scan = Scan { cut_off_bytes: size % record_bytes, ..Scan::default() };
     let mut buffer = [0u8; RECORD_HEADER_BYTES];
     let header = &mut buffer[..header_bytes];
     for at in (0..size / record_bytes).map(|n| n * record_bytes) {
         file.read_exact_at(header, at).map_err(|e| cannot_read(path, &e))?;
         match judge(header, format) {
-            Ok(Some(found)) if header_bytes == RECORD_HEADER_BYTES && found.bitmap.count() == 0 => scan.empty += 1,
+            Ok(Some(found)) if header_bytes == RECORD_HEADER_BYTES && found.bitmap.count() == 0 => {
+                scan.empty += 1;
+                scan.other_rows += u64::from(caught(header, format) > 0);
+            }
             Ok(found) => {
+                let packets = found.map_or(0, |f| f.bitmap.count());
+                scan.other_rows += u64::from(format.is_partial() && caught(header, format) > packets);
                 let frame = found.unwrap_or_default().header;
                 if scan.places.is_empty() {
                     scan.first = frame;
@@ -116,14 +132,20 @@ pub fn planes(sizes: &[u64], format: &TileFormat, tile: usize, tiles: usize) -> 
 pub struct Reader {
     files: Files,
     index: TileIndex,
+    /// Of the tile.
+    format: TileFormat,
+    /// Bytes of rows before the first that is wanted.
+    skipped_bytes: usize,
     /// The file that is open, its number, and where the next read begins.
     open: Option<(File, u32, u64)>,
 }
 
 impl Reader {
     /// Opens no file yet.
-    pub fn new(files: Files, index: TileIndex) -> Self {
-        Self { files, index, open: None }
+    pub fn new(files: Files, index: TileIndex, tile: usize) -> Self {
+        let format = files.format.of_tile(tile);
+        let skipped_bytes = format.pixels_read(tile).start * format.bits as usize / 8;
+        Self { files, index, format, skipped_bytes, open: None }
     }
 
     fn read_record(&mut self, place: Place, header: &mut [u8], payloads: &mut [IoSliceMut<'_>]) -> io::Result<()> {
@@ -136,8 +158,14 @@ impl Reader {
         }
         // Lost if the read fails half way.
         *next = u64::MAX;
-        let bytes = header.len() + payloads.iter().map(|p| p.len()).sum::<usize>();
-        read_parts(file, header, payloads)?;
+        let bytes = header.len() + self.skipped_bytes + payloads.iter().map(|p| p.len()).sum::<usize>();
+        if self.skipped_bytes == 0 {
+            read_parts(file, header, payloads)?;
+        } else {
+            read_parts(file, header, &mut [])?;
+            file.seek(SeekFrom::Current(self.skipped_bytes as i64))?;
+            read_parts(file, &mut [], payloads)?;
+        }
         *next = place.at + bytes as u64;
         Ok(())
     }
@@ -161,11 +189,11 @@ impl TileReader for Reader {
                 failure
             }
         })?;
-        let mut frame = judge(header, &self.files.format).ok().flatten().unwrap_or_default();
+        let mut frame = judge(header, &self.format).ok().flatten().unwrap_or_default();
         // Sorted in under this number; planes have no other.
         frame.header.frame_number = place.frame;
         if header.len() != RECORD_HEADER_BYTES {
-            frame.bitmap = not_padding(&self.files.format, payloads);
+            frame.bitmap = not_padding(&self.format, payloads);
         }
         Ok(frame)
     }

@@ -3,6 +3,7 @@
 use super::index::{Place, TileIndex};
 use super::{Found, Kind, cannot_read, records, wrong};
 use crate::failure::Failure;
+use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_wire::sls_file::{DataFileName, RECORD_HEADER_BYTES, parse_master_name};
 use konkordia_wire::sls_master::{MASTER_BYTES_MAX, Master};
@@ -131,20 +132,21 @@ fn assemble(path: &Path, master: &Master, ports: &Ports) -> Result<Found, Failur
     }
     let mut notes = Vec::new();
     let mut incomplete = missing_files(ports, count, master.sub_files(), &mut notes);
-    let (mut files, mut tiles, mut module_ids) = (Vec::new(), Vec::new(), Vec::new());
-    for port in 0..count {
-        let mut places: Vec<Place> = Vec::new();
-        let mut id = None;
-        for file in ports.get(&port).into_iter().flat_map(BTreeMap::values) {
-            let scan = records::scan(file, files.len() as u32, RECORD_HEADER_BYTES, &format)?;
-            scan.notes(file, &mut incomplete, &mut notes);
-            id = id.or((!scan.places.is_empty()).then_some(scan.first.module_id));
-            places.extend(scan.places);
-            files.push(file.clone());
-        }
-        tiles.push(TileIndex::new(format!("port {port}"), places));
-        module_ids.push(id.unwrap_or(0));
+    let mut scanned = scan_ports(format, count, ports)?;
+    let mut format = format;
+    if scanned.ports.iter().any(|port| port.scans.iter().any(|(_, scan)| scan.other_rows > 0)) {
+        notes.push(other_rows_note(&format));
+        format = format.whole();
+        scanned = scan_ports(format, count, ports)?;
     }
+    let Scanned { mut files, ports: scanned } = scanned;
+    let headers: Vec<Option<FrameHeader>> = scanned.iter().map(ScannedPort::first).collect();
+    let side_by_side = arrange(format, master.ports, &headers, &mut notes);
+    for (file, scan) in scanned.iter().flat_map(|port| &port.scans) {
+        scan.notes(&files[*file], &mut incomplete, &mut notes);
+    }
+    let tile = |port: &usize| TileIndex::new(format!("port {port}"), scanned[*port].places());
+    let tiles = side_by_side.order.iter().map(tile).collect();
     let kind = Kind::Records(records::Files { paths: Arc::new(files.clone()), header_bytes: RECORD_HEADER_BYTES, format });
     // The master belongs to the identity.
     files.push(path.to_owned());
@@ -153,25 +155,120 @@ fn assemble(path: &Path, master: &Master, ports: &Ports) -> Result<Found, Failur
         words: format!("slsReceiver acquisition, version {:.1}, {}", master.version, path.display()),
         format,
         interfaces: master.interfaces,
-        placements: placements(format, master.interfaces, master.ports),
+        placements: side_by_side.places,
+        detector: master.detector.clone().and_then(|value| toml::Table::try_from(value).ok()),
+        has_double_pixels: true,
+        span: None,
         frames_expected: master.frames_in_file.or(master.frames_total),
         incomplete,
         notes,
         files,
         tiles,
-        module_ids,
+        module_ids: side_by_side.order.iter().map(|port| headers[*port].map_or(0, |h| h.module_id)).collect(),
     })
 }
 
-/// Modules count down a column first (protocols 1.3). One column is what "stacked" means already; EIGER needs a geometry from the user.
-pub fn placements(format: TileFormat, interfaces: u32, ports: (u32, u32)) -> Option<Vec<(u32, u32)>> {
-    if format.kind != DetectorKind::Jungfrau || ports.0 == 1 {
-        return None;
+/// What the data files of all ports hold.
+struct Scanned {
+    files: Vec<PathBuf>,
+    ports: Vec<ScannedPort>,
+}
+
+/// What the data files of one port hold, with the number of each file.
+struct ScannedPort {
+    scans: Vec<(usize, records::Scan)>,
+}
+
+impl ScannedPort {
+    /// Header of the first frame.
+    fn first(&self) -> Option<FrameHeader> {
+        self.scans.iter().find(|(_, scan)| !scan.places.is_empty()).map(|(_, scan)| scan.first)
     }
-    let down = ports.1 / interfaces;
-    let place = |port: u32| {
-        let (module, interface) = (port / interfaces, port % interfaces);
-        (module % down * 512 + interface * format.rows, module / down * format.columns)
+
+    fn places(&self) -> Vec<Place> {
+        self.scans.iter().flat_map(|(_, scan)| &scan.places).copied().collect()
+    }
+}
+
+fn scan_ports(format: TileFormat, count: u32, ports: &Ports) -> Result<Scanned, Failure> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut found = Vec::new();
+    for port in 0..count {
+        let mut scans = Vec::new();
+        for file in ports.get(&port).into_iter().flat_map(BTreeMap::values) {
+            let number = files.len();
+            scans.push((number, records::scan(file, number as u32, RECORD_HEADER_BYTES, &format.of_tile(port as usize))?));
+            files.push(file.clone());
+        }
+        found.push(ScannedPort { scans });
+    }
+    Ok(Scanned { files, ports: found })
+}
+
+/// Said when the frames hold more than the master says.
+pub fn other_rows_note(format: &TileFormat) -> String {
+    format!(
+        "the master says that {} rows of each module were read, but packets of other rows came: all rows are taken",
+        format.module_rows()
+    )
+}
+
+/// The ports in the order of the streams, and where each of them lies.
+pub struct SideBySide {
+    /// Number of the port of each stream.
+    pub order: Vec<usize>,
+    /// First row and column of each stream's tile, if that is not one below the other.
+    pub places: Option<Vec<(u32, u32)>>,
+}
+
+/// Puts the ports of a master with `ports` (x, y) side by side as the receiver's own programs show them, without gaps and not turned.
+/// JUNGFRAU: modules count down a column first (protocols 1.3); one column is what "stacked" means already. EIGER: by the row and column in
+/// the headers, because of half modules that are mounted upside down the left port may be the right one (protocols 1.5).
+pub fn arrange(format: TileFormat, ports: (u32, u32), headers: &[Option<FrameHeader>], notes: &mut Vec<String>) -> SideBySide {
+    let order: Vec<usize> = (0..headers.len()).collect();
+    if format.kind == DetectorKind::Eiger {
+        return arrange_eiger(format, ports, headers, notes);
+    }
+    let down = ports.1 / format.tiles_per_module;
+    if ports.0 == 1 || down == 0 {
+        return SideBySide { order, places: None };
+    }
+    let place = |port: &usize| {
+        let (module, interface) = (*port as u32 / format.tiles_per_module, *port as u32 % format.tiles_per_module);
+        (module % down * format.module_rows() + interface * format.rows, module / down * format.columns)
     };
-    (down > 0).then(|| (0..ports.0 * ports.1).map(place).collect())
+    let places = order.iter().map(place).collect();
+    SideBySide { order, places: Some(places) }
+}
+
+fn arrange_eiger(format: TileFormat, (x, y): (u32, u32), headers: &[Option<FrameHeader>], notes: &mut Vec<String>) -> SideBySide {
+    let count = headers.len() as u32;
+    let at = positions(headers).unwrap_or_else(|| {
+        notes.push("the headers do not tell row and column of each port: ports are placed by their numbers".into());
+        // Half modules count down a column first, each with its left and right port.
+        let down = if x.is_multiple_of(2) { y } else { (count / 2).max(1) };
+        (0..count).map(|port| (port / 2 % down, port / 2 / down * 2 + port % 2)).collect()
+    });
+    // Rows of half modules and, where they are whole, of modules.
+    let rows = at.iter().map(|p| p.0 + 1).max().unwrap_or(1);
+    let down = rows / 2;
+    let stream = |(row, column): (u32, u32)| {
+        let module = if rows.is_multiple_of(2) { column / 2 * down + row / 2 } else { column / 2 * rows + row };
+        (module, row % 2, column % 2)
+    };
+    let mut order: Vec<usize> = (0..headers.len()).collect();
+    order.sort_by_key(|port| stream(at[*port]));
+    let places = order.iter().map(|port| (at[*port].0 * format.rows, at[*port].1 * format.columns)).collect();
+    SideBySide { order, places: Some(places) }
+}
+
+/// Row and column of each port by the headers, counted from the first; `None` unless they fill a rectangle.
+fn positions(headers: &[Option<FrameHeader>]) -> Option<Vec<(u32, u32)>> {
+    let said = headers.iter().map(|h| h.map(|h| (u32::from(h.row), u32::from(h.column)))).collect::<Option<Vec<_>>>()?;
+    let (row, column) = (said.iter().map(|p| p.0).min()?, said.iter().map(|p| p.1).min()?);
+    let at: Vec<(u32, u32)> = said.into_iter().map(|p| (p.0 - row, p.1 - column)).collect();
+    let (rows, columns) = (at.iter().map(|p| p.0 + 1).max()?, at.iter().map(|p| p.1 + 1).max()?);
+    let different: std::collections::BTreeSet<_> = at.iter().collect();
+    let fills = different.len() == at.len() && u64::from(rows) * u64::from(columns) == at.len() as u64;
+    (fills && columns.is_multiple_of(2)).then_some(at)
 }

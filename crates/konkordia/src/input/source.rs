@@ -18,12 +18,12 @@ pub struct FileSource {
 }
 
 impl FileSource {
-    /// All frames of `reader`, whose tiles have this format.
+    /// All frames of `reader`, whose tile has this format ([`TileFormat::of_tile`]).
     pub fn new(reader: Box<dyn TileReader>, format: TileFormat) -> Self {
         let datagram_bytes = HEADER_BYTES + format.payload_bytes as usize;
         let mut buffer = vec![0; datagram_bytes * format.packets() as usize];
         for (packet, datagram) in buffer.chunks_exact_mut(datagram_bytes).enumerate() {
-            write_header(&FrameHeader::default(), format.kind, packet as u16, datagram);
+            write_header(&FrameHeader::default(), format.kind, format.first_packet as u16 + packet as u16, datagram);
         }
         Self { reader, format, next: 0, buffer }
     }
@@ -51,7 +51,7 @@ impl FileSource {
         let mut handed = 0;
         for (packet, datagram) in self.buffer.chunks_exact_mut(datagram_bytes).enumerate() {
             if frame.bitmap.has(packet as u16) {
-                write_header(&frame.header, self.format.kind, packet as u16, datagram);
+                write_header(&frame.header, self.format.kind, self.format.first_packet as u16 + packet as u16, datagram);
                 take(datagram);
                 handed += 1;
             }

@@ -1,4 +1,7 @@
 //! Stacks of images in HDF5: the slsReceiver's, one file per port, and SwissFEL's, all modules in one image (protocols 1.7 and 6.5).
+//!
+//! The slsReceiver stores 4-bit counts as they came, two in a byte, and 12-bit counts as 16-bit words; the latter are packed again, so that
+//! packets lie where the detector put them.
 
 use super::index::{Place, TileIndex};
 use super::records::not_padding;
@@ -12,6 +15,7 @@ use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_sinks::hdf5::foreign::{ForeignFile, Stack, StoredImage, is_hdf5};
 use konkordia_wire::sls_file::{DataFileName, FRAME_NUMBER_END, MASK_BYTES, mask_bitmap};
+use konkordia_wire::sls_master;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -20,12 +24,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One file: its images and what is known of each.
-struct Source {
-    path: PathBuf,
-    stack: Stack,
-    headers: Vec<FrameHeader>,
+pub(super) struct Source {
+    pub path: PathBuf,
+    pub stack: Stack,
+    pub headers: Vec<FrameHeader>,
     /// One mask of packets caught for each image, if the file has them.
-    masks: Option<Vec<u8>>,
+    pub masks: Option<Vec<u8>>,
 }
 
 impl Source {
@@ -50,12 +54,12 @@ pub fn is_stack(path: &Path) -> bool {
     head(path, 8).is_ok_and(|bytes| is_hdf5(&bytes))
 }
 
-fn open_file(path: &Path) -> Result<ForeignFile, Failure> {
+pub(super) fn open_file(path: &Path) -> Result<ForeignFile, Failure> {
     ForeignFile::open(path).map_err(unreadable)
 }
 
 /// What is wrong with an input is wrong with what was asked for; only a disk that fails is not.
-fn unreadable(error: konkordia_sinks::hdf5::Error) -> Failure {
+pub(super) fn unreadable(error: konkordia_sinks::hdf5::Error) -> Failure {
     let failure = Failure::from(error);
     if failure.exit == Exit::Incomplete { Failure { exit: Exit::Configuration, ..failure } } else { failure }
 }
@@ -97,20 +101,16 @@ fn sls_files(path: &Path) -> Result<Found, Failure> {
     let master = open_file(path)?;
     let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
     let refuse = |why: String| {
-        let fix = "whole modules of a JUNGFRAU on one or two interfaces can be converted; docs/convert.md";
+        let fix = "whole modules of a JUNGFRAU or an EIGER can be converted; docs/convert.md";
         wrong(format!("{} cannot be converted", path.display()), why, fix)
     };
-    let kind = master.text("/entry/instrument/detector/Detector Type").unwrap_or_default();
-    let rows = fact("Number of pixels in y axis").unwrap_or(0);
-    let interfaces = if rows == 256 { 2 } else { 1 };
-    let format = TileFormat::jungfrau(interfaces).filter(|f| kind == "Jungfrau" && u64::from(f.rows) == rows);
-    let format = format.ok_or_else(|| refuse(format!("its detector is '{kind}' with ports of {rows} rows")))?;
+    let (format, interfaces) = format_of(&master).map_err(refuse)?;
     let axis = |name: &str| fact(name).filter(|n| (1..=1024).contains(n)).map(|n| n as u32);
     let ports_x = axis("Geometry in x axis").ok_or_else(|| refuse("it has no geometry".into()))?;
     let ports_y = axis("Geometry in y axis").ok_or_else(|| refuse("it has no geometry".into()))?;
     let count = ports_x * ports_y;
     if count % interfaces != 0 || count > 1024 {
-        return Err(refuse(format!("{ports_x} x {ports_y} ports of {rows} rows are no whole modules")));
+        return Err(refuse(format!("{ports_x} x {ports_y} ports of {} rows are no whole modules", format.whole_rows())));
     }
     let ports: Ports = sls::data_files(path, "h5", "h5")?;
     let mut notes = Vec::new();
@@ -125,19 +125,75 @@ fn sls_files(path: &Path) -> Result<Found, Failure> {
         }
         tiles.push(TileIndex::new(format!("port {port}"), places));
     }
+    let format = rows_in_masks(format, &tiles, &files, &mut notes);
+    let first = |t: &TileIndex| t.places().first().map(|p| files[p.file as usize].headers[p.at as usize]);
+    let headers: Vec<_> = tiles.iter().map(first).collect();
+    let side_by_side = sls::arrange(format, (ports_x, ports_y), &headers, &mut notes);
+    let tiles = side_by_side.order.iter().map(|port| tiles[*port].clone()).collect();
     let words = format!("slsReceiver acquisition in HDF5, {}", path.display());
-    let found = Parts { words, format, interfaces, notes, incomplete, frames_expected: fact("Frames in File") };
-    Ok(Found {
-        placements: sls::placements(format, interfaces, (ports_x, ports_y)),
-        ..found.finish(files, tiles, vec![(0, 0); count as usize])
-    })
+    let frames_expected = fact("Frames in File").or_else(|| fact("Total Frames"));
+    let found = Parts { words, format, interfaces, notes, incomplete, frames_expected };
+    Ok(Found { placements: side_by_side.places, ..found.finish(files, tiles, vec![(0, 0); count as usize]) })
+}
+
+/// Tile and tiles of a module, as the master says.
+fn format_of(master: &ForeignFile) -> Result<(TileFormat, u32), String> {
+    let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
+    let pixels = |x: u64| (fact("Number of pixels in x axis").unwrap_or(x), fact("Number of pixels in y axis").unwrap_or(0));
+    let kind = master.text("/entry/instrument/detector/Detector Type").unwrap_or_default();
+    let (format, interfaces) = match kind.as_str() {
+        "Jungfrau" => sls_master::jungfrau(pixels(1024), None)?,
+        "Eiger" => sls_master::eiger(pixels(512), fact("Dynamic Range"), fact("Ten Giga Enable") != Some(0))?,
+        other => return Err(format!("its detector is '{other}'; Jungfrau and Eiger are known")),
+    };
+    Ok((sls_master::read_rows(format, fact("Number of rows")), interfaces))
+}
+
+/// The format, with all rows if packets of others were caught than the master says were read.
+fn rows_in_masks(format: TileFormat, tiles: &[TileIndex], files: &[Source], notes: &mut Vec<String>) -> TileFormat {
+    let has_others = |(tile, index): (usize, &TileIndex)| {
+        let mask = |p: &Place| files[p.file as usize].mask(p.at as usize);
+        index.places().iter().filter_map(mask).any(|mask| {
+            let caught = mask_bitmap(mask, format.whole().packets());
+            caught.count() > of_rows_read(&caught, &format.of_tile(tile)).count()
+        })
+    };
+    if format.is_partial() && tiles.iter().enumerate().any(has_others) {
+        notes.push(sls::other_rows_note(&format));
+        return format.whole();
+    }
+    format
+}
+
+/// Those packets of a whole tile that hold rows that were read, counted from the first of them.
+fn of_rows_read(caught: &PacketBitmap, format: &TileFormat) -> PacketBitmap {
+    caught.renumbered(format.first_packet as u16, format.packets() as u16, 0)
+}
+
+/// Bytes of a row of a tile as the slsReceiver stores them in HDF5.
+fn stored_row_bytes(format: &TileFormat) -> usize {
+    let bits = if format.bits == 12 { 16 } else { format.bits };
+    (format.columns * bits / 8) as usize
 }
 
 /// One data file of a port.
 fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
     let file = open_file(path)?;
     let stack = file.stack("/data").map_err(unreadable)?;
-    check_shape(path, &stack, format.rows as usize, format.columns as usize, false)?;
+    if (stack.rows, stack.columns * stack.pixel_bytes) != (format.whole_rows() as usize, stored_row_bytes(format)) {
+        let why = format!(
+            "its images have {} rows of {} bytes; those of a port have {} rows of {}",
+            stack.rows,
+            stack.columns * stack.pixel_bytes,
+            format.whole_rows(),
+            stored_row_bytes(format)
+        );
+        return Err(wrong(
+            format!("{} does not fit its master", path.display()),
+            why,
+            "put the files of one acquisition together",
+        ));
+    }
     let images = stack.images.len();
     let column = |name: &str| file.numbers(name).filter(|v| v.len() >= images);
     let frames = column("/frame number").ok_or_else(|| {
@@ -163,10 +219,9 @@ fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
     Ok(Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks })
 }
 
-/// Images of one tile, or of `several` beside and below each other.
-fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize, several: bool) -> Result<(), Failure> {
-    let tiles = stack.rows.is_multiple_of(rows) && stack.columns.is_multiple_of(columns);
-    if tiles && (several || (stack.rows, stack.columns) == (rows, columns)) && stack.pixel_bytes == 2 {
+/// Images of modules beside and below each other.
+fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize) -> Result<(), Failure> {
+    if stack.rows.is_multiple_of(rows) && stack.columns.is_multiple_of(columns) && stack.pixel_bytes == 2 {
         return Ok(());
     }
     let why = format!(
@@ -176,11 +231,34 @@ fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize, several:
     Err(wrong(format!("{} does not fit the detector", path.display()), why, "give raw data of a JUNGFRAU"))
 }
 
+/// How many images of a file were written. A receiver may make its data set longer before the frames come; what it never used has neither a
+/// frame number nor a packet.
+fn written(source: &Source) -> usize {
+    let is_unused = |n: &usize| {
+        let number = source.headers[*n].frame_number;
+        let has_number = number != 0 && number < FRAME_NUMBER_END;
+        match source.mask(*n) {
+            Some(mask) => !has_number && (mask.iter().all(|byte| *byte == 0) || mask.iter().all(|byte| *byte == 0xFF)),
+            None => !has_number && source.stack.images.get(*n).copied().flatten().is_none(),
+        }
+    };
+    let count = source.headers.len();
+    count - (0..count).rev().take_while(is_unused).count()
+}
+
 /// The images of a file that are there, in its order; `good` leaves out those that the file itself calls bad.
 fn take_places(source: &Source, file: u32, good: Option<&[bool]>, incomplete: &mut bool, notes: &mut Vec<String>) -> Vec<Place> {
     let (mut absent, mut damaged, mut empty) = (0u64, 0u64, 0u64);
-    let mut places = Vec::with_capacity(source.headers.len());
-    for (n, header) in source.headers.iter().enumerate() {
+    let written = written(source);
+    if written < source.headers.len() {
+        notes.push(format!(
+            "{}: its data set was made for {} frames, {written} were written; the rest was never used and is left out",
+            source.path.display(),
+            source.headers.len()
+        ));
+    }
+    let mut places = Vec::with_capacity(written);
+    for (n, header) in source.headers.iter().enumerate().take(written) {
         if source.stack.images.get(n).copied().flatten().is_none() {
             absent += 1;
         } else if header.frame_number >= FRAME_NUMBER_END {
@@ -280,7 +358,7 @@ fn swissfel_file(
     notes: &mut Vec<String>,
 ) -> Result<(Source, Vec<bool>), Failure> {
     let stack = file.stack(&format!("{group}/data")).map_err(unreadable)?;
-    check_shape(path, &stack, 512, 1024, true)?;
+    check_shape(path, &stack, 512, 1024)?;
     let images = stack.images.len();
     // One number per image, or one for each module of each image, of which the first speaks.
     let table = |name: &str| {
@@ -332,6 +410,9 @@ impl Parts {
             format: self.format,
             interfaces: self.interfaces,
             placements: None,
+            detector: None,
+            has_double_pixels: true,
+            span: None,
             frames_expected: self.frames_expected,
             incomplete: self.incomplete,
             notes: self.notes,
@@ -350,7 +431,7 @@ impl Parts {
 
 /// Images that were decoded last: the tiles of an image are asked for one by one, by several threads at about the same time.
 #[derive(Default)]
-struct Decoded {
+pub(super) struct Decoded {
     /// (file, image, pixels), the newest last.
     images: VecDeque<(u32, u64, Vec<u8>)>,
     stored: Vec<u8>,
@@ -380,9 +461,11 @@ impl Reader {
         }
         let Some((file, _)) = &self.open else { return Ok(()) };
         let (row, column) = self.stacks.tiles[self.tile];
-        let width = source.stack.columns * 2;
-        let start = row * width + column * 2;
-        if source.stack.compression == Compression::None && source.stack.columns == self.stacks.format.columns as usize {
+        let (stack, format) = (&source.stack, self.stacks.format.of_tile(self.tile));
+        let (width, tile_width) = (stack.columns * stack.pixel_bytes, stored_row_bytes(&format));
+        let start = (row + format.first_row(self.tile) as usize) * width + column * stack.pixel_bytes;
+        let is_packed_again = format.bits == 12;
+        if stack.compression == Compression::None && width == tile_width && !is_packed_again {
             let mut at = image.address + start as u64;
             for payload in payloads {
                 file.read_exact_at(payload, at).map_err(|e| cannot_read(&source.path, &e))?;
@@ -392,21 +475,52 @@ impl Reader {
         }
         let mut decoded = self.stacks.decoded.lock().unwrap_or_else(PoisonError::into_inner);
         let pixels = decoded.image(source, file, place, image)?;
+        let mut pour = Pour::new(payloads);
         // Rows of the tile lie one image row apart.
-        let tile_width = self.stacks.format.columns as usize * 2;
-        let mut rows = (0..self.stacks.format.rows as usize).map(|r| &pixels[start + r * width..][..tile_width]);
-        for part in payloads.iter_mut().flat_map(|p| p.chunks_mut(tile_width)) {
-            if let Some(pixels) = rows.next() {
-                part.copy_from_slice(&pixels[..part.len()]);
+        for row in (0..format.rows as usize).map(|r| &pixels[start + r * width..][..tile_width]) {
+            if is_packed_again {
+                // 3 bytes for two pixels, low byte first (protocols 1.5).
+                for pair in row.chunks_exact(4) {
+                    pour.put(&[pair[0], pair[1] & 15 | pair[2] << 4, pair[2] >> 4 | pair[3] << 4]);
+                }
+            } else {
+                pour.put(row);
             }
         }
         Ok(())
     }
 }
 
+/// Fills packets with bytes, one after the other.
+pub(super) struct Pour<'p, 's> {
+    payloads: &'p mut [IoSliceMut<'s>],
+    packet: usize,
+    at: usize,
+}
+
+impl<'p, 's> Pour<'p, 's> {
+    pub fn new(payloads: &'p mut [IoSliceMut<'s>]) -> Self {
+        Self { payloads, packet: 0, at: 0 }
+    }
+
+    /// Appends; what no packet has room for is left out.
+    pub fn put(&mut self, mut bytes: &[u8]) {
+        while let (false, Some(payload)) = (bytes.is_empty(), self.payloads.get_mut(self.packet)) {
+            let room = &mut payload[self.at..];
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            self.at += count;
+            if count == room.len() {
+                (self.packet, self.at) = (self.packet + 1, 0);
+            }
+        }
+    }
+}
+
 impl Decoded {
     /// The pixels of an image, from memory if they are there.
-    fn image(&mut self, source: &Source, file: &File, place: Place, stored: StoredImage) -> Result<&[u8], Failure> {
+    pub fn image(&mut self, source: &Source, file: &File, place: Place, stored: StoredImage) -> Result<&[u8], Failure> {
         let there = self.images.iter().position(|(file, at, _)| (*file, *at) == (place.file, place.at));
         let found = match there {
             Some(n) => n,
@@ -432,7 +546,7 @@ impl Decoded {
     }
 }
 
-fn damaged(source: &Source, place: Place, why: &str) -> Failure {
+pub(super) fn damaged(source: &Source, place: Place, why: &str) -> Failure {
     let what = format!("image {} of {} cannot be decoded", place.at, source.path.display());
     wrong(what, why, "copy the file again; or leave this frame out with --frames FROM:TO")
 }
@@ -449,7 +563,10 @@ impl TileReader for Reader {
         let image = source.stack.images[place.at as usize].ok_or_else(|| damaged(source, place, "it was never written"))?;
         self.read_pixels(place, image, payloads)?;
         let bitmap: PacketBitmap = match source.mask(place.at as usize) {
-            Some(mask) => mask_bitmap(mask, self.stacks.format.packets()),
+            Some(mask) => {
+                let format = self.stacks.format.of_tile(self.tile);
+                of_rows_read(&mask_bitmap(mask, format.whole().packets()), &format)
+            }
             None => not_padding(&self.stacks.format, payloads),
         };
         Ok(TileFrame { header: source.headers[place.at as usize], bitmap })

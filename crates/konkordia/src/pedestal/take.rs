@@ -14,7 +14,7 @@ use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
-use konkordia_core::tile::DetectorKind;
+use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_kernels::isa::Isa;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,6 +80,17 @@ pub fn take(args: &PedestalArgs) -> Result<Taken, Failure> {
     if is_live(&args.input) { live(args, &args.input[0]) } else { files(args) }
 }
 
+/// A calibration is of whole modules.
+fn whole_modules(format: &TileFormat) -> Result<(), Failure> {
+    if !format.is_partial() {
+        return Ok(());
+    }
+    let why = format!("a calibration is of whole modules; here {} of 512 rows are read", format.module_rows());
+    let fix =
+        "take the dark frames with all rows: `rows 512` in the detector, no `rows` here; runs with fewer rows use their part";
+    Err(Failure::new(Exit::Configuration, "dark frames of partial readout make no calibration", why, fix))
+}
+
 /// Words as they come, modules one below the other, nothing else done to them.
 fn as_words(mut config: Config) -> Result<Config, Failure> {
     let (format, streams) = (*config.geometry.format(), config.geometry.placements().len() as u32);
@@ -92,6 +103,7 @@ fn as_words(mut config: Config) -> Result<Config, Failure> {
             "give the configuration of a JUNGFRAU",
         ));
     }
+    whole_modules(&format)?;
     config.geometry = ImageGeometry::stacked(format, streams)
         .map_err(|e| Failure::new(Exit::Configuration, "impossible geometry", e.to_string(), "use fewer modules"))?;
     (config.recipe, config.pixel, config.compression) = (Recipe::Raw, PixelType::Uint16, Compression::None);
@@ -131,6 +143,7 @@ fn files(args: &PedestalArgs) -> Result<Taken, Failure> {
         let why = format!("the files are of an {}, which counts photons itself", info.format.kind.name());
         return Err(Failure::new(Exit::Configuration, "only a JUNGFRAU has pedestals", why, "give dark frames of a JUNGFRAU"));
     }
+    whole_modules(&info.format)?;
     let text = format!(
         "[detector]\ntype = \"jungfrau\"\nmodules = {}\ninterfaces = {}\n[processing]\ndtype = \"raw\"\n[output]\ndirectory = \".\"\nprefix = \"dark\"\n",
         info.modules, info.interfaces

@@ -1,7 +1,7 @@
 //! Raw frames beside the run's file, as the slsReceiver writes them (protocols 1.7): `PREFIX_raw_d<port>_f<file>_0.raw` for each stream and
 //! `PREFIX_raw_master_0.json`, for `konkordia convert` and every other reader of that format.
 //!
-//! A record is a header of 112 bytes and the tile; packets that did not come are 0xFF bytes. A tile of which nothing came has no record in
+//! A record is a header of 112 bytes and the whole tile; packets that did not come are 0xFF bytes, as are rows that the detector did not read. A tile of which nothing came has no record in
 //! that frame: frame numbers tell. After an error each file ends with its last whole record.
 
 use crate::config::Config;
@@ -43,6 +43,8 @@ pub struct RawSpec {
     pub start_time: String,
     /// Exposure and period in seconds, where known.
     pub exposure_period_s: (Option<f64>, Option<f64>),
+    /// `[detector]` of the configuration.
+    pub detector: Option<serde_json::Value>,
 }
 
 impl RawSpec {
@@ -58,12 +60,13 @@ impl RawSpec {
             frames_planned: plan.frames,
             start_time,
             exposure_period_s: (config.metadata.count_time_s, config.metadata.frame_time_s),
+            detector: detector_of(&config.text),
         }
     }
 
     /// Bytes of all files, if the number of frames is known.
     pub fn bytes_planned(&self) -> Option<u64> {
-        let frame = (RECORD_HEADER_BYTES as u64 + u64::from(self.format.tile_bytes())) * self.tiles as u64;
+        let frame = (RECORD_HEADER_BYTES as u64 + u64::from(self.format.whole().tile_bytes())) * self.tiles as u64;
         self.frames_planned.map(|frames| frames.saturating_mul(frame))
     }
 
@@ -83,21 +86,21 @@ impl RawSpec {
     /// The master; without `frames_in_file` readers count the records themselves.
     fn master(&self, frames_in_file: Option<u64>) -> Master {
         let tiles = self.tiles as u32;
-        let (interfaces, ports) = match self.format.kind {
-            DetectorKind::Jungfrau => (512 / self.format.rows, (1, tiles)),
-            DetectorKind::Eiger if tiles.is_multiple_of(2) => (4, (2, tiles / 2)),
-            DetectorKind::Eiger => (4, (1, tiles)),
+        let ports = match self.format.kind {
+            DetectorKind::Eiger if tiles.is_multiple_of(2) => (2, tiles / 2),
+            DetectorKind::Jungfrau | DetectorKind::Eiger => (1, tiles),
         };
         let named = [("exposure", self.exposure_period_s.0), ("period", self.exposure_period_s.1)];
         Master {
             version: WRITTEN_VERSION,
             format: self.format,
             ports,
-            interfaces,
+            interfaces: self.format.tiles_per_module,
             frames_per_file: self.frames_per_file,
             frames_in_file,
             frames_total: self.frames_planned.or(frames_in_file),
             timestamp: Some(self.start_time.clone()),
+            detector: self.detector.clone(),
             texts: named.into_iter().filter_map(|(name, seconds)| Some((name, with_unit(seconds?)))).collect(),
         }
     }
@@ -127,6 +130,12 @@ impl RawSpec {
         }
         Ok(())
     }
+}
+
+/// `[detector]` of a configuration.
+fn detector_of(text: &str) -> Option<serde_json::Value> {
+    let mut root: toml::Table = text.parse().ok()?;
+    serde_json::to_value(root.remove("detector")?).ok()
 }
 
 /// A duration as the receiver writes it: "840us".
@@ -213,8 +222,9 @@ impl Files {
             self.count += 1;
         }
         let port = &mut self.ports[tile];
-        port.append(&format, record, bytes).map_err(|e| Failure::io(DOING, &port.path, &e))?;
-        self.bytes += RECORD_HEADER_BYTES as u64 + bytes.len() as u64;
+        let before = port.length;
+        port.append(&format.of_tile(tile), record, bytes).map_err(|e| Failure::io(DOING, &port.path, &e))?;
+        self.bytes += port.length - before;
         if self.newest != Some(frame) {
             self.newest = Some(frame);
             self.frames += 1;
@@ -278,7 +288,8 @@ impl Port {
 
     fn append(&mut self, format: &TileFormat, record: &TileRecord, bytes: &[u8]) -> io::Result<()> {
         let mut header = [0; RECORD_HEADER_BYTES];
-        write_record_header(&record.header, format.kind, &record.bitmap, &mut header);
+        let caught = record.bitmap.renumbered(0, format.packets() as u16, format.first_packet as u16);
+        write_record_header(&record.header, format.kind, &caught, &mut header);
         let mut parts = [IoSlice::new(&[]); PARTS_MAX];
         let count = parts_of(format, record, &header, bytes, &mut parts);
         if let Err(error) = write_all(&self.file, &mut parts[..count]) {
@@ -287,7 +298,7 @@ impl Port {
             let _ = self.file.seek(SeekFrom::Start(self.length));
             return Err(error);
         }
-        self.length += (header.len() + bytes.len()) as u64;
+        self.length += header.len() as u64 + u64::from(format.whole().tile_bytes());
         self.records += 1;
         Ok(())
     }
@@ -306,16 +317,19 @@ fn parts_of<'a>(
     bytes: &'a [u8],
     parts: &mut [IoSlice<'a>; PARTS_MAX],
 ) -> usize {
-    let (payload, packets) = (format.payload_bytes as usize, format.packets() as u16);
+    let payload = format.payload_bytes as usize;
+    // Packets of the whole tile; those that the detector did not read did not come.
+    let (packets, first) = (format.whole().packets() as u16, format.first_packet as u16);
+    let came = |packet: u16| packet.checked_sub(first).is_some_and(|p| u32::from(p) < format.packets() && record.bitmap.has(p));
     parts[0] = IoSlice::new(header);
     let (mut count, mut packet) = (1, 0);
     while packet < packets {
         let from = packet;
-        while packet < packets && record.bitmap.has(packet) {
+        while packet < packets && came(packet) {
             packet += 1;
         }
         if packet > from {
-            parts[count] = IoSlice::new(&bytes[usize::from(from) * payload..usize::from(packet) * payload]);
+            parts[count] = IoSlice::new(&bytes[usize::from(from - first) * payload..usize::from(packet - first) * payload]);
         } else {
             parts[count] = IoSlice::new(&PADDING[..payload]);
             packet += 1;

@@ -13,6 +13,7 @@ fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {
         frames_planned: None,
         start_time: "2026-11-21T12:00:00Z".into(),
         exposure_period_s: (Some(840e-6), Some(0.001)),
+        detector: None,
     }
 }
 

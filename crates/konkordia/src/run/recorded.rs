@@ -7,7 +7,6 @@ use crate::config::plan::unit;
 use konkordia_core::geometry::DoublePixels;
 use konkordia_core::plan::{Arithmetic, CommonMode, Negative, Plan, Recipe, TrackedFrames};
 use konkordia_core::selection::{Flag, Keep, Marked};
-use konkordia_core::tile::DetectorKind;
 use konkordia_sinks::hdf5::Scale;
 
 /// What the numbers in the file mean, unless they are plainly photons or counts.
@@ -26,8 +25,7 @@ pub fn underload(plan: &Plan) -> Option<f64> {
 pub fn conversion(config: &Config, plan: &Plan) -> Vec<(String, String)> {
     let mut list = Vec::new();
     let mut put = |name: &str, value: String| list.push((name.to_string(), value));
-    let kind = plan.geometry.format().kind;
-    put("detector", kind.name().into());
+    put("detector", plan.geometry.format().kind.name().into());
     put("formula", formula(plan).into());
     put("unit", unit(config).into());
     let (processing, selection) = (&plan.processing, &plan.processing.selection);
@@ -56,8 +54,9 @@ pub fn conversion(config: &Config, plan: &Plan) -> Vec<(String, String)> {
             }
         }
     }
-    if kind == DetectorKind::Jungfrau {
-        put("double_pixels", double_pixels(plan).into());
+    put("double_pixels", double_pixels(plan).into());
+    if plan.geometry.format().is_partial() {
+        put("rows_read", format!("{} of each module, around its middle", plan.geometry.format().module_rows()));
     }
     put("summation_frames", selection.sum_frames.to_string());
     put("warmup_frames", selection.warmup_frames.to_string());
@@ -96,6 +95,7 @@ fn double_pixels(plan: &Plan) -> &'static str {
         DoublePixels::Keep => "kept: one image pixel holds the whole count",
         DoublePixels::Split => "split: 2 or 4 image pixels share the count",
         DoublePixels::Mask => "masked",
+        DoublePixels::Gap => "kept, each beside a gap of two pixels between the chips",
     }
 }
 

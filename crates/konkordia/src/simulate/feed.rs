@@ -54,7 +54,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// From the tile bytes of `images` images: `tiles(image)` by stream.
+    /// From the tile bytes of `images` images: `tiles(image)` by stream, of which those rows are sent that are read.
     pub fn build(packetiser: Packetiser, images: u64, mut tiles: impl FnMut(u64) -> Vec<Vec<u8>>) -> Self {
         let layout = packetiser.layout();
         let first_frame = packetiser.model().first_frame_number;
@@ -62,8 +62,9 @@ impl Feed {
         let image = |image: u64| {
             let datagrams = |(stream, tile): (usize, Vec<u8>)| {
                 let mut out = vec![0; layout.packets_per_tile as usize * datagram_bytes];
+                let tile = packetiser.read_out(stream, &tile);
                 for (packet, datagram) in out.chunks_exact_mut(datagram_bytes).enumerate() {
-                    packetiser.write_packet(stream, first_frame + image, packet as u32, &tile, datagram);
+                    packetiser.write_packet(stream, first_frame + image, packet as u32, tile, datagram);
                 }
                 out
             };
@@ -75,7 +76,7 @@ impl Feed {
 
     /// Images whose words `make(image)` (all tiles, one after the other) are made when they are sent.
     pub fn generated(packetiser: Packetiser, make: Box<dyn Fn(u64) -> Vec<u16> + Send>) -> Self {
-        let tile_bytes = packetiser.layout().tile_bytes;
+        let tile_bytes = packetiser.layout().whole_tile_bytes();
         let mut feed =
             Self::build(packetiser, 1, |image| raw_bytes(&make(image)).chunks_exact(tile_bytes).map(<[u8]>::to_vec).collect());
         feed.pixels = Pixels::Generate(make);
@@ -96,8 +97,13 @@ impl Feed {
         match &mut self.pixels {
             Pixels::Loop => {}
             Pixels::Generate(make) => {
-                let words = make(image);
-                let mut words = words.iter();
+                let Renew::Headers(packetiser) = &self.renew else { return };
+                let (words, layout) = (make(image), packetiser.layout());
+                let tiles = words.chunks_exact(layout.whole_tile_bytes() / 2).enumerate();
+                let mut words = tiles.flat_map(|(stream, tile)| {
+                    let rows = packetiser.rows_read(stream);
+                    &tile[rows.start * layout.columns..rows.end * layout.columns]
+                });
                 payloads.for_each(|payload| {
                     payload
                         .chunks_exact_mut(2)
@@ -117,7 +123,7 @@ impl Feed {
 
     /// A synthetic JUNGFRAU.
     pub fn synthetic_jungfrau(detector: &SyntheticJungfrau, packetiser: Packetiser, images: u64) -> Self {
-        let tile_bytes = packetiser.layout().tile_bytes;
+        let tile_bytes = packetiser.layout().whole_tile_bytes();
         Self::build(packetiser, images, |image| {
             raw_bytes(&detector.image(image).raw).chunks_exact(tile_bytes).map(<[u8]>::to_vec).collect()
         })
@@ -134,7 +140,7 @@ impl Feed {
     /// Raw frames of a JUNGFRAU from files that hold whole frames.
     pub fn raw_jungfrau(files: &[PathBuf], packetiser: Packetiser) -> Result<Self, Failure> {
         let layout = packetiser.layout();
-        let frame_bytes = layout.streams * layout.tile_bytes;
+        let frame_bytes = layout.streams * layout.whole_tile_bytes();
         let mut frames = Vec::new();
         for path in files {
             let bytes = std::fs::read(path).map_err(|e| Failure::io("cannot read", path, &e))?;
@@ -154,7 +160,7 @@ impl Feed {
         }
         let images = frames.len() as u64;
         Ok(Self::build(packetiser, images, |image| {
-            frames[image as usize].chunks_exact(layout.tile_bytes).map(<[u8]>::to_vec).collect()
+            frames[image as usize].chunks_exact(layout.whole_tile_bytes()).map(<[u8]>::to_vec).collect()
         }))
     }
 

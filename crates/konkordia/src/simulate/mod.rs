@@ -101,6 +101,7 @@ fn jungfrau_packetiser(args: &JungfrauArgs, model: &JungfrauModel) -> Result<Pac
     let first_frame = args.send.first_frame.unwrap_or(1);
     let plain = packetiser(kind, args.send.modules, model.scene.modules_down, first_frame, args.send.rate)?;
     let mut packets = plain.model().clone();
+    packets.rows_read = args.send.rows;
     packets.storage_cells = model.storage_cells;
     packets.daq_info = match (args.synthetic.force_gain, args.synthetic.high_gain) {
         (Some(1), _) => 1 << 12,
@@ -150,8 +151,9 @@ fn eiger_command(args: &EigerArgs) -> Result<Exit, Failure> {
         prepare_note(&args.send);
         let scene = SceneModel::for_modules(args.send.modules as usize);
         let kind = DetectorKind::Eiger { bits: args.bits };
-        let packetiser =
-            packetiser(kind, args.send.modules, scene.modules_down, args.send.first_frame.unwrap_or(1), args.send.rate)?;
+        let plain = packetiser(kind, args.send.modules, scene.modules_down, args.send.first_frame.unwrap_or(1), args.send.rate)?;
+        let model = PacketModel { rows_read: args.send.rows, ten_giga: args.ten_giga, ..plain.model().clone() };
+        let packetiser = Packetiser::new(&model).map_err(|e| wrong(&e.to_string()))?;
         let images = args.send.images.unwrap_or(IMAGES_DEFAULT).min(SYNTHETIC_IMAGES);
         Feed::synthetic_eiger(&EigerModel { scene, bits: args.bits }, packetiser, images)?
     } else {

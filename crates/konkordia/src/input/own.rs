@@ -1,0 +1,379 @@
+//! Runs of this program with dtype = "raw": the words of the detector in the images of a NeXus file, and beside them which packets came.
+//!
+//! Geometry and detector are those of the configuration that the file holds. The words of a tile are taken out of the image at the places
+//! where the run put them.
+
+use super::index::{Place, TileIndex};
+use super::stack::{Decoded, Pour, Source, damaged, open_file, unreadable};
+use super::{Found, Kind, TileFrame, TileReader, cannot_read, wrong};
+use crate::config::Config;
+use crate::failure::Failure;
+use konkordia_core::assembler::{BITMAP_WORDS, PacketBitmap};
+use konkordia_core::geometry::{DoublePixels, ImageGeometry, PixelRun};
+use konkordia_core::ledger::ImageStatus;
+use konkordia_core::plan::Compression;
+use konkordia_core::ports::FrameHeader;
+use konkordia_core::tile::DetectorKind;
+use konkordia_sinks::hdf5::foreign::ForeignFile;
+use konkordia_sinks::hdf5::reader::DataFileSummary;
+use konkordia_sinks::hdf5::{self, FileSpec, Summary, master_file_name};
+use konkordia_wire::sls_file::FRAME_NUMBER_END;
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const STACK: &str = "/entry/data/data";
+const COLUMNS: &str = "/entry/konkordia/images";
+
+/// The data files of a run.
+#[derive(Clone)]
+pub struct Runs {
+    parts: Arc<Vec<Part>>,
+    geometry: Arc<ImageGeometry>,
+    /// Where the pixels of each tile lie in the image.
+    runs: Arc<Vec<Vec<PixelRun>>>,
+    decoded: Arc<Mutex<Decoded>>,
+}
+
+/// One data file.
+struct Part {
+    source: Source,
+    status: Vec<u64>,
+    /// As stored: `words` for each tile of each image.
+    bitmaps: Vec<u64>,
+    words: usize,
+    tiles: usize,
+    first_image: u64,
+}
+
+impl Part {
+    /// Which packets of a tile came.
+    fn bitmap(&self, image: usize, tile: usize) -> PacketBitmap {
+        let at = (image * self.tiles + tile) * self.words;
+        let mut bitmap = PacketBitmap::default();
+        bitmap.0[..self.words].copy_from_slice(&self.bitmaps[at..at + self.words]);
+        bitmap
+    }
+}
+
+/// True for a file of this program, master or data file, whatever is in it.
+pub fn is_own(path: &Path) -> bool {
+    ForeignFile::open(path).is_ok_and(|file| file.has("/entry/konkordia/run_description"))
+}
+
+/// The master of a data file, or the file itself.
+fn master_of(path: &Path) -> PathBuf {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let parts = name.strip_suffix(".h5").and_then(|stem| stem.rsplit_once("_data_"));
+    match parts {
+        Some((prefix, digits)) if digits.len() >= 6 && digits.bytes().all(|b| b.is_ascii_digit()) => {
+            path.with_file_name(master_file_name(prefix))
+        }
+        _ => path.to_owned(),
+    }
+}
+
+/// Opens a run: its master, or data files of it.
+pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
+    let mut masters: Vec<PathBuf> = paths.iter().map(|path| master_of(path)).collect();
+    masters.dedup();
+    let [master] = &masters[..] else {
+        let why = masters.iter().map(|m| m.display().to_string()).collect::<Vec<_>>().join("\n");
+        return Err(wrong("the input belongs to several runs", why, "convert them one after the other"));
+    };
+    if !master.is_file() {
+        let why = format!("it needs its master {}", master.display());
+        let fix = "put it beside the data files; after a crash `konkordia repair` makes one";
+        return Err(wrong(format!("{} cannot be converted alone", paths[0].display()), why, fix));
+    }
+    let summary = hdf5::inspect(master).map_err(unreadable)?;
+    let spec = words_of(master, &summary)?;
+    let (geometry, detector) = geometry_of(master, spec)?;
+    let (mut notes, mut incomplete) = (Vec::new(), false);
+    let mut parts = Vec::new();
+    for file in &summary.data_files {
+        match &file.problem {
+            Some(problem) => {
+                incomplete = true;
+                notes.push(missing_file(file, spec, summary.images, problem));
+            }
+            None => parts.push(part(file, spec, &summary, (&mut incomplete, &mut notes))?),
+        }
+    }
+    if parts.is_empty() {
+        let why = notes.first().cloned().unwrap_or_else(|| "it names none".into());
+        return Err(wrong(format!("{} has no data files that can be read", master.display()), why, "bring the data files back"));
+    }
+    let first_frame = number_frames(&mut parts, &mut notes);
+    let tiles = index(&parts, &geometry, (&mut incomplete, &mut notes));
+    let mut files: Vec<PathBuf> = parts.iter().map(|p| p.source.path.clone()).collect();
+    files.push(master.clone());
+    let format = *geometry.format();
+    let mut runs = vec![Vec::new(); geometry.placements().len()];
+    geometry.for_each_run(|run| runs[usize::from(run.tile)].push(run));
+    Ok(Found {
+        words: format!("run of raw words, {}", master.display()),
+        format,
+        interfaces: format.tiles_per_module,
+        placements: None,
+        detector: Some(detector),
+        has_double_pixels: geometry.double_pixels() != DoublePixels::Mask,
+        span: Some((first_frame, first_frame + summary.images.max(1) - 1)),
+        frames_expected: None,
+        incomplete,
+        notes,
+        files,
+        module_ids: vec![0; tiles.len()],
+        tiles,
+        kind: Kind::Own(Runs {
+            parts: Arc::new(parts),
+            geometry: Arc::new(geometry),
+            runs: Arc::new(runs),
+            decoded: Arc::default(),
+        }),
+    })
+}
+
+/// The description of a run, if its images are words of a detector, unchanged.
+fn words_of<'a>(master: &Path, summary: &'a Summary) -> Result<&'a FileSpec, Failure> {
+    let name = master.display();
+    let Some(spec) = &summary.spec else {
+        let why = "its description of the run is missing or damaged";
+        return Err(wrong(format!("{name} cannot be converted"), why, "`konkordia check` says what is wrong with the file"));
+    };
+    if spec.series.is_some() || !spec.raw_words {
+        let why = format!("its pixels are {} of type {}, not words of a detector", spec.unit, spec.pixel);
+        let fix = "give a run with dtype = \"raw\", or the raw frames that keep_raw = true keeps; `konkordia repack` changes how a converted run is packed";
+        return Err(wrong(format!("{name} is converted already"), why, fix));
+    }
+    if matches!(summary.compression, Compression::Sz3 { .. }) {
+        let why = "a lossy compression changed its words";
+        return Err(wrong(format!("{name} cannot be converted"), why, "give the run that it is a copy of"));
+    }
+    if summary.state == "writing" {
+        let why = "it is still being written, or the program that wrote it was killed";
+        let fix = format!("wait for the end of the run; after a crash: konkordia repair {name}");
+        return Err(wrong(format!("{name} is not complete"), why, fix));
+    }
+    Ok(spec)
+}
+
+/// Where the run put its tiles, and `[detector]` of its configuration.
+fn geometry_of(master: &Path, spec: &FileSpec) -> Result<(ImageGeometry, toml::Table), Failure> {
+    let refuse = |why: String| {
+        let fix = "the file is damaged, or of a version that this one does not know; `konkordia check` says more";
+        wrong(format!("{} does not tell where its modules lie", master.display()), why, fix)
+    };
+    let mut root: toml::Table = spec.configuration.parse().map_err(|e: toml::de::Error| refuse(e.to_string()))?;
+    let detector = match root.remove("detector") {
+        Some(toml::Value::Table(detector)) => detector,
+        _ => return Err(refuse("the configuration in it has no [detector]".into())),
+    };
+    // Of the rest nothing matters here, and some of it may be impossible on this machine.
+    let mut bare = toml::Table::new();
+    bare.insert("detector".into(), toml::Value::Table(detector.clone()));
+    let text = toml::to_string(&bare).map_err(|e| refuse(e.to_string()))?;
+    let text = format!("{text}\n[processing]\ndtype = \"raw\"\n[output]\ndirectory = \".\"\nprefix = \"raw\"\n");
+    let config = Config::parse(&text, master).map_err(|d| refuse(d.to_string()))?;
+    let geometry = config.geometry;
+    let placed = |g: &ImageGeometry| g.placements().iter().map(|p| (p.row, p.column)).collect::<Vec<_>>();
+    let stored: Vec<(u32, u32)> = spec.tiles.iter().map(|t| (t.row, t.column)).collect();
+    let is_same = (geometry.rows(), geometry.columns()) == (spec.rows, spec.columns) && placed(&geometry) == stored;
+    if !is_same || geometry.format().kind != DetectorKind::Jungfrau {
+        return Err(refuse(format!(
+            "the configuration in it makes images of {} x {} pixels, the file has {} x {}",
+            geometry.rows(),
+            geometry.columns(),
+            spec.rows,
+            spec.columns
+        )));
+    }
+    Ok((geometry, detector))
+}
+
+fn missing_file(file: &DataFileSummary, spec: &FileSpec, images: u64, problem: &str) -> String {
+    let last = (file.first_image + u64::from(spec.images_per_file)).min(images).max(file.first_image + 1) - 1;
+    format!(
+        "{}: cannot be read ({problem}); images {} to {last} will be lost images, unless the file is brought back",
+        file.path.display(),
+        file.first_image
+    )
+}
+
+/// Opens one data file and reads its columns.
+fn part(
+    summary: &DataFileSummary,
+    spec: &FileSpec,
+    run: &Summary,
+    (incomplete, notes): (&mut bool, &mut Vec<String>),
+) -> Result<Part, Failure> {
+    let file = open_file(&summary.path)?;
+    let stack = file.stack(STACK).map_err(unreadable)?;
+    let (images, tiles, words) = (stack.images.len(), spec.tiles.len(), spec.bitmap_words());
+    if (stack.rows, stack.columns, stack.pixel_bytes) != (spec.rows as usize, spec.columns as usize, 2) {
+        let why = format!("its images have {} x {} pixels of {} bytes", stack.rows, stack.columns, stack.pixel_bytes);
+        return Err(wrong(format!("{} is not of this run", summary.path.display()), why, "put the files of one run together"));
+    }
+    let column = |name: &str, each: usize| {
+        let found = file.numbers(&format!("{COLUMNS}/{name}")).filter(|values| values.len() == images * each);
+        found.ok_or_else(|| {
+            let why = format!("its column '{name}' is missing or has not one row for each of its {images} images");
+            wrong(format!("{} is damaged", summary.path.display()), why, "`konkordia check` says more; use a copy of the file")
+        })
+    };
+    let [frames, timestamps, bunches, exposures, infos] =
+        ["frame_number", "timestamp", "bunch_id", "exposure", "detector_info"].map(|name| column(name, 1));
+    let (frames, timestamps, bunches, exposures, infos) = (frames?, timestamps?, bunches?, exposures?, infos?);
+    let header = |n: usize| FrameHeader {
+        frame_number: frames[n],
+        timestamp_100ns: timestamps[n],
+        bunch_id: bunches[n],
+        exposure_length: exposures[n] as u32,
+        daq_info: infos[n] as u32,
+        ..FrameHeader::default()
+    };
+    let expected = u64::from(spec.images_per_file).min(run.images.saturating_sub(summary.first_image));
+    if (images as u64) < expected {
+        *incomplete = true;
+        notes.push(format!("{}: holds {images} of {expected} images; the others will be lost images", summary.path.display()));
+    }
+    if words > BITMAP_WORDS {
+        return Err(wrong(
+            format!("{} is damaged", summary.path.display()),
+            "it has more packets than a tile can have",
+            "use a copy",
+        ));
+    }
+    Ok(Part {
+        status: column("status", 1)?,
+        bitmaps: column("packet_bitmap", tiles * words)?,
+        source: Source { path: summary.path.clone(), headers: (0..images).map(header).collect(), stack, masks: None },
+        words,
+        tiles,
+        first_image: summary.first_image,
+    })
+}
+
+/// Gives image n the frame number that it had; returns that of image 0. Where images are not one for each frame, they are numbered from 1.
+fn number_frames(parts: &mut [Part], notes: &mut Vec<String>) -> u64 {
+    let mut first = None;
+    let mut is_plain = true;
+    for part in parts.iter() {
+        let there = part.source.headers.iter().zip(&part.status).enumerate().filter(|(_, (_, status))| has_packets(**status));
+        for (n, (header, _)) in there {
+            let of_image_0 = header.frame_number.checked_sub(part.first_image + n as u64).filter(|f| *f < FRAME_NUMBER_END);
+            is_plain &= of_image_0.is_some() && *first.get_or_insert(of_image_0) == of_image_0;
+        }
+    }
+    let first = match first.flatten() {
+        Some(first) if is_plain => first,
+        Some(_) => {
+            notes.push("the run did not keep every frame: its images are numbered from 1".into());
+            1
+        }
+        None => 1,
+    };
+    for part in parts {
+        for (n, header) in part.source.headers.iter_mut().enumerate() {
+            header.frame_number = first + part.first_image + n as u64;
+        }
+    }
+    first
+}
+
+fn has_packets(status: u64) -> bool {
+    status == ImageStatus::Complete as u64 || status == ImageStatus::Partial as u64
+}
+
+/// The frames of each tile: those of images of which words are stored and packets of the tile came.
+fn index(parts: &[Part], geometry: &ImageGeometry, (incomplete, notes): (&mut bool, &mut Vec<String>)) -> Vec<TileIndex> {
+    let tiles = geometry.placements().len();
+    let mut places: Vec<Vec<Place>> = vec![Vec::new(); tiles];
+    for (number, part) in parts.iter().enumerate() {
+        let (mut absent, mut discarded) = (0u64, 0u64);
+        for (n, header) in part.source.headers.iter().enumerate() {
+            discarded += u64::from(part.status[n] == ImageStatus::Discarded as u64);
+            if !has_packets(part.status[n]) {
+                continue;
+            }
+            if part.source.stack.images[n].is_none() {
+                absent += 1;
+                continue;
+            }
+            let place = Place { frame: header.frame_number, at: n as u64, file: number as u32 };
+            (0..tiles).filter(|tile| part.bitmap(n, *tile).count() > 0).for_each(|tile| places[tile].push(place));
+        }
+        let name = part.source.path.display();
+        if absent > 0 {
+            *incomplete = true;
+            notes.push(format!(
+                "{name}: the words of {absent} images are cut off or were never written; they will be lost images"
+            ));
+        }
+        if discarded > 0 {
+            notes.push(format!(
+                "{name}: the run discarded {discarded} images, whose words are not stored; they will be lost images"
+            ));
+        }
+    }
+    let name = |tile: usize| format!("tile {tile}");
+    places.into_iter().enumerate().map(|(tile, places)| TileIndex::new(name(tile), places)).collect()
+}
+
+/// Reads one tile of the images.
+pub struct Reader {
+    runs: Runs,
+    index: TileIndex,
+    tile: usize,
+    open: Option<(File, u32)>,
+    /// The words of the tile.
+    words: Vec<u8>,
+}
+
+impl Reader {
+    /// Opens no file yet.
+    pub fn new(runs: Runs, index: TileIndex, tile: usize) -> Self {
+        let words = vec![0xFF; runs.geometry.format().tile_bytes() as usize];
+        Self { runs, index, tile, open: None, words }
+    }
+
+    /// Brings the words of an image to their places in the tile. Masked double pixels are not stored and stay *missing*.
+    fn gather(&mut self, place: Place) -> Result<(), Failure> {
+        let source = &self.runs.parts[place.file as usize].source;
+        if self.open.as_ref().is_none_or(|(_, number)| *number != place.file) {
+            self.open = Some((File::open(&source.path).map_err(|e| cannot_read(&source.path, &e))?, place.file));
+        }
+        let Some((file, _)) = &self.open else { return Ok(()) };
+        let stored = source.stack.images[place.at as usize].ok_or_else(|| damaged(source, place, "it was never written"))?;
+        let mut decoded = self.runs.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        let image = decoded.image(source, file, place, stored)?;
+        for run in &self.runs.runs[self.tile] {
+            let from = &image[2 * run.output..2 * (run.output + run.length as usize)];
+            if run.step == 1 {
+                self.words[2 * run.tile_pixel as usize..][..from.len()].copy_from_slice(from);
+                continue;
+            }
+            for (word, pixel) in from.chunks_exact(2).zip(run.tile_pixels()) {
+                self.words[2 * pixel..2 * pixel + 2].copy_from_slice(word);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TileReader for Reader {
+    fn places(&self) -> &[Place] {
+        self.index.places()
+    }
+
+    fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure> {
+        let place = self.index.places()[nth];
+        self.gather(place)?;
+        Pour::new(payloads).put(&self.words);
+        let part = &self.runs.parts[place.file as usize];
+        let packets = self.runs.geometry.format().packets() as u16;
+        let bitmap = part.bitmap(place.at as usize, self.tile).renumbered(0, packets, 0);
+        Ok(TileFrame { header: part.source.headers[place.at as usize], bitmap })
+    }
+}

@@ -1,0 +1,253 @@
+"""Save raw now, convert later: runs with dtype = "raw", converted, against live conversions of the same packets."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import h5py
+import numpy as np
+import pytest
+import raw_files
+from driving import BINARY, ROOT, Master, balanced, free_ports, program, raw_tables, simulate
+from test_convert import chunks, convert, sum_of_ledger
+from test_convert_bad import refused
+from test_modes import jungfrau_packets, send
+
+COLUMNS = ("frame_number", "status", "packets_received", "packet_bitmap", "timestamp", "bunch_id", "exposure", "detector_info")
+
+
+@pytest.fixture(scope="module")
+def gains(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gains")
+    for modules in (1, 2):
+        program("simulate", "jungfrau", "--to", "127.0.0.1:1", "--modules", modules, "--write-calibration", folder / str(modules), check=0)
+    return folder
+
+
+def planes(folder):
+    return {
+        "kind": "files",
+        "pedestal": [str(folder / f"pedestal_g{g}.f32") for g in range(3)],
+        "gain": str(folder / "gain_adu_per_kev.f32"),
+    }
+
+
+def same_run(live, later):
+    """The same images, chunk by chunk, and the same account of each."""
+    assert chunks(live) == chunks(later)
+    a, b = Master(live), Master(later)
+    assert (a.images == b.images).all() and (a.mask == b.mask).all()
+    for column in COLUMNS:
+        assert (a.columns[column] == b.columns[column]).all(), column
+    program("check", later, check=0)
+
+
+@pytest.mark.parametrize(
+    ("modules", "interfaces", "compression", "loss", "geometry"),
+    [
+        (1, 1, "bslz4", 0, {}),
+        (1, 2, "bszstd", 0.03, {}),
+        (2, 1, "none", 0.03, {"geometry": "jungfrau-1m"}),
+        (2, 2, "bslz4", 0.03, {"geometry": "jungfrau-1m", "double_pixels": "mask"}),
+        (2, 1, "lz4", 0.01, {"tile": [{"row": 0, "column": 5, "rotate_deg": 90}, {"row": 3, "column": 700, "flip_rows": True}]}),
+        (2, 2, "zstd", 0.01, {"rows": 128}),
+        (1, 1, "gzip", 0.01, {"geometry": "jungfrau-500k", "double_pixels": "gap"}),
+    ],
+)
+def test_raw_and_converted_later_is_converted_live(bench, tmp_path, gains, modules, interfaces, compression, loss, geometry):
+    codes = []
+    for prefix, more in [("live", {"calibration": planes(gains / str(modules))}), ("raw", {"processing": {"dtype": "raw"}})]:
+        detector = {"type": "jungfrau", "modules": modules, "interfaces": interfaces, "energy_kev": 12.4, **geometry}
+        output = {"prefix": prefix, "images_per_file": 4, "compression": compression if prefix == "raw" else "bslz4"}
+        run = {"images": 9, "stall_timeout_s": 2}
+        receiver = bench.receive(bench.config(streams=modules * interfaces, detector=detector, output=output, run=run, **more))
+        options = ["--modules", modules, "--interfaces", interfaces, "--images", 9, "--rate", 20, "--loss", loss, "--seed", 5]
+        simulate("jungfrau", "--to", bench.to, *options, "--rows", geometry.get("rows", 512))
+        codes.append(receiver.finish()[0])
+    assert codes == [int(loss > 0)] * 2
+    options = ["--calibration", gains / str(modules), "--images-per-file", 4]
+    report, _ = convert(tmp_path / "raw_master.h5", "-o", tmp_path / "later", *options, "--verify", check=codes[0])
+    assert report["verified"]["images_different"] == 0 and sum_of_ledger(report)["lost"] == 0
+    same_run(tmp_path / "live_master.h5", tmp_path / "later_master.h5")
+    # Any data file stands for the run, and the words come out as they went in.
+    convert(tmp_path / "raw_data_000002.h5", "-o", tmp_path / "words", "--dtype", "raw", check=codes[0])
+    assert (Master(tmp_path / "words_master.h5").images == Master(tmp_path / "raw_master.h5").images).all()
+
+
+def test_lost_images_are_lost_at_the_same_places(bench, tmp_path, gains):
+    """At the beginning, in the middle and at the end, and one of which a whole module is missing."""
+    words = raw_files.frames(9, modules=2, seed=3)
+    gone = {(1, 0), (1, 1), (4, 0), (4, 1), (6, 1), (8, 0), (8, 1), (9, 0), (9, 1)}
+    for prefix, more in [("live", {"calibration": planes(gains / "2")}), ("raw", {"processing": {"dtype": "raw"}})]:
+        tables = raw_tables(2, 1, images=9, stall_timeout_s=2, first_frame=1) | more
+        if prefix == "live":
+            tables.pop("processing")
+        receiver = bench.receive(bench.config(streams=2, output={"prefix": prefix}, **tables))
+        send(bench.port, ((s, d) for s, d in jungfrau_packets(words, 512, 1) if (int.from_bytes(d[:8], "little"), s) not in gone))
+        code, report = receiver.finish()
+        balanced(code, report)
+        assert code == 7 and [report["images"][k] for k in ("complete", "partial", "lost")] == [4, 1, 4]
+    report, done = convert(tmp_path / "raw_master.h5", "-o", tmp_path / "later", "--calibration", gains / "2", check=1)
+    # What is behind the last image of the file was never in it.
+    images = len(Master(tmp_path / "live_master.h5").images)
+    assert [sum_of_ledger(report)[k] for k in ("complete", "partial", "lost")] == [4, 1, images - 5]
+    assert f"{images - 5} frame numbers between 1 and {images} are in no file" in done.stderr
+    same_run(tmp_path / "live_master.h5", tmp_path / "later_master.h5")
+    convert(tmp_path / "raw_master.h5", "-o", tmp_path / "part", "--calibration", gains / "2", "--frames", "4:6", check=1)
+    part = Master(tmp_path / "part_master.h5")
+    assert (part.images == Master(tmp_path / "live_master.h5").images[3:6]).all() and list(part.columns["status"]) == [0, 1, 2]
+
+
+def test_storage_cells_and_first_frames_are_those_of_the_run(bench, tmp_path):
+    """Pedestals of two cells, taken from raw runs too, and a run that did not begin with frame 1."""
+    receiver = bench.receive(bench.config(**raw_tables(images=200, first_frame="auto"), output={"prefix": "dark"}))
+    options = ["--storage-cells", 2, "--dark", "--rate", 100]
+    simulate("jungfrau", "--to", bench.to, *options, "--images", 200, "--first-frame", 101)
+    assert receiver.finish()[0] == 0
+    program("simulate", "jungfrau", "--to", "127.0.0.1:1", "--write-calibration", tmp_path / "gains", check=0)
+    gain = ["--gain", tmp_path / "gains" / "gain_adu_per_kev.f32"]
+    program("pedestal", tmp_path / "dark_master.h5", "-o", tmp_path / "cal.h5", "--stage", "g0", *gain, check=0)
+    for prefix in ("live", "raw"):
+        tables = raw_tables(images=6, first_frame="auto") | {"output": {"prefix": prefix}}
+        if prefix == "live":
+            tables |= {"calibration": {"kind": "konkordia", "file": str(tmp_path / "cal.h5")}, "processing": {}}
+        receiver = bench.receive(bench.config(**tables))
+        simulate("jungfrau", "--to", bench.to, "--storage-cells", 2, "--rate", 20, "--images", 6, "--first-frame", 31)
+        assert receiver.finish()[0] == 0
+    convert(tmp_path / "raw_master.h5", "-o", tmp_path / "later", "--calibration", tmp_path / "cal.h5")
+    same_run(tmp_path / "live_master.h5", tmp_path / "later_master.h5")
+    later = Master(tmp_path / "later_master.h5")
+    assert list(later.columns["frame_number"]) == list(range(31, 37)) and set(later.columns["detector_info"] >> 8 & 15) == {0, 1}
+
+
+@pytest.fixture(scope="module")
+def raw_run(tmp_path_factory):
+    """A run of 6 images of words in 3 data files."""
+    folder = tmp_path_factory.mktemp("raw")
+    port = free_ports()
+    text = '[detector]\ntype = "jungfrau"\nenergy_kev = 12.4\n[processing]\ndtype = "raw"\n[run]\nimages = 6\n'
+    text += f'[output]\ndirectory = "."\nprefix = "raw"\nimages_per_file = 2\n[source]\naddress = "127.0.0.1"\nfirst_port = {port}\n'
+    (folder / "run.toml").write_text(text)
+    receiver = subprocess.Popen([BINARY, "receive", "--json", "run.toml"], cwd=folder, stdout=subprocess.PIPE, text=True)
+    assert "armed" in receiver.stdout.readline()
+    simulate("jungfrau", "--to", f"127.0.0.1:{port}", "--images", 6, "--rate", 20)
+    receiver.communicate(timeout=30)
+    assert receiver.returncode == 0
+    return folder
+
+
+@pytest.fixture
+def run(raw_run, tmp_path):
+    shutil.copytree(raw_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def words_of(path):
+    return Master(path).images
+
+
+def test_a_data_file_that_is_away_costs_its_images_only(run):
+    whole = words_of(run / "raw_master.h5")
+    (run / "raw_data_000002.h5").rename(run / "away")
+    report, done = convert(run / "raw_master.h5", "-o", run / "out", "--dtype", "raw", check=1)
+    assert "raw_data_000002.h5: cannot be read" in done.stderr and "images 2 to 3 will be lost images" in done.stderr
+    found = words_of(run / "out_master.h5")
+    assert (found[[0, 1, 4, 5]] == whole[[0, 1, 4, 5]]).all() and (found[2:4] == 0xFFFF).all()
+    assert sum_of_ledger(report)["lost"] == 2
+    for number in (1, 3):
+        (run / f"raw_data_00000{number}.h5").unlink()
+    assert "has no data files that can be read" in refused(run / "raw_master.h5", "-o", run / "none", "--dtype", "raw")
+    assert not (run / "none_master.h5").exists()
+
+
+def test_damaged_words_are_named_and_no_pixel_is_made_of_them(run):
+    whole, data = words_of(run / "raw_master.h5"), run / "raw_data_000003.h5"
+    with h5py.File(data, "r") as f:
+        place = f["/entry/data/data"].id.get_chunk_info(1)
+    with open(data, "r+b") as f:
+        f.seek(place.byte_offset + 12)
+        f.write(b"\xff\xff\xff\xff")
+    done = program("convert", run / "raw_master.h5", "-o", run / "out", "--dtype", "raw", check=6)
+    assert re.search(r"image 1 of .*raw_data_000003.h5 cannot be decoded", done.stderr), done.stderr
+    convert(run / "raw_master.h5", "-o", run / "rest", "--dtype", "raw", "--frames", ":5")
+    assert (words_of(run / "rest_master.h5") == whole[:5]).all()
+
+
+def test_a_data_file_that_is_cut_short(run):
+    whole, data = words_of(run / "raw_master.h5"), run / "raw_data_000003.h5"
+    os.truncate(data, data.stat().st_size * 2 // 3)
+    _, done = convert(run / "raw_master.h5", "-o", run / "out", "--dtype", "raw", check=1)
+    assert "raw_data_000003.h5" in done.stderr and "lost images" in done.stderr
+    assert (words_of(run / "out_master.h5")[:4] == whole[:4]).all()
+
+
+def test_what_is_no_raw_run_is_refused(run, tmp_path):
+    program("simulate", "jungfrau", "--to", "127.0.0.1:1", "--write-calibration", tmp_path / "gains", check=0)
+    convert(run / "raw_master.h5", "-o", tmp_path / "photons", "--calibration", tmp_path / "gains")
+    said = refused(tmp_path / "photons_master.h5", "-o", tmp_path / "twice", "--dtype", "raw")
+    assert "is converted already" in said and "dtype = \"raw\"" in said
+    said = refused(run / "raw_master.h5", tmp_path / "photons_master.h5", "-o", tmp_path / "both", "--dtype", "raw")
+    assert "several runs" in said
+    (run / "raw_master.h5").rename(run / "elsewhere.h5")
+    assert "cannot be converted alone" in refused(run / "raw_data_000001.h5", "-o", tmp_path / "x", "--dtype", "raw")
+
+
+def test_a_run_that_was_killed_is_repaired_first(bench, tmp_path):
+    receiver = bench.receive(bench.config(**raw_tables(images=1000), output={"images_per_file": 5}))
+    sender = subprocess.Popen([BINARY, "simulate", "jungfrau", "--to", bench.to, "--images", "200", "--rate", "50", "--quiet"])
+    try:
+        receiver.wait_until(lambda p: p["images_written"] >= 12)
+        receiver.signal(signal.SIGKILL)
+        receiver.process.wait()
+    finally:
+        sender.terminate()
+        sender.wait()
+    assert "konkordia repair" in refused(bench.master, "-o", tmp_path / "out", "--dtype", "raw")
+    program("repair", bench.master)
+    convert(bench.master, "-o", tmp_path / "out", "--dtype", "raw", check=0)
+    found = words_of(tmp_path / "out_master.h5")
+    assert len(found) >= 10 and (found == words_of(bench.master)).all()
+
+
+def test_words_that_a_run_masked_are_not_invented(bench, tmp_path, gains):
+    tables = raw_tables(images=2)
+    tables["detector"] |= {"double_pixels": "mask"}
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--images", 2, "--rate", 20)
+    assert receiver.finish()[0] == 0
+    options = ["-o", tmp_path / "out", "--calibration", gains / "1"]
+    assert "the input has no double pixels" in refused(bench.master, *options, "--set", "detector.double_pixels=split")
+    convert(bench.master, *options)
+
+
+def test_the_page_of_convert_works_as_it_is_written(tmp_path):
+    """The section of docs/convert.md, block by block: a receiver waits for the detector that the next block starts."""
+    page = (ROOT / "docs" / "convert.md").read_text()
+    section = page.split("## Save raw now, convert later")[1].split("\n## ")[0]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "konkordia").symlink_to(BINARY)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    port, waiting = free_ports(), None
+    blocks = re.findall(r"```(toml|bash)\n(.*?)```", section, re.S)
+    assert len(blocks) >= 4
+    for kind, block in blocks:
+        block = block.replace("50010", str(port))
+        if kind == "toml":
+            (tmp_path / "raw.toml").write_text(block)
+            continue
+        options = {"cwd": tmp_path, "env": environment, "text": True}
+        if block.startswith("konkordia receive"):
+            waiting = subprocess.Popen(["bash", "-ec", block], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
+            while "armed" not in (line := waiting.stdout.readline()):
+                assert line, block
+            continue
+        done = subprocess.run(["bash", "-ec", block], capture_output=True, timeout=120, **options)
+        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+        if waiting is not None:
+            out, _ = waiting.communicate(timeout=60)
+            assert waiting.returncode == 0, out
+            waiting = None
+    images = words_of(tmp_path / "photons_master.h5")
+    assert images.dtype == np.int16 and 0 < np.median(images[0][images[0] > 0]) < 10
