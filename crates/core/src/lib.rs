@@ -6,6 +6,7 @@
 pub mod array;
 pub mod assembler;
 pub mod endpoint;
+pub mod experiment;
 pub mod geometry;
 pub mod ledger;
 pub mod order;

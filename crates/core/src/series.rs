@@ -4,6 +4,7 @@
 //! until somebody has checked it.
 
 use crate::array::{Element, Packing, Shape};
+use crate::experiment::Experiment;
 use crate::ledger::{ImageStatus, Imbalance};
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -146,8 +147,16 @@ pub struct Facts {
     pub detector_description: Option<String>,
     /// Serial number of the detector.
     pub detector_serial: Option<String>,
-    /// When the series was armed, ISO 8601 with offset.
+    /// When the series was armed, or its first image was begun: ISO 8601, with offset where the sender says it.
     pub arm_date: Option<String>,
+    /// Sample.
+    pub sample_name: Option<String>,
+    /// For example "Swiss Light Source".
+    pub source_name: Option<String>,
+    /// Beamline.
+    pub instrument_name: Option<String>,
+    /// Angles, beam, sample, and what the detector did to the counts.
+    pub experiment: Experiment,
 }
 
 /// The beginning of a series.

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use konkordia_core::array::{Element, Packing};
+use konkordia_core::experiment::{Axis, Experiment};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::SeriesSink;
 use konkordia_core::series::{ChannelStart, Facts, SeriesStart};
@@ -55,6 +56,8 @@ fn samples(directory: &Path) -> Result<(), Error> {
     })?;
     with("whole", |s| (s.lost, s.partial) = (vec![], vec![]))?;
     with("bare", |s| s.spec.metadata = Metadata::default())?;
+    with("undistanced", |s| s.spec.metadata.detector_distance_m = None)?;
+    turned(directory)?;
     // A run given up without a word, as by a kill, and then repaired.
     let given_up = sample(directory, "repaired", PixelType::Int16);
     let mut writer = Writer::create(given_up.spec.clone())?;
@@ -68,6 +71,40 @@ fn samples(directory: &Path) -> Result<(), Error> {
         s.spec.tiles.truncate(1);
         s.spec.tiles[0] = TileInfo { rows: 67, columns: 131, row: 0, column: 0, flip_rows: false, rotate_deg: 0, packets: 16 };
         s.spec.tiles.push(s.spec.tiles[0].clone());
+    })
+}
+
+/// Runs in which something turns: a sweep in omega, one in phi on a kappa goniometer, and a detector of two modules that is swung and tilted.
+fn turned(directory: &Path) -> Result<(), Error> {
+    let with = |prefix: &str, change: &dyn Fn(&mut Sample, &mut Experiment)| {
+        let (mut sample, mut experiment) = (sample(directory, prefix, PixelType::Int32), Experiment::default());
+        change(&mut sample, &mut experiment);
+        sample.spec.metadata.experiment = experiment;
+        write_run(&sample)
+    };
+    with("sweep", &|sample, e| {
+        e.goniometer.omega = Axis::turning(90.0, 0.1);
+        e.total_flux_ph_per_s = Some(1.5e12);
+        e.attenuator_transmission = Some(0.25);
+        e.polarization_fraction = Some(0.99);
+        e.sample_temperature_k = Some(100.0);
+        e.unit_cell = Some([79.1, 79.1, 38.2, 90.0, 90.0, 90.0]);
+        e.space_group = Some("P 43 21 2".into());
+        (e.flatfield_applied, e.countrate_correction_applied) = (Some(true), Some(false));
+        e.gain_setting = Some("auto".into());
+        e.threshold_energy_ev = Some(6400.0);
+        sample.expected = 15;
+    })?;
+    with("kappa", &|_, e| {
+        e.goniometer.omega = Axis::turning(30.0, 0.0);
+        e.goniometer.kappa = Axis { vector: Some([0.0, 3.0, -4.0]), ..Axis::turning(45.0, 0.0) };
+        e.goniometer.phi = Axis::turning(-10.0, 0.5);
+    })?;
+    with("swung", &|sample, e| {
+        sample.spec.tiles_per_module = 1;
+        e.goniometer.omega = Axis::turning(5.0, -0.25);
+        e.goniometer.two_theta.start_deg = Some(20.0);
+        (e.tilt_fast_deg, e.tilt_slow_deg) = (Some(1.0), Some(-2.0));
     })
 }
 

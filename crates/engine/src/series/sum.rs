@@ -37,6 +37,7 @@ pub(crate) fn start_of_sums(start: &mut SeriesStart, frames: u32) {
     facts.frame_time_s = facts.frame_time_s.map(|seconds| seconds * times);
     facts.count_time_s = facts.count_time_s.map(|seconds| seconds * times);
     facts.saturation_value = facts.saturation_value.map(|value| value.saturating_mul(u64::from(frames)));
+    facts.experiment.goniometer = facts.experiment.goniometer.in_steps_of(frames);
 }
 
 /// Makes sums of the images of one series after the other.

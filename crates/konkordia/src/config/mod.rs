@@ -9,6 +9,7 @@ pub mod plan;
 pub mod processing;
 mod read;
 pub mod schema;
+mod schema_experiment;
 mod schema_service;
 pub mod service;
 pub mod stream;

@@ -6,6 +6,7 @@ use super::geometry::Preset;
 use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
 use super::travel::{self, Travel};
+use konkordia_core::experiment::{Axis, Experiment, Goniometer};
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
@@ -66,6 +67,8 @@ pub struct Config {
     pub overwrite: Overwrite,
     /// Names of the images in the master.
     pub layout: Layout,
+    /// Every module of the detector is one in the file too.
+    pub each_module: bool,
     /// Lossy copy, if wanted.
     pub travel: Option<Travel>,
     /// Planned images.
@@ -202,7 +205,50 @@ pub(super) fn facts(document: &Document) -> Metadata {
         source_name: text(output, "source_name"),
         instrument_name: text(output, "beamline"),
         sample_name: text(output, "sample_name"),
+        experiment: experiment(document),
         ..Metadata::default()
+    }
+}
+
+/// Angles, beam, sample, and what the detector does to the counts.
+fn experiment(document: &Document) -> Experiment {
+    let (t, e) = (document.table("detector"), document.table("experiment"));
+    let text = |t: &Table, key: &str| t.text(key).map(str::to_string);
+    Experiment {
+        goniometer: goniometer(document.table("goniometer")),
+        tilt_fast_deg: t.number("tilt_fast_deg"),
+        tilt_slow_deg: t.number("tilt_slow_deg"),
+        total_flux_ph_per_s: e.number("total_flux_ph_per_s"),
+        attenuator_transmission: e.number("attenuator_transmission"),
+        polarization_fraction: e.number("polarization_fraction"),
+        sample_temperature_k: e.number("sample_temperature_k"),
+        unit_cell: e.numbers("unit_cell"),
+        space_group: text(e, "space_group"),
+        flatfield_applied: t.flag("flatfield_applied"),
+        countrate_correction_applied: t.flag("countrate_correction_applied"),
+        gain_setting: text(t, "gain_setting"),
+        threshold_energy_ev: t.number("threshold_energy_kev").map(|kev| kev * 1000.0),
+        ..Experiment::default()
+    }
+}
+
+fn goniometer(t: &Table) -> Goniometer {
+    let axis = |name: &str| Axis {
+        start_deg: t.number(&format!("{name}_start_deg")),
+        increment_deg: t.number(&format!("{name}_increment_deg")),
+        vector: t.numbers(&format!("{name}_vector")),
+    };
+    Goniometer { omega: axis("omega"), kappa: axis("kappa"), chi: axis("chi"), phi: axis("phi"), two_theta: axis("two_theta") }
+}
+
+/// Directions that are none are reported.
+pub(super) fn check_vectors(document: &Document, d: &mut Diagnostics) {
+    let t = document.table("goniometer");
+    for name in Goniometer::NAMES.map(|name| format!("{name}_vector")) {
+        if t.numbers::<3>(&name) == Some([0.0; 3]) {
+            let what = format!("goniometer.{name}: [0, 0, 0] is no direction");
+            d.add(t.span(&name), what, "", "give x, y, z in the McStas frame, for example [-1, 0, 0]");
+        }
     }
 }
 
@@ -231,6 +277,7 @@ impl Reader<'_> {
         let output = self.document.table("output");
         let names = (self.required("output", "directory"), self.required("output", "prefix"));
         check_prefix(output, self.d);
+        check_vectors(self.document, self.d);
         let (source, processing, run) =
             (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
         let (recipe, pixel) = pixels?;
@@ -267,6 +314,7 @@ impl Reader<'_> {
             compression: self.compression(),
             overwrite: overwrite(output),
             layout: layout(output),
+            each_module: output.text("modules") != Some("one"),
             images: run.integer("images").map(|n| n as u64),
             first_frame: match (run.integer("first_frame"), run.text("first_frame")) {
                 (_, Some(_)) => FirstFrame::Auto,
@@ -535,6 +583,7 @@ impl Reader<'_> {
 
     fn metadata(&self, geometry: &ImageGeometry, modules: u32) -> Metadata {
         let (facts, format) = (facts(self.document), geometry.format());
+        let high_gain = self.document.table("calibration").flag("high_gain").unwrap_or(false);
         let name = format!("{} {} module{}", format.kind.name().to_uppercase(), modules, if modules == 1 { "" } else { "s" });
         Metadata {
             pixel_size_m: facts.pixel_size_m.or(Some(75.0 * 1e-6)),
@@ -542,6 +591,12 @@ impl Reader<'_> {
             sensor_thickness_m: facts.sensor_thickness_m.or(Some(320.0 * 1e-6)),
             bit_depth: Some(format.bits),
             detector_description: facts.detector_description.or(Some(name)),
+            experiment: Experiment {
+                // Neither these detectors nor this program divide by one.
+                flatfield_applied: facts.experiment.flatfield_applied.or(Some(false)),
+                gain_setting: facts.experiment.gain_setting.or(high_gain.then(|| "high".into())),
+                ..facts.experiment
+            },
             ..facts
         }
     }

@@ -8,7 +8,7 @@ use konkordia_sinks::hdf5::Metadata;
 use serde_json::{Map, Value};
 
 /// Keys that a command may set, with their tables.
-const KEYS: [(&str, &[&str]); 2] = [
+const KEYS: [(&str, &[&str]); 4] = [
     (
         "detector",
         &[
@@ -23,9 +23,46 @@ const KEYS: [(&str, &[&str]); 2] = [
             "count_time_us",
             "description",
             "serial_number",
+            "threshold_energy_kev",
+            "gain_setting",
+            "flatfield_applied",
+            "countrate_correction_applied",
+            "tilt_fast_deg",
+            "tilt_slow_deg",
         ],
     ),
     ("output", &["sample_name", "beamline", "source_name"]),
+    (
+        "goniometer",
+        &[
+            "omega_start_deg",
+            "omega_increment_deg",
+            "omega_vector",
+            "kappa_start_deg",
+            "kappa_increment_deg",
+            "kappa_vector",
+            "chi_start_deg",
+            "chi_increment_deg",
+            "chi_vector",
+            "phi_start_deg",
+            "phi_increment_deg",
+            "phi_vector",
+            "two_theta_start_deg",
+            "two_theta_increment_deg",
+            "two_theta_vector",
+        ],
+    ),
+    (
+        "experiment",
+        &[
+            "total_flux_ph_per_s",
+            "attenuator_transmission",
+            "polarization_fraction",
+            "sample_temperature_k",
+            "unit_cell",
+            "space_group",
+        ],
+    ),
 ];
 
 /// The facts that `given` sets; the others are `None`.
@@ -49,6 +86,7 @@ pub fn metadata(given: &Map<String, Value>) -> Result<Metadata, Failure> {
     }
     let mut d = Diagnostics::new("metadata", &text);
     let document = read::read(&text, &mut d);
+    super::model::check_vectors(&document, &mut d);
     if let Some(found) = d.found.first() {
         return Err(refuse(format!("metadata: {}", found.what), found.why.clone(), found.fix.clone()));
     }
@@ -64,9 +102,11 @@ fn toml_value(name: &str, value: &Value) -> Result<String, Failure> {
         // JSON and TOML write these alike; TOML wants no bare control characters, and JSON has none.
         Value::String(text) if text.len() <= 1000 && !text.contains('\u{7f}') => Ok(value.to_string()),
         Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
+        Value::Array(list) if list.len() <= 6 && list.iter().all(Value::is_number) => Ok(value.to_string()),
         _ => {
             let doc = schema::all().find(|key| key.name == name).map_or("", |key| key.doc);
-            Err(refuse(format!("metadata: {name} is no plain value"), "a number or a short text is expected".into(), doc.into()))
+            let why = "a number, a short list of numbers or a short text is expected";
+            Err(refuse(format!("metadata: {name} is no plain value"), why.into(), doc.into()))
         }
     }
 }
@@ -88,6 +128,7 @@ pub fn merge(base: &Metadata, over: Metadata) -> Metadata {
         source_name: over.source_name.or_else(|| base.source_name.clone()),
         instrument_name: over.instrument_name.or_else(|| base.instrument_name.clone()),
         sample_name: over.sample_name.or_else(|| base.sample_name.clone()),
+        experiment: over.experiment.over(base.experiment.clone()),
         ..base.clone()
     }
 }
@@ -110,6 +151,11 @@ mod tests {
         let merged = merge(&base, facts);
         assert_eq!((merged.energy_kev, merged.sensor_material.as_deref()), (Some(12.4), Some("Si")));
         assert_eq!(set(json!({})).unwrap(), Metadata::default());
+        let base = set(json!({"omega_start_deg": 10, "omega_increment_deg": 0.5, "omega_vector": [0, 1, 0]})).unwrap();
+        let turned = merge(&base, set(json!({"omega_start_deg": 90, "unit_cell": [79.1, 79.1, 38, 90, 90, 90]})).unwrap());
+        let omega = turned.experiment.goniometer.omega;
+        assert_eq!((omega.start(), omega.increment(), omega.vector), (90.0, 0.5, Some([0.0, 1.0, 0.0])));
+        assert_eq!(turned.experiment.unit_cell, Some([79.1, 79.1, 38.0, 90.0, 90.0, 90.0]));
     }
 
     #[test]
@@ -120,6 +166,9 @@ mod tests {
             (json!({"energy_kev": "12"}), "text where"),
             (json!({"energy_kev": null}), "no plain value"),
             (json!({"sample_name": ["a"]}), "no plain value"),
+            (json!({"omega_vector": [0, 0, 0]}), "no direction"),
+            (json!({"omega_vector": [0, 1]}), "list of 3 numbers"),
+            (json!({"attenuator_transmission": 25}), "not between 0 and 1"),
             (json!({"x\"]\n[service": 1}), "there is no"),
         ] {
             let said = set(given.clone()).unwrap_err();

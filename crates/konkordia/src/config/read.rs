@@ -19,6 +19,8 @@ pub enum Value {
     Number(f64),
     /// Whole numbers.
     Integers(Vec<i64>),
+    /// Numbers.
+    Numbers(Vec<f64>),
     /// True or false.
     Flag(bool),
 }
@@ -85,6 +87,14 @@ impl Table {
         match self.values.get(name) {
             Some((Value::Integers(list), _)) => list.clone(),
             _ => Vec::new(),
+        }
+    }
+
+    /// A list of exactly `N` numbers.
+    pub fn numbers<const N: usize>(&self, name: &str) -> Option<[f64; N]> {
+        match self.values.get(name) {
+            Some((Value::Numbers(list), _)) => list.as_slice().try_into().ok(),
+            _ => None,
         }
     }
 
@@ -385,6 +395,14 @@ fn check(key: &Key, value: &DeValue<'_>) -> Result<Value, Refusal> {
             let Some(list) = value.as_array() else { return expected() };
             let Some(list) = list.iter().map(|v| integer(v.get_ref())).collect::<Option<Vec<i64>>>() else { return expected() };
             list.into_iter().map(|n| in_range(n, low, high)).collect::<Result<_, _>>().map(Value::Integers)
+        }
+        Kind::Numbers(count, low, high) => {
+            let numbers = value.as_array().map(|list| list.iter().map(|v| number(v.get_ref())).collect::<Option<Vec<f64>>>());
+            let Some(list) = numbers.flatten().filter(|list| list.len() == count) else { return expected() };
+            match list.iter().find(|n| !(low..=high).contains(*n)) {
+                Some(n) => Err(out_of_range(key, *n, low, high)),
+                None => Ok(Value::Numbers(list)),
+            }
         }
         Kind::Flag => value.as_bool().map_or_else(expected, |b| Ok(Value::Flag(b))),
     }

@@ -19,6 +19,8 @@ pub enum Kind {
     IntegerOr(i64, i64, &'static str),
     /// A list of whole numbers in a range.
     Integers(i64, i64),
+    /// A list of so many numbers in a range.
+    Numbers(usize, f64, f64),
     /// `true` or `false`.
     Flag,
     /// One text or a list of texts.
@@ -37,6 +39,7 @@ impl Kind {
             Self::Number(low, high) => format!("number, {low} to {high}"),
             Self::IntegerOr(low, high, word) => format!("\"{word}\" or a whole number, {low} to {high}"),
             Self::Integers(low, high) => format!("list of whole numbers, {low} to {high}"),
+            Self::Numbers(count, low, high) => format!("list of {count} numbers, {low} to {high}"),
             Self::Flag => "true or false".into(),
             Self::Texts => "text or list of texts".into(),
         }
@@ -75,6 +78,8 @@ pub const TABLES: &[(&str, &str)] = &[
     ("frames", "which frames of the detector become images; without it all do"),
     ("tracking", "pedestals of a JUNGFRAU that follow the drift during the run"),
     ("output", "the files"),
+    ("goniometer", "angles of the sample and of the detector's arm, for the file; without them a run is a series of stills"),
+    ("experiment", "what the detector does not know of sample and beam, for the file"),
     ("travel", "a small lossy copy of the run to take home, made when the run is over"),
     ("run", "when a run begins and ends, and how much memory it takes"),
     ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
@@ -228,6 +233,31 @@ const KEYS: &[Key] = &[
     quantity("detector", "count_time_us", (0.1, 1e10), TIME_TO_US, "not stored", "exposure of one image in microseconds"),
     key("detector", "description", Kind::Text, "type and pixels", "name of the detector, for the file"),
     key("detector", "serial_number", Kind::Text, "not stored", "serial number of the detector, for the file"),
+    quantity(
+        "detector",
+        "threshold_energy_kev",
+        (0.5, 300.0),
+        &[("eV", 1e-3), ("MeV", 1e3)],
+        "not stored",
+        "energy above which photons count, in keV",
+    ),
+    key("detector", "gain_setting", Kind::Text, "not stored", "gain of the detector, for example \"auto\" or \"high\""),
+    key("detector", "flatfield_applied", Kind::Flag, "false for packets, else not stored", "counts were divided by a flat field"),
+    key("detector", "countrate_correction_applied", Kind::Flag, "not stored", "counts were corrected for the count rate"),
+    key(
+        "detector",
+        "tilt_fast_deg",
+        Kind::Number(-180.0, 180.0),
+        "0",
+        "turn of the detector about the direction of its rows (x in the image), through the beam centre, right-handed",
+    ),
+    key(
+        "detector",
+        "tilt_slow_deg",
+        Kind::Number(-180.0, 180.0),
+        "0",
+        "turn of the detector about the direction of its columns (y in the image, downwards), through the beam centre, right-handed",
+    ),
     key(
         "detector.tile",
         "row",
@@ -512,6 +542,13 @@ const KEYS: &[Key] = &[
         "both",
         "how the master names the images: links for XDS and ALBULA, a virtual data set, or both",
     ),
+    key(
+        "output",
+        "modules",
+        Kind::Choice(&["each", "one"]),
+        "each",
+        "an `NXdetector_module` for each module of the detector, or one for the whole image: then DIALS shows one panel, and reads large detectors faster",
+    ),
     key("output", "sample_name", Kind::Text, "not stored", "sample, for the file"),
     key("output", "beamline", Kind::Text, "not stored", "beamline, for the file"),
     key("output", "source_name", Kind::Text, "not stored", "facility, for the file"),
@@ -566,7 +603,7 @@ const KEYS: &[Key] = &[
 
 /// All keys, those of each table in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(super::schema_service::KEYS)
+    KEYS.iter().chain(super::schema_experiment::KEYS).chain(super::schema_service::KEYS)
 }
 
 /// Keys of one table.
@@ -597,6 +634,9 @@ pub fn json_schema() -> serde_json::Value {
             Kind::Integers(low, high) => {
                 json!({ "type": "array", "items": { "type": "integer", "minimum": low, "maximum": high } })
             }
+            Kind::Numbers(count, low, high) => json!({
+                "type": "array", "items": { "type": "number", "minimum": low, "maximum": high }, "minItems": count, "maxItems": count
+            }),
             Kind::Flag => json!({ "type": "boolean" }),
         };
         v["description"] = json!(format!("{}. Default: {}.", k.doc, k.default));

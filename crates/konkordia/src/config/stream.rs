@@ -129,6 +129,12 @@ const KEYS: &[(&str, &[&str])] = &[
             "count_time_us",
             "description",
             "serial_number",
+            "threshold_energy_kev",
+            "gain_setting",
+            "flatfield_applied",
+            "countrate_correction_applied",
+            "tilt_fast_deg",
+            "tilt_slow_deg",
         ],
     ),
     ("processing", &["missing", "workers"]),
@@ -205,6 +211,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     let directory = required(document, d, "output", "directory");
     let prefix = required(document, d, "output", "prefix");
     super::model::check_prefix(output, d);
+    super::model::check_vectors(document, d);
     let protocol = match required(document, d, "source", "protocol")?.as_str() {
         "directory" => Protocol::Files,
         name => Protocol::from_name(name)?,

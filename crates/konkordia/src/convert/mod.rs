@@ -24,7 +24,7 @@ use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::ports::{Sink, Source};
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_kernels::isa::Isa;
-use konkordia_sinks::hdf5::{FileSpec, Writer};
+use konkordia_sinks::hdf5::{FileSpec, Writer, unknown};
 use progress::watch_run;
 use serde_json::json;
 use settings::Settings;
@@ -171,8 +171,8 @@ fn convert(
         }
         resumed_note(args, first_image, &shift);
     }
-    let notes = arm::space_note(&writer);
-    notes.into_iter().for_each(|note| say::to_stderr(&format!("note: {note}")));
+    let notes = arm::space_note(&writer).into_iter().chain(unknown::notes(&config.metadata));
+    notes.for_each(|note| say::to_stderr(&format!("note: {note}")));
     let plan = Arc::new(plan);
     let writer = SharedWriter::new(writer);
     let sink: Box<dyn Sink> = shift.before(Box::new(FileSink::new(writer.clone(), &plan)), writer.clone());
@@ -185,7 +185,9 @@ fn convert(
     };
     kept.add_to(&mut outcome);
     let names = input.info().tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
-    let record = report::ledger_record(&names, &outcome, input.info().written.clone().unwrap_or_else(clock::now));
+    let mut record = report::ledger_record(&names, &outcome, clock::now());
+    // When it is converted is not when it was taken.
+    record.end_time.clone_from(&input.info().written);
     let file = writer.finish(&record).transpose()?;
     let report = Report::new(config, &names, &outcome, file).with_advice(input.info().notes.clone());
     Ok(Done { outcome, report, kept_images: first_image })

@@ -11,7 +11,7 @@ use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_engine::run::{Armed, RunParts, arm};
 use konkordia_kernels::isa::Isa;
-use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer};
+use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer, unknown};
 use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -101,6 +101,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let writer = if additions.write {
         let writer = Writer::create(file_spec(config, &plan, &loaded))?;
         notes.extend(space_note(&writer));
+        notes.extend(unknown::notes(&config.metadata));
         notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
         SharedWriter::new(writer)
     } else {
@@ -234,6 +235,7 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         metadata,
         pixel_mask: loaded.mask.clone(),
         tiles: plan.geometry.placements().iter().enumerate().map(tile).collect(),
+        tiles_per_module: if config.each_module { plan.streams() as u32 / config.modules.max(1) } else { 0 },
         unit: plan::unit(config).into(),
         calibration_hash: loaded.hash.clone(),
         software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),

@@ -15,7 +15,7 @@ use super::pedestals::{OWN, PEDESTALS, Snapshots};
 use super::reader::{Reader, totals};
 use super::repair::read_ledger;
 use super::spec::{FileSpec, Layout};
-use super::{Decode, Error};
+use super::{Decode, Error, unknown};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,44 +135,73 @@ impl Report<'_> {
     fn nxmx(&mut self, file: &File) {
         let required = [
             "definition",
-            "start_time",
-            "end_time_estimated",
-            "source/name",
-            "sample/name",
             "sample/depends_on",
-            "instrument/name",
-            "instrument/beam/incident_wavelength",
-            "instrument/detector/sensor_material",
-            "instrument/detector/sensor_thickness",
-            "instrument/detector/x_pixel_size",
-            "instrument/detector/y_pixel_size",
-            "instrument/detector/module/data_origin",
-            "instrument/detector/module/data_size",
-            "instrument/detector/module/fast_pixel_direction",
-            "instrument/detector/module/slow_pixel_direction",
+            "instrument/beam",
+            "instrument/detector",
             "instrument/detector/detectorSpecific/nimages",
             "instrument/detector/detectorSpecific/ntrigger",
         ];
         for name in required {
             let name = format!("/entry/{name}");
-            if file.dataset(&name).is_err() {
+            if !file.link_exists(&name) {
                 self.error("a required field is missing", &name, REPAIR);
             }
         }
         if read_text(file, "/entry/definition").is_some_and(|definition| definition != "NXmx") {
             self.error("the application definition is not NXmx", "/entry/definition", REPAIR);
         }
-        let stand_in = "set it in the configuration of the next run; for this one tell the processing program the true value";
+        self.modules(file);
+        self.chain(file, "/entry/sample/depends_on");
+        self.chain(file, "/entry/instrument/detector/depends_on");
         let warn = Severity::Warning;
-        if file.dataset("/entry/instrument/beam/incident_energy").is_err() {
-            self.push(warn, "no photon energy: the wavelength of 1 angstrom is a stand-in", "/entry/instrument/beam", stand_in);
+        for fact in unknown::FACTS {
+            let there = fact.paths.iter().any(|path| file.link_exists(&format!("/entry/{path}")));
+            if !there {
+                self.push(warn, fact.finding(), &format!("/entry/{}", fact.paths[0]), &fact.remedy());
+            }
+        }
+        // Files of before November 2026.
+        let stand_in = "set it in the configuration of the next run; for this one tell the processing program the true value";
+        let beam = "/entry/instrument/beam";
+        if file.link_exists(&format!("{beam}/incident_wavelength")) && !file.link_exists(&format!("{beam}/incident_energy")) {
+            self.push(warn, "no photon energy: the wavelength of 1 angstrom is a stand-in", beam, stand_in);
         }
         if read_text(file, "/entry/start_time").is_some_and(|time| time.starts_with("1970-01-01")) {
             self.push(warn, "no start time: 1970 is a stand-in", "/entry/start_time", stand_in);
         }
-        if file.dataset("/entry/instrument/detector/distance").is_err() {
-            self.push(warn, "no detector distance: the geometry says 0", "/entry/instrument/detector", stand_in);
+    }
+
+    /// Every module says which part of the image it is.
+    fn modules(&mut self, file: &File) {
+        let detector = "/entry/instrument/detector";
+        let names = file.group(detector).and_then(|group| group.member_names()).unwrap_or_default();
+        let modules: Vec<String> = names.into_iter().filter(|name| name == "module" || name.starts_with("module_")).collect();
+        if modules.is_empty() {
+            self.error("a required field is missing", &format!("{detector}/module"), REPAIR);
         }
+        for name in modules {
+            for field in ["data_origin", "data_size"] {
+                let path = format!("{detector}/{name}/{field}");
+                if file.dataset(&path).is_err() {
+                    self.error("a required field is missing", &path, REPAIR);
+                }
+            }
+        }
+    }
+
+    /// A chain of transformations that can be followed to its end.
+    fn chain(&mut self, file: &File, from: &str) {
+        let mut next = read_text(file, from);
+        // No goniometer has that many axes: a chain that is longer goes in a circle.
+        for _ in 0..32 {
+            let Some(path) = next.filter(|path| path != ".") else { return };
+            let Ok(field) = file.dataset(&path) else {
+                return self.error(format!("the chain of transformations names {path}, which does not exist"), from, REPAIR);
+            };
+            let depends_on = field.attr("depends_on").and_then(|a| a.read_scalar::<hdf5::types::VarLenUnicode>()).ok();
+            next = depends_on.as_ref().and_then(checked);
+        }
+        self.error("the chain of transformations has no end", from, REPAIR);
     }
 
     fn mask(&mut self, reader: &Reader) {

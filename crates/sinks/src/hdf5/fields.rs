@@ -15,10 +15,13 @@ pub(crate) const BYTES_MAX: usize = 4 << 20;
 /// Where fields go whose names are taken.
 const HEADER: &str = "header";
 
+/// Names that stand for one number in `NXdetector`; what a sender says under them, by channel or without unit, does not stand in their place.
+const OF_NEXUS: [&str; 1] = ["threshold_energy"];
+
 /// Writes the tree into the detector's group. A name that is taken there goes into the group `header` below it.
 pub(crate) fn write(detector: &Group, fields: &Map<String, Value>) -> Result<()> {
     let mut left = FIELDS_MAX;
-    let taken = |name: &str| name == HEADER || detector.link_exists(name);
+    let taken = |name: &str| name == HEADER || OF_NEXUS.contains(&name) || detector.link_exists(name);
     let (beside, below): (Vec<_>, Vec<_>) = fields.iter().partition(|(name, _)| !taken(&plain(name)));
     for (name, value) in beside {
         field(detector, plain(name), value, 0, (plain, &mut left))?;

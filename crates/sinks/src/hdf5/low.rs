@@ -24,6 +24,7 @@ use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5p::H5Pset_small_data_block_size;
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pset_chunk, H5Pset_file_locking, H5Pset_fill_value, H5Pset_filter};
 use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sclose, H5Screate_simple, H5Sselect_hyperslab};
+use hdf5_sys::h5t::H5T_NATIVE_DOUBLE;
 use hdf5_sys::h5z::{H5Z_class2_t, H5Zregister};
 use konkordia_core::pixel::PixelType;
 
@@ -366,6 +367,20 @@ pub(crate) fn write_rows(dataset: &Dataset, column: &Column, start: u64, bytes: 
         let memory = Owned(h5check(H5Screate_simple(counts.len() as i32, counts.as_ptr(), null()))?, H5Sclose);
         let kind = column_type(column.kind);
         h5check(H5Dwrite(dataset.id(), kind, memory.0, space.0, H5P_DEFAULT, bytes.as_ptr().cast()))?;
+        Ok(())
+    })
+}
+
+/// Writes numbers into a data set of one dimension, from `start` on.
+pub(crate) fn write_f64s(dataset: &Dataset, start: u64, values: &[f64]) -> hdf5::Result<()> {
+    let count = values.len() as hsize_t;
+    // SAFETY: one dimension, one start and one count; `values` holds exactly `count` numbers of the type.
+    sync(|| unsafe {
+        let space = Owned(h5check(H5Dget_space(dataset.id()))?, H5Sclose);
+        let select = H5S_seloper_t::H5S_SELECT_SET;
+        h5check(H5Sselect_hyperslab(space.0, select, &raw const start, null(), &raw const count, null()))?;
+        let memory = Owned(h5check(H5Screate_simple(1, &raw const count, null()))?, H5Sclose);
+        h5check(H5Dwrite(dataset.id(), *H5T_NATIVE_DOUBLE, memory.0, space.0, H5P_DEFAULT, values.as_ptr().cast()))?;
         Ok(())
     })
 }

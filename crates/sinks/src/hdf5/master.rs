@@ -11,8 +11,13 @@ use super::channels;
 use super::columns::Columns;
 use super::datafile::{COLUMNS, Closed, STACK, remove};
 use super::error::{Context, Error};
+use super::experiment;
 use super::fields;
+use super::goniometer::{self, Frames};
+use super::image_times;
 use super::low::{self, Format};
+use super::modules;
+use super::moments;
 use super::names::{master_file_name, pedestal_file_name, temporary_path};
 use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, texts, translation};
 use super::pedestals::PEDESTALS;
@@ -89,14 +94,17 @@ fn build(
     let ipf = u64::from(spec.images_per_file);
     let images = files.last().map_or(0, |last| (last.number - 1) * ipf + last.images);
     let entry = group(&file, "entry", "NXentry")?;
-    write_entry(&entry, spec, ledger)?;
-    write_instrument(&entry, spec, images)?;
+    let frames = Frames::of(spec, files, images, state != State::Writing);
+    write_entry(&entry, spec, ledger, images)?;
+    write_sample(&entry, spec, frames.as_ref(), images)?;
+    write_instrument(&entry, spec, frames.as_ref(), images)?;
     write_data(&entry, spec, files, images)?;
     let own = group(&entry, "konkordia", "NXcollection")?;
     write_own(&own, spec, state)?;
     // While the run goes on its writer must not stop for long: the columns of all files so far would be copied again and again.
     let copied = if state == State::Writing { &[] } else { files };
     write_columns(&own, columns, copied, ipf, images)?;
+    image_times::write(&entry.group("instrument/detector")?, spec, copied, images)?;
     if let Some(ledger) = ledger {
         write_ledger(&own, ledger)?;
     }
@@ -104,42 +112,53 @@ fn build(
     file.close()
 }
 
-fn write_entry(entry: &Group, spec: &FileSpec, ledger: Option<&LedgerRecord>) -> Result<()> {
+fn write_entry(entry: &Group, spec: &FileSpec, ledger: Option<&LedgerRecord>, images: u64) -> Result<()> {
     let m = &spec.metadata;
     attribute_text(entry, "default", "data")?;
     attribute_text(entry, "version", "1.0")?;
     text(entry, "definition", "NXmx")?;
-    let start = m.start_time.as_deref().unwrap_or("1970-01-01T00:00:00Z");
-    text(entry, "start_time", start)?;
-    let end = ledger.and_then(|ledger| ledger.end_time.as_deref());
-    if let Some(end) = end {
-        text(entry, "end_time", end)?;
-    }
-    text(entry, "end_time_estimated", m.end_time_estimated.as_deref().or(end).unwrap_or(start))?;
+    known_text(entry, "start_time", m.start_time.as_ref())?;
+    let end = ledger.and_then(|ledger| ledger.end_time.as_ref());
+    known_text(entry, "end_time", end)?;
+    let expected = if ledger.is_some() { Some(images) } else { spec.images_planned };
+    let length_s = expected.zip(m.frame_time_s).map(|(images, period_s)| images as f64 * period_s);
+    let computed = m.start_time.as_ref().zip(length_s).and_then(|(start, length_s)| moments::after(start, length_s));
+    known_text(entry, "end_time_estimated", m.end_time_estimated.as_ref().or(end).or(computed.as_ref()))?;
     text(entry, "program_name", &spec.software)?;
     let source = group(entry, "source", "NXsource")?;
-    text(&source, "name", m.source_name.as_deref().unwrap_or("unknown"))?;
-    let sample = group(entry, "sample", "NXsample")?;
-    text(&sample, "name", m.sample_name.as_deref().unwrap_or("unknown"))?;
-    text(&sample, "depends_on", ".")
+    experiment::write_name(&source, m.source_name.as_ref(), m.experiment.source_short_name.as_ref())
 }
 
-fn write_instrument(entry: &Group, spec: &FileSpec, images: u64) -> Result<()> {
+/// A text, if it is known.
+fn known_text(parent: &Group, name: &str, value: Option<&String>) -> Result<()> {
+    value.map_or(Ok(()), |value| text(parent, name, value))
+}
+
+fn write_sample(entry: &Group, spec: &FileSpec, frames: Option<&Frames>, images: u64) -> Result<()> {
+    let sample = group(entry, "sample", "NXsample")?;
+    known_text(&sample, "name", spec.metadata.sample_name.as_ref())?;
+    experiment::write_sample(&sample, &spec.metadata.experiment)?;
+    goniometer::write_sample(&sample, &spec.metadata.experiment, frames, images)
+}
+
+fn write_instrument(entry: &Group, spec: &FileSpec, frames: Option<&Frames>, images: u64) -> Result<()> {
     let m = &spec.metadata;
     let instrument = group(entry, "instrument", "NXinstrument")?;
-    text(&instrument, "name", m.instrument_name.as_deref().unwrap_or("unknown"))?;
+    experiment::write_name(&instrument, m.instrument_name.as_ref(), m.experiment.instrument_short_name.as_ref())?;
+    known_text(&instrument, "time_zone", m.start_time.as_deref().and_then(moments::time_zone).as_ref())?;
     let beam = group(&instrument, "beam", "NXbeam")?;
-    number(&beam, "incident_wavelength", m.energy_kev.map_or(1.0, |kev| KEV_ANGSTROM / kev), "angstrom")?;
     if let Some(kev) = m.energy_kev {
+        number(&beam, "incident_wavelength", KEV_ANGSTROM / kev, "angstrom")?;
         number(&beam, "incident_energy", kev * 1000.0, "eV")?;
     }
+    experiment::write_beam(&instrument, &beam, &m.experiment)?;
     let groups = group(&instrument, "detector_group", "NXdetector_group")?;
     texts(&groups, "group_names", &["detector".to_owned()])?;
     numbers(&groups, "group_index", &[1i32])?;
     numbers(&groups, "group_parent", &[-1i32])?;
     let detector = group(&instrument, "detector", "NXdetector")?;
     write_detector(&detector, spec)?;
-    write_geometry(&detector, spec)?;
+    write_geometry(&detector, spec, frames, images)?;
     write_specific(&detector, spec, images)?;
     channels::write_detector(&detector, spec)?;
     spec.series.as_ref().map_or(Ok(()), |series| fields::write(&detector, &series.fields))
@@ -147,15 +166,14 @@ fn write_instrument(entry: &Group, spec: &FileSpec, images: u64) -> Result<()> {
 
 fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     let m = &spec.metadata;
-    text(detector, "depends_on", "/entry/instrument/detector/transformations/translation")?;
-    text(detector, "description", m.detector_description.as_deref().unwrap_or("unknown"))?;
+    known_text(detector, "description", m.detector_description.as_ref())?;
     text(detector, "type", "PIXEL")?;
-    if let Some(serial) = &m.detector_serial {
-        text(detector, "serial_number", serial)?;
-    }
+    known_text(detector, "serial_number", m.detector_serial.as_ref())?;
     if let Some(distance) = m.detector_distance_m {
         number(detector, "distance", distance, "m")?;
         number(detector, "detector_distance", distance, "m")?;
+        // The geometry below is made from it.
+        number(detector, "distance_derived", 0i8, "")?;
     }
     for (name, value) in [("beam_center_x", m.beam_center_x_px), ("beam_center_y", m.beam_center_y_px)] {
         if let Some(value) = value {
@@ -167,16 +185,18 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
             number(detector, name, value, "s")?;
         }
     }
-    let pixel_size = pixel_size(spec);
-    number(detector, "x_pixel_size", pixel_size, "m")?;
-    number(detector, "y_pixel_size", pixel_height(spec), "m")?;
-    text(detector, "sensor_material", m.sensor_material.as_deref().unwrap_or("Si"))?;
-    number(detector, "sensor_thickness", m.sensor_thickness_m.unwrap_or(320e-6), "m")?;
-    // dxtbx accepts 32-bit unsigned images only when 32 bits are said to be read out.
-    let bits = spec.pixel.bytes() as i32 * 8;
-    let readout = if spec.pixel == PixelType::Uint32 { 32 } else { m.bit_depth.map_or(bits, |n| n as i32) };
-    number(detector, "bit_depth_readout", readout, "")?;
-    number(detector, "bit_depth_image", bits, "")?;
+    if let Some([width, height]) = pixel_size(spec) {
+        number(detector, "x_pixel_size", width, "m")?;
+        number(detector, "y_pixel_size", height, "m")?;
+    }
+    known_text(detector, "sensor_material", m.sensor_material.as_ref())?;
+    if let Some(thickness) = m.sensor_thickness_m {
+        number(detector, "sensor_thickness", thickness, "m")?;
+    }
+    if let Some(bits) = depth_that_readers_take(spec) {
+        number(detector, "bit_depth_readout", bits, "")?;
+    }
+    number(detector, "bit_depth_image", spec.pixel.bytes() as i32 * 8, "")?;
     // Of detector words only what the run says is known.
     let of_type = (!spec.has_only_missing()).then(|| spec.pixel.special());
     if let Some(value) = spec.saturation.or(of_type.map(|special| special.valid_max)) {
@@ -185,7 +205,16 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     if let Some(value) = spec.underload.or(of_type.map(|special| special.valid_min)) {
         pixel_value(detector, "underload_value", spec.pixel, value)?;
     }
-    number(detector, "pixel_mask_applied", 0i8, "")
+    experiment::write_detector(detector, &m.experiment)
+}
+
+/// `bit_depth_readout`, where readers draw the right conclusion from it: dxtbx takes the two highest numbers of so many bits for special values, in
+/// pixels of whatever type, and accepts 32-bit unsigned images only when 32 bits are said to be read out. Where the detector reads fewer bits
+/// than a pixel of the file has, those two are counts; then only `detectorSpecific` says how many it reads.
+fn depth_that_readers_take(spec: &FileSpec) -> Option<i32> {
+    let bits = spec.pixel.bytes() as i32 * 8;
+    let readout = spec.metadata.bit_depth.map_or(bits, |n| n as i32);
+    (spec.pixel == PixelType::Uint32 || readout == bits).then_some(bits)
 }
 
 /// A pixel value: integer fields for integer pixels, so that no reader has to round.
@@ -193,32 +222,25 @@ fn pixel_value(parent: &Group, name: &str, pixel: PixelType, value: f64) -> Resu
     if pixel.is_float() { number(parent, name, value, "") } else { number(parent, name, value as i64, "") }
 }
 
-fn pixel_size(spec: &FileSpec) -> f64 {
-    spec.metadata.pixel_size_m.unwrap_or(75e-6)
+/// Width and height of a pixel; of most detectors they are the same.
+fn pixel_size(spec: &FileSpec) -> Option<[f64; 2]> {
+    let width = spec.metadata.pixel_size_m?;
+    Some([width, spec.series.as_ref().and_then(|series| series.pixel_height_m).unwrap_or(width)])
 }
 
-/// Of most detectors it is the width.
-fn pixel_height(spec: &FileSpec) -> f64 {
-    spec.series.as_ref().and_then(|series| series.pixel_height_m).unwrap_or(pixel_size(spec))
-}
-
-/// McStas frame: z along the beam, y up, x to the left for who looks along the beam. Fast pixels run to the right, slow ones down.
-fn write_geometry(detector: &Group, spec: &FileSpec) -> Result<()> {
+/// McStas frame: z along the beam, y up, x to the left for who looks along the beam. Fast pixels run to the right, slow ones down. From the beam
+/// centre on, the detector is tilted, moved along the beam, and swung about the sample by its arm.
+fn write_geometry(detector: &Group, spec: &FileSpec, frames: Option<&Frames>, images: u64) -> Result<()> {
     let m = &spec.metadata;
-    let pixel = pixel_size(spec);
     let moves = group(detector, "transformations", "NXtransformations")?;
-    let along_beam = [0.0, 0.0, 1.0];
-    translation(&moves, "translation", m.detector_distance_m.unwrap_or(0.0), along_beam, [0.0; 3], ".")?;
-    let module = group(detector, "module", "NXdetector_module")?;
-    numbers(&module, "data_origin", &[0i32, 0])?;
-    numbers(&module, "data_size", &[spec.rows as i32, spec.columns as i32])?;
-    numbers(&module, "data_stride", &[1i32, 1])?;
-    let first_pixel = [m.beam_center_x_px.unwrap_or(0.0) * pixel, m.beam_center_y_px.unwrap_or(0.0) * pixel_height(spec), 0.0];
-    let chain = "/entry/instrument/detector/transformations/translation";
-    translation(&module, "module_offset", 0.0, [1.0, 0.0, 0.0], first_pixel, chain)?;
-    let chain = "/entry/instrument/detector/module/module_offset";
-    translation(&module, "fast_pixel_direction", pixel, [-1.0, 0.0, 0.0], [0.0; 3], chain)?;
-    translation(&module, "slow_pixel_direction", pixel_height(spec), [0.0, -1.0, 0.0], [0.0; 3], chain)
+    let mut chain = goniometer::write_two_theta(&moves, &m.experiment, frames, images)?;
+    if let Some(distance) = m.detector_distance_m {
+        translation(&moves, "translation", distance, [0.0, 0.0, 1.0], [0.0; 3], &chain)?;
+        chain = format!("{}/translation", goniometer::DETECTOR);
+    }
+    let chain = goniometer::write_tilts(&moves, &m.experiment, chain)?;
+    text(detector, "depends_on", &chain)?;
+    modules::write(detector, spec, &chain, pixel_size(spec))
 }
 
 /// What the DECTRIS readers look for. `eiger_fw_version` is left out on purpose: with it dxtbx takes the file for one of a fixed list
@@ -231,6 +253,9 @@ fn write_specific(detector: &Group, spec: &FileSpec, images: u64) -> Result<()> 
     number(&specific, "y_pixels_in_detector", spec.rows, "")?;
     if let Some(kev) = spec.metadata.energy_kev {
         number(&specific, "photon_energy", kev * 1000.0, "eV")?;
+    }
+    if let Some(bits) = spec.metadata.bit_depth {
+        number(&specific, "bit_depth_readout", bits, "")?;
     }
     text(&specific, "software_version", &spec.software)?;
     mask(&specific, "pixel_mask", (spec.rows as usize, spec.columns as usize), &spec.pixel_mask)?;

@@ -2,7 +2,7 @@
 
 use hdf5::plist::dataset_create::{AllocTime, FillTime};
 use hdf5::types::VarLenUnicode;
-use hdf5::{Group, H5Type, Location, Result};
+use hdf5::{Dataset, Group, H5Type, Location, Result};
 
 /// A string that HDF5 can store: it must not hold a zero byte.
 fn unicode(text: &str) -> Result<VarLenUnicode> {
@@ -62,6 +62,12 @@ pub(crate) fn mask(parent: &Group, name: &str, shape: (usize, usize), mask: &[u3
     if mask.is_empty() { made.write_raw(&vec![0u32; shape.0 * shape.1]) } else { made.write_raw(mask) }
 }
 
+/// Several numbers of one kind, with their unit.
+pub(crate) fn quantities<T: H5Type>(parent: &Group, name: &str, values: &[T], units: &str) -> Result<()> {
+    let field = parent.new_dataset_builder().with_data(values).create(name)?;
+    attribute_text(&field, "units", units)
+}
+
 /// A translation: `value` metres along `vector`, after `offset` metres, on top of `depends_on`.
 pub(crate) fn translation(
     parent: &Group,
@@ -73,10 +79,22 @@ pub(crate) fn translation(
 ) -> Result<()> {
     let field = parent.new_dataset::<f64>().create(name)?;
     field.write_scalar(&value)?;
-    attribute_text(&field, "units", "m")?;
-    attribute_text(&field, "transformation_type", "translation")?;
-    attribute_text(&field, "depends_on", depends_on)?;
-    attribute_text(&field, "offset_units", "m")?;
+    transformation(&field, "translation", "m", vector, offset, depends_on)
+}
+
+/// Makes a field an element of a chain of transformations.
+pub(crate) fn transformation(
+    field: &Dataset,
+    kind: &str,
+    units: &str,
+    vector: [f64; 3],
+    offset: [f64; 3],
+    depends_on: &str,
+) -> Result<()> {
+    attribute_text(field, "units", units)?;
+    attribute_text(field, "transformation_type", kind)?;
+    attribute_text(field, "depends_on", depends_on)?;
+    attribute_text(field, "offset_units", "m")?;
     field.new_attr_builder().with_data(&vector).create("vector")?;
     field.new_attr_builder().with_data(&offset).create("offset")?;
     Ok(())

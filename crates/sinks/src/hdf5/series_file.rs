@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use konkordia_core::array::{Element, Packing};
+use konkordia_core::experiment::Experiment;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
@@ -148,7 +149,7 @@ impl Open {
         let mut refusal = None;
         if self.file.is_none() && !image.channels.is_empty() {
             match Form::of(image) {
-                Ok(form) => self.create(form)?,
+                Ok(form) => self.create(form, times_from(image))?,
                 Err(why) => refusal = Some(why),
             }
         }
@@ -188,8 +189,12 @@ impl Open {
     }
 
     /// Makes the files for images of this form, and enters those that came before without pixels.
-    fn create(&mut self, form: Form) -> Result<(), Error> {
-        let mut writer = Writer::create(file_spec(&self.spec, &self.start, &form))?;
+    fn create(&mut self, form: Form, times_from: Option<String>) -> Result<(), Error> {
+        let mut spec = file_spec(&self.spec, &self.start, &form);
+        if let Some(series) = &mut spec.series {
+            series.times_from = times_from;
+        }
+        let mut writer = Writer::create(spec)?;
         writer.set_sync(self.spec.sync);
         for (index, status, parts_missing) in self.early.drain(..) {
             let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing };
@@ -204,11 +209,17 @@ impl Open {
 
     fn end(mut self, end: &SeriesEnd, shared: &SharedState) -> Result<(), Error> {
         if self.file.is_none() && !self.failed {
-            self.create(stand_in(&self.start))?;
+            self.create(stand_in(&self.start), None)?;
         }
         let Some((_, writer)) = self.file.take() else { return Ok(()) };
         writer.finish(&ledger(end, shared.refused(), self.spec.clock.map(|now| now()))).map(drop)
     }
+}
+
+/// From when the times of the images count, as DECTRIS Stream V2 says it with each image.
+fn times_from(image: &SeriesImage) -> Option<String> {
+    let said: Map<String, Value> = serde_json::from_slice(&image.header_json).ok()?;
+    said.get("series_date")?.as_str().map(str::to_owned)
 }
 
 /// An image that the file cannot take leaves a lost position; the series goes on.
@@ -256,6 +267,7 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         channels: channels.into_iter().filter(|channel| form.channels > 1 || !channel.name.is_empty()).collect(),
         fields: fields(start, &mut notes),
         pixel_height_m: size.filter(|[width, height]| width != height).map(|[_, height]| height),
+        times_from: None,
     };
     FileSpec {
         directory: spec.directory.clone(),
@@ -268,7 +280,7 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         compression: form.compression(),
         layout: spec.layout,
         images_planned: start.images_planned.filter(|images| *images <= PLANNED_MAX),
-        metadata: metadata(spec, start),
+        metadata: metadata(spec, start, form),
         pixel_mask,
         unit: spec.unit.clone(),
         saturation: start.facts.saturation_value.map(|value| value as f64),
@@ -331,9 +343,15 @@ fn plane<T>(
 }
 
 /// What the stream says comes before what the configuration says.
-fn metadata(spec: &SeriesFileSpec, start: &SeriesStart) -> Metadata {
+fn metadata(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> Metadata {
     let (facts, given) = (&start.facts, spec.metadata.clone());
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
+    // Of several channels each has its own.
+    let threshold = start.channels.first().filter(|_| form.channels == 1 && start.channels.len() == 1);
+    let said = Experiment {
+        threshold_energy_ev: finite(threshold.and_then(|channel| channel.threshold_energy_ev)),
+        ..facts.experiment.clone()
+    };
     Metadata {
         energy_kev: finite(facts.energy_kev).filter(|kev| *kev > 0.0).or(given.energy_kev),
         detector_distance_m: finite(facts.detector_distance_m).or(given.detector_distance_m),
@@ -348,10 +366,11 @@ fn metadata(spec: &SeriesFileSpec, start: &SeriesStart) -> Metadata {
         detector_description: facts.detector_description.clone().or(given.detector_description),
         detector_serial: facts.detector_serial.clone().or(given.detector_serial),
         start_time: facts.arm_date.clone().or(given.start_time),
-        source_name: given.source_name,
-        instrument_name: given.instrument_name,
-        sample_name: given.sample_name,
+        source_name: facts.source_name.clone().or(given.source_name),
+        instrument_name: facts.instrument_name.clone().or(given.instrument_name),
+        sample_name: facts.sample_name.clone().or(given.sample_name),
         end_time_estimated: given.end_time_estimated,
+        experiment: said.over(given.experiment),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct SeriesInfo {
     pub fields: Map<String, Value>,
     /// Height of a pixel, metres, where it is not that of [`super::Metadata::pixel_size_m`].
     pub pixel_height_m: Option<f64>,
+    /// From when the times of the images count, ISO 8601, if that is not the start of the series.
+    pub times_from: Option<String>,
 }
 
 impl Default for SeriesInfo {
@@ -36,6 +38,7 @@ impl Default for SeriesInfo {
             channels: Vec::new(),
             fields: Map::new(),
             pixel_height_m: None,
+            times_from: None,
         }
     }
 }
@@ -97,6 +100,9 @@ impl SeriesInfo {
         if let Some(height) = self.pixel_height_m {
             put("pixel_height_m", &format!("{height:?}"));
         }
+        if let Some(date) = &self.times_from {
+            put("times_from", date);
+        }
         if !self.fields.is_empty() {
             put("fields", &serde_json::to_string(&self.fields).unwrap_or_default());
         }
@@ -107,7 +113,9 @@ impl SeriesInfo {
         fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
             value.parse().map_err(|_| "not a number".to_owned())
         }
-        if !["series", "series_unique_id", "image_shape", "pieces", "channel", "pixel_height_m", "fields"].contains(&key) {
+        if !["series", "series_unique_id", "image_shape", "pieces", "channel", "pixel_height_m", "times_from", "fields"]
+            .contains(&key)
+        {
             return Ok(false);
         }
         let info = info.get_or_insert_with(Self::default);
@@ -124,6 +132,7 @@ impl SeriesInfo {
                     ..ChannelInfo::default()
                 });
             }
+            "times_from" => info.times_from = Some(value.into()),
             "pixel_height_m" => info.pixel_height_m = Some(number(value)?),
             _ => info.fields = serde_json::from_str(value).map_err(|error| error.to_string())?,
         }

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use konkordia_core::experiment::Experiment;
 use konkordia_core::pixel::PixelType;
 pub use konkordia_core::plan::{Compression, ErrorBound};
 
 use super::error::{Error, ErrorKind};
+use super::experiment;
 use super::series_info::{SeriesInfo, chunk_shape, chunk_start};
 
 /// Pixels of one image.
@@ -72,10 +74,10 @@ impl Scale {
     }
 }
 
-/// Facts about the measurement. `None` leaves the field out, except where NXmx demands one (docs/formats.md says what stands in).
+/// Facts about the measurement. `None` leaves the field out, also where NXmx demands one: nothing is made up (decision 0009).
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Metadata {
-    /// Photon energy, keV. NXmx requires the wavelength: without this 12.39842 keV (1 angstrom) stands in and `check` warns.
+    /// Photon energy, keV.
     pub energy_kev: Option<f64>,
     /// Sample to detector, metres.
     pub detector_distance_m: Option<f64>,
@@ -83,11 +85,11 @@ pub struct Metadata {
     pub beam_center_x_px: Option<f64>,
     /// Where the direct beam meets the image, slow axis, pixels.
     pub beam_center_y_px: Option<f64>,
-    /// Edge of a square pixel, metres. Without it 75 um stands in.
+    /// Edge of a square pixel, metres.
     pub pixel_size_m: Option<f64>,
-    /// `Si`, `CdTe` or `GaAs`. Without it `Si` stands in.
+    /// `Si`, `CdTe` or `GaAs`.
     pub sensor_material: Option<String>,
-    /// Metres. Without it 320 um stands in.
+    /// Metres.
     pub sensor_thickness_m: Option<f64>,
     /// Period of the images, seconds.
     pub frame_time_s: Option<f64>,
@@ -105,10 +107,12 @@ pub struct Metadata {
     pub instrument_name: Option<String>,
     /// Sample.
     pub sample_name: Option<String>,
-    /// ISO 8601 with time zone. Required by NXmx; without it 1970-01-01T00:00:00Z stands in and `check` warns.
+    /// When the first image was begun, ISO 8601, with time zone where it is known.
     pub start_time: Option<String>,
     /// ISO 8601 with time zone, when the run is expected to end.
     pub end_time_estimated: Option<String>,
+    /// Angles, beam, sample, and what the detector did to the counts.
+    pub experiment: Experiment,
 }
 
 /// Everything that [`super::Writer::create`] needs. All lengths in pixels unless the name says otherwise.
@@ -143,6 +147,9 @@ pub struct FileSpec {
     pub pixel_mask: Vec<u32>,
     /// Tiles in the order in which [`super::ImageRecord`] lists them.
     pub tiles: Vec<TileInfo>,
+    /// So many tiles, one after the other, are a module of the detector, which gets an `NXdetector_module` of its own; 0 = the whole image is
+    /// described as one.
+    pub tiles_per_module: u32,
     /// Unit of the pixel values, for example "photon" or "ADU".
     pub unit: String,
     /// What the numbers mean, if they are not plainly the values; a trivial scale is not written.
@@ -184,6 +191,7 @@ impl Default for FileSpec {
             metadata: Metadata::default(),
             pixel_mask: Vec::new(),
             tiles: Vec::new(),
+            tiles_per_module: 0,
             unit: "photon".into(),
             scale: None,
             underload: None,
@@ -373,7 +381,11 @@ impl FileSpec {
             let flip = u8::from(t.flip_rows);
             put("tile", &format!("{} {} {} {} {flip} {} {}", t.rows, t.columns, t.row, t.column, t.packets, t.rotate_deg));
         }
+        if self.tiles_per_module > 0 {
+            put("tiles_per_module", &self.tiles_per_module.to_string());
+        }
         self.metadata.each(|key, value| put(key, &value));
+        experiment::each(&self.metadata.experiment, |key, value| put(key, &value));
         if let Some(series) = &self.series {
             series.each(&mut put);
         }
@@ -449,7 +461,9 @@ impl FileSpec {
                 let rotate_deg = v.get(6).copied().unwrap_or(0);
                 self.tiles.push(TileInfo { rows, columns, row, column, flip_rows: flip != 0, rotate_deg, packets });
             }
+            "tiles_per_module" => self.tiles_per_module = number(value)?,
             _ if SeriesInfo::set(&mut self.series, key, value)? => {}
+            _ if experiment::set(&mut self.metadata.experiment, key, value)? => {}
             _ => self.metadata.set(key, value)?,
         }
         Ok(())

@@ -91,6 +91,7 @@ pub fn sample(directory: &Path, prefix: &str, pixel: PixelType) -> Sample {
         sample_name: Some("lysozyme".into()),
         start_time: Some("2026-11-21T12:00:00Z".into()),
         end_time_estimated: Some("2026-11-21T12:00:10Z".into()),
+        ..Metadata::default()
     };
     let spec = FileSpec {
         directory: directory.into(),

@@ -234,7 +234,7 @@ fn facts<'a>(facts: &'a Facts, metadata: &'a Map<String, Value>) -> Start<'a> {
         detector_translation_m: translation.or(facts.detector_distance_m.map(|distance| [0.0, 0.0, distance])),
         flat_field_enabled: flag("flatfield_enabled", "flatfield_correction_applied"),
         frame_time_s: facts.frame_time_s,
-        goniometer: axes(metadata),
+        goniometer: axes(facts, metadata),
         incident_energy_ev: number("incident_energy").or(facts.energy_kev.map(|kev| kev * 1000.0)),
         incident_wavelength_angstrom: number("incident_wavelength").or(facts.energy_kev.map(|kev| KEV_ANGSTROM / kev)),
         pixel_mask_enabled: flag("pixel_mask_enabled", "pixel_mask_applied"),
@@ -248,20 +248,32 @@ fn facts<'a>(facts: &'a Facts, metadata: &'a Map<String, Value>) -> Start<'a> {
     }
 }
 
-/// Axes under `goniometer`, or as Stream V1 names them.
-fn axes(metadata: &Map<String, Value>) -> Vec<Axis<'_>> {
+/// Axes that are known, and of the others what was said of them under `goniometer` or as Stream V1 names them.
+fn axes<'a>(facts: &Facts, metadata: &'a Map<String, Value>) -> Vec<Axis<'a>> {
+    let mut axes: Vec<Axis<'a>> = Vec::new();
     if let Some(all) = metadata.get("goniometer").and_then(Value::as_object) {
         let number = |axis: &Value, key: &str| axis.get(key).and_then(Value::as_f64).unwrap_or(0.0);
-        let axes =
-            all.iter().map(|(name, axis)| Axis { name, increment: number(axis, "increment"), start: number(axis, "start") });
-        return axes.collect();
+        axes.extend(all.iter().map(|(name, axis)| Axis {
+            name,
+            increment: number(axis, "increment"),
+            start: number(axis, "start"),
+        }));
+    } else {
+        let number = |name: &str, what: &str| metadata.get(&format!("{name}_{what}")).and_then(Value::as_f64);
+        let axis = |name: &'static str| {
+            let (increment, start) = number(name, "increment").zip(number(name, "start"))?;
+            Some(Axis { name, increment, start })
+        };
+        axes.extend(["chi", "kappa", "omega", "phi", "two_theta"].into_iter().filter_map(axis));
     }
-    let number = |name: &str, what: &str| metadata.get(&format!("{name}_{what}")).and_then(Value::as_f64);
-    let axis = |name: &'static str| {
-        let (increment, start) = number(name, "increment").zip(number(name, "start"))?;
-        Some(Axis { name, increment, start })
-    };
-    ["chi", "kappa", "omega", "phi", "two_theta"].into_iter().filter_map(axis).collect()
+    for (name, known) in facts.experiment.goniometer.axes().into_iter().filter(|(_, axis)| axis.is_given()) {
+        let known = Axis { name, increment: known.increment(), start: known.start() };
+        match axes.iter_mut().find(|axis| axis.name == name) {
+            Some(axis) => *axis = known,
+            None => axes.push(known),
+        }
+    }
+    axes
 }
 
 /// What the user gave; else, so that nothing is lost on the way from another protocol, the file name and all metadata. As a text that is JSON, which

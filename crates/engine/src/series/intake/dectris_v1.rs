@@ -70,7 +70,7 @@ fn start(message: &Message, header: &Header, bounds: &Bounds) -> Result<SeriesSt
     let mut metadata = header.config().cloned().unwrap_or_default();
     let mut channel =
         ChannelStart { threshold_energy_ev: facts::positive(&metadata, "threshold_energy"), ..ChannelStart::default() };
-    let facts = facts_of(&metadata);
+    let mut facts = facts_of(&metadata);
     let whole = |key: &str| metadata.get(key).and_then(Value::as_u64);
     let images_planned = whole("nimages").map(|images| images.saturating_mul(whole("ntrigger").unwrap_or(1)));
     let image_size = whole("y_pixels_in_detector").zip(whole("x_pixels_in_detector")).map(|(rows, columns)| [rows, columns]);
@@ -88,6 +88,9 @@ fn start(message: &Message, header: &Header, bounds: &Bounds) -> Result<SeriesSt
     if let Some(appendix) = header.appendix {
         let said = facts::user_value(Value::from(String::from_utf8_lossy(appendix)));
         filename = facts::filename(&said);
+        if let Some(user) = said.as_object() {
+            facts::enter(user, &mut facts);
+        }
         metadata.insert("header_appendix".into(), said);
     }
     Ok(SeriesStart {
@@ -104,10 +107,10 @@ fn start(message: &Message, header: &Header, bounds: &Bounds) -> Result<SeriesSt
     })
 }
 
-fn facts_of(config: &Map<String, Value>) -> Facts {
+pub(super) fn facts_of(config: &Map<String, Value>) -> Facts {
     let positive = |key: &str| facts::positive(config, key);
     let whole = |key: &str| config.get(key).and_then(Value::as_u64);
-    Facts {
+    let mut facts = Facts {
         energy_kev: positive("photon_energy")
             .map(|ev| ev / 1000.0)
             .or_else(|| positive("wavelength").and_then(facts::energy_kev)),
@@ -124,7 +127,10 @@ fn facts_of(config: &Map<String, Value>) -> Facts {
         detector_description: facts::text(config, "description"),
         detector_serial: facts::text(config, "detector_number"),
         arm_date: facts::text(config, "data_collection_date"),
-    }
+        ..Facts::default()
+    };
+    facts::enter(config, &mut facts);
+    facts
 }
 
 /// A table of float32 in rows as JSON, if it is no longer than texts may be.

@@ -99,6 +99,10 @@ fn start(part: &Bytes, said: &Start, bounds: &Bounds) -> Result<SeriesStart, Str
         filename = facts::filename(user);
     }
     let channels = said.channels.iter().map(|name| channel(part, said, name)).collect::<Result<Vec<_>, String>>()?;
+    let mut facts = facts_of(said, &metadata);
+    if let Some(user) = metadata.get("user_data").and_then(Value::as_object) {
+        facts::enter(user, &mut facts);
+    }
     Ok(SeriesStart {
         series: said.series.id,
         unique_id: said.series.unique_id.to_owned(),
@@ -107,7 +111,7 @@ fn start(part: &Bytes, said: &Start, bounds: &Bounds) -> Result<SeriesStart, Str
         image_size: said.image_size_y.zip(said.image_size_x).map(|(rows, columns)| [rows, columns]),
         element: said.image_element,
         channels,
-        facts: facts_of(said, &metadata),
+        facts,
         metadata,
         header_extra: Map::new(),
         store: true,
@@ -130,7 +134,7 @@ fn channel(part: &Bytes, said: &Start, name: &str) -> Result<ChannelStart, Strin
 fn facts_of(said: &Start, metadata: &Map<String, Value>) -> Facts {
     let positive = |number: Option<f64>| number.and_then(facts::above_0);
     let energy_kev = positive(said.incident_energy_ev).map(|ev| ev / 1000.0);
-    Facts {
+    let mut facts = Facts {
         energy_kev: energy_kev.or_else(|| said.incident_wavelength_angstrom.and_then(facts::energy_kev)),
         // Jungfraujoch says it under a name of its own.
         detector_distance_m: facts::positive(metadata, "detector_distance")
@@ -147,5 +151,14 @@ fn facts_of(said: &Start, metadata: &Map<String, Value>) -> Facts {
         detector_description: said.detector_description.map(str::to_owned),
         detector_serial: said.detector_serial_number.map(str::to_owned),
         arm_date: said.arm_date.map(str::to_owned),
+        ..Facts::default()
+    };
+    for axis in &said.goniometer {
+        if let Some(place) = facts.experiment.goniometer.axis_mut(axis.name) {
+            *place = facts::axis(axis.start, axis.increment);
+        }
     }
+    // Jungfraujoch says more of sample and beam, in names of its own.
+    facts::enter(metadata, &mut facts);
+    facts
 }

@@ -7,6 +7,7 @@ use super::byte_order::whole;
 use super::{facts, of_part, unnumbered};
 use bytes::Bytes;
 use konkordia_core::array::Packing;
+use konkordia_core::experiment::{Experiment, Goniometer};
 use konkordia_core::ports::Message;
 use konkordia_core::series::{Array, Channel, ChannelStart, Facts, SeriesStart};
 use konkordia_kernels::byte_offset;
@@ -251,7 +252,15 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
         saturation_value: positive("Count_cutoff").map(|counts| counts as u64),
         detector_description: description.filter(|text| !text.is_empty()).map(str::to_owned),
         detector_serial: serial.filter(|text| !text.is_empty()).map(str::to_owned),
-        arm_date: None,
+        arm_date: text("date").or_else(|| said.get("date")?.as_str()).and_then(super::dates::iso),
+        experiment: Experiment {
+            goniometer: goniometer(&items),
+            attenuator_transmission: share(text("Filter_transmission")),
+            polarization_fraction: share(text("Polarization")),
+            gain_setting: text("Gain_setting").filter(|text| !text.is_empty()).map(gain_setting),
+            ..Experiment::default()
+        },
+        ..Facts::default()
     };
     let threshold_ev = positive("Threshold_setting");
     for (key, value) in &items {
@@ -264,9 +273,84 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
     File { array, said, facts, threshold_ev }
 }
 
+/// The number in front of a unit, if it is one of 0 to 1.
+fn share(text: Option<&str>) -> Option<f64> {
+    text.and_then(facts::leading).filter(|share| (0.0..=1.0).contains(share))
+}
+
+/// The gain of a Pilatus in the words of NeXus where it has one for it.
+fn gain_setting(said: &str) -> String {
+    match said.split_whitespace().next().unwrap_or_default().trim_end_matches(',') {
+        "autog" => "auto".into(),
+        "highg" => "high".into(),
+        _ => said.into(),
+    }
+}
+
+/// Angles of a Pilatus header. `Start_angle` and `Angle_increment` are those of the axis that turns; the lines of the single axes say where the
+/// others stand. Which axis turns is the one with an increment of its own, else the one that `Oscillation_axis` names, else omega, the name of a
+/// single axis; `Phi` alone, at the start angle, is that single axis under its older name.
+fn goniometer(items: &[(&str, &str)]) -> Goniometer {
+    let text = |name: &str| items.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| *value);
+    let number = |name: &str| text(name).and_then(facts::leading);
+    let increment = |axis: &str| number(&format!("{axis}_increment")).unwrap_or(0.0);
+    let (start, turn) = (number("Start_angle"), number("Angle_increment"));
+    let axes = ["omega", "kappa", "chi", "phi"];
+    let named = text("Oscillation_axis").unwrap_or_default().to_ascii_lowercase();
+    let older_name = number("Omega").is_none() && number("Phi").is_some() && number("Phi") == start;
+    let turning = axes.into_iter().find(|axis| increment(axis) != 0.0);
+    let turning = turning.or_else(|| axes.into_iter().find(|axis| named.starts_with(axis)));
+    let turning = turning.unwrap_or(if older_name { "phi" } else { "omega" });
+    let mut all = Goniometer::default();
+    for name in axes {
+        let (own_start, own_turn) = (number(name).unwrap_or(0.0), increment(name));
+        let is_turning = name == turning;
+        let axis = facts::axis(
+            start.filter(|_| is_turning).unwrap_or(own_start),
+            turn.filter(|turn| is_turning && *turn != 0.0).unwrap_or(own_turn),
+        );
+        if let Some(place) = all.axis_mut(name) {
+            *place = axis;
+        }
+    }
+    all.two_theta = facts::axis(number("Detector_2theta").unwrap_or(0.0), 0.0);
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_core::experiment::Axis;
+
+    fn angles(lines: &str) -> Goniometer {
+        goniometer(&cbf::items(lines).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_axis_that_turns_is_found_in_headers_of_all_kinds() {
+        let plain = angles(
+            "# Start_angle 10.0 deg.\n# Angle_increment 0.1000 deg.\n# Phi 0.0 deg.\n# Kappa 0.0 deg.\n# Detector_2theta 0.0 deg.",
+        );
+        assert_eq!(plain, Goniometer { omega: Axis::turning(10.0, 0.1), ..Goniometer::default() });
+        let older = angles("# Start_angle 10.0 deg.\n# Angle_increment 0.1000 deg.\n# Phi 10.0 deg.\n# Oscillation_axis X.CW");
+        assert_eq!(older, Goniometer { phi: Axis::turning(10.0, 0.1), ..Goniometer::default() });
+        let named = angles(
+            "# Start_angle 10.0 deg.\n# Angle_increment 0.1 deg.\n# Oscillation_axis OMEGA +\n# Omega 10.0 deg.\n# Chi 5.0 deg.\n# Detector_2theta 20.0 deg.",
+        );
+        let chi = Axis::turning(5.0, 0.0);
+        let two_theta = Axis::turning(20.0, 0.0);
+        assert_eq!(named, Goniometer { omega: Axis::turning(10.0, 0.1), chi, two_theta, ..Goniometer::default() });
+        let own = angles(
+            "# Start_angle 3.0 deg.\n# Angle_increment 0.5 deg.\n# Phi 3.0 deg.\n# Phi_increment 0.5 deg.\n# Omega 90.0 deg.\n# Omega_increment 0.0 deg.",
+        );
+        assert_eq!(own, Goniometer { omega: Axis::turning(90.0, 0.0), phi: Axis::turning(3.0, 0.5), ..Goniometer::default() });
+        assert_eq!(angles("# Tau = 0 s"), Goniometer::default());
+    }
+
+    #[test]
+    fn gain_settings_of_a_pilatus() {
+        assert_eq!((&*gain_setting("autog (vrf = 1.000)"), &*gain_setting("mid gain")), ("auto", "mid gain"));
+    }
 
     #[test]
     fn names_are_taken_apart_at_the_last_digits() {

@@ -1,7 +1,7 @@
 //! STINS. Its messages do not name their series, so the key is always 0; they are numbered over the life of the sender.
 
 use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
-use super::{IntakeOptions, facts, files, of_part, slices};
+use super::{IntakeOptions, dectris_v1, facts, files, of_part, slices};
 use bytes::{BufMut, Bytes, BytesMut};
 use konkordia_core::ports::Message;
 use konkordia_core::series::{Array, Channel, Facts, SeriesStart};
@@ -87,7 +87,9 @@ fn start(header: Header) -> SeriesStart {
     // In the first part too, for senders that have no second.
     let save_raw = metadata.get("save_raw").or_else(|| header.extra.get("save_raw"));
     let store = !matches!(save_raw, Some(Value::Bool(false))) && save_raw.and_then(Value::as_f64) != Some(0.0);
-    let facts = Facts { count_time_s: facts::positive(&metadata, "exptime"), ..Facts::default() };
+    // Pipelines of MAX IV hand on what an EIGER says of itself, in the words of Stream V1; `exptime` is their own.
+    let said = dectris_v1::facts_of(&metadata);
+    let facts = Facts { count_time_s: facts::positive(&metadata, "exptime").or(said.count_time_s), ..said };
     SeriesStart {
         filename: header.filename.map(Into::into),
         facts,

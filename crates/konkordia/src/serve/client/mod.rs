@@ -74,7 +74,7 @@ fn begin(verb: &str, args: &ArmArgs) -> Result<Exit, Failure> {
     if args.wait { wait_for(&client, args.timeout, args.target.json) } else { Ok(Exit::Complete) }
 }
 
-/// `NAME=VALUE` as a map: numbers as numbers, everything else as text.
+/// `NAME=VALUE` as a map: numbers, lists of numbers, true and false as such, everything else as text.
 fn metadata(set: &[String]) -> Result<Map<String, Value>, Failure> {
     let pair = |text: &String| {
         let (name, value) = text.split_once('=').ok_or_else(|| {
@@ -85,8 +85,11 @@ fn metadata(set: &[String]) -> Result<Map<String, Value>, Failure> {
                 "write --set NAME=VALUE, for example --set energy_kev=12.4",
             )
         })?;
-        let number = value.parse::<f64>().ok().and_then(|_| serde_json::from_str(value).ok());
-        Ok((name.trim().to_string(), number.unwrap_or_else(|| Value::String(value.into()))))
+        let read = serde_json::from_str(value).ok().filter(|value| match value {
+            Value::Array(list) => list.iter().all(Value::is_number),
+            value => value.is_number() || value.is_boolean(),
+        });
+        Ok((name.trim().to_string(), read.unwrap_or_else(|| Value::String(value.into()))))
     };
     set.iter().map(pair).collect()
 }

@@ -15,7 +15,7 @@ use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 use konkordia_engine::outlet::Outlet;
 use konkordia_engine::series::intake::{IntakeOptions, intake_with};
-use konkordia_engine::series::{Join, SeriesControl, SeriesSpec, Upstream};
+use konkordia_engine::series::{Join, Protocol, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
@@ -121,10 +121,20 @@ impl Namer {
             layout: config.layout,
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             configuration: config.text.clone(),
-            metadata: Metadata { start_time: Some(clock::now()), ..wish.metadata },
-            clock: Some(clock::now),
+            metadata: self.metadata(wish.metadata),
+            // When a file was received is not when its image was taken.
+            clock: (config.protocol != Protocol::Files).then_some(clock::now as fn() -> String),
             ..SeriesFileSpec::default()
         }))
+    }
+
+    /// What is known where the sender says nothing. Angles are told from frame to frame, and go into the file from image to image.
+    fn metadata(&self, given: Metadata) -> Metadata {
+        let mut metadata = given;
+        let sum_frames = self.config.transform.sum_frames.unwrap_or(1);
+        metadata.experiment.goniometer = metadata.experiment.goniometer.in_steps_of(sum_frames);
+        metadata.start_time = (self.config.protocol != Protocol::Files).then(clock::now);
+        metadata
     }
 
     /// The configured prefix with the number of the series: the next one that is free, so that a service that was restarted goes on counting.

@@ -14,6 +14,7 @@ use crate::serve::fanout::run_tap::{ImageCounts, RunSink};
 use crate::serve::handle::{ArmRequest, Severity};
 use crate::serve::paths::Place;
 use crate::serve::readiness::{self, Demand};
+use konkordia_core::experiment::Experiment;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
 use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesStart};
@@ -260,6 +261,13 @@ fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
         detector_description: m.detector_description.clone(),
         detector_serial: m.detector_serial.clone(),
         arm_date: Some(clock::now()),
+        sample_name: m.sample_name.clone(),
+        source_name: m.source_name.clone(),
+        instrument_name: m.instrument_name.clone(),
+        experiment: Experiment {
+            goniometer: m.experiment.goniometer.in_steps_of(config.options.processing.selection.sum_frames),
+            ..m.experiment.clone()
+        },
     };
     SeriesStart {
         series: run,

@@ -1,0 +1,60 @@
+//! Begin of each image in seconds, from the per-image columns: `start_time` of the detector.
+
+use hdf5::{Dataset, File, Group, Result};
+
+use super::columns::ImageStatus;
+use super::datafile::{COLUMNS, Closed};
+use super::low;
+use super::nexus::attribute_text;
+use super::spec::FileSpec;
+
+/// A column with a clock: its name, and seconds per unit.
+fn clock(spec: &FileSpec) -> (&'static str, f64) {
+    if spec.series.is_some() { ("timestamp_ns", 1e-9) } else { ("timestamp", 1e-7) }
+}
+
+/// Begin of each image of one data file in units of its clock; `None` where nothing is known.
+fn ticks(file: &Closed, column: &str) -> Option<Vec<Option<u64>>> {
+    let open = low::open_file(&file.path).and_then(|f: File| f.group(COLUMNS)).ok()?;
+    let (status, time) =
+        (open.dataset("status").ok()?.read_raw::<u8>().ok()?, open.dataset(column).ok()?.read_raw::<u64>().ok()?);
+    let known = |(status, time): (&u8, &u64)| ImageStatus::from_u8(*status).filter(|s| s.has_pixels()).map(|_| *time);
+    Some(status.iter().zip(&time).map(known).collect())
+}
+
+/// Writes the times of all images, one data file at a time; nothing if the clock of the detector stood still. The clock of a run counts from a
+/// moment that nobody knows, so that its times count from the first image; that of a series counts from a date, if the sender said one.
+pub(crate) fn write(detector: &Group, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
+    let (column, seconds) = clock(spec);
+    let ipf = u64::from(spec.images_per_file);
+    let (mut field, mut first): (Option<Dataset>, Option<u64>) = (None, None);
+    for file in files {
+        let Some(times) = ticks(file, column) else { continue };
+        let known: Vec<u64> = times.iter().flatten().copied().collect();
+        let is_moving = known.iter().any(|time| *time > 0) && (known.len() < 2 || known.iter().any(|time| *time != known[0]));
+        match &field {
+            None if known.is_empty() => continue,
+            None if !is_moving => return Ok(()),
+            _ => {}
+        }
+        let zero = if spec.series.is_some() { 0 } else { *first.get_or_insert(known.first().copied().unwrap_or(0)) };
+        let values: Vec<f64> =
+            times.iter().map(|time| time.map_or(f64::NAN, |time| (time as f64 - zero as f64) * seconds)).collect();
+        let into = match &field {
+            Some(field) => field,
+            None => field.insert(create(detector, spec, images)?),
+        };
+        low::write_f64s(into, (file.number - 1) * ipf, &values)?;
+    }
+    Ok(())
+}
+
+fn create(detector: &Group, spec: &FileSpec, images: u64) -> Result<Dataset> {
+    let field = detector.new_dataset::<f64>().fill_value(f64::NAN).shape(images as usize).create("start_time")?;
+    attribute_text(&field, "units", "s")?;
+    let series = spec.series.as_ref();
+    if let Some(date) = series.and_then(|series| series.times_from.as_ref().or(spec.metadata.start_time.as_ref())) {
+        attribute_text(&field, "start", date)?;
+    }
+    Ok(field)
+}

@@ -1,0 +1,111 @@
+//! `NXdetector_module`: which part of the image a module of the detector is, and where its first pixel lies.
+
+use hdf5::{Group, Result};
+
+use super::nexus::{group, numbers, translation};
+use super::spec::FileSpec;
+
+/// A part of the image: first row, first column, rows, columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    row: u32,
+    column: u32,
+    rows: u32,
+    columns: u32,
+}
+
+impl Part {
+    fn join(self, other: Self) -> Self {
+        let (row, column) = (self.row.min(other.row), self.column.min(other.column));
+        let end = (self.row + self.rows).max(other.row + other.rows);
+        let right = (self.column + self.columns).max(other.column + other.columns);
+        Self { row, column, rows: end - row, columns: right - column }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let rows = self.row < other.row + other.rows && other.row < self.row + self.rows;
+        rows && self.column < other.column + other.columns && other.column < self.column + self.columns
+    }
+}
+
+/// The modules of the detector in the image: the rectangle around the tiles of each. Where such rectangles overlap (tiles placed one by one) every
+/// tile is a module. Without tiles, or if it is not wanted, the whole image is one.
+pub(crate) fn modules(spec: &FileSpec) -> Vec<Part> {
+    let whole = vec![Part { row: 0, column: 0, rows: spec.rows, columns: spec.columns }];
+    let each = spec.tiles_per_module as usize;
+    if each == 0 || spec.tiles.is_empty() {
+        return whole;
+    }
+    let tiles: Vec<Part> =
+        spec.tiles.iter().map(|t| Part { row: t.row, column: t.column, rows: t.rows, columns: t.columns }).collect();
+    let joined: Vec<Part> = tiles.chunks(each).filter_map(|module| module.iter().copied().reduce(Part::join)).collect();
+    let overlap = |parts: &[Part]| parts.iter().enumerate().any(|(n, part)| parts[..n].iter().any(|other| part.overlaps(other)));
+    match (overlap(&joined), overlap(&tiles)) {
+        (false, _) => joined,
+        (true, false) => tiles,
+        _ => whole,
+    }
+}
+
+/// Writes the groups of all modules: `module`, or `module_000` and so on. `chain` is what the detector as a whole depends on, `pixel_m` width
+/// and height of a pixel; without them it is not said where pixels lie.
+pub(crate) fn write(detector: &Group, spec: &FileSpec, chain: &str, pixel_m: Option<[f64; 2]>) -> Result<()> {
+    let m = &spec.metadata;
+    let parts = modules(spec);
+    for (n, part) in parts.iter().enumerate() {
+        let name = if parts.len() == 1 { "module".to_owned() } else { format!("module_{n:03}") };
+        let module = group(detector, &name, "NXdetector_module")?;
+        numbers(&module, "data_origin", &[part.row as i32, part.column as i32])?;
+        numbers(&module, "data_size", &[part.rows as i32, part.columns as i32])?;
+        numbers(&module, "data_stride", &[1i32, 1])?;
+        let Some([width, height]) = pixel_m else { continue };
+        // Without a beam centre places are told from the first pixel of the image.
+        let right = (m.beam_center_x_px.unwrap_or(0.0) - f64::from(part.column)) * width;
+        let down = (m.beam_center_y_px.unwrap_or(0.0) - f64::from(part.row)) * height;
+        translation(&module, "module_offset", 0.0, [1.0, 0.0, 0.0], [right, down, 0.0], chain)?;
+        let chain = format!("/entry/instrument/detector/{name}/module_offset");
+        translation(&module, "fast_pixel_direction", width, [-1.0, 0.0, 0.0], [0.0; 3], &chain)?;
+        translation(&module, "slow_pixel_direction", height, [0.0, -1.0, 0.0], [0.0; 3], &chain)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hdf5::spec::TileInfo;
+
+    fn spec(tiles: &[[u32; 4]], tiles_per_module: u32) -> FileSpec {
+        let tile = |&[row, column, rows, columns]: &[u32; 4]| TileInfo {
+            rows,
+            columns,
+            row,
+            column,
+            flip_rows: false,
+            rotate_deg: 0,
+            packets: 1,
+        };
+        FileSpec { rows: 30, columns: 40, tiles: tiles.iter().map(tile).collect(), tiles_per_module, ..FileSpec::default() }
+    }
+
+    fn parts(spec: &FileSpec) -> Vec<[u32; 4]> {
+        modules(spec).iter().map(|part| [part.row, part.column, part.rows, part.columns]).collect()
+    }
+
+    #[test]
+    fn two_ports_of_a_module_are_one_module() {
+        let tiles = [[0, 0, 5, 40], [5, 0, 5, 40], [20, 0, 5, 40], [25, 0, 5, 40]];
+        assert_eq!(parts(&spec(&tiles, 2)), [[0, 0, 10, 40], [20, 0, 10, 40]]);
+        assert_eq!(parts(&spec(&tiles, 0)), [[0, 0, 30, 40]]);
+        assert_eq!(parts(&spec(&[], 2)), [[0, 0, 30, 40]]);
+        // Four ports with a gap between them, as an EIGER has it.
+        assert_eq!(parts(&spec(&[[1, 0, 4, 4], [1, 6, 4, 4], [7, 0, 4, 4], [7, 6, 4, 4]], 4)), [[1, 0, 10, 10]]);
+    }
+
+    #[test]
+    fn tiles_that_lie_apart_are_modules_themselves() {
+        let crossed = [[0, 0, 5, 5], [10, 10, 5, 5], [0, 10, 5, 5], [10, 0, 5, 5]];
+        assert_eq!(parts(&spec(&crossed, 2)), crossed);
+        assert_eq!(parts(&spec(&[[0, 0, 5, 5], [0, 0, 5, 5]], 1)), [[0, 0, 30, 40]]);
+    }
+}
