@@ -234,16 +234,16 @@ def v2_series(images, user_data=None, **start):
     yield message("end")
 
 
-def sent(serve, protocol, messages, **options):
+def sent(serve, protocol, messages, severity="success", **options):
     service = serve(protocol, **options)
     service.send(*messages)
-    return service.taken(1)["file"]
+    return service.taken(1, severity)["file"]
 
 
 def test_a_series_of_stream_1_is_a_sweep(serve):
     messages = list(v1_series(pictures(6), omega_start=10.0, omega_increment=0.25, chi_start=5.0))
     del messages[4]  # an image that is lost has its angle too
-    master = sent(serve, "stream1", messages, source="wait_ms = 200")
+    master = sent(serve, "stream1", messages, "warning", source="wait_ms = 200")
     with h5py.File(master) as file:
         assert text(file["/entry/sample/depends_on"]) == "/entry/sample/transformations/chi"
         np.testing.assert_allclose(file[OMEGA][()], 10 + 0.25 * np.arange(6))
@@ -343,7 +343,6 @@ def test_a_stream_that_says_nothing_gets_what_the_configuration_says(serve):
 def cbf_series(folder, count, start=10.0, increment=1.0):
     """Real frames of a PILATUS under headers of a sweep: only these lines and the name differ from what the beamline wrote."""
     original = bz2.decompress((THAUMATIN / "thau_3_2_0001.cbf.bz2").read_bytes())
-    folder.mkdir()
     for n in range(count):
         angle, turn = f"{start + n * increment:.4f} deg.", f"{increment:.4f} deg."
         content = original.replace(b"Start_angle 89.9997 deg.", f"Start_angle {angle}".encode())
@@ -351,16 +350,24 @@ def cbf_series(folder, count, start=10.0, increment=1.0):
         content = content.replace(b"# Omega 89.9997 deg.", f"# Omega {angle}".encode())
         content = content.replace(b"# Omega_increment 0.0000 deg.", f"# Omega_increment {turn}".encode())
         assert content.count(angle.encode()) == 2 and content.count(turn.encode()) >= 2
-        (folder / f"thau_{n + 1:04}.cbf").write_bytes(content)
+        hidden = folder / f".{n}.tmp"
+        hidden.write_bytes(content)
+        hidden.rename(folder / f"thau_{n + 1:04}.cbf")
+
+
+def taken_from_a_folder(serve, tmp_path, count, **options):
+    """The file that is made of so many CBF files."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    source = f'folder = "{tmp_path}/in"\nsettle_ms = 100\npoll_ms = 50'
+    service = serve("directory", source=source, output_folder=tmp_path / "out", run=f"stall_timeout_s = 5\nimages = {count}", **options)
+    cbf_series(tmp_path / "in", count)
+    return service.taken(1, timeout=90)["file"]
 
 
 @needs_thaumatin
 def test_a_folder_of_cbf_files_is_the_sweep_that_their_headers_say(serve, tmp_path):
-    cbf_series(tmp_path / "in", 3)
-    (tmp_path / "out").mkdir()
-    source = f'folder = "{tmp_path}/in"\nsettle_ms = 100\npoll_ms = 50'
-    service = serve("directory", source=source, output_folder=tmp_path / "out", run="stall_timeout_s = 2\nimages = 3")
-    master = service.taken(1, timeout=60)["file"]
+    master = taken_from_a_folder(serve, tmp_path, 3)
     assert angles(master) == (10.0, pytest.approx(1.0), 3)
     with h5py.File(master) as file:
         # When it was taken, not when it was received; the header says no time zone.
@@ -373,14 +380,12 @@ def test_a_folder_of_cbf_files_is_the_sweep_that_their_headers_say(serve, tmp_pa
 @needs_thaumatin
 @needs_dials
 def test_dials_sees_the_sweep_of_the_original_files(serve, tmp_path):
-    """10 frames of 1 degree: what DIALS says of the CBF files themselves is the reference."""
-    cbf_series(tmp_path / "in", 10)
-    (tmp_path / "out").mkdir()
+    """10 frames of 1 degree: what DIALS says of the CBF files themselves is the reference. It knows by the serial number of the detector that the
+    goniometer of I24 stands upright, which no header says: that comes from the configuration, the angles from the headers."""
+    master = taken_from_a_folder(serve, tmp_path, 10, extra="[goniometer]\nomega_vector = [0, 1, 0]\nomega_start_deg = 33.0")
     original = imported(tmp_path, *sorted((tmp_path / "in").glob("*.cbf")))
     assert original["scan"] == (10.0, 1.0, 1, 10)
-    source = f'folder = "{tmp_path}/in"\nsettle_ms = 100\npoll_ms = 50'
-    service = serve("directory", source=source, output_folder=tmp_path / "out", run="stall_timeout_s = 2\nimages = 10")
-    ours = imported(tmp_path, service.taken(1, timeout=90)["file"])
+    ours = imported(tmp_path, master)
     assert "sweep:    1" in ours["said"]
     assert (ours["scan"], ours["axis"]) == (original["scan"], original["axis"])
     assert ours["origin"] == pytest.approx(original["origin"], abs=1e-9)

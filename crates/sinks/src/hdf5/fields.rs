@@ -15,8 +15,9 @@ pub(crate) const BYTES_MAX: usize = 4 << 20;
 /// Where fields go whose names are taken.
 const HEADER: &str = "header";
 
-/// Names that stand for one number in `NXdetector`; what a sender says under them, by channel or without unit, does not stand in their place.
-const OF_NEXUS: [&str; 1] = ["threshold_energy"];
+/// Names that stand for something else in `NXdetector`, one number or one for each image; what a sender says under them does not stand in their
+/// place.
+const OF_NEXUS: [&str; 2] = ["threshold_energy", "start_time"];
 
 /// Writes the tree into the detector's group. A name that is taken there goes into the group `header` below it.
 pub(crate) fn write(detector: &Group, fields: &Map<String, Value>) -> Result<()> {

@@ -566,7 +566,9 @@ fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
     let is_hole = nexus::is_hole(&spec.pixel_mask, (spec.rows as usize, spec.columns as usize));
     let mask = if is_hole { 0 } else { 4 * spec.pixels() as u64 };
     let small = (128 << 10) + columns.flush_bytes(spec.images_per_file) + 4 * spec.configuration.len() as u64;
-    small + (in_file + in_master) * per_image + mask
+    // Begin and end of each angle, at most in two places, and the time of each image.
+    let axes = spec.metadata.experiment.goniometer.axes().iter().filter(|(_, axis)| axis.is_given()).count() as u64;
+    small + (in_file + in_master) * per_image + in_master * (8 + 32 * axes) + mask
 }
 
 fn take_reserve(spec: &FileSpec, bytes: u64) -> Result<SpaceEstimate, Error> {
