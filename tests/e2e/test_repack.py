@@ -64,7 +64,7 @@ def everything(path):
             else:
                 item = group[name]
                 is_stack = item.ndim >= 3 and "/data/" in path
-                changes = path.endswith(("/run_description", "detectorSpecific/compression"))
+                changes = path.endswith(("/run_description", "detectorSpecific/compression", "/chunk_crc32"))
                 value = None if is_stack or changes else np.asarray(item[()]).tolist()
                 kind = None if changes else (str(item.dtype), str(item.fillvalue))
                 found[path] = (item.shape, item.maxshape, kind, value, attributes(item))

@@ -23,12 +23,13 @@ fn sealed(folder: &Path, target: &Path) -> Result<Sealed, Error> {
         mirror.write(0, image, &bytes)?;
     }
     let text = |value: &str| RecordValue::Text(value.into());
-    mirror.seal(&[
+    let record = [
         ("compression", text("none")),
         ("source", text("in.h5")),
         ("source_folder", text("/a/b")),
         ("source_identity", text("sha256:0")),
-    ])
+    ];
+    mirror.seal(&record, &[])
 }
 
 fn names(folder: &Path) -> Vec<String> {

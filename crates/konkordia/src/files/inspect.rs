@@ -88,12 +88,8 @@ fn to_text(s: &Summary) -> String {
         ("images", format!("{} of {}, {}", s.images, size(s), s.pixel)),
         ("compression", compression(s)),
     ];
-    let by_status: Vec<String> = ImageStatus::NAMES
-        .iter()
-        .zip(s.images_by_status)
-        .filter(|(_, n)| *n > 0)
-        .map(|(name, n)| format!("{n} {name}"))
-        .collect();
+    let by_status: Vec<String> =
+        s.image_counts().into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{n} {name}")).collect();
     rows.push(("status", if by_status.is_empty() { "not recorded".into() } else { by_status.join(", ") }));
     if let Some(energy) = s.energy_kev {
         rows.push(("energy", format!("{energy} keV")));
@@ -120,7 +116,8 @@ fn to_text(s: &Summary) -> String {
         ("pedestals", format!("{}: {} snapshots{after}", p.path.display(), p.images.len()))
     }));
     rows.extend(s.data_files.iter().map(|f| {
-        let images = f.images.map_or("cannot be read".into(), |n| format!("{n} images from {}", f.first_image));
+        let unreadable = if f.path.exists() { "cannot be read" } else { "missing" };
+        let images = f.images.map_or(unreadable.into(), |n| format!("{n} images from {}", f.first_image));
         ("data file", format!("{}: {images}", f.path.display()))
     }));
     rows.extend(s.ledger.iter().map(|(name, n)| ("ledger", format!("{name:<26}{:>16}", say::count(*n)))));
@@ -189,7 +186,8 @@ fn to_json(s: &Summary) -> Value {
         "file": s.path, "series": series, "state": s.state, "ended": s.ended, "images": s.images, "rows": s.rows, "columns": s.columns,
         "shape": s.image_shape, "chunks_per_image": s.pieces, "dtype": s.pixel.name(), "compression": s.compression.name(), "compression_level": s.compression.level(),
         "energy_kev": s.energy_kev, "detector_distance_m": s.detector_distance_m, "beam_center_px": s.beam_center_px,
-        "pixel_size_m": s.pixel_size_m, "calibration_hash": s.calibration_hash, "images_by_status": by_status,
+        "pixel_size_m": s.pixel_size_m, "calibration_hash": s.calibration_hash, "images_by_status": by_status, "images_file_missing": s.images_file_missing, "images_not_taken": s.total("images_not_taken"),
+        "images_not_received": s.total("images_not_received"),
         "ledger": counters(&s.ledger), "data_files": files, "run": spec,
         "pedestals": s.pedestals.as_ref().map(|p| json!({ "path": p.path, "after_images": p.images })),
     })

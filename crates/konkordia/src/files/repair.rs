@@ -1,4 +1,4 @@
-//! `konkordia repair`: makes readable what a killed run left behind.
+//! `konkordia repair`: makes readable what a killed run left behind, and what can still be read of damaged files.
 
 use crate::cli::FileArgs;
 use crate::failure::{Exit, Failure};
@@ -6,24 +6,70 @@ use crate::say;
 use konkordia_sinks::hdf5;
 use serde_json::json;
 
+/// Ranges of images that are listed.
+const LISTED_MAX: usize = 10;
+
 /// `konkordia repair FILE`
 pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
     let report = hdf5::repair(&args.file)?;
+    let exit = if report.missing.is_empty() { Exit::Complete } else { Exit::Incomplete };
     if args.json {
+        let missing = |m: &hdf5::MissingImages| {
+            let ranges: Vec<_> = m.ranges.iter().map(|range| [range.start, range.end - 1]).collect();
+            json!({ "images": m.images, "first_and_last": ranges, "why": m.why, "fix": m.fix })
+        };
         let value = json!({
-            "master": report.master, "rebuilt": report.rebuilt, "master_written": report.master_written, "images": report.images,
-            "notes": report.notes,
+            "master": report.master, "rebuilt": report.rebuilt, "rescued": report.rescued, "master_written": report.master_written,
+            "images": report.images, "images_missing": report.images_missing(),
+            "missing": report.missing.iter().map(missing).collect::<Vec<_>>(), "notes": report.notes,
         });
         say::json(&value, false);
-        return Ok(Exit::Complete);
+        return Ok(exit);
     }
-    for file in &report.rebuilt {
-        say::to_stdout(&format!("rebuilt {}", file.display()));
+    for (what, files) in [("rebuilt", &report.rebuilt), ("rescued", &report.rescued)] {
+        files.iter().for_each(|file| say::to_stdout(&format!("{what} {}", file.display())));
     }
     for note in &report.notes {
         say::to_stdout(&format!("note: {note}"));
     }
+    for missing in &report.missing {
+        let which = said(&missing.ranges);
+        let images = if missing.images == 1 { "image is" } else { "images are" };
+        let number = if missing.images == 0 { "an unknown number of".into() } else { say::count(missing.images) };
+        say::to_stdout(&format!("error: {number} {images} missing{which}: {}\n  fix: {}", missing.why, missing.fix));
+    }
     let what = if report.master_written { "written anew" } else { "was right" };
-    say::to_stdout(&format!("{}: {what}; {} images", report.master.display(), say::count(report.images)));
-    Ok(Exit::Complete)
+    let missing = match report.images_missing() {
+        0 => String::new(),
+        n => format!(", {} of them missing", say::count(n)),
+    };
+    say::to_stdout(&format!("{}: {what}; {} images{missing}", report.master.display(), say::count(report.images)));
+    Ok(exit)
+}
+
+/// Which images, counted from 0.
+fn said(ranges: &[std::ops::Range<u64>]) -> String {
+    if ranges.is_empty() {
+        return String::new();
+    }
+    let one = |range: &std::ops::Range<u64>| match range.end - range.start {
+        1 => range.start.to_string(),
+        _ => format!("{} to {}", range.start, range.end - 1),
+    };
+    let list: Vec<String> = ranges.iter().take(LISTED_MAX).map(one).collect();
+    let more = if ranges.len() > LISTED_MAX { ", ..." } else { "" };
+    format!(" ({}{more}, counted from 0)", list.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::said;
+
+    #[test]
+    fn images_are_named_as_ranges() {
+        assert_eq!(said(&[]), "");
+        assert_eq!(said(&[3..4, 7..10]), " (3, 7 to 9, counted from 0)");
+        let many: Vec<_> = (0..12).map(|n| 2 * n..2 * n + 1).collect();
+        assert!(said(&many).ends_with("18, ..., counted from 0)"));
+    }
 }

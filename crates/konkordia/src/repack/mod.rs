@@ -15,7 +15,7 @@ use args::RepackArgs;
 use compare::Compared;
 use files::Job;
 use konkordia_core::plan::Compression;
-use konkordia_sinks::hdf5::mirror::{Mirror, Sealed, Stacks};
+use konkordia_sinks::hdf5::mirror::{Mirror, Sealed, Stacks, Verifier};
 use recode::{Chunk, Recoder};
 use record::Totals;
 use serde_json::json;
@@ -218,10 +218,12 @@ fn one(
     let negative_is_exact = !stacks.is_ours();
     let mut totals = Totals::default();
     let mut images = layouts.iter().enumerate().flat_map(|(n, layout)| (0..layout.images).map(move |image| (n, image)));
+    let mut verifiers: Vec<_> = (0..layouts.len()).map(|stack| Verifier::new(stacks, stack)).collect();
     let read = || -> Result<Option<Chunk>, Failure> {
         let Some((stack, image)) = images.next().filter(|_| !stop.load(Ordering::Acquire)) else { return Ok(None) };
         let mut bytes = Vec::new();
         let stored = stacks.read(stack, image, &mut bytes)?;
+        verifiers[stack].pass(image, &bytes).map_err(|(image, why)| changed(stacks.path(), image, why))?;
         Ok(Some(Chunk { stack, image, stored, bytes }))
     };
     let damaged = |why: String| {
@@ -246,6 +248,14 @@ fn one(
     if stop.load(Ordering::Acquire) {
         return Ok(None);
     }
-    let sealed = mirror.seal(&totals.record(stacks.path(), identity, settings))?;
+    let copies: Vec<PathBuf> = job.files.iter().map(|(_, copy)| copy.clone()).filter(|copy| copy != target).collect();
+    let sealed = mirror.seal(&totals.record(stacks.path(), identity, settings), &copies)?;
     Ok(Some((totals, sealed)))
+}
+
+/// An image whose bytes are not those that were written.
+fn changed(file: &Path, image: u64, why: String) -> Failure {
+    let what = format!("image {image} of {} is damaged", file.display());
+    let fix = "recover the file from a copy; `konkordia check FILE` names all images that are damaged. Nothing was written";
+    Failure::new(Exit::Incomplete, what, why, fix)
 }

@@ -13,7 +13,7 @@ use super::nexus::{checked, read_text};
 use super::packing;
 use super::pedestals::{OWN, PEDESTALS, Snapshots};
 use super::reader::{Reader, totals};
-use super::repair::read_ledger;
+use super::repair::{KILLED, NOT_RESCUED, read_ledger};
 use super::spec::{FileSpec, Layout};
 use super::{Decode, Error, unknown};
 
@@ -60,13 +60,13 @@ pub fn check(path: &Path, decode: &Decode<'_>) -> Vec<Finding> {
     report.findings
 }
 
-struct Report<'a> {
+pub(super) struct Report<'a> {
     path: &'a Path,
     findings: Vec<Finding>,
 }
 
 impl Report<'_> {
-    fn push(&mut self, severity: Severity, what: impl Into<String>, place: &str, fix: &str) {
+    pub(super) fn push(&mut self, severity: Severity, what: impl Into<String>, place: &str, fix: &str) {
         let place = format!("{}{}{place}", self.path.display(), if place.is_empty() { "" } else { " " });
         self.findings.push(Finding { severity, what: what.into(), place, fix: fix.into() });
     }
@@ -82,6 +82,7 @@ impl Report<'_> {
             self.links(reader);
             self.nxmx(reader.file());
             self.mask(reader);
+            self.same_mask(reader);
             self.ledger(reader.file());
             self.positions(reader);
             self.pedestals(reader);
@@ -90,7 +91,7 @@ impl Report<'_> {
             self.stack(reader, stack, path);
             self.columns(reader, first, images, file, path);
             if is_master {
-                self.same_columns(reader.file(), file, first, images, path, reader.summary().spec.as_ref());
+                self.same_columns(reader.file(), file, first, images, path);
             }
         }
         self.chunks(reader, decode);
@@ -109,16 +110,24 @@ impl Report<'_> {
 
     fn links(&mut self, reader: &Reader) {
         for file in &reader.summary().data_files {
-            if let Some(problem) = &file.problem {
-                let what = format!("a data file is missing or cannot be read ({problem})");
-                self.error(what, &file.path.to_string_lossy(), REPAIR);
+            let Some(problem) = &file.problem else { continue };
+            let shown = file.path.display().to_string();
+            if file.path.exists() {
+                let fix =
+                    format!("bring back a whole copy of {shown}; {REPAIR}, which rescues what is readable, if there is none");
+                self.error(format!("a data file is damaged ({problem})"), &shown, &fix);
+            } else {
+                self.error("a data file is missing", &shown, &format!("bring the file back to {shown}"));
             }
         }
         let Ok(data) = reader.file().group("/entry/data") else {
             return self.error("the group is missing", "/entry/data", REPAIR);
         };
-        for name in data.member_names().unwrap_or_default() {
-            if data.dataset(&name).is_err() {
+        // Links to data files that cannot be read have been named.
+        let unreadable = reader.summary().data_files.iter().filter(|file| file.problem.is_some());
+        let unreadable: Vec<String> = unreadable.map(|file| format!("data_{:06}", file.number)).collect();
+        for name in data.member_names().unwrap_or_default().iter().filter(|name| !unreadable.contains(name)) {
+            if data.dataset(name).is_err() {
                 self.error("a link points nowhere", &format!("/entry/data/{name}"), REPAIR);
             }
         }
@@ -225,9 +234,17 @@ impl Report<'_> {
             let what = format!("no ledger; the state of the run is '{state}'");
             return self.error(what, "/entry/konkordia", "wait for the end of the run, or run `konkordia repair FILE`");
         };
-        if state == "repaired" {
+        let at_state = "/entry/konkordia/state";
+        if state == "repaired" && ledger.ended.starts_with(KILLED) {
             let what = "the writer was killed; the ledger holds only what the data files tell";
-            self.push(Severity::Warning, what, "/entry/konkordia/state", "nothing to do; the images in the file are whole");
+            self.push(Severity::Warning, what, at_state, "nothing to do; the images in the file are whole");
+        }
+        let not_rescued = ledger.totals.iter().find(|(name, _)| name == NOT_RESCUED);
+        if let Some((_, images)) = not_rescued.filter(|(_, images)| *images > 0) {
+            let what =
+                format!("{images} images were damaged after they were written and could not be rescued: they read as missing");
+            let fix = "bring back whole copies of the data files that were damaged, and run repair again";
+            self.push(Severity::Warning, what, at_state, fix);
         }
         let place = "/entry/konkordia/ledger/totals";
         let lost = "packets or images are unaccounted for: keep the file and report it";
@@ -261,9 +278,10 @@ impl Report<'_> {
                 self.error("a data file before this one is not linked", &place, REPAIR);
             }
         }
-        let sum = files.last().map_or(0, |last| last.first_image.saturating_add(last.images.unwrap_or(0)));
         let nimages = reader.summary().images;
-        if sum != nimages {
+        // Of one that cannot be read nobody knows how many images it holds.
+        let sum = files.last().map_or(Some(0), |last| Some(last.first_image.saturating_add(last.images?)));
+        if let Some(sum) = sum.filter(|sum| *sum != nimages) {
             let place = "/entry/instrument/detector/detectorSpecific/nimages";
             self.error(format!("the master says {nimages} images, the data files hold {sum}"), place, REPAIR);
         }
@@ -397,44 +415,39 @@ impl Report<'_> {
         }
     }
 
-    fn same_columns(&mut self, master: &File, file: &File, first: u64, images: u64, path: &Path, spec: Option<&FileSpec>) {
-        let further = spec.map(|spec| spec.extra_columns.as_slice()).unwrap_or_default();
-        for name in ["status", "frame_number"].into_iter().chain(further.iter().map(String::as_str)) {
+    /// The columns stand in the data files and once more in the master: what differs was changed since.
+    fn same_columns(&mut self, master: &File, file: &File, first: u64, images: u64, path: &Path) {
+        let names = file.group(COLUMNS).and_then(|group| group.member_names()).unwrap_or_default();
+        for name in names {
             let name = format!("{COLUMNS}/{name}");
             let part = file.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
             let whole = master.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
-            if whole.get(first as usize..first.saturating_add(images) as usize) != Some(part.as_slice()) {
+            let values = part.len() / (images as usize).max(1);
+            let range = (first as usize).saturating_mul(values)..(first.saturating_add(images) as usize).saturating_mul(values);
+            if whole.get(range) != Some(part.as_slice()) {
                 let what = "the master tells another story than the data file";
                 self.error(what, &format!("{name} and {}", path.display()), REPAIR);
             }
         }
     }
 
-    fn chunks(&mut self, reader: &Reader, decode: &Decode<'_>) {
-        let mut wrong = Vec::new();
-        let ranges: Vec<(u64, u64)> = reader.parts().map(|(first, images, ..)| (first, images)).collect();
-        let statuses = reader.column("status").unwrap_or_default();
-        let mut chunk = Vec::new();
-        for image in ranges.iter().flat_map(|(first, images)| *first..first.saturating_add(*images)) {
-            let status = statuses.get(image as usize).copied().and_then(|s| ImageStatus::from_u8(s as u8));
-            let with_pixels = matches!(status, Some(ImageStatus::Complete | ImageStatus::Partial));
-            let pieces = (0..reader.summary().pieces).map(|piece| reader.read_piece(image, piece, &mut chunk));
-            let stored = pieces.collect::<Result<Vec<bool>, Error>>();
-            match stored.map(|stored| (stored.iter().all(|is| *is), stored.contains(&true))) {
-                Ok((false, _)) if with_pixels => wrong.push(format!("image {image}: {status:?}, but no pixels are stored")),
-                Ok((_, false)) => {}
-                Ok((_, true)) => {
-                    if let Err(error) = reader.read_image(image, decode) {
-                        wrong.push(error.cause);
-                    }
-                }
-                Err(error) => wrong.push(format!("image {image}: {}", error.cause)),
-            }
+    /// The mask stands in the master and in the first data file.
+    fn same_mask(&mut self, reader: &Reader) {
+        let Some((.., file, path)) = reader.parts().find(|(first, ..)| *first == 0) else { return };
+        let read = |file: &File, name: &str| file.dataset(name).and_then(|mask| mask.read_raw::<u32>()).ok();
+        let kept = read(file, "/entry/konkordia/pixel_mask");
+        let used = read(reader.file(), "/entry/instrument/detector/pixel_mask");
+        if let (Some(kept), Some(used)) = (kept, used)
+            && kept != used
+        {
+            let differ = kept.iter().zip(&used).filter(|(a, b)| a != b).count();
+            let what = format!("the mask of the master differs in {differ} pixels from that in {}", path.display());
+            let fix = "if nobody has changed the mask of the master, recover the file that is damaged from a copy";
+            self.push(Severity::Warning, what, "/entry/instrument/detector/pixel_mask", fix);
         }
-        self.list(wrong, "the image stack", "these images are lost; recover the data file from a copy");
     }
 
-    fn list(&mut self, wrong: Vec<String>, place: &str, fix: &str) {
+    pub(super) fn list(&mut self, wrong: Vec<String>, place: &str, fix: &str) {
         let more = wrong.len().saturating_sub(LISTED_MAX);
         for what in wrong.into_iter().take(LISTED_MAX) {
             self.error(what, place, fix);

@@ -1,5 +1,6 @@
 //! The per-image columns: one row of bytes per image, the same in the journal, in the data files and in the master.
 
+use super::checksum::{self, CHECKSUM};
 use super::error::{Error, ErrorKind};
 use super::spec::FileSpec;
 
@@ -97,8 +98,17 @@ pub struct SeriesRecord<'a> {
     pub parts_missing: u64,
 }
 
-const FIXED: [&str; 8] =
-    ["frame_number", "status", "packets_received", "packet_bitmap", "timestamp", "bunch_id", "exposure", "detector_info"];
+const FIXED: [&str; 9] = [
+    "frame_number",
+    "status",
+    "packets_received",
+    "packet_bitmap",
+    "timestamp",
+    "bunch_id",
+    "exposure",
+    "detector_info",
+    CHECKSUM,
+];
 
 /// What the names mean that runs with a selection of frames give to further columns.
 fn meaning(name: &str) -> &'static str {
@@ -130,6 +140,7 @@ impl Columns {
             );
             columns.push("exposure_ns", U64, vec![], "length of the exposure by the clock of the detector");
             columns.push("parts_missing", U64, vec![], "bit n is set when the part of source n is missing");
+            columns.push(CHECKSUM, U32, vec![], checksum::DESCRIPTION);
             return columns;
         }
         columns.push("frame_number", U64, vec![], "frame number that the detector gave; 0 for an image never seen");
@@ -143,6 +154,8 @@ impl Columns {
         for name in &spec.extra_columns {
             columns.push(name, U64, vec![], meaning(name));
         }
+        // The last one, so that a row of a journal without it is the beginning of a row with it.
+        columns.push(CHECKSUM, U32, vec![], checksum::DESCRIPTION);
         columns
     }
 
@@ -150,6 +163,32 @@ impl Columns {
         let column = Column { name: name.to_owned(), kind, shape, offset: self.row_bytes, description };
         self.row_bytes += column.bytes();
         self.list.push(column);
+    }
+
+    /// What a row says of its image; `None` if no image has this state.
+    pub(crate) fn status(&self, row: &[u8]) -> Option<ImageStatus> {
+        ImageStatus::from_u8(row[self.status_at()])
+    }
+
+    fn status_at(&self) -> usize {
+        self.list.iter().find(|column| column.name == "status").map(|column| column.offset).expect("every run has states")
+    }
+
+    /// The checksum in a row.
+    pub(crate) fn checksum(&self, row: &[u8]) -> u32 {
+        u32::from_le_bytes(std::array::from_fn(|k| row[self.row_bytes - checksum::BYTES + k]))
+    }
+
+    /// Replaces the checksum in a row.
+    pub(crate) fn set_checksum(&self, row: &mut [u8], sum: u32) {
+        row[self.row_bytes - checksum::BYTES..].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    /// The row of an image with pixels of which nothing else is known: nobody can say that it is complete.
+    pub(crate) fn unknown_row(&self) -> Vec<u8> {
+        let mut row = vec![0; self.row_bytes];
+        row[self.status_at()] = ImageStatus::Partial as u8;
+        row
     }
 
     /// Rows of one column in one HDF5 chunk: about 64 KiB.
@@ -173,9 +212,11 @@ impl Columns {
         let (status, numbers) = rest.split_at_mut(1);
         frame_number.copy_from_slice(&seen.to_le_bytes());
         status[0] = image.status as u8;
+        let (numbers, sum) = numbers.split_at_mut(24);
         for (place, number) in numbers.chunks_exact_mut(8).zip([times.start_ns, times.real_ns, image.parts_missing]) {
             place.copy_from_slice(&number.to_le_bytes());
         }
+        sum.copy_from_slice(&checksum::of(image.pieces.iter().copied()).to_le_bytes());
     }
 
     /// Writes one image's row into `row` (`row_bytes` long), little endian.
@@ -209,6 +250,7 @@ impl Columns {
         put(&image.exposure_100ns.to_le_bytes());
         put(&image.detector_info.to_le_bytes());
         image.extra.iter().for_each(|v| put(&v.to_le_bytes()));
+        put(&checksum::of(image.parts.iter().copied()).to_le_bytes());
         assert!(rest.is_empty(), "the columns and the row agree");
         Ok(())
     }
@@ -228,7 +270,7 @@ mod tests {
             index: 0,
             frame_number: 0x0102,
             status: ImageStatus::Partial,
-            parts: &[],
+            parts: &[b"1234", b"56789"],
             packets_received: &[1, 2, 3],
             packet_bitmap: &[1, 0, 2, 0, 3, 1 << 63],
             timestamp_100ns: 7,
@@ -249,7 +291,7 @@ mod tests {
         assert_eq!((number("frame_number", 0), number("status", 0)), (0x0102, 2));
         assert_eq!((number("packets_received", 2), number("packet_bitmap", 5)), (3, 1 << 63));
         assert_eq!((number("timestamp", 0), number("bunch_id", 0), number("exposure", 0)), (7, 8, 9));
-        assert_eq!((number("detector_info", 0), number("spots", 0)), (10, 11));
+        assert_eq!((number("detector_info", 0), number("spots", 0), number(CHECKSUM, 0)), (10, 11, 0xCBF4_3926));
         assert!(columns.pack(&ImageRecord { packets_received: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { packet_bitmap: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { extra: &[], ..record }, &mut row).is_err());

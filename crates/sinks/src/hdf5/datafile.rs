@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use hdf5::{Dataset, File};
 
 use super::channels;
+use super::checksum;
 use super::columns::Columns;
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{Journal, NO_CHUNK, places_bytes};
@@ -54,6 +55,8 @@ pub(crate) struct Closed {
     pub(crate) number: u64,
     pub(crate) path: PathBuf,
     pub(crate) images: u64,
+    /// False for one that is not there or cannot be read: the master keeps its link and its place.
+    pub(crate) readable: bool,
 }
 
 impl DataFile {
@@ -84,7 +87,7 @@ impl DataFile {
         let doing = "create the data file";
         let format = if spec.series.is_some() { Format::V18SmallChunks } else { Format::V18 };
         let file = low::create_file(&path, format).context(doing, &path)?;
-        let (stack, columns) = Self::fill(&file, spec, layout, first, number == 1).context(doing, &path)?;
+        let (stack, columns) = Self::begin(&file, spec, layout, first, number == 1).context(doing, &path)?;
         file.flush().context(doing, &path)?;
         let raw = std::fs::File::open(&path).context(doing, &path)?;
         let bounded = (spec.images_per_file as usize).min(4096);
@@ -110,7 +113,7 @@ impl DataFile {
         })
     }
 
-    fn fill(
+    fn begin(
         file: &File,
         spec: &FileSpec,
         layout: &Columns,
@@ -261,14 +264,30 @@ impl DataFile {
 
     /// Gives every image without pixels the chunk `missing` in each piece, best effort: without it the fill value says the same.
     pub(crate) fn fill_lost(&mut self, missing: &[u8]) {
-        let lost = (0..self.images).filter(|local| !self.has_chunk[*local as usize]);
-        for local in lost {
-            for start in &mut self.starts {
-                start[0] = local;
-                if low::write_chunk(&self.stack, start, missing).is_err() {
-                    return;
-                }
-            }
+        let lost: Vec<u64> = (0..self.images).filter(|local| !self.has_chunk[*local as usize]).collect();
+        let filled = lost.iter().take_while(|local| self.fill(**local, missing)).count();
+        let sum = checksum::of(self.starts.iter().map(|_| missing));
+        lost[..filled].chunk_by(|a, b| a + 1 == *b).for_each(|run| self.set_checksums(run[0]..run[0] + run.len() as u64, sum));
+    }
+
+    fn fill(&mut self, local: u64, missing: &[u8]) -> bool {
+        self.starts.iter_mut().all(|start| {
+            start[0] = local;
+            low::write_chunk(&self.stack, start, missing).is_ok()
+        })
+    }
+
+    /// Replaces the checksums of images that follow each other, in the rows that are in the file and in those that are not yet.
+    fn set_checksums(&mut self, images: std::ops::Range<u64>, sum: u32) {
+        let row_bytes = self.layout.row_bytes;
+        for local in images.start.max(self.rows_stored)..images.end {
+            let end = (local + 1 - self.rows_stored) as usize * row_bytes;
+            self.pending[end - checksum::BYTES..end].copy_from_slice(&sum.to_le_bytes());
+        }
+        let stored = images.end.min(self.rows_stored).saturating_sub(images.start);
+        if let (Some(column), Some(dataset), true) = (self.layout.list.last(), self.columns.last(), stored > 0) {
+            // If this fails, so does the flush that comes next.
+            let _ = low::write_rows(dataset, column, images.start, &sum.to_le_bytes().repeat(stored as usize));
         }
     }
 
@@ -281,7 +300,7 @@ impl DataFile {
         if let Some(journal) = journal {
             journal.remove()?;
         }
-        Ok(Closed { number, path, images })
+        Ok(Closed { number, path, images, readable: true })
     }
 
     /// Closes and deletes a file without images.

@@ -10,6 +10,8 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use crc32fast::hash as crc32;
+
 use super::error::{Context, Error, ErrorKind};
 
 const MAGIC: &[u8; 8] = b"KONKJRN1";
@@ -164,25 +166,6 @@ pub(crate) fn replay(path: &Path) -> Result<Option<Replay>, Error> {
         entries.push(Entry { image: field(0), offset: field(1), size: field(2), row: body[24..].to_vec() });
     }
     Ok(Some(Replay { text, number: file_number, first, entries, _lock: file }))
-}
-
-/// CRC-32 (IEEE 802.3, reflected), by the table of single bytes.
-fn crc32(bytes: &[u8]) -> u32 {
-    const TABLE: [u32; 256] = {
-        let mut table = [0u32; 256];
-        let mut i = 0;
-        while i < 256 {
-            let (mut value, mut bit) = (i as u32, 0);
-            while bit < 8 {
-                value = if value & 1 == 1 { value >> 1 ^ 0xEDB8_8320 } else { value >> 1 };
-                bit += 1;
-            }
-            table[i] = value;
-            i += 1;
-        }
-        table
-    };
-    !bytes.iter().fold(!0u32, |crc, &b| TABLE[((crc ^ u32::from(b)) & 0xFF) as usize] ^ crc >> 8)
 }
 
 #[cfg(test)]

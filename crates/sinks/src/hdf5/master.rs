@@ -8,7 +8,8 @@ use hdf5::{File, Group, Hyperslab, Result, SliceOrIndex};
 use konkordia_core::pixel::{Number, PixelType};
 
 use super::channels;
-use super::columns::Columns;
+use super::checksum::CHECKSUM;
+use super::columns::{Column, Columns};
 use super::datafile::{COLUMNS, Closed, STACK, remove};
 use super::error::{Context, Error};
 use super::experiment;
@@ -58,8 +59,9 @@ pub(crate) fn publish(
     if part.exists() {
         remove(&part)?;
     }
-    // Data files may have been moved away while the run went on: never link to what is not there.
-    let files: Vec<&Closed> = files.iter().filter(|file| file.images > 0 && file.path.exists()).collect();
+    // Data files may have been moved away while the run went on: never link to what is not there. A repair says of which it knows that, and
+    // these may come back.
+    let files: Vec<&Closed> = files.iter().filter(|file| file.images > 0 && (!file.readable || file.path.exists())).collect();
     let built = build(&part, spec, columns, &files, ledger, state).context(doing, &part);
     let published = built.and_then(|()| {
         let file = std::fs::File::open(&part).context(doing, &part)?;
@@ -103,7 +105,7 @@ fn build(
     write_own(&own, spec, state)?;
     // While the run goes on its writer must not stop for long: the columns of all files so far would be copied again and again.
     let copied = if state == State::Writing { &[] } else { files };
-    write_columns(&own, columns, copied, ipf, images)?;
+    write_columns(&own, columns, copied, spec, images)?;
     image_times::write(&entry.group("instrument/detector")?, spec, copied, images)?;
     if let Some(ledger) = ledger {
         write_ledger(&own, ledger)?;
@@ -387,26 +389,44 @@ fn write_own(own: &Group, spec: &FileSpec, state: State) -> Result<()> {
 }
 
 /// Copies the per-image columns of all data files, one file at a time, so that memory does not grow with the run.
-fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], ipf: u64, images: u64) -> Result<()> {
+fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileSpec, images: u64) -> Result<()> {
+    let ipf = u64::from(spec.images_per_file);
     let target = group(own, "images", "NXcollection")?;
     if files.is_empty() && images > 0 {
         return Ok(());
     }
     let mut created = Vec::new();
-    for column in &columns.list {
+    // Data files of earlier versions have no checksums.
+    let names = |file: &&Closed| low::open_file(&file.path).and_then(|f| f.group(COLUMNS)?.member_names()).unwrap_or_default();
+    let is_old = files.iter().map(names).any(|names| !names.is_empty() && !names.iter().any(|name| name == CHECKSUM));
+    let list: Vec<_> = columns.list.iter().filter(|column| !(is_old && column.name == CHECKSUM)).collect();
+    for column in &list {
         let dataset = low::create_column(&target, column, u32::MAX)?;
         low::set_extent(&dataset, images, &column.shape)?;
         attribute_text(&dataset, "description", column.description)?;
         created.push(dataset);
     }
+    let old = spec.directory.join(master_file_name(&spec.prefix));
+    let old = low::open_file(&old).and_then(|f: File| f.group(COLUMNS)).ok();
     for file in files {
-        let Ok(source) = low::open_file(&file.path).and_then(|f: File| f.group(COLUMNS)) else { continue };
-        for (column, dataset) in columns.list.iter().zip(&created) {
-            let bytes = super::reader::column_bytes(&source, column)?;
-            low::write_rows(dataset, column, (file.number - 1) * ipf, &bytes)?;
+        let first = (file.number - 1) * ipf;
+        let own = if file.readable { low::open_file(&file.path).and_then(|f: File| f.group(COLUMNS)).ok() } else { None };
+        for (column, dataset) in list.iter().zip(&created) {
+            let bytes = match &own {
+                Some(own) => super::reader::column_bytes(own, column)?,
+                None => old_rows(old.as_ref(), column, first, file.images),
+            };
+            low::write_rows(dataset, column, first, &bytes)?;
         }
     }
     Ok(())
+}
+
+/// What the master before said of the images of a data file that cannot be read; nothing where it said nothing.
+fn old_rows(old: Option<&Group>, column: &Column, first: u64, images: u64) -> Vec<u8> {
+    let bytes = old.and_then(|old| super::reader::column_bytes(old, column).ok()).unwrap_or_default();
+    let [from, to] = [first, first + images].map(|row| row as usize * column.bytes());
+    bytes.get(from..to).map_or_else(|| vec![0; to - from], <[u8]>::to_vec)
 }
 
 fn write_ledger(own: &Group, record: &LedgerRecord) -> Result<()> {

@@ -16,12 +16,15 @@ use super::datafile::{DESCRIPTION, STACK};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
 use super::low::{self, Format};
+use super::mirror_sums::{self, Sums};
 use super::names::{journal_path, temporary_path};
 use super::nexus::{self, attribute_text};
 use super::objects::{self, Link, Token};
 use super::packing;
 use super::reader::pixel_of;
 use super::spec::{Compression, PIXELS_MAX};
+
+pub use super::mirror_sums::Verifier;
 
 const READ: &str = "read the file to be repacked";
 const WRITE: &str = "write the repacked file";
@@ -57,6 +60,11 @@ impl StackLayout {
     /// Bytes of one decoded image.
     pub fn image_bytes(&self) -> usize {
         self.rows * self.columns * self.element_bytes
+    }
+
+    /// Positions of the stack: an image with several channels has as many chunks at its position.
+    pub(super) fn positions(&self) -> u64 {
+        self.leading.first().copied().unwrap_or(0)
     }
 
     fn offset(&self, mut image: u64) -> Vec<u64> {
@@ -242,6 +250,14 @@ impl Stacks {
         self.found.iter().map(|(layout, _)| layout)
     }
 
+    pub(super) fn layout_of(&self, stack: usize) -> Option<&StackLayout> {
+        self.found.get(stack).map(|(layout, _)| layout)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// The files that it points to, beside it or where their names say.
     pub fn linked_files(&self) -> Vec<PathBuf> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
@@ -382,6 +398,8 @@ pub struct Mirror {
     file: Option<File>,
     stacks: Vec<Dataset>,
     layouts: Vec<StackLayout>,
+    /// Of the chunks that it gets, where the source has checksums.
+    sums: Option<Sums>,
 }
 
 /// How names change: the file that a name in a link becomes.
@@ -416,6 +434,7 @@ impl Mirror {
             file: Some(file),
             stacks: Vec::new(),
             layouts: source.layouts().cloned().collect(),
+            sums: Sums::new(source),
         };
         mirror.fill(source, compression, rename, prefix)?;
         Ok(mirror)
@@ -435,21 +454,29 @@ impl Mirror {
         Ok(())
     }
 
-    /// Writes the chunk of an image of stack `stack`.
+    /// Writes the chunk of an image of stack `stack`; those of a stack come in order.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write(&mut self, stack: usize, image: u64, chunk: &[u8]) -> Result<(), Error> {
+        if let Some(sums) = &mut self.sums {
+            sums.pass(stack, image, chunk);
+        }
         objects::write_chunk_at(&self.stacks[stack], &self.layouts[stack].offset(image), chunk).context(WRITE, &self.target)
     }
 
-    /// Adds the record, and brings everything to the disk.
+    /// Adds the record and the checksums, and brings everything to the disk. `data_files` are the copies that this file points to.
     ///
     /// # Errors
     /// When that fails; nothing is left behind then.
-    pub fn seal(mut self, record: &[(&str, RecordValue)]) -> Result<Sealed, Error> {
+    pub fn seal(mut self, record: &[(&str, RecordValue)], data_files: &[PathBuf]) -> Result<Sealed, Error> {
         let file = self.file.take().expect("sealed once");
         self.stacks.clear();
+        let summed = match &self.sums {
+            Some(sums) => sums.store(&file),
+            None => mirror_sums::take_over(&file, data_files),
+        };
+        summed.context(WRITE, &self.target)?;
         write_record(&file, record).and_then(|()| file.flush()).and_then(|()| file.close()).context(WRITE, &self.target)?;
         let bytes = std::fs::File::open(&self.part.path).context(WRITE, &self.part.path)?;
         bytes.sync_all().context(WRITE, &self.part.path)?;

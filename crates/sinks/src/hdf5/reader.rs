@@ -6,16 +6,19 @@ use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{Dataset, File, Group};
 use konkordia_core::pixel::PixelType;
 
-use super::columns::{Column, ColumnType};
+use super::columns::{Column, ColumnType, ImageStatus};
 use super::datafile::{COLUMNS, DESCRIPTION, STACK};
 use super::error::{Context, Error, ErrorKind};
 use super::low;
-use super::names::{data_file_name, existing, parse};
+use super::names::{data_file_name, parse};
 use super::nexus::{read_number, read_text};
 use super::packing;
 use super::pedestals::Snapshots;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
+
+/// A master that names more data files is damaged.
+const DATA_FILES_MAX: u64 = 1 << 20;
 
 /// One data file as the master names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,12 +72,31 @@ pub struct Summary {
     pub ended: Option<String>,
     /// Counters of the run, by name.
     pub ledger: Vec<(String, u64)>,
-    /// Images by status: lost, complete, partial, discarded.
+    /// Images by status: lost, complete, partial, discarded; those in data files that can be read.
     pub images_by_status: [u64; 4],
+    /// Images in data files that are not there or cannot be read.
+    pub images_file_missing: u64,
     /// Snapshots of the pedestals, if the run has them and their file can be read.
     pub pedestals: Option<Snapshots>,
     /// Data files.
     pub data_files: Vec<DataFileSummary>,
+}
+
+impl Summary {
+    /// A counter of the ledger, 0 if the ledger has none of this name.
+    pub fn total(&self, name: &str) -> u64 {
+        // In the ledger of a series the counters of images have no prefix.
+        let short = name.strip_prefix("images_").unwrap_or(name);
+        self.ledger.iter().find(|(found, _)| found == name || found == short).map_or(0, |(_, n)| *n)
+    }
+
+    /// Images by what became of them, in the words of the ledger: those in the files, those whose file is missing, and those that were
+    /// planned and have no place in the files.
+    pub fn image_counts(&self) -> Vec<(&'static str, u64)> {
+        let in_files = [1, 2, 0, 3].map(|status| (ImageStatus::NAMES[status], self.images_by_status[status]));
+        let planned = [("not received", self.total("images_not_received")), ("not taken", self.total("images_not_taken"))];
+        in_files.into_iter().chain([("file missing", self.images_file_missing)]).chain(planned).collect()
+    }
 }
 
 /// An open run: the master, or one data file alone.
@@ -110,7 +132,7 @@ impl Reader {
     /// When the file cannot be opened, or holds no image stack of a known kind.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let doing = "read the file";
-        std::fs::metadata(path).context(doing, path)?;
+        refuse_empty(path, doing)?;
         let file = low::open_file(path).map_err(|error| damaged(Error::hdf5(doing, path, error)))?;
         let spec = read_text(&file, DESCRIPTION).and_then(|text| FileSpec::from_text(&text).ok());
         let is_data = path.file_name().and_then(|n| n.to_str()).and_then(parse).is_some_and(|(_, number)| number.is_some());
@@ -193,7 +215,8 @@ impl Reader {
         Ok(out)
     }
 
-    fn image_bytes(&self) -> usize {
+    /// Bytes of the pixels of one image.
+    pub(crate) fn image_bytes(&self) -> usize {
         self.summary.image_shape.iter().product::<u64>() as usize * self.summary.pixel.bytes()
     }
 
@@ -203,17 +226,25 @@ impl Reader {
         if !self.read_piece(image, piece, &mut chunk)? {
             return Ok(None);
         }
+        let mut out = vec![0; bytes];
+        self.decode_piece(image, &chunk, &mut out, decode)?;
+        Ok(Some(out))
+    }
+
+    /// Decodes a chunk of an image into `out`, which is as long as its pixels.
+    pub(crate) fn decode_piece(&self, image: u64, chunk: &[u8], out: &mut [u8], decode: &super::Decode<'_>) -> Result<(), Error> {
         let wrong = |cause: String| {
             let hint = "the image is lost; recover the file from a copy";
             Error::new(ErrorKind::Damaged, "decode an image", &self.path, format!("image {image}: {cause}")).with_hint(hint)
         };
         if self.summary.compression == Compression::None {
-            let right = chunk.len() == bytes;
-            return right.then_some(Some(chunk)).ok_or_else(|| wrong("wrong number of bytes".into()));
+            if chunk.len() != out.len() {
+                return Err(wrong("wrong number of bytes".into()));
+            }
+            out.copy_from_slice(chunk);
+            return Ok(());
         }
-        let mut out = vec![0; bytes];
-        decode(self.summary.compression, &chunk, self.summary.pixel.bytes(), &mut out).map_err(wrong)?;
-        Ok(Some(out))
+        decode(self.summary.compression, chunk, self.summary.pixel.bytes(), out).map_err(wrong)
     }
 
     /// One per-image column as numbers, row after row; `None` when the file has no such column.
@@ -229,6 +260,14 @@ impl Reader {
     pub(crate) fn parts(&self) -> impl Iterator<Item = (u64, u64, &Dataset, &File, &Path)> {
         self.parts.iter().map(|p| (p.first, p.images, &p.stack, &p.file, p.path.as_path()))
     }
+}
+
+/// A file without a byte is what is left where a copy was broken off.
+fn refuse_empty(path: &Path, doing: &'static str) -> Result<(), Error> {
+    if std::fs::metadata(path).context(doing, path)?.len() > 0 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Damaged, doing, path, "it is empty (0 bytes)").with_hint("bring back a whole copy of the file"))
 }
 
 fn damaged(mut error: Error) -> Error {
@@ -254,10 +293,9 @@ fn linked_parts(path: &Path, file: &File, spec: Option<&FileSpec>) -> Vec<(u64, 
     let prefix = path.file_name().and_then(|n| n.to_str()).and_then(parse).map_or("", |(prefix, _)| prefix);
     let Some(spec) = spec else { return Vec::new() };
     if numbers.is_empty() {
+        // A virtual data set names no links: data files 1 to the last one belong to it, those that are not there too.
         let images = read_number(file, "/entry/instrument/detector/detectorSpecific/nimages").unwrap_or(0.0) as u64;
-        let last = images.div_ceil(u64::from(spec.images_per_file));
-        let there = existing(directory, prefix).unwrap_or_default();
-        numbers = there.into_iter().filter(|(number, _, has_data, _)| *has_data && *number <= last).map(|file| file.0).collect();
+        numbers = (1..=images.div_ceil(u64::from(spec.images_per_file)).min(DATA_FILES_MAX)).collect();
     }
     numbers.sort_unstable();
     let first = |number: u64| number.saturating_sub(1).saturating_mul(u64::from(spec.images_per_file));
@@ -266,6 +304,7 @@ fn linked_parts(path: &Path, file: &File, spec: Option<&FileSpec>) -> Vec<(u64, 
 
 fn open_part(path: &Path, first: u64) -> Result<Part, Error> {
     let doing = "read the data file";
+    refuse_empty(path, doing)?;
     let file = low::open_file(path).context(doing, path)?;
     let stack = file.dataset(STACK).context(doing, path)?;
     let shape = stack.shape();
@@ -315,9 +354,13 @@ fn summarise(
     let nimages = number("detectorSpecific/nimages").map(|n| n as u64);
     let images = nimages.unwrap_or_else(|| parts.iter().map(|part| part.images).sum());
     let mut by_status = [0; 4];
-    if let Ok(status) = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_raw::<u8>()) {
-        status.iter().filter(|&&s| s < 4).for_each(|&s| by_status[usize::from(s)] += 1);
-    }
+    let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_raw::<u8>()).unwrap_or_default();
+    let range = |part: &Part| part.first as usize..part.first.saturating_add(part.images).min(status.len() as u64) as usize;
+    let readable = parts.iter().filter_map(|part| status.get(range(part))).flatten();
+    readable.filter(|&&s| s < 4).for_each(|&s| by_status[usize::from(s)] += 1);
+    let ipf = spec.as_ref().map_or(0, |spec| u64::from(spec.images_per_file));
+    let in_file = |part: &DataFileSummary| images.saturating_sub(part.first_image).min(ipf);
+    let images_file_missing = data_files.iter().filter(|part| part.images.is_none()).map(in_file).sum();
     let text = |name: &str| read_text(file, &format!("/entry/konkordia/{name}"));
     let m = spec.as_ref().map(|spec| spec.metadata.clone()).unwrap_or_default();
     Ok(Summary {
@@ -338,6 +381,7 @@ fn summarise(
         ended: text("ledger/ended"),
         ledger: totals(file),
         images_by_status: by_status,
+        images_file_missing,
         pedestals: Snapshots::of_master(path, file),
         data_files,
         spec,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::checksum::CHECKSUM;
 use super::columns::Columns;
 use super::datafile::{COLUMNS, Closed, DESCRIPTION, STACK, remove};
 use super::error::{Context, Error, ErrorKind};
@@ -74,7 +75,7 @@ pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usi
             found.images_with_pixels += held.with_pixels;
             let lost = (held.images - held.with_pixels) * missing_bytes.unwrap_or(0) as u64;
             found.chunk_bytes += if held.with_pixels > 0 { held.stored_bytes.saturating_sub(lost) } else { 0 };
-            found.closed.push(Closed { number, path, images: held.images });
+            found.closed.push(Closed { number, path, images: held.images, readable: true });
         } else {
             found.stale.push((path, true, false));
         }
@@ -110,7 +111,9 @@ fn open(spec: &FileSpec, columns: &Columns, expected: &str, number: u64, path: &
     if shape.get(1..) != Some(&spec.image_shape()) || shape[0] > spec.images_per_file as usize {
         return Err(damaged(format!("its images have the shape {shape:?}")));
     }
-    for column in &columns.list {
+    // Data files of earlier versions have no checksums.
+    let has_sums = file.dataset(&format!("{COLUMNS}/{CHECKSUM}")).is_ok();
+    for column in columns.list.iter().filter(|column| has_sums || column.name != CHECKSUM) {
         let rows = file.dataset(&format!("{COLUMNS}/{}", column.name)).context(DOING, path)?.shape();
         if rows.first() != Some(&shape[0]) || rows[1..] != column.shape[..] {
             return Err(damaged(format!("its column {} has the shape {rows:?} for {} images", column.name, shape[0])));

@@ -229,7 +229,8 @@ pub struct LedgerRecord {
     pub ended: String,
     /// ISO 8601, when the last image was taken, if observed.
     pub end_time: Option<String>,
-    /// Images that the run was to take: the files are extended to this number, so that a gap at the end is visible.
+    /// Images that the run took, lost ones included: the files are extended to this number, so that a gap at the end is visible. Images that were
+    /// planned and never came are none of them.
     pub images_expected: u64,
 }
 

@@ -486,7 +486,7 @@ impl Writer {
         drop(file);
         repair(&path)?;
         let images = inspect(&path)?.images;
-        self.closed.push(Closed { number, path, images });
+        self.closed.push(Closed { number, path, images, readable: true });
         Ok(())
     }
 }

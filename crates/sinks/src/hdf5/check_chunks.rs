@@ -1,0 +1,83 @@
+//! The part of [`super::check()`] that reads every image: are the bytes those that were written, and do they decode?
+
+use std::path::PathBuf;
+
+use crc32fast::Hasher;
+
+use super::Decode;
+use super::check::{Report, Severity};
+use super::checksum;
+use super::columns::ImageStatus;
+use super::reader::Reader;
+
+/// Buffers of [`Report::chunks`].
+#[derive(Default)]
+struct Buffers {
+    chunk: Vec<u8>,
+    pixels: Vec<u8>,
+}
+
+impl Report<'_> {
+    /// Reads every image that can be reached.
+    pub(super) fn chunks(&mut self, reader: &Reader, decode: &Decode<'_>) {
+        let statuses = reader.column("status").unwrap_or_default();
+        let status_of = |image: u64| statuses.get(image as usize).and_then(|s| ImageStatus::from_u8(*s as u8));
+        let mut buffers =
+            Buffers { pixels: vec![0; reader.image_bytes() / reader.summary().pieces.max(1)], ..Buffers::default() };
+        let mut without: Vec<PathBuf> = Vec::new();
+        let parts = reader.parts();
+        let parts: Vec<_> = parts
+            .map(|(first, images, _, file, path)| (first, images, checksum::stored(file, images), path.to_owned()))
+            .collect();
+        for (first, images, sums, path) in parts {
+            let is_written = |local| sums.as_ref().and_then(|sums: &Vec<u32>| sums.get(local as usize).copied());
+            let wrong = (0..images).filter_map(|local| {
+                let image = first.saturating_add(local);
+                look(reader, image, status_of(image), is_written(local), decode, &mut buffers)
+            });
+            let wrong = wrong.collect();
+            let fix = "recover the data file from a copy; these images are damaged or lost, the others are as they were";
+            self.list(wrong, &path.to_string_lossy(), fix);
+            without.extend(sums.is_none().then_some(path));
+        }
+        if let Some(file) = without.first() {
+            let what =
+                format!("{} data file(s) without checksums: whether a bit of an image has changed cannot be said", without.len());
+            let fix = "nothing; an earlier version wrote them. Images that decode were looked at";
+            self.push(Severity::Warning, what, &file.to_string_lossy(), fix);
+        }
+    }
+}
+
+/// What is wrong with one image.
+fn look(
+    reader: &Reader,
+    image: u64,
+    status: Option<ImageStatus>,
+    written: Option<u32>,
+    decode: &Decode<'_>,
+    buffers: &mut Buffers,
+) -> Option<String> {
+    let mut hasher = Hasher::new();
+    let (mut stored, mut undecoded) = (0, None);
+    for piece in 0..reader.summary().pieces {
+        match reader.read_piece(image, piece, &mut buffers.chunk) {
+            Ok(false) => {}
+            Ok(true) => {
+                stored += 1;
+                hasher.update(&buffers.chunk);
+                let decoded = reader.decode_piece(image, &buffers.chunk, &mut buffers.pixels, decode);
+                undecoded = undecoded.or(decoded.err().map(|error| error.cause));
+            }
+            Err(error) => return Some(format!("image {image}: {}", error.cause)),
+        }
+    }
+    if stored < reader.summary().pieces && status.is_some_and(ImageStatus::has_pixels) {
+        return Some(format!("image {image}: {status:?}, but no pixels are stored"));
+    }
+    let found = hasher.finalize();
+    match written.filter(|written| *written != found) {
+        Some(written) => Some(format!("image {image}: {}", checksum::differs(found, written))),
+        None => undecoded,
+    }
+}

@@ -1,0 +1,74 @@
+//! Checksums of images: one CRC-32 over the chunks of an image as they are stored, one after the other, in a per-image column. A filter of HDF5
+//! (Fletcher-32) would do the same for readers of HDF5, but those of crystallography take chunks as they are and know one filter only.
+
+use crc32fast::Hasher;
+use hdf5::File;
+
+use super::datafile::COLUMNS;
+
+/// Name of the column: CRC-32 (IEEE 802.3, as zlib's) over the bytes of all chunks of the image; 0 where nothing is stored.
+pub(crate) const CHECKSUM: &str = "chunk_crc32";
+/// What the file says of the column.
+pub(crate) const DESCRIPTION: &str = "CRC-32 (as zlib's) over the bytes of the chunks of the image as they are stored, 0 without";
+/// Bytes of a checksum.
+pub(crate) const BYTES: usize = 4;
+
+/// The checksum over bytes that follow each other; 0 over nothing.
+pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let mut hasher = Hasher::new();
+    parts.into_iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
+}
+
+/// The checksums of a file, one for each of `images`; `None` in files of programs that wrote none.
+pub(crate) fn stored(file: &File, images: u64) -> Option<Vec<u32>> {
+    let sums = file.dataset(&format!("{COLUMNS}/{CHECKSUM}")).ok()?.read_raw::<u32>().ok()?;
+    (sums.len() as u64 == images).then_some(sums)
+}
+
+/// How a checksum that is wrong is told.
+pub(crate) fn differs(found: u32, stored: u32) -> String {
+    format!("its bytes are not those that were written (CRC-32 {found:08x}, written {stored:08x})")
+}
+
+/// Checksums of images whose chunks pass one after the other, several for each image.
+pub(crate) struct Running {
+    /// Chunks of an image.
+    pieces: u64,
+    image: u64,
+    hasher: Hasher,
+}
+
+impl Running {
+    pub(crate) fn new(pieces: u64) -> Self {
+        Self { pieces: pieces.max(1), image: 0, hasher: Hasher::new() }
+    }
+
+    /// Chunk `n` passes, empty where nothing is stored; with the last one of an image, that image and its checksum.
+    pub(crate) fn pass(&mut self, n: u64, chunk: &[u8]) -> Option<(u64, u32)> {
+        if n / self.pieces != self.image {
+            (self.image, self.hasher) = (n / self.pieces, Hasher::new());
+        }
+        self.hasher.update(chunk);
+        ((n + 1) % self.pieces == 0).then(|| (self.image, std::mem::take(&mut self.hasher).finalize()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_pieces_make_one_checksum() {
+        assert_eq!(of([&b"123456789"[..]]), 0xCBF4_3926);
+        assert_eq!(of([&b"1234"[..], b"", b"56789"]), 0xCBF4_3926);
+        assert_eq!(of([]), 0);
+        let mut running = Running::new(2);
+        assert_eq!(running.pass(0, b"12345"), None);
+        assert_eq!(running.pass(1, b"6789"), Some((0, 0xCBF4_3926)));
+        assert_eq!((running.pass(2, b""), running.pass(3, b"")), (None, Some((1, 0))));
+        // One that is left out does not stay in the next.
+        assert_eq!(running.pass(4, b"x"), None);
+        assert_eq!((running.pass(6, b"12345"), running.pass(7, b"6789")), (None, Some((3, 0xCBF4_3926))));
+    }
+}
