@@ -68,7 +68,7 @@ def test_a_detector_that_restarts_does_not_overwrite_what_is_there(bench):
     total = report["total"]
     # What repeats is a copy or too late; the images after the restart never come.
     assert code == 7 and total["placed"] == 25 * PACKETS and total["late"] + total["duplicate"] == sent["packets_sent"] - 25 * PACKETS
-    assert report["images"]["complete"] == 25 and report["images"]["lost"] == 15
+    assert report["images"]["complete"] == 25 and report["images"]["not_received"] == 15
 
 
 def test_two_senders_on_one_port_give_every_image_once(bench):
@@ -130,8 +130,12 @@ def test_a_run_that_stalls_ends_and_is_closed(bench):
     simulate("jungfrau", "--to", bench.to, "--images", 4, "--rate", 50)
     code, report = receiver.finish()
     balanced(code, report)
-    assert code == 7 and report["ended"] == "stalled" and report["images"]["complete"] == 4 and report["images"]["lost"] == 6
-    program("check", bench.master, check=0)
+    assert code == 7 and report["ended"] == "stalled" and report["images"]["complete"] == 4 and report["images"]["lost"] == 0
+    assert report["images"]["expected"] == 4 == len(Master(bench.master).images) and report["images"]["not_received"] == 6
+    assert any("6 planned images were not received" in line for line in report["advice"])
+    assert "6 not received" in program("inspect", bench.master, check=0).stdout
+    checked = program("check", bench.master, check=0).stdout
+    assert "6 not received" in checked and "NOT every image is complete" in checked
 
 
 def test_a_run_without_planned_number_ends_by_silence_and_is_complete(bench):
@@ -155,6 +159,7 @@ def test_ctrl_c_once_closes_a_valid_file(bench, number):
         sender.wait()
     balanced(code, report)
     assert code == 130 and report["ended"] == "stopped" and report["images"]["complete"] >= 20
+    assert report["images"]["not_taken"] == 100_000 - report["images"]["expected"] and report["images"]["not_received"] == 0
     assert "closing the file" in receiver.errors
     program("check", bench.master, check=0)
     assert len(Master(bench.master).images) == report["images_in_file"]

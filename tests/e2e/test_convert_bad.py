@@ -96,7 +96,7 @@ def test_frames_without_a_packet_end_no_run(tmp_path, words):
     assert "no packet was caught of 2 frames" in done.stderr and sum_of_ledger(report)["lost"] == 1
     (tmp_path / "padding.u16").write_bytes(words[:2, 0].tobytes() + b"\xff" * 2**20)
     report, _ = convert(tmp_path / "padding.u16", "-o", tmp_path / "plain", "--dtype", "raw", check=1)
-    assert report["ended"] == "finished" and (sum_of_ledger(report)["complete"], report["images"]["lost"]) == (2, 1)
+    assert report["ended"] == "finished" and (sum_of_ledger(report)["complete"], report["images"]["not_received"]) == (2, 1)
 
 
 def test_a_long_gap_in_one_module_loses_nothing_else(tmp_path):

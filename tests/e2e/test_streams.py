@@ -311,6 +311,41 @@ def test_lost_messages_are_gaps_where_they_were(serve, with_end):
     assert np.all(file.images[7] == MISSING["uint16"])
 
 
+@pytest.mark.parametrize("how", ["end", "stop", "silence"])
+def test_a_series_that_ends_early_is_as_long_as_what_came(serve, how):
+    """9 of 100 000 images: 3 data files of 4 images, not 25 000, and the same words everywhere."""
+    service, images = serve(output="images_per_file = 4", run="images = 100000\nstall_timeout_s = 1"), pictures(9)
+    start, *messages, end = Stins().series(images)
+    service.send(start, *messages, *([end] if how == "end" else []))
+    if how == "stop":
+        service.until(lambda s: s["images_written"] == 9)
+        service.command("stop")
+    key, words = ("not_received", "99 991 not received") if how == "silence" else ("not_taken", "99 991 not taken")
+    done = service.taken(1, severity="warning" if how == "silence" else "success")
+    file = SeriesFile(done["file"]).equals(images)
+    assert len(list(file.path.parent.glob("*_data_*.h5"))) == 3
+    assert file.totals["expected"] == file.totals["complete"] == 9 and file.totals["lost"] == 0
+    assert file.totals[key] == 99_991 == file.totals["not_taken"] + file.totals["not_received"]
+    assert (done["images_expected"], done["images_lost"], done[f"images_{key}"]) == (9, 0, 99_991)
+    assert service.statistics()["ledger"][f"images_{key}"] == 99_991
+    for text in (done["message"], program("status", "--url", service.url).stdout):
+        assert words in text.replace("\u202f", " ").replace("\xa0", " "), text
+    assert f"99991 {key.replace('_', ' ')}" in program("inspect", file.path, check=0).stdout
+    checked = program("check", file.path, check=0).stdout
+    assert ("NOT every image is complete" in checked) == (how == "silence") and words in checked, checked
+
+
+@needs_streams
+def test_a_real_capture_without_its_end_is_as_long_as_what_it_holds(serve):
+    """Its header announces 100 000 images, nine came."""
+    service = serve("stream1", run="stall_timeout_s = 1", output="images_per_file = 1000")
+    service.send(*messages_of(STREAMS / "eiger-1m-stream-v1.zmsg"))
+    done = service.taken(1, severity="warning")
+    file = SeriesFile(done["file"])
+    assert len(file.images) == 9 and len(list(file.path.parent.glob("*_data_*.h5"))) == 1
+    assert file.totals["not_received"] == 99_991 and file.totals["lost"] == 0
+
+
 def test_a_lost_message_delays_nothing_by_more_than_its_time(serve):
     service, images = serve(source="wait_ms = 400"), pictures(30)
     start, *messages, end = Stins().series(images)

@@ -3,7 +3,7 @@
 //! Packets: received = placed + duplicate + late + no slot + foreign + malformed, per stream. What the kernel dropped before we saw it
 //! stands beside it and is not part of the sum. Images: expected = complete + partial + lost + discarded. Frames (what the detector sends;
 //! without a selection the same as images): passed = kept + dark + skipped + unfinished. Across all: expected packets = placed + missing,
-//! where missing is summed from the frames.
+//! where missing is summed from the frames. Planned images that never came stand beside these sums, as not taken or not received.
 
 /// Why a datagram is no packet of this detector. Each reason has its own counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -167,7 +167,8 @@ impl ImageStatus {
 /// Images of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageLedger {
-    /// Images that the run should have: the planned number, or what was seen if none was planned.
+    /// Images that the run took, and those that were lost between them. What was planned beyond that has no position; it is counted in `not_taken`
+    /// or `not_received`.
     pub expected: u64,
     /// With every packet.
     pub complete: u64,
@@ -177,9 +178,13 @@ pub struct ImageLedger {
     pub lost: u64,
     /// With some packets, not written.
     pub discarded: u64,
+    /// Planned images that nobody waited for any more: the run was stopped.
+    pub not_taken: u64,
+    /// Planned images that did not come although they were waited for: silence or an error ended the run.
+    pub not_received: u64,
     /// Packets placed in all frames, counted from their bitmaps.
     pub packets_placed: u64,
-    /// Packets missing in all expected frames.
+    /// Packets missing in all frames that passed.
     pub packets_missing: u64,
     /// Frames that passed through the ring, lost ones too.
     pub frames: u64,
@@ -220,7 +225,7 @@ impl ImageLedger {
     }
 
     /// Names and values, in the order in which they are printed and stored.
-    pub fn rows(&self) -> [(&'static str, u64); 15] {
+    pub fn rows(&self) -> [(&'static str, u64); 17] {
         [
             ("expected", self.expected),
             ("complete", self.complete),
@@ -229,6 +234,8 @@ impl ImageLedger {
             ("discarded", self.discarded),
             ("written", self.written),
             ("unwritten", self.unwritten),
+            ("not_taken", self.not_taken),
+            ("not_received", self.not_received),
             ("packets_placed", self.packets_placed),
             ("packets_missing", self.packets_missing),
             ("frames", self.frames),
@@ -293,15 +300,16 @@ impl RunLedger {
         let frames = i.frames_kept + i.frames_dark + i.frames_skipped + i.frames_unfinished;
         check("frames = kept + dark + skipped + unfinished".into(), i.frames, frames);
         check("packets placed by the streams = packets found in the frames".into(), self.total().placed, i.packets_placed);
-        let expected = (i.frames + i.frames_absent) * self.packets_per_image;
+        let expected = i.frames * self.packets_per_image;
         check("packets expected = placed + missing".into(), expected, i.packets_placed + i.packets_missing);
         check("images written + unwritten = complete + partial".into(), i.written + i.unwritten, i.complete + i.partial);
         found
     }
 
-    /// True when every expected image is complete and nothing was dropped anywhere.
+    /// True when every expected image is complete and written, and none was waited for in vain.
     pub fn is_complete(&self) -> bool {
-        self.images.complete == self.images.expected && self.images.written == self.images.expected
+        let images = &self.images;
+        images.complete == images.expected && images.written == images.expected && images.not_received == 0
     }
 }
 
@@ -334,7 +342,9 @@ mod tests {
         assert_eq!(broken(|l| l.images.packets_placed += 1), 2);
         assert_eq!(broken(|l| l.images.packets_missing += 1), 1);
         assert_eq!(broken(|l| l.images.frames_dark += 1), 1);
-        assert_eq!(broken(|l| l.images.frames_absent += 1), 1);
+        // These have no place in the files and no packets.
+        assert_eq!(broken(|l| l.images.frames_absent += 1), 0);
+        assert_eq!(broken(|l| l.images.not_received += 1), 0);
         assert_eq!(broken(|l| l.images.written += 1), 1);
     }
 

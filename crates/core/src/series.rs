@@ -278,7 +278,8 @@ impl UpstreamLedger {
 pub struct SeriesLedger {
     /// One per upstream.
     pub upstreams: Vec<UpstreamLedger>,
-    /// Positions of the series: the announced number, or what was seen if none was.
+    /// Positions of the series: those that came, the gaps between them, and those behind that are known to have been sent. What was announced
+    /// beyond that has no position; it is counted in `not_taken` or `not_received`.
     pub expected: u64,
     /// With every part.
     pub complete: u64,
@@ -290,6 +291,10 @@ pub struct SeriesLedger {
     pub discarded: u64,
     /// Complete or partial images that the sender wanted passed on, but not stored.
     pub not_stored: u64,
+    /// Announced images that nobody waited for any more: the series was stopped, or its sender ended it.
+    pub not_taken: u64,
+    /// Announced images that did not come although they were waited for: silence, a new series or an error ended this one.
+    pub not_received: u64,
     /// Parts that make one image: 1, or the number of upstreams that are recombined.
     pub parts_per_image: u64,
     /// Parts that are missing in all expected images.
@@ -335,16 +340,12 @@ impl SeriesLedger {
         };
     }
 
-    /// Enters positions behind the last one that nobody was told of: lost. No sum is being made.
-    pub fn lose(&mut self, positions: u64) {
-        let images = positions / self.frames_per_image.max(1);
-        self.expected += images;
-        self.lost += images;
-        if self.has_sums() {
-            self.frames += positions;
-            self.frames_unfinished += positions % self.frames_per_image;
-        }
-        self.parts_missing = self.parts_missing.saturating_add(positions.saturating_mul(self.parts_per_image));
+    /// Enters the end: of `planned` images of the sender those without a position were not taken if the end was `wanted` by somebody, and
+    /// otherwise not received.
+    pub fn close(&mut self, planned: Option<u64>, wanted: bool) {
+        let images = planned.unwrap_or(0) / self.frames_per_image.max(1);
+        let rest = images.saturating_sub(self.expected);
+        (self.not_taken, self.not_received) = if wanted { (rest, 0) } else { (0, rest) };
     }
 
     /// True where images of the sender are added to make one.
@@ -380,6 +381,8 @@ impl SeriesLedger {
             ("lost", self.lost),
             ("discarded", self.discarded),
             ("not_stored", self.not_stored),
+            ("not_taken", self.not_taken),
+            ("not_received", self.not_received),
             ("parts_missing", self.parts_missing),
         ];
         if self.has_sums() {
@@ -418,9 +421,9 @@ impl SeriesLedger {
         found
     }
 
-    /// True when every expected image is complete.
+    /// True when every expected image is complete, and none was waited for in vain.
     pub fn is_complete(&self) -> bool {
-        self.complete == self.expected
+        self.complete == self.expected && self.not_received == 0
     }
 }
 
@@ -462,12 +465,26 @@ mod tests {
         ledger.enter_image(&complete);
         ledger.upstreams.push(UpstreamLedger { received: 3, placed: 3, ..UpstreamLedger::default() });
         assert_eq!(ledger.imbalances(), []);
-        ledger.lose(8);
-        assert_eq!((ledger.expected, ledger.lost, ledger.parts_missing), (3, 2, 8));
-        assert_eq!(ledger.rows()[7..], [("frames", 11), ("frames_kept", 9), ("frames_unfinished", 2)]);
-        assert_eq!((ledger.positions(), ledger.imbalances()), (11, vec![]));
+        ledger.close(Some(11), false);
+        assert_eq!((ledger.expected, ledger.lost, ledger.not_received, ledger.parts_missing), (1, 0, 2, 0));
+        assert_eq!(ledger.rows()[9..], [("frames", 3), ("frames_kept", 3), ("frames_unfinished", 0)]);
+        assert_eq!((ledger.positions(), ledger.imbalances()), (3, vec![]));
         ledger.frames_unfinished = 1;
         assert_eq!(ledger.imbalances().len(), 1);
+    }
+
+    #[test]
+    fn what_was_announced_and_did_not_come_is_no_position() {
+        for (planned, wanted, not_taken, not_received) in
+            [(Some(100_000), true, 99_997, 0), (Some(100_000), false, 0, 99_997), (Some(3), false, 0, 0), (None, false, 0, 0)]
+        {
+            let mut ledger = balanced();
+            ledger.close(planned, wanted);
+            assert_eq!((ledger.expected, ledger.lost), (3, 1));
+            assert_eq!((ledger.not_taken, ledger.not_received, ledger.imbalances()), (not_taken, not_received, vec![]));
+        }
+        let complete = SeriesLedger { expected: 3, complete: 3, not_taken: 7, ..SeriesLedger::default() };
+        assert!(complete.is_complete() && !SeriesLedger { not_received: 1, ..complete }.is_complete());
     }
 
     #[test]

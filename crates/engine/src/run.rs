@@ -449,7 +449,7 @@ struct Closing {
     copied: Vec<Copied>,
 }
 
-/// Adds up the ledger. A run that ended by itself before its planned number of images has lost the rest.
+/// Adds up the ledger. Planned images that did not come are counted beside it: not taken after a stop, otherwise not received.
 fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
     let Closing { mut ended, receive_time, streams, mut images, deliveries, copied } = closing;
     let passed = images.expected;
@@ -477,13 +477,12 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
         }
     }
     let has_enough = plan.processing.selection.images_max.is_some_and(|most| passed >= most);
-    if !matches!(ended, Ended::Stopped) && !has_enough {
-        // What was planned and did not come is lost.
-        let missing = plan.images().map_or(0, |planned| planned.saturating_sub(passed));
-        images.expected += missing;
-        images.lost += missing;
+    let rest = plan.images().filter(|_| !has_enough).map_or(0, |planned| planned.saturating_sub(passed));
+    if matches!(ended, Ended::Stopped) {
+        images.not_taken = rest;
+    } else if !has_enough {
+        images.not_received = rest;
         images.frames_absent = plan.frames.map_or(0, |planned| planned.saturating_sub(images.frames));
-        images.packets_missing += images.frames_absent * plan.packets_per_image();
     }
     RunOutcome {
         ledger: RunLedger { streams: ledgers, images, packets_per_image: plan.packets_per_image() },

@@ -142,6 +142,8 @@ pub fn end_of_run(outcome: &RunOutcome) -> SeriesEnd {
         partial: images.partial,
         lost: images.lost,
         discarded: images.discarded,
+        not_taken: images.not_taken,
+        not_received: images.not_received,
         ..SeriesLedger::default()
     };
     SeriesEnd { ended, reason, ledger }

@@ -230,12 +230,13 @@ fn a_sink_that_hangs_is_not_a_stall() {
 }
 
 #[test]
-fn a_source_that_fails_ends_the_run_and_what_did_not_come_is_lost() {
+fn a_source_that_fails_ends_the_run_and_what_did_not_come_was_not_received() {
     let sources = vec![script(frames(3, 0).chain([Step::Fail])), script(frames(3, 0))];
     let outcome = run_within(20, armed(plan(2, Some(6)), sources, Slow::default())).unwrap();
     assert!(matches!(outcome.ended, Ended::SourceError(0, _)), "{:?}", outcome.ended);
     let images = outcome.ledger.images;
-    assert_eq!((images.expected, images.complete, images.lost, outcome.images), (6, 3, 3, 3));
+    assert_eq!((images.expected, images.complete, images.lost, outcome.images), (3, 3, 0, 3));
+    assert_eq!((images.not_taken, images.not_received, images.packets_missing), (0, 3, 0));
     assert!(!outcome.ledger.is_complete());
 }
 

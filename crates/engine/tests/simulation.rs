@@ -469,7 +469,8 @@ fn a_silent_stream_and_a_stop_end_the_run_with_the_reason() {
     let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
     assert!(matches!(outcome.ended, Ended::Stalled));
     let images = outcome.ledger.images;
-    assert_eq!((images.expected, images.complete, images.partial, images.lost, outcome.images), (6, 3, 1, 2, 4));
+    assert_eq!((images.expected, images.complete, images.partial, images.lost, outcome.images), (4, 3, 1, 0, 4));
+    assert_eq!((images.not_taken, images.not_received), (0, 2));
     assert_eq!(outcome.ledger.imbalances(), []);
 
     let mut prepared = prepare(&Case { images: 6, ..Case::default() });
@@ -477,7 +478,7 @@ fn a_silent_stream_and_a_stop_end_the_run_with_the_reason() {
     prepared.plan.start_timeout_ns = 50_000_000;
     let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
     assert!(matches!(outcome.ended, Ended::NoData));
-    assert_eq!((outcome.ledger.images.lost, outcome.images), (6, 0));
+    assert_eq!((outcome.ledger.images.lost, outcome.ledger.images.not_received, outcome.images), (0, 6, 0));
 }
 
 #[test]

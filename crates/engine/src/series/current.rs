@@ -8,8 +8,7 @@ use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::series::{Channel, SeriesEnded, SeriesStart};
 
-/// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this series; positions that
-/// were announced and lie further behind the last image are in the account only.
+/// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this series.
 pub(crate) const GAP_IMAGES_MAX: u64 = 1 << 24;
 
 /// How a series comes to its end.

@@ -375,16 +375,6 @@ impl Images {
         Some(sum)
     }
 
-    /// Positions that were announced and lie far behind everything that came: they are in the account only, but for a sum that they complete.
-    pub fn lose(&mut self, mut positions: u64) {
-        let missing_parts = u64::MAX >> (64 - self.parts_per_image.clamp(1, 64));
-        while positions > 0 && self.summer.as_ref().is_some_and(|summer| summer.added() > 0) {
-            self.commit(SeriesImage { missing_parts, ..SeriesImage::lost(0) });
-            positions -= 1;
-        }
-        self.ledger.lose(positions);
-    }
-
     /// Throws away everything that is not committed; what has parts counts as discarded, gaps count as lost. Sinks see none of it.
     pub fn discard(&mut self) {
         self.front_ticket += self.queue.len() as u64;

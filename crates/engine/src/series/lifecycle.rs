@@ -92,20 +92,19 @@ impl Sorter {
     pub(super) fn close(&mut self, ended: SeriesEnded, reason: &str) {
         let Some(current) = &self.current else { return };
         let seen_end = self.images.order.seen_end().max(self.images.order.next());
-        let planned = match ended {
-            SeriesEnded::Stopped | SeriesEnded::Cancelled => None,
-            _ => current.planned.or_else(|| current.heard.sent().filter(|sent| sent.saturating_sub(seen_end) <= GAP_IMAGES_MAX)),
-        };
-        let is_near = planned.is_some_and(|planned| planned.saturating_sub(seen_end) <= GAP_IMAGES_MAX);
+        let (planned, is_over) = (current.planned, current.heard.ended != 0);
+        let is_asked = matches!(ended, SeriesEnded::Stopped | SeriesEnded::Cancelled);
+        // Behind the last image that came only what is known to have been sent was lost. A stop is no loss.
+        let sent = current.heard.sent().filter(|sent| !is_asked && sent.saturating_sub(seen_end) <= GAP_IMAGES_MAX);
+        let sent = sent.map(|sent| sent.min(planned.unwrap_or(u64::MAX)));
         if ended == SeriesEnded::Cancelled {
             self.images.discard();
         } else {
-            self.images.order.finish(planned.filter(|_| is_near));
+            self.images.order.finish(sent);
             self.images.drain();
         }
         self.tell_unreadable();
-        let positions = self.images.ledger.positions();
-        self.images.lose(planned.map_or(0, |planned| planned.saturating_sub(positions)));
+        self.images.ledger.close(planned, is_asked || is_over);
         let (ended, reason) = match self.control.is_cancelling() && ended != SeriesEnded::Cancelled {
             true => (SeriesEnded::Cancelled, "it was cancelled while the last images were handed on"),
             false => (ended, reason),

@@ -53,8 +53,9 @@ fn a_run_ends_where_all_files_end() {
         let (outcome, seen) = run_files(&recording, &Plan { frames, ..plan.clone() }, &constants, 3);
         assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
         let images = outcome.ledger.images;
-        assert_eq!((seen.len(), images.partial, images.lost), (21, 21, frames.unwrap_or(21) - 21));
-        assert_eq!((images.frames, images.frames_absent), (21, images.lost));
+        assert_eq!((seen.len(), images.partial, images.lost), (21, 21, 0));
+        assert_eq!((images.not_received, images.not_taken), (frames.unwrap_or(21) - 21, 0));
+        assert_eq!((images.frames, images.frames_absent), (21, images.not_received));
     }
     let selection = Selection { sum_frames: 4, ..Selection::default() };
     let processing = Processing { selection, ..Processing::default() };

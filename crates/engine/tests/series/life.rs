@@ -73,8 +73,9 @@ fn lost_images_are_gaps_and_never_a_stall() {
     eventually("the images behind the gap leave", || bench.control().progress().images_committed == 6);
     bench.say(0, 1, 0, &[Image(1), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.lost, end.ledger.total().late), (SeriesEnded::Finished, 5, 1));
-    assert_eq!(bench.kept(1)[0].states(), "c-c--c--");
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.total().late), (SeriesEnded::Finished, 3, 1));
+    assert_eq!((end.ledger.expected, end.ledger.not_taken, end.ledger.not_received), (6, 2, 0));
+    assert_eq!(bench.kept(1)[0].states(), "c-c--c");
     // Ahead of the window: gaps at once.
     bench.say(0, 2, 0, &[Start(0), Image(0), Image(100), End]);
     assert_eq!(bench.end().ledger.lost, 99);
@@ -107,10 +108,36 @@ fn an_announcement_of_more_images_than_there_are_costs_nothing() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
     bench.say(0, 1, 0, &[Start(1 << 47), Image(0), End]);
     let end = bench.wait("an end", |notice| if let Notice::Ended(end) = notice { Some(end.clone()) } else { None });
-    assert_eq!((end.ledger.expected, end.ledger.lost), (1 << 47, (1 << 47) - 1));
+    assert_eq!((end.ledger.expected, end.ledger.lost, end.ledger.not_taken), (1, 0, (1 << 47) - 1));
     assert_eq!(end.ledger.imbalances(), []);
     eventually("the sink sees the end", || bench.sink.series_ended() == 1);
     assert_eq!(bench.keeper.kept.lock().unwrap()[0].states(), "c");
+}
+
+/// Nine of many announced images came, and then the series was ended or stopped, or nothing came any more.
+#[test]
+fn a_series_is_as_long_as_what_came() {
+    let images: Vec<_> = std::iter::once(Start(100_000)).chain((0..9).map(Image)).collect();
+    for how in ["end", "stop", "silence", "next"] {
+        let mut bench = Bench::new(spec(), 1, PLAIN);
+        bench.say(0, 1, 0, &images);
+        match how {
+            "end" => bench.say(0, 1, 0, &[End]),
+            "stop" => {
+                eventually("nine images came", || bench.control().progress().images_committed == 9);
+                bench.control().stop();
+            }
+            "next" => bench.say(0, 2, 0, &[Start(1), Image(0), End]),
+            _ => {}
+        }
+        let end = bench.end();
+        let ledger = &end.ledger;
+        let rest = if ["end", "stop"].contains(&how) { (99_991, 0) } else { (0, 99_991) };
+        assert_eq!((ledger.expected, ledger.complete, ledger.lost), (9, 9, 0), "{how}");
+        assert_eq!((ledger.not_taken, ledger.not_received), rest, "{how}: {:?}", end.ended);
+        assert_eq!((ledger.is_complete(), ledger.imbalances()), (rest.0 > 0, vec![]), "{how}");
+        assert_eq!(bench.kept(1)[0].states(), "c".repeat(9), "{how}");
+    }
 }
 
 #[test]
@@ -119,7 +146,8 @@ fn two_headers_close_the_first_series_and_lose_nothing_of_the_second() {
     bench.say(0, 1, 0, &[Start(4), Image(0), Image(1)]);
     bench.say(0, 2, 0, &[Start(2), Image(0), Image(1), End]);
     let first = bench.end();
-    assert_eq!((first.ended, first.ledger.complete, first.ledger.lost), (SeriesEnded::Superseded, 2, 2));
+    let ledger = &first.ledger;
+    assert_eq!((first.ended, ledger.complete, ledger.lost, ledger.not_received), (SeriesEnded::Superseded, 2, 0, 2));
     assert_eq!(bench.end().ledger.complete, 2);
     // The same header again is a new series too.
     bench.say(0, 2, 0, &[Start(1), Start(1), Image(0), End]);
@@ -131,7 +159,8 @@ fn a_series_without_an_end_stalls_and_is_closed_with_what_came() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
     bench.say(0, 1, 0, &[Start(3), Image(0), Image(1)]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.lost), (SeriesEnded::Stalled, 1));
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (SeriesEnded::Stalled, 0, 1));
+    assert!(!end.ledger.is_complete());
     // All announced images are there: finished, although nobody says so.
     bench.say(0, 2, 0, &[Start(2), Image(0), Image(1)]);
     assert_eq!(bench.ended(), SeriesEnded::Finished);
@@ -251,8 +280,8 @@ fn a_silent_source_ends_in_a_closed_series_that_says_so() {
     bench.control().arm(ArmOrder { images: Some(3), ..ArmOrder::default() });
     bench.control().start_clock();
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.lost), (SeriesEnded::NoData, 3));
-    assert_eq!(bench.kept(1)[0].states(), "---");
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (SeriesEnded::NoData, 0, 3));
+    assert_eq!(bench.kept(1)[0].states(), "");
     // A header alone is no image.
     bench.control().arm(ArmOrder::default());
     eventually("it is armed", || bench.control().progress().phase == Phase::Armed);

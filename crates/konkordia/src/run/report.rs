@@ -38,7 +38,7 @@ pub fn ledger_record(names: &[String], outcome: &RunOutcome, now: String) -> Led
     let ledger = &outcome.ledger;
     let mut totals = own(&ledger.total().rows());
     totals.extend(ledger.images.rows().iter().map(|(name, value)| (image_name(name), *value)));
-    totals.push(("packets_expected".into(), (ledger.images.frames + ledger.images.frames_absent) * ledger.packets_per_image));
+    totals.push(("packets_expected".into(), ledger.images.frames * ledger.packets_per_image));
     let streams = names.iter().zip(&ledger.streams);
     LedgerRecord {
         totals,
@@ -190,14 +190,16 @@ impl Report {
 
     fn images_line(&self) -> String {
         let i = &self.ledger.images;
-        let is_plain = i.frames + i.frames_absent == i.expected;
+        let is_plain = i.frames == i.expected;
         let is_shown = |name: &str, n: u64| match name {
-            "unwritten" | "frames_absent" => n > 0,
+            "unwritten" | "not_taken" | "not_received" => n > 0,
+            "frames_absent" => n > 0 && !is_plain,
             name if name.starts_with("frames") => !is_plain,
             name => !name.starts_with("packets"),
         };
         let shown = i.rows().into_iter().filter(|(name, n)| is_shown(name, *n));
-        let parts: Vec<String> = shown.map(|(name, n)| format!("{} {name}", say::count(n))).collect();
+        let words = |name: &str| if name.starts_with("not_") { name.replace('_', " ") } else { name.to_string() };
+        let parts: Vec<String> = shown.map(|(name, n)| format!("{} {}", say::count(n), words(name))).collect();
         format!("images    {}; {} packets missing", parts.join(", "), say::count(i.packets_missing))
     }
 
@@ -272,6 +274,12 @@ fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String
         list.push(
             "packets came, but not of this detector: check [detector] type, interfaces and bits against the detector".into(),
         );
+    }
+    if ledger.images.not_received > 0 && total.placed > 0 {
+        list.push(format!(
+            "{} planned images were not received: does the detector take as many as [run] images says, and was it stopped before?",
+            say::count(ledger.images.not_received)
+        ));
     }
     let counted = total.kernel_dropped + total.no_slot + total.late + total.malformed_total();
     let unexplained = ledger.images.packets_missing.saturating_sub(counted);

@@ -67,6 +67,10 @@ pub struct DetectorStatus {
     pub images_lost: u64,
     /// Images that miss packets or parts.
     pub images_partial: u64,
+    /// Planned images that nobody waited for any more: the run was stopped, or the sender ended it. They have no place in the file.
+    pub images_not_taken: u64,
+    /// Planned images that did not come although they were waited for: silence, a new series or an error ended the run. They have no place in the file.
+    pub images_not_received: u64,
     /// Master file of this run, or of the last one.
     pub file: Option<String>,
     /// Why the last run ended.

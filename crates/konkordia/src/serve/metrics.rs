@@ -191,6 +191,8 @@ impl Snapshot {
             ("written", status.images_written),
             ("lost", status.images_lost),
             ("partial", status.images_partial),
+            ("not_taken", status.images_not_taken),
+            ("not_received", status.images_not_received),
         ];
         for (kind, count) in images {
             self.add("run_images", vec![detector(), ("kind", kind.into())], count as f64);

@@ -27,6 +27,10 @@ pub struct Look {
     pub lost: u64,
     /// Images that miss something.
     pub partial: u64,
+    /// Planned images that nobody waited for any more.
+    pub not_taken: u64,
+    /// Planned images that did not come.
+    pub not_received: u64,
     /// The account.
     pub ledger: BTreeMap<String, u64>,
     /// How full queues are.
@@ -98,6 +102,8 @@ impl Shared {
             images_written: 0,
             images_lost: 0,
             images_partial: 0,
+            images_not_taken: 0,
+            images_not_received: 0,
             file: None,
             ended: None,
             state_age_s: 0.0,
@@ -130,6 +136,8 @@ impl Shared {
         status.images_written = look.written;
         status.images_lost = look.lost;
         status.images_partial = look.partial;
+        status.images_not_taken = look.not_taken;
+        status.images_not_received = look.not_received;
         status
     }
 

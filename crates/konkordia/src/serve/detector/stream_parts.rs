@@ -299,6 +299,8 @@ pub fn look_of(end: &SeriesEnd) -> Look {
         committed: ledger.complete + ledger.partial + ledger.lost + ledger.discarded,
         lost: ledger.lost,
         partial: ledger.partial,
+        not_taken: ledger.not_taken,
+        not_received: ledger.not_received,
         ledger: entries,
         totals,
         ..Look::default()
@@ -339,7 +341,8 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
         say::count(ledger.complete),
         say::count(ledger.expected)
     );
-    for (name, n) in [("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)] {
+    let others = [("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)];
+    for (name, n) in others.into_iter().chain([("not received", ledger.not_received), ("not taken", ledger.not_taken)]) {
         if n > 0 {
             message.push_str(&format!(", {} {name}", say::count(n)));
         }

@@ -123,6 +123,8 @@ impl Live for UdpLive {
             written,
             lost,
             partial,
+            not_taken: 0,
+            not_received: 0,
             ledger: ledger.map(|(name, value)| (name.to_string(), value)).into(),
             queues: [
                 ("ring".to_string(), fill(p.slots_used, self.plan.slots)),
@@ -409,6 +411,8 @@ fn last_look(outcome: &RunOutcome) -> Look {
         written: images.written,
         lost: images.lost,
         partial: images.partial,
+        not_taken: images.not_taken,
+        not_received: images.not_received,
         ledger,
         totals,
         ..Look::default()
@@ -440,7 +444,8 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
     };
     let mut message =
         format!("run {run} has ended ({ended}): {} of {} images complete", say::count(i.complete), say::count(i.expected));
-    for (name, n) in [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)] {
+    let others = [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)];
+    for (name, n) in others.into_iter().chain([("not received", i.not_received), ("not taken", i.not_taken)]) {
         if n > 0 {
             message.push_str(&format!(", {} {name}", say::count(n)));
         }

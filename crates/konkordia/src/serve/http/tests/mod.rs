@@ -74,6 +74,8 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         images_committed: 5,
         images_written: 4,
         images_lost: 1,
+        images_not_taken: 0,
+        images_not_received: 0,
         images_partial: 0,
         file: None,
         ended: None,
