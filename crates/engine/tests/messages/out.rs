@@ -1,6 +1,7 @@
 //! Messages out are read again, by the readers of `wire` and by intakes.
 
 use super::*;
+use konkordia_core::experiment::{Axis, Experiment, Goniometer};
 use konkordia_core::series::{ChannelStart, Facts, ImageTimes, SeriesEnd, SeriesEnded, SeriesLedger};
 use konkordia_engine::series::encode::{Outgoing, Parts, encoder};
 use konkordia_kernels::Isa;
@@ -48,6 +49,11 @@ fn sample_start() -> SeriesStart {
             pixel_size_m: Some([75e-6, 75e-6]),
             saturation_value: Some(99),
             arm_date: Some("2026-01-01T00:00:00+01:00".into()),
+            // Consumers of a run over UDP get its angles, too.
+            experiment: Experiment {
+                goniometer: Goniometer { omega: Axis::turning(90.0, 0.1), ..Goniometer::default() },
+                ..Experiment::default()
+            },
             ..Facts::default()
         },
         metadata: object(json!({"exptime": 0.5, "sample": {"name": "lysozyme"}})),

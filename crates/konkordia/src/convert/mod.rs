@@ -171,7 +171,8 @@ fn convert(
         }
         resumed_note(args, first_image, &shift);
     }
-    let notes = arm::space_note(&writer).into_iter().chain(unknown::notes(&config.metadata));
+    let unknown = if args.quiet { Vec::new() } else { unknown::notes(&config.metadata) };
+    let notes = arm::space_note(&writer).into_iter().chain(unknown);
     notes.for_each(|note| say::to_stderr(&format!("note: {note}")));
     let plan = Arc::new(plan);
     let writer = SharedWriter::new(writer);
