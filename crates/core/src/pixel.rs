@@ -17,8 +17,8 @@
 //! The last five come only in images that others made ([`PixelType::CONVERTED`] are the types into which words are converted); of their
 //! special values only *missing* is ever written.
 //!
-//! *missing*: the packet never came (or the word is 0xFFFF, which other receivers use as padding). *masked*: the pixel has no
-//! usable calibration, or lies in a gap. *invalid*: gain code 10, or G1 with ADC 0. *saturated*: G2 with ADC 0, or above the valid range.
+//! *missing*: the packet never came, as the arrival bitmap says, whatever the words are. *masked*: the pixel has no
+//! usable calibration, or lies in a gap. *invalid*: gain code 10, G1 with ADC 0, or the word 0xFFFF. *saturated*: G2 with ADC 0, or above the valid range.
 //! A valid value below the range (only signed types can have one) is clamped to its lower end, and to 0 in unsigned types.
 //! Values are rounded half to even. 2147483392 is the largest `f32` whose successor still fits in an `i32`.
 
@@ -231,11 +231,11 @@ impl Special {
 pub trait Pixel: Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + Sync + 'static {
     /// The run-time name of this type.
     const TYPE: PixelType;
-    /// Packet never came, or word 0xFFFF.
+    /// Packet never came.
     const MISSING: Self;
     /// No usable calibration, or gap.
     const MASKED: Self;
-    /// Gain code 10, or G1 with ADC 0.
+    /// Gain code 10, G1 with ADC 0, or word 0xFFFF.
     const INVALID: Self;
     /// G2 with ADC 0, or above [`Pixel::VALID_MAX`].
     const SATURATED: Self;

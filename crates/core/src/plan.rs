@@ -3,8 +3,10 @@
 use crate::geometry::ImageGeometry;
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
+use crate::opening::Opening;
 use crate::ports::TileRecord;
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
+use crate::setup::SetupRules;
 use std::ops::Range;
 
 /// Number of the first frame of the run.
@@ -186,6 +188,8 @@ pub struct Plan {
     pub pin_receivers: Vec<usize>,
     /// Processors of the workers, in turn; empty = leave them to the scheduler.
     pub pin_workers: Vec<usize>,
+    /// What is held against the packets, to find a wrong set-up.
+    pub setup: SetupRules,
 }
 
 /// One item of the memory sum.
@@ -300,10 +304,18 @@ impl Plan {
             MemoryItem { what: "sums of frames", bytes: if self.has_sums() { pixels * 4 } else { 0 } },
             MemoryItem { what: "gather list", bytes: self.geometry.gather_bytes_max(self.block_pixels()) },
             MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
+            MemoryItem { what: "first packets, until they agree", bytes: self.opening_bytes() },
             MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
             MemoryItem { what: "writer, one packed image", bytes: packed + 32 },
         ];
         items.into_iter().filter(|item| item.bytes > 0).collect()
+    }
+
+    /// Packets that each stream holds back at its beginning.
+    fn opening_bytes(&self) -> u64 {
+        let format = self.geometry.format();
+        let held = Opening::packets_max(format.packets()) as u64;
+        if self.lossless_source { 0 } else { self.streams() as u64 * held * (DATAGRAM_HEADER_BYTES + u64::from(format.payload_bytes)) }
     }
 
     /// Common mode has pedestals and gates in the order of the tiles, and offsets of 8 frames for each worker: 32 bytes per line of 256 pixels,
@@ -334,6 +346,9 @@ impl Plan {
         }
     }
 }
+
+/// Bytes of a packet before its pixels (protocols 1.1).
+const DATAGRAM_HEADER_BYTES: u64 = 48;
 
 /// Most strips of an image.
 pub const STRIPS_MAX: usize = 256;
@@ -373,6 +388,7 @@ mod tests {
                 workers: 1,
                 pin_receivers: vec![],
                 pin_workers: vec![],
+                setup: SetupRules::default(),
             };
             let gather = geometry.gather(plan(2).block_pixels());
             for (two, six) in plan(2).memory().into_iter().zip(plan(6).memory()) {

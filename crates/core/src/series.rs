@@ -6,6 +6,7 @@
 use crate::array::{Element, Packing, Shape};
 use crate::experiment::Experiment;
 use crate::ledger::{ImageStatus, Imbalance};
+use crate::ports::FrameHeader;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -78,10 +79,25 @@ pub struct SeriesImage {
     pub times: Option<ImageTimes>,
     /// What else the sender says of it, as the JSON object that came; empty if nothing.
     pub header_json: Bytes,
+    /// What the headers of its packets said, where it was put together from packets here.
+    pub packets: Option<PacketFrame>,
     /// When its first byte was received, in ns of the clock of the run.
     pub received_ns: u64,
     /// Sources of which a part is missing: bit n for upstream n. 0 in a complete image.
     pub missing_parts: u64,
+}
+
+/// The packets of which an image was put together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketFrame {
+    /// Header of the first packet of its first tile of which one came.
+    pub header: FrameHeader,
+    /// Packets that came, of all tiles.
+    pub caught: u32,
+    /// Type of the detector, as numbered by the SLS software.
+    pub detector_type: u8,
+    /// Version of the header.
+    pub header_version: u8,
 }
 
 impl SeriesImage {
@@ -94,6 +110,7 @@ impl SeriesImage {
             channels: Vec::new(),
             times: None,
             header_json: Bytes::new(),
+            packets: None,
             received_ns: 0,
             missing_parts: 0,
         }

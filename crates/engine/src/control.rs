@@ -1,7 +1,9 @@
 //! How the outside sees and stops a run: atomics only, so that control and data share no lock.
 
 use konkordia_core::ledger::StreamLedger;
+use konkordia_core::setup::Seen;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -16,6 +18,8 @@ pub struct StreamProgress {
     kernel_dropped: AtomicU64,
     drained: AtomicBool,
     halted: AtomicBool,
+    /// A copy for those who look; the receiver never waits for them.
+    seen: Mutex<Seen>,
 }
 
 /// A look at a run while it goes on.
@@ -195,6 +199,18 @@ impl Control {
         s.no_slot.store(ledger.no_slot, Ordering::Relaxed);
         s.kernel_dropped.store(ledger.kernel_dropped, Ordering::Relaxed);
         s.drained.store(drained, Ordering::Release);
+    }
+
+    /// Shows what a stream has seen; another time if somebody is just looking.
+    pub(crate) fn show(&self, stream: usize, seen: &Seen) {
+        if let Ok(mut shown) = self.streams[stream].seen.try_lock() {
+            *shown = *seen;
+        }
+    }
+
+    /// What the streams have seen, as they last showed it.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.streams.iter().map(|s| s.seen.lock().map_or_else(|e| *e.into_inner(), |seen| *seen)).collect()
     }
 
     /// No stream has anything more to take, as far as can be seen: each one's source was empty, or it has taken all that it wants.

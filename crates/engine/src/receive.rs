@@ -1,12 +1,15 @@
 //! The receiver of one stream: takes datagrams from its source, gets a verdict for each, copies the payload of those that have a place.
 
 use crate::control::{Control, FailGuard, NOT_YET};
+use crate::first::FirstPackets;
 use konkordia_core::assembler::{TileAssembler, Verdict};
-use konkordia_core::ledger::StreamLedger;
+use konkordia_core::ledger::{Malformed, StreamLedger};
+use konkordia_core::opening::{Held, Opened};
 use konkordia_core::ports::Source;
+use konkordia_core::setup::{Port, Seen};
 use konkordia_core::tile::TileFormat;
 use konkordia_memory::ring::TileWriter;
-use konkordia_wire::sls_udp::Packet;
+use konkordia_wire::sls_udp::{self, Packet};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -46,11 +49,19 @@ pub(crate) struct Sorter<'a> {
     pub lossless: bool,
     pub assembler: TileAssembler,
     pub ledger: StreamLedger,
+    /// Packets that contradict the configuration are not placed.
+    pub is_strict: bool,
+    /// What came, for those who look for a wrong set-up.
+    pub seen: Seen,
+    /// The first packets, until they agree.
+    pub first: Option<FirstPackets>,
+    /// The packets are not those of the configured tile; the last that came has this number.
+    pub refused_to: Option<u32>,
 }
 
 impl Receiver<'_> {
     /// Receives until every planned image is sealed or the run is ended. Returns the account of the stream.
-    pub(crate) fn run(mut self) -> (StreamLedger, io::Result<()>) {
+    pub(crate) fn run(mut self) -> (StreamLedger, Seen, io::Result<()>) {
         let control = self.sorter.control;
         let _guard = FailGuard(control);
         let mut result = Ok(());
@@ -76,6 +87,7 @@ impl Receiver<'_> {
                 }
             }
         }
+        self.sorter.open(true);
         control.note_halted(self.stream);
         while control.end.load(Ordering::Acquire) == NOT_YET && !control.has_failed() {
             std::thread::sleep(WAIT);
@@ -88,16 +100,22 @@ impl Receiver<'_> {
         }
         self.sorter.ledger.kernel_dropped = self.source.dropped();
         control.publish(self.stream, &self.sorter.ledger, true);
-        (self.sorter.ledger, result)
+        (self.sorter.ledger, self.sorter.seen, result)
     }
 
     fn after_batch(&mut self, known: Known, drained: bool) {
         let sorter = &mut self.sorter;
-        let low = sorter.assembler.tick(known.now_ns, known.newest_end, drained);
+        if drained {
+            sorter.open(sorter.control.is_stopping());
+        }
+        // Packets that are held back are not missing.
+        let is_holding = sorter.first.as_ref().is_some_and(|first| !first.is_empty());
+        let low = sorter.assembler.tick(known.now_ns, known.newest_end, drained && !is_holding);
         sorter.writer.seal_below(low);
         if known.now_ns >= self.drops_read_ns + DROPS_INTERVAL_NS {
             self.drops_read_ns = known.now_ns;
             sorter.ledger.kernel_dropped = self.source.dropped();
+            sorter.control.show(self.stream, &sorter.seen);
         }
         sorter.control.publish(self.stream, &sorter.ledger, drained);
     }
@@ -121,10 +139,25 @@ impl Sorter<'_> {
         self.ledger.received_bytes += datagram.len() as u64;
         let packet = match Packet::new_checked(datagram, &self.format) {
             Ok(packet) => packet,
-            Err(why) => return self.ledger.count_malformed(why),
+            Err(why) => return self.take_malformed(datagram, why),
         };
+        if self.first.is_some() || self.refused_to.is_some() {
+            return self.take_first(&packet, datagram);
+        }
+        self.place(&packet);
+    }
+
+    /// A packet of the right form.
+    #[inline]
+    fn place(&mut self, packet: &Packet<'_>) {
+        self.seen.on_number(packet.number());
         let image = self.image_of(packet.frame_number());
         if self.lossless && !self.wait_for_slot(image) {
+            self.ledger.foreign += 1;
+            return;
+        }
+        if !self.seen.is_own(packet.port()) && self.is_strict {
+            // Of another module: its pixels would lie among those of this one.
             self.ledger.foreign += 1;
             return;
         }
@@ -137,15 +170,135 @@ impl Sorter<'_> {
             Verdict::Place { image, opens } => {
                 if opens {
                     self.writer.open(image, packet.frame_header());
+                    self.seen.on_frame(packet.frame_number());
                 }
                 self.writer.place(image, packet.packet(), packet.payload());
                 self.ledger.placed += 1;
             }
-            Verdict::Duplicate => self.ledger.duplicate += 1,
-            Verdict::Late => self.ledger.late += 1,
+            Verdict::Duplicate => {
+                self.ledger.duplicate += 1;
+                self.seen.on_late(packet.frame_number());
+            }
+            Verdict::Late => {
+                self.ledger.late += 1;
+                self.seen.on_late(packet.frame_number());
+            }
             Verdict::NoSlot => self.ledger.no_slot += 1,
-            Verdict::Foreign => self.ledger.foreign += 1,
+            Verdict::Foreign => {
+                self.ledger.foreign += 1;
+                self.seen.on_foreign(packet.frame_number());
+            }
         }
+    }
+
+    /// Not a packet of the tile. One that is wrong in its number alone says something about the tile.
+    #[cold]
+    fn take_malformed(&mut self, datagram: &[u8], why: Malformed) {
+        if why == Malformed::PacketNumber && self.first.is_some() {
+            let (frame, port) = sls_udp::frame_and_port(datagram);
+            let number = sls_udp::header_fields(datagram).map_or(0, |fields| fields.packet_number);
+            return self.hold(Held { frame, number, is_in_tile: false, port }, datagram);
+        }
+        self.ledger.count_malformed(why);
+        self.seen.on_malformed(datagram.len(), sls_udp::header_fields(datagram), why);
+    }
+
+    /// A packet of the right form while it is not known whether its stream is.
+    #[cold]
+    fn take_first(&mut self, packet: &Packet<'_>, datagram: &[u8]) {
+        let (frame, number) = (packet.frame_number(), packet.number());
+        if let Some(last) = self.refused_to {
+            if number <= last {
+                return self.refuse(number);
+            }
+            // They are those of the tile after all: what came before was cut off.
+            self.refused_to = None;
+            return self.place(packet);
+        }
+        let is_known = self.control.first_frame().is_some();
+        if frame == NOT_YET || !is_known && self.control.is_straggler(frame) {
+            self.ledger.foreign += 1;
+            return self.seen.on_number(number);
+        }
+        self.hold(Held { frame, number, is_in_tile: true, port: packet.port() }, datagram);
+    }
+
+    fn hold(&mut self, held: Held, datagram: &[u8]) {
+        let (now_ns, is_known) = (self.control.now_ns(), self.control.first_frame().is_some());
+        if let Some(first) = &mut self.first {
+            let opened = first.push(held, datagram, now_ns, is_known);
+            self.decide(opened);
+        }
+    }
+
+    /// Looks at what is held when no packet came; `is_last`: none will, and all that is held gets its verdict.
+    fn open(&mut self, is_last: bool) {
+        let (now_ns, is_known) = (self.control.now_ns(), self.control.first_frame().is_some());
+        let Some(first) = &mut self.first else { return };
+        let opened = first.tick(now_ns, is_known, is_last);
+        match opened {
+            Opened::Wait | Opened::DropOldest if is_last => {
+                while self.first.as_ref().is_some_and(|first| !first.is_empty()) {
+                    self.decide(Opened::DropOldest);
+                }
+                self.first = None;
+            }
+            opened => self.decide(opened),
+        }
+    }
+
+    fn decide(&mut self, opened: Opened) {
+        match opened {
+            Opened::Wait => {}
+            Opened::DropOldest => {
+                let oldest = self.first.as_mut().and_then(FirstPackets::drop_oldest);
+                if let Some(held) = oldest {
+                    self.leave_out(held);
+                }
+            }
+            Opened::Refuse { last } => {
+                let Some(first) = self.first.take() else { return };
+                self.refused_to = Some(last);
+                first.datagrams().for_each(|(held, _)| self.refuse(held.number));
+            }
+            Opened::Begin { frame, port } => self.begin(frame, port),
+        }
+    }
+
+    /// The run of this stream begins: what is held gets its verdict. What came before the first packet of that frame, of another frame, was on
+    /// its way from elsewhere.
+    fn begin(&mut self, frame: u64, port: Port) {
+        let Some(first) = self.first.take() else { return };
+        self.seen.port = Some(port);
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let was_known = self.control.first_frame.compare_exchange(NOT_YET, frame, order.0, order.1).is_err();
+        let mut has_begun = was_known;
+        for (held, datagram) in first.datagrams() {
+            has_begun |= held.frame == frame;
+            match Packet::new_checked(datagram, &self.format) {
+                Ok(packet) if has_begun => self.place(&packet),
+                _ => self.leave_out(*held),
+            }
+        }
+    }
+
+    /// A packet that was held back and is none of this run.
+    fn leave_out(&mut self, held: Held) {
+        if held.is_in_tile {
+            self.ledger.foreign += 1;
+            self.seen.on_number(held.number);
+        } else {
+            self.ledger.count_malformed(Malformed::PacketNumber);
+            self.seen.beyond += 1;
+            self.seen.on_number(held.number);
+        }
+    }
+
+    /// A packet that is not placed, because the packets of its stream are not those of the tile.
+    fn refuse(&mut self, number: u32) {
+        self.ledger.count_malformed(Malformed::PacketNumber);
+        self.seen.refused += 1;
+        self.seen.on_number(number);
     }
 
     /// True if the stream must take nothing more. One that can wait first takes what the other streams have begun.

@@ -5,7 +5,8 @@ use crate::copy::Copied;
 use crate::deliver::Delivery;
 use crate::receive::{Receiver, Sorter};
 use crate::work::Recipes;
-use crate::{commit, copy, deliver, sys, work};
+use crate::first::FirstPackets;
+use crate::{commit, copy, deliver, setup, sys, work};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
@@ -13,6 +14,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, Recipe, STRIPS_MAX};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::selection::{Keep, Marked, SUM_FRAMES_MAX};
+use konkordia_core::setup::{Finding, Seen};
 use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::convert::Constants;
 use konkordia_kernels::isa::Isa;
@@ -153,10 +155,21 @@ pub struct RunOutcome {
     pub first_frame: Option<u64>,
     /// Time from the first packet to the last one that was placed or found the ring full, as seen every 10 ms.
     pub receive_time: Duration,
+    /// What each stream has seen of its packets.
+    pub seen: Vec<Seen>,
+    /// What of it contradicts the plan.
+    pub findings: Vec<Finding>,
     /// The sinks, to be closed with the ledger.
     pub sinks: Vec<Box<dyn Sink>>,
     /// The sinks of raw frames.
     pub frame_sinks: Vec<Box<dyn FrameSink>>,
+}
+
+impl RunOutcome {
+    /// True when every expected image is complete, nothing was dropped anywhere, and the detector is the one that was configured.
+    pub fn is_complete(&self) -> bool {
+        self.ledger.is_complete() && !self.findings.iter().any(|finding| finding.is_wrong)
+    }
 }
 
 /// A run that has everything it needs and waits for nothing but packets.
@@ -299,6 +312,10 @@ impl Armed {
                         lossless: plan.lossless_source,
                         assembler: TileAssembler::new(assembler_spec(plan)),
                         ledger: StreamLedger::default(),
+                        is_strict: plan.setup.is_strict && !plan.lossless_source,
+                        seen: Seen::default(),
+                        first: FirstPackets::new(plan),
+                        refused_to: None,
                     };
                     let receiver = Receiver { stream, source, sorter, drops_read_ns: 0 };
                     let thread = spawn(format!("rx-{stream}"));
@@ -443,7 +460,7 @@ fn end_receiving(control: &Control, patience: Duration) {
 struct Closing {
     ended: Ended,
     receive_time: Duration,
-    streams: Vec<(StreamLedger, io::Result<()>)>,
+    streams: Vec<(StreamLedger, Seen, io::Result<()>)>,
     images: ImageLedger,
     deliveries: Vec<Delivery>,
     copied: Vec<Copied>,
@@ -455,9 +472,10 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
     let passed = images.expected;
     images.written = deliveries.iter().map(|d| d.written).min().unwrap_or(0);
     images.unwritten = deliveries.iter().map(|d| d.unwritten).max().unwrap_or(0);
-    let mut ledgers = Vec::new();
-    for (stream, (ledger, result)) in streams.into_iter().enumerate() {
+    let (mut ledgers, mut seen) = (Vec::new(), Vec::new());
+    for (stream, (ledger, seen_here, result)) in streams.into_iter().enumerate() {
         ledgers.push(ledger);
+        seen.push(seen_here);
         if let Err(error) = result {
             ended = Ended::SourceError(stream, error);
         }
@@ -490,6 +508,8 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
         images: passed,
         first_frame: control.first_frame(),
         receive_time,
+        findings: setup::compare(plan, &seen, true),
+        seen,
         sinks,
         frame_sinks,
     }

@@ -7,10 +7,11 @@ use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::{Compression, Plan, STRIPS_MAX};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
-use konkordia_core::series::{Array, Channel, ImageTimes, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Array, Channel, ImageTimes, PacketFrame, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart};
 use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::codec::{self, Framing};
 use konkordia_kernels::{ElementSize, Isa};
+use konkordia_wire::sls_udp::{HEADER_VERSION, detector_type};
 use std::sync::Arc;
 
 /// A sink of a run that hands its images to outlets. Costs nothing while nobody wants any.
@@ -23,6 +24,7 @@ pub struct RunTap {
     element: Element,
     image_bytes: usize,
     packets_per_tile: u32,
+    detector_type: u8,
     has_times: bool,
     isa: Isa,
     name: Arc<str>,
@@ -66,6 +68,7 @@ impl RunTap {
             element,
             image_bytes: plan.image_bytes(),
             packets_per_tile: format.packets(),
+            detector_type: detector_type(format.kind),
             has_times: format.kind == DetectorKind::Jungfrau,
             isa,
             name: "".into(),
@@ -110,6 +113,12 @@ impl Sink for RunTap {
         if image.head.status.has_pixels() {
             of_series.channels = vec![Channel { name: Arc::clone(&self.name), array: self.join(image.strips)? }];
             let header = image.tiles.iter().find(|tile| tile.packets > 0).map(|tile| tile.header);
+            of_series.packets = header.map(|header| PacketFrame {
+                header,
+                caught: image.tiles.iter().map(|tile| u32::from(tile.packets)).sum(),
+                detector_type: self.detector_type,
+                header_version: HEADER_VERSION,
+            });
             of_series.times = header.filter(|_| self.has_times).map(|header| {
                 let (start_ns, real_ns) = (header.timestamp_100ns.saturating_mul(100), u64::from(header.exposure_length) * 100);
                 ImageTimes { start_ns, stop_ns: start_ns.saturating_add(real_ns), real_ns }

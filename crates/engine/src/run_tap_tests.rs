@@ -32,6 +32,7 @@ fn plan(compression: Compression) -> Plan {
         workers: 1,
         pin_receivers: vec![],
         pin_workers: vec![],
+        setup: konkordia_core::setup::SetupRules::default(),
     }
 }
 

@@ -128,6 +128,7 @@ fn plain() -> Plan {
         workers: 2,
         pin_receivers: vec![],
         pin_workers: vec![],
+        setup: konkordia_core::setup::SetupRules::default(),
     }
 }
 

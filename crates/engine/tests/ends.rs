@@ -41,6 +41,7 @@ fn plan(streams: u32, images: Option<u64>) -> Plan {
         workers: 1,
         pin_receivers: vec![],
         pin_workers: vec![],
+        setup: konkordia_core::setup::SetupRules::default(),
     }
 }
 

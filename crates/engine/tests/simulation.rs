@@ -196,6 +196,7 @@ fn prepare(case: &Case) -> Prepared {
         workers: case.workers,
         pin_receivers: vec![],
         pin_workers: vec![],
+        setup: konkordia_core::setup::SetupRules::default(),
     };
     Prepared { plan, constants, naive, reference, streams }
 }

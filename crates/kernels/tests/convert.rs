@@ -18,9 +18,8 @@ fn oracle<P: Pixel>(word: u16, pedestal: [f32; 3], factor: [f32; 3]) -> P {
         return P::MASKED;
     }
     match (word, word >> 14) {
-        (0xFFFF, _) => P::MISSING,
         (0xC000, _) => P::SATURATED,
-        (0x4000, _) | (_, 2) => P::INVALID,
+        (0xFFFF | 0x4000, _) | (_, 2) => P::INVALID,
         (_, gain) => {
             let stage = [0, 1, usize::MAX, 2][usize::from(gain)];
             P::from_photons((f32::from(word & 0x3FFF) - pedestal[stage]) * factor[stage])

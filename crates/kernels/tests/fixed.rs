@@ -25,7 +25,6 @@ fn oracle<P: OutputPixel>(word: u16, one: One) -> P {
     if word == 0xFFFF || word == 0xC000 || word == 0x4000 || gain == 2 {
         return match word {
             _ if masked(0) => P::MASKED,
-            0xFFFF => P::MISSING,
             0xC000 => P::SATURATED,
             _ => P::INVALID,
         };

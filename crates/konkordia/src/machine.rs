@@ -26,6 +26,15 @@ pub fn facts() -> Value {
     })
 }
 
+/// UDP datagrams that came to this machine for ports on which nobody listens, since it was started.
+pub fn datagrams_to_closed_ports() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/net/snmp").ok()?;
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let (_, value) = names.split_whitespace().zip(values.split_whitespace()).find(|(name, _)| *name == "NoPorts")?;
+    value.parse().ok()
+}
+
 /// The same on one line, for people.
 pub fn line() -> String {
     let f = facts();

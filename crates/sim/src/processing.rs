@@ -403,9 +403,8 @@ impl NaiveRun<'_> {
 fn convert(word: u16, pedestal: [f32; 3], factor: [f32; 3], working: PixelType, special: &Special) -> Value {
     let stage = match word {
         0xFFFF | 0xC000 | 0x4000 | 0x8000..0xC000 if pedestal[0].is_nan() || factor[0].is_nan() => return Value::Masked,
-        0xFFFF => return Value::Missing,
         0xC000 => return Value::Saturated,
-        0x4000 | 0x8000..0xC000 => return Value::Invalid,
+        0xFFFF | 0x4000 | 0x8000..0xC000 => return Value::Invalid,
         _ => [0, 1, 0, 2][usize::from(word >> 14)],
     };
     let product = (f32::from(word & 0x3FFF) - pedestal[stage]) * factor[stage];

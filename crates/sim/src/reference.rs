@@ -369,9 +369,8 @@ pub fn convert_word<P: Pixel>(word: u16, pixel: usize, constants: &JungfrauConst
         return P::MASKED;
     }
     match word {
-        0xFFFF => return P::MISSING,
         0xC000 => return P::SATURATED,
-        0x4000 => return P::INVALID,
+        0xFFFF | 0x4000 => return P::INVALID,
         _ => {}
     }
     let stage = match word >> 14 {

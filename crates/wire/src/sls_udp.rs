@@ -8,6 +8,7 @@
 
 use konkordia_core::ledger::Malformed;
 use konkordia_core::ports::FrameHeader;
+use konkordia_core::setup::{HeaderFields, Port};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 
 /// Byte ranges of the header.
@@ -81,6 +82,18 @@ impl<'a> Packet<'a> {
         self.packet
     }
 
+    /// Number of the packet as the header says it.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        packet_number(self.datagram)
+    }
+
+    /// Whose packet it is.
+    #[inline]
+    pub fn port(&self) -> Port {
+        port(self.datagram)
+    }
+
     /// The pixels, as many bytes as the format says.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
@@ -91,6 +104,28 @@ impl<'a> Packet<'a> {
     pub fn frame_header(&self) -> FrameHeader {
         frame_header(self.datagram)
     }
+}
+
+/// What the header of a datagram says of its detector, whatever else is wrong with it; `None` if it is too short for one.
+pub fn header_fields(datagram: &[u8]) -> Option<HeaderFields> {
+    (datagram.len() >= HEADER_BYTES).then(|| HeaderFields {
+        detector_type: detector_type_of(datagram),
+        version: version(datagram),
+        packet_number: packet_number(datagram),
+    })
+}
+
+/// Frame number and port of a datagram whose number is beyond the tile.
+///
+/// # Panics
+/// If it is shorter than a header.
+pub fn frame_and_port(datagram: &[u8]) -> (u64, Port) {
+    (u64::from_le_bytes(array(datagram, field::FRAME_NUMBER)), port(datagram))
+}
+
+fn port(datagram: &[u8]) -> Port {
+    let number = |range| u16::from_le_bytes(array(datagram, range));
+    Port { row: number(field::ROW), column: number(field::COLUMN), module_id: number(field::MODULE_ID) }
 }
 
 /// The fields of a header that describe the frame; `bytes` has at least [`HEADER_BYTES`].

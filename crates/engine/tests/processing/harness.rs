@@ -167,6 +167,7 @@ impl Recording {
             workers: 2,
             pin_receivers: vec![],
             pin_workers: vec![],
+            setup: konkordia_core::setup::SetupRules::default(),
         }
     }
 

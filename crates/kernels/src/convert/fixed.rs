@@ -176,7 +176,6 @@ fn switched<P: OutputPixel>(word: u16, constants: &FixedView<'_>, half: [i64; 3]
 fn special<P: Pixel>(word: u16, factor: u16) -> P {
     match word {
         _ if factor == 0 => P::MASKED,
-        0xFFFF => P::MISSING,
         0xC000 => P::SATURATED,
         _ => P::INVALID,
     }

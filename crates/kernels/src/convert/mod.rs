@@ -4,7 +4,8 @@
 //! `from_photons((adc - pedestal) * factor)` with the constants of its stage, in single precision, one rounding per operation and
 //! no fused multiply-add, so that every instruction set gives the same bits. Order of the tests:
 //! 1. Words 0xFFFF, 0xC000, 0x4000 and every word with gain 10 are special. A special word of a pixel without a usable G0
-//!    (pedestal or factor of stage 0 is NaN) is masked; otherwise 0xFFFF is missing, 0xC000 saturated, the others invalid.
+//!    (pedestal or factor of stage 0 is NaN) is masked; otherwise 0xC000 is saturated and the others are invalid. No word is
+//!    missing: whether a packet came is known to the caller, who fills the pixels of those that did not.
 //! 2. Every other word is converted with the constants of its own stage; the result NaN means masked, so a pixel can be masked
 //!    in one stage only. What lies above or below the range of the type is saturated or clamped as `core::pixel` says.
 //!
@@ -127,7 +128,7 @@ pub struct WordCounts {
     pub illegal: u64,
     /// 0xC000 (G2 with ADC 0).
     pub saturated: u64,
-    /// 0xFFFF, the padding of other receivers.
+    /// 0xFFFF: the padding of other receivers in raw files; from a detector it is no measurement.
     pub missing: u64,
 }
 

@@ -24,7 +24,6 @@ pub fn special<P: Pixel>(word: u16, pedestal: f32, factor: f32) -> P {
         return P::MASKED;
     }
     match word {
-        0xFFFF => P::MISSING,
         0xC000 => P::SATURATED,
         _ => P::INVALID,
     }

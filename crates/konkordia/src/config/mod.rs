@@ -12,6 +12,7 @@ pub mod schema;
 mod schema_experiment;
 mod schema_service;
 pub mod service;
+mod setup;
 pub mod stream;
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,7 @@ use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Orien
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Recipe};
+use konkordia_core::setup::SetupRules;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_sinks::hdf5::{Layout, Metadata, Overwrite};
 use std::net::IpAddr;
@@ -81,6 +82,8 @@ pub struct Config {
     pub stall_timeout_ns: u64,
     /// Memory of the ring.
     pub buffer_bytes: u64,
+    /// What the headers of the packets are held against.
+    pub setup: SetupRules,
 }
 
 impl Config {
@@ -282,7 +285,9 @@ impl Reader<'_> {
             (self.document.table("source"), self.document.table("processing"), self.document.table("run"));
         let (recipe, pixel) = pixels?;
         let options = processing::read(self.document, self.d, recipe, pixel);
-        let (modules, geometry) = (detector?.modules, geometry?);
+        let detector = detector?;
+        let setup = super::setup::rules(self.document, detector.format.kind, detector.interfaces);
+        let (modules, geometry) = (detector.modules, geometry?);
         let first_port = source.integer("first_port").unwrap_or(50010) as u16;
         self.check_ports(first_port, geometry.placements().len());
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
@@ -317,12 +322,13 @@ impl Reader<'_> {
             each_module: output.text("modules") != Some("one"),
             images: run.integer("images").map(|n| n as u64),
             first_frame: match (run.integer("first_frame"), run.text("first_frame")) {
-                (_, Some(_)) => FirstFrame::Auto,
-                (number, _) => FirstFrame::Number(number.unwrap_or(1) as u64),
+                (Some(number), None) => FirstFrame::Number(number as u64),
+                _ => FirstFrame::Auto,
             },
             start_timeout_ns: start_timeout_ns(run),
             stall_timeout_ns: (run.number("stall_timeout_s").unwrap_or(5.0) * 1e9) as u64,
             buffer_bytes: (run.integer("buffer_mib").unwrap_or(512) as u64) << 20,
+            setup,
         })
     }
 

@@ -34,6 +34,7 @@ pub fn plan(config: &Config) -> Plan {
         workers: config.workers.unwrap_or_else(|| processors.saturating_sub(streams).max(1)),
         pin_receivers: config.pin_streams.clone(),
         pin_workers: config.pin_workers.clone(),
+        setup: config.setup.clone(),
     };
     let slot_bytes: u64 = plan.memory().iter().filter(|item| item.what.starts_with("ring")).map(|item| item.bytes).sum();
     plan.slots = (config.buffer_bytes / slot_bytes.max(1)).clamp(SLOTS.0, SLOTS.1);
@@ -104,7 +105,7 @@ fn tiles(plan: &Plan) -> String {
 
 fn first_frame(first: FirstFrame) -> String {
     match first {
-        FirstFrame::Auto => "the first that arrives".into(),
+        FirstFrame::Auto => "the first of which several packets arrive".into(),
         FirstFrame::Number(n) => n.to_string(),
     }
 }

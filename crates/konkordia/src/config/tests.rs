@@ -25,7 +25,7 @@ fn a_valid_file_has_its_defaults_and_its_paths_count_from_its_folder() {
     let config = parse(GOOD).unwrap();
     assert_eq!(config.directory, Path::new("beam/out"));
     assert_eq!(config.calibration.as_ref().unwrap().gain, [Path::new("beam/g.f32")]);
-    assert_eq!((config.first_port, config.images, config.first_frame), (50010, None, FirstFrame::Number(1)));
+    assert_eq!((config.first_port, config.images, config.first_frame), (50010, None, FirstFrame::Auto));
     assert_eq!((config.recipe, config.pixel.name()), (Recipe::JungfrauPhotons, "int16"));
     let plan = plan(&config);
     assert!(plan.slots >= 16 && plan.window_images <= plan.slots / 2);

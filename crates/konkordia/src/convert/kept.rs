@@ -85,6 +85,8 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
         images: 0,
         first_frame: Some(first_frame),
         receive_time: Duration::ZERO,
+        seen: Vec::new(),
+        findings: Vec::new(),
         sinks: Vec::new(),
         frame_sinks: Vec::new(),
     }

@@ -22,6 +22,7 @@ use args::ConvertArgs;
 use kept::{Kept, Shift};
 use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::ports::{Sink, Source};
+use konkordia_core::setup::SetupRules;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::{FileSpec, Writer, unknown};
@@ -96,6 +97,7 @@ fn plan(config: &Config, args: &ConvertArgs, input: &Input) -> Result<Ground, Fa
     refuse_other_detector(&ground.loaded, input)?;
     let plan = &mut ground.plan;
     plan.lossless_source = true;
+    plan.setup = SetupRules::default();
     plan.first_frame = FirstFrame::Number(info.first_frame);
     plan.frames = Some(info.last_frame - info.first_frame + 1);
     // Who reads files waits for the workers most of the time; who reads sockets must not.
@@ -186,7 +188,7 @@ fn convert(
     };
     kept.add_to(&mut outcome);
     let names = input.info().tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
-    let mut record = report::ledger_record(&names, &outcome, clock::now());
+    let mut record = report::ledger_record(config, &names, &outcome, clock::now());
     // When it is converted is not when it was taken.
     record.end_time.clone_from(&input.info().written);
     let file = writer.finish(&record).transpose()?;

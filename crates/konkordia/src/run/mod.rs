@@ -6,6 +6,7 @@ pub mod loopback;
 pub mod raw_copy;
 mod recorded;
 pub mod report;
+pub mod setup;
 pub mod signals;
 pub mod sink;
 
@@ -15,6 +16,8 @@ use crate::failure::{Exit, Failure};
 use crate::repack::travel;
 use crate::say;
 use arm::{Ports, Prepared};
+use konkordia_core::plan::Plan;
+use konkordia_core::setup::What;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
 use raw_copy::RawCopy;
@@ -39,9 +42,13 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let Prepared { armed, writer, raw_copy, plan, addresses, .. } = prepared;
     watch.start(armed.control());
     let control = armed.control();
-    let outcome = with_progress(&control, plan.images(), args, || armed.run());
+    let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
+    let mut live = Live { config: &config, names: &names, plan: &plan, told: Vec::new() };
+    let stray = crate::machine::datagrams_to_closed_ports();
+    let outcome = with_progress(&control, &mut live, args, || armed.run());
+    let stray = crate::machine::datagrams_to_closed_ports().zip(stray).map_or(0, |(now, then)| now.saturating_sub(then));
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), watch.interrupted());
-    let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref());
+    let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
     match &report {
         Ok(report) if args.json => say::json(&report.to_json(exit), true),
         Ok(report) => say::to_stdout(&report.to_text()),
@@ -66,7 +73,7 @@ pub fn close(
     raw_copy: Option<&RawCopy>,
 ) -> Result<Report, Failure> {
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let record = report::ledger_record(&names, outcome, clock::now());
+    let record = report::ledger_record(config, &names, outcome, clock::now());
     let file = writer.finish(&record).transpose();
     let raw = raw_copy.and_then(RawCopy::finish).transpose();
     Ok(Report::new(config, &names, outcome, file?).with_raw(raw?))
@@ -95,16 +102,18 @@ fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
 }
 
 /// Runs `work` while another thread shows how far it is.
-fn with_progress<T>(control: &Arc<Control>, planned: Option<u64>, args: &ReceiveArgs, work: impl FnOnce() -> T) -> T {
+fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveArgs, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let planned = live.plan.images();
             let mut progress = say::Progress::new(args.quiet || args.json);
             let mut events = Instant::now();
             let mut rate = Rate::new();
             while !done.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(100));
                 progress.update(|| rate.line(control, planned));
+                live.look(control, args.json);
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     let p = control.progress();
@@ -122,6 +131,30 @@ fn with_progress<T>(control: &Arc<Control>, planned: Option<u64>, args: &Receive
         done.store(true, Ordering::Release);
         result
     })
+}
+
+/// Tells of a wrong set-up as soon as it is certain.
+struct Live<'a> {
+    config: &'a Config,
+    names: &'a [String],
+    plan: &'a Plan,
+    /// What was told, by key and sentence.
+    told: Vec<What>,
+}
+
+impl Live<'_> {
+    fn look(&mut self, control: &Control, json: bool) {
+        let mut findings = konkordia_engine::setup::findings(self.plan, control);
+        findings.retain(|finding| !self.told.iter().any(|told| std::mem::discriminant(told) == std::mem::discriminant(&finding.what)));
+        for told in setup::tell(self.config, self.names, &findings) {
+            if json {
+                say::json(&json!({ "event": "setup", "finding": told.to_json() }), true);
+            } else {
+                say::to_stderr(&format!("warning: wrong set-up: {}\n  fix: {}", told.what, told.fix));
+            }
+        }
+        self.told.extend(findings.iter().map(|finding| finding.what));
+    }
 }
 
 /// Rates between two looks.
@@ -155,7 +188,7 @@ impl Rate {
 
 /// What the run's end means for the shell.
 pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
-    let whole = if outcome.ledger.is_complete() { Exit::Complete } else { Exit::Incomplete };
+    let whole = if outcome.is_complete() { Exit::Complete } else { Exit::Incomplete };
     if !outcome.ledger.imbalances().is_empty() {
         return (Exit::Bug, None);
     }

@@ -1,10 +1,12 @@
 //! The run report: the ledger, the rates, the files, and where data were lost.
 
 use super::raw_copy::RawReport;
+use super::setup::{self, Told};
 use crate::config::{Config, plan};
 use crate::failure::Exit;
 use crate::say;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
+use konkordia_core::setup::{Port, Seen, What};
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use serde_json::{Map, Value, json};
@@ -24,6 +26,7 @@ pub struct Report {
     unit: &'static str,
     file: Option<FileReport>,
     raw: Option<RawReport>,
+    setup: Vec<Told>,
     advice: Vec<String>,
 }
 
@@ -33,21 +36,41 @@ pub fn stream_name(address: &SocketAddr) -> String {
 }
 
 /// The account as the file holds it.
-pub fn ledger_record(names: &[String], outcome: &RunOutcome, now: String) -> LedgerRecord {
+pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, now: String) -> LedgerRecord {
     let own = |rows: &[(&'static str, u64)]| rows.iter().map(|(n, v)| ((*n).to_string(), *v)).collect::<Vec<_>>();
     let ledger = &outcome.ledger;
     let mut totals = own(&ledger.total().rows());
     totals.extend(ledger.images.rows().iter().map(|(name, value)| (image_name(name), *value)));
     totals.push(("packets_expected".into(), ledger.images.frames * ledger.packets_per_image));
-    let streams = names.iter().zip(&ledger.streams);
+    let streams = names.iter().zip(&ledger.streams).enumerate().map(|(n, (name, s))| {
+        let mut counters = own(&s.rows());
+        counters.extend(header_rows(outcome.seen.get(n)));
+        StreamRecord { name: name.clone(), counters }
+    });
     LedgerRecord {
         totals,
-        streams: streams.map(|(name, s)| StreamRecord { name: name.clone(), counters: own(&s.rows()) }).collect(),
+        streams: streams.collect(),
         balances: balances(),
-        ended: outcome.ended.name().into(),
+        ended: ended(outcome.ended.name(), &setup::tell(config, names, &outcome.findings)),
         end_time: Some(now),
         images_expected: outcome.images,
     }
+}
+
+/// In place of what no header said: above every number that one can say.
+const NO_HEADER: u64 = 65_536;
+
+/// What the headers of a stream said of its module and place.
+fn header_rows(seen: Option<&Seen>) -> [(String, u64); 3] {
+    let port = seen.and_then(|seen| seen.port);
+    let of = |name: &str, value: fn(Port) -> u16| (name.to_string(), port.map_or(NO_HEADER, |port| value(port).into()));
+    [of("header_row", |p| p.row), of("header_column", |p| p.column), of("header_module_id", |p| p.module_id)]
+}
+
+/// Why a run ended, with what is wrong about its set-up.
+pub fn ended(name: &str, told: &[Told]) -> String {
+    let wrong: Vec<String> = told.iter().filter(|told| told.is_wrong).map(|told| told.what.clone()).collect();
+    if wrong.is_empty() { name.to_string() } else { format!("{name}, with a wrong set-up: {}", wrong.join("; ")) }
 }
 
 /// "expected" alone would not say of what.
@@ -89,6 +112,7 @@ impl Report {
             unit: plan::unit(config),
             file,
             raw: None,
+            setup: setup::tell(config, names, &outcome.findings),
             advice: advice(config, names, outcome),
         }
     }
@@ -96,6 +120,33 @@ impl Report {
     /// With other advice than that for a run over the network.
     pub fn with_advice(self, advice: Vec<String>) -> Self {
         Self { advice, ..self }
+    }
+
+    /// With what is known of datagrams that came to ports of this machine on which nobody listens, while no stream was short of any.
+    pub fn with_stray(mut self, stray: u64, outcome: &RunOutcome) -> Self {
+        // Other programs have closed ports too: where data came, only as much as one more stream would bring says something.
+        let of_stream = outcome.ledger.total().placed / self.streams.len().max(1) as u64;
+        let is_much = stray >= 3 && stray * 10 >= of_stream * 9;
+        let is_explained = outcome.findings.iter().any(|finding| !matches!(finding.what, What::Silent));
+        if is_much && !is_explained {
+            let count = say::count(stray);
+            self.advice.insert(
+                0,
+                format!("{count} datagrams came to ports of this machine on which nobody listens: compare [source] first_port, [detector] modules and interfaces with the detector"),
+            );
+        }
+        self
+    }
+
+    /// What is wrong with the set-up, the gravest first.
+    pub fn setup(&self) -> &[Told] {
+        &self.setup
+    }
+
+    /// What the reader should know first: a wrong set-up, then where data were lost; `None` if all is well.
+    pub fn headline(&self) -> Option<String> {
+        let told = self.setup.iter().find(|told| told.is_wrong).or(self.setup.first());
+        told.map(|told| format!("wrong set-up: {}", told.what)).or_else(|| self.advice.first().cloned())
     }
 
     /// The same with what was written of raw frames.
@@ -136,7 +187,17 @@ impl Report {
 
     /// The report for people.
     pub fn to_text(&self) -> String {
-        let mut out = format!("{}\n\n{}\n", self.table(), self.images_line());
+        let mut out = String::new();
+        for told in &self.setup {
+            out.push_str(&format!("wrong set-up: {}\n  fix: {}\n", told.what, told.fix));
+        }
+        if self.setup.is_empty() {
+            out.extend(self.headline().map(|line| format!("{line}\n")));
+        }
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&format!("{}\n\n{}\n", self.table(), self.images_line()));
         out.push_str(&self.balance());
         if self.seconds > 0.0 {
             out.push_str(&format!(
@@ -165,7 +226,8 @@ impl Report {
             ));
         }
         out.push_str(&format!("\nended     {}", self.ended));
-        for line in &self.advice {
+        let told_first = usize::from(self.setup.is_empty());
+        for line in self.advice.iter().skip(told_first) {
             out.push_str(&format!("\nadvice    {line}"));
         }
         out
@@ -236,13 +298,14 @@ impl Report {
             "raw_master": self.raw.as_ref().map(|r| &r.master), "raw_frames": self.raw.as_ref().map(|r| r.frames),
             "raw_bytes": self.raw.as_ref().map(|r| r.bytes),
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice,
+            "setup": self.setup.iter().map(Told::to_json).collect::<Vec<_>>(), "headline": self.headline(),
         })
     }
 }
 
-/// Where data were lost, and what to do about it.
+/// Where data were lost, and what to do about it. What the set-up explains is not said again.
 fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String> {
-    let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
+    let total = outcome.ledger.total();
     let mut list = Vec::new();
     if total.kernel_dropped > 0 {
         list.push(format!(
@@ -257,37 +320,43 @@ fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String
             say::count(total.no_slot)
         ));
     }
-    let silent_streams: Vec<usize> = (0..ledger.streams.len()).filter(|n| ledger.streams[*n].received == 0).collect();
     if total.received == 0 {
         list.push("nothing arrived on any port: is the detector sending to this address, and is a firewall in the way? docs/troubleshooting.md, Nothing arrives".into());
         return list;
     }
-    for stream in silent_streams {
-        list.push(format!("nothing arrived on {}: is this module switched on and sending to this port?", names[stream]));
+    list.extend(setup::tell(config, names, &outcome.findings).iter().map(Told::text));
+    let odd = total.malformed_total();
+    if odd > 0 && outcome.findings.is_empty() {
+        let line = "datagrams were no packets of this detector: damaged, or from somebody else (docs/troubleshooting.md)";
+        list.push(format!("{} {line}", say::count(odd)));
     }
-    if total.placed == 0 && total.foreign > 0 {
-        list.push(
-            "packets came, but of other frames: reset the detector's frame counter, or set [run] first_frame = \"auto\"".into(),
-        );
-    }
-    if total.placed == 0 && total.malformed_total() > 0 {
-        list.push(
-            "packets came, but not of this detector: check [detector] type, interfaces and bits against the detector".into(),
-        );
-    }
-    if ledger.images.not_received > 0 && total.placed > 0 {
+    let not_received = outcome.ledger.images.not_received;
+    if not_received > 0 && total.placed > 0 {
         list.push(format!(
             "{} planned images were not received: does the detector take as many as [run] images says, and was it stopped before?",
-            say::count(ledger.images.not_received)
+            say::count(not_received)
         ));
     }
-    let counted = total.kernel_dropped + total.no_slot + total.late + total.malformed_total();
-    let unexplained = ledger.images.packets_missing.saturating_sub(counted);
-    if unexplained > 0 && total.placed > 0 && !matches!(outcome.ended, Ended::Stopped) {
-        list.push(format!(
-            "{} missing packets never reached this machine's sockets: lost on the wire, in a switch or in the network card (docs/troubleshooting.md, Lost before the socket)",
-            say::count(unexplained)
-        ));
-    }
+    list.extend(lost_on_the_wire(outcome));
     list
+}
+
+/// Missing packets that nothing else explains: streams that are silent, and a set-up that has other packets, do.
+fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
+    let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
+    let is_other = outcome.findings.iter().any(|finding| finding.is_wrong && finding.what != What::Silent);
+    if total.placed == 0 || is_other || matches!(outcome.ended, Ended::Stopped) {
+        return None;
+    }
+    let silent = ledger.streams.iter().filter(|stream| stream.received == 0).count() as u64;
+    let of_silent = silent * ledger.packets_per_image / ledger.streams.len().max(1) as u64;
+    let explained = of_silent * ledger.images.frames;
+    let counted = total.kernel_dropped + total.no_slot + total.late + total.malformed_total();
+    let lost = ledger.images.packets_missing.saturating_sub(explained + counted);
+    (lost > 0).then(|| {
+        format!(
+            "{} missing packets never reached this machine's sockets: lost on the wire, in a switch or in the network card (docs/troubleshooting.md, Lost before the socket)",
+            say::count(lost)
+        )
+    })
 }

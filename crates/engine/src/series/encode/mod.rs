@@ -7,6 +7,7 @@ mod sls_json;
 mod stins;
 
 use bytes::Bytes;
+use konkordia_core::array::Element;
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
 
 /// A message: its parts.
@@ -33,6 +34,22 @@ impl Outgoing {
             Self::Stins => "stins",
             Self::DectrisV2 => "stream2",
             Self::SlsJson => "sls",
+        }
+    }
+
+    /// Why images of this type have no form in the protocol, and the types that have one; `None` if they have.
+    pub const fn refuses(self, element: Element) -> Option<(&'static str, &'static str)> {
+        let is_float = matches!(element, Element::Float32 | Element::Float64);
+        let is_wide = matches!(element, Element::Int64 | Element::Uint64);
+        match self {
+            Self::SlsJson if is_float || is_wide => Some((
+                "the SLS stream has whole numbers of 8, 16 and 32 bits",
+                "\"int16\", \"int32\", \"uint16\" or \"uint32\"",
+            )),
+            Self::DectrisV2 if is_float || is_wide => {
+                Some(("images of Stream V2 are whole numbers of 8, 16 and 32 bits", "\"uint16\" or \"uint32\""))
+            }
+            _ => None,
         }
     }
 

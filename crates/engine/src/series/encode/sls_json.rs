@@ -8,7 +8,7 @@ use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
 use konkordia_wire::sls_json::{Header, Image, Message};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
 const VERSION: u32 = 5;
@@ -25,7 +25,34 @@ pub struct SlsJson {
 /// What came with an image that an SLS receiver sent first.
 struct Came(Map<String, Value>);
 
+/// Signed whole numbers have nothing that says so but this entry of `addJsonHeader`: `bitmode` is their number of bits.
+const SIGNED: &str = "dtype";
+
 impl Came {
+    /// From an SLS receiver, or from packets that were put together here.
+    fn of(image: &SeriesImage) -> Self {
+        let Some(packets) = &image.packets else {
+            return Self(serde_json::from_slice(&image.header_json).unwrap_or_default());
+        };
+        let header = &packets.header;
+        let value = json!({
+            "frameNumber": header.frame_number, "expLength": header.exposure_length, "packetNumber": packets.caught,
+            "detSpec1": header.bunch_id, "timestamp": header.timestamp_100ns, "modId": header.module_id, "row": header.row,
+            "column": header.column, "detSpec3": header.daq_info, "detType": packets.detector_type,
+            "version": packets.header_version,
+        });
+        Self(value.as_object().cloned().unwrap_or_default())
+    }
+
+    /// What was added to the header, with the type of signed pixels.
+    fn added(&self, element: Element) -> Map<String, Value> {
+        let mut added = self.0.get("addJsonHeader").and_then(Value::as_object).cloned().unwrap_or_default();
+        if matches!(element, Element::Int8 | Element::Int16 | Element::Int32) {
+            added.insert(SIGNED.into(), element.name().into());
+        }
+        added
+    }
+
     fn whole(&self, key: &str) -> u64 {
         self.0.get(key).and_then(Value::as_u64).unwrap_or(0)
     }
@@ -63,7 +90,7 @@ impl SlsJson {
             header_version: came.narrow("version"),
             flip_rows: came.whole("flipRows") != 0,
             quad: came.whole("quad") != 0,
-            added: came.0.get("addJsonHeader").and_then(Value::as_object).cloned().unwrap_or_default(),
+            added: came.added(array.element),
             files_roi: None,
         };
         let mut parts = Message::Image(Image { header, data: whole }).build();
@@ -106,7 +133,7 @@ impl Encoder for SlsJson {
     }
 
     fn image(&mut self, image: &SeriesImage) -> Result<Vec<Parts>, String> {
-        let came = Came(serde_json::from_slice(&image.header_json).unwrap_or_default());
+        let came = Came::of(image);
         let ports = image.channels.len();
         let mut messages = Vec::with_capacity(ports);
         for (port, channel) in image.channels.iter().enumerate() {

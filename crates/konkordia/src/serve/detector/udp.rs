@@ -7,25 +7,32 @@ use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::status::{Machine, Say, Shared};
 use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, discard, finish, ready, wish};
+use crate::config::Config;
 use crate::config::service::DetectorConfig;
 use crate::failure::{Exit, Failure};
 use crate::repack::travel;
 use crate::run::arm::Prepared;
 use crate::run::report::stream_name;
+use crate::run::setup;
 use crate::serve::events::EventLog;
 use crate::serve::fanout::{Fanout, Ring};
 use crate::serve::handle::{ArmRequest, FileEntry, Severity};
 use crate::serve::hooks::About;
 use crate::serve::settings::ServiceSettings;
-use konkordia_core::plan::FirstFrame;
+use konkordia_core::plan::{FirstFrame, Plan};
+use konkordia_core::setup::What;
 use konkordia_core::state::{Event, State};
 use konkordia_engine::control::Control;
 use serde_json::json;
+use std::mem::discriminant;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often the packets of a run are held against its set-up.
+const SETUP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What the thread of a run reports.
 pub enum Report {
@@ -48,6 +55,12 @@ struct Current {
     images: Option<u64>,
     packets_per_image: u64,
     file: Option<String>,
+    /// For a wrong set-up: configuration, plan, names of the streams, and what was told.
+    config: Arc<Config>,
+    plan: Arc<Plan>,
+    names: Vec<String>,
+    told: Vec<What>,
+    looked: Instant,
 }
 
 /// What is particular to packets.
@@ -116,6 +129,11 @@ impl Driver for Udp {
             images: plan.images(),
             packets_per_image: plan.packets_per_image(),
             file: wish.write.then_some(file),
+            config: Arc::new(wish.config.clone()),
+            plan: Arc::clone(&plan),
+            names: addresses.iter().map(stream_name).collect(),
+            told: Vec::new(),
+            looked: Instant::now(),
         };
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let closing = Closing { config: wish.config, writer, raw_copy, addresses, run, writes: wish.write };
@@ -181,6 +199,7 @@ impl Driver for Udp {
 
     fn tick(&mut self, base: &mut Base, now: Instant) {
         self.note_data(base);
+        self.look_at_setup(base, now);
         let Some(current) = &self.current else { return };
         base.machine.shared.sample();
         if base.machine.state() != State::Armed {
@@ -244,6 +263,23 @@ impl Udp {
             base.machine.tell("run_started", Severity::Info, message.clone(), data);
             let _ = base.machine.step(Event::Data, Some(Say::info(message)));
         }
+    }
+
+    /// Tells of a wrong set-up as soon as it is certain.
+    fn look_at_setup(&mut self, base: &mut Base, now: Instant) {
+        let Some(current) = self.current.as_mut().filter(|current| now.duration_since(current.looked) >= SETUP_INTERVAL) else {
+            return;
+        };
+        current.looked = now;
+        let mut findings = konkordia_engine::setup::findings(&current.plan, &current.control);
+        findings.retain(|f| !current.told.iter().any(|told| discriminant(told) == discriminant(&f.what)));
+        for told in setup::tell(&current.config, &current.names, &findings) {
+            let data = json!({ "run": current.run, "finding": told.to_json() });
+            let message = format!("wrong set-up: {}", told.what);
+            base.machine.tell("setup", Severity::Warning, message.clone(), data);
+            base.machine.say(Say { message, severity: Severity::Warning, hint: Some(told.fix) });
+        }
+        current.told.extend(findings.iter().map(|finding| finding.what));
     }
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {

@@ -2,7 +2,7 @@
 //! preparation with everything that can fail, and the end with its files.
 
 use super::status::{Live, Look, Say};
-use crate::config::service::{DetectorConfig, DetectorKindConfig};
+use crate::config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
 use crate::config::{Config, overrides};
 use crate::failure::{Exit, Failure};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
@@ -14,13 +14,16 @@ use crate::serve::fanout::run_tap::{ImageCounts, RunSink};
 use crate::serve::handle::{ArmRequest, Severity};
 use crate::serve::paths::Place;
 use crate::serve::readiness::{self, Demand};
+use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
+use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
 use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesStart};
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_engine::run_tap::end_of_run;
+use konkordia_engine::series::encode::Outgoing;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
 use konkordia_sources::udp::UdpReceiver;
 use std::io;
@@ -162,6 +165,8 @@ pub struct Wish {
     pub start_timeout_ns: u64,
     /// Files are written.
     pub write: bool,
+    /// What people should know.
+    pub notes: Vec<String>,
 }
 
 /// The configuration after the wishes of a command.
@@ -193,8 +198,33 @@ pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, request: &ArmReq
     } else {
         (config.travel, config.keep_raw) = (None, false);
     }
+    let notes = refuse_types(base, config.pixel)?;
     let start_timeout_ns = std::mem::replace(&mut config.start_timeout_ns, u64::MAX);
-    Ok(Wish { config, start_timeout_ns, write })
+    Ok(Wish { config, start_timeout_ns, write, notes })
+}
+
+/// Refuses pixels that a consumer's protocol has no form for, and says which its usual clients do not know.
+fn refuse_types(base: &DetectorConfig, pixel: PixelType) -> Result<Vec<String>, Failure> {
+    let mut notes = Vec::new();
+    for consumer in &base.consumers {
+        let protocol = match consumer.protocol {
+            OutProtocol::Stins => Outgoing::Stins,
+            OutProtocol::DectrisV2 => Outgoing::DectrisV2,
+            OutProtocol::SlsJson => Outgoing::SlsJson,
+        };
+        if let Some((why, types)) = protocol.refuses(Element::from(pixel)) {
+            let what = format!("dtype = \"{pixel}\" cannot be sent to the consumer '{}' ({})", consumer.name, protocol.name());
+            let fix = format!("set dtype = {types} in [processing], or protocol = \"stins\" for this consumer");
+            return Err(Failure::new(Exit::Configuration, what, why, fix));
+        }
+        if protocol == Outgoing::DectrisV2 && !pixel.is_unsigned() {
+            notes.push(format!(
+                "the consumer '{}' gets {pixel} in Stream V2, whose own detectors send unsigned pixels only: a client that does not know signed ones needs dtype = \"uint16\" or \"uint32\"",
+                consumer.name
+            ));
+        }
+    }
+    Ok(notes)
 }
 
 /// A run that is ready.
@@ -213,7 +243,7 @@ pub struct Ready {
 pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
     let config = &wish.config;
     let plan = crate::config::plan::plan(config);
-    let mut notes = Vec::new();
+    let mut notes = wish.notes.clone();
     if wish.write {
         let demand = Demand {
             image_bytes: plan.image_bytes() as u64,
@@ -224,7 +254,7 @@ pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
             }),
             is_compressed: plan.compression != Compression::None,
         };
-        notes = readiness::disk(&config.directory, &demand)?;
+        notes.extend(readiness::disk(&config.directory, &demand)?);
         if let Some(travel) = &config.travel {
             crate::repack::travel::check(travel, config.overwrite)?;
         }
@@ -333,8 +363,10 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         (Ended::Stopped, true) => "cancelled",
         (ended, _) => ended.name(),
     };
-    let mut record = report::ledger_record(&names, outcome, clock::now());
-    record.ended = ended.into();
+    let mut record = report::ledger_record(&closing.config, &names, outcome, clock::now());
+    if reason.cancelled {
+        record.ended = ended.into();
+    }
     let file = closing.writer.finish(&record).transpose();
     // Raw frames without a frame go away with the copy that makes them.
     let is_nothing = reason.cancelled && outcome.images == 0;
@@ -361,7 +393,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         say: sum_up(closing.run, outcome, ended, &report, failure.as_ref(), reason),
         failed: failure.is_some(),
         file: kept,
-        is_complete: failure.is_none() && outcome.ledger.is_complete() && outcome.images > 0,
+        is_complete: failure.is_none() && outcome.is_complete() && outcome.images > 0,
         frames: first.map(|first| first..first + images_seen),
         end: Arc::new(series_end(outcome, reason.cancelled)),
     }
@@ -429,15 +461,17 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
         return Say::failure(failure);
     }
     let i = &outcome.ledger.images;
-    let hint = report.advice().first().cloned();
+    let told = report.setup().iter().find(|told| told.is_wrong);
+    let hint = told.map(|told| told.fix.clone()).or_else(|| report.advice().first().cloned());
+    let cause = told.map_or(String::new(), |told| format!("; wrong set-up: {}", told.what));
     if outcome.images == 0 && reason.cancelled {
         return Say::info(format!("run {run} was cancelled before an image came"));
     }
     if outcome.images == 0 || i.complete + i.partial == 0 {
         let why = reason.waited_for.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        return Say { message: format!("run {run} has no image ({ended}){why}"), severity: Severity::Warning, hint };
+        return Say { message: format!("run {run} has no image ({ended}){why}{cause}"), severity: Severity::Warning, hint };
     }
-    let severity = if outcome.ledger.is_complete() && !matches!(outcome.ended, Ended::Stalled) {
+    let severity = if outcome.is_complete() && !matches!(outcome.ended, Ended::Stalled) {
         Severity::Success
     } else {
         Severity::Warning
@@ -450,6 +484,7 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
             message.push_str(&format!(", {} {name}", say::count(n)));
         }
     }
+    message.push_str(&cause);
     Say { message, severity, hint }
 }
 

@@ -1,0 +1,209 @@
+//! A wrong set-up in words: what came, which key says otherwise, what to write.
+
+use crate::config::Config;
+use crate::say;
+use konkordia_core::plan::FirstFrame;
+use konkordia_core::setup::{Finding, Means, Port, Ports, What};
+use konkordia_core::tile::DetectorKind;
+use serde_json::{Value, json};
+
+/// One finding, ready to print.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The key of the configuration that says otherwise, or "" if none does.
+    pub key: &'static str,
+    /// What came and what is configured, in one sentence.
+    pub what: String,
+    /// What to do.
+    pub fix: String,
+    /// The run cannot be called complete.
+    pub is_wrong: bool,
+}
+
+impl Told {
+    /// What and fix.
+    pub fn text(&self) -> String {
+        format!("{}; {}", self.what, self.fix)
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        json!({ "key": self.key, "what": self.what, "fix": self.fix, "wrong": self.is_wrong })
+    }
+}
+
+/// Type of a detector by the number that the SLS software gives it.
+fn type_name(number: u8) -> String {
+    const NAMES: [&str; 9] =
+        ["GENERIC", "EIGER", "GOTTHARD", "JUNGFRAU", "CHIPTESTBOARD", "MOENCH", "MYTHEN3", "GOTTHARD2", "XILINX_CHIPTESTBOARD"];
+    NAMES.get(usize::from(number)).map_or(format!("type {number}"), |name| (*name).to_string())
+}
+
+fn port_name(port: Port) -> String {
+    format!("row {}, column {} of module {}", port.row, port.column, port.module_id)
+}
+
+/// The findings in words; `names` are those of the streams.
+pub fn tell(config: &Config, names: &[String], findings: &[Finding]) -> Vec<Told> {
+    findings.iter().map(|finding| told(config, names, finding)).collect()
+}
+
+fn told(config: &Config, names: &[String], finding: &Finding) -> Told {
+    let on = match (finding.streams, names.len()) {
+        (_, 1) => String::new(),
+        (n, all) if n == all => " on all streams".to_string(),
+        (1, _) => format!(" on {}", names[finding.stream]),
+        (n, _) => format!(" on {n} streams, the first of them {}", names[finding.stream]),
+    };
+    let (key, what, fix) = match finding.what {
+        What::Type(_) | What::Version(_) | What::Size { .. } | What::Noise { .. } => datagrams(config, finding.what, &on),
+        What::Packets { seen, expected, means } => packets(config, (seen, expected), means, &on),
+        What::TwoPorts { .. } | What::Place { .. } | What::Order { .. } | What::Twice { .. } => {
+            places(config, names, finding.what, &on)
+        }
+        What::Silent => silent(config, finding, &on),
+        What::EveryNth(_) | What::FirstFrame { .. } | What::Restart { .. } => frames(config, finding.what, &on),
+    };
+    Told { key, what, fix, is_wrong: finding.is_wrong }
+}
+
+/// Key, what, fix.
+type Words = (&'static str, String, String);
+
+fn datagrams(config: &Config, what: What, on: &str) -> Words {
+    let format = config.geometry.format();
+    let kind = format.kind.name();
+    match what {
+        What::Type(seen) => {
+            let name = type_name(seen);
+            let fix = match name.to_lowercase() {
+                name if name == "eiger" || name == "jungfrau" => format!("write type = \"{name}\" in [detector], or correct the ports"),
+                _ => "give its packets another destination; jungfrau and eiger can be received".to_string(),
+            };
+            ("detector.type", format!("the packets{on} are those of an SLS detector of type {name}, and [detector] type is \"{kind}\""), fix)
+        }
+        What::Version(version) => (
+            "",
+            format!("the packets{on} have headers of version {version}, and only version 2 is understood"),
+            "bring the firmware of the detector to slsDetectorPackage 4.0 or later".into(),
+        ),
+        What::Size { bytes, expected } => {
+            let what = format!("the datagrams{on} have {bytes} bytes, and packets of this detector have {expected}");
+            match (format.kind, bytes) {
+                (DetectorKind::Eiger, 1072) => {
+                    ("detector.ten_giga", format!("{what}: they come over 1 GbE"), "set the detector to 10 GbE (tengiga 1)".into())
+                }
+                (DetectorKind::Eiger, 4144) => {
+                    ("detector.ten_giga", format!("{what}: they come over 10 GbE"), "set the detector to 1 GbE (tengiga 0)".into())
+                }
+                _ => (
+                    "",
+                    format!("{what}: they are cut or joined on their way"),
+                    "send with jumbo frames all the way (MTU 9000 in detector, switch and network card)".into(),
+                ),
+            }
+        }
+        What::Noise { odd, of } => (
+            "",
+            format!("{} of {} datagrams{on} are no packets of this detector", say::count(odd), say::count(of)),
+            "find out who else sends to this port (`tcpdump -n udp`), or give the detector other ports ([source] first_port)".into(),
+        ),
+        _ => unreachable!("the caller chose"),
+    }
+}
+
+fn packets(config: &Config, (seen, expected): (u32, u32), means: Means, on: &str) -> Words {
+    let format = config.geometry.format();
+    let count = format!("the detector sends {seen} packets per frame and port{on}");
+    match means {
+        Means::Bits(bits) => (
+            "detector.bits",
+            format!("{count}, which is bits = {bits}; [detector] bits is {}", format.bits),
+            format!("write bits = {bits} in [detector], or set the detector to {} bits", format.bits),
+        ),
+        Means::Interfaces(2) => (
+            "detector.interfaces",
+            format!("{count}, which is half a module: interfaces = 2; [detector] interfaces is 1"),
+            "write interfaces = 2 in [detector] (if the detector reads out 256 rows only, rows = 256)".into(),
+        ),
+        Means::Interfaces(n) => (
+            "detector.interfaces",
+            format!("{count}, which is a whole module: interfaces = {n}; [detector] interfaces is 2"),
+            format!("write interfaces = {n} in [detector]"),
+        ),
+        Means::Rows(rows) => (
+            "detector.rows",
+            format!("{count}, which is a readout of {rows} rows; the configuration has {}", format.rows),
+            format!("write rows = {rows} in [detector], or set the detector to read all rows"),
+        ),
+        Means::Unknown => (
+            "",
+            format!("{count}; this configuration has {expected}"),
+            "compare [detector] type, bits, interfaces and rows with the detector".into(),
+        ),
+    }
+}
+
+fn places(config: &Config, names: &[String], what: What, on: &str) -> Words {
+    let allow = if config.setup.is_strict { ", or allow it with strict = false in [detector]" } else { "" };
+    let fix = format!("exchange the destination ports of the modules, or the order of the tiles{allow}");
+    let key = if matches!(config.setup.ports, Ports::Given(_)) { "detector.tile" } else { "source.first_port" };
+    match what {
+        What::TwoPorts { own, other } => (
+            "source.first_port",
+            format!("two modules send to one port{on}: {} and {}", port_name(own), port_name(other)),
+            "give each port of the detector a destination port of its own".into(),
+        ),
+        What::Twice { port, other } => (
+            "source.first_port",
+            format!("the same module sends{on} and on {}: {}", names[other], port_name(port)),
+            format!("give each module its own place (hostname order) and port{allow}"),
+        ),
+        What::Order { seen, before } => {
+            (key, format!("modules are in another order than the ports{on}: {} comes after {}", port_name(seen), port_name(before)), fix)
+        }
+        What::Place { seen, expected } => {
+            let parts = ["row", "column", "module"].iter().zip(expected);
+            let wanted: Vec<String> = parts.filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect();
+            (key, format!("another module than expected sends{on}: {} instead of {}", port_name(seen), wanted.join(", ")), fix)
+        }
+        _ => unreachable!("the caller chose"),
+    }
+}
+
+fn silent(config: &Config, finding: &Finding, on: &str) -> Words {
+    let whole = if finding.streams == 1 { "this stream" } else { "these streams" };
+    (
+        "detector.modules",
+        format!("nothing comes{on}, while other streams have frames"),
+        format!("is the module of {whole} switched on and sending to this port? The configuration has {} module(s)", config.modules),
+    )
+}
+
+fn frames(config: &Config, what: What, on: &str) -> Words {
+    match what {
+        What::EveryNth(n) => (
+            "",
+            format!("only one frame number in {n} comes{on}: the detector sends its frames to {n} destinations in turn"),
+            "set one destination (numdestinations), or take the others with receivers of their own".into(),
+        ),
+        What::FirstFrame { low, high } => {
+            let first = match config.first_frame {
+                FirstFrame::Number(first) => first.to_string(),
+                FirstFrame::Auto => "auto".into(),
+            };
+            let range = if low == high { format!("frame {low}") } else { format!("frames {low} to {high}") };
+            (
+                "run.first_frame",
+                format!("only {range} came{on}, which are not of this run; [run] first_frame is {first}"),
+                "write first_frame = \"auto\", or reset the frame counter of the detector (nextframenumber)".into(),
+            )
+        }
+        What::Restart { from, to } => (
+            "run.first_frame",
+            format!("the frame numbers began again{on}: frame {to} came after frame {from}"),
+            "end the run before the detector is started again; later frames are not stored".into(),
+        ),
+        _ => unreachable!("the caller chose"),
+    }
+}
