@@ -4,6 +4,7 @@
 //! Sees numbers only; the bytes are kept by the caller, who asks for a verdict after each packet and from time to time without one. At most
 //! one tile and a few packets are held. A stream whose first frame is whole waits for the next packet, or until none comes for a while.
 
+use crate::MAX_PACKETS_PER_TILE;
 use crate::setup::Port;
 
 /// Packets beyond one tile that are held.
@@ -42,12 +43,33 @@ pub enum Opened {
         /// Whose packets these are.
         port: Port,
     },
-    /// The packets are not those of the configured tile, of which the last has the number `last`. A higher number that is one of the tile says
-    /// that this was wrong.
+    /// The packets are not those of the configured tile; see [`Refusal`] for what says that this was wrong.
     Refuse {
         /// Highest number of the packets held.
         last: u32,
     },
+}
+
+/// The packets of a stream are refused, until they turn out to be those of the tile after all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    last: u32,
+    /// Packets of the tile since the last one that is none.
+    since: u32,
+}
+
+impl Refusal {
+    /// After packets of which the last had this number.
+    pub fn new(last: u32) -> Self {
+        Self { last, since: 0 }
+    }
+
+    /// Judges one more packet of a tile of so many: a smaller tile has no higher numbers, and of a larger one no two tiles come without.
+    pub fn is_lifted_by(&mut self, number: u32, is_in_tile: bool, packets: u32) -> bool {
+        self.since = if is_in_tile { self.since + 1 } else { 0 };
+        let is_larger = self.last >= packets;
+        is_in_tile && if is_larger { self.since > 2 * packets } else { number > self.last }
+    }
 }
 
 /// How an opening decides.
@@ -110,7 +132,7 @@ impl Opening {
             return if is_full { Opened::DropOldest } else { Opened::Wait };
         };
         let own = || self.held.iter().filter(|held| held.frame == frame);
-        if self.spec.is_strict && self.held.iter().filter(|held| !held.is_in_tile).count() >= OF_THE_FRAME {
+        if self.spec.is_strict && self.is_larger_tile() {
             return self.refuse();
         }
         let has_next = self.held.iter().filter(|held| held.frame > frame).count() >= OF_THE_FRAME;
@@ -137,6 +159,13 @@ impl Opening {
             own >= OF_THE_FRAME && own + frame.checked_add(1).map_or(0, count) >= CONFIRMING
         };
         self.held.iter().map(|held| held.frame).filter(agrees).min()
+    }
+
+    /// True if two packets of one frame follow on the last one of the tile; single wild numbers are damage.
+    fn is_larger_tile(&self) -> bool {
+        let beyond = |held: &&Held| !held.is_in_tile && (held.number as usize) < MAX_PACKETS_PER_TILE;
+        let follows = |a: &Held, b: &Held| a.frame == b.frame && a.port == b.port && b.number == a.number + 1;
+        self.held.iter().filter(beyond).any(|a| self.held.iter().filter(beyond).any(|b| follows(a, b)))
     }
 
     /// True if every packet of a smaller tile came, and none beyond it.

@@ -16,7 +16,11 @@ fn begin(frame: u64) -> Opened {
 
 /// Pushes until something is decided; `Wait` if nothing is.
 fn push_all(opening: &mut Opening, packets: impl IntoIterator<Item = Held>, is_known: bool) -> Opened {
-    packets.into_iter().map(|packet| opening.push(packet, 0, is_known)).find(|opened| *opened != Opened::Wait).unwrap_or(Opened::Wait)
+    packets
+        .into_iter()
+        .map(|packet| opening.push(packet, 0, is_known))
+        .find(|opened| *opened != Opened::Wait)
+        .unwrap_or(Opened::Wait)
 }
 
 #[test]
@@ -88,4 +92,26 @@ fn the_port_is_that_of_most_packets() {
     let packets = (0..PACKETS).map(|n| Held { port: if n % 3 == 0 { other } else { own }, ..held(1, n) });
     push_all(&mut o, packets, false);
     assert_eq!(o.tick(PAUSE_NS, false, false), Opened::Begin { frame: 1, port: own });
+}
+
+/// A damaged number or two at the beginning do not cost the run.
+#[test]
+fn wild_packet_numbers_are_no_larger_tile() {
+    let mut o = opening(true);
+    let wild = [held(1, PACKETS), held(1, u32::MAX), held(3, PACKETS + 1)];
+    assert_eq!(push_all(&mut o, wild.into_iter().chain((0..PACKETS).map(|n| held(1, n))), false), Opened::Wait);
+    assert_eq!(o.tick(PAUSE_NS, false, false), begin(1));
+}
+
+#[test]
+fn a_refusal_is_lifted_by_what_contradicts_it() {
+    let mut smaller = Refusal::new(3);
+    assert!((0..4).all(|n| !smaller.is_lifted_by(n, true, PACKETS)) && smaller.is_lifted_by(4, true, PACKETS));
+    let mut larger = Refusal::new(PACKETS + 1);
+    let frames = |refusal: &mut Refusal, count: u32, last: u32| {
+        (0..count * last).filter(|n| refusal.is_lifted_by(n % last, n % last < PACKETS, PACKETS)).count()
+    };
+    assert_eq!(frames(&mut larger, 10, 2 * PACKETS), 0);
+    assert_eq!(frames(&mut larger, 2, PACKETS), 0);
+    assert!(frames(&mut larger, 2, PACKETS) > 0);
 }

@@ -2,8 +2,8 @@
 
 use crate::geometry::ImageGeometry;
 use crate::ledger::MissingPolicy;
-use crate::pixel::PixelType;
 use crate::opening::Opening;
+use crate::pixel::PixelType;
 use crate::ports::TileRecord;
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
 use crate::setup::SetupRules;
@@ -315,7 +315,11 @@ impl Plan {
     fn opening_bytes(&self) -> u64 {
         let format = self.geometry.format();
         let held = Opening::packets_max(format.packets()) as u64;
-        if self.lossless_source { 0 } else { self.streams() as u64 * held * (DATAGRAM_HEADER_BYTES + u64::from(format.payload_bytes)) }
+        if self.lossless_source {
+            0
+        } else {
+            self.streams() as u64 * held * (DATAGRAM_HEADER_BYTES + u64::from(format.payload_bytes))
+        }
     }
 
     /// Common mode has pedestals and gates in the order of the tiles, and offsets of 8 frames for each worker: 32 bytes per line of 256 pixels,

@@ -46,7 +46,11 @@ fn every_wrong_depth_is_named() {
             let packets = TileFormat::eiger(sent).unwrap().packets();
             let found = whats(&rules(4, Ports::Ordered), format, &[frames(&format, packets, 3)]);
             let expected = What::Packets { seen: packets, expected: format.packets(), means: Means::Bits(sent) };
-            assert_eq!(found, if sent == configured { vec![] } else { vec![expected] }, "{sent} bit sent, {configured} configured");
+            assert_eq!(
+                found,
+                if sent == configured { vec![] } else { vec![expected] },
+                "{sent} bit sent, {configured} configured"
+            );
         }
     }
 }
@@ -153,7 +157,8 @@ fn a_silent_stream_is_named_when_others_have_many_frames_or_the_run_is_over() {
     assert_eq!(whats(&ordered, format, &[few, Seen::default()]), []);
     assert_eq!(whats(&ordered, format, &[many, Seen::default()]), [What::Silent]);
     let seen = [few, Seen::default()];
-    let look = Look { rules: &ordered, format: &format, header_bytes: 48, detector_type: 3, version: 2, seen: &seen, has_ended: true };
+    let look =
+        Look { rules: &ordered, format: &format, header_bytes: 48, detector_type: 3, version: 2, seen: &seen, has_ended: true };
     assert_eq!(judge(&look).iter().map(|f| (f.stream, f.what)).collect::<Vec<_>>(), [(1, What::Silent)]);
     let none = [Seen::default(); 2];
     assert_eq!(judge(&Look { seen: &none, ..look }), [], "nothing came at all");

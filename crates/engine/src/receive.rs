@@ -4,7 +4,7 @@ use crate::control::{Control, FailGuard, NOT_YET};
 use crate::first::FirstPackets;
 use konkordia_core::assembler::{TileAssembler, Verdict};
 use konkordia_core::ledger::{Malformed, StreamLedger};
-use konkordia_core::opening::{Held, Opened};
+use konkordia_core::opening::{Held, Opened, Refusal};
 use konkordia_core::ports::Source;
 use konkordia_core::setup::{Port, Seen};
 use konkordia_core::tile::TileFormat;
@@ -55,8 +55,8 @@ pub(crate) struct Sorter<'a> {
     pub seen: Seen,
     /// The first packets, until they agree.
     pub first: Option<FirstPackets>,
-    /// The packets are not those of the configured tile; the last that came has this number.
-    pub refused_to: Option<u32>,
+    /// The packets are not those of the configured tile.
+    pub refusal: Option<Refusal>,
 }
 
 impl Receiver<'_> {
@@ -141,7 +141,7 @@ impl Sorter<'_> {
             Ok(packet) => packet,
             Err(why) => return self.take_malformed(datagram, why),
         };
-        if self.first.is_some() || self.refused_to.is_some() {
+        if self.first.is_some() || self.refusal.is_some() {
             return self.take_first(&packet, datagram);
         }
         self.place(&packet);
@@ -199,6 +199,10 @@ impl Sorter<'_> {
             let number = sls_udp::header_fields(datagram).map_or(0, |fields| fields.packet_number);
             return self.hold(Held { frame, number, is_in_tile: false, port }, datagram);
         }
+        if let (Malformed::PacketNumber, Some(refusal)) = (why, &mut self.refusal) {
+            let number = sls_udp::header_fields(datagram).map_or(0, |fields| fields.packet_number);
+            refusal.is_lifted_by(number, false, self.format.packets());
+        }
         self.ledger.count_malformed(why);
         self.seen.on_malformed(datagram.len(), sls_udp::header_fields(datagram), why);
     }
@@ -207,12 +211,12 @@ impl Sorter<'_> {
     #[cold]
     fn take_first(&mut self, packet: &Packet<'_>, datagram: &[u8]) {
         let (frame, number) = (packet.frame_number(), packet.number());
-        if let Some(last) = self.refused_to {
-            if number <= last {
+        if let Some(refusal) = &mut self.refusal {
+            if !refusal.is_lifted_by(number, true, self.format.packets()) {
                 return self.refuse(number);
             }
-            // They are those of the tile after all: what came before was cut off.
-            self.refused_to = None;
+            // They are those of the tile after all: what came before was cut off, or not from this detector.
+            self.refusal = None;
             return self.place(packet);
         }
         let is_known = self.control.first_frame().is_some();
@@ -258,7 +262,7 @@ impl Sorter<'_> {
             }
             Opened::Refuse { last } => {
                 let Some(first) = self.first.take() else { return };
-                self.refused_to = Some(last);
+                self.refusal = Some(Refusal::new(last));
                 first.datagrams().for_each(|(held, _)| self.refuse(held.number));
             }
             Opened::Begin { frame, port } => self.begin(frame, port),

@@ -3,9 +3,9 @@
 use crate::control::{Control, FailGuard};
 use crate::copy::Copied;
 use crate::deliver::Delivery;
+use crate::first::FirstPackets;
 use crate::receive::{Receiver, Sorter};
 use crate::work::Recipes;
-use crate::first::FirstPackets;
 use crate::{commit, copy, deliver, setup, sys, work};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
@@ -315,7 +315,7 @@ impl Armed {
                         is_strict: plan.setup.is_strict && !plan.lossless_source,
                         seen: Seen::default(),
                         first: FirstPackets::new(plan),
-                        refused_to: None,
+                        refusal: None,
                     };
                     let receiver = Receiver { stream, source, sorter, drops_read_ns: 0 };
                     let thread = spawn(format!("rx-{stream}"));

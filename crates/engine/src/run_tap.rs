@@ -7,7 +7,9 @@ use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::{Compression, Plan, STRIPS_MAX};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
-use konkordia_core::series::{Array, Channel, ImageTimes, PacketFrame, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart};
+use konkordia_core::series::{
+    Array, Channel, ImageTimes, PacketFrame, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart,
+};
 use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::codec::{self, Framing};
 use konkordia_kernels::{ElementSize, Isa};

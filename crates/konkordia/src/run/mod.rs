@@ -145,7 +145,9 @@ struct Live<'a> {
 impl Live<'_> {
     fn look(&mut self, control: &Control, json: bool) {
         let mut findings = konkordia_engine::setup::findings(self.plan, control);
-        findings.retain(|finding| !self.told.iter().any(|told| std::mem::discriminant(told) == std::mem::discriminant(&finding.what)));
+        findings.retain(|finding| {
+            !self.told.iter().any(|told| std::mem::discriminant(told) == std::mem::discriminant(&finding.what))
+        });
         for told in setup::tell(self.config, self.names, &findings) {
             if json {
                 say::json(&json!({ "event": "setup", "finding": told.to_json() }), true);

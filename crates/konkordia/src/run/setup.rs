@@ -77,10 +77,16 @@ fn datagrams(config: &Config, what: What, on: &str) -> Words {
         What::Type(seen) => {
             let name = type_name(seen);
             let fix = match name.to_lowercase() {
-                name if name == "eiger" || name == "jungfrau" => format!("write type = \"{name}\" in [detector], or correct the ports"),
+                name if name == "eiger" || name == "jungfrau" => {
+                    format!("write type = \"{name}\" in [detector], or correct the ports")
+                }
                 _ => "give its packets another destination; jungfrau and eiger can be received".to_string(),
             };
-            ("detector.type", format!("the packets{on} are those of an SLS detector of type {name}, and [detector] type is \"{kind}\""), fix)
+            (
+                "detector.type",
+                format!("the packets{on} are those of an SLS detector of type {name}, and [detector] type is \"{kind}\""),
+                fix,
+            )
         }
         What::Version(version) => (
             "",
@@ -90,12 +96,16 @@ fn datagrams(config: &Config, what: What, on: &str) -> Words {
         What::Size { bytes, expected } => {
             let what = format!("the datagrams{on} have {bytes} bytes, and packets of this detector have {expected}");
             match (format.kind, bytes) {
-                (DetectorKind::Eiger, 1072) => {
-                    ("detector.ten_giga", format!("{what}: they come over 1 GbE"), "set the detector to 10 GbE (tengiga 1)".into())
-                }
-                (DetectorKind::Eiger, 4144) => {
-                    ("detector.ten_giga", format!("{what}: they come over 10 GbE"), "set the detector to 1 GbE (tengiga 0)".into())
-                }
+                (DetectorKind::Eiger, 1072) => (
+                    "detector.ten_giga",
+                    format!("{what}: they come over 1 GbE"),
+                    "set the detector to 10 GbE (tengiga 1)".into(),
+                ),
+                (DetectorKind::Eiger, 4144) => (
+                    "detector.ten_giga",
+                    format!("{what}: they come over 10 GbE"),
+                    "set the detector to 1 GbE (tengiga 0)".into(),
+                ),
                 _ => (
                     "",
                     format!("{what}: they are cut or joined on their way"),
@@ -106,7 +116,8 @@ fn datagrams(config: &Config, what: What, on: &str) -> Words {
         What::Noise { odd, of } => (
             "",
             format!("{} of {} datagrams{on} are no packets of this detector", say::count(odd), say::count(of)),
-            "find out who else sends to this port (`tcpdump -n udp`), or give the detector other ports ([source] first_port)".into(),
+            "find out who else sends to this port (`tcpdump -n udp`), or give the detector other ports ([source] first_port)"
+                .into(),
         ),
         _ => unreachable!("the caller chose"),
     }
@@ -159,9 +170,11 @@ fn places(config: &Config, names: &[String], what: What, on: &str) -> Words {
             format!("the same module sends{on} and on {}: {}", names[other], port_name(port)),
             format!("give each module its own place (hostname order) and port{allow}"),
         ),
-        What::Order { seen, before } => {
-            (key, format!("modules are in another order than the ports{on}: {} comes after {}", port_name(seen), port_name(before)), fix)
-        }
+        What::Order { seen, before } => (
+            key,
+            format!("modules are in another order than the ports{on}: {} comes after {}", port_name(seen), port_name(before)),
+            fix,
+        ),
         What::Place { seen, expected } => {
             let parts = ["row", "column", "module"].iter().zip(expected);
             let wanted: Vec<String> = parts.filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect();
@@ -176,7 +189,10 @@ fn silent(config: &Config, finding: &Finding, on: &str) -> Words {
     (
         "detector.modules",
         format!("nothing comes{on}, while other streams have frames"),
-        format!("is the module of {whole} switched on and sending to this port? The configuration has {} module(s)", config.modules),
+        format!(
+            "is the module of {whole} switched on and sending to this port? The configuration has {} module(s)",
+            config.modules
+        ),
     )
 }
 

@@ -42,10 +42,9 @@ impl Outgoing {
         let is_float = matches!(element, Element::Float32 | Element::Float64);
         let is_wide = matches!(element, Element::Int64 | Element::Uint64);
         match self {
-            Self::SlsJson if is_float || is_wide => Some((
-                "the SLS stream has whole numbers of 8, 16 and 32 bits",
-                "\"int16\", \"int32\", \"uint16\" or \"uint32\"",
-            )),
+            Self::SlsJson if is_float || is_wide => {
+                Some(("the SLS stream has whole numbers of 8, 16 and 32 bits", "\"int16\", \"int32\", \"uint16\" or \"uint32\""))
+            }
             Self::DectrisV2 if is_float || is_wide => {
                 Some(("images of Stream V2 are whole numbers of 8, 16 and 32 bits", "\"uint16\" or \"uint32\""))
             }

@@ -471,11 +471,8 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
         let why = reason.waited_for.as_ref().map_or(String::new(), |why| format!(": {why}"));
         return Say { message: format!("run {run} has no image ({ended}){why}{cause}"), severity: Severity::Warning, hint };
     }
-    let severity = if outcome.is_complete() && !matches!(outcome.ended, Ended::Stalled) {
-        Severity::Success
-    } else {
-        Severity::Warning
-    };
+    let severity =
+        if outcome.is_complete() && !matches!(outcome.ended, Ended::Stalled) { Severity::Success } else { Severity::Warning };
     let mut message =
         format!("run {run} has ended ({ended}): {} of {} images complete", say::count(i.complete), say::count(i.expected));
     let others = [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)];
