@@ -220,11 +220,17 @@ impl Sorter<'_> {
             return self.place(packet);
         }
         let is_known = self.control.first_frame().is_some();
-        if frame == NOT_YET || !is_known && self.control.is_straggler(frame) {
+        if frame == NOT_YET || !is_known && !self.goes_on(frame) && self.control.is_straggler(frame) {
             self.ledger.foreign += 1;
             return self.seen.on_number(number);
         }
         self.hold(Held { frame, number, is_in_tile: true, port: packet.port() }, datagram);
+    }
+
+    /// True if a packet of this frame or of the one before is held: then it is no late one of the run before.
+    fn goes_on(&self, frame: u64) -> bool {
+        let follows = |held: &Held| held.frame == frame || held.frame.checked_add(1) == Some(frame);
+        self.first.as_ref().is_some_and(|first| first.datagrams().any(|(held, _)| follows(held)))
     }
 
     fn hold(&mut self, held: Held, datagram: &[u8]) {

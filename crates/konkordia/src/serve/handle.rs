@@ -193,7 +193,7 @@ pub struct ServiceEvent {
     pub time: String,
     /// Detector, if it is about one.
     pub detector: Option<String>,
-    /// `state`, `run_started`, `run_ended`, `file`, `refused`, `command`, `warning`, `consumer`, `log`.
+    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `refused`, `command`, `warning`, `consumer`, `log`.
     pub event: String,
     /// How bad it is.
     pub severity: Severity,
