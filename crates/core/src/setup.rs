@@ -431,9 +431,9 @@ fn meaning(look: &Look<'_>, low: u32, high: u32) -> Means {
         DetectorKind::Jungfrau => {
             let ports = look.rules.ports_per_module;
             match (low, count) {
-                (0, 64) if ports == 1 => Means::Interfaces(2),
-                (0, 128) if ports == 2 => Means::Interfaces(1),
-                _ if ports == 1 && low > 0 && low + high == 127 => Means::Rows(count * 4),
+                (0, 64) if ports == 1 && !look.format.is_partial() => Means::Interfaces(2),
+                (0, 128) if ports == 2 && !look.format.is_partial() => Means::Interfaces(1),
+                _ if ports == 1 && low + high == 127 && count != look.format.packets() => Means::Rows(count * 4),
                 _ => Means::Unknown,
             }
         }

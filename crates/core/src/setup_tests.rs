@@ -67,6 +67,12 @@ fn interfaces_and_rows_are_named() {
     let mut part = frames(&one, 128, 3);
     (part.packet_low, part.packet_high) = (56, 71);
     assert_eq!(means(rules(1, Ports::Ordered), one, &[part]), Means::Rows(64));
+    let (read, mut all) = (one.with_rows(64).unwrap(), frames(&one, 128, 3));
+    (all.packet_low, all.packet_high, all.beyond) = (0, 127, 3 * 112);
+    assert_eq!(means(rules(1, Ports::Ordered), read, &[all]), Means::Rows(512));
+    let mut right = frames(&read, 16, 3);
+    (right.packet_low, right.packet_high) = (56, 71);
+    assert_eq!(whats(&rules(1, Ports::Ordered), read, &[right]), []);
 }
 
 /// Losses that happen to hit the last packets are no other readout, and two damaged numbers are none either.

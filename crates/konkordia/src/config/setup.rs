@@ -3,11 +3,10 @@
 use super::geometry::Preset;
 use super::read::{Document, Table};
 use konkordia_core::setup::{Ports, SetupRules};
-use konkordia_core::tile::DetectorKind;
 
 /// The rules for a detector with so many ports in a module. Explicit tiles say nothing of rows and columns in the detector, so that only what
 /// stands beside them is expected.
-pub fn rules(document: &Document, kind: DetectorKind, interfaces: u32) -> SetupRules {
+pub fn rules(document: &Document, ports_per_module: u32) -> SetupRules {
     let t = document.table("detector");
     let tiles = document.array("detector.tile");
     let preset = t.text("geometry").and_then(Preset::find);
@@ -16,7 +15,6 @@ pub fn rules(document: &Document, kind: DetectorKind, interfaces: u32) -> SetupR
         (true, Some(preset)) => Ports::Grid { down: preset.down },
         (true, None) => Ports::Ordered,
     };
-    let ports_per_module = if kind == DetectorKind::Eiger { 4 } else { interfaces };
     SetupRules { is_strict: t.flag("strict").unwrap_or(true), ports_per_module, ports }
 }
 

@@ -99,12 +99,12 @@ fn datagrams(config: &Config, what: What, on: &str) -> Words {
                 (DetectorKind::Eiger, 1072) => (
                     "detector.ten_giga",
                     format!("{what}: they come over 1 GbE"),
-                    "set the detector to 10 GbE (tengiga 1)".into(),
+                    "write ten_giga = false in [detector], or set the detector to 10 GbE (tengiga 1)".into(),
                 ),
                 (DetectorKind::Eiger, 4144) => (
                     "detector.ten_giga",
                     format!("{what}: they come over 10 GbE"),
-                    "set the detector to 1 GbE (tengiga 0)".into(),
+                    "write ten_giga = true in [detector], or set the detector to 1 GbE (tengiga 0)".into(),
                 ),
                 _ => (
                     "",
@@ -144,7 +144,7 @@ fn packets(config: &Config, (seen, expected): (u32, u32), means: Means, on: &str
         ),
         Means::Rows(rows) => (
             "detector.rows",
-            format!("{count}, which is a readout of {rows} rows; the configuration has {}", format.rows),
+            format!("{count}, which is a readout of {rows} rows; the configuration has {}", format.module_rows()),
             format!("write rows = {rows} in [detector], or set the detector to read all rows"),
         ),
         Means::Unknown => (
