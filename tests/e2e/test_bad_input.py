@@ -324,7 +324,7 @@ def test_two_runs_cannot_write_the_same_files(bench):
 
 
 def test_the_wrong_detector_is_recognised_in_the_report(bench):
-    receiver = bench.receive(bench.config(**raw_tables(images=5, start_timeout_s=1)))
+    receiver = bench.receive(bench.config(**raw_tables(images=5, start_timeout_s=5)))
     simulate("eiger", "--to", bench.to, "--images", 5, "--rate", 50)
     code, report = receiver.finish()
     balanced(code, report)
@@ -333,7 +333,7 @@ def test_the_wrong_detector_is_recognised_in_the_report(bench):
 
 
 def test_frames_from_elsewhere_are_recognised_in_the_report(bench):
-    receiver = bench.receive(bench.config(**raw_tables(images=5, start_timeout_s=1, first_frame=1)))
+    receiver = bench.receive(bench.config(**raw_tables(images=5, start_timeout_s=5, first_frame=1)))
     simulate("jungfrau", "--to", bench.to, "--images", 5, "--rate", 50, "--first-frame", 1000)
     code, report = receiver.finish()
     balanced(code, report)

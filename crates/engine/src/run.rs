@@ -19,7 +19,7 @@ use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::convert::Constants;
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::unpack::Bits;
-use konkordia_memory::ring::{Monitor, Ring, RingSpec, SnapshotSpec};
+use konkordia_memory::ring::{Monitor, Ring, RingSpec, SnapshotSpec, TileWriter};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -305,18 +305,7 @@ impl Armed {
                 .zip(ring.receivers)
                 .enumerate()
                 .map(|(stream, (source, writer))| {
-                    let sorter = Sorter {
-                        control,
-                        format: plan.geometry.format().of_tile(stream),
-                        writer,
-                        lossless: plan.lossless_source,
-                        assembler: TileAssembler::new(assembler_spec(plan)),
-                        ledger: StreamLedger::default(),
-                        is_strict: plan.setup.is_strict && !plan.lossless_source,
-                        seen: Seen::default(),
-                        first: FirstPackets::new(plan),
-                        refusal: None,
-                    };
+                    let sorter = sorter(control, plan, stream, writer);
                     let receiver = Receiver { stream, source, sorter, drops_read_ns: 0 };
                     let thread = spawn(format!("rx-{stream}"));
                     thread.spawn_scoped(scope, move || {
@@ -362,6 +351,22 @@ impl Armed {
             let copied = copiers.into_iter().map(|t| t.join().expect("no sink of raw frames panics")).collect();
             close(control, plan, Closing { ended, receive_time, streams, images, deliveries, copied })
         })
+    }
+}
+
+/// The judge of the packets of a stream.
+fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWriter) -> Sorter<'a> {
+    Sorter {
+        control,
+        format: plan.geometry.format().of_tile(stream),
+        writer,
+        lossless: plan.lossless_source,
+        assembler: TileAssembler::new(assembler_spec(plan)),
+        ledger: StreamLedger::default(),
+        is_strict: plan.setup.is_strict && !plan.lossless_source,
+        seen: Seen::default(),
+        first: FirstPackets::new(plan),
+        refusal: None,
     }
 }
 
