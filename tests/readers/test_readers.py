@@ -206,7 +206,7 @@ def test_a_scaled_run_says_what_its_numbers_mean(samples):
         assert np.array_equal(file["entry/data"][data.signal][()], np.stack(pixels)), "the numbers themselves are as stored"
         snapshots = file["entry/konkordia/pedestals"]
         assert snapshots["image"][()].tolist() == [3, 7]
-        assert snapshots["pedestal_g0_adu"].attrs["units"] == "ADU"
+        assert snapshots["pedestal_g0_adu"].attrs["units"] == b"ADU"
         column = np.arange(SHAPE[0] * SHAPE[1]).reshape(SHAPE) % 64 / 64
         for plane, number in zip(snapshots["pedestal_g0_adu"], [3, 7]):
             assert np.array_equal(plane, 2500 + number + column)

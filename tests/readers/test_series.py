@@ -57,12 +57,12 @@ def test_the_master_has_fields_channels_and_the_required_ones(samples, name, end
         groups = sorted(name for name in detector if name.endswith("_channel"))
         assert groups == [f"threshold_{n + 1}_channel" for n in range(channels)]
         for n, group in enumerate(groups):
-            assert detector[group].attrs["NX_class"] == "NXdetector_channel"
+            assert detector[group].attrs["NX_class"] == b"NXdetector_channel"
             assert channels == 1 or detector[group]["threshold_energy"][()] == 4000 * (n + 1)
         if channels > 1:
             data = file["/entry/data"]
             assert [text.decode() for text in data["channel"][()]] == ["threshold_1", "threshold_2", "threshold_3"]
-            assert list(data.attrs["axes"])[:2] == ["image_id", "channel"]
+            assert list(data.attrs["axes"])[:2] == [b"image_id", b"channel"]
 
 
 @pytest.mark.parametrize("name", SERIES)
@@ -70,7 +70,7 @@ def test_the_layout_of_max_iv(samples, name):
     expected = np.stack([series_image(name, number) for number in STORED])
     with h5py.File(samples / f"append_{name}.h5") as file:
         group = file["/entry/instrument/zyla"]
-        assert group.attrs["NX_class"] == "NXdetector"
+        assert group.attrs["NX_class"] == b"NXdetector"
         np.testing.assert_array_equal(group["data"][()], expected)
         assert group["data"].maxshape == (None, *expected.shape[1:])
         assert group["sequence_number"][()].tolist() == STORED and group["sequence_number"].dtype == np.uint32

@@ -158,6 +158,8 @@ pub struct Facts {
     pub count_time_s: Option<f64>,
     /// Bits per pixel that the detector reads out.
     pub bit_depth: Option<u32>,
+    /// Lowest number that is a measurement, where the sender marks pixels by lower ones.
+    pub underload_value: Option<i64>,
     /// Highest number that is a measurement.
     pub saturation_value: Option<u64>,
     /// For example "Dectris EIGER2 Si 4M".

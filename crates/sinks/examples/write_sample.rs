@@ -16,7 +16,7 @@ use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, Scale, TileInf
 #[path = "../tests/common/mod.rs"]
 mod common;
 use common::series::{Kind, file_sink, images, start, write};
-use common::{Sample, endless, ledger, sample, write_images};
+use common::{Sample, endless, ledger, sample, telling_pixels, write_images, write_pixels};
 
 fn write_run(sample: &Sample) -> Result<(), Error> {
     let mut writer = Writer::create(sample.spec.clone())?;
@@ -64,6 +64,8 @@ fn samples(directory: &Path) -> Result<(), Error> {
     write_images(&mut writer, &given_up)?;
     drop(writer);
     repair(&directory.join("repaired_master.h5"))?;
+    PixelType::CONVERTED.into_iter().try_for_each(|pixel| telling(directory, pixel))?;
+    (0..12).try_for_each(|length| named(directory, length))?;
     with("empty", |s| (s.images, s.expected, s.lost, s.partial) = (0, 0, vec![], vec![]))?;
     with("odd", |s| {
         (s.spec.rows, s.spec.columns) = (67, 131);
@@ -106,6 +108,32 @@ fn turned(directory: &Path) -> Result<(), Error> {
         e.goniometer.two_theta.start_deg = Some(20.0);
         (e.tilt_fast_deg, e.tilt_slow_deg) = (Some(1.0), Some(-2.0));
     })
+}
+
+/// A run with texts of this length: lengths decide how the headers of objects are laid out.
+fn named(directory: &Path, length: usize) -> Result<(), Error> {
+    let mut sample = sample(directory, &format!("named_{length}"), PixelType::Uint32);
+    let text = "x".repeat(length);
+    sample.spec.software += &text;
+    sample.spec.unit += &text;
+    (sample.spec.metadata.sample_name, sample.spec.metadata.detector_serial) = (Some(text.clone()), Some(text));
+    sample.spec.scale = (length % 3 == 0).then_some(Scale { step: 0.125, offset: 40.0 });
+    sample.spec.images_per_file = 2 + length as u32;
+    write_run(&sample)
+}
+
+/// A run of one type in which every number stands that readers take in different ways, and every bit of the mask.
+fn telling(directory: &Path, pixel: PixelType) -> Result<(), Error> {
+    let mut sample = sample(directory, &format!("telling_{}", pixel.name()), pixel);
+    (sample.images, sample.expected, sample.lost, sample.partial) = (3, 3, vec![], vec![]);
+    sample.spec.pixel_mask.fill(0);
+    (0..32).for_each(|bit| sample.spec.pixel_mask[200 + bit] = 1 << bit);
+    let mut writer = Writer::create(sample.spec.clone())?;
+    for image in 0..3 {
+        let pixels = telling_pixels(&sample.spec, image);
+        write_pixels(&mut writer, image, false, pixels)?;
+    }
+    writer.finish(&ledger(&sample)).map(drop)
 }
 
 /// Series of every kind of shape and packing, in both layouts; tests/readers/content.py has the same table.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Sample, Scratch, decode, ledger, sample, write_image, write_images};
-use hdf5::types::{TypeDescriptor, VarLenUnicode};
+use hdf5::types::{FixedAscii, TypeDescriptor};
 use hdf5::{Dataset, Group, Location};
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::{Compression, Error, ErrorKind, FileSpec, Metadata, Overwrite, Reader, Severity, Writer};
@@ -81,7 +81,7 @@ fn values(dataset: &Dataset) -> String {
         TypeDescriptor::Unsigned(_) => format!("{:?}", dataset.read_raw::<u64>().unwrap()),
         TypeDescriptor::Integer(_) => format!("{:?}", dataset.read_raw::<i64>().unwrap()),
         TypeDescriptor::Float(_) => format!("{:?}", dataset.read_raw::<f64>().unwrap()),
-        TypeDescriptor::VarLenUnicode => format!("{:?}", dataset.read_raw::<VarLenUnicode>().unwrap()),
+        TypeDescriptor::FixedAscii(_) => format!("{:?}", dataset.read_raw::<FixedAscii<8192>>().unwrap()),
         other => panic!("{}: a type that this test does not compare: {other}", dataset.name()),
     }
 }
@@ -92,7 +92,7 @@ fn attributes(location: &Location) -> String {
     let value = |name: &String| {
         let attribute = location.attr(name).unwrap();
         match attribute.dtype().unwrap().to_descriptor().unwrap() {
-            TypeDescriptor::VarLenUnicode => format!("{:?}", attribute.read_raw::<VarLenUnicode>().unwrap()),
+            TypeDescriptor::FixedAscii(_) => format!("{:?}", attribute.read_raw::<FixedAscii<256>>().unwrap()),
             TypeDescriptor::Unsigned(_) => format!("{:?}", attribute.read_raw::<u64>().unwrap()),
             _ => format!("{:?}", attribute.read_raw::<f64>().unwrap()),
         }

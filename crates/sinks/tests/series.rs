@@ -14,7 +14,7 @@ use konkordia_core::series::{
     Array, Channel, ChannelStart, Facts, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart,
 };
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
-use konkordia_sinks::hdf5::{Reader, SeriesFile, SeriesFileSpec, Severity, check, inspect, repair};
+use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec, Severity, check, inspect, repair};
 use serde_json::json;
 
 fn errors(path: &Path) -> Vec<String> {
@@ -84,6 +84,77 @@ fn every_type_shape_and_number_of_pieces_reads_back() {
         assert_eq!((shared.images(), shared.refused(), shared.series()), (8, 0, 1));
         assert_eq!(shared.names().main, Some(path));
         assert_eq!(shared.names().current, Some(scratch.0.join("s_data_000003.h5")));
+    }
+}
+
+#[test]
+fn what_is_missing_or_marked_is_outside_of_the_limits_that_the_file_states() {
+    let scratch = Scratch::new("series-limits");
+    // Type, what the sender says of the lowest and the highest measurement, whether numbers were changed since: what the file says.
+    type Row = (Element, Option<i64>, Option<u64>, bool, Option<f64>, Option<f64>);
+    let rows: [Row; 11] = [
+        (Element::Uint16, None, None, false, Some(0.0), Some(65531.0)),
+        (Element::Uint16, None, Some(60000), false, Some(0.0), Some(60000.0)),
+        (Element::Uint16, None, Some(1 << 20), false, Some(0.0), Some(65531.0)),
+        (Element::Uint16, None, Some(0), false, Some(0.0), Some(65531.0)),
+        (Element::Uint32, None, None, false, Some(0.0), Some(2147483392.0)),
+        (Element::Int32, Some(0), Some(115_897), false, Some(0.0), Some(115_897.0)),
+        (Element::Int32, Some(0), Some(115_897), true, Some(-2147483392.0), Some(115_897.0)),
+        (Element::Int16, None, None, false, Some(-32765.0), Some(32766.0)),
+        (Element::Uint8, None, None, false, Some(0.0), Some(251.0)),
+        (Element::Int64, None, None, false, Some(i64::MIN as f64 + 4096.0), Some(i64::MAX as f64)),
+        (Element::Float32, None, None, false, None, None),
+    ];
+    for (element, underload_value, saturation_value, changed, low, high) in rows {
+        let kind = Kind { element, shape: vec![24, 33], channels: 1, pieces: 1, packing: Packing::None };
+        let facts = Facts { underload_value, saturation_value, ..Facts::default() };
+        let directory = scratch.0.clone();
+        let mut sink = SeriesFile::new(Box::new(move |_| {
+            let spec = SeriesFileSpec {
+                directory: directory.clone(),
+                prefix: "l".into(),
+                overwrite: Overwrite::Replace,
+                ..SeriesFileSpec::default()
+            };
+            Ok(Some(SeriesFileSpec { numbers_changed: changed, ..spec }))
+        }));
+        write(&mut sink, SeriesStart { facts, ..start() }, &images(&kind));
+        let file = hdf5::File::open(scratch.0.join("l_master.h5")).unwrap();
+        let limit = |name: &str| {
+            let field = file.dataset(&format!("/entry/instrument/detector/{name}")).ok()?;
+            Some(field.read_scalar::<f64>().unwrap())
+        };
+        assert_eq!((limit("underload_value"), limit("saturation_value")), (low, high), "{element:?}");
+        let missing = element.pixel().unwrap().special().missing;
+        let is_outside = low.is_none_or(|low| missing < low) || high.is_none_or(|high| missing > high);
+        assert!(is_outside || !missing.is_finite(), "{element:?}: {missing} from {low:?} to {high:?}");
+    }
+}
+
+#[test]
+fn tables_of_the_sender_are_left_out_where_pixels_lie_elsewhere() {
+    let scratch = Scratch::new("series-moved");
+    let kind = Kind { element: Element::Uint16, shape: vec![24, 24], channels: 1, pieces: 1, packing: Packing::None };
+    let ones = Bytes::from(1u32.to_le_bytes().repeat(24 * 24));
+    let mask =
+        Array { shape: Shape::new(&[24, 24]).unwrap(), element: Element::Uint32, packing: Packing::None, pieces: vec![ones] };
+    let channel = ChannelStart { pixel_mask: Some(mask), ..ChannelStart::default() };
+    for pixels_moved in [false, true] {
+        let directory = scratch.0.clone();
+        let mut sink = SeriesFile::new(Box::new(move |_| {
+            let spec = SeriesFileSpec {
+                directory: directory.clone(),
+                prefix: "m".into(),
+                overwrite: Overwrite::Replace,
+                ..SeriesFileSpec::default()
+            };
+            Ok(Some(SeriesFileSpec { pixels_moved, ..spec }))
+        }));
+        write(&mut sink, SeriesStart { channels: vec![channel.clone()], ..start() }, &images(&kind));
+        let file = hdf5::File::open(scratch.0.join("m_master.h5")).unwrap();
+        let found = file.dataset("/entry/instrument/detector/pixel_mask").unwrap().read_raw::<u32>().unwrap();
+        assert!(found.iter().all(|bits| *bits == u32::from(!pixels_moved)));
+        assert_eq!(file.dataset("/entry/konkordia/conversion/tables_0").is_ok(), pixels_moved, "and it is said");
     }
 }
 
@@ -311,7 +382,7 @@ fn images_are_appended_as_the_receiver_of_max_iv_does() {
         assert_eq!((sink.shared().images(), sink.shared().refused()), (8, 0));
         let file = hdf5::File::open(&path).unwrap();
         let group = file.group("/entry/instrument/zyla").unwrap();
-        let class: hdf5::types::VarLenUnicode = group.attr("NX_class").unwrap().read_scalar().unwrap();
+        let class: hdf5::types::FixedAscii<32> = group.attr("NX_class").unwrap().read_scalar().unwrap();
         assert_eq!(class.as_str(), "NXdetector");
         assert_eq!(group.dataset("top level/nest").unwrap().read_scalar::<i64>().unwrap(), 42);
         let one = [0, 1, 2, 4, 6, 7, 8, 9];

@@ -37,6 +37,30 @@ fn a_cbf_file_is_unpacked_and_its_header_read() {
 }
 
 #[test]
+fn pixels_of_a_pilatus_below_zero_are_its_mask() {
+    let start = file("/ramdisk/thau_3_2_00012.cbf", CBF).start.unwrap();
+    assert_eq!(start.facts.underload_value, Some(0));
+    let mask = start.channels[0].pixel_mask.as_ref().unwrap();
+    assert_eq!((mask.element, mask.packing, mask.shape.dimensions()), (Element::Uint32, Packing::None, [3, 4].as_slice()));
+    // 1, -2, 300, 40000 / 5, -70000, 7, 2147483647 / 0, -2147480000, 127, -128: -2 and whatever else is below -3 is dead.
+    assert_eq!(int32(&mask.pieces[0]), [0, 2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 2]);
+    // Bytes of the pixels -1 and -3, which the file packs as differences of one byte each.
+    let at = CBF.windows(4).position(|four| four == [0x0C, 0x1A, 0x04, 0xD5]).unwrap() + 4;
+    let mut marked = CBF.to_vec();
+    // The first pixel from 1 to -1, the second from there to -3, the rest as far away as before.
+    marked[at] = -1i8 as u8;
+    marked[at + 1] = -2i8 as u8;
+    let start = file("/ramdisk/thau_3_2_00013.cbf", &marked).start.unwrap();
+    let mask = int32(&start.channels[0].pixel_mask.as_ref().unwrap().pieces[0]);
+    assert_eq!(mask[..2], [1, 16], "a gap and a noisy pixel");
+    // Files without the lines of a Pilatus may have measurements below zero.
+    for (name, content) in [("a_1.tif", TIFF), ("b_1.edf", EDF)] {
+        let start = file(name, content).start.unwrap();
+        assert_eq!((start.facts.underload_value, &start.channels[0].pixel_mask), (None, &None), "{name}");
+    }
+}
+
+#[test]
 fn tiff_and_edf_files_share_their_bytes() {
     for (name, content, element) in [("a_1.tif", TIFF, Element::Int32), ("b_1.edf", EDF, Element::Uint16)] {
         let message = message(&[name.as_bytes(), content]);

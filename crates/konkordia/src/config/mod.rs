@@ -18,6 +18,7 @@ pub mod stream;
 mod tests;
 pub mod transform;
 pub mod travel;
+pub mod xds;
 
 use crate::cli::{ConfigAction, ConfigArgs};
 use crate::failure::{Exit, Failure};
@@ -98,6 +99,13 @@ fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
         }
     } else {
         describe_service(path, &service, json);
+    }
+    for detector in &service.detectors {
+        let notes = match &detector.kind {
+            DetectorKindConfig::Udp(config) => xds::notes(config),
+            DetectorKindConfig::Stream(config) => xds::stream_notes(config),
+        };
+        notes.iter().for_each(|note| say::to_stderr(&format!("note: {note}")));
     }
     // What lies outside the file may come later (a folder that is made before the run), but is worth a word now.
     let mut exit = Exit::Complete;

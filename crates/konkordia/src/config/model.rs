@@ -70,6 +70,8 @@ pub struct Config {
     pub layout: Layout,
     /// Every module of the detector is one in the file too.
     pub each_module: bool,
+    /// Whether XDS is to read the files; `None` = nobody said.
+    pub xds: Option<bool>,
     /// Lossy copy, if wanted.
     pub travel: Option<Travel>,
     /// Planned images.
@@ -291,7 +293,8 @@ impl Reader<'_> {
         let first_port = source.integer("first_port").unwrap_or(50010) as u16;
         self.check_ports(first_port, geometry.placements().len());
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
-        let (file, asked) = (self.file, (recipe, pixel));
+        let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
+        let xds = super::xds::of_run(output, self.d, asked, compression);
         let travel = travel::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
             text: text.to_string(),
@@ -316,10 +319,11 @@ impl Reader<'_> {
             prefix,
             travel,
             images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
-            compression: self.compression(),
+            compression,
             overwrite: overwrite(output),
             layout: layout(output),
             each_module: output.text("modules") != Some("one"),
+            xds,
             images: run.integer("images").map(|n| n as u64),
             first_frame: match (run.integer("first_frame"), run.text("first_frame")) {
                 (Some(number), None) => FirstFrame::Number(number as u64),

@@ -577,6 +577,13 @@ const KEYS: &[Key] = &[
         "each",
         "an `NXdetector_module` for each module of the detector, or one for the whole image: then DIALS shows one panel, and reads large detectors faster",
     ),
+    key(
+        "output",
+        "xds",
+        Kind::Flag,
+        "a note at arm where XDS would misread the files",
+        "true = refuse what the plug-ins of XDS (neggia, durin) would misread: for packets only dtype = \"uint32\" in bslz4 or lz4 is right; false = the files are not for XDS",
+    ),
     key("output", "sample_name", Kind::Text, "not stored", "sample, for the file"),
     key("output", "beamline", Kind::Text, "not stored", "beamline, for the file"),
     key("output", "source_name", Kind::Text, "not stored", "facility, for the file"),

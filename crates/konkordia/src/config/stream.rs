@@ -106,6 +106,8 @@ pub struct StreamConfig {
     pub overwrite: Overwrite,
     /// Names of the images in the master.
     pub layout: Layout,
+    /// Whether XDS is to read the files; `None` = nobody said.
+    pub xds: Option<bool>,
     /// The layout of MAX IV with this data set, instead of NeXus.
     pub append_dataset: Option<String>,
     /// Images to take; `None` = as many as the sender announces.
@@ -146,6 +148,7 @@ const KEYS: &[(&str, &[&str])] = &[
             "images_per_file",
             "overwrite",
             "layout",
+            "xds",
             "sample_name",
             "beamline",
             "source_name",
@@ -244,6 +247,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
         overwrite: super::model::overwrite(output),
         layout: super::model::layout(output),
+        xds: super::xds::of_stream(output, d),
         append_dataset: append_dataset(output, d),
         images: run.integer("images").map(|n| n as u64),
     })

@@ -52,6 +52,46 @@ fn the_example_is_valid() {
 }
 
 #[test]
+fn for_xds_what_would_be_misread_is_refused_or_said() {
+    // [processing] and further lines of [output]; what is said of xds = true, and how often something is said without it.
+    let said = |processing: &str, output: &str| {
+        let text = GOOD.replacen("[output]\n", &format!("[processing]\n{processing}\n[output]\n{output}\n"), 1);
+        let notes = super::xds::notes(&parse(&text).unwrap());
+        assert!(notes.iter().all(|note| note.contains("set xds = false")), "{notes:?}");
+        let silent = text.replacen("[output]\n", "[output]\nxds = false\n", 1);
+        assert_eq!(super::xds::notes(&parse(&silent).unwrap()), Vec::<String>::new());
+        let asked = parse(&text.replacen("[output]\n", "[output]\nxds = true\n", 1));
+        (
+            asked
+                .map(|config| assert_eq!(config.xds, Some(true)))
+                .map_err(|said| said.matches("output.xds: XDS would misread").count()),
+            notes.len(),
+        )
+    };
+    assert_eq!(said("dtype = \"uint32\"", ""), (Ok(()), 0));
+    assert_eq!(said("dtype = \"uint32\"", "compression = \"lz4\"\nlayout = \"links\""), (Ok(()), 0));
+    for dtype in ["int16", "int32", "uint16", "float32"] {
+        assert_eq!(said(&format!("dtype = \"{dtype}\""), ""), (Err(1), 1), "{dtype}");
+    }
+    assert_eq!(said("", "layout = \"virtual\"\ncompression = \"zstd\""), (Err(3), 3), "the default type is int16");
+    for codec in ["bszstd", "zstd", "gzip", "none"] {
+        assert_eq!(said("dtype = \"uint32\"", &format!("compression = \"{codec}\"")), (Err(1), 1), "{codec}");
+    }
+    check(
+        "prefix = \"a\"",
+        "prefix = \"a\"\nxds = true",
+        "
+error: output.xds: XDS would misread the files (dtype)
+  --> beam/run.toml:11:1
+   |
+11 | xds = true
+   | ^^^
+  why: of int16, neggia takes counts below zero and all special values for counts of 32767 and more, and durin takes saturated pixels for 32767 counts
+  fix: set dtype = \"uint32\", or remove xds = true",
+    );
+}
+
+#[test]
 fn a_typo_names_the_nearest_key() {
     check(
         "energy_kev",

@@ -49,6 +49,16 @@ impl TransformOptions {
             || self.bin.is_some()
     }
 
+    /// True if pixels do not lie where they lay at the sender, so that its masks and flat fields fit no more.
+    pub fn moves_pixels(&self) -> bool {
+        self.crop.is_some() || self.orientation.is_some() || self.bin.is_some()
+    }
+
+    /// True if numbers are not those of the sender, so that counts below zero may be measurements.
+    pub fn changes_numbers(&self) -> bool {
+        self.lookup.is_some() || self.background.is_some() || self.bin.is_some()
+    }
+
     /// In words, in the order in which they are done.
     pub fn describe(&self) -> String {
         let mut list = Vec::new();

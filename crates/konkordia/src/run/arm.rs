@@ -60,7 +60,8 @@ pub fn ground(config: &Config) -> Result<Ground, Failure> {
     if config.options.negative_offset_auto {
         plan.processing.negative = Negative::Offset(auto_offset(&loaded)?);
     }
-    let notes = Some(loaded.report.clone()).filter(|report| !report.is_empty()).into_iter().collect();
+    let mut notes: Vec<String> = Some(loaded.report.clone()).filter(|report| !report.is_empty()).into_iter().collect();
+    notes.extend(crate::config::xds::notes(config));
     Ok(Ground { plan, loaded, notes })
 }
 
@@ -246,6 +247,7 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         scale: recorded::scale(config, plan),
         underload: recorded::underload(plan),
         saturation: None,
+        xds: config.xds,
         pedestal_snapshots: plan.processing.tracking.is_some_and(|t| t.snapshot_images > 0),
     }
 }

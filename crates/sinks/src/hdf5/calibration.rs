@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use hdf5::types::VarLenUnicode;
 use hdf5::{File, Group, H5Type};
 use sha2::{Digest, Sha256};
 
 use super::error::{Context, Error, ErrorKind};
 use super::low::{self, Format};
 use super::names::temporary_path;
-use super::nexus::{attribute_text, checked, numbers, read_text, read_texts, text, texts};
+use super::nexus::{attribute_text, numbers, read_attribute as attribute, read_text, read_texts, text, texts};
 
 /// Name of the format, in the attribute `format` of the root.
 pub const FORMAT: &str = "konkordia-calibration";
@@ -370,8 +369,4 @@ fn read_plane<T: H5Type>(group: &Group, name: &str, shape: [usize; 2]) -> Result
         return Err(format!("'{name}' has the shape {:?} instead of {shape:?}", data.shape()));
     }
     data.read_raw::<T>().map_err(|error| format!("'{name}' cannot be read: {error}"))
-}
-
-fn attribute(location: &hdf5::Location, name: &str) -> Option<String> {
-    checked(&location.attr(name).ok()?.read_scalar::<VarLenUnicode>().ok()?)
 }

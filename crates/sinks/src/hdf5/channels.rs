@@ -6,7 +6,7 @@ use std::path::Path;
 use hdf5::{Group, Result};
 
 use super::low;
-use super::nexus::{attribute_text, group, number, plain, text, texts};
+use super::nexus::{attribute_text, attribute_texts, group, number, plain, text, texts};
 use super::series_info::ChannelInfo;
 use super::spec::FileSpec;
 
@@ -85,11 +85,6 @@ pub(crate) fn write_axes(data: &Group, spec: &FileSpec) -> Result<()> {
     attribute_texts(data, "default_slice", &slice)?;
     data.new_attr::<i64>().create("channel_indices")?.write_scalar(&1)?;
     data.new_attr::<i64>().create("image_id_indices")?.write_scalar(&0)
-}
-
-fn attribute_texts(group: &Group, name: &str, values: &[String]) -> Result<()> {
-    let values = super::nexus::unicodes(values)?;
-    group.new_attr_builder().with_data(&values).create(name).map(drop)
 }
 
 /// Group of the detector for what is written once per series.

@@ -9,12 +9,13 @@ use super::columns::ImageStatus;
 use super::datafile::{COLUMNS, STACK};
 use super::low;
 use super::names::{existing, parse, pedestal_file_name};
-use super::nexus::{checked, read_text};
+use super::nexus::{read_attribute, read_text};
 use super::packing;
 use super::pedestals::{OWN, PEDESTALS, Snapshots};
 use super::reader::{Reader, totals};
 use super::repair::{KILLED, NOT_RESCUED, read_ledger};
 use super::spec::{FileSpec, Layout};
+use super::xds::xds_problems_of;
 use super::{Decode, Error, unknown};
 
 /// How bad a finding is.
@@ -83,6 +84,7 @@ impl Report<'_> {
             self.nxmx(reader.file());
             self.mask(reader);
             self.same_mask(reader);
+            self.xds(reader);
             self.ledger(reader.file());
             self.positions(reader);
             self.pedestals(reader);
@@ -131,8 +133,7 @@ impl Report<'_> {
                 self.error("a link points nowhere", &format!("/entry/data/{name}"), REPAIR);
             }
         }
-        let signal = data.attr("signal").and_then(|a| a.read_scalar::<hdf5::types::VarLenUnicode>()).ok();
-        match signal.as_ref().and_then(checked) {
+        match read_attribute(&data, "signal") {
             Some(signal) if !data.link_exists(&signal) => {
                 self.error(format!("@signal names '{signal}', which does not exist"), "/entry/data", REPAIR);
             }
@@ -207,8 +208,7 @@ impl Report<'_> {
             let Ok(field) = file.dataset(&path) else {
                 return self.error(format!("the chain of transformations names {path}, which does not exist"), from, REPAIR);
             };
-            let depends_on = field.attr("depends_on").and_then(|a| a.read_scalar::<hdf5::types::VarLenUnicode>()).ok();
-            next = depends_on.as_ref().and_then(checked);
+            next = read_attribute(&field, "depends_on");
         }
         self.error("the chain of transformations has no end", from, REPAIR);
     }
@@ -225,6 +225,16 @@ impl Report<'_> {
                 Ok(_) => {}
                 Err(_) => self.error("the pixel mask is missing", &name, REPAIR),
             }
+        }
+    }
+
+    /// Whether XDS reads every pixel as what it is, unless the run was not made for XDS.
+    fn xds(&mut self, reader: &Reader) {
+        let Some(spec) = reader.summary().spec.as_ref().filter(|spec| spec.xds != Some(false)) else { return };
+        let of_runs = if spec.series.is_some() { "" } else { "; or say that it is not for XDS: xds = false in [output]" };
+        for problem in xds_problems_of(spec) {
+            let fix = format!("for XDS, {} in the next run{of_runs}", problem.fix);
+            self.push(Severity::Warning, format!("XDS would misread it: {}", problem.what), "/entry/data", &fix);
         }
     }
 

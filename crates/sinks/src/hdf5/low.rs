@@ -19,9 +19,12 @@ use hdf5_sys::h5ac::H5AC_cache_config_t;
 use hdf5_sys::h5c::{H5C_cache_decr_mode, H5C_cache_flash_incr_mode, H5C_cache_incr_mode};
 use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dget_chunk_info_by_coord, H5Dget_space, H5Dread_chunk, H5Dset_extent};
 use hdf5_sys::h5d::{H5Dwrite, H5Dwrite_chunk};
-use hdf5_sys::h5f::{H5F_ACC_EXCL, H5F_ACC_RDONLY, H5F_ACC_RDWR, H5Fcreate, H5Fget_mdc_config, H5Fopen, H5Fset_mdc_config};
+use hdf5_sys::h5f::{H5F_ACC_EXCL, H5F_ACC_RDONLY, H5F_ACC_RDWR, H5F_libver_t, H5Fcreate};
+use hdf5_sys::h5f::{H5Fget_mdc_config, H5Fopen, H5Fset_mdc_config};
+use hdf5_sys::h5g::{H5Gclose, H5Gcreate2};
 use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5p::H5Pset_small_data_block_size;
+use hdf5_sys::h5p::{H5P_CRT_ORDER_TRACKED, H5Pset_attr_phase_change, H5Pset_link_creation_order, H5Pset_link_phase_change};
 use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcreate, H5Pset_chunk, H5Pset_file_locking, H5Pset_fill_value, H5Pset_filter};
 use hdf5_sys::h5s::{H5S_UNLIMITED, H5S_seloper_t, H5Sclose, H5Screate_simple, H5Sselect_hyperslab};
 use hdf5_sys::h5t::H5T_NATIVE_DOUBLE;
@@ -80,7 +83,8 @@ fn register_filters() -> hdf5::Result<()> {
     if done { Ok(()) } else { Err("the compression filters cannot be registered".into()) }
 }
 
-/// Which releases of HDF5 can read the file.
+/// Which releases of HDF5 can read the file. Object headers are of version 1 but for that of the root: neggia walks past the end of one of version 2
+/// that ends in a gap of less than a message (docs/decisions/0008).
 #[derive(Clone, Copy)]
 pub(crate) enum Format {
     /// HDF5 1.8: superblock 2 and the B-tree chunk index that neggia knows (docs/decisions/0003).
@@ -117,8 +121,32 @@ fn name_of(path: &Path) -> hdf5::Result<CString> {
 pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
     register_filters()?;
     let (access, name) = (access(Some(format))?, name_of(path)?);
-    // SAFETY: a terminated name and an open list; the new id is given to exactly one `File`.
-    sync(|| unsafe { from_id(h5check(H5Fcreate(name.as_ptr(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()))?) })
+    let newest =
+        if matches!(format, Format::V18WithVirtual) { H5F_libver_t::H5F_LIBVER_V110 } else { H5F_libver_t::H5F_LIBVER_V18 };
+    // SAFETY: a terminated name and open lists; the new id is given to exactly one `File`.
+    sync(|| unsafe {
+        let creation = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_FILE_CREATE))?, H5Pclose);
+        // The root is the one object with a header of version 2: whatever it holds goes elsewhere, so that its header has no gap.
+        h5check(H5Pset_link_phase_change(creation.0, 0, 0))?;
+        h5check(H5Pset_attr_phase_change(creation.0, 0, 0))?;
+        let file: File = from_id(h5check(H5Fcreate(name.as_ptr(), H5F_ACC_EXCL, creation.0, access.id()))?)?;
+        h5check(H5Fset_libver_bounds(file.id(), H5F_libver_t::H5F_LIBVER_EARLIEST, newest))?;
+        Ok(file)
+    })
+}
+
+/// Creates a group in a file of [`create_file`]: its header is of version 1, its links are stored as in files with superblock 2.
+pub(crate) fn create_group(parent: &Group, name: &str) -> hdf5::Result<Group> {
+    let name_c = CString::new(name).map_err(|_| "zero byte in a name")?;
+    // SAFETY: open ids and a terminated name; each id got here is closed once.
+    sync(|| unsafe {
+        let creation = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_GROUP_CREATE))?, H5Pclose);
+        // Without this it would be a group of HDF5 1.6, which neggia finds in files with superblock 0 only.
+        h5check(H5Pset_link_creation_order(creation.0, H5P_CRT_ORDER_TRACKED))?;
+        H5Gclose(h5check(H5Gcreate2(parent.id(), name_c.as_ptr(), H5P_DEFAULT, creation.0, H5P_DEFAULT))?);
+        Ok::<_, hdf5::Error>(())
+    })?;
+    parent.group(name)
 }
 
 pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
@@ -275,7 +303,8 @@ pub(crate) fn write_chunk(dataset: &Dataset, start: &[u64], bytes: &[u8]) -> hdf
 }
 
 unsafe extern "C" {
-    /// Of libhdf5 (H5Fpublic.h, since 1.10.2); the bindings leave it out.
+    /// Of libhdf5 (H5Fpublic.h, since 1.10.2), as the other two; the bindings leave them out.
+    fn H5Fset_libver_bounds(file: hid_t, low: H5F_libver_t, high: H5F_libver_t) -> i32;
     fn H5Fget_eoa(file: hid_t, end: *mut u64) -> i32;
     /// Of libhdf5 (H5Dpublic.h, since 1.10.2): looks the chunk up, where `H5Dget_chunk_info_by_coord` walks through all of them.
     fn H5Dget_chunk_storage_size(dataset: hid_t, offset: *const hsize_t, bytes: *mut hsize_t) -> i32;

@@ -275,9 +275,7 @@ fn write_scale(data: &Group, spec: &FileSpec) -> Result<()> {
 
 fn write_data(entry: &Group, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
     let data = group(entry, "data", "NXdata")?;
-    write_scale(&data, spec)?;
-    channels::write_axes(&data, spec)?;
-    let Some(first) = files.first() else { return Ok(()) };
+    let Some(first) = files.first() else { return write_scale(&data, spec).and_then(|()| channels::write_axes(&data, spec)) };
     if spec.layout != Layout::Virtual {
         for file in files {
             data.link_external(&file_name(file), STACK, &format!("data_{:06}", file.number))?;
@@ -291,6 +289,9 @@ fn write_data(entry: &Group, spec: &FileSpec, files: &[&Closed], images: u64) ->
     if spec.layout != Layout::Links {
         write_virtual(&data, &signal, spec, files, images)?;
     }
+    // Behind the images: fabio takes these numbers for images, in the order in which they were made.
+    write_scale(&data, spec)?;
+    channels::write_axes(&data, spec)?;
     attribute_text(&data, "signal", &signal)
 }
 

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use hdf5::types::{FixedAscii, FixedUnicode, VarLenAscii, VarLenUnicode};
+use hdf5::types::FixedAscii;
 use hdf5::{Dataset, File, Group};
 use konkordia_core::pixel::PixelType;
 
@@ -317,12 +317,7 @@ pub struct Repacked {
 const TEXT: usize = 256;
 
 fn class(group: &Group) -> Option<String> {
-    let attribute = group.attr("NX_class").ok()?;
-    let unicode = attribute.read_scalar::<VarLenUnicode>().ok().as_ref().and_then(nexus::checked);
-    let ascii = || attribute.read_scalar::<VarLenAscii>().ok().map(|text| text.as_str().to_owned());
-    let fixed = || attribute.read_scalar::<FixedAscii<64>>().ok().map(|text| text.as_str().to_owned());
-    let fixed_unicode = || attribute.read_scalar::<FixedUnicode<64>>().ok().map(|text| text.as_str().to_owned());
-    unicode.or_else(ascii).or_else(fixed).or_else(fixed_unicode)
+    nexus::read_attribute(group, "NX_class")
 }
 
 /// Value of one line of the record.
@@ -516,15 +511,16 @@ fn copy_groups(
                 continue;
             }
             let path = format!("{at}/{name}");
-            if is_group && source.special.contains(&object) {
-                open.push_back((from.group(&name)?, to.create_group(&name)?, path.clone()));
+            if is_group {
+                // Each anew, whatever it holds: a copy would keep the form of its header (decision 0008).
+                open.push_back((from.group(&name)?, low::create_group(&to, &name)?, path.clone()));
             } else if let Some(&n) = source.index.get(&object) {
                 stacks[n] = Some(stack(source, n, &from.dataset(&name)?, &to, &name, compression)?);
             } else if source.special.contains(&object) {
                 let dataset = from.dataset(&name)?;
                 let made = objects::create_virtual_like(&dataset, &to, &name, rename)?;
                 objects::copy_attributes(&dataset, &made)?;
-            } else {
+            } else if !copy_dataset(&from, &to, &name)? {
                 objects::copy(&from, &to, &name)?;
                 objects::remove_references(&to, &name)?;
             }
@@ -532,6 +528,17 @@ fn copy_groups(
         }
     }
     Ok(())
+}
+
+/// Makes a data set anew in the copy, with its attributes; false where it has to be copied as it is.
+fn copy_dataset(from: &Group, to: &Group, name: &str) -> hdf5::Result<bool> {
+    let Ok(dataset) = from.dataset(name) else { return Ok(false) };
+    if !objects::copy_plain(&dataset, to, name)? {
+        return Ok(false);
+    }
+    let made = to.dataset(name)?;
+    objects::copy_attributes(&dataset, &made)?;
+    Ok(true)
 }
 
 /// One chunk for each image of rows and columns.

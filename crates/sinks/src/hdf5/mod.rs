@@ -43,8 +43,10 @@ mod series_form;
 mod series_info;
 mod series_state;
 pub mod spec;
+mod text;
 pub mod unknown;
 mod writer;
+mod xds;
 
 pub use check::{Finding, Severity, check};
 pub use columns::{ImageRecord, ImageStatus, SeriesRecord};
@@ -59,6 +61,7 @@ pub use series_info::{ChannelInfo, SeriesInfo};
 pub use series_state::{Names, SharedState};
 pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};
 pub use writer::{FileReport, SpaceEstimate, Writer};
+pub use xds::{XdsProblem, xds_problems, xds_problems_of, xds_problems_of_streams};
 
 /// Turns the bytes of one chunk (its compression, never `None`; `input`, of pixels `element_bytes` wide) into the pixels of one image
 /// (`output`, rows x columns x element bytes, little endian). Passed in because this crate holds no decoder; the error text is shown to

@@ -1,35 +1,30 @@
 //! Small helpers that write NeXus groups, fields and attributes.
 
 use hdf5::plist::dataset_create::{AllocTime, FillTime};
-use hdf5::types::VarLenUnicode;
 use hdf5::{Dataset, Group, H5Type, Location, Result};
 
-/// A string that HDF5 can store: it must not hold a zero byte.
-fn unicode(text: &str) -> Result<VarLenUnicode> {
-    text.replace('\0', "").parse().map_err(|_| "text that HDF5 cannot store".into())
-}
-
-pub(crate) fn unicodes(values: &[String]) -> Result<Vec<VarLenUnicode>> {
-    values.iter().map(|value| unicode(value)).collect()
-}
+use super::{low, text};
 
 pub(crate) fn group(parent: &Group, name: &str, class: &str) -> Result<Group> {
-    let group = parent.create_group(name)?;
+    let group = low::create_group(parent, name)?;
     attribute_text(&group, "NX_class", class)?;
     Ok(group)
 }
 
 pub(crate) fn attribute_text(location: &Location, name: &str, value: &str) -> Result<()> {
-    location.new_attr::<VarLenUnicode>().create(name)?.write_scalar(&unicode(value)?)
+    text::write_attribute(location, name, value)
+}
+
+pub(crate) fn attribute_texts(location: &Location, name: &str, values: &[String]) -> Result<()> {
+    text::write_attributes(location, name, values)
 }
 
 pub(crate) fn text(parent: &Group, name: &str, value: &str) -> Result<()> {
-    parent.new_dataset::<VarLenUnicode>().create(name)?.write_scalar(&unicode(value)?)
+    text::write(parent, name, value)
 }
 
 pub(crate) fn texts(parent: &Group, name: &str, values: &[String]) -> Result<()> {
-    let values = unicodes(values)?;
-    parent.new_dataset_builder().with_data(&values).create(name).map(drop)
+    text::write_list(parent, name, values)
 }
 
 /// A scalar field, with its unit unless that is empty.
@@ -106,17 +101,16 @@ pub(crate) fn plain(name: &str) -> String {
     if name.is_empty() { "_".into() } else { name }
 }
 
-/// The text, if it is UTF-8: the type takes that for granted, a damaged file does not.
-pub(crate) fn checked(text: &VarLenUnicode) -> Option<String> {
-    std::str::from_utf8(text.as_bytes()).ok().map(str::to_owned)
+pub(crate) fn read_attribute(location: &Location, name: &str) -> Option<String> {
+    text::read_attribute(location, name)
 }
 
 pub(crate) fn read_text(parent: &Group, path: &str) -> Option<String> {
-    checked(&parent.dataset(path).ok()?.read_scalar::<VarLenUnicode>().ok()?)
+    text::read(&parent.dataset(path).ok()?)
 }
 
 pub(crate) fn read_texts(parent: &Group, path: &str) -> Option<Vec<String>> {
-    parent.dataset(path).ok()?.read_raw::<VarLenUnicode>().ok()?.iter().map(checked).collect()
+    text::read_list(&parent.dataset(path).ok()?)
 }
 
 pub(crate) fn read_number(parent: &Group, path: &str) -> Option<f64> {

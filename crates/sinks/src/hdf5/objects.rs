@@ -8,24 +8,27 @@ use std::ptr::{null, null_mut};
 
 use hdf5::plist::DatasetCreate;
 use hdf5::sync::sync;
+use hdf5::types::TypeDescriptor as D;
 use hdf5::{Dataset, Group, Location, h5check};
 use hdf5_sys::h5::{H5_index_t, H5_iter_order_t, hsize_t};
 use hdf5_sys::h5a::{H5Aclose, H5Acreate2, H5Aget_name, H5Aget_space, H5Aget_type, H5Aopen_by_idx};
 use hdf5_sys::h5a::{H5Aread, H5Awrite};
 use hdf5_sys::h5d::{H5D_fill_value_t, H5Dwrite_chunk};
-use hdf5_sys::h5d::{H5D_layout_t, H5Dclose, H5Dcreate2, H5Dget_space, H5Dget_type, H5Dread_chunk};
+use hdf5_sys::h5d::{H5D_layout_t, H5Dclose, H5Dcreate2, H5Dget_space, H5Dget_type, H5Dopen2, H5Dread, H5Dread_chunk, H5Dwrite};
 use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5l::{H5L_info2_t, H5L_type_t, H5Lget_info2, H5Lget_val, H5Lunpack_elink_val};
 use hdf5_sys::h5o::{H5O_INFO_BASIC, H5O_info2_t, H5O_token_t, H5O_type_t, H5Ocopy, H5Oget_info_by_name3};
-use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcopy, H5Pcreate, H5Pget_fill_value, H5Pget_layout, H5Pget_virtual_count};
+use hdf5_sys::h5p::H5Pget_virtual_count;
+use hdf5_sys::h5p::{H5P_DEFAULT, H5Pclose, H5Pcopy, H5Pcreate, H5Pget_external_count, H5Pget_fill_value, H5Pget_layout};
 use hdf5_sys::h5p::{H5Pfill_value_defined, H5Premove_filter, H5Pset_fill_value, H5Pset_filter, H5Pset_virtual};
 use hdf5_sys::h5p::{H5Pget_virtual_dsetname, H5Pget_virtual_filename, H5Pget_virtual_srcspace, H5Pget_virtual_vspace};
-use hdf5_sys::h5s::{H5S_sel_type, H5Sclose, H5Screate_simple, H5Sget_select_bounds, H5Sget_select_type};
+use hdf5_sys::h5s::{H5S_ALL, H5S_sel_type, H5Sclose, H5Screate_simple, H5Sget_select_bounds, H5Sget_select_type};
 use hdf5_sys::h5s::{H5Sget_simple_extent_ndims, H5Sget_simple_extent_npoints};
-use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tdetect_class, H5Tget_size, H5Treclaim};
+use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tcopy, H5Tdetect_class, H5Tget_size, H5Treclaim};
 
 use super::low::{Owned, dataset_chunk_bytes};
 use super::packing::Filter;
+use super::text;
 
 /// What a name in a group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,8 +122,55 @@ pub(crate) fn remove_references(group: &Group, name: &str) -> hdf5::Result<()> {
     Ok(())
 }
 
-/// Copies all attributes but those with references, which would point nowhere.
+/// Largest data set that is made anew instead of being copied with its header.
+const PLAIN_BYTES_MAX: usize = 1 << 30;
+
+/// Copies a data set that is in one piece by making it anew, so that its header is as headers of our files are; false where that cannot be done.
+pub(crate) fn copy_plain(from: &Dataset, to: &Group, name: &str) -> hdf5::Result<bool> {
+    let (list, name) = (from.dcpl()?, c(name)?);
+    // SAFETY: open ids under the library lock; the buffer holds all values of the type, and what the library allocated for them in it is given back to
+    // it; each id got here is closed once by its owner.
+    sync(|| unsafe {
+        let kind = Owned(h5check(H5Dget_type(from.id()))?, H5Tclose);
+        // Of its own, where the file has it as a named type.
+        let kind = Owned(h5check(H5Tcopy(kind.0))?, H5Tclose);
+        let in_one = matches!(H5Pget_layout(list.id()), H5D_layout_t::H5D_CONTIGUOUS | H5D_layout_t::H5D_COMPACT);
+        let bytes = from.size().saturating_mul(H5Tget_size(kind.0));
+        if !in_one || H5Pget_external_count(list.id()) != 0 || bytes > PLAIN_BYTES_MAX || has_references(kind.0)? {
+            return Ok(false);
+        }
+        let new = Owned(h5check(H5Pcopy(list.id()))?, H5Pclose);
+        create(to, &name, &kind, from, new.0)?;
+        if bytes == 0 {
+            return Ok(true);
+        }
+        // In units of 64 bits, for the pointers of texts.
+        let mut buffer = vec![0u64; bytes.div_ceil(8)];
+        h5check(H5Dread(from.id(), kind.0, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer.as_mut_ptr().cast()))?;
+        let made = Owned(h5check(H5Dopen2(to.id(), name.as_ptr(), H5P_DEFAULT))?, H5Dclose);
+        let written = H5Dwrite(made.0, kind.0, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer.as_ptr().cast());
+        let space = Owned(h5check(H5Dget_space(from.id()))?, H5Sclose);
+        H5Treclaim(kind.0, space.0, H5P_DEFAULT, buffer.as_mut_ptr().cast());
+        h5check(written).map(|_| true)
+    })
+}
+
+/// Copies all attributes but those with references, which would point nowhere. Texts that readers look for get the kind that all of them read.
 pub(crate) fn copy_attributes(from: &Location, to: &Location) -> hdf5::Result<()> {
+    copy_all_attributes(from, to)?;
+    for name in ["NX_class", "units"] {
+        let Ok(attribute) = to.attr(name) else { continue };
+        let is_variable = matches!(attribute.dtype()?.to_descriptor(), Ok(D::VarLenUnicode | D::VarLenAscii));
+        if let Some(value) = text::read_attribute(to, name).filter(|_| is_variable && attribute.is_scalar()) {
+            drop(attribute);
+            to.delete_attr(name)?;
+            text::write_attribute(to, name, &value)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_all_attributes(from: &Location, to: &Location) -> hdf5::Result<()> {
     let many = from.attr_names()?.len();
     // SAFETY: open ids; each id got here is closed once by its owner.
     sync(|| unsafe {

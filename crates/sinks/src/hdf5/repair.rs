@@ -22,6 +22,7 @@ use super::old_master::OldMaster;
 use super::pedestals::Snapshots;
 use super::rescue::{self, Damaged, chunk_at};
 use super::spec::{FileSpec, LedgerRecord, StreamRecord};
+use super::xds::readable_mask;
 
 /// What [`repair`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -329,7 +330,12 @@ impl Run<'_> {
             let mask = low::open_file(path).ok()?.dataset(name).ok()?.read_raw::<u32>().ok()?;
             (mask.len() == pixels).then_some(mask)
         };
-        read(&self.master, "/entry/instrument/detector/pixel_mask").or_else(|| read(data, "/entry/konkordia/pixel_mask"))
+        let readable = |mut mask: Vec<u32>| {
+            readable_mask(&mut mask);
+            mask
+        };
+        let found = read(&self.master, "/entry/instrument/detector/pixel_mask");
+        found.or_else(|| read(data, "/entry/konkordia/pixel_mask")).map(readable)
     }
 
     /// The data files of the run: those that are there, rescued where they are damaged, and the places of those that are not.

@@ -11,6 +11,7 @@ use super::low;
 use super::names::{existing, journal_path, master_file_name};
 use super::nexus::read_text;
 use super::spec::FileSpec;
+use super::xds::readable_mask;
 
 const DOING: &str = "continue the run";
 
@@ -100,7 +101,10 @@ fn open(spec: &FileSpec, columns: &Columns, expected: &str, number: u64, path: &
     let text = read_text(&file, DESCRIPTION).ok_or_else(|| damaged("it has no run description".into()))?;
     same_run(expected, &text, path)?;
     if number == 1 {
-        let mask = file.dataset("/entry/konkordia/pixel_mask").and_then(|mask| mask.read_raw::<u32>()).context(DOING, path)?;
+        let mask = file.dataset("/entry/konkordia/pixel_mask").and_then(|mask| mask.read_raw::<u32>());
+        let mut mask = mask.context(DOING, path)?;
+        // Files of older releases have the bits of the reasons only.
+        readable_mask(&mut mask);
         let is_empty = spec.pixel_mask.is_empty() && mask.iter().all(|bits| *bits == 0);
         if mask != spec.pixel_mask && !is_empty {
             return Err(differs("its pixel mask is another one".into(), path));

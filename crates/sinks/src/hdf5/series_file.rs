@@ -6,6 +6,7 @@ use std::sync::Arc;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::experiment::Experiment;
 use konkordia_core::ledger::ImageStatus;
+use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
 
@@ -47,6 +48,12 @@ pub struct SeriesFileSpec {
     pub metadata: Metadata,
     /// Unit of the pixel values, for example "count".
     pub unit: String,
+    /// As in [`FileSpec::xds`].
+    pub xds: Option<bool>,
+    /// Pixels do not lie where they lay at the sender, whose masks and flat fields then fit no more.
+    pub pixels_moved: bool,
+    /// Numbers are not those of the sender, so that counts below zero may be measurements.
+    pub numbers_changed: bool,
     /// Whether the end of a series waits until its files are on the disk.
     pub sync: bool,
     /// Tells the time of the end as ISO 8601 with offset, if it is to be written.
@@ -66,6 +73,9 @@ impl Default for SeriesFileSpec {
             configuration: String::new(),
             metadata: Metadata::default(),
             unit: "count".into(),
+            xds: None,
+            pixels_moved: false,
+            numbers_changed: false,
             sync: true,
             clock: None,
         }
@@ -251,7 +261,7 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
     if start.image_size.is_some_and(|size| size != [rows, columns]) {
         notes.push(("announced_size".into(), format!("{:?}, the images came as {:?}", start.image_size, form.image_shape())));
     }
-    let channels = channels(start, form, &mut notes);
+    let channels = channels(spec, start, form, &mut notes);
     // A pixel that one channel cannot use is named as such for all; each channel has its own mask beside.
     let mut pixel_mask: Vec<u32> = Vec::new();
     for mask in channels.iter().filter_map(|channel| channel.pixel_mask.as_ref()) {
@@ -283,7 +293,9 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         metadata: metadata(spec, start, form),
         pixel_mask,
         unit: spec.unit.clone(),
-        saturation: start.facts.saturation_value.map(|value| value as f64),
+        underload: underload(start, form.pixel(), spec.numbers_changed),
+        saturation: saturation(start, form.pixel()),
+        xds: spec.xds,
         software: spec.software.clone(),
         configuration: spec.configuration.clone(),
         conversion: notes,
@@ -292,8 +304,28 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
     }
 }
 
+/// Lowest number that is a measurement: as the sender says, or else above the value *missing*, which readers then leave out. Numbers with a fraction
+/// need no such limit: no reader takes -infinity for a measurement.
+fn underload(start: &SeriesStart, pixel: PixelType, numbers_changed: bool) -> Option<f64> {
+    let said = start.facts.underload_value.filter(|_| !numbers_changed).map(|value| value as f64);
+    let lowest = match pixel {
+        PixelType::Float32 | PixelType::Float64 => return said,
+        // The next number that a float can hold: `special` is rounded.
+        PixelType::Int64 => i64::MIN as f64 + 4096.0,
+        _ => pixel.special().valid_min,
+    };
+    Some(said.map_or(lowest, |said| said.max(lowest)))
+}
+
+/// Highest number that is a measurement: as the sender says, but below the special values of the type.
+fn saturation(start: &SeriesStart, pixel: PixelType) -> Option<f64> {
+    let said = start.facts.saturation_value.filter(|value| *value > 0).map(|value| value as f64);
+    let highest = pixel.special().valid_max;
+    if pixel.is_float() { said } else { Some(said.map_or(highest, |said| said.min(highest))) }
+}
+
 /// The channels of the images, with what the start says of those of the same name, or else of those in the same place.
-fn channels(start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>) -> Vec<ChannelInfo> {
+fn channels(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>) -> Vec<ChannelInfo> {
     let size = form.plane();
     let info = |(n, name): (usize, &Arc<str>)| {
         let in_order = || start.channels.get(n).filter(|_| start.channels.len() == form.channels);
@@ -301,7 +333,12 @@ fn channels(start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>)
             let name = if name.is_empty() && form.channels > 1 { format!("channel_{n}") } else { name.to_string() };
             return ChannelInfo { name, ..ChannelInfo::default() };
         };
-        let (mask, field) = (channel.pixel_mask.as_ref(), channel.flat_field.as_ref());
+        let (mut mask, mut field) = (channel.pixel_mask.as_ref(), channel.flat_field.as_ref());
+        if spec.pixels_moved && (mask.is_some() || field.is_some()) {
+            let why = "left out: [transform] cuts, turns or bins the images, the sender's tables are of the whole ones";
+            notes.push((format!("tables_{n}"), why.into()));
+            (mask, field) = (None, None);
+        }
         ChannelInfo {
             name: channel.name.clone(),
             threshold_energy_ev: channel.threshold_energy_ev,

@@ -158,6 +158,8 @@ pub struct FileSpec {
     pub underload: Option<f64>,
     /// Highest number that is a measurement, where that is not the highest of the type (the detector's own limit).
     pub saturation: Option<f64>,
+    /// Whether XDS is to read the files: `Some(true)` = nothing else may be written, `Some(false)` = it is not, `None` = nobody said.
+    pub xds: Option<bool>,
     /// A file of pedestals is written beside the images, see [`super::Writer::write_pedestals`].
     pub pedestal_snapshots: bool,
     /// Hash of the calibration in use, empty when there is none.
@@ -196,6 +198,7 @@ impl Default for FileSpec {
             scale: None,
             underload: None,
             saturation: None,
+            xds: None,
             pedestal_snapshots: false,
             calibration_hash: String::new(),
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
@@ -366,6 +369,9 @@ impl FileSpec {
                 put(key, &format!("{value:?}"));
             }
         }
+        if let Some(xds) = self.xds {
+            put("xds", &xds.to_string());
+        }
         if self.pedestal_snapshots {
             put("pedestal_snapshots", "true");
         }
@@ -444,6 +450,7 @@ impl FileSpec {
             }
             "underload" => self.underload = Some(number(value)?),
             "saturation" => self.saturation = Some(number(value)?),
+            "xds" => self.xds = Some(value == "true"),
             "pedestal_snapshots" => self.pedestal_snapshots = value == "true",
             "calibration_hash" => self.calibration_hash = value.into(),
             "software" => self.software = value.into(),
@@ -556,6 +563,7 @@ mod tests {
                 scale: scale.map(|(step, offset)| Scale { step, offset }),
                 underload: limits.0,
                 saturation: limits.1,
+                xds: scale.map(|_| flip),
                 pedestal_snapshots: flip,
                 ..FileSpec::default()
             };

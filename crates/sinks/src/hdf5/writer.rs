@@ -17,6 +17,7 @@ use super::reader::inspect;
 use super::repair::repair;
 use super::resume;
 use super::spec::{FileSpec, LedgerRecord, Overwrite};
+use super::xds::readable_mask;
 
 /// A flush follows the one before after this time or at the next tick: with ticks every 100 ms at most 0.5 s lie between two.
 const FLUSH_NS: u64 = 400_000_000;
@@ -86,8 +87,9 @@ impl Writer {
     /// # Errors
     /// [`ErrorKind::Invalid`], [`ErrorKind::NotFound`], [`ErrorKind::NotWritable`], [`ErrorKind::Exists`], [`ErrorKind::InUse`],
     /// [`ErrorKind::DiskFull`]; nothing is left behind then, and with [`Overwrite::Refuse`] nothing was touched.
-    pub fn create(spec: FileSpec) -> Result<Self, Error> {
+    pub fn create(mut spec: FileSpec) -> Result<Self, Error> {
         spec.validate()?;
+        readable_mask(&mut spec.pixel_mask);
         check_directory(&spec.directory)?;
         clear_way(&spec)?;
         let columns = Columns::new(&spec);
@@ -116,8 +118,9 @@ impl Writer {
     /// # Errors
     /// As [`Writer::create`]; [`ErrorKind::Invalid`] names the first setting in which the interrupted run differs, [`ErrorKind::Damaged`] a
     /// finished data file that cannot be read. No file was touched then.
-    pub fn resume(spec: FileSpec) -> Result<(Self, u64), Error> {
+    pub fn resume(mut spec: FileSpec) -> Result<(Self, u64), Error> {
         spec.validate()?;
+        readable_mask(&mut spec.pixel_mask);
         check_directory(&spec.directory)?;
         let columns = Columns::new(&spec);
         let found = resume::find(&spec, &columns, missing_chunk(&spec).map(|chunk| chunk.len() * spec.pieces()))?;

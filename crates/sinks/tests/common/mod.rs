@@ -127,8 +127,28 @@ pub fn pixels(spec: &FileSpec, image: u64, partial: bool) -> Vec<u8> {
 }
 
 pub fn write_image(writer: &mut Writer, image: u64, partial: bool) -> Result<(), Error> {
+    let raw = pixels(writer.spec(), image, partial);
+    write_pixels(writer, image, partial, raw)
+}
+
+/// Numbers that a pixel of a type can hold and that readers take in different ways: all special values, both ends of what is valid, the ends of the
+/// signed types. tests/peers/test_xds_plugins.py has the same rule.
+pub fn telling_values(pixel: PixelType) -> Vec<f64> {
+    let s = pixel.special();
+    let numbers = [-70000.0, -5.0, -1.0, 0.0, 1.0, 5.0, 254.0, 32767.0, 32768.0, 40000.0, 65531.0, 70000.0, 2147480000.0];
+    let special = [s.missing, s.masked, s.invalid, s.saturated, s.valid_min, s.valid_max];
+    numbers.into_iter().filter(|v| (s.valid_min..=s.valid_max).contains(v)).chain(special).collect()
+}
+
+/// An image that is made of [`telling_values`] over and over, each image from the next one on.
+pub fn telling_pixels(spec: &FileSpec, image: u64) -> Vec<u8> {
+    let values = telling_values(spec.pixel);
+    let of = |at: usize| spec.pixel.le_bytes(values[(at + image as usize) % values.len()]);
+    (0..spec.pixels()).flat_map(of).collect()
+}
+
+pub fn write_pixels(writer: &mut Writer, image: u64, partial: bool, raw: Vec<u8>) -> Result<(), Error> {
     let spec = writer.spec();
-    let raw = pixels(spec, image, partial);
     let chunk = if spec.compression == Compression::Bslz4 { bslz4(&raw, spec.pixel.bytes()) } else { raw };
     let (head, tail) = chunk.split_at(chunk.len() / 2);
     let all: u64 = 0xFF;

@@ -123,6 +123,7 @@ pub(super) fn facts_of(config: &Map<String, Value>) -> Facts {
         frame_time_s: positive("frame_time"),
         count_time_s: positive("count_time"),
         bit_depth: whole("bit_depth_readout").and_then(|bits| u32::try_from(bits).ok()),
+        underload_value: None,
         saturation_value: whole("countrate_correction_count_cutoff"),
         detector_description: facts::text(config, "description"),
         detector_serial: facts::text(config, "detector_number"),

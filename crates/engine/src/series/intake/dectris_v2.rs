@@ -147,6 +147,7 @@ fn facts_of(said: &Start, metadata: &Map<String, Value>) -> Facts {
         frame_time_s: positive(said.frame_time_s),
         count_time_s: positive(said.count_time_s),
         bit_depth: None,
+        underload_value: None,
         saturation_value: said.saturation_value,
         detector_description: said.detector_description.map(str::to_owned),
         detector_serial: said.detector_serial_number.map(str::to_owned),

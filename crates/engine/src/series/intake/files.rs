@@ -6,7 +6,7 @@ use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
 use super::byte_order::whole;
 use super::{facts, of_part, unnumbered};
 use bytes::Bytes;
-use konkordia_core::array::Packing;
+use konkordia_core::array::{Element, Packing};
 use konkordia_core::experiment::{Experiment, Goniometer};
 use konkordia_core::ports::Message;
 use konkordia_core::series::{Array, Channel, ChannelStart, Facts, SeriesStart};
@@ -45,6 +45,8 @@ struct File {
     said: Map<String, Value>,
     facts: Facts,
     threshold_ev: Option<f64>,
+    /// The detector says by numbers below zero which pixels are of no use.
+    is_marked: bool,
 }
 
 impl Files {
@@ -131,7 +133,8 @@ fn start(series: u64, name: &Name, file: &File) -> SeriesStart {
     let mut metadata = file.said.clone();
     metadata.insert("first_number".into(), name.number.into());
     let [rows, columns] = file.array.shape.dimensions() else { return SeriesStart::default() };
-    let threshold = ChannelStart { threshold_energy_ev: file.threshold_ev, ..ChannelStart::default() };
+    let pixel_mask = if file.is_marked { marked(&file.array) } else { None };
+    let threshold = ChannelStart { threshold_energy_ev: file.threshold_ev, pixel_mask, ..ChannelStart::default() };
     SeriesStart {
         series,
         filename: Some(name.of_series()),
@@ -143,6 +146,30 @@ fn start(series: u64, name: &Name, file: &File) -> SeriesStart {
         store: true,
         ..SeriesStart::default()
     }
+}
+
+/// The mask that a Pilatus writes into its pixels, those of the first image: -1 between modules, -2 dead, -3 noisy. As many numbers as the image has
+/// pixels; `None` where pixels cannot be below zero.
+fn marked(array: &Array) -> Option<Array> {
+    const GAP: u32 = 1;
+    const DEAD: u32 = 1 << 1;
+    const NOISY: u32 = 1 << 4;
+    let why = |number: i32| match number {
+        0.. => 0,
+        -1 => GAP,
+        -3 => NOISY,
+        _ => DEAD,
+    };
+    let ([pixels], Packing::None) = (&array.pieces[..], array.packing) else { return None };
+    let bits: Vec<u8> = match array.element {
+        Element::Int8 => pixels.iter().flat_map(|byte| why((*byte).cast_signed().into()).to_le_bytes()).collect(),
+        Element::Int16 => {
+            pixels.as_chunks().0.iter().flat_map(|two| why(i16::from_le_bytes(*two).into()).to_le_bytes()).collect()
+        }
+        Element::Int32 => pixels.as_chunks().0.iter().flat_map(|four| why(i32::from_le_bytes(*four)).to_le_bytes()).collect(),
+        _ => return None,
+    };
+    Some(Array { shape: array.shape, element: Element::Uint32, packing: Packing::None, pieces: vec![bits.into()] })
 }
 
 fn read(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
@@ -215,7 +242,7 @@ fn read_edf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
         count_time_s: positive("ExposureTime"),
         ..Facts::default()
     };
-    Ok(File { array, said, facts, threshold_ev: None })
+    Ok(File { array, said, facts, threshold_ev: None, is_marked: false })
 }
 
 /// A file with the header lines of a Pilatus, if it has any.
@@ -238,6 +265,8 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
         other => other.unwrap_or_default().to_owned(),
     };
     let thickness = |sensor: &str| sensor.split_once("thickness").and_then(|(_, text)| facts::leading(text));
+    // Lines such as these are of a Pilatus, or of a program that writes what a Pilatus would.
+    let is_marked = !items.is_empty();
     let facts = Facts {
         energy_kev: positive("Wavelength").and_then(facts::energy_kev),
         detector_distance_m: positive("Detector_distance"),
@@ -249,6 +278,7 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
         frame_time_s: positive("Exposure_period"),
         count_time_s: positive("Exposure_time"),
         bit_depth: None,
+        underload_value: is_marked.then_some(0),
         saturation_value: positive("Count_cutoff").map(|counts| counts as u64),
         detector_description: description.filter(|text| !text.is_empty()).map(str::to_owned),
         detector_serial: serial.filter(|text| !text.is_empty()).map(str::to_owned),
@@ -270,7 +300,7 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
     if !items.is_empty() {
         said.shift_remove("description");
     }
-    File { array, said, facts, threshold_ev }
+    File { array, said, facts, threshold_ev, is_marked }
 }
 
 /// The number in front of a unit, if it is one of 0 to 1.

@@ -289,6 +289,7 @@ fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
         frame_time_s: m.frame_time_s,
         count_time_s: m.count_time_s,
         bit_depth: m.bit_depth,
+        underload_value: None,
         saturation_value: None,
         detector_description: m.detector_description.clone(),
         detector_serial: m.detector_serial.clone(),

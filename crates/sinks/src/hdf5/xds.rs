@@ -1,0 +1,159 @@
+//! What XDS would misread in files of a kind, through the plug-ins neggia (DECTRIS) and durin (Diamond Light Source). tests/peers asks the
+//! plug-ins themselves; decision 0008 says what they do and why.
+
+use konkordia_core::pixel::PixelType;
+
+use super::series_info::SeriesInfo;
+use super::spec::{Compression, FileSpec, Layout};
+
+/// What a reader of XDS would get wrong, and what to set instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdsProblem {
+    /// Name of the key: `dtype`, `compression` or `layout`; empty where the images themselves are the reason.
+    pub key: &'static str,
+    /// What happens.
+    pub what: String,
+    /// What to do.
+    pub fix: &'static str,
+}
+
+const DTYPE: &str = "set dtype = \"uint32\"";
+const COMPRESSION: &str = "set compression = \"bslz4\" (or \"lz4\")";
+
+fn problem(key: &'static str, what: impl Into<String>, fix: &'static str) -> XdsProblem {
+    XdsProblem { key, what: what.into(), fix }
+}
+
+/// Of pixels that this program makes: every special value and every count has to arrive as what it is.
+fn of_pixels(pixel: PixelType, raw_words: bool) -> Option<XdsProblem> {
+    let what = match pixel {
+        PixelType::Uint32 => return None,
+        PixelType::Uint16 if raw_words => "detector words are not counts: gain bits are in them",
+        PixelType::Uint16 => {
+            "of uint16, neggia takes saturated (65532) and invalid (65533) pixels for counts, and durin counts of 32768 and more for counts below zero"
+        }
+        PixelType::Int16 => {
+            "of int16, neggia takes counts below zero and all special values for counts of 32767 and more, and durin takes saturated pixels for 32767 counts"
+        }
+        PixelType::Int32 => {
+            "of int32, neggia ignores pixels with counts below zero, which lifts the mean of weak ones, and both plug-ins take saturated pixels for 2147483647 counts"
+        }
+        PixelType::Float32 | PixelType::Float64 => {
+            "neggia and durin do not read numbers with a fraction: they take their bits for whole numbers"
+        }
+        _ => "neggia and durin read unsigned whole numbers of up to 32 bits",
+    };
+    Some(problem("dtype", what, DTYPE))
+}
+
+/// Of pixels that came from elsewhere, in which of the special values only *missing* is written: as the detector's maker reads them.
+fn of_series(pixel: PixelType, is_nowhere_negative: bool, series: &SeriesInfo) -> Option<XdsProblem> {
+    let fix = "let the detector send unsigned counts in one piece per image, or convert the images";
+    if series.image_shape.len() != 2 || series.pieces != 1 {
+        let shape = &series.image_shape;
+        let what = format!("neggia reads images of rows and columns in one piece, not {shape:?} in {} pieces", series.pieces);
+        return Some(problem("", what, fix));
+    }
+    let what = match pixel {
+        PixelType::Uint8 | PixelType::Uint16 | PixelType::Uint32 => return None,
+        // Whatever is below zero there is no measurement, and neggia ignores it.
+        PixelType::Int32 if is_nowhere_negative => return None,
+        PixelType::Int32 => "of int32, neggia ignores pixels with counts below zero, which lifts the mean of weak ones",
+        PixelType::Int8 | PixelType::Int16 => "of int8 and int16, neggia takes counts below zero for large counts",
+        PixelType::Int64 | PixelType::Uint64 => "neggia does not read pixels of 64 bits",
+        PixelType::Float32 | PixelType::Float64 => {
+            "neggia and durin do not read numbers with a fraction: they take their bits for whole numbers"
+        }
+    };
+    Some(problem("", what, fix))
+}
+
+fn of_form(compression: Compression, layout: Layout) -> impl Iterator<Item = XdsProblem> {
+    let codec = match compression {
+        Compression::Bslz4 | Compression::Lz4 => None,
+        Compression::None => {
+            Some("neggia ends XDS at an image that was lost: without compression such an image has no chunk".to_owned())
+        }
+        other => Some(format!("neggia and durin have no decoder for {}", other.name())),
+    };
+    let layout = (layout == Layout::Virtual)
+        .then(|| problem("layout", "neggia reads no virtual data sets, and there are no links", "set layout = \"both\""));
+    codec.map(|what| problem("compression", what, COMPRESSION)).into_iter().chain(layout)
+}
+
+/// What XDS would misread in a run of such pixels; empty = nothing.
+pub fn xds_problems(pixel: PixelType, raw_words: bool, compression: Compression, layout: Layout) -> Vec<XdsProblem> {
+    of_pixels(pixel, raw_words).into_iter().chain(of_form(compression, layout)).collect()
+}
+
+/// What XDS would misread in the files of a stream, as far as that does not depend on the pixels that will come; empty = nothing.
+pub fn xds_problems_of_streams(layout: Layout) -> Vec<XdsProblem> {
+    of_form(Compression::Bslz4, layout).collect()
+}
+
+/// What XDS would misread in the files of this specification; empty = nothing.
+pub fn xds_problems_of(spec: &FileSpec) -> Vec<XdsProblem> {
+    let Some(series) = &spec.series else {
+        return xds_problems(spec.pixel, spec.raw_words, spec.compression, spec.layout);
+    };
+    let is_nowhere_negative = spec.underload.is_some_and(|underload| underload >= 0.0);
+    of_series(spec.pixel, is_nowhere_negative, series).into_iter().chain(of_form(spec.compression, spec.layout)).collect()
+}
+
+/// The bits that both plug-ins look at: neggia at 0 to 4, durin at 0 to 7.
+const READ_BITS: u32 = 0x1F;
+/// Bits of NXmx that say that a pixel is not to be used.
+const UNUSABLE_BITS: u32 = 0xFFFF;
+/// "Dead": what a pixel gets that is not to be used for another reason than those of the bits 0 to 4.
+pub(crate) const DEAD: u32 = 1 << 1;
+
+/// Gives each pixel that is not to be used a bit that both plug-ins look at. Its other bits stay.
+pub(crate) fn readable_mask(mask: &mut [u32]) {
+    for bits in mask {
+        let is_unread = *bits & UNUSABLE_BITS != 0 && *bits & READ_BITS == 0;
+        *bits |= if is_unread { DEAD } else { 0 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_runs_only_uint32_packed_with_lz4_is_read_right() {
+        use Compression::{Bslz4, Lz4};
+        for pixel in PixelType::ALL {
+            let right = pixel == PixelType::Uint32;
+            assert_eq!(xds_problems(pixel, false, Bslz4, Layout::Both).is_empty(), right, "{pixel}");
+        }
+        assert!(xds_problems(PixelType::Uint32, false, Lz4, Layout::Links).is_empty());
+        let all = xds_problems(PixelType::Uint16, true, Compression::Zstd { level: 1 }, Layout::Virtual);
+        assert_eq!(all.iter().map(|problem| problem.key).collect::<Vec<_>>(), ["dtype", "compression", "layout"]);
+        assert!(all[1].what.contains("zstd") && all.iter().all(|problem| !problem.fix.is_empty()));
+    }
+
+    #[test]
+    fn of_series_unsigned_planes_are_read_and_cbf_frames() {
+        let of = |pixel, shape: &[u64], pieces, underload| {
+            let series = SeriesInfo { image_shape: shape.to_vec(), pieces, ..SeriesInfo::default() };
+            xds_problems_of(&FileSpec { pixel, underload, series: Some(series), ..FileSpec::default() }).is_empty()
+        };
+        assert!(of(PixelType::Uint16, &[4, 6], 1, None) && of(PixelType::Int32, &[4, 6], 1, Some(0.0)));
+        assert!(!of(PixelType::Int32, &[4, 6], 1, None) && !of(PixelType::Int16, &[4, 6], 1, Some(0.0)));
+        assert!(!of(PixelType::Uint16, &[2, 4, 6], 1, None) && !of(PixelType::Uint16, &[4, 6], 2, None));
+    }
+
+    #[test]
+    fn pixels_that_are_not_to_be_used_have_a_bit_that_is_read() {
+        let mut mask: Vec<u32> = (0..32).map(|bit| 1 << bit).chain([0, 1 << 8 | 1, 1 << 8 | 1 << 31]).collect();
+        let before = mask.clone();
+        readable_mask(&mut mask);
+        for (bits, old) in mask.iter().zip(&before) {
+            assert_eq!(bits & !DEAD, old & !DEAD, "the other bits stay");
+            assert_eq!(bits & READ_BITS != 0, old & UNUSABLE_BITS != 0, "{old:#x}");
+        }
+        let once = mask.clone();
+        readable_mask(&mut mask);
+        assert_eq!(mask, once);
+    }
+}

@@ -1,0 +1,284 @@
+"""Our files through the plug-ins by which XDS reads HDF5: neggia 1.2.0 of DECTRIS and durin of Diamond Light Source, themselves.
+
+They are looked for in KONKORDIA_PEERS/build, where build_xds_plugins makes them from their sources. What is said here of pixel types, special values and
+mask bits is what docs/formats.md tells users, and what `output.xds = true` demands.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import hdf5plugin  # noqa: F401  (registers the filters for h5py)
+import numpy as np
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "tests/readers"), str(ROOT / "tests/e2e")]
+
+import xds_plugin  # noqa: E402
+from content import RUNS, SERIES, SERIES_STATUS, image, series_image  # noqa: E402
+
+BUILT = Path(os.environ.get("KONKORDIA_PEERS", "/KONKORDIA_PEERS is not set")) / "build"
+NEGGIA, ASSERTS, DURIN = (
+    BUILT / "neggia/dectris-neggia.so",
+    BUILT / "neggia/dectris-neggia-asserts.so",
+    BUILT / "durin/durin-plugin.so",
+)
+BINARY = Path(os.environ.get("KONKORDIA_BIN", ROOT / "target/release/konkordia"))
+MASK = "/entry/instrument/detector/pixel_mask"
+DTYPES = ["int16", "int32", "uint16", "uint32"]
+
+
+def there(plugin):
+    if not plugin.exists():
+        pytest.skip(f"{plugin} is not there: set KONKORDIA_PEERS, and run tests/peers/build_xds_plugins")
+    return plugin
+
+
+@pytest.fixture(params=["neggia", "neggia with assertions", "durin"])
+def plugin(request):
+    return there({"neggia": NEGGIA, "neggia with assertions": ASSERTS, "durin": DURIN}[request.param])
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory):
+    given = os.environ.get("KONKORDIA_SAMPLE")
+    if given:
+        return Path(given)
+    folder = tmp_path_factory.mktemp("samples")
+    command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def konkordia(*arguments):
+    return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True)
+
+
+def as_plugins_read(plugin, stored, mask):
+    """The rules of the plug-ins: neggia takes every type for unsigned, durin every type for signed; the highest unsigned numbers become -1."""
+    bytes_ = stored.dtype.itemsize
+    if plugin == DURIN:
+        out = stored.view(f"i{bytes_}").astype(np.int32)
+        # Into a signed type, as HDF5 converts it: what is above its range becomes its highest number.
+        bits = np.minimum(mask, 2**31 - 1).astype(np.int64)
+        out = np.where(bits & 0xFF, -1, out)
+        return np.where(bits & 0x1E, -2, out)
+    unsigned = stored.view(f"u{bytes_}").astype(np.int64)
+    invalid = {1: unsigned == 255, 2: unsigned == 65535, 4: unsigned > 2**31 - 1}[bytes_]
+    out = np.where(invalid, -1, unsigned)
+    out = np.where(mask & 0x1E, -2, out)
+    return np.where(mask & 1, -1, out)
+
+
+def mask_of(master):
+    with h5py.File(master) as file:
+        return file[MASK][()]
+
+
+def frames_with_chunk(run):
+    """Images (from 1) that lie in a chunk. Without one (docs/formats.md: lost images that are not compressed, data files of lost images only) neggia
+    ends XDS, as it does with everybody's files."""
+    _, images, per_file, lost, *_ = RUNS[run]
+
+    def has_chunk(number):
+        first = number // per_file * per_file
+        alone = all(n in lost for n in range(first, min(first + per_file, images)))
+        return number not in lost or not (run == "plain" or alone)
+
+    return [number + 1 for number in range(images) if has_chunk(number)]
+
+
+LINKED = [run for run, (dtype, *_) in RUNS.items() if run != "virtual" and dtype != "float32"]
+
+
+def test_every_image_of_every_sample_run_arrives(plugin, samples):
+    masters = {run: samples / f"{run}_master.h5" for run in LINKED}
+    frames = {masters[run]: frames_with_chunk(run) for run in LINKED}
+    for run, found in zip(LINKED, xds_plugin.read(plugin, masters.values(), frames)):
+        dtype, images, _, _, _, (rows, columns) = RUNS[run]
+        assert found.is_whole, (run, found.signal, found.stage, found.error, found.said)
+        header = {"nx": columns, "ny": rows, "nbytes": np.dtype(dtype).itemsize, "frames": images}
+        assert {name: found.header[name] for name in header} == header, run
+        assert found.header["qx"] == found.header["qy"] == np.float32(75e-6), run
+        # What durin does not understand it says, and goes on with something else.
+        assert "nrecognised" not in found.said, (run, found.said)
+        mask = mask_of(masters[run])
+        for pixels, number in zip(found.images, frames[masters[run]], strict=True):
+            np.testing.assert_array_equal(pixels, as_plugins_read(plugin, image(run, number - 1), mask), f"{run} {number}")
+
+
+def special_values(file):
+    special = file["/entry/konkordia/special_values"]
+    return {name: special[name][()].item() for name in ("missing", "masked", "invalid", "saturated")}
+
+
+# Stored numbers that arrive as something else: a measurement as another number, a special value as a count. -70000 and so on are the numbers of the run.
+MISREAD = {
+    ("neggia", "uint32"): set(),
+    ("durin", "uint32"): set(),
+    # Masked pixels have a bit of the mask as well, saturated and invalid ones have not.
+    ("neggia", "uint16"): {65534, 65533, 65532},
+    ("durin", "uint16"): {32768, 40000, 65531},
+    ("neggia", "int32"): {-70000, -5, -2147483392, 2147483647},
+    ("durin", "int32"): {2147483647},
+    ("neggia", "int16"): {-5, -32765, -32766, -32768, -32767, 32767},
+    ("durin", "int16"): {32767},
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numbers_and_special_values_arrive_as_documented(plugin, samples, dtype):
+    master = samples / f"telling_{dtype}_master.h5"
+    (found,) = xds_plugin.read(plugin, [master])
+    assert found.is_whole, found
+    mask = mask_of(master)
+    with h5py.File(master) as file:
+        stored, special = file["/entry/data/images"][()], special_values(file)
+    for pixels, number in zip(found.images, stored, strict=True):
+        np.testing.assert_array_equal(pixels, as_plugins_read(plugin, number, mask))
+    free = np.broadcast_to(mask == 0, stored.shape)
+    misread = set()
+    for value in np.unique(stored[free]).tolist():
+        came = found.images[free & (stored == value)]
+        right = (came < 0).all() if value in special.values() else (came == value).all()
+        misread |= set() if right else {value}
+    name = "durin" if plugin == DURIN else "neggia"
+    assert misread == MISREAD[name, dtype]
+
+
+def test_pixels_that_are_not_to_be_used_are_ignored_by_both(plugin, samples):
+    """Bits 0 to 15 of the mask say that a pixel is not to be used, the others that it is."""
+    master = samples / "telling_uint32_master.h5"
+    (found,) = xds_plugin.read(plugin, [master])
+    mask = mask_of(master).ravel()
+    with h5py.File(master) as file:
+        stored = file["/entry/data/images"][()].reshape(len(found.images), -1)
+    for bit in range(32):
+        came = found.images.reshape(stored.shape)[:, 200 + bit]
+        assert mask[200 + bit] & 1 << bit, "the bit that was asked for is there"
+        if bit < 16:
+            assert (came < 0).all(), bit
+        elif bit < 31 or plugin != DURIN:
+            assert mask[200 + bit] == 1 << bit, "nothing is added"
+            assert (came == as_plugins_read(plugin, np.ascontiguousarray(stored[:, 200 + bit]), 0)).all(), bit
+
+
+def test_numbers_with_a_fraction_are_not_for_xds(samples):
+    """`output.xds = true` refuses them: neither plug-in gives the numbers."""
+    frames = {samples / "float32_master.h5": [1]}
+    for plugin in (NEGGIA, DURIN):
+        (found,) = xds_plugin.read(there(plugin), frames, frames)
+        right = found.is_whole and np.array_equal(found.images[0], image("float32", 0).astype(np.int32))
+        assert not right
+
+
+def test_a_series_of_planes_arrives(plugin, samples):
+    """uint32 in LZ4, images 3 and 5 not there; durin has no decoder of its own for LZ4."""
+    if plugin == DURIN:
+        pytest.skip("durin reads filter 32004 only where HDF5 finds a decoder (docs/formats.md)")
+    for end in ("", "_repaired"):
+        (found,) = xds_plugin.read(plugin, [samples / f"series_block{end}_master.h5"])
+        assert found.is_whole, found
+        for number, pixels in enumerate(found.images):
+            expected = series_image("block", number) if SERIES_STATUS[number] == 1 else np.full((24, 33), -1)
+            np.testing.assert_array_equal(pixels, expected)
+
+
+# Reasons for which a plug-in may end XDS or refuse, all named by `konkordia check`.
+NOT_FOR_XDS = ("rows and columns in one piece", "64 bits", "with a fraction", "no decoder", "virtual data sets", "was lost")
+
+
+def named(master):
+    """Whether `konkordia check` says that XDS cannot read the file, and so need not."""
+    findings = json.loads(konkordia("check", "--json", master).stdout)["findings"]
+    return any("XDS would misread" in f["what"] and any(reason in f["what"] for reason in NOT_FOR_XDS) for f in findings)
+
+
+@pytest.fixture(scope="session")
+def all_kinds(samples, tmp_path_factory):
+    """Masters of every kind: samples, the same packed again, what the program writes of packets and streams, and repaired ones."""
+    folder = tmp_path_factory.mktemp("kinds")
+    masters = sorted(samples.glob("*_master.h5"))
+    for master in list(masters):
+        name = master.name.removesuffix("_master.h5")
+        for codec in ("lz4", "bslz4"):
+            out = folder / codec
+            out.mkdir(exist_ok=True)
+            done = konkordia("repack", master, "--compression", codec, "--output", out)
+            masters += [out / f"{name}_master.h5"] if done.returncode == 0 else []
+    masters += from_packets(folder) + from_folders(folder)
+    return masters
+
+
+def from_packets(folder):
+    from driving import Bench, simulate
+
+    masters = []
+    for bits, dtype, extra in [(8, "uint32", {}), (16, "uint16", {}), (16, "uint32", {"xds": True}), (32, "uint32", {"layout": "links"})]:
+        at = folder / f"eiger-{bits}-{dtype}"
+        at.mkdir()
+        bench = Bench(at)
+        detector = {"type": "eiger", "bits": bits, "detector_distance_mm": 100.0, "energy_kev": 12.4, "beam_center_x_px": 512.5}
+        config = bench.config(
+            streams=2, detector=detector, processing={"dtype": dtype}, output=extra, run={"images": 5, "first_frame": "auto"}
+        )
+        receiver = bench.receive(config)
+        simulate("eiger", "--to", bench.to, "--bits", bits, "--rate", 20, "--images", 5)
+        receiver.finish()
+        masters.append(bench.master)
+    for images in (1, 7):
+        subprocess.run([BINARY, "demo", "--images", str(images), "--dir", folder / f"demo{images}"], check=True, capture_output=True)
+        masters.append(folder / f"demo{images}/demo_master.h5")
+    return masters
+
+
+def from_folders(folder):
+    import fabio
+    from streams import StreamService
+
+    (folder / "in").mkdir()
+    (folder / "series").mkdir()
+    source = f'folder = "{folder}/in"\nsettle_ms = 100\npoll_ms = 50'
+    service = StreamService(folder, "directory", source=source, output_folder=folder / "series", run="stall_timeout_s = 1")
+    try:
+        for n in range(4):
+            pixels = np.arange(60 * 80, dtype=np.int32).reshape(60, 80) % 900
+            pixels[10:13] = -1
+            pixels[0, 0] = -2
+            header = {"_array_data.header_contents": "# Detector: PILATUS3, S/N 1-0001\r\n# Count_cutoff 800 counts\r\n# Exposure_time 0.01 s"}
+            hidden = folder / f".{n}.tmp"
+            fabio.cbfimage.CbfImage(data=pixels, header=header).write(str(hidden))
+            hidden.rename(folder / "in" / f"p_{n:04}.cbf")
+        return [Path(service.until(lambda s: s["run"] == 1 and s["state"] == "idle")["file"])]
+    finally:
+        service.close()
+
+
+def test_no_plug_in_crashes_on_any_of_more_than_100_files(plugin, all_kinds, capsys):
+    found = xds_plugin.read(plugin, all_kinds)
+    crashed = [f for f in found if f.signal is not None]
+    # Of images that were lost and have no chunk (docs/formats.md): in data files of lost images only, and in runs that were not compressed.
+    without_chunk = ("short_master.h5", "plain_master.h5")
+    unnamed = {f.file: (f.signal, f.stage, f.said[-200:]) for f in crashed if not f.file.endswith(without_chunk) and not named(f.file)}
+    read = len(found) - len(crashed)
+    with capsys.disabled():
+        whole = sum(f.is_whole for f in found)
+        print(f"\n{Path(plugin).name}: {len(found)} files, {whole} read whole, {len(crashed)} crashes, {len(unnamed)} of them of files for XDS")
+    assert unnamed == {}
+    assert read >= 100
+
+
+def test_what_a_series_of_cbf_frames_says_is_ignored_where_the_detector_says_so(plugin, all_kinds):
+    master = next(m for m in all_kinds if m.parent.name == "series")
+    (found,) = xds_plugin.read(plugin, [master])
+    assert found.is_whole and len(found.images) == 4, found
+    for pixels in found.images:
+        expected = np.arange(60 * 80).reshape(60, 80) % 900
+        expected[10:13] = -1
+        expected[0, 0] = -2
+        np.testing.assert_array_equal(pixels, expected)
