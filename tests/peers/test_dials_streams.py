@@ -19,6 +19,7 @@ THAUMATIN = ROOT.parent / "shared/data/thaumatin"
 SPOTS = {"thau_3_2_0001.cbf": 290, "thau_3_2_0008.cbf": 1104}
 
 pytestmark = [
+    pytest.mark.peer("DIALS"),
     pytest.mark.skipif(not THAUMATIN.is_dir(), reason=f"no real frames in {THAUMATIN}"),
     pytest.mark.skipif(not Path("/usr/bin/dials.import").exists(), reason="DIALS is not installed: make setup-slow"),
 ]

@@ -126,7 +126,9 @@ pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
     // SAFETY: a terminated name and open lists; the new id is given to exactly one `File`.
     sync(|| unsafe {
         let creation = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_FILE_CREATE))?, H5Pclose);
-        // The root is the one object with a header of version 2: whatever it holds goes elsewhere, so that its header has no gap.
+        // The root is the one object with a header of version 2: whatever it holds goes elsewhere, so that its header has no gap. The message about its links
+        // has to give way to one about attributes; with the order of creation it is long enough to leave no gap behind.
+        h5check(H5Pset_link_creation_order(creation.0, H5P_CRT_ORDER_TRACKED))?;
         h5check(H5Pset_link_phase_change(creation.0, 0, 0))?;
         h5check(H5Pset_attr_phase_change(creation.0, 0, 0))?;
         let file: File = from_id(h5check(H5Fcreate(name.as_ptr(), H5F_ACC_EXCL, creation.0, access.id()))?)?;

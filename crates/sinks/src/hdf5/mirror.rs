@@ -493,7 +493,10 @@ fn copy_groups(
     let mut open = VecDeque::from([(from, to, String::new())]);
     while let Some((from, to, at)) = open.pop_front() {
         objects::copy_attributes(&from, &to)?;
-        for name in from.member_names()? {
+        // Members of the copy are listed in the order in which they are made.
+        let mut names = from.member_names()?;
+        names.sort();
+        for name in names {
             match objects::link(&from, &name)? {
                 Link::Soft(path) => {
                     to.link_soft(&path, &name)?;

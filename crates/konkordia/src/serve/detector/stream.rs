@@ -434,6 +434,9 @@ impl Driver for Stream {
         self.control.arm(order);
         let run = base.runs;
         base.machine.shared.expect(images_wished);
+        for note in crate::config::xds::stream_notes(&self.config) {
+            base.machine.tell("warning", Severity::Warning, note, json!({ "run": run }));
+        }
         let say = Say::info(format!("armed for {images}"));
         let _ =
             base.machine.step_with(Event::Arm, Some(say), |status| (status.run, status.file, status.ended) = (run, None, None));
