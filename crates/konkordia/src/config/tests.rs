@@ -38,7 +38,7 @@ fn the_example_is_valid() {
     let config = parse(super::EXAMPLE).unwrap();
     assert_eq!((config.images, config.modules), (Some(1000), 1));
     // Every key is in it, as a value or as a comment.
-    let other_tables = ["source.module", "transform", "stream", "control", "service", "detectors"];
+    let other_tables = ["source.module", "transform", "stream", "control", "service", "detectors", "goniometer", "experiment"];
     let shown = |k: &&super::schema::Key| {
         let of_streams = k.table == "source" && !["kind", "address", "first_port", "receive_buffer_mib"].contains(&k.name);
         let of_service = other_tables.contains(&k.table) || matches!(k.name, "write" | "create_folders" | "format" | "dset_name");
