@@ -1,9 +1,10 @@
-"""Fixtures; the helpers are in driving.py."""
+"""Fixtures; the helpers are in driving.py, service.py and streams.py."""
 
 import os
 
 import pytest
 from driving import BINARY, Bench
+from streams import StreamService
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -20,3 +21,17 @@ def bench(tmp_path):
         if receiver.process.poll() is None:
             receiver.process.kill()
             receiver.process.wait()
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Services for streams, ended at the end."""
+    services = []
+
+    def start(*arguments, **options):
+        services.append(StreamService(options.pop("folder", tmp_path), *arguments, **options))
+        return services[-1]
+
+    yield start
+    for service in services:
+        service.close()

@@ -14,23 +14,10 @@ import hdf5plugin  # noqa: F401  registers the filters
 import numpy as np
 import pytest
 from driving import BINARY, program
-from streams import SHAPE, SeriesFile, Stins, StreamService, bslz4, pictures
+from streams import SHAPE, SeriesFile, Stins, bslz4, pictures
 
 SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 KILLS = 20 if SLOW else 5
-
-
-@pytest.fixture
-def serve(tmp_path):
-    services = []
-
-    def start(*arguments, **options):
-        services.append(StreamService(options.pop("folder", tmp_path), *arguments, **options))
-        return services[-1]
-
-    yield start
-    for service in services:
-        service.close()
 
 
 def whole_series(service, stins=None, name=""):

@@ -10,23 +10,10 @@ import numpy as np
 import pytest
 import zmq
 from driving import BINARY, DATA, MASKED, MISSING, program
-from streams import COLUMNS, PARTIAL, ROWS, SHAPE, SeriesFile, Stins, StreamService, addresses, bslz4, chunks, messages_of, pictures, unpacked
+from streams import COLUMNS, PARTIAL, ROWS, SHAPE, SeriesFile, Stins, addresses, bslz4, chunks, messages_of, pictures, unpacked
 
 STREAMS = DATA / "eiger-streams"
 needs_streams = pytest.mark.skipif(not STREAMS.is_dir(), reason=f"no real streams in {STREAMS}")
-
-
-@pytest.fixture
-def serve(tmp_path):
-    services = []
-
-    def start(*arguments, **options):
-        services.append(StreamService(options.pop("folder", tmp_path), *arguments, **options))
-        return services[-1]
-
-    yield start
-    for service in services:
-        service.close()
 
 
 # Real messages.

@@ -14,6 +14,7 @@ import pytest
 import zmq
 from dranspose.data.stream1 import Stream1Data, Stream1End, Stream1Packet, Stream1Start
 from driving import BINARY, DATA, program
+from streams import messages_of
 
 STREAMS = DATA / "eiger-streams"
 SHAPE = (24, 40)
@@ -277,22 +278,6 @@ class Recorder:
         self.context.destroy()
         assert self.process.returncode == code, self.errors
         return json.loads(out) if out else self.errors
-
-
-def messages_of(path):
-    """A capture, read by its description."""
-    content, at, messages = path.read_bytes(), 0, []
-    while at < len(content):
-        (count,) = struct.unpack_from("<I", content, at)
-        at += 4
-        parts = []
-        for _ in range(count):
-            (length,) = struct.unpack_from("<I", content, at)
-            parts.append(content[at + 4 : at + 4 + length])
-            at += 4 + length
-        messages.append(parts)
-    assert at == len(content)
-    return messages
 
 
 def times_of(path):

@@ -4,6 +4,7 @@
 //! of "accepted", "connected" and "disconnected" is the file descriptor of the connection, which is not used again before its "disconnected".
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::io::{self, ErrorKind};
 
 /// Events of the monitor that [`Peers`] wants: connected, accepted, disconnected.
@@ -59,6 +60,17 @@ pub fn explain(address: &str, listens: bool, error: &io::Error) -> io::Error {
     let text = error.to_string();
     let why = text.split(" (os error").next().unwrap_or(&text);
     io::Error::new(error.kind(), format!("{what} {address}: {why}; {fix}"))
+}
+
+/// A socket does not work any more, for this reason.
+pub fn failed(why: impl Display) -> io::Error {
+    io::Error::other(format!("a ZeroMQ socket failed: {why}"))
+}
+
+/// No further socket can be had, for this reason.
+pub fn out_of_sockets(why: impl Display) -> io::Error {
+    let fix = "a program may have 1023 ZeroMQ sockets in one context, and some files (ulimit -n)";
+    io::Error::other(format!("no more ZeroMQ sockets can be opened: {why}; {fix}"))
 }
 
 /// The connections of a socket, as its monitor announces them.

@@ -9,7 +9,7 @@ pub use stream::{MessageEncoder, OnFull, StreamSink, StreamStats};
 
 use crate::sys;
 use bytes::Bytes;
-use konkordia_core::endpoint::{self, PEER_EVENTS, Peers};
+use konkordia_core::endpoint::{self, PEER_EVENTS, Peers, failed, out_of_sockets};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -218,15 +218,6 @@ fn monitor(context: &Context, socket: &::zmq::Socket) -> ::zmq::Result<::zmq::So
     monitor.set_rcvhwm(0)?;
     monitor.connect(&address)?;
     Ok(monitor)
-}
-
-fn failed(error: ::zmq::Error) -> io::Error {
-    io::Error::other(format!("a ZeroMQ socket failed: {error}"))
-}
-
-fn out_of_sockets(error: ::zmq::Error) -> io::Error {
-    let fix = "a program may have 1023 ZeroMQ sockets in one context, and some files (ulimit -n)";
-    io::Error::other(format!("no more ZeroMQ sockets can be opened: {error}; {fix}"))
 }
 
 #[cfg(test)]

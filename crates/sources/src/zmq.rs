@@ -11,7 +11,7 @@
 
 use crate::sys;
 use bytes::Bytes;
-use konkordia_core::endpoint::{self, PEER_EVENTS, Peers};
+use konkordia_core::endpoint::{self, PEER_EVENTS, Peers, failed, out_of_sockets};
 use konkordia_core::ports::{Message, MessageSource};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -253,15 +253,6 @@ fn monitor(context: &Context, socket: &::zmq::Socket) -> ::zmq::Result<::zmq::So
 
 fn bytes(part: ::zmq::Message) -> Bytes {
     if part.len() <= COPIED_BYTES_MAX { Bytes::copy_from_slice(&part) } else { Bytes::from_owner(Part(part)) }
-}
-
-fn failed(error: ::zmq::Error) -> io::Error {
-    io::Error::other(format!("a ZeroMQ socket failed: {error}"))
-}
-
-fn out_of_sockets(error: ::zmq::Error) -> io::Error {
-    let fix = "a program may have 1023 ZeroMQ sockets in one context, and some files (ulimit -n)";
-    io::Error::other(format!("no more ZeroMQ sockets can be opened: {error}; {fix}"))
 }
 
 #[cfg(test)]

@@ -190,6 +190,64 @@ pub(super) fn start_timeout_ns(run: &Table) -> u64 {
     }
 }
 
+/// Keys of facts about the measurement, by table: those that [`facts`] reads.
+pub(super) const FACTS: [(&str, &[&str]); 4] = [
+    (
+        "detector",
+        &[
+            "energy_kev",
+            "detector_distance_mm",
+            "beam_center_x_px",
+            "beam_center_y_px",
+            "pixel_size_um",
+            "sensor_material",
+            "sensor_thickness_um",
+            "frame_time_us",
+            "count_time_us",
+            "description",
+            "serial_number",
+            "threshold_energy_kev",
+            "gain_setting",
+            "flatfield_applied",
+            "countrate_correction_applied",
+            "tilt_fast_deg",
+            "tilt_slow_deg",
+        ],
+    ),
+    ("output", &["sample_name", "beamline", "source_name"]),
+    (
+        "goniometer",
+        &[
+            "omega_start_deg",
+            "omega_increment_deg",
+            "omega_vector",
+            "kappa_start_deg",
+            "kappa_increment_deg",
+            "kappa_vector",
+            "chi_start_deg",
+            "chi_increment_deg",
+            "chi_vector",
+            "phi_start_deg",
+            "phi_increment_deg",
+            "phi_vector",
+            "two_theta_start_deg",
+            "two_theta_increment_deg",
+            "two_theta_vector",
+        ],
+    ),
+    (
+        "experiment",
+        &[
+            "total_flux_ph_per_s",
+            "attenuator_transmission",
+            "polarization_fraction",
+            "sample_temperature_k",
+            "unit_cell",
+            "space_group",
+        ],
+    ),
+];
+
 /// What the configuration itself says of the measurement.
 pub(super) fn facts(document: &Document) -> Metadata {
     let (t, output) = (document.table("detector"), document.table("output"));

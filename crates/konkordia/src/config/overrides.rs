@@ -1,69 +1,11 @@
 //! What a command may set for one run: facts by the names of the configuration, checked as there.
 
 use super::diagnostics::Diagnostics;
-use super::model::facts;
+use super::model::{FACTS, facts};
 use super::{read, schema};
 use crate::failure::{Exit, Failure};
 use konkordia_sinks::hdf5::Metadata;
 use serde_json::{Map, Value};
-
-/// Keys that a command may set, with their tables.
-const KEYS: [(&str, &[&str]); 4] = [
-    (
-        "detector",
-        &[
-            "energy_kev",
-            "detector_distance_mm",
-            "beam_center_x_px",
-            "beam_center_y_px",
-            "pixel_size_um",
-            "sensor_material",
-            "sensor_thickness_um",
-            "frame_time_us",
-            "count_time_us",
-            "description",
-            "serial_number",
-            "threshold_energy_kev",
-            "gain_setting",
-            "flatfield_applied",
-            "countrate_correction_applied",
-            "tilt_fast_deg",
-            "tilt_slow_deg",
-        ],
-    ),
-    ("output", &["sample_name", "beamline", "source_name"]),
-    (
-        "goniometer",
-        &[
-            "omega_start_deg",
-            "omega_increment_deg",
-            "omega_vector",
-            "kappa_start_deg",
-            "kappa_increment_deg",
-            "kappa_vector",
-            "chi_start_deg",
-            "chi_increment_deg",
-            "chi_vector",
-            "phi_start_deg",
-            "phi_increment_deg",
-            "phi_vector",
-            "two_theta_start_deg",
-            "two_theta_increment_deg",
-            "two_theta_vector",
-        ],
-    ),
-    (
-        "experiment",
-        &[
-            "total_flux_ph_per_s",
-            "attenuator_transmission",
-            "polarization_fraction",
-            "sample_temperature_k",
-            "unit_cell",
-            "space_group",
-        ],
-    ),
-];
 
 /// The facts that `given` sets; the others are `None`.
 ///
@@ -71,13 +13,13 @@ const KEYS: [(&str, &[&str]); 4] = [
 /// A name that is none of a fact, or a value that is none of its kind.
 pub fn metadata(given: &Map<String, Value>) -> Result<Metadata, Failure> {
     let mut text = String::new();
-    for (table, keys) in KEYS {
+    for (table, keys) in FACTS {
         text.push_str(&format!("[{table}]\n"));
         for (name, value) in given.iter().filter(|(name, _)| keys.contains(&name.as_str())) {
             text.push_str(&format!("{name} = {}\n", toml_value(name, value)?));
         }
     }
-    let all: Vec<&str> = KEYS.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
+    let all: Vec<&str> = FACTS.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
     if let Some(name) = given.keys().find(|name| !all.contains(&name.as_str())) {
         let near = read::nearest(name, &all).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
         let fix = format!("{near}the names are {}", all.join(", "));

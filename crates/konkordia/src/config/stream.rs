@@ -1,7 +1,7 @@
 //! `[detector] type = "stream"`: whole images that come as messages or as files.
 
 use super::diagnostics::Diagnostics;
-use super::model::{facts, quarter_turns, resolve};
+use super::model::{FACTS, facts, quarter_turns, resolve};
 use super::read::{Document, Table};
 use super::transform::{self, TransformOptions};
 use konkordia_core::geometry::Placement;
@@ -114,31 +114,9 @@ pub struct StreamConfig {
     pub images: Option<u64>,
 }
 
-/// Keys that a stream has, by table. The tables of the service are checked elsewhere.
+/// Keys that a stream has beside those of facts, by table. The tables of the service are checked elsewhere.
 const KEYS: &[(&str, &[&str])] = &[
-    (
-        "detector",
-        &[
-            "type",
-            "energy_kev",
-            "detector_distance_mm",
-            "beam_center_x_px",
-            "beam_center_y_px",
-            "pixel_size_um",
-            "sensor_material",
-            "sensor_thickness_um",
-            "frame_time_us",
-            "count_time_us",
-            "description",
-            "serial_number",
-            "threshold_energy_kev",
-            "gain_setting",
-            "flatfield_applied",
-            "countrate_correction_applied",
-            "tilt_fast_deg",
-            "tilt_slow_deg",
-        ],
-    ),
+    ("detector", &["type"]),
     ("processing", &["missing", "workers"]),
     (
         "output",
@@ -149,9 +127,6 @@ const KEYS: &[(&str, &[&str])] = &[
             "overwrite",
             "layout",
             "xds",
-            "sample_name",
-            "beamline",
-            "source_name",
             "write",
             "create_folders",
             "format",
@@ -196,7 +171,8 @@ fn refuse_others(document: &Document, d: &mut Diagnostics) {
             }
             None => continue,
         };
-        for name in values.names().filter(|name| !allowed.contains(name)) {
+        let is_fact = |name: &str| FACTS.iter().any(|(home, keys)| *home == table && keys.contains(&name));
+        for name in values.names().filter(|name| !allowed.contains(name) && !is_fact(name)) {
             let why = "it is for packets; a stream brings whole images";
             d.add(values.span(name), format!("{table}.{name} with type = \"stream\""), why, "remove the line");
         }

@@ -191,7 +191,7 @@ impl ImageHeader {
 
 /// Waits until there is memory for the pixels and for what is made of them: twice the pixels, at least.
 async fn memory(shared: &Shared, image: &SeriesImage) -> Result<OwnedSemaphorePermit, Problem> {
-    let of_channel = |channel: &konkordia_core::series::Channel| render::unpacked_bytes(&channel.array).unwrap_or(u64::MAX);
+    let of_channel = |channel: &konkordia_core::series::Channel| channel.array.unpacked_bytes();
     let unpacked = image.channels.iter().map(of_channel).fold(0, u64::saturating_add);
     let mib = (unpacked.saturating_add(image.packed_bytes()) >> 19) + 1;
     let all = shared.settings.limits.image_memory_mib;

@@ -12,7 +12,6 @@ use axum::body::Bytes;
 use konkordia_core::array::Packing;
 use konkordia_core::series::{Array, SeriesImage, SeriesStart};
 use pixels::Pixels;
-pub use pixels::unpacked_bytes;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
