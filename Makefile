@@ -2,7 +2,7 @@
 # The work is done by the scripts in scripts/, so that it can also be read and run without make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-slow demo test test-slow test-repeat bench check fuzz clean
+.PHONY: help setup setup-slow demo test test-slow test-peers test-repeat bench check fuzz clean
 
 # Seconds that `make fuzz` spends on each target.
 SECONDS := 60
@@ -16,6 +16,7 @@ help:
 	@echo "make demo        build, then run the service with a simulated JUNGFRAU and prove the file (ARGS=--keep-serving to go on)"
 	@echo "make test        build and run all tests"
 	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS"
+	@echo "make test-peers  other people's programs on our files and sockets; writes the matrix in README (exit 77: one cannot be had here)"
 	@echo "make test-repeat the whole suite RUNS=10 times, every second time beside a compiler"
 	@echo "make check       formatting, clippy, documentation, licences; changes nothing"
 	@echo "make bench       measure, and write the figures to benches/record/"
@@ -41,6 +42,12 @@ test:
 test-slow:
 	@scripts/setup build python slow
 	@KONKORDIA_SLOW=1 scripts/test
+
+# Make itself ends with 2 where a target fails; the last lines say whether something failed or only could not be had.
+test-peers:
+	@scripts/setup build python slow
+	@scripts/build
+	@.venv/bin/python scripts/peers
 
 test-repeat:
 	@scripts/setup build python

@@ -9,6 +9,7 @@
 
 use crate::cbor::{self, Item, SELF_DESCRIBED, Writer, Written, wrong};
 use crate::stream::{Bounds, Element, Pixels, Refusal, quoted};
+use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};
 
 /// One checked message.
@@ -70,6 +71,8 @@ pub struct Start<'a> {
     pub saturation_value: Option<u64>,
     pub sensor_material: Option<&'a str>,
     pub sensor_thickness_m: Option<f64>,
+    /// Keys of tables that are no arrays (simulators send texts there). They cannot be read, and the images are good without them.
+    pub tables_not_read: Vec<&'static str>,
     /// In eV by channel, of channels that are off too.
     pub threshold_energy_ev: Vec<(&'a str, f64)>,
     /// Whatever the user gave, often a text that is JSON.
@@ -256,7 +259,7 @@ impl<'a> Image<'a> {
                 "stop_time" => image.stop_time = Some(seconds(d)?),
                 "series_date" => image.series_date = Some(cbor::date(d)?),
                 "user_data" => image.user_data = Some(cbor::item(d)?),
-                "data" => image.channels = channels(d, bounds, bounds.image_bytes_max, false)?,
+                "data" => image.channels = channels(d, bounds, bounds.image_bytes_max, None)?,
                 _ => return series.entry(key, d),
             }
             Ok(true)
@@ -358,6 +361,10 @@ impl<'a> Start<'a> {
                 self.channels = (0..count).map(|_| cbor::text(d)).collect::<Result<_, _>>()?;
             }
             "countrate_correction_lookup_table" => {
+                if d.datatype().map_err(wrong)? != Type::Tag {
+                    self.tables_not_read.push("countrate_correction_lookup_table");
+                    return Ok(false);
+                }
                 self.countrate_correction_table = Some(cbor::pixels(d, bounds.table_bytes_max)?);
             }
             "detector_translation" => {
@@ -366,8 +373,8 @@ impl<'a> Start<'a> {
                 }
                 self.detector_translation_m = Some([cbor::number(d)?, cbor::number(d)?, cbor::number(d)?]);
             }
-            "flatfield" => self.flat_field = channels(d, bounds, bounds.table_bytes_max, true)?,
-            "pixel_mask" => self.pixel_mask = channels(d, bounds, bounds.table_bytes_max, true)?,
+            "flatfield" => self.flat_field = tables(d, bounds, "flatfield", &mut self.tables_not_read)?,
+            "pixel_mask" => self.pixel_mask = tables(d, bounds, "pixel_mask", &mut self.tables_not_read)?,
             "goniometer" => self.goniometer = axes(d, bounds)?,
             "threshold_energy" => {
                 self.threshold_energy_ev.clear();
@@ -513,21 +520,48 @@ fn seconds(d: &mut Decoder) -> Result<Seconds, String> {
     Seconds::new(cbor::unsigned(d)?, cbor::unsigned(d)?).ok_or_else(|| "the denominator of a time is 0".into())
 }
 
-/// Arrays by channel; `bytes_max` holds for each, or for all of them together.
-fn channels<'a>(d: &mut Decoder<'a>, bounds: &Bounds, bytes_max: u64, each: bool) -> Result<Vec<(&'a str, Pixels<'a>)>, String> {
+/// Arrays by channel. Pixels: `bytes_max` holds for all of them together. Tables (`is_unreadable` is given): for each, and what is no array is noted there.
+fn channels<'a>(
+    d: &mut Decoder<'a>,
+    bounds: &Bounds,
+    bytes_max: u64,
+    mut is_unreadable: Option<&mut bool>,
+) -> Result<Vec<(&'a str, Pixels<'a>)>, String> {
     let (mut all, mut left) = (Vec::new(), bytes_max);
     cbor::entries(d, |name, d| {
         room(all.len(), bounds)?;
         if all.iter().any(|(other, _)| *other == name) {
             return Err("the channel comes twice".into());
         }
-        let pixels = cbor::pixels(d, left)?;
-        if !each {
-            left -= pixels.unpacked_bytes();
+        match &mut is_unreadable {
+            Some(is_unreadable) if d.datatype().map_err(wrong)? != Type::Tag => {
+                **is_unreadable = true;
+                return Ok(false);
+            }
+            Some(_) => all.push((name, cbor::pixels(d, left)?)),
+            None => {
+                let pixels = cbor::pixels(d, left)?;
+                left -= pixels.unpacked_bytes();
+                all.push((name, pixels));
+            }
         }
-        all.push((name, pixels));
         Ok(true)
     })?;
+    Ok(all)
+}
+
+/// Tables by channel; what is no array is noted under the key and read over.
+fn tables<'a>(
+    d: &mut Decoder<'a>,
+    bounds: &Bounds,
+    key: &'static str,
+    not_read: &mut Vec<&'static str>,
+) -> Result<Vec<(&'a str, Pixels<'a>)>, String> {
+    let mut is_unreadable = false;
+    let all = channels(d, bounds, bounds.table_bytes_max, Some(&mut is_unreadable))?;
+    if is_unreadable {
+        not_read.push(key);
+    }
     Ok(all)
 }
 

@@ -236,3 +236,22 @@ proptest! {
         }
     }
 }
+
+/// As tickit-devices sends them with `header_detail` "all": text in place of arrays. The series is not lost for it.
+#[test]
+fn tables_that_are_no_arrays_are_read_over_and_named() {
+    let mut bytes = Vec::new();
+    let mut e = minicbor::Encoder::new(&mut bytes);
+    e.map(7).unwrap();
+    e.str("type").unwrap().str("start").unwrap();
+    e.str("series_id").unwrap().u8(7).unwrap();
+    e.str("series_unique_id").unwrap().str("x").unwrap();
+    e.str("countrate_correction_lookup_table").unwrap().bytes(b"AAAA").unwrap();
+    e.str("flatfield").unwrap().map(1).unwrap().str("threshold_1").unwrap().bytes(b"AAAA").unwrap();
+    e.str("number_of_images").unwrap().u8(3).unwrap();
+    e.str("pixel_mask").unwrap().map(1).unwrap().str("threshold_1").unwrap().str("AAAA").unwrap();
+    let Message::Start(start) = Message::parse(&[&bytes], &Bounds::default()).unwrap() else { panic!("a start") };
+    assert_eq!(start.tables_not_read, ["countrate_correction_lookup_table", "flatfield", "pixel_mask"]);
+    assert!(start.flat_field.is_empty() && start.pixel_mask.is_empty() && start.countrate_correction_table.is_none());
+    assert_eq!(start.number_of_images, Some(3));
+}

@@ -133,7 +133,7 @@ impl Form {
         let frame_time_s = self.period_ns as f64 / 1e9;
         let all = json!({
             "description": "Konkordia stream generator", "detector_number": "K-0001", "software_version": env!("CARGO_PKG_VERSION"),
-            "nimages": self.images, "ntrigger": 1, "count_time": frame_time_s, "frame_time": frame_time_s,
+            "nimages": self.images, "ntrigger": 1, "trigger_mode": "ints", "count_time": frame_time_s, "frame_time": frame_time_s,
             "x_pixels_in_detector": columns, "y_pixels_in_detector": rows, "bit_depth_image": self.element.bits(),
             "bit_depth_readout": self.element.bits(), "photon_energy": 12400.0, "wavelength": 0.999_872, "detector_distance": 0.1,
             "beam_center_x": columns as f64 / 2.0, "beam_center_y": rows as f64 / 2.0, "x_pixel_size": 7.5e-5,

@@ -77,6 +77,7 @@ pub fn dectris_v2() -> Vec<Sample> {
 fn start(series: dectris_v2::Series<'static>) -> dectris_v2::Start<'static> {
     let table = |element| pixels(&[2, 3], element, Packing::None, &WORDS);
     dectris_v2::Start {
+        tables_not_read: vec![],
         series,
         arm_date: Some("2024-03-07T14:43:31.193+01:00"),
         beam_center_x: Some(1.5),

@@ -93,6 +93,9 @@ fn start(part: &Bytes, said: &Start, bounds: &Bounds) -> Result<SeriesStart, Str
         // It was read as a map before.
         _ => Map::new(),
     };
+    if !said.tables_not_read.is_empty() {
+        metadata.insert("tables_not_read".into(), said.tables_not_read.iter().map(|key| Value::from(*key)).collect());
+    }
     let mut filename = None;
     if let Some(user) = metadata.get_mut("user_data") {
         *user = facts::user_value(user.take());

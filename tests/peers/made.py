@@ -1,0 +1,50 @@
+"""Files that the built program makes through UDP and streams, and what is in them by h5py."""
+
+import pathlib
+
+import h5py
+import hdf5plugin  # noqa: F401  registers the filters
+import numpy as np
+
+from driving import Bench, free_ports, program, raw_tables, simulate
+from streams import StreamService
+
+IMAGES = 5
+
+
+def by_h5py(master):
+    """All images of a run, data file by data file."""
+    with h5py.File(master) as file:
+        data = file["/entry/data"]
+        return np.concatenate([data[name][()] for name in sorted(data) if name.startswith("data_0")])
+
+
+def make_all(folder):
+    """{name: master file}: JUNGFRAU in photons and in words and EIGER over UDP; STINS, Stream V1 and V2 with two channels over ZeroMQ."""
+    made = {}
+    program("demo", "--images", IMAGES, "--dir", folder / "demo", check=0, cwd=folder)
+    made["jungfrau-photons"] = folder / "demo/demo_master.h5"
+    eiger = {"detector": {"type": "eiger", "bits": 16, "detector_distance_mm": 100.0, "energy_kev": 12.4}, "run": {"images": IMAGES}}
+    for name, kind, tables, streams in [
+        ("jungfrau-words", "jungfrau", raw_tables(images=IMAGES), 1),
+        ("eiger-counts", "eiger", eiger, 4),
+    ]:
+        (folder / name).mkdir()
+        bench = Bench(folder / name)
+        receiver = bench.receive(bench.config(streams=streams, **tables))
+        bits = ["--bits", 16] if kind == "eiger" else []
+        simulate(kind, "--to", bench.to, "--images", IMAGES, "--rate", 50, *bits)
+        code, report = receiver.finish()
+        assert code == 0, report
+        made[name] = bench.master
+    for protocol, more in [("stins", []), ("stream1", ["--compression", "bslz4"]), ("stream2", ["--compression", "bslz4", "--channels", 2])]:
+        (folder / protocol).mkdir()
+        # `konkordia stream` listens, as a detector unit does.
+        service = StreamService(folder / protocol, protocol, connect_to=f"tcp://127.0.0.1:{free_ports()}")
+        try:
+            options = ["--protocol", protocol, "--shape", "64x96", "--images", IMAGES, *more]
+            program("stream", "--to", service.addresses[0], *options, check=0)
+            made[protocol] = pathlib.Path(service.taken(1, timeout=60)["file"])
+        finally:
+            service.close()
+    return made

@@ -1,0 +1,56 @@
+"""Tests of `make test` that run other people's readers and models on the sample runs and on our streams: their results belong to the matrix, too."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from programs import ROOT
+
+
+def run(samples, path, choice, timeout=900):
+    environment = {**os.environ, "KONKORDIA_SLOW": "1"}
+    if samples:
+        environment["KONKORDIA_SAMPLE"] = str(samples)
+    environment.pop("KONKORDIA_PEERS_RESULTS", None)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", path, "-k", choice]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)
+    if done.returncode == 0 and " passed" not in done.stdout:
+        pytest.skip(done.stdout.strip().splitlines()[-1])
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+@pytest.mark.peer("h5py")
+def test_samples_in_h5py(samples):
+    """Every pixel of all sample runs and series, through links and virtual data sets."""
+    run(samples, "tests/readers", "h5py")
+
+
+@pytest.mark.peer("nxvalidate")
+def test_samples_in_nxvalidate(samples):
+    """No error in any sample run."""
+    run(samples, "tests/readers/test_readers.py", "nxvalidate")
+
+
+@pytest.mark.peer("fabio")
+def test_samples_in_fabio(samples):
+    """Every image of all sample runs."""
+    run(samples, "tests/readers/test_readers.py", "fabio")
+
+
+@pytest.mark.peer("silx")
+def test_samples_in_silx(samples):
+    """The default images of all sample runs."""
+    run(samples, "tests/readers/test_readers.py", "silx")
+
+
+@pytest.mark.peer("DIALS")
+def test_samples_in_dials(samples):
+    """Sample runs import as NXmx with every pixel and the geometry; the spots of the simulated crystal are found."""
+    run(samples, "tests/readers/test_dials.py", "dials or spots or imported")
+
+
+@pytest.mark.peer("dranspose")
+def test_models_of_dranspose():
+    """Its models accept the STINS that we send and that `konkordia stream` mimics."""
+    run("", "tests/e2e/test_stream_consumers.py", "every_protocol")
