@@ -246,7 +246,8 @@ def test_a_detector_that_falls_silent_ends_in_a_partial_file(bench):
     service.command("arm")
     bench.send(20)
     done = service.wait(15)
-    assert (done["ended"], done["severity"], done["images_lost"]) == ("stalled", "warning", 30)
+    assert (done["ended"], done["severity"], done["images_lost"], done["images_not_received"]) == ("stalled", "warning", 0, 30)
+    assert done["images_expected"] == 20 and "30 not received" in done["message"]
     assert done["progress"] <= 1
     assert ended_in(bench.master()) == "stalled"
 

@@ -359,7 +359,7 @@ fn sources_that_fail_or_come_to_their_end_end_the_series() {
     bench.say(0, 1, 0, &[Start(3), Image(0)]);
     bench.cut(0);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.lost), (SeriesEnded::Failed, 2));
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (SeriesEnded::Failed, 0, 2));
     assert!(end.reason.contains("the cable was cut"));
     bench.control().arm(ArmOrder::default());
     assert_eq!(bench.ended(), SeriesEnded::Failed);
