@@ -306,7 +306,7 @@ fn directories_that_cannot_take_files_are_named_before_the_run() {
 fn global_heaps(file: &[u8]) -> Vec<std::ops::Range<usize>> {
     let heap = |(at, four): (usize, &[u8])| {
         let size = u64::from_le_bytes(file.get(at + 8..at + 16)?.try_into().ok()?) as usize;
-        (four == b"GCOL" && size <= file.len() - at).then_some(at..at + size)
+        (four == b"GCOL" && size <= file.len() - at).then(|| at..at + size)
     };
     file.windows(4).enumerate().filter_map(heap).collect()
 }
