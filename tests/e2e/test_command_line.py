@@ -157,11 +157,13 @@ def test_the_simulator_writes_what_its_receiver_needs(tmp_path, bench):
     assert 1 < found["image"]["mean"] < 3 and found["image"]["masked"] > 10
 
 
+@pytest.mark.alone
 def test_kernels_are_measured_and_verified():
     done = json.loads(program("bench", "kernels", "--seconds", 0.001, "--json", check=0).stdout)
     assert done["verified"] and len(done["rows"]) > 8 and done["machine"]["instruction_set"]
 
 
+@pytest.mark.alone
 def test_the_pipeline_is_measured(tmp_path):
     arguments = ["bench", "pipeline", "--modules", 1, "--rate", 100, "--seconds", 1, "--dir", tmp_path, "--buffer-mib", 64, "--json"]
     done = json.loads(program(*arguments, check=0).stdout)
@@ -169,6 +171,7 @@ def test_the_pipeline_is_measured(tmp_path):
     assert result["attempts"][0]["lossless"] and 90 < result["best_hz"] < 130 and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.alone
 def test_a_measurement_that_is_interrupted_leaves_nothing_behind(tmp_path):
     arguments = [BINARY, "bench", "pipeline", "--modules", "1", "--rate", "50", "--seconds", "60", "--dir", str(tmp_path)]
     bench = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -349,6 +349,7 @@ def test_a_configuration_of_a_receiver_serves_files_too(bench, tmp_path):
     assert "for another detector" in done.stderr and "modules is 2" in done.stderr
 
 
+@pytest.mark.alone
 def test_progress_report_and_memory_are_told(tmp_path, words):
     path = raw_files.write_sls(tmp_path, words)
     done = program("convert", path, "-o", tmp_path / "out", "--dtype", "raw", check=0)

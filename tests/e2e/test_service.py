@@ -425,6 +425,7 @@ def test_verbs(bench):
     assert verb("status", check=4).stderr.startswith("error: cannot reach the service")
 
 
+@pytest.mark.alone
 def test_a_hundred_idle_detectors_are_cheap(bench):
     lines = ['[service]\nlisten = "127.0.0.1:0"\n']
     for n in range(100):
@@ -654,6 +655,7 @@ def test_the_search_for_leaks_sees_one_more_open_file(bench):
     assert not more_than(before, service)
 
 
+@pytest.mark.alone
 def test_short_runs_do_not_leak(bench):
     runs = 1000 if SLOW else 100
     service = bench.serve(run={"images": 2}, output={"overwrite": "replace"}, service={"ring_images": 2})

@@ -85,6 +85,8 @@ def test_the_simulated_eiger_streams_into_the_service(tmp_path, sent, form, deta
             for key, value in [("nimages", images), ("ntrigger", 1), ("trigger_mode", "ints"), ("frame_time", 0.05)]:
                 simplon.put(f"{api}/config/{key}", value)
             simplon.put(f"{api}/command/arm")
+            # It buffers what it has to send, and would put the start and the first image into one message.
+            service.until(lambda s: s["run"] >= 1, 60)
             simplon.put(f"{api}/command/trigger")
             wait_until(lambda: simplon.get(f"{api}/status/state") == "idle", what="the end of the acquisition")
             done = service.until(lambda s: s["run"] >= 1 and s["state"] in ("idle", "error"), 60)

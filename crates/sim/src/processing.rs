@@ -72,6 +72,8 @@ fn opened(number: usize, (rows, columns): (usize, usize), double_pixels: DoubleP
     let opens = double_pixels != DoublePixels::Keep;
     let height = |row: usize| if opens && [255, 256].contains(&(first_row + row)) { 2 } else { 1 };
     let width = |column: usize| if opens && [255, 256, 511, 512, 767, 768].contains(&column) { 2 } else { 1 };
+    // Which of the two output rows or columns of a double pixel touches the rest of its chip: an even number begins one.
+    let beside_chip = |at: usize, parts: u8| if parts == 2 && at.is_multiple_of(2) { 1 } else { 0 };
     let mut grid = Vec::new();
     for row in 0..rows {
         for down in 0..height(row) {
@@ -79,9 +81,13 @@ fn opened(number: usize, (rows, columns): (usize, usize), double_pixels: DoubleP
             for column in 0..columns {
                 let parts = height(row) * width(column);
                 for across in 0..width(column) {
-                    let part = down * width(column) + across;
-                    let spot = Spot { pixel: (number * rows + row) * columns + column, part, parts };
-                    line.push(if parts > 1 && double_pixels == DoublePixels::Mask { None } else { Some(spot) });
+                    let pixel = (number * rows + row) * columns + column;
+                    let in_chip = down == beside_chip(row, height(row)) && across == beside_chip(column, width(column));
+                    line.push(match double_pixels {
+                        DoublePixels::Gap => in_chip.then_some(Spot { pixel, part: 0, parts: 1 }),
+                        DoublePixels::Mask if parts > 1 => None,
+                        _ => Some(Spot { pixel, part: down * width(column) + across, parts }),
+                    });
                 }
             }
             grid.push(line);
