@@ -66,7 +66,7 @@ def test_from_first_dark_frame_to_a_corrected_file(bench):
         assert (row["frames"], row["stage"], row["cell"], row["good"]) == (frames, stage, 3, True), found
         assert found["frames_refused"] == 0 and found["detector_serial"] == "JF-SIM" and found["module_ids"] == [0]
     with h5py.File(bench.folder / "cal.h5") as f:
-        assert (f.attrs["format"], f.attrs["format_version"], f.attrs["modules"]) == ("konkordia-calibration", 1, 1)
+        assert (f.attrs["format"], f.attrs["format_version"], f.attrs["modules"]) == (b"konkordia-calibration", 1, 1)
         masks = {}
         for stage, noise in zip(STAGES, (29.5, 4.0, 3.0), strict=True):
             group = f[f"cell_03/{stage}"]

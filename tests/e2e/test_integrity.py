@@ -61,7 +61,7 @@ def test_sixty_flipped_bits_in_chunks_are_all_seen(run):
         byte, bit = offset + rng.randrange(size), rng.randrange(8)
         flip(data, byte, bit)
         code, said = check(master)
-        seen += code == 1 and "not those that were written" in said["findings"][0]["what"]
+        seen += code == 1 and any("not those that were written" in finding["what"] for finding in said["findings"])
         flip(data, byte, bit)
     assert seen == 60
 
@@ -84,7 +84,7 @@ def test_repack_refuses_a_flipped_bit_and_the_copy_has_checksums_of_its_own(run,
     offset, size = places(other)[3]
     flip(other, offset + size // 2, 0)
     code, said = check(copy)
-    assert code == 1 and "image 3" in said["findings"][0]["what"]
+    assert code == 1 and any("image 3" in finding["what"] for finding in said["findings"])
 
 
 def test_a_missing_data_file_is_to_be_brought_back(run, tmp_path):
@@ -93,7 +93,8 @@ def test_a_missing_data_file_is_to_be_brought_back(run, tmp_path):
     data.rename(aside)
     code, said = check(master)
     assert code == 1 and not said["valid"] and said["images_by_status"]["file_missing"] == IMAGES
-    assert [finding["fix"] for finding in said["findings"]] == [f"bring the file back to {data}"], said["findings"]
+    errors = [finding["fix"] for finding in said["findings"] if finding["severity"] == "error"]
+    assert errors == [f"bring the file back to {data}"], said["findings"]
     assert f"{IMAGES} file missing" in program("inspect", master, check=0).stdout
     done = program("repair", master, check=1)
     assert f"{IMAGES} images are missing (0 to {IMAGES - 1}, counted from 0)" in done.stdout, done.stdout

@@ -88,7 +88,8 @@ def test_lost_images_are_lost_at_the_same_places(bench, tmp_path, gains):
         send(bench.port, ((s, d) for s, d in jungfrau_packets(words, 512, 1) if (int.from_bytes(d[:8], "little"), s) not in gone))
         code, report = receiver.finish()
         balanced(code, report)
-        assert code == 7 and [report["images"][k] for k in ("complete", "partial", "lost")] == [4, 1, 4]
+        # Nothing says that the last two were sent.
+        assert code == 7 and [report["images"][k] for k in ("complete", "partial", "lost")] == [4, 1, 2]
     report, done = convert(tmp_path / "raw_master.h5", "-o", tmp_path / "later", "--calibration", gains / "2", check=1)
     # What is behind the last image of the file was never in it.
     images = len(Master(tmp_path / "live_master.h5").images)

@@ -1,6 +1,5 @@
 """Sample runs of known content: written by the example `write_sample`, or taken from the directory KONKORDIA_SAMPLE."""
 
-import fcntl
 import os
 import subprocess
 from pathlib import Path
@@ -16,16 +15,8 @@ def samples(tmp_path_factory):
     given = os.environ.get("KONKORDIA_SAMPLE")
     if given:
         return Path(given)
-    # Processes that share the tests among themselves share one folder of samples, too; the first makes it.
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    directory, done = shared / "samples", shared / "samples.done"
-    with open(shared / "samples.lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            directory.mkdir(exist_ok=True)
-            command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
-            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-            done.touch()
+    # Of several processes that share the tests each has samples of its own: a reader may open them for writing, which locks them.
+    directory = tmp_path_factory.mktemp("samples")
+    command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return directory

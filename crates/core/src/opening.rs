@@ -9,8 +9,7 @@ use crate::setup::Port;
 
 /// Packets beyond one tile that are held.
 const MORE_PACKETS: usize = 4;
-/// Packets that confirm a frame; as many of them as [`OF_THE_FRAME`] are of that frame and the rest of it or the next.
-const CONFIRMING: usize = 3;
+/// So many packets of a frame, and one more of it or of the next, confirm it.
 const OF_THE_FRAME: usize = 2;
 /// So long no packet comes when a frame is at its end, and when one is cut short.
 const PAUSE_NS: u64 = 20_000_000;
@@ -135,7 +134,7 @@ impl Opening {
         if self.spec.is_strict && self.is_larger_tile() {
             return self.refuse();
         }
-        let has_next = self.held.iter().filter(|held| held.frame > frame).count() >= OF_THE_FRAME;
+        let has_next = self.held.iter().filter(|held| held.frame > frame).count() >= self.of_the_frame();
         let is_whole = own().count() >= self.spec.packets as usize;
         let is_over = has_next || is_whole && pause_ns >= PAUSE_NS || pause_ns >= LONG_PAUSE_NS;
         if is_over && self.spec.is_strict && self.is_other_tile(frame) {
@@ -148,6 +147,11 @@ impl Opening {
         Opened::Refuse { last: self.held.iter().map(|held| held.number).max().unwrap_or(0) }
     }
 
+    /// Packets of one frame that count; a tile of partial readout may be a single packet.
+    fn of_the_frame(&self) -> usize {
+        OF_THE_FRAME.min(self.spec.packets as usize)
+    }
+
     /// The lowest frame that enough packets agree on.
     fn confirmed(&self, is_known: bool) -> Option<u64> {
         if is_known {
@@ -156,7 +160,7 @@ impl Opening {
         let count = |frame: u64| self.held.iter().filter(|held| held.frame == frame).count();
         let agrees = |frame: &u64| {
             let own = count(*frame);
-            own >= OF_THE_FRAME && own + frame.checked_add(1).map_or(0, count) >= CONFIRMING
+            own >= self.of_the_frame() && own + frame.checked_add(1).map_or(0, count) >= self.of_the_frame() + 1
         };
         self.held.iter().map(|held| held.frame).filter(agrees).min()
     }

@@ -248,8 +248,7 @@ pub enum SimulateDetector {
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia simulate eiger --to 127.0.0.1:50020 --bits 16 --rate 500 --images 1000
   konkordia simulate eiger --to 127.0.0.1:50020 --raw 50020.dat 50021.dat 50022.dat 50023.dat --rate 10
-  konkordia simulate eiger --to 127.0.0.1:50020 --bits 32 --rate 50 --loss 0.01 --seed 7
-  konkordia simulate eiger --to 127.0.0.1:50020 --bits 16 --ten-giga false --rows 128")]
+  konkordia simulate eiger --to 127.0.0.1:50020 --bits 16 --ten-giga false --rows 128 --loss 0.01 --seed 7")]
     Eiger(EigerArgs),
 }
 

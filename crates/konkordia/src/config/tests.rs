@@ -82,10 +82,10 @@ fn for_xds_what_would_be_misread_is_refused_or_said() {
         "prefix = \"a\"\nxds = true",
         "
 error: output.xds: XDS would misread the files (dtype)
-  --> beam/run.toml:11:1
-   |
-11 | xds = true
-   | ^^^
+  --> beam/run.toml:11:7
+    |
+11  | xds = true
+    |       ^^^^
   why: of int16, neggia takes counts below zero and all special values for counts of 32767 and more, and durin takes saturated pixels for 32767 counts
   fix: set dtype = \"uint32\", or remove xds = true",
     );
