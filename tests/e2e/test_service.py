@@ -111,7 +111,7 @@ def test_wishes_of_a_run(bench):
 def test_images_are_in_the_ring(bench):
     service = bench.serve(run={"images": 30}, service={"ring_images": 4})
     service.command("arm")
-    bench.send(30)
+    bench.send(30, rate=50)
     service.wait()
     listed = service.request("GET", "images")
     assert listed["images"] == [26, 27, 28, 29], listed
