@@ -115,3 +115,13 @@ fn a_refusal_is_lifted_by_what_contradicts_it() {
     assert_eq!(frames(&mut larger, 2, PACKETS), 0);
     assert!(frames(&mut larger, 2, PACKETS) > 0);
 }
+
+/// JUNGFRAU with two interfaces that reads 8 rows: a stream has one packet of each frame.
+#[test]
+fn tiles_of_one_packet_begin_with_two_frames_in_a_row() {
+    let one = || Opening::new(OpeningSpec { packets: 1, is_strict: true, others: [16, 32, 64, 128, 256] });
+    let of = |frame| Held { frame, number: 0, is_in_tile: true, port: Port::default() };
+    assert_eq!(push_all(&mut one(), [of(5), of(6)], false), begin(5));
+    assert_eq!(push_all(&mut one(), [of(500), of(5), of(6)], false), begin(5));
+    assert_eq!(push_all(&mut one(), [of(5), of(7)], false), Opened::Wait);
+}
