@@ -14,7 +14,7 @@ import pytest
 from driving import DATA, program, simulate
 from service import Service, write_config
 from service import free_port as free_tcp_port
-from streams import Stins, StreamService, bslz4, messages_of, pictures
+from streams import Stins, bslz4, messages_of, pictures
 
 THAUMATIN = DATA / "thaumatin"
 STREAMS = DATA / "eiger-streams"
@@ -23,19 +23,6 @@ OMEGA = "/entry/sample/transformations/omega"
 needs_dials = pytest.mark.skipif(not shutil.which("dials.import"), reason="DIALS is not installed: make setup-slow")
 needs_streams = pytest.mark.skipif(not STREAMS.is_dir(), reason=f"no real streams in {STREAMS}")
 needs_thaumatin = pytest.mark.skipif(not THAUMATIN.is_dir(), reason=f"no real frames in {THAUMATIN}")
-
-
-@pytest.fixture
-def serve(tmp_path):
-    services = []
-
-    def start(*arguments, **options):
-        services.append(StreamService(options.pop("folder", tmp_path), *arguments, **options))
-        return services[-1]
-
-    yield start
-    for service in services:
-        service.close()
 
 
 def text(value):
