@@ -40,7 +40,7 @@ class StreamService(Service):
             f'[detector]\ntype = "stream"\n[source]\nprotocol = "{protocol}"\n{told}drain_ms = 500\n{source}\n'
             f'[output]\ndirectory = "{self.folder}"\nprefix = "s"\n{output}\n[run]\n{run}\n{extra}\n'
         )
-        self.context = zmq.Context()
+        self.context, self.senders = zmq.Context(), {}
         super().__init__(config, **options)
 
     def socket(self, upstream=0, kind=zmq.PUSH):
@@ -51,9 +51,11 @@ class StreamService(Service):
         return s
 
     def send(self, *messages, upstream=0):
-        with self.socket(upstream) as s:
-            for message in messages:
-                s.send_multipart(message)
+        """Sends over one lasting connection, as detectors do: what two connections bring is in no order."""
+        if upstream not in self.senders:
+            self.senders[upstream] = self.socket(upstream)
+        for message in messages:
+            self.senders[upstream].send_multipart(message)
 
     def taken(self, run, severity="success", timeout=20):
         """The state when this run is over, and its file."""

@@ -16,7 +16,7 @@ IMAGES = 20
 def written(tmp_path_factory):
     """A run of real conversion and compression, with its data files."""
     folder = tmp_path_factory.mktemp("written") / "run"
-    program("demo", "--images", IMAGES, "--dir", folder, check=0)
+    program("demo", "--images", IMAGES, "--dir", folder, "--listen", "127.0.0.1:0", check=0)
     return folder / "demo_master.h5"
 
 

@@ -21,7 +21,7 @@ FILTERS = {"bslz4": 32008, "bszstd": 32008, "lz4": 32004, "zstd": 32015, "gzip":
 def ours(tmp_path_factory):
     """A run of 12 images, with what h5py says of it."""
     folder = tmp_path_factory.mktemp("ours")
-    program("demo", "--images", 12, "--dir", folder / "run", check=0)
+    program("demo", "--images", 12, "--dir", folder / "run", "--listen", "127.0.0.1:0", check=0)
     return folder / "run" / "demo_master.h5"
 
 

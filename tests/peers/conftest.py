@@ -4,7 +4,8 @@ import json
 import os
 
 import pytest
-from programs import ROOT
+import programs  # noqa: F401  puts our other tests on the path
+from samples import samples  # noqa: F401  a fixture
 
 NAMES = ["neggia", "durin"]
 
@@ -19,20 +20,6 @@ def the_program_is_built():
 
     if not os.access(BINARY, os.X_OK):
         pytest.exit(f"{BINARY} is not there: cargo build --release, or say where it is in KONKORDIA_BIN", returncode=3)
-
-
-@pytest.fixture(scope="session")
-def samples(tmp_path_factory):
-    """All runs of the example write_sample."""
-    import subprocess
-    from pathlib import Path
-
-    if given := os.environ.get("KONKORDIA_SAMPLE"):
-        return Path(given)
-    directory = tmp_path_factory.mktemp("samples")
-    command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return directory
 
 
 def programs_of(item):

@@ -20,28 +20,13 @@ def run(samples, path, choice, timeout=900):
     assert done.returncode == 0, done.stdout[-4000:]
 
 
-@pytest.mark.peer("h5py")
-def test_samples_in_h5py(samples):
-    """Every pixel of all sample runs and series, through links and virtual data sets."""
-    run(samples, "tests/readers", "h5py")
+READERS = ["h5py", "nxvalidate", "fabio", "silx"]
 
 
-@pytest.mark.peer("nxvalidate")
-def test_samples_in_nxvalidate(samples):
-    """No error in any sample run."""
-    run(samples, "tests/readers/test_readers.py", "nxvalidate")
-
-
-@pytest.mark.peer("fabio")
-def test_samples_in_fabio(samples):
-    """Every image of all sample runs."""
-    run(samples, "tests/readers/test_readers.py", "fabio")
-
-
-@pytest.mark.peer("silx")
-def test_samples_in_silx(samples):
-    """The default images of all sample runs."""
-    run(samples, "tests/readers/test_readers.py", "silx")
+@pytest.mark.parametrize("reader", [pytest.param(name, marks=pytest.mark.peer(name), id=name) for name in READERS])
+def test_samples(samples, reader):
+    """All sample runs: every pixel of those that this reader can open, and no error of the validator."""
+    run(samples, "tests/readers" if reader == "h5py" else "tests/readers/test_readers.py", reader)
 
 
 @pytest.mark.peer("DIALS")

@@ -44,17 +44,6 @@ def plugin(request):
     return there({"neggia": NEGGIA, "neggia with assertions": ASSERTS, "durin": DURIN}[request.param])
 
 
-@pytest.fixture(scope="session")
-def samples(tmp_path_factory):
-    given = os.environ.get("KONKORDIA_SAMPLE")
-    if given:
-        return Path(given)
-    folder = tmp_path_factory.mktemp("samples")
-    command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return folder
-
-
 def konkordia(*arguments):
     return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True)
 
@@ -80,26 +69,12 @@ def mask_of(master):
         return file[MASK][()]
 
 
-def frames_with_chunk(run):
-    """Images (from 1) that lie in a chunk. Without one (docs/formats.md: lost images that are not compressed, data files of lost images only) neggia
-    ends XDS, as it does with everybody's files."""
-    _, images, per_file, lost, *_ = RUNS[run]
-
-    def has_chunk(number):
-        first = number // per_file * per_file
-        alone = all(n in lost for n in range(first, min(first + per_file, images)))
-        return number not in lost or not (run == "plain" or alone)
-
-    return [number + 1 for number in range(images) if has_chunk(number)]
-
-
 LINKED = [run for run, (dtype, *_) in RUNS.items() if run != "virtual" and dtype != "float32"]
 
 
 def test_every_image_of_every_sample_run_arrives(plugin, samples):
     masters = {run: samples / f"{run}_master.h5" for run in LINKED}
-    frames = {masters[run]: frames_with_chunk(run) for run in LINKED}
-    for run, found in zip(LINKED, xds_plugin.read(plugin, masters.values(), frames)):
+    for run, found in zip(LINKED, xds_plugin.read(plugin, masters.values()), strict=True):
         dtype, images, _, _, _, (rows, columns) = RUNS[run]
         assert found.is_whole, (run, found.signal, found.stage, found.error, found.said)
         header = {"nx": columns, "ny": rows, "nbytes": np.dtype(dtype).itemsize, "frames": images}
@@ -108,8 +83,9 @@ def test_every_image_of_every_sample_run_arrives(plugin, samples):
         # What durin does not understand it says, and goes on with something else.
         assert "nrecognised" not in found.said, (run, found.said)
         mask = mask_of(masters[run])
-        for pixels, number in zip(found.images, frames[masters[run]], strict=True):
-            np.testing.assert_array_equal(pixels, as_plugins_read(plugin, image(run, number - 1), mask), f"{run} {number}")
+        assert len(found.images) == images
+        for number, pixels in enumerate(found.images):
+            np.testing.assert_array_equal(pixels, as_plugins_read(plugin, image(run, number), mask), f"{run} {number}")
 
 
 def special_values(file):
@@ -190,7 +166,7 @@ def test_a_series_of_planes_arrives(plugin, samples):
 
 
 # Reasons for which a plug-in may end XDS or refuse, all named by `konkordia check`.
-NOT_FOR_XDS = ("rows and columns in one piece", "64 bits", "with a fraction", "no decoder", "virtual data sets", "was lost")
+NOT_FOR_XDS = ("rows and columns in one piece", "64 bits", "with a fraction", "no decoder", "virtual data sets")
 
 
 def named(master):
@@ -262,9 +238,7 @@ def from_folders(folder):
 def test_no_plug_in_crashes_on_any_of_more_than_100_files(plugin, all_kinds, capsys):
     found = xds_plugin.read(plugin, all_kinds)
     crashed = [f for f in found if f.signal is not None]
-    # Of images that were lost and have no chunk (docs/formats.md): in data files of lost images only, and in runs that were not compressed.
-    without_chunk = ("short_master.h5", "plain_master.h5")
-    unnamed = {f.file: (f.signal, f.stage, f.said[-200:]) for f in crashed if not f.file.endswith(without_chunk) and not named(f.file)}
+    unnamed = {f.file: (f.signal, f.stage, f.said[-200:]) for f in crashed if not named(f.file)}
     read = len(found) - len(crashed)
     with capsys.disabled():
         whole = sum(f.is_whole for f in found)

@@ -1,22 +1,10 @@
-"""Sample runs of known content: written by the example `write_sample`, or taken from the directory KONKORDIA_SAMPLE."""
+"""Sample runs of known content."""
 
-import os
-import subprocess
+import sys
 from pathlib import Path
 
 import hdf5plugin  # noqa: F401  (registers filter 32008 for h5py)
-import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
-@pytest.fixture(scope="session")
-def samples(tmp_path_factory):
-    given = os.environ.get("KONKORDIA_SAMPLE")
-    if given:
-        return Path(given)
-    # Of several processes that share the tests each has samples of its own: a reader may open them for writing, which locks them.
-    directory = tmp_path_factory.mktemp("samples")
-    command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    return directory
+from samples import samples  # noqa: E402, F401  a fixture

@@ -36,9 +36,8 @@ use std::time::{Duration, Instant};
 const IMAGES: u64 = 16;
 /// A larger receive buffer does not make the demonstration faster.
 const BUFFER_PLENTY_BYTES: usize = 4 << 20;
-/// Where the service and the packets are expected; if a port is taken, any other that is free.
+/// Where the service is expected; if the port is taken, any other that is free.
 const HTTP_PORT: u16 = 8090;
-const UDP_PORT: u16 = 50010;
 /// Start of the names of the files.
 const PREFIX: &str = "demo";
 /// Name of the detector in the service.
@@ -146,7 +145,7 @@ fn configure(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<ServiceCon
         modules: 1,
         interfaces: 1,
         beam: Beam::of(&detector.model().scene),
-        address: free_udp_address(),
+        address: free_udp_address()?,
         calibration: Path::new("calibration"),
         directory: Path::new("."),
         prefix: PREFIX,
@@ -164,11 +163,12 @@ fn configure(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<ServiceCon
     Ok(service)
 }
 
-fn free_udp_address() -> SocketAddr {
-    let bind = |port: u16| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).and_then(|socket| socket.local_addr());
-    let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, UDP_PORT));
-    // If nothing is free, arm will say so.
-    bind(UDP_PORT).or_else(|_| bind(0)).unwrap_or(usual)
+/// Whatever the system gives: two demonstrations at a time do not get the same.
+fn free_udp_address() -> Result<SocketAddr, Failure> {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).map_err(|error| {
+        let fix = "wait for other programs to end: this one needs a free UDP port of 127.0.0.1";
+        Failure::new(Exit::Io, "cannot find a port for the packets", crate::failure::reason(&error), fix)
+    })
 }
 
 impl Stage {

@@ -1,6 +1,6 @@
 //! Reads a written file again and compares every image with the original.
 
-use super::recode::decode;
+use super::recode::{decode, fills};
 use super::{Settings, Show, pipeline};
 use crate::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
@@ -108,14 +108,18 @@ fn equal(
     compression: Compression,
     negative_is_exact: bool,
 ) -> Result<(), String> {
-    let stored = match pair.stored {
-        [None, None] => return Ok(()),
-        [Some(before), Some(after)] => [before, after],
-        _ => return Err("it is in one of the files only".into()),
-    };
+    if pair.stored == [None, None] {
+        return Ok(());
+    }
     for side in 0..2 {
         pixels[side].resize(layouts[side].image_bytes(), 0);
-        decode(layouts[side], Isa::detect(), stored[side], &pair.bytes[side], &mut pixels[side])?;
+        match (pair.stored[side], &layouts[0].fill) {
+            (Some(stored), _) => decode(layouts[side], Isa::detect(), stored, &pair.bytes[side], &mut pixels[side])?,
+            (None, Some(fill)) if side == 0 && fills(compression) => {
+                pixels[0].chunks_exact_mut(fill.len()).for_each(|p| p.copy_from_slice(fill))
+            }
+            _ => return Err("it is in one of the files only".into()),
+        }
     }
     let right = match (compression, layouts[0].pixel) {
         (Compression::Sz3 { bound }, Some(pixel)) => {

@@ -29,7 +29,7 @@ pub struct Recoded {
     pub image: u64,
     /// Bytes of the chunk before.
     pub bytes_before: usize,
-    /// The new chunk; `None` where there was none.
+    /// The new chunk; `None` where there was none and the codec gives it none.
     pub chunk: Option<Vec<u8>>,
     /// It was right as it was.
     pub copied: bool,
@@ -79,7 +79,11 @@ impl Recoder {
         let Chunk { stack, image, stored, bytes } = chunk;
         let bytes_before = bytes.len();
         let done = |chunk, copied, loss| Recoded { stack, image, bytes_before, chunk, copied, loss };
-        let Some(stored) = stored else { return Ok(done(None, true, None)) };
+        let Some(stored) = stored else {
+            let Some(fill) = layout.fill.as_deref().filter(|_| fills(self.target)) else { return Ok(done(None, true, None)) };
+            self.pixels = fill.repeat(layout.image_bytes() / fill.len());
+            return Ok(done(Some(self.pack(layout)?), true, None));
+        };
         if stored && layout.compression == self.target && has_form(self.target, layout.image_bytes(), &bytes) {
             return Ok(done(Some(bytes), true, None));
         }
@@ -119,6 +123,11 @@ impl Recoder {
 
 fn piece_bytes(compression: Compression) -> usize {
     if compression.is_by_strip() { STRIP_BYTES } else { compression.block_bytes() }
+}
+
+/// Whether images that have no chunk get one: neggia ends XDS at those that have none.
+pub fn fills(compression: Compression) -> bool {
+    matches!(compression, Compression::None | Compression::Lz4 | Compression::Bslz4 | Compression::Bszstd { .. })
 }
 
 /// Whether a chunk of this codec has blocks as this program makes them.

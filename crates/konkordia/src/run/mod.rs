@@ -17,12 +17,13 @@ use crate::repack::travel;
 use crate::say;
 use arm::{Ports, Prepared};
 use konkordia_core::plan::Plan;
-use konkordia_core::setup::What;
+use konkordia_core::setup::Finding;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
 use raw_copy::RawCopy;
 use report::Report;
 use serde_json::json;
+use setup::Teller;
 use signals::Watch;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,9 +44,12 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     watch.start(armed.control());
     let control = armed.control();
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let mut live = Live { config: &config, names: &names, plan: &plan, told: Vec::new() };
+    let mut live = Live { config: &config, names: &names, plan: &plan, json: args.json, teller: Teller::default() };
     let stray = crate::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
+    if args.json {
+        live.tell(&outcome.findings);
+    }
     let stray = crate::machine::datagrams_to_closed_ports().zip(stray).map_or(0, |(now, then)| now.saturating_sub(then));
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), watch.interrupted());
     let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
@@ -113,7 +117,7 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
             while !done.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(100));
                 progress.update(|| rate.line(control, planned));
-                live.look(control, args.json);
+                live.tell(&konkordia_engine::setup::findings(live.plan, control));
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     let p = control.progress();
@@ -133,29 +137,24 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
     })
 }
 
-/// Tells of a wrong set-up as soon as it is certain.
+/// Tells of a wrong set-up while the run goes on. What the end shows is in the report; programs hear it as an event, too.
 struct Live<'a> {
     config: &'a Config,
     names: &'a [String],
     plan: &'a Plan,
-    /// What was told, by key and sentence.
-    told: Vec<What>,
+    json: bool,
+    teller: Teller,
 }
 
 impl Live<'_> {
-    fn look(&mut self, control: &Control, json: bool) {
-        let mut findings = konkordia_engine::setup::findings(self.plan, control);
-        findings.retain(|finding| {
-            !self.told.iter().any(|told| std::mem::discriminant(told) == std::mem::discriminant(&finding.what))
-        });
-        for told in setup::tell(self.config, self.names, &findings) {
-            if json {
+    fn tell(&mut self, findings: &[Finding]) {
+        for told in self.teller.news(self.config, self.names, findings) {
+            if self.json {
                 say::json(&json!({ "event": "setup", "finding": told.to_json() }), true);
             } else {
                 say::to_stderr(&format!("warning: wrong set-up: {}\n  fix: {}", told.what, told.fix));
             }
         }
-        self.told.extend(findings.iter().map(|finding| finding.what));
     }
 }
 

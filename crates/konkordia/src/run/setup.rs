@@ -6,6 +6,7 @@ use konkordia_core::plan::FirstFrame;
 use konkordia_core::setup::{Finding, Means, Port, Ports, What};
 use konkordia_core::tile::DetectorKind;
 use serde_json::{Value, json};
+use std::mem::{Discriminant, discriminant};
 
 /// One finding, ready to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +42,22 @@ fn type_name(number: u8) -> String {
 
 fn port_name(port: Port) -> String {
     format!("row {}, column {} of module {}", port.row, port.column, port.module_id)
+}
+
+/// Tells the findings of a run, each kind once: as soon as it is certain, and at the latest when the run has ended.
+#[derive(Default)]
+pub struct Teller {
+    told: Vec<Discriminant<What>>,
+}
+
+impl Teller {
+    /// Those of `findings` of whose kind nothing was told yet.
+    pub fn news(&mut self, config: &Config, names: &[String], findings: &[Finding]) -> Vec<Told> {
+        let is_new = |finding: &&Finding| !self.told.contains(&discriminant(&finding.what));
+        let news = findings.iter().filter(is_new).map(|finding| told(config, names, finding)).collect();
+        self.told.extend(findings.iter().map(|finding| discriminant(&finding.what)));
+        news
+    }
 }
 
 /// The findings in words; `names` are those of the streams.

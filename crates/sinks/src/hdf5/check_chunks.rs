@@ -9,12 +9,16 @@ use super::check::{Report, Severity};
 use super::checksum;
 use super::columns::ImageStatus;
 use super::reader::Reader;
+use super::spec::FileSpec;
+use super::xds::xds_problems_of;
 
 /// Buffers of [`Report::chunks`].
 #[derive(Default)]
 struct Buffers {
     chunk: Vec<u8>,
     pixels: Vec<u8>,
+    /// Images of which nothing is stored.
+    without_chunk: u64,
 }
 
 impl Report<'_> {
@@ -39,6 +43,17 @@ impl Report<'_> {
             let fix = "recover the data file from a copy; these images are damaged or lost, the others are as they were";
             self.list(wrong, &path.to_string_lossy(), fix);
             without.extend(sums.is_none().then_some(path));
+        }
+        let is_for_xds = |spec: &FileSpec| spec.xds != Some(false) && xds_problems_of(spec).is_empty();
+        if reader.summary().spec.as_ref().is_some_and(is_for_xds) && buffers.without_chunk > 0 {
+            let what =
+                format!("XDS would misread it: neggia ends XDS at an image without a chunk, {} here", buffers.without_chunk);
+            self.push(
+                Severity::Warning,
+                what,
+                "/entry/data",
+                "`konkordia repack FILE --compression bslz4 -o OUT` gives them one",
+            );
         }
         if let Some(file) = without.first() {
             let what =
@@ -72,6 +87,7 @@ fn look(
             Err(error) => return Some(format!("image {image}: {}", error.cause)),
         }
     }
+    buffers.without_chunk += u64::from(stored == 0);
     if stored < reader.summary().pieces && status.is_some_and(ImageStatus::has_pixels) {
         return Some(format!("image {image}: {status:?}, but no pixels are stored"));
     }

@@ -1,18 +1,58 @@
-//! The chunk of an image of which nothing arrived: every pixel *missing*. Stored because neggia ends XDS when a chunk is absent, while
-//! the compressed constant takes about 10 KB per 512 x 1024 pixels. Written by hand, since this crate holds no compressor.
+//! The chunk of an image of which nothing arrived: every pixel *missing*. Stored because neggia ends XDS when a chunk is absent; compressed,
+//! the constant takes about 10 KB per 512 x 1024 pixels. Written by hand, since this crate holds no compressor.
 
 use super::low::missing_bytes;
 use super::spec::{Compression, FileSpec};
 
-/// One chunk (of one piece, where an image has several), or `None` where the fill value must do: without compression it would be as large as an image; in a whole stream (`zstd`,
-/// `gzip`, `sz3`) it would need a real compressor, and neggia does not read those.
+/// Bytes that a writer spends on lost images where that is not next to nothing: of images that are not compressed, and in data files of lost images only.
+const BUDGET_BYTES: usize = 1 << 30;
+
+/// The chunk for the lost images of a run, and what may be spent on it.
+pub(crate) struct MissingChunk {
+    bytes: Vec<u8>,
+    is_compressed: bool,
+    budget: usize,
+}
+
+impl MissingChunk {
+    /// `None` where the fill value must do.
+    pub(crate) fn of(spec: &FileSpec) -> Option<Self> {
+        let is_compressed = spec.compression != Compression::None;
+        // Who promises that XDS can read it gets every one.
+        let budget = if spec.xds == Some(true) { usize::MAX } else { BUDGET_BYTES };
+        Some(Self { bytes: missing_chunk(spec)?, is_compressed, budget })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many of `lost` images of a data file, each of so many pieces, may be written where so many bytes are free.
+    pub(crate) fn allow(&mut self, lost: usize, pieces: usize, file_has_pixels: bool, free_bytes: u64) -> usize {
+        let image_bytes = self.bytes.len() * pieces;
+        // What is needed to close the file comes first.
+        let room = usize::try_from(free_bytes / 2).unwrap_or(usize::MAX);
+        if self.is_compressed && file_has_pixels {
+            return lost.min(room / image_bytes);
+        }
+        let allowed = lost.min(self.budget.min(room) / image_bytes);
+        self.budget -= allowed * image_bytes;
+        allowed
+    }
+}
+
+/// One chunk (of one piece, where an image has several), or `None` where the fill value must do: in a whole stream (`zstd`, `gzip`, `sz3`) it would
+/// need a real compressor, and neggia does not read those.
 pub(crate) fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
     use Compression::{Gzip, None as Plain, Sz3, Zstd};
-    if matches!(spec.compression, Plain | Zstd { .. } | Gzip { .. } | Sz3 { .. }) {
+    if matches!(spec.compression, Zstd { .. } | Gzip { .. } | Sz3 { .. }) {
         return None;
     }
     let value = missing_bytes(spec.pixel);
     let total = spec.piece_bytes();
+    if spec.compression == Plain {
+        return Some(value.repeat(total / value.len()));
+    }
     // Filter 32004 wants no block longer than the image.
     let block_bytes = spec.compression.block_bytes().min(if spec.compression == Compression::Lz4 { total } else { usize::MAX });
     let block_elements = block_bytes / value.len();

@@ -8,6 +8,7 @@ use hdf5::{Dataset, File};
 use super::channels;
 use super::checksum;
 use super::columns::Columns;
+use super::constant::MissingChunk;
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{Journal, NO_CHUNK, places_bytes};
 use super::low::{self, Format};
@@ -157,11 +158,6 @@ impl DataFile {
         self.images
     }
 
-    /// Whether some image of this file has pixels.
-    pub(crate) fn has_pixels(&self) -> bool {
-        self.has_chunk.contains(&true)
-    }
-
     /// Stores image `local` (position in this file, not before the end) with its chunks, as many as there are pieces or none. On error the
     /// image is a lost one and all before is as it was.
     pub(crate) fn write(&mut self, local: u64, chunks: &[&[u8]], row: &[u8]) -> Result<(), Error> {
@@ -262,11 +258,13 @@ impl DataFile {
         self.stack.attr("image_nr_high")?.write_scalar(&(self.first + self.images))
     }
 
-    /// Gives every image without pixels the chunk `missing` in each piece, best effort: without it the fill value says the same.
-    pub(crate) fn fill_lost(&mut self, missing: &[u8]) {
+    /// Gives images without pixels the chunk of a lost image in each piece, best effort: without it the fill value says the same.
+    pub(crate) fn fill_lost(&mut self, missing: &mut MissingChunk) {
         let lost: Vec<u64> = (0..self.images).filter(|local| !self.has_chunk[*local as usize]).collect();
-        let filled = lost.iter().take_while(|local| self.fill(**local, missing)).count();
-        let sum = checksum::of(self.starts.iter().map(|_| missing));
+        let free = low::free_bytes(&self.path).unwrap_or(0);
+        let allowed = missing.allow(lost.len(), self.starts.len(), self.has_chunk.contains(&true), free);
+        let filled = lost.iter().take(allowed).take_while(|local| self.fill(**local, missing.bytes())).count();
+        let sum = checksum::of(self.starts.iter().map(|_| missing.bytes()));
         lost[..filled].chunk_by(|a, b| a + 1 == *b).for_each(|run| self.set_checksums(run[0]..run[0] + run.len() as u64, sum));
     }
 

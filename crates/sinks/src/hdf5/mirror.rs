@@ -52,6 +52,8 @@ pub struct StackLayout {
     pub pixel: Option<PixelType>,
     /// How its chunks are compressed.
     pub compression: Compression,
+    /// In files of this program: the pixel of images that have no chunk, little endian.
+    pub fill: Option<Vec<u8>>,
     /// Sizes of the dimensions before rows and columns.
     leading: Vec<u64>,
 }
@@ -226,7 +228,12 @@ impl Stacks {
         let kind = dataset.dtype().context(READ, &self.path)?;
         let little = kind.byte_order() != hdf5::datatype::ByteOrder::BigEndian;
         let pixel = kind.to_descriptor().ok().and_then(|kind| pixel_of(&kind));
-        let pixel = pixel.filter(|pixel| little && PixelType::CONVERTED.contains(pixel));
+        let pixel = pixel.filter(|_| little);
+        let fill = pixel
+            .filter(|_| self.is_ours())
+            .map(|pixel| low::fill_value(dataset, pixel))
+            .transpose()
+            .context(READ, &self.path)?;
         let leading: Vec<u64> = shape[..before].iter().map(|&size| size as u64).collect();
         Ok(StackLayout {
             name: dataset.name(),
@@ -234,8 +241,9 @@ impl Stacks {
             rows,
             columns,
             element_bytes: kind.size(),
-            pixel,
+            pixel: pixel.filter(|pixel| PixelType::CONVERTED.contains(pixel)),
             compression,
+            fill,
             leading,
         })
     }

@@ -10,6 +10,7 @@ use hdf5::File;
 use super::channels;
 use super::checksum;
 use super::columns::{Columns, ImageStatus};
+use super::constant::MissingChunk;
 use super::datafile::{COLUMNS, Closed, DESCRIPTION, DataFile, STACK, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{self, NO_CHUNK, Replay};
@@ -289,8 +290,8 @@ impl Run<'_> {
             columns.set_checksum(&mut row, sum);
             file.write(local, &parts, &row)?;
         }
-        if let Some(missing) = super::constant::missing_chunk(spec) {
-            file.fill_lost(&missing);
+        if let Some(missing) = &mut MissingChunk::of(spec) {
+            file.fill_lost(missing);
         }
         file.flush()?;
         file.close()?;

@@ -10,7 +10,7 @@ use hdf5::File;
 
 use super::checksum::{self, CHECKSUM};
 use super::columns::{Columns, ImageStatus};
-use super::constant::missing_chunk;
+use super::constant::MissingChunk;
 use super::datafile::{COLUMNS, Closed, DataFile, remove};
 use super::error::{Context, Error};
 use super::journal::Place;
@@ -125,7 +125,7 @@ impl Damaged<'_> {
         images: u64,
         mut file: DataFile,
     ) -> Result<Vec<u64>, Error> {
-        let missing = missing_chunk(self.spec);
+        let mut missing = MissingChunk::of(self.spec);
         let nothing = vec![0; self.columns.row_bytes];
         let mut lost = Vec::new();
         for local in 0..images {
@@ -138,7 +138,8 @@ impl Damaged<'_> {
             }
             let written = rows.filter(|rows| has_pixels && rows.has_sums).zip(row).map(|(_, row)| self.columns.checksum(row));
             let chunks = self.chunks(raw, found, local, written);
-            let chunks = chunks.filter(|chunks| !chunks.iter().all(|chunk| Some(chunk) == missing.as_ref()));
+            let chunks = chunks
+                .filter(|chunks| !chunks.iter().all(|chunk| missing.as_ref().is_some_and(|missing| chunk == missing.bytes())));
             let Some(chunks) = chunks else {
                 if has_pixels || row.is_none() {
                     lost.push(self.first() + local);
@@ -151,7 +152,7 @@ impl Damaged<'_> {
             self.columns.set_checksum(&mut row, checksum::of(parts.iter().copied()));
             file.write(local, &parts, &row)?;
         }
-        if let Some(missing) = &missing {
+        if let Some(missing) = &mut missing {
             file.fill_lost(missing);
         }
         file.flush()?;

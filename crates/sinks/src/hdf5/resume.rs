@@ -74,7 +74,7 @@ pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usi
         if in_order && (held.images == ipf || (is_last && held.images > 0)) {
             found.images += held.images;
             found.images_with_pixels += held.with_pixels;
-            let lost = (held.images - held.with_pixels) * missing_bytes.unwrap_or(0) as u64;
+            let lost = held.chunks.saturating_sub(held.with_pixels * spec.pieces() as u64) * missing_bytes.unwrap_or(0) as u64;
             found.chunk_bytes += if held.with_pixels > 0 { held.stored_bytes.saturating_sub(lost) } else { 0 };
             found.closed.push(Closed { number, path, images: held.images, readable: true });
         } else {
@@ -88,6 +88,7 @@ pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usi
 struct Held {
     images: u64,
     with_pixels: u64,
+    chunks: u64,
     stored_bytes: u64,
 }
 
@@ -125,7 +126,12 @@ fn open(spec: &FileSpec, columns: &Columns, expected: &str, number: u64, path: &
     }
     let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_raw::<u8>()).context(DOING, path)?;
     let with_pixels = status.iter().filter(|&&status| matches!(status, 1 | 2)).count() as u64;
-    Ok(Held { images: shape[0] as u64, with_pixels, stored_bytes: stack.storage_size() })
+    Ok(Held {
+        images: shape[0] as u64,
+        with_pixels,
+        chunks: stack.num_chunks().unwrap_or(0) as u64,
+        stored_bytes: stack.storage_size(),
+    })
 }
 
 fn differs(cause: String, path: &Path) -> Error {

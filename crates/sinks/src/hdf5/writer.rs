@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::columns::{Columns, ImageRecord, ImageStatus, SeriesRecord};
-use super::constant::missing_chunk;
+use super::constant::{MissingChunk, missing_chunk};
 use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
@@ -68,7 +68,7 @@ pub struct Writer {
     next_index: u64,
     row: Vec<u8>,
     joined: Vec<u8>,
-    missing: Option<Vec<u8>>,
+    missing: Option<MissingChunk>,
     failed: Option<Error>,
     flushed_ns: Option<u64>,
     published_ns: Option<u64>,
@@ -123,7 +123,7 @@ impl Writer {
         readable_mask(&mut spec.pixel_mask);
         check_directory(&spec.directory)?;
         let columns = Columns::new(&spec);
-        let found = resume::find(&spec, &columns, missing_chunk(&spec).map(|chunk| chunk.len() * spec.pieces()))?;
+        let found = resume::find(&spec, &columns, missing_chunk(&spec).map(|chunk| chunk.len()))?;
         found.clear()?;
         let space = take_reserve(&spec, reserve_bytes(&spec, &columns))?;
         let start = || {
@@ -154,7 +154,7 @@ impl Writer {
         Self {
             row: vec![0; columns.row_bytes],
             joined: Vec::with_capacity(spec.image_bytes() / 2),
-            missing: missing_chunk(&spec),
+            missing: MissingChunk::of(&spec),
             current,
             pedestals,
             closed: Vec::new(),
@@ -388,10 +388,9 @@ impl Writer {
 
     fn close_current(&mut self) -> Result<(), Error> {
         let Some(file) = &mut self.current else { return Ok(()) };
-        if let Some(missing) = &self.missing
-            && file.has_pixels()
-        {
+        if let Some(missing) = &mut self.missing {
             file.fill_lost(missing);
+            self.free_known = 0;
         }
         file.flush()?;
         if let Some(file) = self.current.take() {

@@ -70,10 +70,7 @@ fn of_series(pixel: PixelType, is_nowhere_negative: bool, series: &SeriesInfo) -
 
 fn of_form(compression: Compression, layout: Layout) -> impl Iterator<Item = XdsProblem> {
     let codec = match compression {
-        Compression::Bslz4 | Compression::Lz4 => None,
-        Compression::None => {
-            Some("neggia ends XDS at an image that was lost: without compression such an image has no chunk".to_owned())
-        }
+        Compression::Bslz4 | Compression::Lz4 | Compression::None => None,
         other => Some(format!("neggia and durin have no decoder for {}", other.name())),
     };
     let layout = (layout == Layout::Virtual)
@@ -120,13 +117,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_runs_only_uint32_packed_with_lz4_is_read_right() {
-        use Compression::{Bslz4, Lz4};
+    fn of_runs_only_uint32_plain_or_packed_with_lz4_is_read_right() {
+        use Compression::{Bslz4, Lz4, None};
         for pixel in PixelType::ALL {
             let right = pixel == PixelType::Uint32;
             assert_eq!(xds_problems(pixel, false, Bslz4, Layout::Both).is_empty(), right, "{pixel}");
         }
-        assert!(xds_problems(PixelType::Uint32, false, Lz4, Layout::Links).is_empty());
+        for compression in [Lz4, None] {
+            assert!(xds_problems(PixelType::Uint32, false, compression, Layout::Links).is_empty());
+        }
         let all = xds_problems(PixelType::Uint16, true, Compression::Zstd { level: 1 }, Layout::Virtual);
         assert_eq!(all.iter().map(|problem| problem.key).collect::<Vec<_>>(), ["dtype", "compression", "layout"]);
         assert!(all[1].what.contains("zstd") && all.iter().all(|problem| !problem.fix.is_empty()));

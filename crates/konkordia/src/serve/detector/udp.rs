@@ -13,18 +13,17 @@ use crate::failure::{Exit, Failure};
 use crate::repack::travel;
 use crate::run::arm::Prepared;
 use crate::run::report::stream_name;
-use crate::run::setup;
+use crate::run::setup::Teller;
 use crate::serve::events::EventLog;
 use crate::serve::fanout::{Fanout, Ring};
 use crate::serve::handle::{ArmRequest, FileEntry, Severity};
 use crate::serve::hooks::About;
 use crate::serve::settings::ServiceSettings;
 use konkordia_core::plan::{FirstFrame, Plan};
-use konkordia_core::setup::What;
+use konkordia_core::setup::Finding;
 use konkordia_core::state::{Event, State};
 use konkordia_engine::control::Control;
 use serde_json::json;
-use std::mem::discriminant;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,12 +54,24 @@ struct Current {
     images: Option<u64>,
     packets_per_image: u64,
     file: Option<String>,
-    /// For a wrong set-up: configuration, plan, names of the streams, and what was told.
+    /// For a wrong set-up: configuration, plan and names of the streams.
     config: Arc<Config>,
     plan: Arc<Plan>,
     names: Vec<String>,
-    told: Vec<What>,
+    teller: Teller,
     looked: Instant,
+}
+
+impl Current {
+    /// Tells of a wrong set-up what was not told yet.
+    fn tell(&mut self, machine: &mut Machine, findings: &[Finding]) {
+        for told in self.teller.news(&self.config, &self.names, findings) {
+            let data = json!({ "run": self.run, "finding": told.to_json() });
+            let message = format!("wrong set-up: {}", told.what);
+            machine.tell("setup", Severity::Warning, message.clone(), data);
+            machine.say(Say { message, severity: Severity::Warning, hint: Some(told.fix) });
+        }
+    }
 }
 
 /// What is particular to packets.
@@ -132,7 +143,7 @@ impl Driver for Udp {
             config: Arc::new(wish.config.clone()),
             plan: Arc::clone(&plan),
             names: addresses.iter().map(stream_name).collect(),
-            told: Vec::new(),
+            teller: Teller::default(),
             looked: Instant::now(),
         };
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
@@ -271,22 +282,16 @@ impl Udp {
             return;
         };
         current.looked = now;
-        let mut findings = konkordia_engine::setup::findings(&current.plan, &current.control);
-        findings.retain(|f| !current.told.iter().any(|told| discriminant(told) == discriminant(&f.what)));
-        for told in setup::tell(&current.config, &current.names, &findings) {
-            let data = json!({ "run": current.run, "finding": told.to_json() });
-            let message = format!("wrong set-up: {}", told.what);
-            base.machine.tell("setup", Severity::Warning, message.clone(), data);
-            base.machine.say(Say { message, severity: Severity::Warning, hint: Some(told.fix) });
-        }
-        current.told.extend(findings.iter().map(|finding| finding.what));
+        let findings = konkordia_engine::setup::findings(&current.plan, &current.control);
+        current.tell(&mut base.machine, &findings);
     }
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
-        let Some(current) = self.current.take_if(|current| current.run == run) else { return };
-        let Finished { look, ended, say, failed, file, is_complete, frames, .. } = finished;
+        let Some(mut current) = self.current.take_if(|current| current.run == run) else { return };
+        let Finished { look, ended, say, failed, file, is_complete, findings, frames, .. } = finished;
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
+        current.tell(machine, &findings);
         match file {
             Some((master, images, bytes)) => {
                 let state = if failed {

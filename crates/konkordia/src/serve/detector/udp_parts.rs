@@ -20,6 +20,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
 use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::setup::Finding;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_engine::run_tap::end_of_run;
@@ -326,6 +327,8 @@ pub struct Finished {
     pub file: Option<(PathBuf, u64, u64)>,
     /// Every image is complete and in the file.
     pub is_complete: bool,
+    /// What was wrong with the set-up.
+    pub findings: Vec<Finding>,
     /// Frames that the run had, by their numbers.
     pub frames: Option<std::ops::Range<u64>>,
     /// For consumers.
@@ -395,6 +398,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         failed: failure.is_some(),
         file: kept,
         is_complete: failure.is_none() && outcome.is_complete() && outcome.images > 0,
+        findings: outcome.findings.clone(),
         frames: first.map(|first| first..first + images_seen),
         end: Arc::new(series_end(outcome, reason.cancelled)),
     }
