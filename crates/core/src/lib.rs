@@ -7,9 +7,9 @@ pub mod array;
 pub mod assembler;
 pub mod endpoint;
 pub mod experiment;
+pub mod first_packets;
 pub mod geometry;
 pub mod ledger;
-pub mod opening;
 pub mod order;
 pub mod pixel;
 pub mod plan;
@@ -24,6 +24,9 @@ pub mod tile;
 
 /// Most packets that a tile may have (the SLS packet mask has the same limit).
 pub const MAX_PACKETS_PER_TILE: usize = 512;
+
+/// Bytes of a packet before its pixels (protocols 1.1).
+pub const DATAGRAM_HEADER_BYTES: usize = 48;
 
 /// No run has more images: two years at 4 MHz. Image numbers stay far from where arithmetic with them could overflow.
 pub const IMAGES_MAX: u64 = 1 << 48;

@@ -1,8 +1,9 @@
 //! The plan of a run: computed at arm, immutable after. Every bound of the data path stands here, with the sum of its memory.
 
+use crate::DATAGRAM_HEADER_BYTES;
+use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
 use crate::ledger::MissingPolicy;
-use crate::opening::Opening;
 use crate::pixel::PixelType;
 use crate::ports::TileRecord;
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
@@ -318,7 +319,7 @@ impl Plan {
         if self.lossless_source {
             0
         } else {
-            self.streams() as u64 * held * (DATAGRAM_HEADER_BYTES + u64::from(format.payload_bytes))
+            self.streams() as u64 * held * (DATAGRAM_HEADER_BYTES as u64 + u64::from(format.payload_bytes))
         }
     }
 
@@ -350,9 +351,6 @@ impl Plan {
         }
     }
 }
-
-/// Bytes of a packet before its pixels (protocols 1.1).
-const DATAGRAM_HEADER_BYTES: u64 = 48;
 
 /// Most strips of an image.
 pub const STRIPS_MAX: usize = 256;

@@ -5,7 +5,8 @@
 //! Nothing here looks at pixels, allocates per packet, or decides where pixels lie: places follow from the configuration alone.
 
 use crate::ledger::Malformed;
-use crate::tile::{DetectorKind, TileFormat};
+use crate::tile::{DetectorKind, MODULE_ROWS, TileFormat};
+use crate::{DATAGRAM_HEADER_BYTES, MAX_PACKETS_PER_TILE};
 
 /// Which module and which part of it a port carries, as the header says (protocols 1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,12 +84,20 @@ const ODD_KINDS: usize = 4;
 /// What one stream has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
+    /// Datagrams of any kind, as far as they were counted.
+    pub received: u64,
     /// Packets that are right in everything but, perhaps, their packet number.
     pub packets: u64,
     /// Of these: their number is none of the tile.
     pub beyond: u64,
     /// Of these: not placed because they contradict the configuration.
     pub refused: u64,
+    /// Frames of which packets were refused since the last one was placed; 0 = what comes now is placed.
+    pub refused_frames: u64,
+    /// The last of these.
+    pub refused_frame: u64,
+    /// Packets whose numbers are in the following two: those that a tile can have, since packets were last refused or are no longer.
+    pub numbered: u64,
     /// Lowest packet number, as it stands in the header.
     pub packet_low: u32,
     /// Highest packet number.
@@ -101,10 +110,14 @@ pub struct Seen {
     pub frame_step: u64,
     /// What the headers say; `None` before the first packet.
     pub port: Option<Port>,
+    /// Packets with this header.
+    pub own_packets: u64,
     /// What other headers said last.
     pub other_port: Option<Port>,
     /// Packets with another header.
     pub other_packets: u64,
+    /// Of these: with the last one, in a row but for those of the own port.
+    pub other_row: u64,
     /// Packets of frames outside of the run.
     pub foreign: u64,
     /// Lowest frame number of these.
@@ -139,23 +152,65 @@ impl Seen {
         }
     }
 
-    /// A packet that is right in all but perhaps its number.
+    /// A packet that is right in all but perhaps its number. One number that no tile has says nothing about the others.
     #[inline]
     pub fn on_number(&mut self, number: u32) {
-        let first = self.packets == 0;
         self.packets += 1;
-        self.packet_low = if first { number } else { self.packet_low.min(number) };
+        if number as usize >= MAX_PACKETS_PER_TILE {
+            return;
+        }
+        self.packet_low = if self.numbered == 0 { number } else { self.packet_low.min(number) };
         self.packet_high = self.packet_high.max(number);
+        self.numbered += 1;
     }
 
-    /// True if a packet comes from the port from which all of this stream came.
-    #[inline]
-    pub fn is_own(&mut self, port: Port) -> bool {
-        let own = *self.port.get_or_insert(port);
-        if own != port {
-            (self.other_port, self.other_packets) = (Some(port), self.other_packets + 1);
+    /// A packet that is not placed, because the packets of its stream are not those of the tile.
+    pub fn on_refused(&mut self, frame: u64, number: u32) {
+        if self.refused_frames == 0 {
+            self.forget_numbers();
         }
-        own == port
+        if self.refused_frames == 0 || frame != self.refused_frame {
+            (self.refused_frames, self.refused_frame) = (self.refused_frames + 1, frame);
+        }
+        self.refused += 1;
+        self.on_number(number);
+    }
+
+    /// The packets of the stream are those of the tile, whatever came before. `port` is whose they are, where it is known.
+    pub fn on_begin(&mut self, port: Option<Port>) {
+        if self.refused_frames > 0 {
+            self.forget_numbers();
+        }
+        self.refused_frames = 0;
+        self.port = port;
+    }
+
+    fn forget_numbers(&mut self) {
+        (self.numbered, self.packet_low, self.packet_high) = (0, 0, 0);
+    }
+
+    /// True if a packet comes from the port whose stream this is: the first one, unless it turns out at once that this was a stray one, and all
+    /// of a tile of so many packets come from another.
+    #[inline]
+    pub fn is_own(&mut self, port: Port, tile_packets: u32) -> bool {
+        if *self.port.get_or_insert(port) == port {
+            self.own_packets += 1;
+            return true;
+        }
+        self.is_new_owner(port, u64::from(tile_packets))
+    }
+
+    #[cold]
+    fn is_new_owner(&mut self, port: Port, tile_packets: u64) -> bool {
+        self.other_row = if self.other_port == Some(port) { self.other_row + 1 } else { 1 };
+        (self.other_port, self.other_packets) = (Some(port), self.other_packets + 1);
+        let is_stray = self.own_packets < tile_packets && self.own_packets.saturating_mul(CERTAIN_PART) < self.other_row;
+        if self.other_row < tile_packets || !is_stray {
+            return false;
+        }
+        (self.other_port, self.other_packets, self.other_row) = (self.port, self.own_packets, 0);
+        (self.port, self.own_packets) = (Some(port), 1);
+        true
     }
 
     /// The first packet of a frame was placed.
@@ -192,7 +247,7 @@ impl Seen {
 
     /// True if no datagram came.
     pub fn is_silent(&self) -> bool {
-        self.packets == 0 && self.odd_total() == 0
+        self.received == 0 && self.packets == 0 && self.odd_total() == 0
     }
 }
 
@@ -205,9 +260,16 @@ fn gcd(a: u64, b: u64) -> u64 {
 pub enum Means {
     /// EIGER: pixels of so many bits.
     Bits(u32),
+    /// EIGER: pixels of so many bits, or so many rows that are read out; packets do not say which.
+    BitsOrRows {
+        /// Bits of a pixel, if the rows are those of the configuration.
+        bits: u32,
+        /// Rows of each half module, if the bits are.
+        rows: u32,
+    },
     /// JUNGFRAU: so many UDP interfaces.
     Interfaces(u32),
-    /// JUNGFRAU: so many rows of the module are read out.
+    /// So many rows are read out: of a JUNGFRAU module, or of each half module of an EIGER.
     Rows(u32),
     /// No readout that is known.
     Unknown,
@@ -236,7 +298,7 @@ pub enum What {
         /// What has so many.
         means: Means,
     },
-    /// Packets of two ports come to one.
+    /// Packets of two ports come to one, or of one whose headers changed.
     TwoPorts {
         /// Whose packets are taken.
         own: Port,
@@ -268,7 +330,7 @@ pub enum What {
     Silent,
     /// Only every so manieth frame comes.
     EveryNth(u64),
-    /// No frame is one of the run.
+    /// No frame is one of the run, whose first one is given or was begun by another stream.
     FirstFrame {
         /// Lowest frame number that came.
         low: u64,
@@ -304,13 +366,15 @@ pub struct Finding {
     pub is_wrong: bool,
 }
 
-/// A few damaged or stray datagrams are no finding: it takes so many, and this part of all.
+/// A few damaged or stray datagrams are no finding: it takes so many (while a run goes on, as many as a tile has), and this part of all.
 const CERTAIN_PACKETS: u64 = 3;
 const CERTAIN_PART: u64 = 16;
 /// Frames after which what never came is known not to come.
 const CERTAIN_FRAMES: u64 = 3;
 /// Frames of the others after which a stream counts as silent, and frames that show which numbers come.
 const MANY_FRAMES: u64 = 10;
+/// And so long it must have been silent.
+const SILENT_NS: u64 = 500_000_000;
 
 /// The run as far as it is known.
 #[derive(Clone, Copy, Debug)]
@@ -319,16 +383,26 @@ pub struct Look<'a> {
     pub rules: &'a SetupRules,
     /// Format of every tile.
     pub format: &'a TileFormat,
-    /// Bytes of the header before the payload of a packet.
-    pub header_bytes: u32,
     /// Detector type of the plan, as numbered by the SLS software.
     pub detector_type: u8,
     /// Version of the header that is understood.
     pub version: u8,
+    /// Number of the first frame, where it is known.
+    pub first_frame: Option<u64>,
     /// What each stream has seen.
     pub seen: &'a [Seen],
+    /// Time since the first datagram of any stream.
+    pub heard_ns: u64,
     /// Nothing more will come.
     pub has_ended: bool,
+}
+
+impl Look<'_> {
+    /// So many datagrams of one kind are no accident.
+    fn is_much(&self, count: u64, of: u64) -> bool {
+        let least = if self.has_ended { CERTAIN_PACKETS } else { CERTAIN_PACKETS.max(self.format.packets().into()) };
+        count >= least && count.saturating_mul(CERTAIN_PART) >= of
+    }
 }
 
 /// Compares; the gravest first, and each thing once however many streams show it.
@@ -343,17 +417,17 @@ pub fn judge(look: &Look<'_>) -> Vec<Finding> {
     };
     let each = || look.seen.iter().enumerate();
     each().for_each(|(n, seen)| add(n, foreign_kind(look, seen), true));
-    each().for_each(|(n, seen)| add(n, packets(look, seen), true));
-    each().for_each(|(n, seen)| add(n, two_ports(seen), true));
+    each().for_each(|(n, _)| add(n, packets(look, n), true));
+    each().for_each(|(n, seen)| add(n, two_ports(look, seen), true));
     each().for_each(|(n, _)| add(n, twice(look, n), look.rules.is_strict));
     each().for_each(|(n, _)| add(n, place(look, n), look.rules.is_strict));
-    each().for_each(|(n, seen)| add(n, first_frame(seen), true));
+    each().for_each(|(n, seen)| add(n, first_frame(look, seen), true));
     each().for_each(|(n, seen)| add(n, restart(look, seen), true));
     each().for_each(|(n, seen)| add(n, every_nth(seen), true));
     let newest = look.seen.iter().map(|seen| seen.frames).max().unwrap_or(0);
-    let is_certain = newest >= MANY_FRAMES || look.has_ended && newest > 0;
+    let is_certain = newest >= MANY_FRAMES && look.heard_ns >= SILENT_NS || look.has_ended && newest > 0;
     each().for_each(|(n, seen)| add(n, (is_certain && seen.is_silent()).then_some(What::Silent), true));
-    each().for_each(|(n, seen)| add(n, noise(seen), true));
+    each().for_each(|(n, seen)| add(n, noise(look, seen), true));
     // What the packets are not says why the datagrams are not.
     if found.iter().any(|f| matches!(f.what, What::Type(_) | What::Version(_) | What::Size { .. })) {
         found.retain(|f| !matches!(f.what, What::Noise { .. }));
@@ -361,17 +435,27 @@ pub fn judge(look: &Look<'_>) -> Vec<Finding> {
     found
 }
 
-/// Packets of a tile in the other readouts of this kind of detector, where they are fewer.
-pub fn other_counts(format: &TileFormat, ports_per_module: u32) -> [u32; 5] {
+/// The first packet number of a tile that no smaller readout of this kind of detector has: another depth of the same rows or of all, or one
+/// of two interfaces. 0 if there is no smaller one. Half of a number looks like a number, so packets below it tell nothing.
+pub fn telling_number(format: &TileFormat, ports_per_module: u32) -> u32 {
+    let smaller = |counts: &mut dyn Iterator<Item = u32>| counts.filter(|count| *count < format.packets()).max().unwrap_or(0);
     match format.kind {
-        DetectorKind::Eiger => [4, 8, 12, 16, 32].map(|bits| eiger_packets(format, bits)),
-        DetectorKind::Jungfrau if ports_per_module == 1 => [64; 5],
-        DetectorKind::Jungfrau => [0; 5],
+        DetectorKind::Eiger => {
+            let counts = |bits| [eiger_packets(format, bits, format.rows), eiger_packets(format, bits, format.whole_rows())];
+            smaller(&mut EIGER_BITS.into_iter().flat_map(counts))
+        }
+        DetectorKind::Jungfrau if ports_per_module == 1 => smaller(&mut [HALF_MODULE_PACKETS].into_iter()),
+        DetectorKind::Jungfrau => 0,
     }
 }
 
-fn eiger_packets(format: &TileFormat, bits: u32) -> u32 {
-    256 * 512 / 8 * bits / format.payload_bytes
+const EIGER_BITS: [u32; 5] = [4, 8, 12, 16, 32];
+/// Packets of one of two interfaces of a JUNGFRAU.
+const HALF_MODULE_PACKETS: u32 = 64;
+
+/// Packets of a port with so many bits and rows of each half module.
+fn eiger_packets(format: &TileFormat, bits: u32, rows: u32) -> u32 {
+    rows * 512 / 8 * bits / format.payload_bytes
 }
 
 /// True if two findings are told as one.
@@ -383,18 +467,16 @@ fn same(a: &What, b: &What) -> bool {
     }
 }
 
-fn is_much(count: u64, of: u64) -> bool {
-    count >= CERTAIN_PACKETS && count.saturating_mul(CERTAIN_PART) >= of
-}
-
 fn all_of(seen: &Seen) -> u64 {
     seen.packets + seen.odd_total()
 }
 
 /// Datagrams of another detector, header or size.
 fn foreign_kind(look: &Look<'_>, seen: &Seen) -> Option<What> {
-    let odd = seen.odd.iter().filter(|odd| is_much(odd.count, all_of(seen))).max_by_key(|odd| odd.count)?;
-    let expected = look.header_bytes + look.format.payload_bytes;
+    // Where most packets are right, the others are somebody else's: noise.
+    let is_most = |odd: &&Odd| look.is_much(odd.count, all_of(seen)) && odd.count > seen.packets;
+    let odd = seen.odd.iter().filter(is_most).max_by_key(|odd| odd.count)?;
+    let expected = DATAGRAM_HEADER_BYTES as u32 + look.format.payload_bytes;
     let is_sls = (1..=8).contains(&odd.detector_type) && (1..=2).contains(&odd.version);
     if odd.version != look.version && odd.detector_type == look.detector_type && odd.bytes == expected {
         return Some(What::Version(odd.version));
@@ -407,42 +489,82 @@ fn foreign_kind(look: &Look<'_>, seen: &Seen) -> Option<What> {
 }
 
 /// Another number of packets than the tile has.
-fn packets(look: &Look<'_>, seen: &Seen) -> Option<What> {
-    let expected = look.format.packets();
-    let (low, high) = (seen.packet_low, seen.packet_high);
-    let is_more = is_much(seen.beyond, seen.packets);
-    let is_certain = seen.refused > 0 || seen.frames >= CERTAIN_FRAMES || look.has_ended && seen.frames > 0;
-    if !is_more && !is_certain || seen.packets == 0 {
+fn packets(look: &Look<'_>, stream: usize) -> Option<What> {
+    let seen = &look.seen[stream];
+    let (low, high, expected) = (seen.packet_low, seen.packet_high, look.format.packets());
+    if seen.numbered == 0 {
         return None;
     }
-    let means = meaning(look, low, high);
-    let is_less = high - low + 1 < expected && means != Means::Unknown;
-    (is_more || seen.refused > 0 || is_less).then_some(What::Packets { seen: high - low + 1, expected, means })
+    let count = high - low + 1;
+    // The first frame may have come in part, and the last one may be on its way.
+    let is_certain = |frames: u64| frames >= CERTAIN_FRAMES || look.has_ended && frames > 0;
+    let is_refused = is_certain(seen.refused_frames);
+    let is_many_beyond = seen.beyond >= 4 * MAX_PACKETS_PER_TILE as u64;
+    let is_more = (is_certain(seen.frames) || is_many_beyond || look.has_ended) && look.is_much(seen.beyond, seen.packets);
+    let means = meaning(look, stream, low, high);
+    let is_less = is_certain(seen.frames) && count < expected && means != Means::Unknown;
+    (is_more || is_refused || is_less).then_some(What::Packets { seen: count, expected, means })
 }
 
 /// The readout that has packets with these numbers.
-fn meaning(look: &Look<'_>, low: u32, high: u32) -> Means {
+fn meaning(look: &Look<'_>, stream: usize, low: u32, high: u32) -> Means {
     let count = high - low + 1;
+    let rows = rows_of(look, stream, low, high).filter(|rows| look.format.with_rows(*rows).is_some());
+    let rows = rows.filter(|_| count != look.format.packets() && is_dense(look, &look.seen[stream], count));
     match look.format.kind {
         DetectorKind::Eiger => {
-            let bits = [4, 8, 12, 16, 32].into_iter().find(|bits| eiger_packets(look.format, *bits) == count);
-            bits.filter(|bits| low == 0 && *bits != look.format.bits).map_or(Means::Unknown, Means::Bits)
+            let has_so_many = |bits: &u32| eiger_packets(look.format, *bits, look.format.rows) == count;
+            let bits = EIGER_BITS.into_iter().find(has_so_many).filter(|bits| low == 0 && *bits != look.format.bits);
+            // The count alone: where packets were lost, few of them fit a depth by accident, but all fit some number of rows.
+            let same_rows = eiger_rows(look.format, count).filter(|rows| low == 0 && look.format.with_rows(*rows).is_some());
+            match (bits, same_rows, rows) {
+                (Some(bits), Some(rows), _) => Means::BitsOrRows { bits, rows },
+                (Some(bits), None, _) => Means::Bits(bits),
+                (None, _, Some(rows)) => Means::Rows(rows),
+                (None, _, None) => Means::Unknown,
+            }
         }
         DetectorKind::Jungfrau => {
             let ports = look.rules.ports_per_module;
             match (low, count) {
                 (0, 64) if ports == 1 && !look.format.is_partial() => Means::Interfaces(2),
                 (0, 128) if ports == 2 && !look.format.is_partial() => Means::Interfaces(1),
-                _ if ports == 1 && low + high == 127 && count != look.format.packets() => Means::Rows(count * 4),
-                _ => Means::Unknown,
+                _ => rows.map_or(Means::Unknown, Means::Rows),
             }
         }
     }
 }
 
-fn two_ports(seen: &Seen) -> Option<What> {
+/// Rows of a readout whose packets have these numbers.
+fn rows_of(look: &Look<'_>, stream: usize, low: u32, high: u32) -> Option<u32> {
+    const LAST: u32 = HALF_MODULE_PACKETS - 1;
+    match (look.format.kind, look.rules.ports_per_module, stream % 2) {
+        (DetectorKind::Eiger, ..) => eiger_rows(look.format, high + 1).filter(|_| low == 0),
+        (DetectorKind::Jungfrau, 1, _) => (low + high == 2 * LAST + 1).then(|| 4 * (high - low + 1)),
+        // Of two interfaces the first sends its last packets, and the second its first.
+        (DetectorKind::Jungfrau, _, 0) => (high == LAST).then(|| 8 * (LAST + 1 - low)),
+        (DetectorKind::Jungfrau, ..) => (low == 0 && high <= LAST).then(|| 8 * (high + 1)),
+    }
+    .filter(|rows| *rows <= MODULE_ROWS)
+}
+
+/// Rows of each half module of an EIGER that fill so many packets at the depth of the configuration.
+fn eiger_rows(format: &TileFormat, count: u32) -> Option<u32> {
+    let whole = eiger_packets(format, format.bits, format.whole_rows());
+    let rows = format.whole_rows() * count / whole;
+    (rows * whole == format.whole_rows() * count && rows <= format.whole_rows()).then_some(rows)
+}
+
+/// Nearly all packets of many frames came, so that those at the ends are not missing because they were lost.
+fn is_dense(look: &Look<'_>, seen: &Seen, count: u32) -> bool {
+    let frames = seen.frames.max(seen.refused_frames);
+    let is_many = frames >= if look.has_ended { CERTAIN_FRAMES } else { MANY_FRAMES };
+    is_many && seen.numbered.saturating_mul(CERTAIN_PART) >= (CERTAIN_PART - 1) * frames * u64::from(count)
+}
+
+fn two_ports(look: &Look<'_>, seen: &Seen) -> Option<What> {
     let (own, other) = (seen.port?, seen.other_port?);
-    is_much(seen.other_packets, seen.packets).then_some(What::TwoPorts { own, other })
+    look.is_much(seen.other_packets, seen.packets).then_some(What::TwoPorts { own, other })
 }
 
 /// The earlier stream to which the same port came.
@@ -451,7 +573,13 @@ fn twice(look: &Look<'_>, stream: usize) -> Option<What> {
     if look.rules.ports == Ports::Unknown {
         return None;
     }
-    let other = look.seen[..stream].iter().position(|seen| seen.port == Some(port))?;
+    // Detectors of one module all say the same; where that is so, nothing is expected of their tiles.
+    let is_expected = |stream: usize| match &look.rules.ports {
+        Ports::Given(list) => list.get(stream).is_some_and(|expected| expected.iter().any(Option::is_some)),
+        _ => true,
+    };
+    let is_same = |n: &usize| look.seen[*n].port == Some(port) && is_expected(*n);
+    let other = (0..stream).find(is_same).filter(|_| is_expected(stream))?;
     Some(What::Twice { port, other })
 }
 
@@ -514,9 +642,11 @@ fn expected_in_grid(look: &Look<'_>, down: u32, stream: usize) -> Option<(u32, u
     Some((u32::try_from(i64::from(row) + shift.0).ok()?, u32::try_from(i64::from(column) + shift.1).ok()?))
 }
 
-fn first_frame(seen: &Seen) -> Option<What> {
-    let none_is = seen.frames == 0 && seen.foreign >= CERTAIN_PACKETS;
-    none_is.then_some(What::FirstFrame { low: seen.foreign_low, high: seen.foreign_high })
+fn first_frame(look: &Look<'_>, seen: &Seen) -> Option<What> {
+    let none_is = seen.frames == 0 && look.is_much(seen.foreign, seen.foreign);
+    // A detector that has not counted so far yet may still come to it.
+    let may_come = !look.has_ended && look.first_frame.is_some_and(|first| seen.foreign_high < first);
+    (none_is && !may_come).then_some(What::FirstFrame { low: seen.foreign_low, high: seen.foreign_high })
 }
 
 fn restart(look: &Look<'_>, seen: &Seen) -> Option<What> {
@@ -528,9 +658,9 @@ fn every_nth(seen: &Seen) -> Option<What> {
     (seen.frames >= MANY_FRAMES && seen.frame_step > 1).then_some(What::EveryNth(seen.frame_step))
 }
 
-fn noise(seen: &Seen) -> Option<What> {
+fn noise(look: &Look<'_>, seen: &Seen) -> Option<What> {
     let (odd, of) = (seen.odd_total(), all_of(seen));
-    is_much(odd, of).then_some(What::Noise { odd, of })
+    look.is_much(odd, of).then_some(What::Noise { odd, of })
 }
 
 #[cfg(test)]

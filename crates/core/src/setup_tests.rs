@@ -6,7 +6,8 @@ fn rules(ports_per_module: u32, ports: Ports) -> SetupRules {
 
 fn judged(rules: &SetupRules, format: TileFormat, seen: &[Seen]) -> Vec<Finding> {
     let detector_type = if format.kind == DetectorKind::Eiger { 1 } else { 3 };
-    judge(&Look { rules, format: &format, header_bytes: 48, detector_type, version: 2, seen, has_ended: false })
+    let heard_ns = 1_000_000_000;
+    judge(&Look { rules, format: &format, detector_type, version: 2, first_frame: None, seen, heard_ns, has_ended: false })
 }
 
 fn whats(rules: &SetupRules, format: TileFormat, seen: &[Seen]) -> Vec<What> {
@@ -32,6 +33,13 @@ fn frames(format: &TileFormat, packets: u32, frames: u64) -> Seen {
     seen
 }
 
+/// What a stream sees of `frames` frames of a readout with these numbers that is refused.
+fn refused(numbers: std::ops::Range<u32>, frames: u64) -> Seen {
+    let mut seen = Seen::default();
+    (1..=frames).for_each(|frame| numbers.clone().for_each(|number| seen.on_refused(frame, number)));
+    seen
+}
+
 fn at(row: u16, column: u16) -> Seen {
     let mut seen = frames(&TileFormat::jungfrau(1).unwrap(), 128, 3);
     seen.port = Some(Port { row, column, module_id: 7 });
@@ -45,7 +53,11 @@ fn every_wrong_depth_is_named() {
         for sent in [4, 8, 12, 16, 32] {
             let packets = TileFormat::eiger(sent).unwrap().packets();
             let found = whats(&rules(4, Ports::Ordered), format, &[frames(&format, packets, 3)]);
-            let expected = What::Packets { seen: packets, expected: format.packets(), means: Means::Bits(sent) };
+            // Fewer packets may also be those of fewer rows.
+            let rows = 256 * sent / configured;
+            let is_rows = sent < configured && format.with_rows(rows).is_some() && rows * configured == 256 * sent;
+            let means = if is_rows { Means::BitsOrRows { bits: sent, rows } } else { Means::Bits(sent) };
+            let expected = What::Packets { seen: packets, expected: format.packets(), means };
             assert_eq!(
                 found,
                 if sent == configured { vec![] } else { vec![expected] },
@@ -64,15 +76,54 @@ fn interfaces_and_rows_are_named() {
     };
     assert_eq!(means(rules(1, Ports::Ordered), one, &[frames(&one, 64, 3)]), Means::Interfaces(2));
     assert_eq!(means(rules(2, Ports::Ordered), two, &[frames(&two, 128, 3)]), Means::Interfaces(1));
-    let mut part = frames(&one, 128, 3);
-    (part.packet_low, part.packet_high) = (56, 71);
+    let part = numbered(56..72, 12);
     assert_eq!(means(rules(1, Ports::Ordered), one, &[part]), Means::Rows(64));
-    let (read, mut all) = (one.with_rows(64).unwrap(), frames(&one, 128, 3));
-    (all.packet_low, all.packet_high, all.beyond) = (0, 127, 3 * 112);
-    assert_eq!(means(rules(1, Ports::Ordered), read, &[all]), Means::Rows(512));
+    let read = one.with_rows(64).unwrap();
+    assert_eq!(means(rules(1, Ports::Ordered), read, &[refused(0..128, 12)]), Means::Rows(512));
     let mut right = frames(&read, 16, 3);
     (right.packet_low, right.packet_high) = (56, 71);
     assert_eq!(whats(&rules(1, Ports::Ordered), read, &[right]), []);
+}
+
+/// What a stream sees of `frames` frames with these numbers, all of which are of the tile.
+fn numbered(numbers: std::ops::Range<u32>, frames: u64) -> Seen {
+    let mut seen = Seen::default();
+    for frame in 1..=frames {
+        seen.on_frame(frame);
+        numbers.clone().for_each(|number| seen.on_number(number));
+    }
+    seen
+}
+
+/// Of two interfaces the first sends its last packets, and the second its first.
+#[test]
+fn rows_of_two_interfaces_are_named() {
+    let two = TileFormat::jungfrau(2).unwrap();
+    let both = rules(2, Ports::Ordered);
+    let what = |seen, expected, rows| [What::Packets { seen, expected, means: Means::Rows(rows) }];
+    assert_eq!(whats(&both, two, &[numbered(32..64, 12), numbered(0..32, 12)]), what(32, 64, 256));
+    assert_eq!(whats(&both, two, &[numbered(0..64, 12), numbered(0..64, 12)]), []);
+    let read = two.with_rows(256).unwrap();
+    assert_eq!(whats(&both, read, &[refused(0..64, 12), refused(0..64, 12)]), what(64, 32, 512));
+    assert_eq!(whats(&both, read, &[numbered(32..64, 12), numbered(0..32, 12)]), []);
+}
+
+/// 16 rows of each half module at 16 bit are 4 packets, which no depth has; 128 rows are as many as 8 bit, and nobody may be told to write
+/// `bits` alone.
+#[test]
+fn rows_of_an_eiger_are_named_beside_its_bits() {
+    let (format, ports) = (TileFormat::eiger(16).unwrap(), rules(4, Ports::Ordered));
+    let what = |seen, means| [What::Packets { seen, expected: 64, means }];
+    assert_eq!(whats(&ports, format, &[refused(0..4, 12)]), what(4, Means::Rows(16)));
+    assert_eq!(whats(&ports, format, &[numbered(0..60, 12)]), what(60, Means::Rows(240)));
+    assert_eq!(whats(&ports, format, &[refused(0..32, 12)]), what(32, Means::BitsOrRows { bits: 8, rows: 128 }));
+    // The ends of frames that a full buffer cut off: they are not all of the same length.
+    let mut cut = Seen::default();
+    for frame in 1..=20 {
+        cut.on_frame(frame);
+        (0..40 + frame as u32).for_each(|number| cut.on_number(number));
+    }
+    assert_eq!(whats(&ports, format, &[cut]), []);
 }
 
 /// Losses that happen to hit the last packets are no other readout, and two damaged numbers are none either.
@@ -88,13 +139,53 @@ fn losses_and_damage_are_no_finding() {
     assert_eq!(whats(&rules(1, Ports::Ordered), format, &[frames(&format, 64, 2)]), [], "two frames may have lost it");
 }
 
+/// One damaged number neither hides what is wrong nor overflows.
+#[test]
+fn a_damaged_number_in_a_wrong_setup_changes_nothing() {
+    let (one, two) = (TileFormat::jungfrau(1).unwrap(), TileFormat::jungfrau(2).unwrap());
+    for number in [512, 9999, u32::MAX] {
+        let fields = HeaderFields { detector_type: 3, version: 2, packet_number: number };
+        for is_first in [false, true] {
+            let mut seen = if is_first { Seen::default() } else { frames(&one, 64, 3) };
+            seen.on_malformed(8240, Some(fields), Malformed::PacketNumber);
+            if is_first {
+                (1..4).for_each(|frame| (0..64).for_each(|n| (seen.on_number(n), seen.frames = frame).0));
+            }
+            let found = whats(&rules(1, Ports::Ordered), one, &[seen]);
+            assert_eq!(found, [What::Packets { seen: 64, expected: 128, means: Means::Interfaces(2) }], "{number}, {is_first}");
+        }
+        let mut seen = refused(0..128, 3);
+        seen.on_refused(3, number);
+        let found = whats(&rules(2, Ports::Ordered), two, &[seen]);
+        assert_eq!(found, [What::Packets { seen: 128, expected: 64, means: Means::Interfaces(1) }], "{number}");
+    }
+}
+
+/// What was refused before is history once the stream has begun, and nothing is said of a frame that is on its way.
+#[test]
+fn refused_packets_are_a_finding_while_they_are_refused_and_their_count_is_known() {
+    let format = TileFormat::eiger(16).unwrap();
+    let ports = rules(4, Ports::Ordered);
+    for packets in 66..128 {
+        assert_eq!(whats(&ports, format, &[refused(0..packets, 1)]), [], "{packets}");
+    }
+    let mut seen = refused(0..128, 3);
+    assert_eq!(whats(&ports, format, &[seen]).len(), 1);
+    seen.on_begin(None);
+    for frame in 4..20 {
+        seen.on_frame(frame);
+        (0..64).for_each(|number| seen.on_number(number));
+    }
+    assert_eq!((whats(&ports, format, &[seen]), seen.refused), (vec![], 384));
+}
+
 #[test]
 fn another_detector_header_or_size_is_named_once_for_all_streams() {
     let format = TileFormat::jungfrau(1).unwrap();
     let odd = |bytes: usize, detector_type: u8, version: u8, why| {
         let mut seen = Seen::default();
         let fields = HeaderFields { detector_type, version, packet_number: 0 };
-        (0..10).for_each(|_| seen.on_malformed(bytes, Some(fields), why));
+        (0..128).for_each(|_| seen.on_malformed(bytes, Some(fields), why));
         let found = judged(&rules(1, Ports::Ordered), format, &[seen, seen]);
         assert_eq!((found.len(), found[0].streams, found[0].stream), (1, 2, 0), "{found:?}");
         found[0].what
@@ -103,7 +194,61 @@ fn another_detector_header_or_size_is_named_once_for_all_streams() {
     assert_eq!(odd(8240, 5, 2, Malformed::DetectorType), What::Type(5));
     assert_eq!(odd(8240, 3, 1, Malformed::Version), What::Version(1));
     assert_eq!(odd(1500, 3, 2, Malformed::Length), What::Size { bytes: 1500, expected: 8240 });
-    assert_eq!(odd(512, 200, 9, Malformed::Length), What::Noise { odd: 10, of: 10 });
+    assert_eq!(odd(512, 200, 9, Malformed::Length), What::Noise { odd: 128, of: 128 });
+}
+
+/// Some other sender on the port of a detector that is right.
+#[test]
+fn the_datagrams_of_somebody_else_are_noise() {
+    let format = TileFormat::jungfrau(1).unwrap();
+    let mut seen = frames(&format, 128, 10);
+    let eiger = HeaderFields { detector_type: 1, version: 2, packet_number: 0 };
+    (0..140).for_each(|_| seen.on_malformed(4144, Some(eiger), Malformed::Length));
+    assert_eq!(whats(&rules(1, Ports::Ordered), format, &[seen]), [What::Noise { odd: 140, of: 1420 }]);
+}
+
+/// Before the detector starts anything may come, if it is not much.
+#[test]
+fn a_few_stray_datagrams_are_no_finding_before_the_end() {
+    let format = TileFormat::jungfrau(1).unwrap();
+    let ordered = rules(1, Ports::Ordered);
+    let mut seen = Seen::default();
+    let eiger = HeaderFields { detector_type: 1, version: 2, packet_number: 0 };
+    (0..3).for_each(|_| seen.on_malformed(4144, Some(eiger), Malformed::Length));
+    let mut early = Seen::default();
+    (0..3).for_each(|n| early.on_foreign(5 + n));
+    let look = Look {
+        rules: &ordered,
+        format: &format,
+        detector_type: 3,
+        version: 2,
+        first_frame: Some(1000),
+        seen: &[seen],
+        heard_ns: 0,
+        has_ended: false,
+    };
+    assert_eq!(judge(&look), []);
+    assert_eq!(judge(&Look { has_ended: true, ..look })[0].what, What::Type(1));
+    (0..1000).for_each(|_| early.on_foreign(8));
+    let what = |seen, has_ended| judge(&Look { seen: &[seen], has_ended, ..look }).first().map(|finding| finding.what);
+    assert_eq!(what(early, false), None, "it may still count on to 1000");
+    assert_eq!(what(early, true), Some(What::FirstFrame { low: 5, high: 8 }));
+    (0..1000).for_each(|_| early.on_foreign(2000));
+    assert_eq!(what(early, false), Some(What::FirstFrame { low: 5, high: 2000 }));
+}
+
+#[test]
+fn a_stray_packet_owns_a_stream_until_a_tile_came_from_another_port() {
+    let port = |module_id| Port { module_id, ..Port::default() };
+    let mut seen = Seen::default();
+    assert!(seen.is_own(port(9), 128));
+    assert_eq!((0..1000).filter(|_| !seen.is_own(port(7), 128)).count(), 127);
+    assert_eq!((seen.port, seen.other_port, seen.other_packets), (Some(port(7)), Some(port(9)), 1));
+    // A port that has sent a tile keeps its stream, whoever comes.
+    assert_eq!((0..100_000).filter(|_| seen.is_own(port(5), 128)).count(), 0);
+    // Two that send alike: the first keeps it.
+    let mut seen = Seen::default();
+    assert_eq!((0..1000).filter(|n| seen.is_own(port(n % 2), 128)).count(), 500);
 }
 
 #[test]
@@ -122,8 +267,13 @@ fn swapped_doubled_and_foreign_ports_are_named() {
     let given = rules(1, Ports::Given(vec![[None, None, Some(7)], [Some(1), None, Some(8)]]));
     let expected = [Some(1), None, Some(8)];
     assert_eq!(whats(&given, format, &[at(0, 0), at(1, 0)]), [What::Place { seen: port(1, 0), expected }]);
-    let mut mixed = at(0, 0);
-    (0..100).for_each(|_| assert!(!mixed.is_own(port(5, 5))));
+    // Nothing is expected of these tiles, and detectors of one module all say the same.
+    let free = rules(1, Ports::Given(vec![[None; 3], [None; 3], [None, None, Some(7)]]));
+    assert_eq!(whats(&free, format, &[at(0, 0), at(0, 0), at(0, 0)]), []);
+    let twice = rules(1, Ports::Given(vec![[None, None, Some(7)]; 2]));
+    assert_eq!(whats(&twice, format, &[at(0, 0), at(0, 0)]), [What::Twice { port: port(0, 0), other: 0 }]);
+    let mut mixed = Seen { own_packets: 384, ..at(0, 0) };
+    (0..200).for_each(|_| assert!(!mixed.is_own(port(5, 5), 128)));
     assert_eq!(whats(&ordered, format, &[mixed]), [What::TwoPorts { own: port(0, 0), other: port(5, 5) }]);
     let allowed = SetupRules { is_strict: false, ..grid };
     assert!(judged(&allowed, format, &[at(1, 0), at(0, 0)]).iter().all(|finding| !finding.is_wrong));
@@ -143,7 +293,7 @@ fn frame_numbers_tell_of_the_first_frame_a_restart_and_a_round_of_receivers() {
     let format = TileFormat::jungfrau(1).unwrap();
     let ordered = rules(1, Ports::Ordered);
     let mut seen = Seen::default();
-    (0..5).for_each(|n| seen.on_foreign(5000 + n));
+    (0..640).for_each(|n| seen.on_foreign(5000 + n / 128));
     assert_eq!(whats(&ordered, format, &[seen]), [What::FirstFrame { low: 5000, high: 5004 }]);
     let mut seen = at(0, 0);
     (0..64).for_each(|_| seen.on_late(1));
@@ -162,9 +312,19 @@ fn a_silent_stream_is_named_when_others_have_many_frames_or_the_run_is_over() {
     let ordered = rules(1, Ports::Ordered);
     assert_eq!(whats(&ordered, format, &[few, Seen::default()]), []);
     assert_eq!(whats(&ordered, format, &[many, Seen::default()]), [What::Silent]);
+    assert_eq!(whats(&ordered, format, &[many, Seen { received: 1, ..Seen::default() }]), [], "its copy is old");
     let seen = [few, Seen::default()];
-    let look =
-        Look { rules: &ordered, format: &format, header_bytes: 48, detector_type: 3, version: 2, seen: &seen, has_ended: true };
+    let look = Look {
+        rules: &ordered,
+        format: &format,
+        detector_type: 3,
+        version: 2,
+        first_frame: None,
+        seen: &seen,
+        heard_ns: 1_000_000,
+        has_ended: true,
+    };
+    assert_eq!(judge(&Look { seen: &[many, Seen::default()], has_ended: false, ..look }), [], "it may begin a little later");
     assert_eq!(judge(&look).iter().map(|f| (f.stream, f.what)).collect::<Vec<_>>(), [(1, What::Silent)]);
     let none = [Seen::default(); 2];
     assert_eq!(judge(&Look { seen: &none, ..look }), [], "nothing came at all");

@@ -1,4 +1,5 @@
-//! How the outside sees and stops a run: atomics only, so that control and data share no lock.
+//! How the outside sees and stops a run: with atomics. What a stream has seen of its packets is shown as a copy behind a lock that a receiver
+//! only tries, so that no receiver ever waits for those who look.
 
 use konkordia_core::ledger::StreamLedger;
 use konkordia_core::setup::Seen;
@@ -62,6 +63,8 @@ pub struct Control {
     newest_end: AtomicU64,
     pub(crate) first_frame: AtomicU64,
     pub(crate) failed: AtomicBool,
+    /// When the first datagram of any stream had come, since arm; [`NOT_YET`] before that.
+    heard_ns: AtomicU64,
     frames_committed: AtomicU64,
     committed: AtomicU64,
     written: AtomicU64,
@@ -94,6 +97,7 @@ impl Control {
             newest_end: AtomicU64::new(0),
             first_frame: AtomicU64::new(first_frame.unwrap_or(NOT_YET)),
             failed: AtomicBool::new(false),
+            heard_ns: AtomicU64::new(NOT_YET),
             frames_committed: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -193,6 +197,9 @@ impl Control {
 
     pub(crate) fn publish(&self, stream: usize, ledger: &StreamLedger, drained: bool) {
         let s = &self.streams[stream];
+        if ledger.received > 0 && self.heard_ns.load(Ordering::Relaxed) == NOT_YET {
+            self.heard_ns.fetch_min(self.now_ns(), Ordering::Relaxed);
+        }
         s.received.store(ledger.received, Ordering::Relaxed);
         s.received_bytes.store(ledger.received_bytes, Ordering::Relaxed);
         s.placed.store(ledger.placed, Ordering::Relaxed);
@@ -208,9 +215,21 @@ impl Control {
         }
     }
 
-    /// What the streams have seen, as they last showed it.
+    /// What the streams have seen, as they last showed it; how many datagrams came is known to the last batch.
     pub fn seen(&self) -> Vec<Seen> {
-        self.streams.iter().map(|s| s.seen.lock().map_or_else(|e| *e.into_inner(), |seen| *seen)).collect()
+        let shown = |s: &StreamProgress| Seen {
+            received: s.received.load(Ordering::Relaxed),
+            ..s.seen.lock().map_or_else(|e| *e.into_inner(), |seen| *seen)
+        };
+        self.streams.iter().map(shown).collect()
+    }
+
+    /// Nanoseconds since the first datagram of any stream; 0 before it.
+    pub(crate) fn heard_ns(&self) -> u64 {
+        match self.heard_ns.load(Ordering::Relaxed) {
+            NOT_YET => 0,
+            heard_ns => self.now_ns().saturating_sub(heard_ns),
+        }
     }
 
     /// No stream has anything more to take, as far as can be seen: each one's source was empty, or it has taken all that it wants.

@@ -3,8 +3,8 @@
 use crate::control::{Control, FailGuard, NOT_YET};
 use crate::first::FirstPackets;
 use konkordia_core::assembler::{TileAssembler, Verdict};
+use konkordia_core::first_packets::{FirstPacket, FirstVerdict};
 use konkordia_core::ledger::{Malformed, StreamLedger};
-use konkordia_core::opening::{Held, Opened, Refusal};
 use konkordia_core::ports::Source;
 use konkordia_core::setup::{Port, Seen};
 use konkordia_core::tile::TileFormat;
@@ -53,10 +53,12 @@ pub(crate) struct Sorter<'a> {
     pub is_strict: bool,
     /// What came, for those who look for a wrong set-up.
     pub seen: Seen,
-    /// The first packets, until they agree.
+    /// Room for the first packets; `None` where they are not judged.
     pub first: Option<FirstPackets>,
-    /// The packets are not those of the configured tile.
-    pub refusal: Option<Refusal>,
+    /// The first packets have not agreed yet.
+    pub is_opening: bool,
+    /// Images in which packets that are held are waited for: the others may be so far ahead.
+    pub settling_images: u64,
 }
 
 impl Receiver<'_> {
@@ -97,7 +99,9 @@ impl Receiver<'_> {
         // What is left in a file was not received.
         if result.is_ok() && !self.sorter.lossless {
             result = self.count_leftovers();
+            self.sorter.leave_all_out();
         }
+        self.sorter.seen.received = self.sorter.ledger.received;
         self.sorter.ledger.kernel_dropped = self.source.dropped();
         control.publish(self.stream, &self.sorter.ledger, true);
         (self.sorter.ledger, self.sorter.seen, result)
@@ -108,9 +112,8 @@ impl Receiver<'_> {
         if drained {
             sorter.open(sorter.control.is_stopping());
         }
-        // Packets that are held back are not missing.
-        let is_holding = sorter.first.as_ref().is_some_and(|first| !first.is_empty());
-        let low = sorter.assembler.tick(known.now_ns, known.newest_end, drained && !is_holding);
+        let is_settling = known.newest_end <= sorter.settling_images && sorter.is_settling(known.now_ns);
+        let low = sorter.assembler.tick(known.now_ns, known.newest_end, drained && !is_settling);
         sorter.writer.seal_below(low);
         if known.now_ns >= self.drops_read_ns + DROPS_INTERVAL_NS {
             self.drops_read_ns = known.now_ns;
@@ -141,8 +144,9 @@ impl Sorter<'_> {
             Ok(packet) => packet,
             Err(why) => return self.take_malformed(datagram, why),
         };
-        if self.first.is_some() || self.refusal.is_some() {
-            return self.take_first(&packet, datagram);
+        if self.is_opening {
+            let (frame, number, port) = (packet.frame_number(), packet.number(), packet.port());
+            return self.take_first(FirstPacket { frame, number, is_in_tile: true, port }, datagram);
         }
         self.place(&packet);
     }
@@ -156,7 +160,7 @@ impl Sorter<'_> {
             self.ledger.foreign += 1;
             return;
         }
-        if !self.seen.is_own(packet.port()) && self.is_strict {
+        if !self.seen.is_own(packet.port(), self.format.packets()) && self.is_strict {
             // Of another module: its pixels would lie among those of this one.
             self.ledger.foreign += 1;
             return;
@@ -194,121 +198,111 @@ impl Sorter<'_> {
     /// Not a packet of the tile. One that is wrong in its number alone says something about the tile.
     #[cold]
     fn take_malformed(&mut self, datagram: &[u8], why: Malformed) {
-        if why == Malformed::PacketNumber && self.first.is_some() {
-            let (frame, port) = sls_udp::frame_and_port(datagram);
-            let number = sls_udp::header_fields(datagram).map_or(0, |fields| fields.packet_number);
-            return self.hold(Held { frame, number, is_in_tile: false, port }, datagram);
+        let fields = sls_udp::header_fields(datagram);
+        match fields {
+            Some(fields) if why == Malformed::PacketNumber && self.is_opening => {
+                let (frame, port) = sls_udp::frame_and_port(datagram);
+                self.take_first(FirstPacket { frame, number: fields.packet_number, is_in_tile: false, port }, datagram);
+            }
+            _ => {
+                self.ledger.count_malformed(why);
+                self.seen.on_malformed(datagram.len(), fields, why);
+            }
         }
-        if let (Malformed::PacketNumber, Some(refusal)) = (why, &mut self.refusal) {
-            let number = sls_udp::header_fields(datagram).map_or(0, |fields| fields.packet_number);
-            refusal.is_lifted_by(number, false, self.format.packets());
-        }
-        self.ledger.count_malformed(why);
-        self.seen.on_malformed(datagram.len(), sls_udp::header_fields(datagram), why);
     }
 
-    /// A packet of the right form while it is not known whether its stream is.
+    /// A packet while it is not known whether its stream is that of the tile.
     #[cold]
-    fn take_first(&mut self, packet: &Packet<'_>, datagram: &[u8]) {
-        let (frame, number) = (packet.frame_number(), packet.number());
-        if let Some(refusal) = &mut self.refusal {
-            if !refusal.is_lifted_by(number, true, self.format.packets()) {
-                return self.refuse(number);
-            }
-            // They are those of the tile after all: what came before was cut off, or not from this detector.
-            self.refusal = None;
-            return self.place(packet);
-        }
-        let is_known = self.control.first_frame().is_some();
+    fn take_first(&mut self, packet: FirstPacket, datagram: &[u8]) {
+        let (now_ns, is_known) = (self.control.now_ns(), self.control.first_frame().is_some());
+        let frame = packet.frame;
         if frame == NOT_YET || !is_known && !self.goes_on(frame) && self.control.is_straggler(frame) {
-            self.ledger.foreign += 1;
-            return self.seen.on_number(number);
+            return self.leave_out(packet);
         }
-        self.hold(Held { frame, number, is_in_tile: true, port: packet.port() }, datagram);
+        if let Some(first) = &mut self.first {
+            let verdict = first.push(packet, datagram, now_ns, is_known);
+            self.decide(verdict);
+        }
     }
 
     /// True if a packet of this frame or of the one before is held: then it is no late one of the run before.
     fn goes_on(&self, frame: u64) -> bool {
-        let follows = |held: &Held| held.frame == frame || held.frame.checked_add(1) == Some(frame);
+        let follows = |held: &FirstPacket| held.frame == frame || held.frame.checked_add(1) == Some(frame);
         self.first.as_ref().is_some_and(|first| first.datagrams().any(|(held, _)| follows(held)))
     }
 
-    fn hold(&mut self, held: Held, datagram: &[u8]) {
-        let (now_ns, is_known) = (self.control.now_ns(), self.control.first_frame().is_some());
-        if let Some(first) = &mut self.first {
-            let opened = first.push(held, datagram, now_ns, is_known);
-            self.decide(opened);
-        }
+    /// True while what is held is not missing.
+    fn is_settling(&self, now_ns: u64) -> bool {
+        self.is_opening && self.first.as_ref().is_some_and(|first| first.is_settling(now_ns))
     }
 
     /// Looks at what is held when no packet came; `is_last`: none will, and all that is held gets its verdict.
     fn open(&mut self, is_last: bool) {
         let (now_ns, is_known) = (self.control.now_ns(), self.control.first_frame().is_some());
-        let Some(first) = &mut self.first else { return };
-        let opened = first.tick(now_ns, is_known, is_last);
-        match opened {
-            Opened::Wait | Opened::DropOldest if is_last => {
-                while self.first.as_ref().is_some_and(|first| !first.is_empty()) {
-                    self.decide(Opened::DropOldest);
-                }
-                self.first = None;
-            }
-            opened => self.decide(opened),
+        let Some(first) = self.first.as_mut().filter(|_| self.is_opening) else { return };
+        let verdict = first.tick(now_ns, is_known, is_last);
+        self.decide(verdict);
+        if is_last {
+            self.leave_all_out();
         }
     }
 
-    fn decide(&mut self, opened: Opened) {
-        match opened {
-            Opened::Wait => {}
-            Opened::DropOldest => {
+    fn decide(&mut self, verdict: FirstVerdict) {
+        match verdict {
+            FirstVerdict::Wait => {}
+            FirstVerdict::DropOldest => {
                 let oldest = self.first.as_mut().and_then(FirstPackets::drop_oldest);
                 if let Some(held) = oldest {
                     self.leave_out(held);
                 }
             }
-            Opened::Refuse { last } => {
-                let Some(first) = self.first.take() else { return };
-                self.refusal = Some(Refusal::new(last));
-                first.datagrams().for_each(|(held, _)| self.refuse(held.number));
+            FirstVerdict::Refuse => {
+                let Some(first) = &mut self.first else { return };
+                for (held, _) in first.datagrams() {
+                    self.ledger.count_malformed(Malformed::PacketNumber);
+                    self.seen.on_refused(held.frame, held.number);
+                }
+                first.refuse();
             }
-            Opened::Begin { frame, port } => self.begin(frame, port),
+            FirstVerdict::Begin { frame, port } => self.begin(frame, port),
         }
     }
 
-    /// The run of this stream begins: what is held gets its verdict. What came before the first packet of that frame, of another frame, was on
-    /// its way from elsewhere.
-    fn begin(&mut self, frame: u64, port: Port) {
+    /// The run of this stream begins: what is held gets its verdict. What came before the first packet of that frame or of the next (packets
+    /// may overtake each other), of another frame, was on its way from elsewhere, unless the run has begun on another stream.
+    fn begin(&mut self, frame: u64, port: Option<Port>) {
         let Some(first) = self.first.take() else { return };
-        self.seen.port = Some(port);
+        self.is_opening = false;
+        self.seen.on_begin(port);
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let was_known = self.control.first_frame.compare_exchange(NOT_YET, frame, order.0, order.1).is_err();
-        let mut has_begun = was_known;
+        let mut has_begun = was_known && !first.has_refused();
         for (held, datagram) in first.datagrams() {
-            has_begun |= held.frame == frame;
+            has_begun |= held.frame == frame || Some(held.frame) == frame.checked_add(1);
             match Packet::new_checked(datagram, &self.format) {
                 Ok(packet) if has_begun => self.place(&packet),
                 _ => self.leave_out(*held),
             }
         }
+        self.first = Some(first);
     }
 
-    /// A packet that was held back and is none of this run.
-    fn leave_out(&mut self, held: Held) {
-        if held.is_in_tile {
+    /// A packet that was held back, or not even that, and is none of this run.
+    fn leave_out(&mut self, packet: FirstPacket) {
+        if packet.is_in_tile {
             self.ledger.foreign += 1;
-            self.seen.on_number(held.number);
         } else {
             self.ledger.count_malformed(Malformed::PacketNumber);
             self.seen.beyond += 1;
-            self.seen.on_number(held.number);
         }
+        self.seen.on_number(packet.number);
     }
 
-    /// A packet that is not placed, because the packets of its stream are not those of the tile.
-    fn refuse(&mut self, number: u32) {
-        self.ledger.count_malformed(Malformed::PacketNumber);
-        self.seen.refused += 1;
-        self.seen.on_number(number);
+    /// Nothing will come that could say more of what is held.
+    fn leave_all_out(&mut self) {
+        while self.is_opening && self.first.as_ref().is_some_and(|first| !first.is_empty()) {
+            self.decide(FirstVerdict::DropOldest);
+        }
     }
 
     /// True if the stream must take nothing more. One that can wait first takes what the other streams have begun.

@@ -356,17 +356,20 @@ impl Armed {
 
 /// The judge of the packets of a stream.
 fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWriter) -> Sorter<'a> {
+    let format = plan.geometry.format().of_tile(stream);
+    let first = FirstPackets::new(plan, &format);
     Sorter {
         control,
-        format: plan.geometry.format().of_tile(stream),
+        format,
         writer,
         lossless: plan.lossless_source,
         assembler: TileAssembler::new(assembler_spec(plan)),
         ledger: StreamLedger::default(),
         is_strict: plan.setup.is_strict && !plan.lossless_source,
         seen: Seen::default(),
-        first: FirstPackets::new(plan),
-        refusal: None,
+        is_opening: first.is_some(),
+        first,
+        settling_images: plan.behind_images_max(),
     }
 }
 
@@ -513,7 +516,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
         images: passed,
         first_frame: control.first_frame(),
         receive_time,
-        findings: setup::compare(plan, &seen, true),
+        findings: setup::compare(plan, control, &seen, true),
         seen,
         sinks,
         frame_sinks,

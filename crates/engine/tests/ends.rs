@@ -1,11 +1,12 @@
 //! How runs end, and what a stream that is dead, late, damaged or hostile does to the others. Tiny EIGER tiles from scripted sources; a run
-//! that does not end within its time fails the test instead of hanging it.
+//! that does not end within its time fails the test instead of hanging it. What the first packets of a stream decide is in the second half.
 
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
+use konkordia_core::setup::{Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, Armed, Ended, PixelConstants, RunOutcome, RunParts};
 use konkordia_kernels::Isa;
@@ -22,8 +23,12 @@ use std::time::{Duration, Instant};
 const PACKETS: u32 = 16;
 
 fn plan(streams: u32, images: Option<u64>) -> Plan {
+    plan_of(TileFormat::eiger(4).unwrap(), streams, images)
+}
+
+fn plan_of(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
     Plan {
-        geometry: ImageGeometry::stacked(TileFormat::eiger(4).unwrap(), streams).unwrap(),
+        geometry: ImageGeometry::stacked(format, streams).unwrap(),
         recipe: Recipe::Raw,
         pixel: PixelType::Uint16,
         compression: Compression::None,
@@ -56,6 +61,8 @@ fn datagram(frame: u64, packet: u32) -> Vec<u8> {
 /// What a scripted source does at one call.
 enum Step {
     Packets(u64, Range<u32>),
+    /// One datagram as it is.
+    Sent(Vec<u8>),
     /// Waits, and was empty.
     Pause(u64),
     /// Raises this to the first number and waits until another source has set it to the second; was empty at the start.
@@ -80,6 +87,10 @@ impl Source for Script {
             }
             Some(Step::Fail) => return Err(io::Error::other("the script says so")),
             Some(Step::Panic) => panic!("the script says so"),
+            Some(Step::Sent(datagram)) => {
+                take(&datagram);
+                return Ok(1);
+            }
             Some(Step::Packets(frame, packets)) => {
                 packets.clone().for_each(|p| take(&datagram(frame, p)));
                 return Ok(packets.len());
@@ -279,4 +290,163 @@ fn drops_are_shown_while_the_socket_is_never_empty() {
     });
     run_within(20, armed).unwrap();
     assert_eq!(watch.join().unwrap(), 5);
+}
+
+/// Packets that contradict the configuration are not placed.
+fn strict(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
+    let setup = SetupRules { is_strict: true, ports_per_module: format.tiles_per_module, ports: Ports::Unknown };
+    Plan { setup, first_frame: FirstFrame::Auto, ..plan_of(format, streams, images) }
+}
+
+/// A detector that counts on all the time sends 8-bit pixels where 16 bits are configured, and is met in the middle of a frame, of which
+/// packets are lost, too. Two counts of 8 bits would be a pixel of 16.
+#[test]
+fn half_tiles_are_refused_when_the_run_begins_in_the_middle_of_a_frame() {
+    let format = TileFormat::eiger(16).unwrap();
+    for (from, until) in [(20, 32), (20, 31), (0, 31), (31, 32)] {
+        for first_frame in [FirstFrame::Auto, FirstFrame::Number(1)] {
+            let frames = (6..20).flat_map(|frame| [Packets(frame, 0..32), Pause(1)]);
+            let steps = [Packets(5, from..until)].into_iter().chain(frames);
+            let plan = Plan { first_frame, start_timeout_ns: 1_000_000_000, ..strict(format, 1, Some(10)) };
+            let outcome = run_within(20, armed(plan, vec![script(steps)], Slow::default())).unwrap();
+            assert_eq!(outcome.ledger.total().placed, 0, "{from} to {until}, {first_frame:?}");
+            assert!(matches!(outcome.ended, Ended::NoData), "{:?}", outcome.ended);
+            let means = Means::BitsOrRows { bits: 8, rows: 128 };
+            assert_eq!(outcome.findings[0].what, What::Packets { seen: 32, expected: 64, means });
+        }
+    }
+}
+
+/// Then the detector is set right while the run waits.
+#[test]
+fn a_stream_that_was_refused_begins_with_the_first_frame_that_shows_the_tile() {
+    let format = TileFormat::eiger(8).unwrap();
+    for sent in [16, 64] {
+        let wrong = (1..20).flat_map(|frame| [Packets(frame, 0..sent), Pause(1)]);
+        let right = (20..40).flat_map(|frame| [Packets(frame, 0..32), Pause(1)]);
+        let outcome =
+            run_within(20, armed(strict(format, 1, Some(10)), vec![script(wrong.chain(right))], Slow::default())).unwrap();
+        assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+        let (first, total) = (outcome.first_frame.unwrap(), outcome.ledger.total());
+        assert!((20..24).contains(&first) && total.placed >= 9 * 32, "{sent}: from frame {first}, {total:?}");
+        assert_eq!(outcome.findings, [], "what came in the end is right");
+    }
+}
+
+fn of_module(module_id: u16, frame: u64, packet: u32) -> Vec<u8> {
+    let mut d = datagram(frame, packet);
+    d[32..34].copy_from_slice(&module_id.to_le_bytes());
+    d
+}
+
+#[test]
+fn one_stray_packet_does_not_take_a_stream() {
+    for first_frame in [FirstFrame::Auto, FirstFrame::Number(1)] {
+        let steps = [Step::Sent(of_module(7, 1, 3)), Pause(400)].into_iter().chain(frames(10, 1));
+        let plan = Plan { first_frame, ..strict(TileFormat::eiger(4).unwrap(), 1, Some(10)) };
+        let outcome = run_within(20, armed(plan, vec![script(steps)], Slow::default())).unwrap();
+        let (total, images) = (outcome.ledger.total(), outcome.ledger.images);
+        assert_eq!((total.placed, total.foreign, images.complete), (160, 1, 10), "{first_frame:?}");
+    }
+}
+
+/// A packet, and so many times nothing within the time that a receiver waits.
+fn spread(packet: Step, pauses: usize) -> impl Iterator<Item = Step> {
+    [packet].into_iter().chain((0..pauses).map(|_| Pause(2)))
+}
+
+/// As [`stray_traffic_on_a_dead_stream_does_not_hold_the_run_up`], with packets of the right form that all say the same frame.
+#[test]
+fn packets_of_one_frame_on_a_dead_stream_do_not_hold_the_run_up() {
+    for frame in [1, 7, 1 << 40] {
+        let strays = (0..60).flat_map(move |packet| spread(Packets(frame, packet % 16..packet % 16 + 1), 15));
+        let sources = vec![script(frames(200, 3)), script(strays)];
+        let outcome =
+            run_within(20, armed(strict(TileFormat::eiger(4).unwrap(), 2, Some(200)), sources, Slow::default())).unwrap();
+        assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+        let total = outcome.ledger.total();
+        assert!(
+            outcome.ledger.images.partial > 190 && total.no_slot == 0,
+            "frame {frame}: {:?}, {total:?}",
+            outcome.ledger.images
+        );
+    }
+}
+
+/// A run of few images is not longer because of them, either.
+#[test]
+fn packets_of_one_frame_on_a_dead_stream_do_not_keep_a_short_run() {
+    let strays = (0..300).flat_map(|packet| spread(Packets(3, packet % 4..packet % 4 + 1), 25));
+    let plan = Plan { stall_timeout_ns: 10_000_000_000, ..strict(TileFormat::eiger(16).unwrap(), 2, Some(5)) };
+    let whole = (1..6).flat_map(|frame| [Packets(frame, 0..64), Pause(3)]);
+    let sources = vec![script(whole), script(strays)];
+    let start = Instant::now();
+    let outcome = run_within(20, armed(plan, sources, Slow::default())).unwrap();
+    assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+    assert!(start.elapsed() < Duration::from_millis(2000), "{:?}", start.elapsed());
+}
+
+/// JUNGFRAU that reads 8 rows: two packets, and one on each of two interfaces.
+#[test]
+fn the_only_frame_of_a_tiny_tile_is_taken() {
+    for interfaces in [1, 2] {
+        let format = TileFormat::jungfrau(interfaces).unwrap().with_rows(8).unwrap();
+        let stream = |n: usize| {
+            let first = format.of_tile(n).first_packet;
+            let packets = (first..first + format.packets()).map(|packet| {
+                let mut d = datagram(1, packet);
+                d.resize(48 + 8192, 0);
+                (d[46], d[47]) = (3, 2);
+                Step::Sent(d)
+            });
+            script(packets)
+        };
+        let plan = Plan { start_timeout_ns: 1_500_000_000, ..strict(format, interfaces, Some(1)) };
+        let outcome = run_within(20, armed(plan, (0..interfaces as usize).map(stream).collect(), Slow::default())).unwrap();
+        assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+        assert_eq!(outcome.ledger.images.complete, 1, "{interfaces} interfaces");
+    }
+}
+
+/// Neither late packets of the run before, whose numbers are beyond this tile, nor damaged ones say with which frame the run begins.
+#[test]
+fn packets_beyond_the_tile_begin_no_run() {
+    for old in [7, u64::MAX] {
+        let strays = [20, 30, 40].map(|packet| Packets(old, packet..packet + 1));
+        let steps = strays.into_iter().chain([Pause(300)]).chain(frames(3, 1));
+        let armed = armed(strict(TileFormat::eiger(4).unwrap(), 1, Some(3)), vec![script(steps)], Slow::default());
+        armed.control().expect_stragglers(5..8, 100);
+        let outcome = run_within(20, armed).unwrap();
+        assert_eq!((outcome.first_frame, outcome.ledger.images.complete), (Some(1), 3), "frame {old}");
+        assert_eq!(outcome.ledger.total().malformed.iter().sum::<u64>(), 3);
+    }
+}
+
+/// The network may let a packet of the second frame overtake the first ones of the first.
+#[test]
+fn a_packet_that_overtook_the_first_frame_is_placed() {
+    let steps = [Packets(9, 0..1), Packets(8, 0..PACKETS), Packets(9, 1..PACKETS)];
+    let outcome =
+        run_within(20, armed(strict(TileFormat::eiger(4).unwrap(), 1, Some(2)), vec![script(steps)], Slow::default())).unwrap();
+    assert_eq!((outcome.first_frame, outcome.ledger.images.complete, outcome.ledger.total().foreign), (Some(8), 2, 0));
+}
+
+/// Streams begin one after another, and what is shown of them is a little old.
+#[test]
+fn a_stream_that_begins_a_little_later_is_not_silent() {
+    let plan = Plan { stall_timeout_ns: 2_000_000_000, ..strict(TileFormat::eiger(4).unwrap(), 2, Some(40)) };
+    let late = [Pause(150)].into_iter().chain(frames(40, 1));
+    let armed = armed(plan.clone(), vec![script(frames(40, 1)), script(late)], Slow::default());
+    let control = armed.control();
+    let looker = std::thread::spawn(move || {
+        let start = Instant::now();
+        let mut told = Vec::new();
+        while start.elapsed() < Duration::from_millis(400) {
+            told.extend(konkordia_engine::setup::findings(&plan, &control));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        told
+    });
+    run_within(20, armed).unwrap();
+    assert_eq!(looker.join().unwrap(), []);
 }

@@ -28,7 +28,7 @@ mod field {
 }
 
 /// Bytes of the header.
-pub const HEADER_BYTES: usize = 48;
+pub const HEADER_BYTES: usize = konkordia_core::DATAGRAM_HEADER_BYTES;
 /// The header version that is understood.
 pub const HEADER_VERSION: u8 = 2;
 

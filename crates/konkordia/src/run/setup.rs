@@ -149,6 +149,17 @@ fn packets(config: &Config, (seen, expected): (u32, u32), means: Means, on: &str
             format!("{count}, which is bits = {bits}; [detector] bits is {}", format.bits),
             format!("write bits = {bits} in [detector], or set the detector to {} bits", format.bits),
         ),
+        Means::BitsOrRows { bits, rows } => (
+            "detector.bits",
+            format!(
+                "{count}, which is bits = {bits}, or rows = {rows}; [detector] bits is {}, and rows {}",
+                format.bits, format.rows
+            ),
+            format!(
+                "look at the settings of the detector, because packets do not say which it is: write bits = {bits} in [detector] if it is \
+                 set to {bits} bits, or rows = {rows} if it reads out {rows} rows of each half module"
+            ),
+        ),
         Means::Interfaces(2) => (
             "detector.interfaces",
             format!("{count}, which is half a module: interfaces = 2; [detector] interfaces is 1"),
@@ -159,11 +170,14 @@ fn packets(config: &Config, (seen, expected): (u32, u32), means: Means, on: &str
             format!("{count}, which is a whole module: interfaces = {n}; [detector] interfaces is 2"),
             format!("write interfaces = {n} in [detector]"),
         ),
-        Means::Rows(rows) => (
-            "detector.rows",
-            format!("{count}, which is a readout of {rows} rows; the configuration has {}", format.module_rows()),
-            format!("write rows = {rows} in [detector], or set the detector to read all rows"),
-        ),
+        Means::Rows(rows) => {
+            let configured = if format.kind == DetectorKind::Eiger { format.rows } else { format.module_rows() };
+            (
+                "detector.rows",
+                format!("{count}, which is a readout of {rows} rows; the configuration has {configured}"),
+                format!("write rows = {rows} in [detector], or set the detector to read {configured} rows"),
+            )
+        }
         Means::Unknown => (
             "",
             format!("{count}; this configuration has {expected}"),
@@ -179,8 +193,12 @@ fn places(config: &Config, names: &[String], what: What, on: &str) -> Words {
     match what {
         What::TwoPorts { own, other } => (
             "source.first_port",
-            format!("two modules send to one port{on}: {} and {}", port_name(own), port_name(other)),
-            "give each port of the detector a destination port of its own".into(),
+            format!(
+                "two modules send to one port{on}, or a module changed its position (restarted?): {} and {}",
+                port_name(own),
+                port_name(other)
+            ),
+            "give each port of the detector a destination port of its own; if a module was restarted, configure the detector again".into(),
         ),
         What::Twice { port, other } => (
             "source.first_port",

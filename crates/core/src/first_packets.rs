@@ -1,0 +1,265 @@
+//! The first packets of a stream are held back until they agree on what they are, so that one stray packet does not decide with which frame
+//! a run begins, and so that packets of a detector that is set up otherwise are not taken for images of the one that is configured.
+//!
+//! Sees numbers only; the bytes are kept by the caller, who asks for a verdict after each packet and from time to time without one. At most
+//! two tiles and a few packets are held. A run begins when
+//! - packets of one port *agree* on a frame, and
+//! - a frame has *shown* the tile: it has numbers that no smaller readout has, and
+//! - that frame is over without numbers beyond the tile: the next one has begun, or no packet came for a while.
+//!
+//! What cannot be told from a smaller readout, and what is of a larger one, is refused. The next packets are judged in the same way.
+
+use crate::MAX_PACKETS_PER_TILE;
+use crate::setup::Port;
+
+/// Tiles that are held, and packets beyond them: a frame that was cut short, and the one that shows the tile.
+const TILES: usize = 2;
+const MORE_PACKETS: usize = 4;
+/// So many packets of a frame, and one more of it or of the next, agree. One damaged header does not repeat itself.
+const OF_THE_FRAME: u32 = 2;
+/// So long no packet comes when a frame is at its end, and when one is cut short.
+const PAUSE_NS: u64 = 20_000_000;
+const LONG_PAUSE_NS: u64 = 200_000_000;
+
+/// One packet that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FirstPacket {
+    /// Frame number.
+    pub frame: u64,
+    /// Packet number of the header.
+    pub number: u32,
+    /// It is one of the tile.
+    pub is_in_tile: bool,
+    /// Whose it is.
+    pub port: Port,
+}
+
+/// What becomes of the held packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstVerdict {
+    /// They are held further.
+    Wait,
+    /// The oldest one agrees with no other and is not of this run; the others are held further.
+    DropOldest,
+    /// The run may begin with this frame; packets of earlier frames are not of this run.
+    Begin {
+        /// Frame number.
+        frame: u64,
+        /// Whose packets these are, if enough of them say so.
+        port: Option<Port>,
+    },
+    /// None is placed: they are not those of the configured tile, or cannot be told from others. Further packets are held.
+    Refuse,
+}
+
+/// How an opening decides.
+#[derive(Clone, Copy, Debug)]
+pub struct OpeningSpec {
+    /// Packets of the tile.
+    pub packets: u32,
+    /// Packets that are not those of the tile are refused.
+    pub is_strict: bool,
+    /// The first number that no smaller readout of this kind of detector has; 0 if there is none. See [`crate::setup::telling_number`].
+    pub telling_number: u32,
+    /// Packets of the tile with such a number.
+    pub telling_packets: u32,
+}
+
+/// The first packets of a stream.
+#[derive(Debug)]
+pub struct Opening {
+    spec: OpeningSpec,
+    held: Vec<FirstPacket>,
+    last_ns: u64,
+    /// The lowest frame that enough packets agree on, and since when there is one.
+    agreed: Option<(u64, u64)>,
+    /// The lowest frame that has shown the tile, and whose it is.
+    shown: Option<(u64, Port)>,
+    /// A frame after that one has begun.
+    is_over: bool,
+    /// Packets beyond the tile follow one another; single wild numbers are damage.
+    is_larger: bool,
+    /// Packets were refused before.
+    has_refused: bool,
+    /// A larger tile was refused: packets of the tile since the last one beyond it.
+    since_larger: Option<u32>,
+}
+
+impl Opening {
+    /// Allocates here and never after.
+    pub fn new(mut spec: OpeningSpec) -> Self {
+        assert!(spec.packets > 0);
+        if !spec.is_strict || spec.telling_number == 0 {
+            (spec.telling_number, spec.telling_packets) = (0, spec.packets);
+        }
+        Self {
+            spec,
+            held: Vec::with_capacity(Self::packets_max(spec.packets)),
+            last_ns: 0,
+            agreed: None,
+            shown: None,
+            is_over: false,
+            is_larger: false,
+            has_refused: false,
+            since_larger: None,
+        }
+    }
+
+    /// Packets that are held at most, of a tile of so many.
+    pub const fn packets_max(packets: u32) -> usize {
+        TILES * packets as usize + MORE_PACKETS
+    }
+
+    /// What is held, in the order in which it came.
+    pub fn held(&self) -> &[FirstPacket] {
+        &self.held
+    }
+
+    /// True while what is held is not missing: its packets agree, and have not done so for long.
+    pub fn is_settling(&self, now_ns: u64) -> bool {
+        self.agreed.is_some_and(|(_, since_ns)| now_ns.saturating_sub(since_ns) < LONG_PAUSE_NS)
+    }
+
+    /// True if packets were refused.
+    pub fn has_refused(&self) -> bool {
+        self.has_refused
+    }
+
+    /// Forgets the oldest.
+    pub fn drop_oldest(&mut self) {
+        let oldest = self.held.remove(0);
+        if self.shown == Some((oldest.frame, oldest.port)) {
+            (self.shown, self.is_over) = (None, false);
+        }
+    }
+
+    /// Forgets all, because it is refused.
+    pub fn refuse(&mut self) {
+        if self.is_larger {
+            self.since_larger = Some(0);
+        }
+        self.held.clear();
+        (self.agreed, self.shown, self.is_over, self.is_larger) = (None, None, false, false);
+        self.has_refused = true;
+    }
+
+    /// Holds one more. `is_known` says that the first frame of the run is decided.
+    pub fn push(&mut self, packet: FirstPacket, now_ns: u64, is_known: bool) -> FirstVerdict {
+        assert!(self.held.len() < Self::packets_max(self.spec.packets), "decided when it is full");
+        self.held.push(packet);
+        self.last_ns = now_ns;
+        if packet.is_in_tile {
+            self.note(packet, now_ns);
+        } else if (packet.number as usize) < MAX_PACKETS_PER_TILE {
+            self.note_beyond(packet);
+        }
+        self.decide(is_known, 0, false)
+    }
+
+    /// Asked when no packet came. `is_last`: none will.
+    pub fn tick(&mut self, now_ns: u64, is_known: bool, is_last: bool) -> FirstVerdict {
+        if self.held.is_empty() {
+            return FirstVerdict::Wait;
+        }
+        self.decide(is_known, now_ns.saturating_sub(self.last_ns), is_last)
+    }
+
+    /// What the newest packet changes: only its own frame and the one before can newly agree.
+    fn note(&mut self, new: FirstPacket, now_ns: u64) {
+        self.since_larger = self.since_larger.map(|n| n.saturating_add(1));
+        for frame in [Some(new.frame), new.frame.checked_sub(1)].into_iter().flatten() {
+            if self.agree(frame, new.port) && self.agreed.is_none_or(|(lowest, _)| frame < lowest) {
+                self.agreed = Some((frame, self.agreed.map_or(now_ns, |(_, since_ns)| since_ns)));
+            }
+        }
+        let needed = self.of_the_frame().min(self.spec.telling_packets);
+        let shows = new.number >= self.spec.telling_number && self.count(new.frame, new.port, self.spec.telling_number) >= needed;
+        match self.shown {
+            Some((frame, port)) if new.frame > frame => {
+                self.is_over |= new.port == port && self.count(new.frame, port, 0) >= self.of_the_frame();
+            }
+            // The lowest, because strays of a later frame have no later one.
+            shown if shows && shown.is_none_or(|(frame, _)| new.frame < frame) => {
+                (self.shown, self.is_over) = (Some((new.frame, new.port)), false);
+            }
+            _ => {}
+        }
+    }
+
+    fn note_beyond(&mut self, new: FirstPacket) {
+        self.since_larger = self.since_larger.map(|_| 0);
+        let is_beside = |held: &FirstPacket| {
+            (held.frame, held.port, held.is_in_tile) == (new.frame, new.port, false) && held.number.abs_diff(new.number) == 1
+        };
+        self.is_larger |= self.held.iter().any(is_beside);
+    }
+
+    fn decide(&self, is_known: bool, pause_ns: u64, is_last: bool) -> FirstVerdict {
+        if self.spec.is_strict && self.is_larger {
+            return FirstVerdict::Refuse;
+        }
+        let is_full = self.held.len() == Self::packets_max(self.spec.packets);
+        let is_quiet = is_last || pause_ns >= LONG_PAUSE_NS;
+        let is_tiny = self.spec.packets <= OF_THE_FRAME;
+        let whole = || self.held.iter().find(|held| is_tiny && self.is_whole(held.frame, held.port)).map(|held| held.frame);
+        let lowest = || self.held.iter().map(|held| held.frame).min();
+        let frame = match self.agreed {
+            Some((frame, _)) => Some(frame),
+            // A frame of one or two packets may be the only one of the run, or the only one for long.
+            None if is_quiet && whole().is_some() => whole(),
+            // Where the run has begun, the numbers say what is of it.
+            None if is_known && (is_last || is_full) => lowest(),
+            None => None,
+        };
+        let Some(frame) = frame else {
+            return if is_full { FirstVerdict::DropOldest } else { FirstVerdict::Wait };
+        };
+        let is_at_its_end = |shown: (u64, Port)| self.is_over || pause_ns >= PAUSE_NS && self.is_whole(shown.0, shown.1);
+        let is_doubted = self.since_larger.is_some_and(|n| n <= 2 * self.spec.packets);
+        let begins = !is_doubted && self.shown.is_some_and(is_at_its_end);
+        if !begins && !is_full && !is_quiet {
+            return FirstVerdict::Wait;
+        }
+        if is_doubted || self.shown.is_none() && self.spec.telling_number > 0 {
+            return FirstVerdict::Refuse;
+        }
+        // Older frames that are held after a refusal may still be of the readout that was refused.
+        let frame = self.shown.filter(|_| self.has_refused).map_or(frame, |shown| shown.0);
+        FirstVerdict::Begin { frame, port: self.port() }
+    }
+
+    /// Packets of one frame that count; a tile of partial readout may be a single packet.
+    fn of_the_frame(&self) -> u32 {
+        OF_THE_FRAME.min(self.spec.packets)
+    }
+
+    /// Packets of the tile, of one frame and port, from this number on.
+    fn count(&self, frame: u64, port: Port, from: u32) -> u32 {
+        let is_one = |held: &&FirstPacket| held.is_in_tile && held.frame == frame && held.port == port && held.number >= from;
+        self.held.iter().filter(is_one).count() as u32
+    }
+
+    fn agree(&self, frame: u64, port: Port) -> bool {
+        let (own, next) = (self.count(frame, port, 0), frame.checked_add(1).map_or(0, |next| self.count(next, port, 0)));
+        own >= self.of_the_frame() && own + next > self.of_the_frame()
+    }
+
+    fn is_whole(&self, frame: u64, port: Port) -> bool {
+        self.count(frame, port, 0) >= self.spec.packets
+    }
+
+    /// Whose packets most of these are, if enough are.
+    fn port(&self) -> Option<Port> {
+        let own = || self.held.iter().filter(|held| held.is_in_tile).map(|held| held.port);
+        let (leader, _) = own().fold((Port::default(), 0u32), |leader, port| match leader {
+            (_, 0) => (port, 1),
+            (leader, n) if leader == port => (leader, n + 1),
+            (leader, n) => (leader, n - 1),
+        });
+        (own().filter(|port| *port == leader).count() as u32 > self.of_the_frame()).then_some(leader)
+    }
+}
+
+#[cfg(test)]
+#[path = "first_packets_tests.rs"]
+mod tests;
