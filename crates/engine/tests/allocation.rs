@@ -7,6 +7,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{CommonMode, Compression, FirstFrame, Negative, Plan, Processing, Recipe, TrackedFrames, Tracking};
 use konkordia_core::ports::{CommittedImage, FrameSink, Sink, SinkError, Source, TileRecord};
 use konkordia_core::selection::{Marked, Selection};
+use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, Calibration, ConstantPlanes, Ended, PixelConstants, RunParts};
 use konkordia_kernels::Isa;
@@ -36,11 +37,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Makes JUNGFRAU packets in a buffer of its own, every 50th packet missing; notes the count of allocations after half of the frames.
+/// Makes JUNGFRAU packets in a buffer of its own, every 50th packet missing; notes the count of allocations before a certain frame.
 struct Maker {
     datagram: Vec<u8>,
     packet: u64,
     frames: u64,
+    /// So many frames have half of the packets, as those of two interfaces.
+    halves: u64,
+    /// Before this frame.
+    counts_from: u64,
     first: Arc<AtomicU64>,
     /// First frame after the newest image.
     seen: Arc<AtomicU64>,
@@ -56,16 +61,19 @@ impl Source for Maker {
         while self.packet / 128 > self.seen.load(Ordering::Relaxed) + 40 {
             std::thread::sleep(Duration::from_micros(100));
         }
+        if self.packet == self.counts_from * 128 {
+            // The other threads have begun by then.
+            std::thread::sleep(Duration::from_millis(300 * u64::from(self.packet == 0)));
+            self.first.store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         for _ in 0..64 {
             self.datagram[0..8].copy_from_slice(&(self.packet / 128 + 1).to_le_bytes());
             self.datagram[12..16].copy_from_slice(&((self.packet % 128) as u32).to_le_bytes());
-            if self.packet % 50 != 7 {
+            let is_sent = self.packet / 128 >= self.halves || self.packet % 128 < 64;
+            if self.packet % 50 != 7 && is_sent {
                 take(&self.datagram);
             }
             self.packet += 1;
-        }
-        if self.packet == self.frames / 2 * 128 {
-            self.first.store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         Ok(64)
     }
@@ -134,7 +142,13 @@ fn plain() -> Plan {
 
 /// Counts allocations between half of the frames and the last image; returns them and the snapshots of the pedestals.
 fn allocations(plan: Plan, images: u64) -> (u64, u64) {
-    let (pixels, frames) = (plan.geometry.pixels(), plan.frames.unwrap());
+    let half = plan.frames.unwrap() / 2;
+    allocations_from(plan, images, half, 0)
+}
+
+/// The same from frame `counts_from` on; the first `halves` frames contradict the configuration.
+fn allocations_from(plan: Plan, images: u64, counts_from: u64, halves: u64) -> (u64, u64) {
+    let (pixels, frames) = (plan.geometry.pixels(), plan.frames.unwrap() + halves);
     let mut datagram: Vec<u8> = (0..48 + 8192).map(|i| (i * 7) as u8 & 0x3f).collect();
     (datagram[46], datagram[47]) = (3, 2);
     let [first, last, seen, snapshots] = [0; 4].map(|n| Arc::new(AtomicU64::new(n)));
@@ -144,7 +158,7 @@ fn allocations(plan: Plan, images: u64) -> (u64, u64) {
     let sink = Last { image: images - 1, allocations: last.clone(), seen: seen.clone(), snapshots: snapshots.clone() };
     let armed = run::arm(RunParts {
         plan: Arc::new(plan),
-        sources: vec![Box::new(Maker { datagram, packet: 0, frames, first: first.clone(), seen })],
+        sources: vec![Box::new(Maker { datagram, packet: 0, frames, halves, counts_from, first: first.clone(), seen })],
         constants: PixelConstants::Jungfrau(calibration),
         sinks: vec![Box::new(sink)],
         frame_sinks: vec![Box::new(Forget)],
@@ -163,6 +177,11 @@ fn allocations(plan: Plan, images: u64) -> (u64, u64) {
 #[test]
 fn nothing_is_allocated_after_arm() {
     assert_eq!(allocations(plain(), 400), (0, 0));
+
+    // From the first packet on: they are held, refused at first, and begin the run.
+    let setup = SetupRules { is_strict: true, ports_per_module: 1, ports: Ports::Unknown };
+    let opening = Plan { first_frame: FirstFrame::Auto, setup, ..plain() };
+    assert_eq!(allocations_from(opening, 400, 0, 9), (0, 0));
 
     // Tracked pedestals, dark frames, sums, split pixels in a tile that lies sideways, another codec, little room.
     let sideways = Placement { row: 0, column: 0, orientation: Orientation { flip_rows: true, rotate: Quarter::Deg90 } };

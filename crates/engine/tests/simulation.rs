@@ -5,6 +5,7 @@ use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source, TileRecord};
+use konkordia_core::setup::{Finding, Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, ConstantPlanes, Ended, PixelConstants, RunOutcome, RunParts};
 use konkordia_kernels::codec::{self, Framing};
@@ -61,6 +62,8 @@ struct Case {
     slots: u64,
     spread: bool,
     faults: FaultModel,
+    /// Packets that contradict the configuration are not placed. The reference knows nothing of ports, so not where faults hit those.
+    is_strict: bool,
 }
 
 impl Default for Case {
@@ -77,6 +80,7 @@ impl Default for Case {
             slots: 32,
             spread: false,
             faults: FaultModel::default(),
+            is_strict: true,
         }
     }
 }
@@ -196,7 +200,7 @@ fn prepare(case: &Case) -> Prepared {
         workers: case.workers,
         pin_receivers: vec![],
         pin_workers: vec![],
-        setup: konkordia_core::setup::SetupRules::default(),
+        setup: SetupRules { is_strict: case.is_strict, ports_per_module: tile.tiles_per_module, ports: Ports::Ordered },
     };
     Prepared { plan, constants, naive, reference, streams }
 }
@@ -350,6 +354,7 @@ fn eiger_of_every_depth_is_placed_and_unpacked() {
             recipe: Recipe::Counts,
             spread: bits != 16,
             faults: faults(u64::from(bits)),
+            is_strict: false,
             ..Case::default()
         };
         if bits == 32 {
@@ -378,14 +383,35 @@ fn under_faults_every_image_equals_the_reference_where_its_packets_arrived() {
             workers: 1 + (seed % 4) as usize,
             spread: seed % 2 == 0,
             faults: faults(seed),
+            is_strict: false,
             ..Case::default()
         });
     }
 }
 
+/// As before where packets that contradict the configuration are not placed: damage to packet numbers contradicts nothing, and the ledger is
+/// the same to the packet.
+#[test]
+fn under_faults_a_right_setup_is_never_refused() {
+    for seed in 1..=12 {
+        let kind = match seed % 3 {
+            0 => DetectorKind::Eiger { bits: 16 },
+            interfaces => DetectorKind::Jungfrau { interfaces: interfaces as u8 },
+        };
+        let model = FaultModel { corrupt_header: 0.02, header_bytes: 12..16, loss: 0.05, ..faults(seed) };
+        let case = Case { kind, modules: 1 + (seed % 2) as usize, images: 8, faults: model, ..Case::default() };
+        if seed % 3 == 0 {
+            check::<u16>(&Case { pixel: PixelType::Uint16, recipe: Recipe::Counts, ..case });
+        } else {
+            check::<i16>(&case);
+        }
+    }
+}
+
 #[test]
 fn any_number_of_workers_and_any_instruction_set_give_the_same_bytes() {
-    let case = |workers| Case { modules: 2, images: 8, spread: true, faults: faults(77), workers, ..Case::default() };
+    let case =
+        |workers| Case { modules: 2, images: 8, spread: true, faults: faults(77), is_strict: false, workers, ..Case::default() };
     let one = check::<i16>(&case(1));
     for workers in [2, 5] {
         assert!(check::<i16>(&case(workers)) == one);
@@ -417,15 +443,18 @@ fn policies_for_missing_packets_hold_images_back() {
 /// that no image shows what did not arrive for it.
 #[test]
 fn the_ledger_balances_whatever_happens() {
-    for seed in 1..=6 {
+    for seed in 1..=8 {
         let model = FaultModel {
             corrupt_header: 0.02,
             header_bytes: 0..48,
             restart_at_image: (seed % 2 == 0).then_some(15),
             ..faults(seed)
         };
-        let case = Case { images: 25, modules: 2, slots: 4, faults: model, ..Case::default() };
+        let case = Case { images: 25, modules: 2, slots: 4, faults: model, is_strict: seed % 4 < 2, ..Case::default() };
         let mut prepared = prepare(&case);
+        if seed > 4 {
+            prepared.plan.first_frame = FirstFrame::Auto;
+        }
         let keeper = Keeper { pause_us: 3000, ..Keeper::default() };
         let outcome = execute(&mut prepared, vec![Box::new(keeper.clone()), Box::new(Keeper::default())], Isa::detect());
         assert_eq!(outcome.ledger.imbalances(), [], "seed {seed}");
@@ -525,4 +554,42 @@ fn parts_that_do_not_fit_are_refused_at_arm() {
     assert!(refused(|p| p.plan.window_images = p.plan.slots));
     assert!(refused(|p| p.plan.workers = 0));
     assert!(refused(|p| p.plan.recipe = Recipe::Raw));
+}
+
+/// A detector that sends another readout, under faults: nothing is placed, the ledger balances, and the finding names it.
+#[test]
+fn under_faults_another_readout_is_refused_whole() {
+    let eiger = |bits| (DetectorKind::Eiger { bits }, Means::Bits(u32::from(bits)));
+    let jungfrau = |interfaces| (DetectorKind::Jungfrau { interfaces }, Means::Interfaces(u32::from(interfaces)));
+    let pairs = [
+        (eiger(16), eiger(32)),
+        (eiger(32), eiger(12)),
+        (eiger(16), eiger(8)),
+        (jungfrau(2), jungfrau(1)),
+        (jungfrau(1), jungfrau(2)),
+    ];
+    for (seed, (configured, (sent, means))) in (1..).zip(pairs) {
+        for first_frame in [FirstFrame::Auto, FirstFrame::Number(1)] {
+            // Bytes 46 and 47 say type and version.
+            let faults = FaultModel { corrupt_header: 0.02, header_bytes: 46..48, ..faults(seed) };
+            let recipe = Recipe::Raw;
+            let pixel = if configured.0 == (DetectorKind::Eiger { bits: 32 }) { PixelType::Uint32 } else { PixelType::Uint16 };
+            let case = |kind, faults| Case { kind, images: 15, recipe, pixel, faults, ..Case::default() };
+            let mut prepared = prepare(&case(configured.0, FaultModel::default()));
+            let streams = prepared.plan.streams();
+            prepared.streams = prepare(&Case { modules: 2, ..case(sent, faults) }).streams;
+            prepared.streams.truncate(streams);
+            prepared.streams.iter_mut().for_each(|stream| drop(stream.drain(..stream.len().min(70))));
+            (prepared.plan.first_frame, prepared.plan.start_timeout_ns) = (first_frame, 800_000_000);
+            let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+            assert_eq!((outcome.ledger.imbalances(), outcome.ledger.total().placed), (vec![], 0), "{configured:?} {sent:?}");
+            assert!(matches!(outcome.ended, Ended::NoData));
+            let is_it = |finding: &Finding| match finding.what {
+                What::Packets { means: Means::BitsOrRows { bits, .. }, .. } => Means::Bits(bits) == means,
+                What::Packets { means: named, .. } => named == means,
+                _ => false,
+            };
+            assert!(outcome.findings.iter().any(is_it), "{configured:?} {sent:?}: {:?}", outcome.findings);
+        }
+    }
 }
