@@ -6,13 +6,17 @@ use konkordia_wire::sls_udp::{HEADER_BYTES, Packet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
-    let [choice, rest @ ..] = data else { return };
-    let format = match choice % 7 {
+    let [choice, rows, tile, rest @ ..] = data else { return };
+    let bits = |n: u8| [4, 8, 12, 16, 32][usize::from(n)];
+    let whole = match choice % 12 {
         0 => TileFormat::jungfrau(1),
         1 => TileFormat::jungfrau(2),
-        n => TileFormat::eiger([4, 8, 12, 16, 32][usize::from(n) - 2]),
+        n if n < 7 => TileFormat::eiger(bits(n - 2)),
+        n => TileFormat::eiger_1gbe(bits(n - 7)),
     }
     .expect("all of these exist");
+    // Partial readout where there is one of so many rows.
+    let format = whole.with_rows(8 * u32::from(*rows)).unwrap_or(whole).of_tile(usize::from(*tile));
     // Bytes as they are, and also stretched to the one length that the format takes, so that the later checks are reached.
     let mut whole = rest.to_vec();
     whole.resize(HEADER_BYTES + format.payload_bytes as usize, 0);

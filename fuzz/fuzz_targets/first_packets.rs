@@ -1,0 +1,97 @@
+//! Any packets and pauses against what is held at the beginning of a stream and what is found out about it: nothing panics or overflows, no more is
+//! held than there is room for, every packet is begun, refused, dropped or still held, and in strict mode no run begins without a frame of the tile.
+#![no_main]
+
+use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Opening, OpeningSpec};
+use konkordia_core::ledger::Malformed;
+use konkordia_core::setup::{HeaderFields, Look, Port, Ports, Seen, SetupRules, judge, telling_number};
+use konkordia_core::tile::TileFormat;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let [choice, rows, steps @ ..] = data else { return };
+    let whole = match choice % 8 {
+        0 => TileFormat::jungfrau(1),
+        1 => TileFormat::jungfrau(2),
+        2 => TileFormat::eiger_1gbe(32),
+        n => TileFormat::eiger([4, 8, 12, 16, 32][usize::from(n) - 3]),
+    }
+    .expect("all of these exist");
+    let format = whole.with_rows(8 * u32::from(*rows)).unwrap_or(whole);
+    let rules = SetupRules { is_strict: choice & 8 == 0, ports_per_module: format.tiles_per_module, ports: Ports::Ordered };
+    let telling_number = telling_number(&format, rules.ports_per_module);
+    let end = format.first_packet + format.packets();
+    assert!(telling_number < format.packets());
+    let spec = OpeningSpec {
+        packets: format.packets(),
+        is_strict: rules.is_strict,
+        telling_number,
+        telling_packets: end - telling_number.max(format.first_packet),
+    };
+    let (mut opening, mut seen, mut now_ns) = (Opening::new(spec), [Seen::default(); 2], 0u64);
+    let (mut pushed, mut decided) = (0, 0);
+    let is_known = choice & 16 == 0;
+    for step in steps.chunks_exact(4) {
+        let number = match step[1] {
+            255 => u32::MAX,
+            n => u32::from(n) << (step[3] & 1),
+        };
+        let packet = FirstPacket {
+            frame: if step[0] == 255 { u64::MAX } else { u64::from(step[0] >> 3) },
+            number,
+            is_in_tile: (format.first_packet..end).contains(&number),
+            port: Port { module_id: u16::from(step[2] & 1), ..Port::default() },
+        };
+        let verdict = if step[0] & 7 == 7 {
+            now_ns += u64::from(step[1]) << 20;
+            let fields = HeaderFields { detector_type: step[2], version: 2, packet_number: number };
+            let why = if step[3] & 1 == 0 { Malformed::PacketNumber } else { Malformed::Length };
+            seen[1].on_malformed(100, Some(fields), why);
+            opening.tick(now_ns, is_known, step[3] == 255)
+        } else {
+            pushed += 1;
+            opening.push(packet, now_ns, is_known)
+        };
+        assert!(opening.held().len() <= Opening::packets_max(spec.packets));
+        match verdict {
+            FirstVerdict::Wait => assert!(opening.held().len() < Opening::packets_max(spec.packets)),
+            FirstVerdict::DropOldest => {
+                seen[0].on_number(opening.held()[0].number);
+                opening.drop_oldest();
+                decided += 1;
+            }
+            FirstVerdict::Refuse => {
+                assert!(rules.is_strict);
+                opening.held().iter().for_each(|held| seen[0].on_refused(held.frame, held.number));
+                decided += opening.held().len();
+                opening.refuse();
+            }
+            FirstVerdict::Begin { port, .. } => {
+                let telling = opening.held().iter().filter(|held| held.is_in_tile && held.number >= telling_number).count() as u32;
+                assert!(!rules.is_strict || telling_number == 0 || telling >= spec.telling_packets.min(2));
+                seen[0].on_begin(port);
+                for held in opening.held() {
+                    seen[0].on_frame(held.frame);
+                    seen[0].is_own(held.port, format.packets());
+                    seen[0].on_number(held.number);
+                }
+                decided += opening.held().len();
+                opening = Opening::new(spec);
+            }
+        }
+        assert_eq!(pushed, decided + opening.held().len());
+    }
+    for has_ended in [false, true] {
+        let look = Look {
+            rules: &rules,
+            format: &format,
+            detector_type: 1,
+            version: 2,
+            first_frame: Some(3),
+            seen: &seen,
+            heard_ns: now_ns,
+            has_ended,
+        };
+        judge(&look);
+    }
+});
