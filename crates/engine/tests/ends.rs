@@ -436,7 +436,7 @@ fn a_packet_that_overtook_the_first_frame_is_placed() {
 fn a_stream_that_begins_a_little_later_is_not_silent() {
     let plan = Plan { stall_timeout_ns: 2_000_000_000, ..strict(TileFormat::eiger(4).unwrap(), 2, Some(40)) };
     let late = [Pause(150)].into_iter().chain(frames(40, 1));
-    let armed = armed(plan.clone(), vec![script(frames(40, 1)), script(late)], Slow::default());
+    let armed = armed(plan.clone(), vec![script(frames(40, 3)), script(late)], Slow::default());
     let control = armed.control();
     let looker = std::thread::spawn(move || {
         let start = Instant::now();
