@@ -10,6 +10,8 @@ from driving import Bench, free_ports, program, raw_tables, simulate
 from streams import StreamService
 
 IMAGES = 5
+# What NXmx requires and nobody else can know.
+NAMES = {"sample_name": "nothing", "beamline": "simulation", "source_name": "simulation"}
 
 
 def by_h5py(master):
@@ -31,7 +33,7 @@ def make_all(folder):
     ]:
         (folder / name).mkdir()
         bench = Bench(folder / name)
-        receiver = bench.receive(bench.config(streams=streams, **tables))
+        receiver = bench.receive(bench.config(streams=streams, **{**tables, "output": tables.get("output", {}) | NAMES}))
         bits = ["--bits", 16] if kind == "eiger" else []
         simulate(kind, "--to", bench.to, "--images", IMAGES, "--rate", 50, *bits)
         code, report = receiver.finish()
@@ -40,7 +42,8 @@ def make_all(folder):
     for protocol, more in [("stins", []), ("stream1", ["--compression", "bslz4"]), ("stream2", ["--compression", "bslz4", "--channels", 2])]:
         (folder / protocol).mkdir()
         # `konkordia stream` listens, as a detector unit does.
-        service = StreamService(folder / protocol, protocol, connect_to=f"tcp://127.0.0.1:{free_ports()}")
+        names = "\n".join(f'{key} = "{value}"' for key, value in NAMES.items())
+        service = StreamService(folder / protocol, protocol, connect_to=f"tcp://127.0.0.1:{free_ports()}", output=names)
         try:
             options = ["--protocol", protocol, "--shape", "64x96", "--images", IMAGES, *more]
             program("stream", "--to", service.addresses[0], *options, check=0)

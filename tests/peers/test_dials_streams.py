@@ -11,10 +11,10 @@ from pathlib import Path
 import hdf5plugin
 import pytest
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT / "tests/e2e")]
-THAUMATIN = ROOT.parent / "shared/data/thaumatin"
+import programs  # noqa: F401  puts our other tests on the path
+from driving import DATA
+
+THAUMATIN = DATA / "thaumatin"
 # What DIALS 3.12 finds in the CBF files themselves with its default settings.
 SPOTS = {"thau_3_2_0001.cbf": 290, "thau_3_2_0008.cbf": 1104}
 
@@ -71,6 +71,7 @@ def through_the_service(folder, files):
 
 @pytest.mark.parametrize("name", SPOTS)
 def test_a_frame_has_the_spots_of_the_original(frames, tmp_path, capsys, name):
+    """Real Pilatus frames of thaumatin through the service: as many spots as in the original (290 and 1104)."""
     pixels, original = spots(tmp_path / "original", frames / name)
     assert original == SPOTS[name], "this DIALS finds something else in the original: compare with its own number"
     master = through_the_service(tmp_path / "series", [frames / name])

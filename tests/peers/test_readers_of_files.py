@@ -84,7 +84,7 @@ def test_silx_reads_the_default_images(made, name):
     """The data set that a viewer shows first holds every image."""
     images = by_h5py(made[name])
     with h5py.File(made[name]) as file:
-        signal = file["/entry/data"].attrs["signal"]
+        signal = file["/entry/data"].attrs["signal"].decode()
     for number, image in enumerate(images):
         url = DataUrl(file_path=str(made[name]), data_path=f"/entry/data/{signal}", data_slice=(number,), scheme="silx")
         assert np.array_equal(silx.io.get_data(url), image)

@@ -19,10 +19,11 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT / "tests/readers"), str(ROOT / "tests/e2e")]
 
+import programs  # noqa: E402  where they are built
 import xds_plugin  # noqa: E402
 from content import RUNS, SERIES, SERIES_STATUS, image, series_image  # noqa: E402
 
-BUILT = Path(os.environ.get("KONKORDIA_PEERS", "/KONKORDIA_PEERS is not set")) / "build"
+BUILT = programs.BUILD
 NEGGIA, ASSERTS, DURIN = (
     BUILT / "neggia/dectris-neggia.so",
     BUILT / "neggia/dectris-neggia-asserts.so",
@@ -69,7 +70,8 @@ def mask_of(master):
         return file[MASK][()]
 
 
-LINKED = [run for run, (dtype, *_) in RUNS.items() if run != "virtual" and dtype != "float32"]
+# Of "bare" nothing is known but the images: a test of its own.
+LINKED = [run for run, (dtype, *_) in RUNS.items() if run not in ("virtual", "bare") and dtype != "float32"]
 
 
 def test_every_image_of_every_sample_run_arrives(plugin, samples):
@@ -86,6 +88,19 @@ def test_every_image_of_every_sample_run_arrives(plugin, samples):
         assert len(found.images) == images
         for number, pixels in enumerate(found.images):
             np.testing.assert_array_equal(pixels, as_plugins_read(plugin, image(run, number), mask), f"{run} {number}")
+
+
+def test_a_run_without_pixel_size_is_refused_or_has_none(plugin, samples):
+    """Nothing is made up: durin refuses such a file in order, neggia says 0, and `konkordia check` has said so."""
+    master = samples / "bare_master.h5"
+    (found,) = xds_plugin.read(plugin, [master])
+    assert found.signal is None and found.exit_code == 0, found
+    if plugin == DURIN:
+        assert found.stage == "open" and found.error == -4 and "pixel_size" in found.said, found
+    else:
+        assert found.is_whole and found.header["qx"] == found.header["qy"] == 0, found
+    findings = json.loads(konkordia("check", "--json", master).stdout)["findings"]
+    assert any("pixel size not known" in f["what"] and "durin" in f["what"] for f in findings), findings
 
 
 def special_values(file):
@@ -226,7 +241,7 @@ def from_folders(folder):
             pixels = np.arange(60 * 80, dtype=np.int32).reshape(60, 80) % 900
             pixels[10:13] = -1
             pixels[0, 0] = -2
-            header = {"_array_data.header_contents": "# Detector: PILATUS3, S/N 1-0001\r\n# Count_cutoff 800 counts\r\n# Exposure_time 0.01 s"}
+            header = {"_array_data.header_contents": "# Detector: PILATUS3, S/N 1-0001\r\n# Pixel_size 172e-6 m x 172e-6 m\r\n# Count_cutoff 800 counts\r\n# Exposure_time 0.01 s"}
             hidden = folder / f".{n}.tmp"
             fabio.cbfimage.CbfImage(data=pixels, header=header).write(str(hidden))
             hidden.rename(folder / "in" / f"p_{n:04}.cbf")
@@ -237,7 +252,7 @@ def from_folders(folder):
 
 def test_no_plug_in_crashes_on_any_of_more_than_100_files(plugin, all_kinds, capsys):
     found = xds_plugin.read(plugin, all_kinds)
-    crashed = [f for f in found if f.signal is not None]
+    crashed = [f for f in found if f.has_crashed]
     unnamed = {f.file: (f.signal, f.stage, f.said[-200:]) for f in crashed if not named(f.file)}
     read = len(found) - len(crashed)
     with capsys.disabled():

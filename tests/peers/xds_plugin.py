@@ -27,6 +27,8 @@ class Reading:
     file: str
     signal: int | None
     """Number of the signal that ended the plug-in, if one did; 0 = it did not answer in time."""
+    exit_code: int
+    """Of the reader: another than 0 where the plug-in ended XDS, or the reader itself failed."""
     stage: str
     """"open", "header", "image N" or "done": how far it came."""
     error: int
@@ -39,7 +41,11 @@ class Reading:
 
     @property
     def is_whole(self):
-        return self.signal is None and self.stage == "done" and self.error == 0
+        return not self.has_crashed and self.stage == "done" and self.error == 0
+
+    @property
+    def has_crashed(self):
+        return self.signal is not None or self.exit_code != 0
 
 
 def read(plugin, files, frames=None):
@@ -63,7 +69,7 @@ def _reading(folder, n, file):
     if header.get("nx") and header.get("ny") and images.exists():
         pixels = np.fromfile(images, np.int32).reshape(-1, header["ny"], header["nx"])
     said = (folder / f"{n}.said").read_text(errors="replace")
-    return Reading(file, ended["signal"], last["stage"], last["error"], header, pixels, said)
+    return Reading(file, ended["signal"], ended["exit_code"], last["stage"], last["error"], header, pixels, said)
 
 
 def _call(plugin, file, folder, n, asked):
@@ -112,10 +118,14 @@ def _main(plugin, folder, files):
             said = os.open(folder / f"{n}.said", os.O_WRONLY | os.O_CREAT)
             os.dup2(said, 1)
             os.dup2(said, 2)
-            _call(plugin, file, folder, n, asked.get(file))
-            sys.stdout.flush()
-            # Without the library's own cleaning up at exit, which XDS does not wait for either.
-            os._exit(0)
+            code = 1
+            try:
+                _call(plugin, file, folder, n, asked.get(file))
+                code = 0
+            finally:
+                sys.stdout.flush()
+                # Without the library's own cleaning up at exit, which XDS does not wait for either.
+                os._exit(code)
         end = time.monotonic() + TIMEOUT_S
         gone, status = os.waitpid(child, os.WNOHANG)
         while not gone and time.monotonic() < end:
@@ -124,10 +134,11 @@ def _main(plugin, folder, files):
         if not gone:
             os.kill(child, 9)
             os.waitpid(child, 0)
-            signal = 0
+            signal, exit_code = 0, 0
         else:
             signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        (folder / f"{n}.ended").write_text(json.dumps({"signal": signal}))
+            exit_code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
+        (folder / f"{n}.ended").write_text(json.dumps({"signal": signal, "exit_code": exit_code}))
 
 
 if __name__ == "__main__":

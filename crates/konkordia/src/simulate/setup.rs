@@ -106,7 +106,8 @@ impl RunText<'_> {
              [detector]\ntype = \"jungfrau\"\nmodules = {modules}\ninterfaces = {interfaces}\n{}\n\
              [source]\naddress = \"{}\"\nfirst_port = {}\n\n\
              [calibration]\nkind = \"files\"\npedestal = [{}, {}, {}]\ngain = {}\n\n\
-             [output]\ndirectory = {}\nprefix = {}\noverwrite = \"replace\"\n\n\
+             [output]\ndirectory = {}\nprefix = {}\noverwrite = \"replace\"\n\
+             sample_name = \"simulated crystal\"\nbeamline = \"simulation\"\nsource_name = \"simulation\"\n\n\
              [run]\n{}\n{}",
             self.address,
             self.beam.text(),
