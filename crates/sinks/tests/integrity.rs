@@ -4,23 +4,13 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use common::damage::{all_but, chunks, errors, fixes, readable, without_checksums, write_run};
 use common::series::{Kind, file_sink, images, start, write};
-use common::{Sample, Scratch, decode, ledger, pixels, sample, write_image, write_images};
+use common::{Sample, Scratch, decode, ledger, sample, write_image};
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::SeriesSink;
-use konkordia_sinks::hdf5::{Compression, FileReport, Finding, Layout, Reader, RepairReport, Severity, Writer};
-use konkordia_sinks::hdf5::{check, inspect, repair};
-
-fn write_run(sample: &Sample) -> FileReport {
-    let mut writer = Writer::create(sample.spec.clone()).unwrap();
-    write_images(&mut writer, sample).unwrap();
-    writer.finish(&ledger(sample)).unwrap()
-}
-
-fn errors(path: &Path) -> Vec<Finding> {
-    check(path, &decode).into_iter().filter(|f| f.severity == Severity::Error).collect()
-}
+use konkordia_sinks::hdf5::{Compression, FileReport, Layout, Reader, Writer, check, inspect, repair};
 
 /// Random numbers of one seed.
 struct Random(u64);
@@ -32,18 +22,6 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 % end as u64) as usize
     }
-}
-
-/// Where the chunks of the images of a data file lie: file, offset, bytes.
-fn chunks(data_files: &[PathBuf]) -> Vec<(PathBuf, usize, usize)> {
-    let mut found = Vec::new();
-    for path in data_files {
-        let file = hdf5::File::open(path).unwrap();
-        let stack = file.dataset("/entry/data/data").unwrap();
-        let info = (0..stack.num_chunks().unwrap()).filter_map(|n| stack.chunk_info(n));
-        found.extend(info.map(|info| (path.clone(), info.addr as usize, info.size as usize)));
-    }
-    found
 }
 
 /// Flips one bit, asks, and flips it back.
@@ -116,12 +94,6 @@ fn a_damaged_image_is_named_with_its_file() {
     assert!(found[0].place.contains("n_data_000002.h5") && found[0].fix.contains("from a copy"), "{}", found[0]);
 }
 
-/// As earlier versions wrote them.
-fn without_checksums(path: &Path) {
-    let file = hdf5::File::open_rw(path).unwrap();
-    file.group("/entry/konkordia/images").unwrap().unlink("chunk_crc32").unwrap();
-}
-
 #[test]
 fn files_of_earlier_versions_are_read_checked_and_repaired_without_checksums() {
     let scratch = Scratch::new("flip-old");
@@ -153,26 +125,6 @@ fn lost_images_have_the_checksum_of_the_chunk_that_they_get() {
     let sums = Reader::open(&report.master).unwrap().column("chunk_crc32").unwrap();
     assert!(sums.iter().all(|sum| *sum != 0), "{sums:?}");
     assert!([4, 5, 9, 11].iter().all(|image| sums[*image] == sums[0]), "{sums:?}");
-}
-
-/// What can be read, by image: `None` where it is missing throughout.
-fn readable(master: &Path, sample: &Sample) -> Vec<Option<bool>> {
-    let reader = Reader::open(master).unwrap();
-    let missing = sample.spec.pixel.missing_le_bytes();
-    let is_right = |image: u64| {
-        let got = reader.read_image(image, &decode).ok()?;
-        let is_missing = got.chunks(missing.len()).all(|pixel| pixel == missing);
-        (!is_missing).then(|| got == pixels(&sample.spec, image, sample.partial.contains(&image)))
-    };
-    (0..reader.summary().images).map(is_right).collect()
-}
-
-fn all_but(lost: &[u64], images: u64) -> Vec<Option<bool>> {
-    (0..images).map(|image| (!lost.contains(&image)).then_some(true)).collect()
-}
-
-fn fixes(report: &RepairReport) -> String {
-    report.missing.iter().map(|missing| format!("{}; {}", missing.why, missing.fix)).collect::<Vec<_>>().join("\n")
 }
 
 #[test]

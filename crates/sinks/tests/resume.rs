@@ -88,6 +88,8 @@ fn values(dataset: &Dataset) -> String {
 
 fn attributes(location: &Location) -> String {
     let mut names = location.attr_names().unwrap();
+    // A data file that was rebuilt says of which journal.
+    names.retain(|name| name != "rebuilt_from_journal_crc32");
     names.sort();
     let value = |name: &String| {
         let attribute = location.attr(name).unwrap();

@@ -12,7 +12,7 @@ const LISTED_MAX: usize = 10;
 /// `konkordia repair FILE`
 pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
     let report = hdf5::repair(&args.file)?;
-    let exit = if report.missing.is_empty() { Exit::Complete } else { Exit::Incomplete };
+    let exit = if report.missing.is_empty() && !report.mask_missing { Exit::Complete } else { Exit::Incomplete };
     if args.json {
         let missing = |m: &hdf5::MissingImages| {
             let ranges: Vec<_> = m.ranges.iter().map(|range| [range.start, range.end - 1]).collect();
@@ -21,7 +21,7 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
         let value = json!({
             "master": report.master, "rebuilt": report.rebuilt, "rescued": report.rescued, "master_written": report.master_written,
             "images": report.images, "images_missing": report.images_missing(),
-            "missing": report.missing.iter().map(missing).collect::<Vec<_>>(), "notes": report.notes,
+            "missing": report.missing.iter().map(missing).collect::<Vec<_>>(), "mask_missing": report.mask_missing, "notes": report.notes,
         });
         say::json(&value, false);
         return Ok(exit);
@@ -37,6 +37,10 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
         let images = if missing.images == 1 { "image is" } else { "images are" };
         let number = if missing.images == 0 { "an unknown number of".into() } else { say::count(missing.images) };
         say::to_stdout(&format!("error: {number} {images} missing{which}: {}\n  fix: {}", missing.why, missing.fix));
+    }
+    if report.mask_missing {
+        let fix = "bring back a whole copy of the master or of data file 1, and run repair again";
+        say::to_stdout(&format!("error: the pixel mask is in none of the files; the master masks no pixel\n  fix: {fix}"));
     }
     let what = if report.master_written { "written anew" } else { "was right" };
     let missing = match report.images_missing() {

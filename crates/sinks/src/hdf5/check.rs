@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use hdf5::{Dataset, File};
+use hdf5::{Dataset, File, Group};
 
-use super::columns::ImageStatus;
+use super::checksum::CHECKSUM;
+use super::columns::{Columns, ImageStatus};
 use super::datafile::{COLUMNS, STACK};
 use super::low;
 use super::names::{existing, parse, pedestal_file_name};
@@ -13,7 +14,7 @@ use super::nexus::{read_attribute, read_text};
 use super::packing;
 use super::pedestals::{OWN, PEDESTALS, Snapshots};
 use super::reader::{Reader, totals};
-use super::repair::{KILLED, NOT_RESCUED, read_ledger};
+use super::repair::{KILLED, MASK_MISSING, NOT_RESCUED, read_ledger};
 use super::spec::{FileSpec, Layout};
 use super::xds::xds_problems_of;
 use super::{Decode, Error, unknown};
@@ -93,7 +94,7 @@ impl Report<'_> {
             self.stack(reader, stack, path);
             self.columns(reader, first, images, file, path);
             if is_master {
-                self.same_columns(reader.file(), file, first, images, path);
+                self.same_columns(reader, file, first, images, path);
             }
         }
         self.chunks(reader, decode);
@@ -256,6 +257,10 @@ impl Report<'_> {
             let fix = "bring back whole copies of the data files that were damaged, and run repair again";
             self.push(Severity::Warning, what, at_state, fix);
         }
+        if ledger.totals.iter().any(|(name, n)| name == MASK_MISSING && *n > 0) {
+            let fix = "bring back a whole copy of data file 1, and run repair again";
+            self.error("the pixel mask was in no file when the run was repaired: no pixel is masked", at_state, fix);
+        }
         let place = "/entry/konkordia/ledger/totals";
         let lost = "packets or images are unaccounted for: keep the file and report it";
         for balance in &ledger.balances {
@@ -282,7 +287,8 @@ impl Report<'_> {
             let images = file.images.unwrap_or(0);
             let place = file.path.to_string_lossy().into_owned();
             if i + 1 < files.len() && images != ipf && file.images.is_some() {
-                self.error(format!("{images} images where {ipf} belong: later images have a wrong number"), &place, REPAIR);
+                let fix = format!("bring back a whole copy of {place}: it was longer");
+                self.error(format!("{images} images where {ipf} belong"), &place, &fix);
             }
             if i as u64 + 1 != file.number {
                 self.error("a data file before this one is not linked", &place, REPAIR);
@@ -426,17 +432,21 @@ impl Report<'_> {
     }
 
     /// The columns stand in the data files and once more in the master: what differs was changed since.
-    fn same_columns(&mut self, master: &File, file: &File, first: u64, images: u64, path: &Path) {
-        let names = file.group(COLUMNS).and_then(|group| group.member_names()).unwrap_or_default();
-        for name in names {
-            let name = format!("{COLUMNS}/{name}");
-            let part = file.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
-            let whole = master.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
-            let values = part.len() / (images as usize).max(1);
-            let range = (first as usize).saturating_mul(values)..(first.saturating_add(images) as usize).saturating_mul(values);
-            if whole.get(range) != Some(part.as_slice()) {
-                let what = "the master tells another story than the data file";
-                self.error(what, &format!("{name} and {}", path.display()), REPAIR);
+    fn same_columns(&mut self, reader: &Reader, file: &File, first: u64, images: u64, path: &Path) {
+        let Some(spec) = &reader.summary().spec else { return };
+        let (Ok(own), Ok(master)) = (file.group(COLUMNS), reader.file().group(COLUMNS)) else { return };
+        let has_sums = |group: &Group| group.link_exists(CHECKSUM);
+        for column in &Columns::new(spec).list {
+            // Files of earlier versions have no checksums, and a master has none where one of its data files has none.
+            if column.name == CHECKSUM && !(has_sums(&own) && has_sums(&master)) {
+                continue;
+            }
+            let read = |group: &Group, first| low::read_rows(&group.dataset(&column.name)?, column, first, images);
+            let place = format!("{COLUMNS}/{} and {}", column.name, path.display());
+            match (read(&own, 0), read(&master, first)) {
+                (Ok(part), Ok(whole)) if part == whole => {}
+                (Ok(_), Ok(_)) => self.error("the master tells another story than the data file", &place, REPAIR),
+                (Err(error), _) | (_, Err(error)) => self.error(format!("a column cannot be read: {error}"), &place, REPAIR),
             }
         }
     }

@@ -174,6 +174,11 @@ impl Columns {
         self.list.iter().find(|column| column.name == "status").map(|column| column.offset).expect("every run has states")
     }
 
+    /// Replaces the state in a row.
+    pub(crate) fn set_status(&self, row: &mut [u8], status: ImageStatus) {
+        row[self.status_at()] = status as u8;
+    }
+
     /// The checksum in a row.
     pub(crate) fn checksum(&self, row: &[u8]) -> u32 {
         u32::from_le_bytes(std::array::from_fn(|k| row[self.row_bytes - checksum::BYTES + k]))

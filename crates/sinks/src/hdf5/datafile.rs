@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use hdf5::{Dataset, File};
+use hdf5::{Dataset, File, Group};
 
 use super::channels;
 use super::checksum;
@@ -14,6 +14,7 @@ use super::journal::{Journal, NO_CHUNK, places_bytes};
 use super::low::{self, Format};
 use super::names::{data_file_name, journal_path};
 use super::nexus;
+use super::pedestals::OWN;
 use super::spec::FileSpec;
 
 /// Path of the image stack in a data file.
@@ -22,6 +23,9 @@ pub(crate) const STACK: &str = "/entry/data/data";
 pub(crate) const COLUMNS: &str = "/entry/konkordia/images";
 /// Run description, in data files and in the master.
 pub(crate) const DESCRIPTION: &str = "/entry/konkordia/run_description";
+
+/// CRC-32 of the journal of which a data file was rebuilt: attribute of [`OWN`].
+pub(crate) const JOURNAL_CRC32: &str = "rebuilt_from_journal_crc32";
 
 const WRITE: &str = "write an image";
 
@@ -55,9 +59,35 @@ pub(crate) struct DataFile {
 pub(crate) struct Closed {
     pub(crate) number: u64,
     pub(crate) path: PathBuf,
+    /// Positions of the run that belong to it.
     pub(crate) images: u64,
-    /// False for one that is not there or cannot be read: the master keeps its link and its place.
-    pub(crate) readable: bool,
+    /// Images that are in the file: fewer where an older copy took its place, none where it is not there or cannot be read. The master keeps
+    /// its link and its place.
+    pub(crate) stored: u64,
+}
+
+impl Closed {
+    pub(crate) fn whole(number: u64, path: PathBuf, images: u64) -> Self {
+        Self { number, path, images, stored: images }
+    }
+
+    /// False for one that is not there or cannot be read.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.stored > 0
+    }
+
+    /// Images that it had and of which it has no place now.
+    pub(crate) fn missing(&self) -> u64 {
+        self.images.saturating_sub(self.stored)
+    }
+
+    /// Its per-image columns; `None` where it is not there, cannot be read, or is not of this run.
+    pub(crate) fn columns(&self) -> Option<Group> {
+        if !self.is_readable() {
+            return None;
+        }
+        low::open_file(&self.path).and_then(|file| file.group(COLUMNS)).ok()
+    }
 }
 
 impl DataFile {
@@ -151,6 +181,12 @@ impl DataFile {
             })
             .collect::<hdf5::Result<_>>()?;
         Ok((stack, columns))
+    }
+
+    /// Says in the file of which journal it was made, so that a repair that was interrupted before it removed the journal is known.
+    pub(crate) fn mark(&self, journal_crc32: u32) -> Result<(), Error> {
+        let mark = || self.file.group(OWN)?.new_attr::<u32>().create(JOURNAL_CRC32)?.write_scalar(&journal_crc32);
+        mark().context("rebuild the data file", &self.path)
     }
 
     /// Positions in this file so far.
@@ -298,7 +334,7 @@ impl DataFile {
         if let Some(journal) = journal {
             journal.remove()?;
         }
-        Ok(Closed { number, path, images, readable: true })
+        Ok(Closed::whole(number, path, images))
     }
 
     /// Closes and deletes a file without images.

@@ -4,7 +4,7 @@
 use hdf5::{Dataset, Group, Result};
 use konkordia_core::experiment::{Axis, Experiment};
 
-use super::datafile::{COLUMNS, Closed};
+use super::datafile::Closed;
 use super::low;
 use super::nexus::{attribute_text, group, number, text, transformation};
 use super::spec::FileSpec;
@@ -56,13 +56,11 @@ impl Frames {
         let ipf = u64::from(spec.images_per_file);
         let mut listed = vec![(0, 0); usize::try_from(images).ok()?];
         for file in files {
-            let column = |name: &str| {
-                let file = low::open_file(&file.path).ok()?;
-                file.dataset(&format!("{COLUMNS}/{name}")).ok()?.read_raw::<u64>().ok()
-            };
+            let Some(columns) = file.columns() else { continue };
+            let column = |name: &str| columns.dataset(name).ok()?.read_raw::<u64>().ok();
             let (Some(first), Some(count)) = (column("first_frame"), column("frames")) else { continue };
             let place = listed.get_mut(((file.number - 1) * ipf) as usize..).unwrap_or_default();
-            place.iter_mut().zip(first.into_iter().zip(count)).for_each(|(place, row)| *place = row);
+            place.iter_mut().zip(first.into_iter().zip(count)).take(file.stored as usize).for_each(|(place, row)| *place = row);
         }
         Some(Self::Listed(complete(listed)))
     }

@@ -1,9 +1,9 @@
 //! Begin of each image in seconds, from the per-image columns: `start_time` of the detector.
 
-use hdf5::{Dataset, File, Group, Result};
+use hdf5::{Dataset, Group, Result};
 
 use super::columns::ImageStatus;
-use super::datafile::{COLUMNS, Closed};
+use super::datafile::Closed;
 use super::low;
 use super::nexus::attribute_text;
 use super::spec::FileSpec;
@@ -15,11 +15,11 @@ fn clock(spec: &FileSpec) -> (&'static str, f64) {
 
 /// Begin of each image of one data file in units of its clock; `None` where nothing is known.
 fn ticks(file: &Closed, column: &str) -> Option<Vec<Option<u64>>> {
-    let open = low::open_file(&file.path).and_then(|f: File| f.group(COLUMNS)).ok()?;
+    let open = file.columns()?;
     let (status, time) =
         (open.dataset("status").ok()?.read_raw::<u8>().ok()?, open.dataset(column).ok()?.read_raw::<u64>().ok()?);
     let known = |(status, time): (&u8, &u64)| ImageStatus::from_u8(*status).filter(|s| s.has_pixels()).map(|_| *time);
-    Some(status.iter().zip(&time).map(known).collect())
+    Some(status.iter().zip(&time).map(known).take(file.stored as usize).collect())
 }
 
 /// Writes the times of all images, one data file at a time; nothing if the clock of the detector stood still. The clock of a run counts from a

@@ -45,6 +45,8 @@ pub(crate) struct Entry {
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) row: Vec<u8>,
+    /// Damaged records between the good one before and this one.
+    pub(crate) bad_before: u64,
 }
 
 impl Entry {
@@ -57,13 +59,20 @@ impl Entry {
     }
 }
 
-/// A journal read back: everything up to the first damaged or unfinished record.
+/// A journal read back: every good record, and how many are damaged. An unfinished last one does not count.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) text: String,
     pub(crate) number: u64,
     pub(crate) first: u64,
     pub(crate) entries: Vec<Entry>,
+    /// Damaged records, all of them and those behind the last good one.
+    pub(crate) bad: u64,
+    pub(crate) bad_behind: u64,
+    /// It ends exactly at its header.
+    pub(crate) is_empty: bool,
+    /// CRC-32 of the whole journal.
+    pub(crate) crc32: u32,
     /// Keeps the lock while the data file is rebuilt.
     _lock: File,
 }
@@ -156,16 +165,26 @@ pub(crate) fn replay(path: &Path) -> Result<Option<Replay>, Error> {
     }
     let text = String::from_utf8_lossy(&head[FIXED_HEADER..]).into_owned();
     let record = 24 + row_bytes as usize;
-    let mut entries = Vec::new();
+    let (mut entries, mut bad, mut bad_before) = (Vec::new(), 0, 0);
     for chunk in bytes[header + 4..].chunks_exact(record + 4) {
         let (body, sum) = chunk.split_at(record);
         if crc32(body).to_le_bytes() != sum {
-            break;
+            (bad, bad_before) = (bad + 1, bad_before + 1);
+            continue;
         }
         let field = |i: usize| u64::from_le_bytes(std::array::from_fn(|k| body[8 * i + k]));
-        entries.push(Entry { image: field(0), offset: field(1), size: field(2), row: body[24..].to_vec() });
+        entries.push(Entry { image: field(0), offset: field(1), size: field(2), row: body[24..].to_vec(), bad_before });
+        bad_before = 0;
     }
-    Ok(Some(Replay { text, number: file_number, first, entries, _lock: file }))
+    let (is_empty, crc32) = (bytes.len() == header + 4, crc32(&bytes));
+    Ok(Some(Replay { text, number: file_number, first, entries, bad, bad_behind: bad_before, is_empty, crc32, _lock: file }))
+}
+
+/// Whether there is more in a file than the header of a journal, damaged or not.
+pub(crate) fn has_records(path: &Path) -> bool {
+    let Ok(bytes) = std::fs::read(path) else { return false };
+    let text = bytes.get(8..12).map_or(0, |length| u32::from_le_bytes(std::array::from_fn(|k| length[k])));
+    bytes.starts_with(MAGIC) && bytes.len() > FIXED_HEADER + text as usize + 4
 }
 
 #[cfg(test)]
@@ -203,7 +222,14 @@ mod tests {
         let mut damaged = whole.clone();
         damaged[header + 31 + 5] ^= 1;
         std::fs::write(&path, &damaged).unwrap();
-        assert_eq!(replay(&path).unwrap().unwrap().entries.len(), 1);
+        let got = replay(&path).unwrap().unwrap();
+        let found: Vec<_> = got.entries.iter().map(|entry| (entry.image, entry.bad_before)).collect();
+        assert_eq!((found.as_slice(), got.bad, got.bad_behind), (&[(10, 0), (12, 1), (13, 0)][..], 1, 0));
+        drop(got);
+        damaged[header + 3 * 31 + 5] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        let got = replay(&path).unwrap().unwrap();
+        assert_eq!((got.entries.len(), got.bad, got.bad_behind), (2, 2, 1));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -18,7 +18,7 @@ use hdf5_sys::h5::hsize_t;
 use hdf5_sys::h5ac::H5AC_cache_config_t;
 use hdf5_sys::h5c::{H5C_cache_decr_mode, H5C_cache_flash_incr_mode, H5C_cache_incr_mode};
 use hdf5_sys::h5d::{H5Dclose, H5Dcreate2, H5Dget_chunk_info_by_coord, H5Dget_space, H5Dread_chunk, H5Dset_extent};
-use hdf5_sys::h5d::{H5Dwrite, H5Dwrite_chunk};
+use hdf5_sys::h5d::{H5Dread, H5Dwrite, H5Dwrite_chunk};
 use hdf5_sys::h5f::{H5F_ACC_EXCL, H5F_ACC_RDONLY, H5F_ACC_RDWR, H5F_libver_t, H5Fcreate};
 use hdf5_sys::h5f::{H5Fget_mdc_config, H5Fopen, H5Fset_mdc_config};
 use hdf5_sys::h5g::{H5Gclose, H5Gcreate2};
@@ -400,6 +400,32 @@ pub(crate) fn write_rows(dataset: &Dataset, column: &Column, start: u64, bytes: 
         h5check(H5Dwrite(dataset.id(), kind, memory.0, space.0, H5P_DEFAULT, bytes.as_ptr().cast()))?;
         Ok(())
     })
+}
+
+/// Rows `start..start + count` of one column, packed little endian.
+pub(crate) fn read_rows(dataset: &Dataset, column: &Column, start: u64, count: u64) -> hdf5::Result<Vec<u8>> {
+    let shape = dataset.shape();
+    if shape.get(1..) != Some(&column.shape) || start.checked_add(count).is_none_or(|end| end > shape[0] as u64) {
+        return Err(format!("column {} has the shape {shape:?}", column.name).into());
+    }
+    let row = column.shape.iter().map(|&n| n as hsize_t);
+    let counts: Vec<hsize_t> = std::iter::once(count).chain(row).collect();
+    let starts: Vec<hsize_t> = std::iter::once(start).chain(column.shape.iter().map(|_| 0)).collect();
+    let mut bytes = vec![0u8; count as usize * column.bytes()];
+    if count == 0 {
+        return Ok(bytes);
+    }
+    // SAFETY: `starts` and `counts` have one entry per dimension (compared above); `bytes` has room for exactly `counts` values of the type.
+    sync(|| unsafe {
+        let space = Owned(h5check(H5Dget_space(dataset.id()))?, H5Sclose);
+        let select = H5S_seloper_t::H5S_SELECT_SET;
+        h5check(H5Sselect_hyperslab(space.0, select, starts.as_ptr(), null(), counts.as_ptr(), null()))?;
+        let memory = Owned(h5check(H5Screate_simple(counts.len() as i32, counts.as_ptr(), null()))?, H5Sclose);
+        let kind = column_type(column.kind);
+        h5check(H5Dread(dataset.id(), kind, memory.0, space.0, H5P_DEFAULT, bytes.as_mut_ptr().cast()))?;
+        Ok::<_, hdf5::Error>(())
+    })?;
+    Ok(bytes)
 }
 
 /// Writes numbers into a data set of one dimension, from `start` on.

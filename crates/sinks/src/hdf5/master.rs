@@ -27,6 +27,9 @@ use super::spec::{FileSpec, Layout, LedgerRecord};
 /// h c in keV angstrom (CODATA 2018, exact to the digits given).
 const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
 
+/// The pixel mask in the master.
+pub(crate) const MASK: &str = "/entry/instrument/detector/pixel_mask";
+
 /// State of the run as told by `/entry/konkordia/state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -61,7 +64,8 @@ pub(crate) fn publish(
     }
     // Data files may have been moved away while the run went on: never link to what is not there. A repair says of which it knows that, and
     // these may come back.
-    let files: Vec<&Closed> = files.iter().filter(|file| file.images > 0 && (!file.readable || file.path.exists())).collect();
+    let files: Vec<&Closed> =
+        files.iter().filter(|file| file.images > 0 && (!file.is_readable() || file.path.exists())).collect();
     let built = build(&part, spec, columns, &files, ledger, state).context(doing, &part);
     let published = built.and_then(|()| {
         let file = std::fs::File::open(&part).context(doing, &part)?;
@@ -334,7 +338,8 @@ fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], i
     };
     for file in files {
         let start = ((file.number - 1) * u64::from(spec.images_per_file)) as usize;
-        let count = file.images as usize;
+        // Of a shorter copy what is there; the rest reads as missing.
+        let count = if file.is_readable() { file.stored } else { file.images } as usize;
         let (source, target) = (all(0..count), all(start..start + count));
         builder = builder.virtual_map(file_name(file), STACK, stack(count), source, whole.clone(), target);
     }
@@ -398,8 +403,7 @@ fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileS
     }
     let mut created = Vec::new();
     // Data files of earlier versions have no checksums.
-    let names = |file: &&Closed| low::open_file(&file.path).and_then(|f| f.group(COLUMNS)?.member_names()).unwrap_or_default();
-    let is_old = files.iter().map(names).any(|names| !names.is_empty() && !names.iter().any(|name| name == CHECKSUM));
+    let is_old = files.iter().filter_map(|file| file.columns()).any(|columns| !columns.link_exists(CHECKSUM));
     let list: Vec<_> = columns.list.iter().filter(|column| !(is_old && column.name == CHECKSUM)).collect();
     for column in &list {
         let dataset = low::create_column(&target, column, u32::MAX)?;
@@ -411,23 +415,24 @@ fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileS
     let old = low::open_file(&old).and_then(|f: File| f.group(COLUMNS)).ok();
     for file in files {
         let first = (file.number - 1) * ipf;
-        let own = if file.readable { low::open_file(&file.path).and_then(|f: File| f.group(COLUMNS)).ok() } else { None };
+        let own = file.columns();
         for (column, dataset) in list.iter().zip(&created) {
-            let bytes = match &own {
-                Some(own) => super::reader::column_bytes(own, column)?,
-                None => old_rows(old.as_ref(), column, first, file.images),
+            let mut bytes = match &own {
+                Some(own) => low::read_rows(&own.dataset(&column.name)?, column, 0, file.stored)?,
+                None => Vec::new(),
             };
+            let there = (bytes.len() / column.bytes()) as u64;
+            bytes.extend(old_rows(old.as_ref(), column, first + there, file.images - there));
             low::write_rows(dataset, column, first, &bytes)?;
         }
     }
     Ok(())
 }
 
-/// What the master before said of the images of a data file that cannot be read; nothing where it said nothing.
+/// What the master before said of images that are in no data file that can be read; nothing where it said nothing.
 fn old_rows(old: Option<&Group>, column: &Column, first: u64, images: u64) -> Vec<u8> {
-    let bytes = old.and_then(|old| super::reader::column_bytes(old, column).ok()).unwrap_or_default();
-    let [from, to] = [first, first + images].map(|row| row as usize * column.bytes());
-    bytes.get(from..to).map_or_else(|| vec![0; to - from], <[u8]>::to_vec)
+    let read = |old: &Group| low::read_rows(&old.dataset(&column.name).ok()?, column, first, images).ok();
+    old.and_then(read).unwrap_or_else(|| vec![0; images as usize * column.bytes()])
 }
 
 fn write_ledger(own: &Group, record: &LedgerRecord) -> Result<()> {

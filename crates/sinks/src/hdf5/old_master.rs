@@ -2,18 +2,19 @@
 
 use std::path::Path;
 
-use super::datafile::{COLUMNS, Closed, STACK};
+use super::datafile::{COLUMNS, Closed};
 use super::low;
-use super::master::State;
+use super::master::{MASK, State};
 use super::nexus::{read_number, read_text};
 use super::pedestals::{OWN, PEDESTALS};
 use super::repair::{FILE_MISSING, NOT_RESCUED, read_ledger};
 use super::spec::{FileSpec, LedgerRecord};
+use super::xds::readable_mask;
 
 /// See the top of this module.
 pub(super) struct OldMaster {
-    /// Positions of the run.
-    pub(super) images: u64,
+    /// Positions of the run, as one number says.
+    images: u64,
     pub(super) ledger: Option<LedgerRecord>,
     state: String,
     /// Numbers of the data files that are linked.
@@ -21,6 +22,8 @@ pub(super) struct OldMaster {
     /// All images are one virtual data set, without links.
     is_virtual: bool,
     has_pedestals: bool,
+    mask: Option<Vec<u32>>,
+    /// States of the images of all data files; of as many as there are, whatever the number says.
     status: Option<Vec<u8>>,
 }
 
@@ -40,8 +43,26 @@ impl OldMaster {
             is_virtual: linked.is_empty() && links.iter().any(|name| name == "data"),
             linked,
             has_pedestals: file.group(OWN).is_ok_and(|own| own.link_exists(PEDESTALS)),
-            status: status.filter(|status| status.len() as u64 == images),
+            mask: file.dataset(MASK).and_then(|mask| mask.read_raw::<u32>()).ok(),
+            status,
         })
+    }
+
+    /// Whether the run had ended when it was written, so that it has the columns of all data files.
+    pub(super) fn is_final(&self) -> bool {
+        self.state != State::Writing.name()
+    }
+
+    /// Positions of the run. A bit of the number may have flipped: it counts where the length of the columns or the links agree with it.
+    pub(super) fn images(&self, ipf: u64) -> u64 {
+        let linked = self.linked.last().copied();
+        let agrees = |images: u64| linked == Some(images.div_ceil(ipf));
+        match self.status.as_ref().map(|status| status.len() as u64) {
+            Some(rows) if rows == self.images => rows,
+            _ if agrees(self.images) => self.images,
+            Some(rows) if linked.is_none() || agrees(rows) => rows,
+            _ => 0,
+        }
     }
 
     /// Whether it is final, names exactly these data files, and says of their images what they say.
@@ -49,35 +70,43 @@ impl OldMaster {
         let ipf = u64::from(spec.images_per_file);
         let links_right = self.is_virtual || self.linked.iter().eq(closed.iter().map(|file| &file.number));
         let links_right = links_right && self.has_pedestals == spec.pedestal_snapshots;
-        let gone = closed.iter().filter(|file| !file.readable).map(|file| file.images).sum::<u64>();
-        let same = |file: &Closed| self.of(file, ipf).is_some_and(|before| Some(before) == status_of(file).as_deref());
-        self.state != State::Writing.name()
+        let gone = closed.iter().map(Closed::missing).sum::<u64>();
+        let same = |file: &Closed| self.of(file, ipf).is_some_and(|before| status_of(file).as_deref() == Some(before));
+        let mask = self.mask.clone().map(|mut mask| {
+            readable_mask(&mut mask);
+            mask
+        });
+        self.is_final()
             && self.images == images
-            && self.status.is_some()
+            && self.status.as_ref().is_some_and(|status| status.len() as u64 == images)
             && (links_right || images == 0)
-            && closed.iter().filter(|file| file.readable).all(same)
+            && mask.is_some_and(|mask| mask == spec.pixel_mask)
+            && closed.iter().filter(|file| file.is_readable()).all(same)
             && (self.total(FILE_MISSING) == 0 || self.total(FILE_MISSING) == gone)
     }
 
-    fn total(&self, name: &str) -> u64 {
+    pub(super) fn total(&self, name: &str) -> u64 {
         let totals = self.ledger.iter().flat_map(|ledger| &ledger.totals);
         totals.filter(|(found, _)| found == name).map(|(_, number)| *number).sum()
     }
 
-    /// States of the images of a data file.
+    /// States of the images that are in a data file.
     fn of(&self, file: &Closed, ipf: u64) -> Option<&[u8]> {
         let first = (file.number - 1).checked_mul(ipf)?;
-        self.status.as_ref()?.get(usize::try_from(first).ok()?..usize::try_from(first.checked_add(file.images)?).ok()?)
+        self.status.as_ref()?.get(usize::try_from(first).ok()?..usize::try_from(first.checked_add(file.stored)?).ok()?)
     }
 
     /// Images that repairs could not read: those of before, and those that have lost or got back their pixels since. `None` where the master
     /// was not final, and has no columns to tell by.
     pub(super) fn not_rescued(&self, closed: &[Closed], ipf: u64) -> Option<u64> {
-        self.status.as_ref().filter(|_| self.state != State::Writing.name())?;
+        self.status.as_ref().filter(|_| self.is_final())?;
         let mut number = self.total(NOT_RESCUED);
         let with_pixels = |status: &[u8]| status.iter().filter(|status| matches!(status, 1 | 2)).count() as u64;
-        for file in closed.iter().filter(|file| file.readable) {
-            if let (Some(before), Some(now)) = (self.of(file, ipf), status_of(file)) {
+        for file in closed.iter().filter(|file| file.is_readable()) {
+            let Some(before) = self.of(file, ipf) else { continue };
+            // Of a file that was away when the master was written it says nothing.
+            let was_away = self.total(FILE_MISSING) > 0 && before.iter().all(|status| *status == 0);
+            if let Some(now) = status_of(file).filter(|_| !was_away) {
                 number = (number + with_pixels(before)).saturating_sub(with_pixels(&now));
             }
         }
@@ -85,9 +114,8 @@ impl OldMaster {
     }
 }
 
-fn status_of(file: &Closed) -> Option<Vec<u8>> {
-    let opened = low::open_file(&file.path).ok()?;
-    let images = opened.dataset(STACK).ok()?.shape().first().copied()?;
-    let status = opened.dataset(&format!("{COLUMNS}/status")).ok()?.read_raw::<u8>().ok()?;
-    (status.len() == images).then_some(status)
+/// States of the images that are in a data file.
+pub(super) fn status_of(file: &Closed) -> Option<Vec<u8>> {
+    let status = file.columns()?.dataset("status").ok()?.read_raw::<u8>().ok()?;
+    (status.len() as u64 == file.stored).then_some(status)
 }

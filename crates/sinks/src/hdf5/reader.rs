@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
-use hdf5::{Dataset, File, Group};
+use hdf5::{Dataset, File};
 use konkordia_core::pixel::PixelType;
 
-use super::columns::{Column, ColumnType, ImageStatus};
+use super::columns::ImageStatus;
 use super::datafile::{COLUMNS, DESCRIPTION, STACK};
 use super::error::{Context, Error, ErrorKind};
 use super::low;
@@ -360,7 +360,8 @@ fn summarise(
     readable.filter(|&&s| s < 4).for_each(|&s| by_status[usize::from(s)] += 1);
     let ipf = spec.as_ref().map_or(0, |spec| u64::from(spec.images_per_file));
     let in_file = |part: &DataFileSummary| images.saturating_sub(part.first_image).min(ipf);
-    let images_file_missing = data_files.iter().filter(|part| part.images.is_none()).map(in_file).sum();
+    let gone = |part: &DataFileSummary| in_file(part).saturating_sub(part.images.unwrap_or(0));
+    let images_file_missing = data_files.iter().map(gone).sum();
     let text = |name: &str| read_text(file, &format!("/entry/konkordia/{name}"));
     let m = spec.as_ref().map(|spec| spec.metadata.clone()).unwrap_or_default();
     Ok(Summary {
@@ -412,20 +413,5 @@ pub(crate) fn pixel_of(kind: &TypeDescriptor) -> Option<PixelType> {
         TypeDescriptor::Unsigned(IntSize::U8) => PixelType::Uint64,
         TypeDescriptor::Float(FloatSize::U8) => PixelType::Float64,
         _ => return None,
-    })
-}
-
-/// One column of a data file, packed little endian.
-pub(crate) fn column_bytes(columns: &Group, column: &Column) -> hdf5::Result<Vec<u8>> {
-    let dataset = columns.dataset(&column.name)?;
-    if dataset.shape().get(1..) != Some(&column.shape) {
-        return Err(format!("column {} has shape {:?}", column.name, dataset.shape()).into());
-    }
-    let bytes = |values: Vec<Vec<u8>>| values.concat();
-    Ok(match column.kind {
-        ColumnType::U8 => dataset.read_raw::<u8>()?,
-        ColumnType::U16 => bytes(dataset.read_raw::<u16>()?.into_iter().map(|v| v.to_le_bytes().to_vec()).collect()),
-        ColumnType::U32 => bytes(dataset.read_raw::<u32>()?.into_iter().map(|v| v.to_le_bytes().to_vec()).collect()),
-        ColumnType::U64 => bytes(dataset.read_raw::<u64>()?.into_iter().map(|v| v.to_le_bytes().to_vec()).collect()),
     })
 }

@@ -76,7 +76,7 @@ pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usi
             found.images_with_pixels += held.with_pixels;
             let lost = held.chunks.saturating_sub(held.with_pixels * spec.pieces() as u64) * missing_bytes.unwrap_or(0) as u64;
             found.chunk_bytes += if held.with_pixels > 0 { held.stored_bytes.saturating_sub(lost) } else { 0 };
-            found.closed.push(Closed { number, path, images: held.images, readable: true });
+            found.closed.push(Closed::whole(number, path, held.images));
         } else {
             found.stale.push((path, true, false));
         }

@@ -262,6 +262,11 @@ impl FileSpec {
         chunk_shape(&shape, self.pieces() as u32).unwrap_or(shape).iter().map(|&size| size as usize).collect()
     }
 
+    /// A chunk is never longer than this.
+    pub(crate) fn chunk_bytes_max(&self) -> u64 {
+        12 + 64 + 2 * self.piece_bytes() as u64
+    }
+
     /// Where each chunk begins in an image, without the dimension of the images.
     pub(crate) fn chunk_starts(&self) -> Vec<Vec<u64>> {
         let wide = |shape: Vec<usize>| shape.iter().map(|&size| size as u64).collect::<Vec<u64>>();

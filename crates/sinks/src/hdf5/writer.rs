@@ -14,7 +14,7 @@ use super::nexus;
 use super::packing::{HEAD_BYTES, begins_right};
 use super::pedestals::PedestalFile;
 use super::reader::inspect;
-use super::repair::repair;
+use super::repair::{MissingImages, NOT_RESCUED, repair};
 use super::resume;
 use super::spec::{FileSpec, LedgerRecord, Overwrite};
 use super::xds::readable_mask;
@@ -37,6 +37,7 @@ pub struct SpaceEstimate {
     pub reserve: u64,
 }
 
+const LOOK_AT_DISK: &str = "look at the system log (dmesg) for the disk; `konkordia repair FILE` names the images";
 /// With less than this left the file system is asked before every image, otherwise at every flush: on a network asking takes its time.
 const FREE_CLOSE: u64 = 256 << 20;
 
@@ -430,7 +431,8 @@ impl Writer {
     /// Closes everything and publishes the final master. After a failed write it closes what was written before the failure.
     ///
     /// # Errors
-    /// When even that fails the journal stays: `konkordia repair` completes the file once the cause is gone.
+    /// When even that fails the journal stays: `konkordia repair` completes the file once the cause is gone. [`ErrorKind::Damaged`] when all is
+    /// closed, but images that were written cannot be read back.
     pub fn finish(mut self, ledger: &LedgerRecord) -> Result<FileReport, Error> {
         release_reserve(&self.spec);
         let ipf = u64::from(self.spec.images_per_file);
@@ -439,6 +441,7 @@ impl Writer {
         if self.failed.is_none() && total > 0 {
             self.advance_to((total - 1) / ipf + 1)?;
         }
+        let mut lost = 0;
         if let Some(file) = &mut self.current {
             let end = total.saturating_sub((file.number - 1) * ipf).min(ipf);
             file.extend(end)?;
@@ -446,12 +449,19 @@ impl Writer {
                 file.flush()?;
                 self.current.take().map_or(Ok(()), DataFile::discard)?;
             } else if let Err(error) = self.close_current() {
-                self.rescue().map_err(|_| error)?;
+                lost = self.rescue().map_err(|_| error)?;
             }
         }
         let pedestal_snapshots = self.pedestals.take().map_or(Ok(0), PedestalFile::close)?;
         if self.sync {
             self.to_disk(pedestal_snapshots > 0)?;
+        }
+        if lost > 0 {
+            let mut ledger = ledger.clone();
+            ledger.totals.push((NOT_RESCUED.into(), lost));
+            let master = master::publish(&self.spec, &self.columns, &self.closed, Some(&ledger), State::Repaired)?;
+            let cause = format!("{lost} images that were written could not be read back when their data file was closed");
+            return Err(Error::new(ErrorKind::Damaged, "finish the run", &master, cause).with_hint(LOOK_AT_DISK));
         }
         let master = master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed)?;
         Ok(FileReport {
@@ -481,15 +491,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Rebuilds the current data file from its journal, when libhdf5 cannot close it.
-    fn rescue(&mut self) -> Result<(), Error> {
-        let Some(file) = self.current.take() else { return Ok(()) };
+    /// Rebuilds the current data file from its journal, when libhdf5 cannot close it. Gives the number of its images that are lost by it.
+    fn rescue(&mut self) -> Result<u64, Error> {
+        let Some(file) = self.current.take() else { return Ok(0) };
         let (number, path) = (file.number, file.path.clone());
         drop(file);
-        repair(&path)?;
+        let report = repair(&path)?;
         let images = inspect(&path)?.images;
-        self.closed.push(Closed { number, path, images, readable: true });
-        Ok(())
+        self.closed.push(Closed::whole(number, path, images));
+        // Complete data files may have been moved away: only what is missing of this one counts.
+        let begin = (number - 1) * u64::from(self.spec.images_per_file);
+        let is_before = |lost: &&MissingImages| lost.ranges.last().is_some_and(|range| range.end <= begin);
+        Ok(report.missing.iter().filter(|lost| !is_before(lost)).map(|lost| lost.images).sum())
     }
 }
 
@@ -588,4 +601,51 @@ fn take_reserve(spec: &FileSpec, bytes: u64) -> Result<SpaceEstimate, Error> {
 
 fn release_reserve(spec: &FileSpec) {
     let _ = std::fs::remove_file(reserve_path(&spec.directory, &spec.prefix));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_when_a_file_cannot_be_closed_is_counted() {
+        let directory = std::env::temp_dir().join(format!("konkordia-close-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let spec = FileSpec {
+            directory: directory.clone(),
+            prefix: "c".into(),
+            rows: 64,
+            columns: 64,
+            compression: super::super::Compression::None,
+            overwrite: Overwrite::Replace,
+            pixel_mask: vec![0; 64 * 64],
+            ..FileSpec::default()
+        };
+        let mut writer = Writer::create(spec).unwrap();
+        let chunk = vec![7; writer.spec.image_bytes()];
+        for index in 0..4 {
+            let record = ImageRecord {
+                index,
+                frame_number: index,
+                status: ImageStatus::Partial,
+                parts: &[&chunk],
+                packets_received: &[0],
+                packet_bitmap: &[0],
+                timestamp_100ns: 0,
+                bunch_id: 0,
+                exposure_100ns: 0,
+                detector_info: 0,
+                extra: &[],
+            };
+            writer.write(&record).unwrap();
+        }
+        let path = writer.current.as_ref().unwrap().path.clone();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(64).position(|window| window == [7; 64]).unwrap();
+        bytes[at] = 8;
+        std::fs::write(&path, bytes).unwrap();
+        // As when libhdf5 fails to close the file.
+        assert_eq!(writer.rescue().unwrap(), 1);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

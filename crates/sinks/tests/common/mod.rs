@@ -2,6 +2,7 @@
 // Each user takes its part.
 #![allow(dead_code)]
 
+pub mod damage;
 pub mod series;
 
 use std::io::Write;

@@ -1,0 +1,138 @@
+//! What a data file and the master say of the same images, and which of them the stored bytes agree with.
+
+use hdf5::File;
+
+use super::checksum::{self, CHECKSUM};
+use super::columns::{Columns, ImageStatus};
+use super::datafile::COLUMNS;
+use super::low;
+
+/// Rows of columns as one file has them.
+pub(super) struct Rows {
+    rows: Vec<Vec<u8>>,
+    has_sums: bool,
+}
+
+/// What one file says of one image.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) has_sum: bool,
+}
+
+/// How well a row and the stored chunks of an image agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Agreement {
+    Nothing,
+    /// The row says that there are pixels, and has no checksum.
+    Status,
+    /// The checksum is right, but the row says that there are no pixels.
+    Checksum,
+    Both,
+}
+
+impl Rows {
+    /// Rows from `first` on, up to `images`, as many as there are; `None` where a column is missing, cannot be read or is not as long as the others.
+    pub(super) fn of(file: &File, columns: &Columns, first: u64, images: u64) -> Option<Self> {
+        let group = file.group(COLUMNS).ok()?;
+        let has_sums = group.link_exists(CHECKSUM);
+        let list = || columns.list.iter().filter(|column| has_sums || column.name != CHECKSUM);
+        let sets: Option<Vec<_>> = list().map(|column| group.dataset(&column.name).ok().map(|set| (column, set))).collect();
+        let sets = sets?;
+        let mut lengths = sets.iter().map(|(_, set)| set.shape().first().copied().unwrap_or(0) as u64);
+        let there = lengths.next()?;
+        if lengths.any(|length| length != there) {
+            return None;
+        }
+        let images = images.min(there.saturating_sub(first));
+        let mut rows = vec![vec![0; columns.row_bytes]; images as usize];
+        for (column, set) in sets {
+            let bytes = low::read_rows(&set, column, first, images).ok()?;
+            for (row, value) in rows.iter_mut().zip(bytes.chunks_exact(column.bytes())) {
+                row[column.offset..column.offset + value.len()].copy_from_slice(value);
+            }
+        }
+        Some(Self { rows, has_sums })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    /// Whether all of them are zeros.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.rows.iter().flatten().all(|byte| *byte == 0)
+    }
+
+    pub(super) fn get(&self, local: u64) -> Option<Row<'_>> {
+        let bytes = self.rows.get(usize::try_from(local).ok()?)?;
+        Some(Row { bytes, has_sum: self.has_sums })
+    }
+}
+
+impl Row<'_> {
+    /// A row of zeros is that of a lost image, or of one of which nothing is known.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.bytes.iter().all(|byte| *byte == 0)
+    }
+
+    pub(super) fn has_pixels(&self, columns: &Columns) -> bool {
+        columns.status(self.bytes).is_some_and(ImageStatus::has_pixels)
+    }
+
+    pub(super) fn agrees(&self, columns: &Columns, sum: u32) -> Agreement {
+        let same = self.has_sum && columns.checksum(self.bytes) == sum;
+        match (same, self.has_pixels(columns)) {
+            (true, true) => Agreement::Both,
+            (true, false) => Agreement::Checksum,
+            (false, true) if !self.has_sum => Agreement::Status,
+            _ => Agreement::Nothing,
+        }
+    }
+
+    /// Whether both say the same, as far as both say it.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let both = self.has_sum && other.has_sum;
+        let end = self.bytes.len() - if both { 0 } else { checksum::BYTES };
+        self.bytes[..end] == other.bytes[..end]
+    }
+
+    /// This row, with what the other one says in the columns where this one is zero.
+    pub(super) fn completed(&self, other: Option<Row<'_>>, columns: &Columns) -> Vec<u8> {
+        let mut row = self.bytes.to_vec();
+        let Some(other) = other else { return row };
+        for column in &columns.list {
+            let range = column.offset..column.offset + column.bytes();
+            if row[range.clone()].iter().all(|byte| *byte == 0) {
+                row[range.clone()].copy_from_slice(&other.bytes[range]);
+            }
+        }
+        row
+    }
+}
+
+/// Of what a data file and the master say of an image with this checksum, what is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// What the data file says.
+    Own,
+    /// The row of the data file is damaged.
+    Master,
+    /// Columns of the data file are zero where the master has numbers: a block that was lost reads so.
+    Zeros,
+    /// They differ, and nothing tells which is right.
+    Undecided,
+}
+
+/// Judges two rows that are not the same.
+pub(super) fn judge(own: Row<'_>, master: Row<'_>, columns: &Columns, sum: u32) -> Verdict {
+    let (of_own, of_master) = (own.agrees(columns, sum), master.agrees(columns, sum));
+    if of_own != of_master {
+        return if of_own > of_master { Verdict::Own } else { Verdict::Master };
+    }
+    // What the master says of pixels that are not there any more is of no use.
+    if of_own == Agreement::Nothing && master.has_pixels(columns) {
+        return Verdict::Own;
+    }
+    if own.completed(Some(master), columns) != own.bytes { Verdict::Zeros } else { Verdict::Undecided }
+}
