@@ -18,7 +18,9 @@ def _end():
         text = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
     except OSError:
         text = "32768 60999"
-    return min(32768, int(text.split()[0]))
+    end = min(32768, int(text.split()[0]))
+    # Where the system hands out nearly all ports by itself, none are kept back for anybody.
+    return end if end - FIRST >= BLOCK else 32768
 
 
 class Ports:

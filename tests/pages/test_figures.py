@@ -4,9 +4,9 @@ import importlib.machinery
 import importlib.util
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -42,24 +42,56 @@ def test_a_figure_outside_of_the_tables_is_seen():
         assert MEASURED.search(text), text
 
 
-def test_every_row_names_a_record_that_exists_with_these_values():
+def recorded(page, line):
+    """{bench: {figure: value}} of the records that a row links to, the last call of each bench at that commit."""
+    found = {}
+    for bench, commit, link in re.findall(r"`([^`]+)` at \[([0-9a-f]+(?:-changed)?)\]\(([^)]+)\)", line):
+        lines = [row.split(",") for row in ((ROOT / page).parent / link).read_text().splitlines()]
+        calls = [row for row in lines if (row[0], row[2]) == (commit, bench)]
+        assert calls, f"{page}: no record of {bench} at {commit} in {link}"
+        found[bench] = {figure: value for _, time, _, figure, value in calls if time == calls[-1][1]}
+    return found
+
+
+def numbers_that_differ(template, cell, records):
+    """Compares the numbers of a cell with the records, by what benches/figures.toml says of it."""
+    shape = re.split(r"\{([^{}]+)\}", template)
+    match = re.fullmatch("(.+)".join(map(re.escape, shape[::2])), cell)
+    assert match, f"{cell} has not the form {template}"
+    for said, number in zip(shape[1::2], match.groups()):
+        bench, figure, scale = re.fullmatch(r"([^:]+):(.+?)(?:\*([0-9.e-]+))?(?::[.,0-9]*[dfeg])?", said).groups()
+        # As exact as it is printed, however that is written.
+        digits = len(number.partition("e")[0].partition(".")[2])
+        step = 10.0 ** (int(number.partition("e")[2] or 0) - digits)
+        value = float(records[bench][figure]) * float(scale or 1)
+        if abs(value - float(number)) > 0.5001 * step:
+            yield f"{said}: {number}, recorded {value}"
+
+
+def test_every_number_of_a_row_is_that_of_the_record_that_it_names():
     """Read from the pages as they are, not by the program that wrote them."""
     rows = 0
-    for page in ("README.md", "docs/performance.md", "docs/compression.md"):
-        text = (ROOT / page).read_text()
-        for table in re.findall(r"<!-- figures:(?!end)\S+ -->\n(.*?)\n<!-- figures:end", text, re.S):
-            for line in table.splitlines()[2:]:
-                rows += 1
-                links = re.findall(r"`([^`]+)` at \[([0-9a-f]+(?:-changed)?)\]\(([^)]+)\)", line)
-                if not links:
-                    assert re.search(r"none yet: `scripts/record [a-z0-9-]+` \|$", line) and not MEASURED.search(line), line
-                    continue
-                values = []
-                for bench, commit, link in links:
-                    record = (ROOT / page).parent / link
-                    values += [v for c, _, b, _, v in map(lambda row: row.split(","), record.read_text().splitlines()) if (c, b) == (commit, bench)]
-                assert values, f"{page}: no record for {links}"
+    for table in tomllib.loads((ROOT / "benches/figures.toml").read_text())["table"]:
+        page = table["page"]
+        [text] = re.findall(f"<!-- figures:{table['name']} -->\n(.*?)\n<!-- figures:end", (ROOT / page).read_text(), re.S)
+        lines = text.splitlines()[2:]
+        assert len(lines) == len(table["rows"])
+        for line, templates in zip(lines, table["rows"]):
+            rows += 1
+            if "none yet" in line:
+                assert re.search(r"none yet: `scripts/record [a-z0-9-]+` \|$", line) and not MEASURED.search(line), line
+                continue
+            records, cells = recorded(page, line), line.strip("|").split("|")
+            wrong = [w for template, cell in zip(templates, cells) for w in numbers_that_differ(template, cell.strip(), records)]
+            assert wrong == [], f"{page}: {line}"
     assert rows > 40
+
+
+def test_a_number_that_differs_from_its_record_is_found():
+    records = {"a": {"b:c.rate": "2.4051", "share": "-0.00123"}}
+    assert list(numbers_that_differ("{a:b:c.rate} GB/s", "2.41 GB/s", records)) == []
+    assert list(numbers_that_differ("{a:b:c.rate*1e3:.0f} MB/s, {a:share:.0e}", "2405 MB/s, -1e-03", records)) == []
+    assert len(list(numbers_that_differ("{a:b:c.rate} GB/s", "2.42 GB/s", records))) == 1
 
 
 def test_a_peer_is_named_with_its_machine():
@@ -69,17 +101,25 @@ def test_a_peer_is_named_with_its_machine():
 
 
 def test_a_changed_record_changes_the_page(tmp_path):
-    for name in ("README.md", "docs", "benches"):
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, tmp_path / name)
-    record = tmp_path / "benches/record/amd-epyc-2-cores/2026-11-21.csv"
-    record.write_text(record.read_text() .replace(",pipeline-60s,results.0.attempts.0.complete,66000", ",pipeline-60s,results.0.attempts.0.complete,65999"))
-    before, after = figures.with_tables(tmp_path)["README.md"]
-    assert "66000 of 66000" in before and "65999 of 66000" in after
-    # A newer call of the bench that lacks figures of the row: no record, and none of the old one.
-    record.write_text(record.read_text() + "abcdef0,2026-11-22T00:00:00Z,pipeline-60s,results.0.attempts.0.complete,123\n")
-    _, after = figures.with_tables(tmp_path)["README.md"]
-    assert "none yet: `scripts/record pipeline-60s`" in after and " of 66000" not in after
+    folder = tmp_path / "benches/record/a-machine"
+    folder.mkdir(parents=True)
+    (tmp_path / "README.md").write_text("# A\n<!-- figures:t -->\nnothing\n<!-- figures:end t -->\nend\n")
+    table = '[[table]]\npage = "README.md"\nname = "t"\nmachine = "a-machine"\nhead = ["run", "figure"]\n'
+    (tmp_path / "benches/figures.toml").write_text(table + 'rows = [["x", "{speed:good:.0f} of {speed:all*2:.1f}"]]\n')
+    record = folder / "2026-11-21.csv"
+
+    def rendered(*lines):
+        with open(record, "a" if record.exists() else "w") as out:
+            out.writelines(f"{line}\n" for line in lines)
+        return figures.with_tables(tmp_path)["README.md"][1].splitlines()[4]
+
+    head = "commit,time,bench,figure,value"
+    first = rendered(head, "abc,2026-11-21T01:00:00Z,speed,good,65", "abc,2026-11-21T01:00:00Z,speed,all,66")
+    assert first == "| x | 65 of 132.0 | `speed` at [abc](benches/record/a-machine/2026-11-21.csv) |"
+    again = rendered("abc,2026-11-21T02:00:00Z,speed,good,64", "abc,2026-11-21T02:00:00Z,speed,all,66")
+    assert again == first.replace("65", "64")
+    # A newer call of the bench that lacks figures of the row, at the same commit too: no record, and none of the old one.
+    assert rendered("abc,2026-11-21T03:00:00Z,speed,good,63") == "| x |  | none yet: `scripts/record speed` |"
 
 
 def test_old_curl_is_enough_for_every_line_that_people_type():
