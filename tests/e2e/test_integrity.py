@@ -108,7 +108,8 @@ def test_a_missing_data_file_is_to_be_brought_back(run, tmp_path):
 def test_a_cut_data_file_is_rescued_and_a_whole_copy_makes_it_good(run):
     master, data = run
     whole, images = data.read_bytes(), images_of(master)
-    offset, _ = sorted(places(data))[12]
+    cut = sorted(range(IMAGES), key=places(data).__getitem__)[12]
+    offset, _ = places(data)[cut]
     data.write_bytes(whole[: offset + 100])
     code, said = check(master)
     [finding] = [finding for finding in said["findings"] if "damaged" in finding["what"]]
@@ -117,7 +118,7 @@ def test_a_cut_data_file_is_rescued_and_a_whole_copy_makes_it_good(run):
     report = json.loads(done.stdout)
     lost = [n for entry in report["missing"] for first, last in entry["first_and_last"] for n in range(first, last + 1)]
     assert report["images"] == IMAGES and report["rescued"] == [str(data)] and report["images_missing"] == len(lost) <= 10
-    assert "12" in program("repair", master, check=1).stdout or 12 in lost
+    assert cut in lost
     now = images_of(master)
     kept = [n for n in range(IMAGES) if n not in lost]
     assert (now[kept] == images[kept]).all() and len(kept) >= 10
