@@ -264,7 +264,7 @@ def test_the_table_has_no_other_rows():
 
 @pytest.mark.parametrize(("sent", "bits"), [(a, b) for a in EIGER_PACKETS for b in EIGER_PACKETS if a != b])
 def test_every_wrong_depth_is_named_and_places_nothing(bench, sent, bits):
-    receiver = bench.receive(configured(bench, eiger(bits) | {"run": {"images": 4, "start_timeout_s": 0.7}}, 4))
+    receiver = bench.receive(configured(bench, eiger(bits) | {"run": {"images": 4, "start_timeout_s": 3}}, 4))
     send_eiger(bench, sent, frames=range(1, 5))
     code, report = receiver.finish()
     balanced(code, report)
@@ -397,6 +397,18 @@ def test_the_service_tells_it_while_the_run_goes_on(serve):
     done = service.wait()
     assert done["severity"] == "warning" and "wrong set-up: modules are in another order" in done["message"]
     assert service.request("GET", "files")["files"][0]["state"] == "incomplete"
+    assert service.end()[0] == 0
+
+
+@pytest.mark.alone
+def test_a_service_tells_of_a_module_that_nobody_listens_to(serve):
+    service, port = serve(jungfrau(1)["detector"], 2, run={"images": FRAMES}, processing={"dtype": "raw"})
+    service.command("start")
+    for frame in range(1, FRAMES + 1):
+        for row in (1, 0):
+            send(port + row, [frame], row=row, module=10 + row)
+    done = service.wait()
+    assert done["severity"] == "success" and "datagrams came to ports of this machine on which nobody listens" in done["hint"], done
     assert service.end()[0] == 0
 
 

@@ -28,6 +28,8 @@ pub struct Config {
     pub modules: u32,
     /// Facts for the file.
     pub metadata: Metadata,
+    /// Those of them that the command that armed the run gave, by the names of the configuration; the text does not have them.
+    pub given: serde_json::Map<String, serde_json::Value>,
     /// Where packets arrive.
     pub address: IpAddr,
     /// Port of the first stream.
@@ -357,6 +359,7 @@ impl Reader<'_> {
         Some(Config {
             text: text.to_string(),
             metadata: self.metadata(&geometry, modules),
+            given: serde_json::Map::new(),
             geometry,
             modules,
             address: address?,

@@ -53,6 +53,25 @@ fn toml_value(name: &str, value: &Value) -> Result<String, Failure> {
     }
 }
 
+/// False if `key` of `table` is a fact and says something else than `facts`.
+pub fn agrees(table: &str, key: &str, value: &toml::Value, facts: &Metadata) -> bool {
+    if !FACTS.iter().any(|(home, keys)| *home == table && keys.contains(&key)) {
+        return true;
+    }
+    let alone = toml::Table::from_iter([(table.to_owned(), toml::Table::from_iter([(key.to_owned(), value.clone())]).into())]);
+    merge(facts, said(&alone.to_string())) == *facts
+}
+
+/// True for the name of a fact of `[detector]`.
+pub fn is_of_detector(name: &str) -> bool {
+    FACTS[0].1.contains(&name)
+}
+
+/// The facts that a text of a configuration says.
+pub fn said(text: &str) -> Metadata {
+    facts(&read::read(text, &mut Diagnostics::new("configuration", text)))
+}
+
 /// `over` where it says something, else `base`.
 pub fn merge(base: &Metadata, over: Metadata) -> Metadata {
     Metadata {

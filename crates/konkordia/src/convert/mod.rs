@@ -192,7 +192,7 @@ fn convert(
     // When it is converted is not when it was taken.
     record.end_time.clone_from(&input.info().written);
     let file = writer.finish(&record).transpose()?;
-    let report = Report::new(config, &names, &outcome, file).with_advice(input.info().notes.clone());
+    let report = Report::new(config, &names, &outcome, file).with_notes(input.info().notes.clone());
     Ok(Done { outcome, report, kept_images: first_image })
 }
 

@@ -1,5 +1,6 @@
 //! `konkordia receive`: one run from arm to idle.
 
+pub mod angles;
 pub mod arm;
 pub mod clock;
 pub mod loopback;
@@ -50,7 +51,6 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     if args.json {
         live.tell(&outcome.findings);
     }
-    let stray = crate::machine::datagrams_to_closed_ports().zip(stray).map_or(0, |(now, then)| now.saturating_sub(then));
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), watch.interrupted());
     let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
     match &report {

@@ -4,7 +4,7 @@
 //! A record is a header of 112 bytes and the whole tile; packets that did not come are 0xFF bytes, as are rows that the detector did not read. A tile of which nothing came has no record in
 //! that frame: frame numbers tell. After an error each file ends with its last whole record.
 
-use crate::config::Config;
+use crate::config::{Config, overrides};
 use crate::failure::{Exit, Failure};
 use konkordia_core::MAX_PACKETS_PER_TILE;
 use konkordia_core::plan::Plan;
@@ -43,7 +43,7 @@ pub struct RawSpec {
     pub start_time: String,
     /// Exposure and period in seconds, where known.
     pub exposure_period_s: (Option<f64>, Option<f64>),
-    /// `[detector]` of the configuration.
+    /// `[detector]` of the configuration, with the facts that a command set for this run.
     pub detector: Option<serde_json::Value>,
 }
 
@@ -60,7 +60,7 @@ impl RawSpec {
             frames_planned: plan.frames,
             start_time,
             exposure_period_s: (config.metadata.count_time_s, config.metadata.frame_time_s),
-            detector: detector_of(&config.text),
+            detector: detector_of(config),
         }
     }
 
@@ -132,10 +132,13 @@ impl RawSpec {
     }
 }
 
-/// `[detector]` of a configuration.
-fn detector_of(text: &str) -> Option<serde_json::Value> {
-    let mut root: toml::Table = text.parse().ok()?;
-    serde_json::to_value(root.remove("detector")?).ok()
+/// `[detector]` of a configuration, with the facts that a command set for this run.
+fn detector_of(config: &Config) -> Option<serde_json::Value> {
+    let mut root: toml::Table = config.text.parse().ok()?;
+    let mut detector = serde_json::to_value(root.remove("detector")?).ok()?;
+    let given = config.given.iter().filter(|(name, _)| overrides::is_of_detector(name));
+    given.for_each(|(name, value)| detector[name.as_str()] = value.clone());
+    Some(detector)
 }
 
 /// A duration as the receiver writes it: "840us".

@@ -4,6 +4,7 @@ use super::raw_copy::RawReport;
 use super::setup::{self, Told};
 use crate::config::{Config, plan};
 use crate::failure::Exit;
+use crate::machine;
 use crate::say;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::setup::{Port, Seen, What};
@@ -28,6 +29,7 @@ pub struct Report {
     raw: Option<RawReport>,
     setup: Vec<Told>,
     advice: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// Name of a stream that arrives at a port.
@@ -67,10 +69,17 @@ fn header_rows(seen: Option<&Seen>) -> [(String, u64); 3] {
     [of("header_row", |p| p.row), of("header_column", |p| p.column), of("header_module_id", |p| p.module_id)]
 }
 
+const WRONG_SETUP: &str = ", with a wrong set-up: ";
+
 /// Why a run ended, with what is wrong about its set-up.
 pub fn ended(name: &str, told: &[Told]) -> String {
     let wrong: Vec<String> = told.iter().filter(|told| told.is_wrong).map(|told| told.what.clone()).collect();
-    if wrong.is_empty() { name.to_string() } else { format!("{name}, with a wrong set-up: {}", wrong.join("; ")) }
+    if wrong.is_empty() { name.to_string() } else { format!("{name}{WRONG_SETUP}{}", wrong.join("; ")) }
+}
+
+/// What was wrong about the set-up of a run of which the file says that it ended so.
+pub fn wrong_setup(ended: &str) -> Option<&str> {
+    ended.split_once(WRONG_SETUP).map(|(_, wrong)| wrong)
 }
 
 /// "expected" alone would not say of what.
@@ -114,16 +123,19 @@ impl Report {
             raw: None,
             setup: setup::tell(config, names, &outcome.findings),
             advice: advice(config, names, outcome),
+            notes: Vec::new(),
         }
     }
 
-    /// With other advice than that for a run over the network.
-    pub fn with_advice(self, advice: Vec<String>) -> Self {
-        Self { advice, ..self }
+    /// With what there is to say of the input of a conversion, in place of the advice for a run over the network.
+    pub fn with_notes(self, notes: Vec<String>) -> Self {
+        Self { notes, advice: Vec::new(), ..self }
     }
 
-    /// With what is known of datagrams that came to ports of this machine on which nobody listens, while no stream was short of any.
-    pub fn with_stray(mut self, stray: u64, outcome: &RunOutcome) -> Self {
+    /// With what is known of datagrams that came to ports of this machine on which nobody listens, since there were `before` of them, while no
+    /// stream was short of any.
+    pub fn with_stray(mut self, before: Option<u64>, outcome: &RunOutcome) -> Self {
+        let stray = machine::datagrams_to_closed_ports().zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
         // Other programs have closed ports too: where data came, only as much as one more stream would bring says something.
         let of_stream = outcome.ledger.total().placed / self.streams.len().max(1) as u64;
         let is_much = stray >= 3 && stray * 10 >= of_stream * 9;
@@ -146,7 +158,14 @@ impl Report {
     /// What the reader should know first: a wrong set-up, then where data were lost; `None` if all is well.
     pub fn headline(&self) -> Option<String> {
         let told = self.setup.iter().find(|told| told.is_wrong).or(self.setup.first());
-        told.map(|told| format!("wrong set-up: {}", told.what)).or_else(|| self.advice.first().cloned())
+        let told = told.map(|told| format!("wrong set-up: {}", told.what));
+        told.or_else(|| self.advice.first().cloned()).or_else(|| self.cause_of_gaps().cloned())
+    }
+
+    /// What the input of a conversion lacks comes first among its notes; where nothing is missing, they are no headline.
+    fn cause_of_gaps(&self) -> Option<&String> {
+        let images = &self.ledger.images;
+        self.notes.first().filter(|_| images.partial + images.lost + images.discarded > 0)
     }
 
     /// The same with what was written of raw frames.
@@ -230,6 +249,9 @@ impl Report {
         for line in self.advice.iter().skip(told_first) {
             out.push_str(&format!("\nadvice    {line}"));
         }
+        for line in &self.notes {
+            out.push_str(&format!("\nnote      {line}"));
+        }
         out
     }
 
@@ -297,7 +319,7 @@ impl Report {
             "master": self.file.as_ref().map(|f| &f.master), "data_files": self.file.as_ref().map(|f| &f.data_files),
             "raw_master": self.raw.as_ref().map(|r| &r.master), "raw_frames": self.raw.as_ref().map(|r| r.frames),
             "raw_bytes": self.raw.as_ref().map(|r| r.bytes),
-            "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice,
+            "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice, "notes": self.notes,
             "setup": self.setup.iter().map(Told::to_json).collect::<Vec<_>>(), "headline": self.headline(),
         })
     }

@@ -147,7 +147,8 @@ impl Driver for Udp {
             looked: Instant::now(),
         };
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
-        let closing = Closing { config: wish.config, writer, raw_copy, addresses, run, writes: wish.write };
+        let stray = crate::machine::datagrams_to_closed_ports();
+        let closing = Closing { config: wish.config, writer, raw_copy, addresses, run, writes: wish.write, stray };
         let (outbox, outlets, counts) = (self.outbox.clone(), Arc::clone(&base.fanout.outlets), Arc::clone(&live.counts));
         let work = move || {
             let outcome = armed.run();

@@ -7,7 +7,7 @@ use crate::config::{Config, overrides};
 use crate::failure::{Exit, Failure};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::report::{self, Report};
-use crate::run::{clock, exit_of};
+use crate::run::{angles, clock, exit_of};
 use crate::say;
 use crate::serve::fanout::Fanout;
 use crate::serve::fanout::run_tap::{ImageCounts, RunSink};
@@ -187,6 +187,7 @@ pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, request: &ArmReq
     }
     let metadata: Metadata = overrides::metadata(&request.metadata)?;
     config.metadata = overrides::merge(&config.metadata, metadata);
+    config.given.clone_from(&request.metadata);
     let write = request.write.unwrap_or(base.write);
     if write {
         let root = data_root.unwrap_or(&own.directory).clone();
@@ -299,7 +300,7 @@ fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
         source_name: m.source_name.clone(),
         instrument_name: m.instrument_name.clone(),
         experiment: Experiment {
-            goniometer: m.experiment.goniometer.in_steps_of(config.options.processing.selection.sum_frames),
+            goniometer: angles::in_steps_of(m.experiment.goniometer, angles::step(&config.options.processing.selection)),
             ..m.experiment.clone()
         },
     };
@@ -358,6 +359,8 @@ pub struct Closing {
     pub run: u64,
     /// Files are written.
     pub writes: bool,
+    /// Datagrams to closed ports when the run began.
+    pub stray: Option<u64>,
 }
 
 /// Closes the files and sums up.
@@ -381,7 +384,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     if let Err(error) = raw {
         failure.get_or_insert(error);
     }
-    let report = Report::new(&closing.config, &names, outcome, file);
+    let report = Report::new(&closing.config, &names, outcome, file).with_stray(closing.stray, outcome);
     let mut kept = report.file().map(|file| (file.master.clone(), file.images, file.chunk_bytes));
     if is_nothing && failure.is_none() {
         report.file().into_iter().for_each(remove);
