@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import raw_files
 from driving import BINARY, ROOT, Master, balanced, free_ports, program, raw_tables, simulate
+from service import Service, write_config
 from test_convert import chunks, convert, sum_of_ledger
 from test_convert_bad import refused
 from test_modes import jungfrau_packets, send
@@ -34,8 +35,37 @@ def planes(folder):
     }
 
 
-def same_run(live, later):
-    """The same images, chunk by chunk, and the same account of each."""
+# Of each run they are another: when it was, and where its files lie.
+OWN = ("start_time", "end_time", "end_time_estimated", "detectorSpecific")
+
+
+def facts(master):
+    """Every small field of sample, source and instrument: energy, distance, beam, angles of all images and what else is told."""
+    found = {}
+
+    def take(name, field):
+        if isinstance(field, h5py.Dataset) and field.size <= 1000 and not any(part in OWN for part in name.split("/")):
+            found[name] = field[()].tolist()
+
+    with h5py.File(master, "r") as f:
+        for group in ("sample", "source", "instrument"):
+            if group in f["/entry"]:
+                f[f"/entry/{group}"].visititems(lambda name, field, group=group: take(f"{group}/{name}", field))
+        streams = f["/entry/konkordia/ledger/streams"]
+        found["streams"] = {name: streams[name][()].tolist() for name in ("header_row", "header_column", "header_module_id")}
+    return found
+
+
+def times(master):
+    with h5py.File(master, "r") as f:
+        return [f[f"/entry/{name}"][()] if name in f["/entry"] else None for name in ("start_time", "end_time")]
+
+
+def same_run(live, later, raw=None):
+    """The same images, chunk by chunk, the same account of each, the same facts, and the times of the raw run."""
+    a, b = facts(live), facts(later)
+    assert {name: (a.get(name), b.get(name)) for name in a.keys() | b.keys() if repr(a.get(name)) != repr(b.get(name))} == {}
+    assert times(later) == times(raw or live.with_name("raw_master.h5"))
     assert chunks(live) == chunks(later)
     a, b = Master(live), Master(later)
     assert (a.images == b.images).all() and (a.mask == b.mask).all()
@@ -60,7 +90,8 @@ def test_raw_and_converted_later_is_converted_live(bench, tmp_path, gains, modul
     codes = []
     for prefix, more in [("live", {"calibration": planes(gains / str(modules))}), ("raw", {"processing": {"dtype": "raw"}})]:
         detector = {"type": "jungfrau", "modules": modules, "interfaces": interfaces, "energy_kev": 12.4, **geometry}
-        output = {"prefix": prefix, "images_per_file": 4, "compression": compression if prefix == "raw" else "bslz4"}
+        output = {"prefix": prefix, "images_per_file": 4, "compression": compression if prefix == "raw" else "bslz4", "sample_name": "lyso"}
+        more = more | {"goniometer": {"omega_start_deg": 10.0, "omega_increment_deg": 0.1, "kappa_start_deg": 30.0}}
         run = {"images": 9, "stall_timeout_s": 2}
         receiver = bench.receive(bench.config(streams=modules * interfaces, detector=detector, output=output, run=run, **more))
         options = ["--modules", modules, "--interfaces", interfaces, "--images", 9, "--rate", 20, "--loss", loss, "--seed", 5]
@@ -98,6 +129,8 @@ def test_lost_images_are_lost_at_the_same_places(bench, tmp_path, gains):
     same_run(tmp_path / "live_master.h5", tmp_path / "later_master.h5")
     convert(tmp_path / "raw_master.h5", "-o", tmp_path / "part", "--calibration", gains / "2", "--frames", "4:6", check=1)
     part = Master(tmp_path / "part_master.h5")
+    # Nobody knows when a part of a run began and ended.
+    assert times(tmp_path / "part_master.h5") == [None, None]
     assert (part.images == Master(tmp_path / "live_master.h5").images[3:6]).all() and list(part.columns["status"]) == [0, 1, 2]
 
 
@@ -176,12 +209,39 @@ def test_damaged_words_are_named_and_no_pixel_is_made_of_them(run):
     assert (words_of(run / "rest_master.h5") == whole[:5]).all()
 
 
+def test_words_that_changed_on_the_disk_are_found_where_they_decode(run):
+    """One bit of the last literal of a chunk: LZ4 decodes it to another word without an error."""
+    data = run / "raw_data_000002.h5"
+    with h5py.File(data, "r") as f:
+        place = f["/entry/data/data"].id.get_chunk_info(1)
+    with open(data, "r+b") as f:
+        f.seek(place.byte_offset + place.size - 1)
+        last = f.read(1)[0]
+        f.seek(-1, os.SEEK_CUR)
+        f.write(bytes([last ^ 1]))
+    with h5py.File(data, "r") as f:
+        assert f["/entry/data/data"][1].shape == (512, 1024), "the chunk decodes"
+    done = program("convert", run / "raw_master.h5", "-o", run / "out", "--dtype", "raw", check=6)
+    assert re.search(r"image 1 of .*raw_data_000002.h5 cannot be decoded", done.stderr) and "CRC-32" in done.stderr, done.stderr
+
+
 def test_a_data_file_that_is_cut_short(run):
     whole, data = words_of(run / "raw_master.h5"), run / "raw_data_000003.h5"
     os.truncate(data, data.stat().st_size * 2 // 3)
     _, done = convert(run / "raw_master.h5", "-o", run / "out", "--dtype", "raw", check=1)
     assert "raw_data_000003.h5" in done.stderr and "lost images" in done.stderr
     assert (words_of(run / "out_master.h5")[:4] == whole[:4]).all()
+
+
+@pytest.mark.parametrize("images", [2**40, 2**63])
+def test_a_master_that_claims_endless_images_is_refused(run, images):
+    with h5py.File(run / "raw_master.h5", "r+") as f:
+        specific = f["/entry/instrument/detector/detectorSpecific"]
+        del specific["nimages"]
+        specific["nimages"] = np.uint64(images)
+    assert "lie too far apart" in refused(run / "raw_master.h5", "-o", run / "out", "--dtype", "raw")
+    convert(run / "raw_master.h5", "-o", run / "out", "--dtype", "raw", "--frames", "1:6")
+    assert (words_of(run / "out_master.h5") == words_of(run / "raw_master.h5")[:6]).all()
 
 
 def test_what_is_no_raw_run_is_refused(run, tmp_path):
@@ -210,6 +270,111 @@ def test_a_run_that_was_killed_is_repaired_first(bench, tmp_path):
     convert(bench.master, "-o", tmp_path / "out", "--dtype", "raw", check=0)
     found = words_of(tmp_path / "out_master.h5")
     assert len(found) >= 10 and (found == words_of(bench.master)).all()
+
+
+@pytest.fixture
+def armed(tmp_path):
+    """Starts a service of a JUNGFRAU, takes 4 images with facts that the command gives, and returns the master."""
+    services = []
+
+    def take(given, gains, **tables):
+        port = free_ports()
+        detector = {"type": "jungfrau", "energy_kev": 12.4, "detector_distance_mm": 100.0, "beam_center_x_px": 500.5}
+        goniometer = {"omega_start_deg": 1.0, "omega_increment_deg": 0.5}
+        if "processing" not in tables:
+            tables["calibration"] = planes(gains / "1")
+        services.append(Service(write_config(tmp_path, port, detector=detector, goniometer=goniometer, run={"images": 4}, **tables)))
+        services[-1].command("start", {"metadata": given})
+        simulate("jungfrau", "--to", f"127.0.0.1:{port}", "--images", 4, "--rate", 20)
+        done = services[-1].wait()
+        assert done["severity"] == "success", done
+        services[-1].end()
+        return tmp_path / "run_master.h5"
+
+    yield take
+    for service in services:
+        if service.process.poll() is None:
+            service.end()
+
+
+GIVEN = {"energy_kev": 8, "detector_distance_mm": 321, "beam_center_x_px": 17.25, "omega_start_deg": 90, "sample_name": "lyso2"}
+
+
+def given_facts(master):
+    with h5py.File(master, "r") as f:
+        entry = f["/entry"]
+        assert entry["instrument/beam/incident_energy"][()] == 8000
+        assert entry["instrument/detector/distance"][()] == pytest.approx(0.321, abs=1e-12)
+        assert entry["instrument/detector/beam_center_x"][()] == 17.25
+
+
+def test_facts_of_the_command_that_armed_the_run_hold_for_its_conversion(armed, tmp_path, gains):
+    raw = armed(GIVEN, gains, processing={"dtype": "raw"})
+    convert(raw, "-o", tmp_path / "later", "--calibration", gains / "1")
+    convert(raw, "-o", tmp_path / "asked", "--calibration", gains / "1", "--energy-kev", 8)
+    assert chunks(tmp_path / "later_master.h5") == chunks(tmp_path / "asked_master.h5")
+    given_facts(tmp_path / "later_master.h5")
+    with h5py.File(tmp_path / "later_master.h5", "r") as f:
+        assert f["/entry/sample/name"][()] == b"lyso2"
+        assert f["/entry/sample/transformations/omega"][()].tolist() == [90.0, 90.5, 91.0, 91.5]
+    assert times(tmp_path / "later_master.h5") == times(raw)
+    # What the user of convert says comes first, and a part of a run begins at its own angle.
+    convert(raw, "-o", tmp_path / "part", "--dtype", "raw", "--frames", "3:4", "--set", "output.sample_name=other", "--energy-kev", 9)
+    with h5py.File(tmp_path / "part_master.h5", "r") as f:
+        assert f["/entry/sample/transformations/omega"][()].tolist() == [91.0, 91.5] and f["/entry/sample/name"][()] == b"other"
+        assert f["/entry/instrument/beam/incident_energy"][()] == 9000
+
+
+def test_raw_frames_that_were_kept_have_the_facts_of_the_command(armed, tmp_path, gains):
+    live = armed(GIVEN, gains, output={"keep_raw": True})
+    convert(tmp_path / "run_raw_master_0.json", "-o", tmp_path / "later", "--calibration", gains / "1")
+    assert chunks(tmp_path / "later_master.h5") == chunks(live)
+    given_facts(tmp_path / "later_master.h5")
+
+
+@pytest.mark.parametrize(
+    ("frames", "omega"),
+    [({"keep_every": 3}, [10.0, 11.5, 13.0]), ({"warmup_frames": 2}, [10.0, 10.5, 11.0]), ({"dark_every": 3}, None)],
+)
+def test_angles_of_a_run_that_did_not_keep_every_frame(bench, tmp_path, frames, omega):
+    tables = raw_tables(images=3) | {"frames": frames, "goniometer": {"omega_start_deg": 10.0, "omega_increment_deg": 0.5}}
+    receiver = bench.receive(bench.config(**tables))
+    simulate("jungfrau", "--to", bench.to, "--images", 7, "--rate", 20)
+    assert receiver.finish()[0] == 0
+    _, done = convert(bench.master, "-o", tmp_path / "later", "--dtype", "raw")
+    with h5py.File(tmp_path / "later_master.h5", "r") as f:
+        sample = f["/entry/sample"]
+        assert ("axes that turned are left out" in done.stderr) == (omega is None)
+        assert omega is None or sample["transformations/omega"][()].tolist() == omega
+        assert omega is not None or sample["depends_on"][()] == b"."
+
+
+def test_a_wrong_setup_is_not_forgotten(bench, tmp_path):
+    """Exchanged modules: the run told it with exit code 1, and so does its conversion, which knows the ids of the modules."""
+    words = raw_files.frames(3, modules=2, seed=9)
+    receiver = bench.receive(bench.config(streams=2, **raw_tables(2, images=3)))
+    send(bench.port, ((1 - stream, datagram) for stream, datagram in jungfrau_packets(words, 512, 1)))
+    code, report = receiver.finish()
+    assert code == 1 and report["setup"]
+    report, done = convert(bench.master, "-o", tmp_path / "out", "--dtype", "raw", check=1)
+    assert "the run had a wrong set-up: modules are in another order than the ports" in done.stderr
+    assert report["input"]["module_ids"] == [1, 0]
+    with h5py.File(tmp_path / "out_master.h5", "r") as f:
+        streams = f["/entry/konkordia/ledger/streams"]
+        assert [streams[f"header_{name}"][()].tolist() for name in ("row", "module_id")] == [[1, 0], [1, 0]]
+
+
+def test_a_calibration_of_other_modules_is_refused(bench, tmp_path, gains):
+    for prefix, module in (("dark", 10), ("raw", 20)):
+        images = 200 if prefix == "dark" else 2
+        noise = np.random.default_rng(1).integers(3000, 3006, (images, 1, 512, 1024), dtype=np.uint16)
+        receiver = bench.receive(bench.config(output={"prefix": prefix}, **raw_tables(images=images)))
+        send(bench.port, jungfrau_packets(noise, 512, 1, first_module=module))
+        assert receiver.finish()[0] == 0
+    gain = ["--gain", gains / "1" / "gain_adu_per_kev.f32"]
+    program("pedestal", tmp_path / "dark_master.h5", "-o", tmp_path / "cal.h5", "--stage", "g0", *gain, check=0)
+    said = refused(tmp_path / "raw_master.h5", "-o", tmp_path / "out", "--calibration", tmp_path / "cal.h5")
+    assert "other modules" in said and "sends id 20" in said and "id 10" in said
 
 
 def test_words_that_a_run_masked_are_not_invented(bench, tmp_path, gains):

@@ -36,19 +36,26 @@ use verify::Verified;
 
 /// `konkordia convert INPUT... -o OUT`
 pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
-    let options = Options { format: args.format, modules: args.modules, detector: args.detector.clone(), frames: args.frames };
+    let options = Options {
+        format: args.format,
+        modules: args.modules,
+        detector: args.detector.clone(),
+        frames: args.frames,
+        in_port_order: settings::places_each_tile(args)?,
+    };
     let mut input = Input::open(&args.input, &options)?;
-    let Settings { config, placed } = settings::settings(args, input.info())?;
-    if let Some(placed) = &placed {
+    let settings = settings::settings(args, input.info())?;
+    if let Some(placed) = &settings.placed {
         input.add_note(placed.clone());
     }
+    let config = &settings.config;
     let mut watch = Watch::new()?;
-    let ground = plan(&config, args, &input)?;
+    let ground = plan(config, args, &input)?;
     if let Some(travel) = config.travel.as_ref().filter(|_| !args.resume) {
         travel::check(travel, config.overwrite)?;
     }
-    announce(args, &config, &input, &ground);
-    let done = convert(args, &config, &input, (ground, placed), &mut watch)?;
+    announce(args, config, &input, &ground);
+    let done = convert(args, &settings, &input, ground, &mut watch)?;
     let (mut exit, mut failure) = exit_of(&done.outcome, false, watch.interrupted());
     if let Ended::SourceError(_, error) = &done.outcome.ended {
         failure = Some(kept::source_failure(error));
@@ -58,7 +65,7 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     }
     let mut verified = None;
     if args.verify && failure.is_none() && exit != Exit::Interrupted {
-        let found = verify::verify(args, &config, &input, plan(&config, args, &input)?, &watch)?;
+        let found = verify::verify(args, config, &input, plan(config, args, &input)?, &watch)?;
         if watch.interrupted() {
             exit = Exit::Interrupted;
         }
@@ -69,7 +76,7 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     }
     tell(args, input.info(), &done, verified.as_ref(), exit);
     if failure.is_none() {
-        travel_copy(args, &config, done.report.master(), exit);
+        travel_copy(args, config, done.report.master(), exit);
     }
     failure.map_or(Ok(exit), Err)
 }
@@ -137,7 +144,7 @@ fn file_spec(config: &Config, input: &Input, ground: &Ground) -> FileSpec {
     let info = input.info();
     let mut spec = arm::file_spec(config, &ground.plan, &ground.loaded);
     // Nothing that differs between two conversions of the same input: a resumed one must be the same run.
-    spec.metadata.start_time = info.written.clone();
+    spec.metadata.start_time = info.times().0.cloned();
     let names: Vec<String> = info.files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
     spec.conversion.extend([
         ("input".into(), info.kind.clone()),
@@ -151,13 +158,13 @@ fn file_spec(config: &Config, input: &Input, ground: &Ground) -> FileSpec {
 /// Creates or continues the files, runs, closes the files.
 fn convert(
     args: &ConvertArgs,
-    config: &Config,
+    Settings { config, placed }: &Settings,
     input: &Input,
-    (ground, placed): (Ground, Option<String>),
+    ground: Ground,
     watch: &mut Watch,
 ) -> Result<Done, Failure> {
     let mut spec = file_spec(config, input, &ground);
-    spec.conversion.extend(placed.map(|placed| ("placement".to_string(), placed)));
+    spec.conversion.extend(placed.iter().map(|placed| ("placement".to_string(), placed.clone())));
     let Ground { mut plan, loaded, .. } = ground;
     let (writer, first_image) = if args.resume { Writer::resume(spec)? } else { (Writer::create(spec)?, 0) };
     let mut kept = Kept::default();
@@ -190,7 +197,7 @@ fn convert(
     let names = input.info().tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
     let mut record = report::ledger_record(config, &names, &outcome, clock::now());
     // When it is converted is not when it was taken.
-    record.end_time.clone_from(&input.info().written);
+    record.end_time = input.info().times().1.cloned();
     let file = writer.finish(&record).transpose()?;
     let report = Report::new(config, &names, &outcome, file).with_notes(input.info().notes.clone());
     Ok(Done { outcome, report, kept_images: first_image })

@@ -1,14 +1,15 @@
 //! From files and options to a configuration: the text that a user would have written for the same run, checked by the same rules and
 //! stored in the file.
 
-use super::args::ConvertArgs;
+use super::args::{ConvertArgs, Setting};
 use crate::config::geometry::{PRESETS, Preset};
-use crate::config::{self, Config};
+use crate::config::{self, Config, overrides};
 use crate::failure::{Exit, Failure, reason};
-use crate::input::InputInfo;
+use crate::input::{InputInfo, OwnRun};
+use crate::run::angles;
 use konkordia_core::geometry::DoublePixels;
 use konkordia_core::tile::DetectorKind;
-use konkordia_sinks::hdf5::Overwrite;
+use konkordia_sinks::hdf5::{Metadata, Overwrite};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
@@ -50,7 +51,10 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
     fits(&config, info)?;
     if let Some(files) = &mut config.calibration {
         // Old data are not converted with new darks, but with those of their day.
-        files.data_time.clone_from(&info.written);
+        files.data_time = info.taken().cloned();
+    }
+    if let Some(own) = &info.own {
+        config.metadata = facts_of_run(&config, own, info.first_frame - own.span.0);
     }
     if args.overwrite {
         config.overwrite = Overwrite::Replace;
@@ -59,9 +63,17 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
     Ok(Settings { config, placed })
 }
 
+/// Facts of the file: those that the options and the configuration of the conversion say, else those of the run that is converted from its image
+/// `first_image` on, else what is presumed of such a detector.
+fn facts_of_run(config: &Config, own: &OwnRun, first_image: u64) -> Metadata {
+    let mut run = own.metadata.clone();
+    run.experiment.goniometer = angles::later(run.experiment.goniometer, first_image);
+    overrides::merge(&overrides::merge(&config.metadata, run), overrides::said(&config.text))
+}
+
 /// Words of double pixels that the input does not have cannot be converted.
 fn has_its_words(config: &Config, info: &InputInfo) -> Result<(), Failure> {
-    if info.has_double_pixels || config.geometry.double_pixels() == DoublePixels::Mask {
+    if info.own.as_ref().is_none_or(|own| own.has_double_pixels) || config.geometry.double_pixels() == DoublePixels::Mask {
         return Ok(());
     }
     let why = "the run masked them (double_pixels = \"mask\"), so that their words are not in its file";
@@ -133,6 +145,14 @@ fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
 /// Keys that say where tiles lie.
 const GEOMETRY: [&str; 5] = ["geometry", "tile", "image_rows", "image_columns", "double_pixels"];
 
+/// True if `--config` says where each tile lies. It does so in the order of the ports.
+pub fn places_each_tile(args: &ConvertArgs) -> Result<bool, Failure> {
+    let set = |setting: &Setting| setting.table == "detector" && setting.key == "tile";
+    let detector = start(args)?.remove("detector");
+    let is_placed = detector.as_ref().and_then(Value::as_table).is_some_and(|detector| detector.contains_key("tile"));
+    Ok(args.geometry.is_none() && (is_placed || args.set.iter().any(set)))
+}
+
 /// Where tiles lie: as the command line or the configuration says, else as the run of the input had them, else as the files tell. Returns what
 /// should be said where nothing tells how the modules are mounted.
 fn place(detector: &mut Table, args: &ConvertArgs, info: &InputInfo) -> Result<Option<String>, Failure> {
@@ -146,6 +166,10 @@ fn place(detector: &mut Table, args: &ConvertArgs, info: &InputInfo) -> Result<O
         if !(placed_by_user && GEOMETRY.contains(&key.as_str())) && !detector.contains_key(key) {
             detector.insert(key.clone(), value.clone());
         }
+    }
+    let energy = info.own.as_ref().and_then(|own| own.metadata.energy_kev);
+    if let Some(energy) = energy.filter(|_| !detector.contains_key("energy_kev")) {
+        detector.insert("energy_kev".into(), Value::Float(energy));
     }
     if is_placed(detector) || info.detector.is_some() {
         return Ok(None);

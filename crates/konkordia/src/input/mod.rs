@@ -19,6 +19,7 @@ use index::{Place, TileIndex};
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::TileFormat;
+use konkordia_sinks::hdf5::Metadata;
 use sha2::{Digest, Sha256};
 use std::io::{IoSliceMut, Read};
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub struct Options {
     pub modules: Option<u32>,
     /// Which detector of a SwissFEL file; needed only if there are several.
     pub detector: Option<String>,
+    /// The configuration places each tile, in the order of the ports: they are not ordered by their headers.
+    pub in_port_order: bool,
     /// Only frames with these numbers, both ends included.
     pub frames: Option<(u64, u64)>,
 }
@@ -68,8 +71,8 @@ pub struct InputInfo {
     pub placements: Option<Vec<(u32, u32)>>,
     /// Keys of `[detector]` of the run that the files are of, if this program wrote them.
     pub detector: Option<toml::Table>,
-    /// False if the words of double pixels are not in the files.
-    pub has_double_pixels: bool,
+    /// The run itself, if the input is one of raw words.
+    pub own: Option<OwnRun>,
     /// Lowest frame number.
     pub first_frame: u64,
     /// Highest frame number.
@@ -96,7 +99,34 @@ pub struct InputInfo {
     pub files: Vec<PathBuf>,
 }
 
+/// What a run of raw words tells beside its images.
+#[derive(Clone, Debug)]
+pub struct OwnRun {
+    /// Facts about the measurement, as the command that armed the run left them; an increment of an angle is that from image to image.
+    pub metadata: Metadata,
+    /// When the run ended, if that was observed.
+    pub end_time: Option<String>,
+    /// False if the words of double pixels are not in the files.
+    pub has_double_pixels: bool,
+    /// First and last frame number, frames that are not there included.
+    pub span: (u64, u64),
+}
+
 impl InputInfo {
+    /// When the data were taken, as far as the input tells: the begin of a run, or when the first data file was last written.
+    pub fn taken(&self) -> Option<&String> {
+        self.own.as_ref().and_then(|own| own.metadata.start_time.as_ref()).or(self.written.as_ref())
+    }
+
+    /// When its first and its last frame were taken, as far as the input tells.
+    pub fn times(&self) -> (Option<&String>, Option<&String>) {
+        let Some(OwnRun { metadata, end_time, span, .. }) = &self.own else {
+            return (self.written.as_ref(), self.written.as_ref());
+        };
+        let start = metadata.start_time.as_ref().filter(|_| self.first_frame == span.0);
+        (start, end_time.as_ref().filter(|_| self.last_frame == span.1))
+    }
+
     /// False for formats without headers, which have zeros there.
     pub fn has_module_ids(&self) -> bool {
         self.module_ids.iter().any(|id| *id != 0)
@@ -164,7 +194,7 @@ pub struct Input {
 enum Kind {
     Records(records::Files),
     Stacks(stack::Stacks),
-    Own(own::Runs),
+    Own(own::RawRun),
 }
 
 impl Input {
@@ -175,11 +205,11 @@ impl Input {
     pub fn open(paths: &[PathBuf], options: &Options) -> Result<Self, Failure> {
         let first = paths.first().ok_or_else(|| wrong("no input", "no file was given", "name the files to read"))?;
         let found = match options.format {
-            Some(Format::SlsRaw) => sls::open(paths)?,
+            Some(Format::SlsRaw) => sls::open(paths, options)?,
             Some(Format::Hdf5) | None if own::is_own(first) => own::open(paths)?,
             Some(Format::Hdf5) => stack::open(paths, options)?,
             Some(format) => bare::open(paths, Some(format), options)?,
-            None if sls::is_master(first) || sls::master_beside(first).is_some() => sls::open(paths)?,
+            None if sls::is_master(first) || sls::master_beside(first).is_some() => sls::open(paths, options)?,
             None if stack::is_stack(first) => stack::open(paths, options)?,
             None => bare::open(paths, None, options)?,
         };
@@ -210,7 +240,7 @@ impl Input {
         match &self.kind {
             Kind::Records(files) => Box::new(records::Reader::new(files.clone(), index, tile)),
             Kind::Stacks(stacks) => Box::new(stack::Reader::new(stacks.clone(), index, tile)),
-            Kind::Own(runs) => Box::new(own::Reader::new(runs.clone(), index, tile)),
+            Kind::Own(run) => Box::new(own::Reader::new(run.clone(), index, tile)),
         }
     }
 }
@@ -223,9 +253,7 @@ struct Found {
     interfaces: u32,
     placements: Option<Vec<(u32, u32)>>,
     detector: Option<toml::Table>,
-    has_double_pixels: bool,
-    /// First and last frame number of the run that the files are of, frames that are not there included.
-    span: Option<(u64, u64)>,
+    own: Option<OwnRun>,
     frames_expected: Option<u64>,
     incomplete: bool,
     notes: Vec<String>,
@@ -250,8 +278,8 @@ impl Found {
             return Err(self.nothing(&all, options));
         };
         let found = numbers.len() as u64;
-        self.judge_span(first, last, found)?;
         let (first, last) = self.whole_span((first, last), options);
+        self.judge_span(first, last, found)?;
         index::missing_notes(&self.tiles, &numbers, (first, last), &mut self.notes);
         let tile_frames: u64 = self.tiles.iter().map(|t| t.places().len() as u64).sum();
         let info = InputInfo {
@@ -261,7 +289,7 @@ impl Found {
             interfaces: self.interfaces,
             placements: self.placements,
             detector: self.detector,
-            has_double_pixels: self.has_double_pixels,
+            own: self.own,
             first_frame: first,
             last_frame: last,
             frames_expected: self.frames_expected,
@@ -281,7 +309,7 @@ impl Found {
     /// From the first frame to the last, with those that the run lost before and behind them, as far as they are wanted.
     fn whole_span(&self, found: (u64, u64), options: &Options) -> (u64, u64) {
         let (from, to) = options.frames.unwrap_or((0, u64::MAX));
-        match self.span {
+        match self.own.as_ref().map(|own| own.span) {
             Some((first, last)) => (first.max(from).min(found.0), last.min(to).max(found.1)),
             None => found,
         }

@@ -5,18 +5,20 @@
 
 use super::index::{Place, TileIndex};
 use super::stack::{Decoded, Pour, Source, damaged, open_file, unreadable};
-use super::{Found, Kind, TileFrame, TileReader, cannot_read, wrong};
-use crate::config::Config;
+use super::{Found, Kind, OwnRun, TileFrame, TileReader, cannot_read, wrong};
+use crate::config::{Config, overrides};
 use crate::failure::Failure;
+use crate::run::{angles, report};
 use konkordia_core::assembler::{BITMAP_WORDS, PacketBitmap};
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, PixelRun};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
 use konkordia_core::ports::FrameHeader;
+use konkordia_core::setup::Port;
 use konkordia_core::tile::DetectorKind;
 use konkordia_sinks::hdf5::foreign::ForeignFile;
 use konkordia_sinks::hdf5::reader::DataFileSummary;
-use konkordia_sinks::hdf5::{self, FileSpec, Summary, master_file_name};
+use konkordia_sinks::hdf5::{self, CHECKSUM, FileSpec, Metadata, Summary, master_file_name};
 use konkordia_wire::sls_file::FRAME_NUMBER_END;
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -25,14 +27,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const STACK: &str = "/entry/data/data";
 const COLUMNS: &str = "/entry/konkordia/images";
+const STREAMS: &str = "/entry/konkordia/ledger/streams";
+const FIRST_FRAME: &str = "first_frame";
 
 /// The data files of a run.
 #[derive(Clone)]
-pub struct Runs {
+pub struct RawRun {
     parts: Arc<Vec<Part>>,
     geometry: Arc<ImageGeometry>,
     /// Where the pixels of each tile lie in the image.
-    runs: Arc<Vec<Vec<PixelRun>>>,
+    pixel_runs: Arc<Vec<Vec<PixelRun>>>,
+    /// What the headers of each tile said of its module.
+    ports: Arc<Vec<Port>>,
     decoded: Arc<Mutex<Decoded>>,
 }
 
@@ -45,6 +51,8 @@ struct Part {
     words: usize,
     tiles: usize,
     first_image: u64,
+    /// First frame of each image, where the run did not make an image of every frame.
+    first_frames: Option<Vec<u64>>,
 }
 
 impl Part {
@@ -91,6 +99,10 @@ pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
     let spec = words_of(master, &summary)?;
     let (geometry, detector) = geometry_of(master, spec)?;
     let (mut notes, mut incomplete) = (Vec::new(), false);
+    if let Some(wrong) = summary.ended.as_deref().and_then(report::wrong_setup) {
+        incomplete = true;
+        notes.push(format!("the run had a wrong set-up: {wrong}"));
+    }
     let mut parts = Vec::new();
     for file in &summary.data_files {
         match &file.problem {
@@ -110,26 +122,34 @@ pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
     let mut files: Vec<PathBuf> = parts.iter().map(|p| p.source.path.clone()).collect();
     files.push(master.clone());
     let format = *geometry.format();
-    let mut runs = vec![Vec::new(); geometry.placements().len()];
-    geometry.for_each_run(|run| runs[usize::from(run.tile)].push(run));
+    let mut pixel_runs = vec![Vec::new(); geometry.placements().len()];
+    geometry.for_each_run(|run| pixel_runs[usize::from(run.tile)].push(run));
+    let of_master = open_file(master)?;
+    let ports = ports(&of_master, tiles.len());
+    let own = OwnRun {
+        metadata: metadata(spec, &parts, &mut notes),
+        end_time: of_master.text("/entry/end_time"),
+        has_double_pixels: geometry.double_pixels() != DoublePixels::Mask,
+        span: (first_frame, first_frame.saturating_add(summary.images.max(1) - 1)),
+    };
     Ok(Found {
         words: format!("run of raw words, {}", master.display()),
         format,
         interfaces: format.tiles_per_module,
         placements: None,
         detector: Some(detector),
-        has_double_pixels: geometry.double_pixels() != DoublePixels::Mask,
-        span: Some((first_frame, first_frame + summary.images.max(1) - 1)),
+        own: Some(own),
         frames_expected: None,
         incomplete,
         notes,
         files,
-        module_ids: vec![0; tiles.len()],
+        module_ids: ports.iter().map(|port| port.module_id).collect(),
         tiles,
-        kind: Kind::Own(Runs {
+        kind: Kind::Own(RawRun {
             parts: Arc::new(parts),
             geometry: Arc::new(geometry),
-            runs: Arc::new(runs),
+            pixel_runs: Arc::new(pixel_runs),
+            ports: Arc::new(ports),
             decoded: Arc::default(),
         }),
     })
@@ -159,14 +179,56 @@ fn words_of<'a>(master: &Path, summary: &'a Summary) -> Result<&'a FileSpec, Fai
     Ok(spec)
 }
 
-/// Where the run put its tiles, and `[detector]` of its configuration.
+/// What the headers of each tile said of its module, as the ledger has it; zeros where no packet came.
+fn ports(master: &ForeignFile, tiles: usize) -> Vec<Port> {
+    let column = |name: &str| master.numbers(&format!("{STREAMS}/header_{name}")).filter(|list| list.len() == tiles);
+    let [rows, columns, ids] = ["row", "column", "module_id"].map(column);
+    let of = |list: &Option<Vec<u64>>, tile: usize| list.as_ref().and_then(|list| u16::try_from(list[tile]).ok()).unwrap_or(0);
+    (0..tiles).map(|n| Port { row: of(&rows, n), column: of(&columns, n), module_id: of(&ids, n) }).collect()
+}
+
+/// Facts of the run, with angles from image to image.
+fn metadata(spec: &FileSpec, parts: &[Part], notes: &mut Vec<String>) -> Metadata {
+    let mut metadata = spec.metadata.clone();
+    let goniometer = metadata.experiment.goniometer;
+    metadata.experiment.goniometer = angles::in_steps_of(goniometer, step(parts));
+    let clear = konkordia_core::experiment::Goniometer::default();
+    if step(parts).is_none() && goniometer != clear {
+        notes.push("the run did not keep its frames at equal distances: axes that turned are left out".into());
+    }
+    metadata
+}
+
+/// Frames from one image to the next; `None` where they differ.
+fn step(parts: &[Part]) -> Option<u64> {
+    let listed = parts.iter().flat_map(|part| {
+        let first_frames = part.first_frames.iter().flatten();
+        first_frames
+            .zip(&part.status)
+            .enumerate()
+            .map(|(n, (frame, status))| (part.first_image.saturating_add(n as u64), *frame, *status))
+    });
+    let (mut before, mut step) = (None, None);
+    for (image, frame, _) in listed.filter(|(_, _, status)| has_packets(*status)) {
+        if let Some((image_before, frame_before)) = before.replace((image, frame)) {
+            let (frames, images) = (frame.checked_sub(frame_before)?, image - image_before);
+            let found = frames.checked_div(images).filter(|step| step * images == frames)?;
+            if *step.get_or_insert(found) != found {
+                return None;
+            }
+        }
+    }
+    Some(step.unwrap_or(1))
+}
+
+/// Where the run put its tiles, and `[detector]` of its configuration without the facts that the command that armed the run changed.
 fn geometry_of(master: &Path, spec: &FileSpec) -> Result<(ImageGeometry, toml::Table), Failure> {
     let refuse = |why: String| {
         let fix = "the file is damaged, or of a version that this one does not know; `konkordia check` says more";
         wrong(format!("{} does not tell where its modules lie", master.display()), why, fix)
     };
     let mut root: toml::Table = spec.configuration.parse().map_err(|e: toml::de::Error| refuse(e.to_string()))?;
-    let detector = match root.remove("detector") {
+    let mut detector = match root.remove("detector") {
         Some(toml::Value::Table(detector)) => detector,
         _ => return Err(refuse("the configuration in it has no [detector]".into())),
     };
@@ -179,16 +241,18 @@ fn geometry_of(master: &Path, spec: &FileSpec) -> Result<(ImageGeometry, toml::T
     let geometry = config.geometry;
     let placed = |g: &ImageGeometry| g.placements().iter().map(|p| (p.row, p.column)).collect::<Vec<_>>();
     let stored: Vec<(u32, u32)> = spec.tiles.iter().map(|t| (t.row, t.column)).collect();
-    let is_same = (geometry.rows(), geometry.columns()) == (spec.rows, spec.columns) && placed(&geometry) == stored;
-    if !is_same || geometry.format().kind != DetectorKind::Jungfrau {
-        return Err(refuse(format!(
-            "the configuration in it makes images of {} x {} pixels, the file has {} x {}",
-            geometry.rows(),
-            geometry.columns(),
-            spec.rows,
-            spec.columns
-        )));
+    let (rows, columns) = (geometry.rows(), geometry.columns());
+    if (rows, columns) != (spec.rows, spec.columns) {
+        let found = format!("the file has {} x {}", spec.rows, spec.columns);
+        return Err(refuse(format!("the configuration in it makes images of {rows} x {columns} pixels, {found}")));
     }
+    if placed(&geometry) != stored {
+        return Err(refuse("the configuration in it puts its tiles at other places than the file says".into()));
+    }
+    if geometry.format().kind != DetectorKind::Jungfrau {
+        return Err(refuse(format!("the configuration in it is for an {}", geometry.format().kind.name())));
+    }
+    detector.retain(|key, value| overrides::agrees("detector", key, value, &spec.metadata));
     Ok((geometry, detector))
 }
 
@@ -248,7 +312,15 @@ fn part(
     Ok(Part {
         status: column("status", 1)?,
         bitmaps: column("packet_bitmap", tiles * words)?,
-        source: Source { path: summary.path.clone(), headers: (0..images).map(header).collect(), stack, masks: None },
+        source: Source {
+            path: summary.path.clone(),
+            headers: (0..images).map(header).collect(),
+            stack,
+            masks: None,
+            // Files of before the column have none.
+            checksums: file.has(&format!("{COLUMNS}/{CHECKSUM}")).then(|| column(CHECKSUM, 1)).transpose()?,
+        },
+        first_frames: spec.extra_columns.iter().any(|name| name == FIRST_FRAME).then(|| column(FIRST_FRAME, 1)).transpose()?,
         words,
         tiles,
         first_image: summary.first_image,
@@ -262,7 +334,8 @@ fn number_frames(parts: &mut [Part], notes: &mut Vec<String>) -> u64 {
     for part in parts.iter() {
         let there = part.source.headers.iter().zip(&part.status).enumerate().filter(|(_, (_, status))| has_packets(**status));
         for (n, (header, _)) in there {
-            let of_image_0 = header.frame_number.checked_sub(part.first_image + n as u64).filter(|f| *f < FRAME_NUMBER_END);
+            let image = part.first_image.saturating_add(n as u64);
+            let of_image_0 = header.frame_number.checked_sub(image).filter(|f| *f < FRAME_NUMBER_END);
             is_plain &= of_image_0.is_some() && *first.get_or_insert(of_image_0) == of_image_0;
         }
     }
@@ -276,7 +349,7 @@ fn number_frames(parts: &mut [Part], notes: &mut Vec<String>) -> u64 {
     };
     for part in parts {
         for (n, header) in part.source.headers.iter_mut().enumerate() {
-            header.frame_number = first + part.first_image + n as u64;
+            header.frame_number = part.first_image.saturating_add(first + n as u64);
         }
     }
     first
@@ -323,7 +396,7 @@ fn index(parts: &[Part], geometry: &ImageGeometry, (incomplete, notes): (&mut bo
 
 /// Reads one tile of the images.
 pub struct Reader {
-    runs: Runs,
+    run: RawRun,
     index: TileIndex,
     tile: usize,
     open: Option<(File, u32)>,
@@ -333,22 +406,22 @@ pub struct Reader {
 
 impl Reader {
     /// Opens no file yet.
-    pub fn new(runs: Runs, index: TileIndex, tile: usize) -> Self {
-        let words = vec![0xFF; runs.geometry.format().tile_bytes() as usize];
-        Self { runs, index, tile, open: None, words }
+    pub fn new(run: RawRun, index: TileIndex, tile: usize) -> Self {
+        let words = vec![0xFF; run.geometry.format().tile_bytes() as usize];
+        Self { run, index, tile, open: None, words }
     }
 
     /// Brings the words of an image to their places in the tile. Masked double pixels are not stored and stay *missing*.
     fn gather(&mut self, place: Place) -> Result<(), Failure> {
-        let source = &self.runs.parts[place.file as usize].source;
+        let source = &self.run.parts[place.file as usize].source;
         if self.open.as_ref().is_none_or(|(_, number)| *number != place.file) {
             self.open = Some((File::open(&source.path).map_err(|e| cannot_read(&source.path, &e))?, place.file));
         }
         let Some((file, _)) = &self.open else { return Ok(()) };
         let stored = source.stack.images[place.at as usize].ok_or_else(|| damaged(source, place, "it was never written"))?;
-        let mut decoded = self.runs.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut decoded = self.run.decoded.lock().unwrap_or_else(PoisonError::into_inner);
         let image = decoded.image(source, file, place, stored)?;
-        for run in &self.runs.runs[self.tile] {
+        for run in &self.run.pixel_runs[self.tile] {
             let from = &image[2 * run.output..2 * (run.output + run.length as usize)];
             if run.step == 1 {
                 self.words[2 * run.tile_pixel as usize..][..from.len()].copy_from_slice(from);
@@ -371,9 +444,11 @@ impl TileReader for Reader {
         let place = self.index.places()[nth];
         self.gather(place)?;
         Pour::new(payloads).put(&self.words);
-        let part = &self.runs.parts[place.file as usize];
-        let packets = self.runs.geometry.format().packets() as u16;
+        let part = &self.run.parts[place.file as usize];
+        let packets = self.run.geometry.format().packets() as u16;
         let bitmap = part.bitmap(place.at as usize, self.tile).renumbered(0, packets, 0);
-        Ok(TileFrame { header: part.source.headers[place.at as usize], bitmap })
+        let Port { row, column, module_id } = self.run.ports[self.tile];
+        let header = FrameHeader { row, column, module_id, ..part.source.headers[place.at as usize] };
+        Ok(TileFrame { header, bitmap })
     }
 }

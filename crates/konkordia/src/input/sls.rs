@@ -1,7 +1,7 @@
 //! An acquisition of the slsReceiver: a master and, for each UDP port, one or several data files beside it (protocols 1.7).
 
 use super::index::{Place, TileIndex};
-use super::{Found, Kind, cannot_read, records, wrong};
+use super::{Found, Kind, Options, cannot_read, records, wrong};
 use crate::failure::Failure;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::{DetectorKind, TileFormat};
@@ -31,7 +31,7 @@ pub fn master_beside(path: &Path) -> Option<PathBuf> {
 }
 
 /// Opens the acquisition that `paths` belong to: one master, or data files of one acquisition beside their master.
-pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
+pub fn open(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
     let mut masters = Vec::new();
     for path in paths {
         let master = if is_master(path) { Some(path.clone()) } else { master_beside(path) };
@@ -49,7 +49,7 @@ pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
     };
     let master = read_master(path)?;
     let ports = data_files(path, "json", "raw")?;
-    assemble(path, &master, &ports)
+    assemble(path, &master, &ports, options)
 }
 
 /// Reads and checks a JSON master.
@@ -119,7 +119,7 @@ pub fn missing_files(ports: &Ports, count: u32, sub_files: Option<u64>, notes: &
     notes.len() > before
 }
 
-fn assemble(path: &Path, master: &Master, ports: &Ports) -> Result<Found, Failure> {
+fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> Result<Found, Failure> {
     let format = master.format;
     let count = master.ports.0 * master.ports.1;
     if let Some(port) = ports.keys().find(|p| **p >= count) {
@@ -139,14 +139,19 @@ fn assemble(path: &Path, master: &Master, ports: &Ports) -> Result<Found, Failur
         format = format.whole();
         scanned = scan_ports(format, count, ports)?;
     }
-    let Scanned { mut files, ports: scanned } = scanned;
+    let Scanned { mut files, ports: mut scanned } = scanned;
     let headers: Vec<Option<FrameHeader>> = scanned.iter().map(ScannedPort::first).collect();
-    let side_by_side = arrange(format, master.ports, &headers, &mut notes);
+    // Who says where the tiles lie says it in the order of the ports: `--config`, and the run that kept these frames.
+    let side_by_side = if options.in_port_order || master.detector.is_some() {
+        SideBySide::as_numbered(headers.len())
+    } else {
+        arrange(format, master.ports, &headers, &mut notes)
+    };
     for (file, scan) in scanned.iter().flat_map(|port| &port.scans) {
         scan.notes(&files[*file], &mut incomplete, &mut notes);
     }
-    let tile = |port: &usize| TileIndex::new(format!("port {port}"), scanned[*port].places());
-    let tiles = side_by_side.order.iter().map(tile).collect();
+    let mut tile = |port: &usize| TileIndex::new(format!("port {port}"), scanned[*port].places());
+    let tiles = side_by_side.order.iter().map(&mut tile).collect();
     let kind = Kind::Records(records::Files { paths: Arc::new(files.clone()), header_bytes: RECORD_HEADER_BYTES, format });
     // The master belongs to the identity.
     files.push(path.to_owned());
@@ -157,8 +162,7 @@ fn assemble(path: &Path, master: &Master, ports: &Ports) -> Result<Found, Failur
         interfaces: master.interfaces,
         placements: side_by_side.places,
         detector: master.detector.clone().and_then(|value| toml::Table::try_from(value).ok()),
-        has_double_pixels: true,
-        span: None,
+        own: None,
         frames_expected: master.frames_in_file.or(master.frames_total),
         incomplete,
         notes,
@@ -185,8 +189,12 @@ impl ScannedPort {
         self.scans.iter().find(|(_, scan)| !scan.places.is_empty()).map(|(_, scan)| scan.first)
     }
 
-    fn places(&self) -> Vec<Place> {
-        self.scans.iter().flat_map(|(_, scan)| &scan.places).copied().collect()
+    /// Takes the places out, so that they are not held twice.
+    fn places(&mut self) -> Vec<Place> {
+        let mut scans = self.scans.iter_mut().map(|(_, scan)| std::mem::take(&mut scan.places));
+        let mut places = scans.next().unwrap_or_default();
+        scans.for_each(|mut more| places.append(&mut more));
+        places
     }
 }
 
@@ -219,6 +227,13 @@ pub struct SideBySide {
     pub order: Vec<usize>,
     /// First row and column of each stream's tile, if that is not one below the other.
     pub places: Option<Vec<(u32, u32)>>,
+}
+
+impl SideBySide {
+    /// The order of the ports is that of the streams.
+    pub fn as_numbered(ports: usize) -> Self {
+        Self { order: (0..ports).collect(), places: None }
+    }
 }
 
 /// Puts the ports of a master with `ports` (x, y) side by side as the receiver's own programs show them, without gaps and not turned.

@@ -5,7 +5,7 @@
 
 use super::index::{Place, TileIndex};
 use super::records::not_padding;
-use super::sls::{self, Ports};
+use super::sls::{self, Ports, SideBySide};
 use super::{Found, Kind, Options, TileFrame, TileReader, cannot_read, head, wrong};
 use crate::failure::{Exit, Failure};
 use crate::files::decode;
@@ -13,6 +13,7 @@ use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::plan::Compression;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::TileFormat;
+use konkordia_sinks::hdf5::compare_checksum;
 use konkordia_sinks::hdf5::foreign::{ForeignFile, Stack, StoredImage, is_hdf5};
 use konkordia_wire::sls_file::{DataFileName, FRAME_NUMBER_END, MASK_BYTES, mask_bitmap};
 use konkordia_wire::sls_master;
@@ -30,6 +31,8 @@ pub(super) struct Source {
     pub headers: Vec<FrameHeader>,
     /// One mask of packets caught for each image, if the file has them.
     pub masks: Option<Vec<u8>>,
+    /// CRC-32 of the stored bytes of each image, if the file has them.
+    pub checksums: Option<Vec<u64>>,
 }
 
 impl Source {
@@ -91,13 +94,13 @@ pub fn open(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
                 "convert them one after the other",
             ));
         };
-        return sls_files(master);
+        return sls_files(master, options);
     }
     swissfel(paths, options)
 }
 
 /// The slsReceiver's HDF5.
-fn sls_files(path: &Path) -> Result<Found, Failure> {
+fn sls_files(path: &Path, options: &Options) -> Result<Found, Failure> {
     let master = open_file(path)?;
     let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
     let refuse = |why: String| {
@@ -128,7 +131,11 @@ fn sls_files(path: &Path) -> Result<Found, Failure> {
     let format = rows_in_masks(format, &tiles, &files, &mut notes);
     let first = |t: &TileIndex| t.places().first().map(|p| files[p.file as usize].headers[p.at as usize]);
     let headers: Vec<_> = tiles.iter().map(first).collect();
-    let side_by_side = sls::arrange(format, (ports_x, ports_y), &headers, &mut notes);
+    let side_by_side = if options.in_port_order {
+        SideBySide::as_numbered(headers.len())
+    } else {
+        sls::arrange(format, (ports_x, ports_y), &headers, &mut notes)
+    };
     let tiles = side_by_side.order.iter().map(|port| tiles[*port].clone()).collect();
     let words = format!("slsReceiver acquisition in HDF5, {}", path.display());
     let frames_expected = fact("Frames in File").or_else(|| fact("Total Frames"));
@@ -216,7 +223,7 @@ fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
         }
     };
     let masks = file.bytes("/packets caught bit mask", MASK_BYTES).filter(|m| m.len() >= images * MASK_BYTES);
-    Ok(Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks })
+    Ok(Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks, checksums: None })
 }
 
 /// Images of modules beside and below each other.
@@ -389,7 +396,7 @@ fn swissfel_file(
     let is_good =
         |n: usize| good.as_ref().is_none_or(|t| t[n * (t.len() / images)..(n + 1) * (t.len() / images)].iter().all(|g| *g != 0));
     let flags = (0..images).map(is_good).collect();
-    Ok((Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks: None }, flags))
+    Ok((Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks: None, checksums: None }, flags))
 }
 
 /// What both kinds of files have in common.
@@ -411,8 +418,7 @@ impl Parts {
             interfaces: self.interfaces,
             placements: None,
             detector: None,
-            has_double_pixels: true,
-            span: None,
+            own: None,
             frames_expected: self.frames_expected,
             incomplete: self.incomplete,
             notes: self.notes,
@@ -531,6 +537,9 @@ impl Decoded {
                 pixels.resize(stack.rows * stack.columns * stack.pixel_bytes, 0);
                 self.stored.resize(stored.bytes as usize, 0);
                 file.read_exact_at(&mut self.stored, stored.address).map_err(|e| cannot_read(&source.path, &e))?;
+                if let Some(checksums) = &source.checksums {
+                    compare_checksum(&self.stored, checksums[place.at as usize]).map_err(|e| damaged(source, place, &e))?;
+                }
                 if stack.compression == Compression::None {
                     let bytes = pixels.len();
                     pixels.copy_from_slice(self.stored.get(..bytes).ok_or_else(|| damaged(source, place, "it is too short"))?);

@@ -170,7 +170,7 @@ fn files(args: &PedestalArgs) -> Result<Taken, Failure> {
     if info.incomplete && done.exit == Exit::Complete {
         done.exit = Exit::Incomplete;
     }
-    Ok(Taken { taken: info.written.clone().unwrap_or_default(), source, ..done })
+    Ok(Taken { taken: info.taken().cloned().unwrap_or_default(), source, ..done })
 }
 
 fn run(

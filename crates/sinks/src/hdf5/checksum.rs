@@ -7,7 +7,7 @@ use hdf5::File;
 use super::datafile::COLUMNS;
 
 /// Name of the column: CRC-32 (IEEE 802.3, as zlib's) over the bytes of all chunks of the image; 0 where nothing is stored.
-pub(crate) const CHECKSUM: &str = "chunk_crc32";
+pub const CHECKSUM: &str = "chunk_crc32";
 /// What the file says of the column.
 pub(crate) const DESCRIPTION: &str = "CRC-32 (as zlib's) over the bytes of the chunks of the image as they are stored, 0 without";
 /// Bytes of a checksum.
@@ -24,6 +24,15 @@ pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
 pub(crate) fn stored(file: &File, images: u64) -> Option<Vec<u32>> {
     let sums = file.dataset(&format!("{COLUMNS}/{CHECKSUM}")).ok()?.read_raw::<u32>().ok()?;
     (sums.len() as u64 == images).then_some(sums)
+}
+
+/// Compares the stored bytes of an image with its checksum in the column [`CHECKSUM`].
+///
+/// # Errors
+/// They differ, in words.
+pub fn compare(bytes: &[u8], written: u64) -> Result<(), String> {
+    let found = of([bytes]);
+    if u64::from(found) == written { Ok(()) } else { Err(differs(found, written as u32)) }
 }
 
 /// How a checksum that is wrong is told.

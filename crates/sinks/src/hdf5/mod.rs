@@ -52,6 +52,7 @@ mod writer;
 mod xds;
 
 pub use check::{Finding, Severity, check};
+pub use checksum::{CHECKSUM, compare as compare_checksum};
 pub use columns::{ImageRecord, ImageStatus, SeriesRecord};
 pub use error::{Error, ErrorKind};
 pub use low::free_bytes;
