@@ -28,12 +28,19 @@ def frames(count, modules=1, seed=1):
     return words
 
 
+def packet_header(frame, packet, *, kind=3, row=0, column=0, module=0, version=2, timestamp=0, bunch=0):
+    """Header of a packet; in files of the slsReceiver the packets that it caught stand in the place of the packet number."""
+    h = bytearray(HEADER.itemsize)
+    for field, value in (("frame_number", frame), ("packet_number", packet), ("bunch_id", bunch), ("timestamp", timestamp), ("module_id", module),
+                         ("row", row), ("column", column), ("detector_type", kind), ("version", version)):  # fmt: skip
+        size, offset = HEADER.fields[field][0].itemsize, HEADER.fields[field][1]
+        h[offset : offset + size] = int(value).to_bytes(size, "little")
+    return bytes(h)
+
+
 def header(frame, port, caught, interfaces, kind=3):
     """Header of a frame of a port; timestamps and the like are as the simulator of konkordia sends them nowhere compared."""
-    h = np.zeros((), HEADER)
-    h["frame_number"], h["packet_number"], h["timestamp"], h["bunch_id"] = frame, caught, 1000 * frame, 7 * frame
-    h["module_id"], h["row"], h["detector_type"], h["version"] = port // interfaces, port, kind, 2
-    return h.tobytes()
+    return packet_header(frame, caught, kind=kind, module=port // interfaces, row=port, timestamp=1000 * frame, bunch=7 * frame)
 
 
 def mask_of(packets, lost):
@@ -186,10 +193,7 @@ def eiger_bytes(counts, bits):
 
 
 def eiger_header(frame, place, packets):
-    h = np.zeros((), HEADER)
-    h["frame_number"], h["packet_number"], h["row"], h["column"] = frame, packets, *place
-    h["detector_type"], h["version"] = 1, 2
-    return h.tobytes()
+    return packet_header(frame, packets, kind=1, row=place[0], column=place[1])
 
 
 def write_eiger(folder, counts, bits, places, *, ten_giga=True, lost=None, name="e"):

@@ -2,18 +2,16 @@
 
 import bz2
 import json
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 import cbor2
 import h5py
-import hdf5plugin
 import numpy as np
 import pytest
 import zmq
+from dials import dials, needs_dials
 from driving import DATA, free_ports, program, simulate
 from service import Service, write_config
 from service import free_port as free_tcp_port
@@ -23,7 +21,6 @@ THAUMATIN = DATA / "thaumatin"
 STREAMS = DATA / "eiger-streams"
 OMEGA = "/entry/sample/transformations/omega"
 
-needs_dials = pytest.mark.skipif(not shutil.which("dials.import"), reason="DIALS is not installed: make setup-slow")
 needs_streams = pytest.mark.skipif(not STREAMS.is_dir(), reason=f"no real streams in {STREAMS}")
 needs_thaumatin = pytest.mark.skipif(not THAUMATIN.is_dir(), reason=f"no real frames in {THAUMATIN}")
 
@@ -42,14 +39,6 @@ def angles(master, axis="omega"):
     step = np.median(ends - values)
     np.testing.assert_allclose(values, values[0] + step * np.arange(len(values)), atol=1e-9)
     return values[0], step, len(values)
-
-
-def dials(folder, *arguments):
-    """Debian's DIALS runs on Debian's Python and takes the filter from hdf5plugin."""
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH}
-    done = subprocess.run(list(map(str, arguments)), cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def imported(folder, *files):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import raw_files
 from driving import EIGER, MASKED, MISSING, Master, balanced, needs_eiger, program, raw_tables, simulate
+from raw_files import packet_header
 from test_convert import chunks, convert
 
 COUNT = 3
@@ -23,13 +24,6 @@ def send(port, datagrams):
     out.close()
 
 
-def header(frame, packet, *, kind, row=0, column=0, module=0):
-    h = np.zeros((), raw_files.HEADER)
-    h["frame_number"], h["packet_number"], h["module_id"], h["row"], h["column"] = frame, packet, module, row, column
-    h["detector_type"], h["version"] = kind, 2
-    return h.tobytes()
-
-
 def jungfrau_packets(words, rows, interfaces, first_module=0):
     """What a JUNGFRAU sends that reads `rows` rows: of the 128 packets of a module those from 64 - n / 2 to 64 + n / 2 - 1. With two interfaces
     the first 64 go to the first port, the others to the second, which counts from 0 again."""
@@ -40,7 +34,7 @@ def jungfrau_packets(words, rows, interfaces, first_module=0):
             for i in range(64 - n // 2, 64 + n // 2):
                 stream, packet = (module * interfaces + i // 64, i % 64) if interfaces == 2 else (module, i)
                 row = module * interfaces + (i // 64 if interfaces == 2 else 0)
-                yield stream, header(frame, packet, kind=3, row=row, module=first_module + module) + payloads[i].tobytes()
+                yield stream, packet_header(frame, packet, row=row, module=first_module + module) + payloads[i].tobytes()
 
 
 @pytest.mark.parametrize("interfaces", [1, 2])
@@ -184,25 +178,14 @@ def test_pedestals_need_all_rows(bench):
     assert "dark frames of partial readout make no calibration" in done.stderr
 
 
-def pack(counts, bits):
-    """Counts of a port as they travel: 4 bits with the high half of the byte first, 12 bits in three bytes for two pixels, low byte first."""
-    counts = counts.reshape(-1)
-    if bits == 4:
-        return (counts[0::2] << 4 | counts[1::2]).astype("u1").tobytes()
-    if bits == 12:
-        a, b = counts[0::2], counts[1::2]
-        return np.stack([a & 0xFF, a >> 8 | (b & 15) << 4, b >> 4], axis=1).astype("u1").tobytes()
-    return counts.astype(f"<u{bits // 8}").tobytes()
-
-
 def eiger_packets(counts, bits, payload, lost=(), places=((0, 0), (0, 1), (1, 0), (1, 1))):
     """Frames of four ports (frames, 4, rows, 512): every packet but the lost ones, which are (frame, port, packet)."""
     for frame, ports in enumerate(counts):
-        data = [pack(port, bits) for port in ports]
+        data = [raw_files.eiger_bytes(port, bits) for port in ports]
         for packet in range(len(data[0]) // payload):
             for port in range(4):
                 if (frame, port, packet) not in lost:
-                    head = header(frame + 1, packet, kind=1, row=places[port][0], column=places[port][1])
+                    head = packet_header(frame + 1, packet, kind=1, row=places[port][0], column=places[port][1])
                     yield port, head + data[port][packet * payload : (packet + 1) * payload]
 
 

@@ -3,6 +3,7 @@
 The table in docs/troubleshooting.md is made from this list: KONKORDIA_PRINT=1 prints it, and a test holds the two together.
 """
 
+import functools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import zmq
 from driving import BINARY, ROOT, balanced, free_ports, program, raw_tables, simulate
+from raw_files import packet_header
 from service import Service, free_port, write_config
 
 PRINT = os.environ.get("KONKORDIA_PRINT") == "1"
@@ -32,12 +34,7 @@ def jungfrau(modules=1, interfaces=1, **more):
     return tables
 
 
-def header(frame, packet, *, kind=3, row=0, column=0, module=7, version=2):
-    text = bytearray(48)
-    text[0:8], text[12:16] = frame.to_bytes(8, "little"), packet.to_bytes(4, "little")
-    text[32:34], text[34:36], text[36:38] = (n.to_bytes(2, "little") for n in (module, row, column))
-    text[46], text[47] = kind, version
-    return bytes(text)
+header = functools.partial(packet_header, module=7)
 
 
 def send(port, frames=range(1, FRAMES + 1), packets=range(128), payload=8192, streams=1, **about):

@@ -1,20 +1,19 @@
 """Slow lane: DIALS from Debian reads the sample runs and finds the spots of the simulated crystal."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import hdf5plugin
 import pytest
+from dials import call, dials, needs_dials
 
 HERE = Path(__file__).parent
 BINARY = Path(os.environ.get("KONKORDIA_BIN", HERE.parents[1] / "target/release/konkordia"))
 
 pytestmark = [
     pytest.mark.skipif(not os.environ.get("KONKORDIA_SLOW"), reason="slow lane: KONKORDIA_SLOW=1"),
-    pytest.mark.skipif(not shutil.which("dials.import"), reason="DIALS is not installed: make setup-slow"),
+    needs_dials,
 ]
 
 
@@ -26,9 +25,7 @@ def test_every_sample_run_is_imported_as_nxmx_and_every_pixel_is_equal(samples, 
 
 
 def test_angles_modules_and_counts_of_sample_runs(samples, capsys):
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH}
-    command = ["/usr/bin/python3", HERE / "dials_angles.py", samples]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = call(None, "/usr/bin/python3", HERE / "dials_angles.py", samples)
     with capsys.disabled():
         print("\n" + done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -36,38 +33,21 @@ def test_angles_modules_and_counts_of_sample_runs(samples, capsys):
 
 @pytest.mark.parametrize("run, what", [("sweep", "sweep:    1"), ("kappa", "sweep:    1"), ("swung", "sweep:    1"), ("int16", "num stills: 10")])
 def test_dials_import_tells_sweeps_from_stills(samples, tmp_path, run, what):
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH}
-    command = ["dials.import", samples / f"{run}_master.h5"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and what in done.stdout, done.stdout + done.stderr
+    assert what in dials(tmp_path, "dials.import", samples / f"{run}_master.h5")
 
 
 def test_a_file_without_wavelength_or_sensor_is_refused_and_one_without_distance_is_not(samples, tmp_path):
     """What the warnings say that DIALS does without what is not known (decision 0009)."""
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH}
-
-    def imports(*arguments):
-        return subprocess.run(["dials.import", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
-
-    refused = imports(samples / "bare_master.h5")
+    refused = call(tmp_path, "dials.import", samples / "bare_master.h5")
     assert refused.returncode != 0 and "doesn't exist" in refused.stdout + refused.stderr
-    told = imports(samples / "undistanced_master.h5", "geometry.detector.distance=150")
-    assert told.returncode == 0, told.stdout + told.stderr
+    dials(tmp_path, "dials.import", samples / "undistanced_master.h5", "geometry.detector.distance=150")
 
 
 def test_spots_of_the_simulated_crystal_are_found_in_the_demonstration(tmp_path, capsys):
     subprocess.run([BINARY, "demo", "--images", "20", "--dir", tmp_path / "demo"], check=True, capture_output=True)
-    # Debian's DIALS runs on Debian's Python and takes the filter from hdf5plugin.
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH}
-
-    def dials(*arguments):
-        done = subprocess.run(arguments, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    imported = dials("dials.import", "demo/demo_master.h5")
+    imported = dials(tmp_path, "dials.import", "demo/demo_master.h5")
     assert "FormatNXmx" in imported and "num images: 20" in imported
-    found = dials("dials.find_spots", "imported.expt", "nproc=1")
+    found = dials(tmp_path, "dials.find_spots", "imported.expt", "nproc=1")
     saved = next(line for line in found.splitlines() if line.startswith("Saved"))
     with capsys.disabled():
         print("\n" + saved)

@@ -192,8 +192,8 @@ pub(super) fn start_timeout_ns(run: &Table) -> u64 {
     }
 }
 
-/// Keys of facts about the measurement, by table: those that [`facts`] reads.
-pub(super) const FACTS: [(&str, &[&str]); 4] = [
+/// Keys of facts about the measurement among those of other kinds. All of `[goniometer]` and `[experiment]` are facts.
+const FACTS: [(&str, &[&str]); 2] = [
     (
         "detector",
         &[
@@ -217,38 +217,18 @@ pub(super) const FACTS: [(&str, &[&str]); 4] = [
         ],
     ),
     ("output", &["sample_name", "beamline", "source_name"]),
-    (
-        "goniometer",
-        &[
-            "omega_start_deg",
-            "omega_increment_deg",
-            "omega_vector",
-            "kappa_start_deg",
-            "kappa_increment_deg",
-            "kappa_vector",
-            "chi_start_deg",
-            "chi_increment_deg",
-            "chi_vector",
-            "phi_start_deg",
-            "phi_increment_deg",
-            "phi_vector",
-            "two_theta_start_deg",
-            "two_theta_increment_deg",
-            "two_theta_vector",
-        ],
-    ),
-    (
-        "experiment",
-        &[
-            "total_flux_ph_per_s",
-            "attenuator_transmission",
-            "polarization_fraction",
-            "sample_temperature_k",
-            "unit_cell",
-            "space_group",
-        ],
-    ),
 ];
+
+/// Table and name of each key that [`facts`] reads, table by table.
+pub(super) fn fact_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let listed = FACTS.iter().flat_map(|(table, names)| names.iter().map(move |name| (*table, *name)));
+    listed.chain(super::schema_experiment::KEYS.iter().map(|key| (key.table, key.name)))
+}
+
+/// True for a key that [`facts`] reads.
+pub(super) fn is_fact(table: &str, name: &str) -> bool {
+    fact_keys().any(|key| key == (table, name))
+}
 
 /// What the configuration itself says of the measurement.
 pub(super) fn facts(document: &Document) -> Metadata {

@@ -1,7 +1,7 @@
 //! What a command may set for one run: facts by the names of the configuration, checked as there.
 
 use super::diagnostics::Diagnostics;
-use super::model::{FACTS, facts};
+use super::model::{fact_keys, facts, is_fact};
 use super::{read, schema};
 use crate::failure::{Exit, Failure};
 use konkordia_sinks::hdf5::Metadata;
@@ -13,13 +13,17 @@ use serde_json::{Map, Value};
 /// A name that is none of a fact, or a value that is none of its kind.
 pub fn metadata(given: &Map<String, Value>) -> Result<Metadata, Failure> {
     let mut text = String::new();
-    for (table, keys) in FACTS {
-        text.push_str(&format!("[{table}]\n"));
-        for (name, value) in given.iter().filter(|(name, _)| keys.contains(&name.as_str())) {
+    let mut open = "";
+    for (table, name) in fact_keys() {
+        if table != open {
+            open = table;
+            text.push_str(&format!("[{table}]\n"));
+        }
+        if let Some(value) = given.get(name) {
             text.push_str(&format!("{name} = {}\n", toml_value(name, value)?));
         }
     }
-    let all: Vec<&str> = FACTS.iter().flat_map(|(_, keys)| keys.iter().copied()).collect();
+    let all: Vec<&str> = fact_keys().map(|(_, name)| name).collect();
     if let Some(name) = given.keys().find(|name| !all.contains(&name.as_str())) {
         let near = read::nearest(name, &all).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
         let fix = format!("{near}the names are {}", all.join(", "));
@@ -55,7 +59,7 @@ fn toml_value(name: &str, value: &Value) -> Result<String, Failure> {
 
 /// False if `key` of `table` is a fact and says something else than `facts`.
 pub fn agrees(table: &str, key: &str, value: &toml::Value, facts: &Metadata) -> bool {
-    if !FACTS.iter().any(|(home, keys)| *home == table && keys.contains(&key)) {
+    if !is_fact(table, key) {
         return true;
     }
     let alone = toml::Table::from_iter([(table.to_owned(), toml::Table::from_iter([(key.to_owned(), value.clone())]).into())]);
@@ -64,7 +68,7 @@ pub fn agrees(table: &str, key: &str, value: &toml::Value, facts: &Metadata) -> 
 
 /// True for the name of a fact of `[detector]`.
 pub fn is_of_detector(name: &str) -> bool {
-    FACTS[0].1.contains(&name)
+    is_fact("detector", name)
 }
 
 /// The facts that a text of a configuration says.
@@ -117,6 +121,21 @@ mod tests {
         let omega = turned.experiment.goniometer.omega;
         assert_eq!((omega.start(), omega.increment(), omega.vector), (90.0, 0.5, Some([0.0, 1.0, 0.0])));
         assert_eq!(turned.experiment.unit_cell, Some([79.1, 79.1, 38.0, 90.0, 90.0, 90.0]));
+    }
+
+    #[test]
+    fn a_key_that_says_something_else_than_the_run_is_found() {
+        let run = set(json!({"energy_kev": 8, "detector_distance_mm": 321, "pixel_size_um": 75})).unwrap();
+        for (key, value, is_so) in [
+            ("energy_kev", toml::Value::from(12.4), false),
+            ("energy_kev", toml::Value::from(8), true),
+            ("detector_distance_mm", toml::Value::from(321.0), true),
+            ("pixel_size_um", toml::Value::from(76.0), false),
+            ("sensor_material", toml::Value::from("CdTe"), false),
+            ("modules", toml::Value::from(3), true),
+        ] {
+            assert_eq!(agrees("detector", key, &value, &run), is_so, "{key} = {value}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `[detector] type = "stream"`: whole images that come as messages or as files.
 
 use super::diagnostics::Diagnostics;
-use super::model::{FACTS, facts, quarter_turns, resolve};
+use super::model::{facts, is_fact, quarter_turns, resolve};
 use super::read::{Document, Table};
 use super::transform::{self, TransformOptions};
 use konkordia_core::geometry::Placement;
@@ -171,8 +171,7 @@ fn refuse_others(document: &Document, d: &mut Diagnostics) {
             }
             None => continue,
         };
-        let is_fact = |name: &str| FACTS.iter().any(|(home, keys)| *home == table && keys.contains(&name));
-        for name in values.names().filter(|name| !allowed.contains(name) && !is_fact(name)) {
+        for name in values.names().filter(|name| !allowed.contains(name) && !is_fact(table, name)) {
             let why = "it is for packets; a stream brings whole images";
             d.add(values.span(name), format!("{table}.{name} with type = \"stream\""), why, "remove the line");
         }

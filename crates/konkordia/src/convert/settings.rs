@@ -54,7 +54,7 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
         files.data_time = info.taken().cloned();
     }
     if let Some(own) = &info.own {
-        config.metadata = facts_of_run(&config, own, info.first_frame - own.span.0);
+        config.metadata = facts_of_run(&config, own, info.first_frame.saturating_sub(own.span.0));
     }
     if args.overwrite {
         config.overwrite = Overwrite::Replace;

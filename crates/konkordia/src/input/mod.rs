@@ -2,7 +2,7 @@
 //!
 //! Formats: our own runs of raw words, the slsReceiver's binary files and its HDF5, SwissFEL JUNGFRAU HDF5, records with a header of 112, 48
 //! or 16 bytes, and plain planes of words (docs/convert.md). Opening reads every header once, so that frames can be sorted and what is missing is known before the
-//! first pixel is read. Memory: 24 bytes for each tile of each frame.
+//! first pixel is read. Memory: 24 bytes for each tile of each frame; of runs of raw words also the columns of each image.
 
 mod bare;
 mod index;

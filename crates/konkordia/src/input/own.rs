@@ -211,7 +211,7 @@ fn step(parts: &[Part]) -> Option<u64> {
     let (mut before, mut step) = (None, None);
     for (image, frame, _) in listed.filter(|(_, _, status)| has_packets(*status)) {
         if let Some((image_before, frame_before)) = before.replace((image, frame)) {
-            let (frames, images) = (frame.checked_sub(frame_before)?, image - image_before);
+            let (frames, images) = (frame.checked_sub(frame_before)?, image.checked_sub(image_before)?);
             let found = frames.checked_div(images).filter(|step| step * images == frames)?;
             if *step.get_or_insert(found) != found {
                 return None;
