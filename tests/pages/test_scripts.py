@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -63,3 +64,21 @@ def test_no_rust_test_skips_in_silence():
 def test_continuous_integration_is_make_test():
     text = (ROOT / ".ci/run").read_text()
     assert re.search(r"^exec make test\b", text, re.M)
+
+
+@pytest.mark.parametrize(("cargo", "last"), [("exit 0", "2 of 2 runs passed"), ("echo no such target >&2; exit 1", "1 of 2 runs passed")])
+def test_a_run_beside_a_compiler_that_never_compiled_counts_as_failed(tmp_path, cargo, last):
+    scripts, programs = tmp_path / "scripts", tmp_path / "bin"
+    for folder in (scripts, programs, tmp_path / "tmp"):
+        folder.mkdir()
+    shutil.copy(ROOT / "scripts/test-repeat", scripts)
+    (scripts / "rust-path").write_text("")
+    for path, body in ((scripts / "test", "sleep 1; echo 1 passed, 0 failed, 0 skipped"), (programs / "cargo", cargo)):
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+    environment = {"PATH": f"{programs}:/usr/bin:/bin", "TMPDIR": str(tmp_path / "tmp")}
+    done = subprocess.run(["scripts/test-repeat", "2"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == last and done.returncode == int(last.startswith("1")), done
+    assert not list(tmp_path.glob("tmp/*/beside"))
+    left = [path.read_text() for path in tmp_path.glob("tmp/*/run-2.log.compiler")]
+    assert all("no such target" in text for text in left) and len(left) == done.returncode
