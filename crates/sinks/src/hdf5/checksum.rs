@@ -59,7 +59,7 @@ impl Running {
             (self.image, self.hasher) = (n / self.pieces, Hasher::new());
         }
         self.hasher.update(chunk);
-        ((n + 1) % self.pieces == 0).then(|| (self.image, std::mem::take(&mut self.hasher).finalize()))
+        (n + 1).is_multiple_of(self.pieces).then(|| (self.image, std::mem::take(&mut self.hasher).finalize()))
     }
 }
 
