@@ -163,7 +163,8 @@ fn place(detector: &mut Table, args: &ConvertArgs, info: &InputInfo) -> Result<O
     let is_placed = |detector: &Table| ["geometry", "tile"].iter().any(|key| detector.contains_key(*key));
     let placed_by_user = is_placed(detector);
     for (key, value) in info.detector.iter().flatten() {
-        if !(placed_by_user && GEOMETRY.contains(&key.as_str())) && !detector.contains_key(key) {
+        let is_of_user = detector.contains_key(key) || placed_by_user && GEOMETRY.contains(&key.as_str());
+        if !is_of_user {
             detector.insert(key.clone(), value.clone());
         }
     }
