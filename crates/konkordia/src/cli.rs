@@ -155,7 +155,7 @@ pub enum Command {
   konkordia repack /dev/shm/run01_master.h5 -o /data/run01 --compression bslz4 --verify --delete-source
   konkordia repack run01_master.h5 -o travel/run01 --compression sz3 --error-bound 2")]
     Repack(crate::repack::args::RepackArgs),
-    /// Is a file whole and valid? Exit code 0 if so, 1 with the reasons if not.
+    /// Is a file valid? Exit code 0 if so, also when it says that not every image is complete; 1 with the reasons if not.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia check run01_master.h5
   konkordia check run01_master.h5 --json

@@ -256,6 +256,7 @@ fn one(
 /// An image whose bytes are not those that were written.
 fn changed(file: &Path, image: u64, why: String) -> Failure {
     let what = format!("image {image} of {} is damaged", file.display());
-    let fix = "recover the file from a copy; `konkordia check FILE` names all images that are damaged. Nothing was written";
+    let fix = "recover the file from a copy; `konkordia check FILE` names all images that are damaged. \
+               Of this file there is no copy; those of files before it are whole";
     Failure::new(Exit::Incomplete, what, why, fix)
 }

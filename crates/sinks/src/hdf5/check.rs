@@ -9,12 +9,13 @@ use super::checksum::CHECKSUM;
 use super::columns::{Columns, ImageStatus};
 use super::datafile::{COLUMNS, STACK};
 use super::low;
+use super::mappings;
 use super::names::{existing, parse, pedestal_file_name};
 use super::nexus::{read_attribute, read_text};
 use super::packing;
 use super::pedestals::{OWN, PEDESTALS, Snapshots};
 use super::reader::{Reader, totals};
-use super::repair::{KILLED, MASK_MISSING, NOT_RESCUED, read_ledger};
+use super::repair::{FILE_MISSING, KILLED, MASK_MISSING, NOT_RESCUED, read_ledger};
 use super::spec::{FileSpec, Layout};
 use super::xds::xds_problems_of;
 use super::{Decode, Error, unknown};
@@ -54,7 +55,7 @@ const LISTED_MAX: usize = 10;
 
 /// Checks a run (master or one data file): links, chunks, mask, positions, columns, ledger, required NXmx fields. Reads every image.
 pub fn check(path: &Path, decode: &Decode<'_>) -> Vec<Finding> {
-    let mut report = Report { path, findings: Vec::new() };
+    let mut report = Report { path, findings: Vec::new(), skips_virtual: false };
     match Reader::open(path) {
         Ok(reader) => report.run(&reader, decode),
         Err(Error { cause, hint, .. }) => report.push(Severity::Error, format!("the file cannot be read: {cause}"), "", &hint),
@@ -62,9 +63,19 @@ pub fn check(path: &Path, decode: &Decode<'_>) -> Vec<Finding> {
     report.findings
 }
 
+/// Whether a master that is written anew makes something good.
+pub(super) fn needs_repair(master: &Path) -> bool {
+    let mut report = Report { path: master, findings: Vec::new(), skips_virtual: false };
+    let Ok(reader) = Reader::open(master) else { return true };
+    report.master(&reader);
+    report.findings.iter().any(|finding| finding.severity == Severity::Error && finding.fix == REPAIR)
+}
+
 pub(super) struct Report<'a> {
     path: &'a Path,
     findings: Vec<Finding>,
+    /// The virtual data set must not be opened.
+    skips_virtual: bool,
 }
 
 impl Report<'_> {
@@ -81,14 +92,10 @@ impl Report<'_> {
         let is_master = self.path.file_name().and_then(|n| n.to_str()).and_then(parse).is_none_or(|(_, n)| n.is_none());
         self.unfinished();
         if is_master {
-            self.links(reader);
-            self.nxmx(reader.file());
-            self.mask(reader);
+            self.master(reader);
             self.same_mask(reader);
             self.xds(reader);
             self.ledger(reader.file());
-            self.positions(reader);
-            self.pedestals(reader);
         }
         for (first, images, stack, file, path) in reader.parts() {
             self.stack(reader, stack, path);
@@ -100,6 +107,16 @@ impl Report<'_> {
         self.chunks(reader, decode);
     }
 
+    /// What the master says of itself and of its data files: all that a master written anew makes good.
+    fn master(&mut self, reader: &Reader) {
+        self.mappings(reader);
+        self.links(reader);
+        self.nxmx(reader.file());
+        self.mask(reader);
+        self.positions(reader);
+        self.pedestals(reader);
+    }
+
     fn unfinished(&mut self) {
         let name = self.path.file_name().and_then(|n| n.to_str()).and_then(parse);
         let directory = self.path.parent().unwrap_or(Path::new("."));
@@ -109,6 +126,14 @@ impl Report<'_> {
                 self.error("a data file was never closed: its writer is alive or was killed", &data.to_string_lossy(), REPAIR);
             }
         }
+    }
+
+    /// The mappings of the virtual data set, before libhdf5 looks at them: damaged ones can end the program.
+    fn mappings(&mut self, reader: &Reader) {
+        let has_virtual = virtual_name(reader.file());
+        let Some(name) = has_virtual.filter(|_| !mappings::are_whole(self.path)) else { return };
+        self.skips_virtual = true;
+        self.error("the mappings of the virtual data set are damaged: programs that open it can crash", &name, REPAIR);
     }
 
     fn links(&mut self, reader: &Reader) {
@@ -128,7 +153,10 @@ impl Report<'_> {
         };
         // Links to data files that cannot be read have been named.
         let unreadable = reader.summary().data_files.iter().filter(|file| file.problem.is_some());
-        let unreadable: Vec<String> = unreadable.map(|file| format!("data_{:06}", file.number)).collect();
+        let mut unreadable: Vec<String> = unreadable.map(|file| format!("data_{:06}", file.number)).collect();
+        if self.skips_virtual {
+            unreadable.extend(["images".into(), "data".into()]);
+        }
         for name in data.member_names().unwrap_or_default().iter().filter(|name| !unreadable.contains(name)) {
             if data.dataset(name).is_err() {
                 self.error("a link points nowhere", &format!("/entry/data/{name}"), REPAIR);
@@ -248,7 +276,13 @@ impl Report<'_> {
         let at_state = "/entry/konkordia/state";
         if state == "repaired" && ledger.ended.starts_with(KILLED) {
             let what = "the writer was killed; the ledger holds only what the data files tell";
-            self.push(Severity::Warning, what, at_state, "nothing to do; the images in the file are whole");
+            let is_missing = |(name, n): &(String, u64)| (name == NOT_RESCUED || name == FILE_MISSING) && *n > 0;
+            let fix = if ledger.totals.iter().any(is_missing) {
+                "nothing for the images in the file, which are whole; bring back the files of those that are missing"
+            } else {
+                "nothing to do; the images in the file are whole"
+            };
+            self.push(Severity::Warning, what, at_state, fix);
         }
         let not_rescued = ledger.totals.iter().find(|(name, _)| name == NOT_RESCUED);
         if let Some((_, images)) = not_rescued.filter(|(_, images)| *images > 0) {
@@ -301,7 +335,7 @@ impl Report<'_> {
             let place = "/entry/instrument/detector/detectorSpecific/nimages";
             self.error(format!("the master says {nimages} images, the data files hold {sum}"), place, REPAIR);
         }
-        if spec.layout != Layout::Links && nimages > 0 {
+        if spec.layout != Layout::Links && nimages > 0 && !self.skips_virtual {
             let name = if spec.layout == Layout::Both { "/entry/data/images" } else { "/entry/data/data" };
             let shape = reader.file().dataset(name).map(|d| d.shape()).unwrap_or_default();
             if shape.first() != Some(&(nimages as usize)) {
@@ -339,7 +373,8 @@ impl Report<'_> {
         }
         let missing = low::missing_bytes(summary.pixel);
         if low::fill_value(stack, summary.pixel).ok() != Some(missing) {
-            self.error("the fill value is not the missing value: lost images read as measured ones", &place, REPAIR);
+            let fix = "recover the data file from a copy, or do not use its lost images";
+            self.error("the fill value is not the missing value: lost images read as measured ones", &place, fix);
         }
         let filters = low::filters(stack).unwrap_or_default();
         let wanted: Vec<_> = packing::filter(summary.compression, summary.pixel, [summary.rows as u32, summary.columns as u32])
@@ -476,6 +511,11 @@ impl Report<'_> {
             self.error(format!("and {more} more of this kind"), place, fix);
         }
     }
+}
+
+/// The virtual data set of a master, by its link alone.
+pub(super) fn virtual_name(master: &File) -> Option<String> {
+    ["/entry/data/images", "/entry/data/data"].into_iter().find(|name| master.link_exists(name)).map(str::to_owned)
 }
 
 /// Evaluates "a = b + c"; the error says what does not add up.

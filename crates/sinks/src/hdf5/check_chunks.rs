@@ -34,6 +34,16 @@ impl Report<'_> {
             .map(|(first, images, _, file, path)| (first, images, checksum::stored(file, images), path.to_owned()))
             .collect();
         for (first, images, sums, path) in parts {
+            let sums = sums.unwrap_or_else(|why| {
+                let fix = "bring back a whole copy of the data file; `konkordia repair FILE` rescues its images if there is none";
+                self.push(
+                    Severity::Error,
+                    format!("the checksums of the images cannot be read: {why}"),
+                    &path.to_string_lossy(),
+                    fix,
+                );
+                Some(Vec::new())
+            });
             let is_written = |local| sums.as_ref().and_then(|sums: &Vec<u32>| sums.get(local as usize).copied());
             let wrong = (0..images).filter_map(|local| {
                 let image = first.saturating_add(local);

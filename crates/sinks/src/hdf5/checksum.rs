@@ -20,10 +20,15 @@ pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     hasher.finalize()
 }
 
-/// The checksums of a file, one for each of `images`; `None` in files of programs that wrote none.
-pub(crate) fn stored(file: &File, images: u64) -> Option<Vec<u32>> {
-    let sums = file.dataset(&format!("{COLUMNS}/{CHECKSUM}")).ok()?.read_raw::<u32>().ok()?;
-    (sums.len() as u64 == images).then_some(sums)
+/// The checksums of a file, one for each of `images`; `None` in files of programs that wrote none. The error says why those that are there are
+/// not usable.
+pub(crate) fn stored(file: &File, images: u64) -> Result<Option<Vec<u32>>, String> {
+    let Ok(columns) = file.group(COLUMNS) else { return Ok(None) };
+    if !columns.link_exists(CHECKSUM) {
+        return Ok(None);
+    }
+    let sums = columns.dataset(CHECKSUM).and_then(|sums| sums.read_raw::<u32>()).map_err(|error| error.to_string())?;
+    if sums.len() as u64 == images { Ok(Some(sums)) } else { Err(format!("{} of them for {images} images", sums.len())) }
 }
 
 /// Compares the stored bytes of an image with its checksum in the column [`CHECKSUM`].

@@ -80,14 +80,20 @@ fn rows(file: &File, columns: &Columns, images: u64) -> Result<Rows, String> {
     Rows::of(file, columns, 0, images).ok_or_else(|| "its columns cannot be read".into())
 }
 
-/// Every file of a run has the same description. One byte may have changed since; the name of the run may have been changed by hand.
+/// Every file of a run has the same description. One byte may have changed since.
 fn is_of_another_run(file: &File, spec: &FileSpec) -> bool {
-    let Some(mut found) = read_text(file, DESCRIPTION).and_then(|text| FileSpec::from_text(&text).ok()) else { return false };
+    let text = read_text(file, DESCRIPTION).filter(|text| FileSpec::from_text(text).is_ok());
+    text.is_some_and(|text| bytes_that_differ(&text, spec).is_none_or(|bytes| bytes > 1))
+}
+
+/// In how many bytes a description differs from that of the run; `None` if it is none, or not as long. The name of the run may have been changed
+/// by hand, and the snapshots of the pedestals may be gone.
+pub(super) fn bytes_that_differ(text: &str, spec: &FileSpec) -> Option<usize> {
+    let mut found = FileSpec::from_text(text).ok()?;
     found.prefix.clone_from(&spec.prefix);
     found.pedestal_snapshots = spec.pedestal_snapshots;
     let (found, expected) = (found.to_text(), spec.to_text());
-    let differ = found.bytes().zip(expected.bytes()).filter(|(a, b)| a != b).count();
-    found.len() != expected.len() || differ > 1
+    (found.len() == expected.len()).then(|| found.bytes().zip(expected.bytes()).filter(|(a, b)| a != b).count())
 }
 
 /// What the index does not find is no image, however whole its bytes are; and what the master says is compared.

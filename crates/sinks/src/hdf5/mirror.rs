@@ -16,6 +16,7 @@ use super::datafile::{DESCRIPTION, STACK};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
 use super::low::{self, Format};
+use super::mappings::Mappings;
 use super::mirror_sums::{self, Sums};
 use super::names::{journal_path, temporary_path};
 use super::nexus::{self, attribute_text};
@@ -118,6 +119,7 @@ impl Stacks {
             return Err(Error::new(ErrorKind::Damaged, READ, path, cause)
                 .with_hint("wait for the end of the run, or run `konkordia repair FILE`"));
         }
+        refuse_damaged_mappings(path)?;
         let (index, special) = (HashMap::new(), HashSet::new());
         let mut stacks = Self { path: path.to_owned(), file, found: Vec::new(), index, special, names: Vec::new() };
         stacks.walk()?;
@@ -306,6 +308,18 @@ impl Stacks {
         let most = 2 * layout.image_bytes() as u64 + CHUNK_EXTRA;
         objects::read_chunk_at(dataset, &layout.offset(image), most, out).context(READ, &self.path)
     }
+}
+
+/// A file of mappings holds no images; longer ones are not searched.
+const MAPPINGS_FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// libhdf5 can crash where it opens a virtual data set of which the mappings are damaged.
+fn refuse_damaged_mappings(path: &Path) -> Result<(), Error> {
+    let bytes = std::fs::metadata(path).context(READ, path)?.len();
+    if bytes <= MAPPINGS_FILE_BYTES_MAX && Mappings::of(path).context(READ, path)?.damaged > 0 {
+        return Err(Error::new(ErrorKind::Damaged, READ, path, "the mappings of a virtual data set are damaged"));
+    }
+    Ok(())
 }
 
 /// Of which file another is the copy.

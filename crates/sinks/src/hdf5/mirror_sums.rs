@@ -16,7 +16,7 @@ use super::spec::FileSpec;
 /// The checksums of the images of a stack as its file has them, if it is one of ours that has.
 fn of_source(file: &File, layout: &StackLayout) -> Option<(u64, Vec<u32>)> {
     let images = layout.positions();
-    let sums = (layout.name == STACK).then(|| checksum::stored(file, images)).flatten()?;
+    let sums = (layout.name == STACK).then(|| checksum::stored(file, images).ok().flatten()).flatten()?;
     Some((layout.images / images.max(1), sums))
 }
 
@@ -101,7 +101,7 @@ pub(super) fn take_over(master: &File, data_files: &[PathBuf]) -> hdf5::Result<(
         let file = low::open_file(path)?;
         let many = file.dataset(STACK)?.shape().first().map_or(0, |many| *many as u64);
         let first = (number - 1).saturating_mul(u64::from(spec.images_per_file));
-        if let Some(sums) = checksum::stored(&file, many).filter(|_| first.saturating_add(many) <= images) {
+        if let Some(sums) = checksum::stored(&file, many).ok().flatten().filter(|_| first.saturating_add(many) <= images) {
             write(master, first, &sums)?;
         }
     }

@@ -24,6 +24,7 @@ mod image_times;
 mod journal;
 mod look;
 mod low;
+mod mappings;
 mod master;
 pub mod mirror;
 mod mirror_sums;

@@ -1,9 +1,12 @@
 //! What a master said before a repair: which data files belong to the run, what their columns were, and the account.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::datafile::{COLUMNS, Closed};
+use super::check::{needs_repair, virtual_name};
+use super::datafile::{COLUMNS, Closed, DESCRIPTION};
+use super::look::bytes_that_differ;
 use super::low;
+use super::mappings;
 use super::master::{MASK, State};
 use super::nexus::{read_number, read_text};
 use super::pedestals::{OWN, PEDESTALS};
@@ -13,6 +16,8 @@ use super::xds::readable_mask;
 
 /// See the top of this module.
 pub(super) struct OldMaster {
+    path: PathBuf,
+    description: Option<String>,
     /// Positions of the run, as one number says.
     images: u64,
     pub(super) ledger: Option<LedgerRecord>,
@@ -22,6 +27,8 @@ pub(super) struct OldMaster {
     /// All images are one virtual data set, without links.
     is_virtual: bool,
     has_pedestals: bool,
+    /// Those of its virtual data set, if it has one.
+    mappings_whole: bool,
     mask: Option<Vec<u32>>,
     /// States of the images of all data files; of as many as there are, whatever the number says.
     status: Option<Vec<u8>>,
@@ -37,12 +44,15 @@ impl OldMaster {
         let images = read_number(&file, "/entry/instrument/detector/detectorSpecific/nimages").unwrap_or(0.0) as u64;
         let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|status| status.read_raw::<u8>()).ok();
         Some(Self {
+            path: path.to_owned(),
+            description: read_text(&file, DESCRIPTION),
             images,
             ledger: read_ledger(&file),
             state: read_text(&file, "/entry/konkordia/state").unwrap_or_default(),
             is_virtual: linked.is_empty() && links.iter().any(|name| name == "data"),
             linked,
             has_pedestals: file.group(OWN).is_ok_and(|own| own.link_exists(PEDESTALS)),
+            mappings_whole: virtual_name(&file).is_none() || mappings::are_whole(path),
             mask: file.dataset(MASK).and_then(|mask| mask.read_raw::<u32>()).ok(),
             status,
         })
@@ -77,12 +87,15 @@ impl OldMaster {
             mask
         });
         self.is_final()
+            && self.mappings_whole
             && self.images == images
             && self.status.as_ref().is_some_and(|status| status.len() as u64 == images)
             && (links_right || images == 0)
             && mask.is_some_and(|mask| mask == spec.pixel_mask)
             && closed.iter().filter(|file| file.is_readable()).all(same)
             && (self.total(FILE_MISSING) == 0 || self.total(FILE_MISSING) == gone)
+            && self.description.as_ref().is_some_and(|text| bytes_that_differ(text, spec) == Some(0))
+            && !needs_repair(&self.path)
     }
 
     pub(super) fn total(&self, name: &str) -> u64 {

@@ -211,7 +211,12 @@ impl Run<'_> {
         }
         let candidates = std::iter::once(&self.master).chain(files.iter().map(|(_, data, ..)| data));
         let text = |path: &PathBuf| low::open_file(path).ok().and_then(|file| read_text(&file, DESCRIPTION));
-        let mut specs = candidates.filter_map(text).filter_map(|text| FileSpec::from_text(&text).ok());
+        let texts: Vec<String> =
+            candidates.filter_map(text).filter(|text| FileSpec::from_text(text).is_ok()).take(DESCRIPTIONS_MAX).collect();
+        // A byte of one may have changed: what most files say; the master, where it is one against one.
+        let votes = |text: &String| texts.iter().filter(|other| *other == text).count();
+        let most = texts.iter().map(votes).max();
+        let mut specs = texts.iter().filter(|text| Some(votes(text)) == most).filter_map(|text| FileSpec::from_text(text).ok());
         specs.next().ok_or_else(|| {
             let cause = "neither the master nor a data file holds the description of a run";
             Error::new(ErrorKind::Damaged, "repair the run", &self.master, cause).with_hint("recover one file from a copy")
@@ -279,6 +284,8 @@ impl Run<'_> {
             .and_then(|_| Rows::of(&low::open_file(&self.master).ok()?, columns, first, u64::from(spec.images_per_file)));
         let (why, fix) = match look(&path, spec, columns, before.as_ref()) {
             Look::Whole { images: stored, differ, undecided } => {
+                // A final master has the columns of all its data files.
+                let differ = differ + u64::from(before.is_none() && self.old.as_ref().is_some_and(OldMaster::is_final));
                 (self.differ, self.undecided) = (self.differ + differ, self.undecided + undecided);
                 let known = images.unwrap_or(stored);
                 if stored < known {
@@ -320,6 +327,8 @@ impl Run<'_> {
 
 /// More data files than this in a row that are not there are no gap of a run.
 const FILES_MAX: u64 = 100_000;
+/// Files that are asked what the run is.
+const DESCRIPTIONS_MAX: usize = 9;
 /// How the ledger of a run that was killed says that it ended.
 pub(crate) const KILLED: &str = "killed";
 /// Total of the ledger: images that the run had and that repair could not read.
