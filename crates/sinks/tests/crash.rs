@@ -2,7 +2,7 @@
 //! in the files and equal. Three kills by default, twenty with KONKORDIA_SLOW=1.
 
 mod common;
-use std::io::Read;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -22,28 +22,48 @@ fn child_that_writes_until_killed() {
     }
 }
 
-/// Lets the child write for `life`, kills it, and returns the images that it reported as written.
-fn killed_run(scratch: &Scratch, prefix: &str, life: Duration) -> Vec<u64> {
+/// When the child is killed.
+#[derive(Debug)]
+enum Until {
+    Elapsed(Duration),
+    /// It has reported this image.
+    Written(u64),
+}
+
+/// Lets the child write, kills it, and returns the images that it reported as written.
+fn killed_run(scratch: &Scratch, prefix: &str, until: &Until) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_that_writes_until_killed", "--nocapture"])
         .env(CHILD, scratch.0.join(prefix))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut out = child.stdout.take().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let (send, reported) = std::sync::mpsc::channel();
+    // The last line may have been cut; a whole line ends in a line feed. Lines of the test harness are not two numbers.
     let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        out.read_to_string(&mut text).map(|_| text)
+        let lines = out.split(b'\n').map_while(Result::ok).filter_map(|line| String::from_utf8(line).ok());
+        for line in lines {
+            let numbers = line.split_once(' ').map(|(image, ms)| (image.parse::<u64>(), ms.parse::<u64>()));
+            if let Some((Ok(image), Ok(_))) = numbers {
+                let _ = send.send(image);
+            }
+        }
     });
-    std::thread::sleep(life);
+    let mut written: Vec<u64> = Vec::new();
+    match until {
+        Until::Elapsed(life) => std::thread::sleep(*life),
+        Until::Written(last) => {
+            while written.last().is_none_or(|image| image < last) {
+                written.push(reported.recv().expect("the child writes until it is killed"));
+            }
+        }
+    }
     child.kill().unwrap();
     child.wait().unwrap();
-    let text = reader.join().unwrap().unwrap();
-    // The last line may have been cut; a whole line ends in a line feed.
-    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    // Lines of the test harness are not two numbers.
-    let numbers = whole.lines().filter_map(|line| line.split_once(' '));
-    numbers.filter_map(|(image, ms)| ms.parse::<u64>().ok().and(image.parse().ok())).collect()
+    reader.join().unwrap();
+    written.extend(reported.try_iter());
+    written
 }
 
 fn assert_whole(scratch: &Scratch, prefix: &str, written: &[u64]) {
@@ -91,7 +111,7 @@ fn images_survive_a_kill() {
         seed ^= seed << 17;
         let life = Duration::from_micros(if n == 0 { 2_000 } else { 50_000 + seed % 1_500_000 });
         let prefix = format!("k{n}");
-        let written = killed_run(&scratch, &prefix, life);
+        let written = killed_run(&scratch, &prefix, &Until::Elapsed(life));
         println!("kill {n} after {life:?}: {} images", written.len());
         if written.is_empty() && !scratch.0.join(format!("{prefix}_master.h5")).exists() {
             continue;
@@ -102,15 +122,12 @@ fn images_survive_a_kill() {
 
 #[test]
 fn a_data_file_whose_hdf5_metadata_is_gone_is_rebuilt_from_its_journal() {
-    // The file that was growing: its journal stands beside it. Where the kill came between two files there is none, so another run is killed.
-    let growing = |attempt: usize| {
-        let scratch = Scratch::new(&format!("metadata{attempt}"));
-        let written = killed_run(&scratch, "m", Duration::from_millis(400));
-        let name = |number: u64| data_file_name("m", number);
-        let number = (1..=written.last()? / 50 + 2).find(|n| scratch.0.join(name(*n) + ".journal").exists())?;
-        Some((scratch.0.join(name(number)), scratch, written))
-    };
-    let (path, scratch, written) = (0..5).find_map(growing).expect("a killed run leaves a growing file");
+    // The file that was growing: its journal stands beside it. Image 120 lies in the middle of the third one.
+    let scratch = Scratch::new("metadata");
+    let written = killed_run(&scratch, "m", &Until::Written(120));
+    let journal = |number: &u64| scratch.0.join(data_file_name("m", *number) + ".journal").exists();
+    let number = (1..=written.last().unwrap() / 50 + 2).find(journal).expect("a killed run leaves a growing file");
+    let path = scratch.0.join(data_file_name("m", number));
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[..256].fill(0xEE);
     std::fs::write(&path, &bytes).unwrap();

@@ -1,5 +1,7 @@
 //! Damage of several kinds at once, or of what repair itself relies on: journals, columns, the mask, the number of images.
 
+#![expect(clippy::single_range_in_vec_init, reason = "one range of images is what is expected")]
+
 mod common;
 use std::path::{Path, PathBuf};
 

@@ -371,7 +371,7 @@ impl Report<'_> {
         if !shape[1..].iter().map(|&size| size as u64).eq(summary.image_shape.iter().copied()) {
             self.error(format!("images of {:?} pixels", &shape[1..]), &place, "this file belongs to another run: move it away");
         }
-        let missing = low::missing_bytes(summary.pixel);
+        let missing = summary.pixel.missing_le_bytes();
         if low::fill_value(stack, summary.pixel).ok() != Some(missing) {
             let fix = "recover the data file from a copy, or do not use its lost images";
             self.error("the fill value is not the missing value: lost images read as measured ones", &place, fix);

@@ -1,7 +1,6 @@
 //! The chunk of an image of which nothing arrived: every pixel *missing*. Stored because neggia ends XDS when a chunk is absent; compressed,
 //! the constant takes about 10 KB per 512 x 1024 pixels. Written by hand, since this crate holds no compressor.
 
-use super::low::missing_bytes;
 use super::spec::{Compression, FileSpec};
 
 /// Bytes that a writer spends on lost images where that is not next to nothing: of images that are not compressed, and in data files of lost images only.
@@ -48,7 +47,7 @@ pub(crate) fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
     if matches!(spec.compression, Zstd { .. } | Gzip { .. } | Sz3 { .. }) {
         return None;
     }
-    let value = missing_bytes(spec.pixel);
+    let value = spec.pixel.missing_le_bytes();
     let total = spec.piece_bytes();
     if spec.compression == Plain {
         return Some(value.repeat(total / value.len()));
@@ -226,7 +225,7 @@ mod tests {
 
         #[test]
         fn plain_blocks_decode(bytes in 1usize..3000, which in 0usize..5) {
-            let value = missing_bytes(PixelType::ALL[which]);
+            let value = PixelType::ALL[which].missing_le_bytes();
             let bytes = bytes.next_multiple_of(value.len());
             let block = plain_block(&value, bytes);
             prop_assert_eq!(block[..4].to_vec(), (block.len() as u32 - 4).to_be_bytes());
@@ -261,7 +260,7 @@ mod tests {
                 let n = u32::from_be_bytes(chunk[at..at + 4].try_into().unwrap()) as usize;
                 let elements = left.min(8192 / pixel.bytes());
                 let planes = lz4_decode(&chunk[at + 4..at + 4 + n], elements * pixel.bytes());
-                let value = missing_bytes(pixel);
+                let value = pixel.missing_le_bytes();
                 for (i, plane) in planes.chunks(elements / 8).enumerate() {
                     let bit = value[i / 8] >> (i % 8) & 1;
                     prop_assert!(plane.iter().all(|&b| b == bit * 0xFF));

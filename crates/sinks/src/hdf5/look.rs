@@ -48,7 +48,10 @@ pub(super) fn look(path: &Path, spec: &FileSpec, columns: &Columns, before: Opti
     };
     let shape = stack.shape();
     let images = shape.first().copied().unwrap_or(0);
-    if shape.get(1..) != Some(&spec.image_shape()) || images == 0 || images > spec.images_per_file as usize {
+    if images == 0 {
+        return Look::Foreign("holds no images".into());
+    }
+    if shape.get(1..) != Some(&spec.image_shape()) || images > spec.images_per_file as usize {
         return Look::Foreign(format!("holds {shape:?}, not images of this run"));
     }
     if is_of_another_run(&file, spec) {

@@ -213,11 +213,6 @@ fn column_type(kind: ColumnType) -> hid_t {
     }
 }
 
-/// The value of unwritten pixels, little endian.
-pub(crate) fn missing_bytes(pixel: PixelType) -> Vec<u8> {
-    pixel.missing_le_bytes()
-}
-
 fn creation_list(chunk: &[hsize_t]) -> hdf5::Result<Owned> {
     // SAFETY: the class is a library constant; `chunk` outlives the call and its length is passed.
     sync(|| unsafe {
@@ -244,7 +239,7 @@ fn create_growing(parent: &Group, name: &str, kind: hid_t, row: &[hsize_t], list
 
 /// Creates the image stack: (0.., shape of an image), chunk = one image or one of its pieces, fill = *missing*.
 pub(crate) fn create_stack(parent: &Group, name: &str, spec: &FileSpec) -> hdf5::Result<Dataset> {
-    let fill = missing_bytes(spec.pixel);
+    let fill = spec.pixel.missing_le_bytes();
     let filter = packing::filter(spec.compression, spec.pixel, [spec.rows, spec.columns]);
     create_images(parent, name, spec.pixel, [&spec.image_shape(), &spec.chunk_shape()], Some(&fill), filter.as_ref())
 }
@@ -295,9 +290,8 @@ pub(crate) fn set_extent(dataset: &Dataset, length: u64, row: &[usize]) -> hdf5:
 /// Writes one chunk as it is; `start` has one number per dimension.
 pub(crate) fn write_chunk(dataset: &Dataset, start: &[u64], bytes: &[u8]) -> hdf5::Result<()> {
     let offset: &[hsize_t] = start;
-    debug_assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
-    // SAFETY: `start` has one number per dimension of the data set, for which its callers made it; `bytes` is `bytes.len()` long and the
-    // library only reads it.
+    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
+    // SAFETY: one offset per dimension: asserted above; the library reads bytes.len() bytes and keeps none.
     let code =
         sync(|| unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, 0, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) });
     h5check(code)?;
@@ -353,34 +347,35 @@ pub(crate) fn dataset_chunk_bytes(dataset: &Dataset, offset: &[hsize_t]) -> hdf5
     Ok(if address == u64::MAX { 0 } else { size })
 }
 
-/// The bytes of one chunk as stored; `None` when it was never written. A chunk larger than `most` bytes is an error.
-pub(crate) fn read_chunk(dataset: &Dataset, start: &[u64], most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<()>> {
-    let offset: &[hsize_t] = start;
-    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
-    let mut size = 0;
-    // SAFETY: one number per dimension (asserted above) and the output is valid for writes.
-    let asked = h5check(sync(|| unsafe { H5Dget_chunk_storage_size(dataset.id(), offset.as_ptr(), &raw mut size) }));
-    if asked.is_err() {
-        // It fails on a data set without any chunk; the walk, empty then, tells that apart from damage.
-        size = chunk_place(dataset, start)?.map_or(0, |(_, size)| size);
-    }
+/// Replaces `out` by the bytes of the chunk at `offset` (one number per dimension) as stored; `None` when it was never written. The answer says
+/// whether the filter was applied to it. A chunk larger than `most` bytes is an error.
+pub(crate) fn read_stored_chunk(dataset: &Dataset, offset: &[u64], most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<bool>> {
+    let size = dataset_chunk_bytes(dataset, offset)?;
     if size == 0 {
         return Ok(None);
     }
     if size > most {
-        return Err(format!("the chunk of image {} says {size} bytes, more than {most}", start[0]).into());
+        return Err(format!("the chunk at {offset:?} says {size} bytes, more than {most}").into());
     }
     out.clear();
     out.resize(size as usize, 0);
     let mut mask = 0u32;
-    // SAFETY: `out` has the size that the library gave for this chunk, and nobody writes this file through this process.
+    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
+    // SAFETY: one offset per dimension (asserted above); `out` has the size that the library gave for this chunk, and nobody writes this file
+    // through this process.
     let code =
         sync(|| unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast()) });
     h5check(code)?;
-    if mask != 0 {
-        return Err("the chunk was stored without its filter".into());
+    Ok(Some(mask == 0))
+}
+
+/// As [`read_stored_chunk`], for chunks that were all stored with their filter.
+pub(crate) fn read_chunk(dataset: &Dataset, offset: &[u64], most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<()>> {
+    match read_stored_chunk(dataset, offset, most, out)? {
+        None => Ok(None),
+        Some(true) => Ok(Some(())),
+        Some(false) => Err("the chunk was stored without its filter".into()),
     }
-    Ok(Some(()))
 }
 
 /// Writes `bytes` (rows of one column, little endian) to rows `start..`.

@@ -306,7 +306,7 @@ impl Stacks {
     pub fn read(&self, stack: usize, image: u64, out: &mut Vec<u8>) -> Result<Option<bool>, Error> {
         let (layout, dataset) = &self.found[stack];
         let most = 2 * layout.image_bytes() as u64 + CHUNK_EXTRA;
-        objects::read_chunk_at(dataset, &layout.offset(image), most, out).context(READ, &self.path)
+        low::read_stored_chunk(dataset, &layout.offset(image), most, out).context(READ, &self.path)
     }
 }
 
@@ -479,7 +479,7 @@ impl Mirror {
         if let Some(sums) = &mut self.sums {
             sums.pass(stack, image, chunk);
         }
-        objects::write_chunk_at(&self.stacks[stack], &self.layouts[stack].offset(image), chunk).context(WRITE, &self.target)
+        low::write_chunk(&self.stacks[stack], &self.layouts[stack].offset(image), chunk).context(WRITE, &self.target)
     }
 
     /// Adds the record and the checksums, and brings everything to the disk. `data_files` are the copies that this file points to.

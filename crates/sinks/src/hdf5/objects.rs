@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CStr, CString, c_char};
 use std::mem::{MaybeUninit, transmute};
 use std::ptr::{null, null_mut};
 
@@ -13,8 +13,8 @@ use hdf5::{Dataset, Group, Location, h5check};
 use hdf5_sys::h5::{H5_index_t, H5_iter_order_t, hsize_t};
 use hdf5_sys::h5a::{H5Aclose, H5Acreate2, H5Aget_name, H5Aget_space, H5Aget_type, H5Aopen_by_idx};
 use hdf5_sys::h5a::{H5Aread, H5Awrite};
-use hdf5_sys::h5d::{H5D_fill_value_t, H5Dwrite_chunk};
-use hdf5_sys::h5d::{H5D_layout_t, H5Dclose, H5Dcreate2, H5Dget_space, H5Dget_type, H5Dopen2, H5Dread, H5Dread_chunk, H5Dwrite};
+use hdf5_sys::h5d::H5D_fill_value_t;
+use hdf5_sys::h5d::{H5D_layout_t, H5Dclose, H5Dcreate2, H5Dget_space, H5Dget_type, H5Dopen2, H5Dread, H5Dwrite};
 use hdf5_sys::h5i::hid_t;
 use hdf5_sys::h5l::{H5L_info2_t, H5L_type_t, H5Lget_info2, H5Lget_val, H5Lunpack_elink_val};
 use hdf5_sys::h5o::{H5O_INFO_BASIC, H5O_info2_t, H5O_token_t, H5O_type_t, H5Ocopy, H5Oget_info_by_name3};
@@ -26,7 +26,7 @@ use hdf5_sys::h5s::{H5S_ALL, H5S_sel_type, H5Sclose, H5Screate_simple, H5Sget_se
 use hdf5_sys::h5s::{H5Sget_simple_extent_ndims, H5Sget_simple_extent_npoints};
 use hdf5_sys::h5t::{H5T_class_t, H5Tclose, H5Tcopy, H5Tdetect_class, H5Tget_size, H5Treclaim};
 
-use super::low::{Owned, dataset_chunk_bytes};
+use super::low::Owned;
 use super::packing::Filter;
 use super::text;
 
@@ -314,33 +314,4 @@ fn create(to: &Group, name: &CString, kind: &Owned, from: &Dataset, list: hid_t)
         H5Dclose(h5check(id)?);
         Ok(())
     })
-}
-
-/// Replaces `out` by the bytes of the chunk at `offset` (one number per dimension) as stored; `None` when there is none. The answer says whether
-/// the filter was applied to it. A chunk larger than `most` bytes is an error.
-pub(crate) fn read_chunk_at(dataset: &Dataset, offset: &[u64], most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<bool>> {
-    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
-    let size = dataset_chunk_bytes(dataset, offset)?;
-    if size == 0 {
-        return Ok(None);
-    }
-    if size > most {
-        return Err(format!("the chunk at {offset:?} says {size} bytes, more than {most}").into());
-    }
-    out.clear();
-    out.resize(size as usize, 0);
-    let mut mask = 0u32;
-    let buffer: *mut c_void = out.as_mut_ptr().cast();
-    // SAFETY: `offset` has one entry per dimension (asserted above), and `out` the size that the library gave for this chunk.
-    h5check(sync(|| unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, buffer) }))?;
-    Ok(Some(mask == 0))
-}
-
-/// Writes the chunk at `offset` as it is.
-pub(crate) fn write_chunk_at(dataset: &Dataset, offset: &[u64], bytes: &[u8]) -> hdf5::Result<()> {
-    assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
-    // SAFETY: `offset` has one entry per dimension (asserted above); the library only reads the bytes, which are as long as said.
-    let code =
-        sync(|| unsafe { H5Dwrite_chunk(dataset.id(), H5P_DEFAULT, 0, offset.as_ptr(), bytes.len(), bytes.as_ptr().cast()) });
-    h5check(code).map(drop)
 }

@@ -205,11 +205,11 @@ impl Reader {
         for piece in 0..self.summary.pieces {
             let pixels = self.read_pixels(image, piece, piece_bytes, decode)?;
             if self.summary.pieces == 1 {
-                return Ok(pixels.unwrap_or_else(|| low::missing_bytes(self.summary.pixel).repeat(piece_bytes / element)));
+                return Ok(pixels.unwrap_or_else(|| self.summary.pixel.missing_le_bytes().repeat(piece_bytes / element)));
             }
             match pixels {
                 Some(pixels) => out.extend(pixels),
-                None => out.extend(low::missing_bytes(self.summary.pixel).repeat(piece_bytes / element)),
+                None => out.extend(self.summary.pixel.missing_le_bytes().repeat(piece_bytes / element)),
             }
         }
         Ok(out)
