@@ -25,6 +25,15 @@ EIGER = """
   stream_legacy_port: {1}
   stream_cbor_port: {2}
 """
+# The socket with which tickit 0.4.3 sends binds and is connected to its own address as well (adapters/io/zeromq_push_io.py), so that every other message goes
+# to nobody. Here it binds only, as the socket of a detector does; all else is as released.
+TICKIT = """
+import aiozmq, zmq
+made = aiozmq.create_zmq_stream
+aiozmq.create_zmq_stream = lambda kind, *, bind, connect=None: made(kind, bind=bind)
+from tickit.cli import main
+main()
+"""
 # The image that the simulator sends again and again, decoded by hdf5plugin in its own environment.
 SENT = """
 import sys, struct, cbor2, numpy as np, pathlib, tickit_devices.eiger as e
@@ -66,17 +75,19 @@ def sent(tmp_path_factory):
 IMAGES = 3
 
 
-def acquisition(folder, form, detail):
-    """The service and its state after one series, or `None` where the simulator did not send the start that belongs to its arming."""
+@pytest.mark.parametrize("detail", ["all", "basic", "none"])
+@pytest.mark.parametrize("form", ["cbor", "legacy"])
+def test_the_simulated_eiger_streams_into_the_service(tmp_path, sent, form, detail):
+    """Streams of every header detail (V1: legacy, V2: cbor) become complete files with the simulator's pixels."""
     http = free_ports(3)
     legacy, cbor = http + 1, http + 2
-    (folder / "eiger.yaml").write_text(EIGER.format(http, legacy, cbor))
-    with running(PYTHON, "-m", "tickit", "all", folder / "eiger.yaml", log=folder / "tickit.log"):
+    (tmp_path / "eiger.yaml").write_text(EIGER.format(http, legacy, cbor))
+    with running(PYTHON, "-c", TICKIT, "all", tmp_path / "eiger.yaml", log=tmp_path / "tickit.log"):
         simplon = Simplon(http)
         api = "detector/api/1.8.0"
-        wait_until(lambda: simplon.get(f"{api}/status/state") == "na", what=f"the simulator ({folder / 'tickit.log'})")
+        wait_until(lambda: simplon.get(f"{api}/status/state") == "na", what=f"the simulator ({tmp_path / 'tickit.log'})")
         protocol, port = {"cbor": ("stream2", cbor), "legacy": ("stream1", legacy)}[form]
-        service = StreamService(folder, protocol, connect_to=f"tcp://127.0.0.1:{port}")
+        service = StreamService(tmp_path, protocol, connect_to=f"tcp://127.0.0.1:{port}")
         try:
             simplon.put(f"{api}/command/initialize")
             simplon.put("stream/api/1.8.0/config/format", form)
@@ -84,31 +95,13 @@ def acquisition(folder, form, detail):
             for key, value in [("nimages", IMAGES), ("ntrigger", 1), ("trigger_mode", "ints"), ("frame_time", 0.05)]:
                 simplon.put(f"{api}/config/{key}", value)
             simplon.put(f"{api}/command/arm")
-            try:
-                service.until(lambda s: s["run"] >= 1, 5)
-            except AssertionError:
-                assert service.statistics()["totals"].get("messages_received", 0) == 0, service.log
-                return None
+            # It buffers what it has to send, and would put the start and the first image into one message.
+            service.until(lambda s: s["run"] >= 1, 60)
             simplon.put(f"{api}/command/trigger")
             wait_until(lambda: simplon.get(f"{api}/status/state") == "idle", what="the end of the acquisition")
-            return service, service.until(lambda s: s["run"] >= 1 and s["state"] in ("idle", "error"), 60)
+            done = service.until(lambda s: s["run"] >= 1 and s["state"] in ("idle", "error"), 60)
         finally:
             service.close()
-
-
-@pytest.mark.parametrize("detail", ["all", "basic", "none"])
-@pytest.mark.parametrize("form", ["cbor", "legacy"])
-def test_the_simulated_eiger_streams_into_the_service(tmp_path, sent, form, detail):
-    """Streams of every header detail (V1: legacy, V2: cbor) become complete files with the simulator's pixels."""
-    for attempt in range(8):
-        folder = tmp_path / str(attempt)
-        folder.mkdir()
-        # The socket of tickit 0.4.3 that sends is connected to itself as well (adapters/io/zeromq_push_io.py), so that a message may go to nobody.
-        if ended := acquisition(folder, form, detail):
-            break
-    else:
-        pytest.skip("the simulator sent no start in 8 attempts: its socket is connected to itself, too")
-    service, done = ended
     assert (done["severity"], done["images_written"]) == ("success", IMAGES), (done, service.log)
     program("check", done["file"], check=0)
     with h5py.File(done["file"]) as file:

@@ -16,6 +16,8 @@ use std::borrow::Cow;
 mod htype {
     pub const HEADER: &str = "dheader-1.0";
     pub const FLAT_FIELD: &str = "dflatfield-1.0";
+    /// What the EIGER simulator of tickit-devices writes for it.
+    pub const FLAT_FIELD_OF_SIMULATOR: &str = "flatfield-1.0";
     pub const PIXEL_MASK: &str = "dpixelmask-1.0";
     pub const COUNT_RATE: &str = "dcountrate_table-1.0";
     pub const IMAGE: &str = "dimage-1.0";
@@ -257,7 +259,9 @@ impl<'a> Tables<'a> {
     fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Self, Refusal> {
         let table = |at: usize, kind: &str| {
             let described: Described = json(parts, at, bounds)?;
-            expect_kind(at, &described.htype, kind)?;
+            if (at, described.htype.as_ref()) != (part::FLAT_FIELD, htype::FLAT_FIELD_OF_SIMULATOR) {
+                expect_kind(at, &described.htype, kind)?;
+            }
             let element = element(at, &described.element)?;
             Pixels::new_checked(described.shape.reversed(), element, Packing::None, parts[at + 1], bounds.table_bytes_max)
                 .map_err(|why| Refusal::new(at + 1, why))

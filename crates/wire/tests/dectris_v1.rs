@@ -68,7 +68,15 @@ fn all_details_and_appendices_come_back() {
     for detail in [Detail::None, Detail::Basic(config.clone()), Detail::All(config, Box::new(tables))] {
         for appendix in [None, Some(b"".as_slice()), Some(b"{\"filename\":\"a\"}")] {
             let message = Message::Header(Header { series: 3, detail: detail.clone(), appendix });
-            assert_eq!(Message::parse(&refs(&build(&message)), &Bounds::default()).unwrap(), message);
+            let mut parts = build(&message);
+            assert_eq!(Message::parse(&refs(&parts), &Bounds::default()).unwrap(), message);
+            if let (Detail::All(..), Some(name)) = (&detail, parts.get(2)) {
+                // As a simulator says it.
+                parts[2] = json_of(name, "htype", "flatfield-1.0".into());
+                assert_eq!(Message::parse(&refs(&parts), &Bounds::default()).unwrap(), message);
+                parts[2] = json_of(&parts[2], "htype", "dpixelmask-1.0".into());
+                assert!(refusal(&parts).contains("part 3 of the message: its 'htype' is 'dpixelmask-1.0'"));
+            }
         }
     }
     let end = Message::SeriesEnd { series: 9 };
