@@ -395,6 +395,17 @@ fn a_column_that_cannot_be_read_stops_no_repair() {
 }
 
 #[test]
+fn one_column_that_is_gone_takes_no_other_with_it() {
+    let scratch = Scratch::new("column-alone");
+    let report = write_run(&sample(&scratch.0, "u", PixelType::Int16));
+    let [status, frames] = ["status", "frame_number"].map(|name| column(&report.master, name));
+    std::fs::remove_file(&report.master).unwrap();
+    hdf5::File::open_rw(&report.data_files[1]).unwrap().group(COLUMNS).unwrap().unlink("bunch_id").unwrap();
+    assert_eq!(repair(&report.master).unwrap().images_missing(), 0);
+    assert_eq!([column(&report.master, "status"), column(&report.master, "frame_number")], [status, frames]);
+}
+
+#[test]
 fn a_run_of_an_earlier_version_that_is_repaired_now_is_valid() {
     let scratch = Scratch::new("old-rebuilt");
     let sample = sample(&scratch.0, "o", PixelType::Int16);

@@ -80,7 +80,7 @@ fn rows(file: &File, columns: &Columns, images: u64) -> Result<Rows, String> {
             return Err(format!("its column {} has the shape {:?}, for {images} images", column.name, set.shape()));
         }
     }
-    Rows::of(file, columns, 0, images).ok_or_else(|| "its columns cannot be read".into())
+    Rows::of(file, columns, 0, images).filter(Rows::is_complete).ok_or_else(|| "its columns cannot be read".into())
 }
 
 /// Every file of a run has the same description. One byte may have changed since.
@@ -90,10 +90,11 @@ fn is_of_another_run(file: &File, spec: &FileSpec) -> bool {
 }
 
 /// In how many bytes a description differs from that of the run; `None` if it is none, or not as long. The name of the run may have been changed
-/// by hand, and the snapshots of the pedestals may be gone.
+/// by hand, the snapshots of the pedestals may be gone, and a copy may be packed otherwise.
 pub(super) fn bytes_that_differ(text: &str, spec: &FileSpec) -> Option<usize> {
     let mut found = FileSpec::from_text(text).ok()?;
     found.prefix.clone_from(&spec.prefix);
+    found.compression = spec.compression;
     found.pedestal_snapshots = spec.pedestal_snapshots;
     let (found, expected) = (found.to_text(), spec.to_text());
     (found.len() == expected.len()).then(|| found.bytes().zip(expected.bytes()).filter(|(a, b)| a != b).count())

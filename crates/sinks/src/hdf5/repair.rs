@@ -277,15 +277,13 @@ impl Run<'_> {
         let first = (number - 1) * u64::from(spec.images_per_file);
         let shown = path.display().to_string();
         let whole = format!("bring back a whole copy of {shown}");
-        let before = self
-            .old
-            .as_ref()
-            .filter(|old| old.is_final())
-            .and_then(|_| Rows::of(&low::open_file(&self.master).ok()?, columns, first, u64::from(spec.images_per_file)));
+        let read = || Rows::of(&low::open_file(&self.master).ok()?, columns, first, u64::from(spec.images_per_file));
+        let is_final = self.old.as_ref().is_some_and(OldMaster::is_final);
+        let before = is_final.then(read).flatten().filter(Rows::is_complete);
         let (why, fix) = match look(&path, spec, columns, before.as_ref()) {
             Look::Whole { images: stored, differ, undecided } => {
                 // A final master has the columns of all its data files.
-                let differ = differ + u64::from(before.is_none() && self.old.as_ref().is_some_and(OldMaster::is_final));
+                let differ = differ + u64::from(is_final && before.is_none());
                 (self.differ, self.undecided) = (self.differ + differ, self.undecided + undecided);
                 let known = images.unwrap_or(stored);
                 if stored < known {

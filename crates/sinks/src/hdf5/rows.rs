@@ -3,7 +3,7 @@
 use hdf5::File;
 
 use super::checksum::{self, CHECKSUM};
-use super::columns::{Columns, ImageStatus};
+use super::columns::{Column, Columns, ImageStatus};
 use super::datafile::COLUMNS;
 use super::low;
 
@@ -11,6 +11,7 @@ use super::low;
 pub(super) struct Rows {
     rows: Vec<Vec<u8>>,
     has_sums: bool,
+    is_complete: bool,
 }
 
 /// What one file says of one image.
@@ -32,27 +33,37 @@ pub(super) enum Agreement {
 }
 
 impl Rows {
-    /// Rows from `first` on, up to `images`, as many as there are; `None` where a column is missing, cannot be read or is not as long as the others.
+    /// Rows from `first` on, up to `images`, as many as there are; `None` where no states can be read. Other columns that cannot be read or are not
+    /// as long are zero.
     pub(super) fn of(file: &File, columns: &Columns, first: u64, images: u64) -> Option<Self> {
         let group = file.group(COLUMNS).ok()?;
-        let has_sums = group.link_exists(CHECKSUM);
-        let list = || columns.list.iter().filter(|column| has_sums || column.name != CHECKSUM);
-        let sets: Option<Vec<_>> = list().map(|column| group.dataset(&column.name).ok().map(|set| (column, set))).collect();
-        let sets = sets?;
-        let mut lengths = sets.iter().map(|(_, set)| set.shape().first().copied().unwrap_or(0) as u64);
-        let there = lengths.next()?;
-        if lengths.any(|length| length != there) {
-            return None;
-        }
+        let length = |name: &str| Some(*group.dataset(name).ok()?.shape().first()? as u64);
+        let there = length("status")?;
         let images = images.min(there.saturating_sub(first));
-        let mut rows = vec![vec![0; columns.row_bytes]; images as usize];
-        for (column, set) in sets {
-            let bytes = low::read_rows(&set, column, first, images).ok()?;
-            for (row, value) in rows.iter_mut().zip(bytes.chunks_exact(column.bytes())) {
+        let read = |column: &Column| {
+            let set = group.dataset(&column.name).ok().filter(|_| length(&column.name) == Some(there))?;
+            low::read_rows(&set, column, first, images).ok()
+        };
+        let mut found = Self { rows: vec![vec![0; columns.row_bytes]; images as usize], has_sums: false, is_complete: true };
+        for column in &columns.list {
+            let Some(bytes) = read(column) else {
+                if column.name == "status" {
+                    return None;
+                }
+                found.is_complete &= column.name == CHECKSUM && !group.link_exists(CHECKSUM);
+                continue;
+            };
+            found.has_sums |= column.name == CHECKSUM;
+            for (row, value) in found.rows.iter_mut().zip(bytes.chunks_exact(column.bytes())) {
                 row[column.offset..column.offset + value.len()].copy_from_slice(value);
             }
         }
-        Some(Self { rows, has_sums })
+        Some(found)
+    }
+
+    /// Whether every column could be read, but for checksums that earlier versions did not write.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     pub(super) fn len(&self) -> u64 {
