@@ -1,17 +1,13 @@
 """DIALS on frames of a Pilatus that went through `konkordia serve`: it finds what it finds in the detector's own files, and nothing in images that are lost."""
 
 import bz2
-import os
 import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
-import hdf5plugin
 import pytest
 
 import programs  # noqa: F401  puts our other tests on the path
+from dials import dials, needs_dials
 from driving import DATA
 
 THAUMATIN = DATA / "thaumatin"
@@ -21,23 +17,15 @@ SPOTS = {"thau_3_2_0001.cbf": 290, "thau_3_2_0008.cbf": 1104}
 pytestmark = [
     pytest.mark.peer("DIALS"),
     pytest.mark.skipif(not THAUMATIN.is_dir(), reason=f"no real frames in {THAUMATIN}"),
-    pytest.mark.skipif(not Path("/usr/bin/dials.import").exists(), reason="DIALS is not installed: make setup-slow"),
+    needs_dials,
 ]
 
 
 def spots(folder, file):
     """Spots by image (from 1), as dials.find_spots counts them."""
-    # Debian's DIALS runs on Debian's Python and takes the filter from hdf5plugin.
-    environment = {**os.environ, "PATH": "/usr/bin:/bin", "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH}
     folder.mkdir()
-
-    def dials(*arguments):
-        done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    dials("dials.import", file)
-    said = dials("dials.find_spots", "imported.expt", "nproc=1")
+    dials(folder, "dials.import", file)
+    said = dials(folder, "dials.find_spots", "imported.expt", "nproc=1")
     counted = re.findall(r"Found (\d+) strong pixels on image (\d+)", said)
     saved = re.search(r"Saved (\d+) reflections", said)
     return {int(image): int(pixels) for pixels, image in counted}, int(saved.group(1))

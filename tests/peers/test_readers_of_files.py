@@ -17,6 +17,7 @@ from programs import BUILD, HERE, PYTHON, needs, python
 from silx.io.url import DataUrl
 
 from content import RUNS, SERIES
+from dials import dials, needs_dials
 from driving import program
 
 NODE = BUILD / "node/node_modules/h5wasm"
@@ -133,19 +134,12 @@ def test_pyfai_integrates_with_our_geometry_and_mask(samples, made, tmp_path):
 
 
 @pytest.mark.peer("DIALS")
-@pytest.mark.skipif(not pathlib.Path("/usr/bin/dials.import").exists(), reason="DIALS is not installed: make setup-slow")
+@needs_dials
 @pytest.mark.parametrize("name", ["jungfrau-photons", "jungfrau-words", "eiger-counts"])
 def test_dials_imports_files_from_udp(made, tmp_path, name):
     """dials.import takes files from UDP for NXmx with every image, and dials.find_spots reads them all."""
-    environment = {"PATH": "/usr/bin:/bin", "HDF5_PLUGIN_PATH": hdf5plugin.PLUGIN_PATH, "HOME": str(tmp_path)}
-
-    def dials(*arguments):
-        done = subprocess.run([str(a) for a in arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    imported = dials("dials.import", made[name])
+    imported = dials(tmp_path, "dials.import", made[name])
     assert "FormatNXmx" in imported and "num images: 5" in imported, imported
     # Raw words are no counts: every pixel would be a spot.
     if name != "jungfrau-words":
-        assert "Saved" in dials("dials.find_spots", "imported.expt", "nproc=1")
+        assert "Saved" in dials(tmp_path, "dials.find_spots", "imported.expt", "nproc=1")

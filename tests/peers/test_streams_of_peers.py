@@ -23,11 +23,11 @@ messages = []
 with zmq.Context().socket(zmq.PULL).connect(sys.argv[2]) as socket:
     print("connected", flush=True)
     while not messages or messages[-1]["type"] != "end":
-        messages.append(cbor2.loads(client_socket) if False else cbor2.loads(socket.recv(), tag_hook=client.tag_hook))
+        messages.append(cbor2.loads(socket.recv(), tag_hook=client.tag_hook))
 images = [dict(message["data"]) for message in messages if message["type"] == "image"]
 start = {key: value for key, value in messages[0].items() if isinstance(value, (int, float, str))} | {"channels": list(messages[0]["channels"])}
 pickle.dump((start, images), open(sys.argv[3], "wb"))
-""".replace("cbor2.loads(client_socket) if False else ", "")
+"""
 
 
 @pytest.mark.peer("DECTRIS Stream V2 client")

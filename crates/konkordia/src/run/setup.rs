@@ -163,7 +163,7 @@ fn packets(config: &Config, (seen, expected): (u32, u32), means: Means, on: &str
         Means::Interfaces(2) => (
             "detector.interfaces",
             format!("{count}, which is half a module: interfaces = 2; [detector] interfaces is 1"),
-            "write interfaces = 2 in [detector] (if the detector reads out 256 rows only, rows = 256)".into(),
+            "write interfaces = 2 in [detector]".into(),
         ),
         Means::Interfaces(n) => (
             "detector.interfaces",
