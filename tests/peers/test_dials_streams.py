@@ -3,6 +3,7 @@
 import bz2
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 

@@ -117,7 +117,7 @@ fn named(directory: &Path, length: usize) -> Result<(), Error> {
     sample.spec.software += &text;
     sample.spec.unit += &text;
     (sample.spec.metadata.sample_name, sample.spec.metadata.detector_serial) = (Some(text.clone()), Some(text));
-    sample.spec.scale = (length % 3 == 0).then_some(Scale { step: 0.125, offset: 40.0 });
+    sample.spec.scale = length.is_multiple_of(3).then_some(Scale { step: 0.125, offset: 40.0 });
     sample.spec.images_per_file = 2 + length as u32;
     write_run(&sample)
 }

@@ -49,7 +49,7 @@ fn opened_by_hand(g: &ImageGeometry, tile: u16, row: u32, column: u32) -> ((u32,
     let at = (start(module_row, &rows) - start(first, &rows), start(module_column, &columns) - start(left, &columns));
     if g.double_pixels() == DoublePixels::Gap {
         // The pixel stays at the side of its chip: behind its place if the chip begins with it.
-        let behind = |at: u32, double: u32| u32::from(double == 2 && at % 2 == 0);
+        let behind = |at: u32, double: u32| u32::from(double == 2 && at.is_multiple_of(2));
         return ((at.0 + behind(module_row, size.0), at.1 + behind(module_column, size.1)), (1, 1));
     }
     (at, size)
