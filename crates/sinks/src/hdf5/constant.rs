@@ -42,7 +42,7 @@ impl MissingChunk {
 
 /// One chunk (of one piece, where an image has several), or `None` where the fill value must do: in a whole stream (`zstd`, `gzip`, `sz3`) it would
 /// need a real compressor, and neggia does not read those.
-pub(crate) fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
+fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
     use Compression::{Gzip, None as Plain, Sz3, Zstd};
     if matches!(spec.compression, Zstd { .. } | Gzip { .. } | Sz3 { .. }) {
         return None;

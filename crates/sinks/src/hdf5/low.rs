@@ -363,9 +363,8 @@ pub(crate) fn read_stored_chunk(dataset: &Dataset, offset: &[u64], most: u64, ou
     assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
     // SAFETY: one offset per dimension (asserted above); `out` has the size that the library gave for this chunk, and nobody writes this file
     // through this process.
-    let code =
-        sync(|| unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast()) });
-    h5check(code)?;
+    let read = || unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast()) };
+    h5check(sync(read))?;
     Ok(Some(mask == 0))
 }
 
@@ -378,22 +377,36 @@ pub(crate) fn read_chunk(dataset: &Dataset, offset: &[u64], most: u64, out: &mut
     }
 }
 
-/// Writes `bytes` (rows of one column, little endian) to rows `start..`.
-pub(crate) fn write_rows(dataset: &Dataset, column: &Column, start: u64, bytes: &[u8]) -> hdf5::Result<()> {
-    let count = (bytes.len() / column.bytes()) as hsize_t;
-    assert_eq!(count as usize * column.bytes(), bytes.len(), "whole rows only");
-    let row = column.shape.iter().map(|&n| n as hsize_t);
-    let counts: Vec<hsize_t> = std::iter::once(count).chain(row).collect();
-    let starts: Vec<hsize_t> = std::iter::once(start).chain(column.shape.iter().map(|_| 0)).collect();
-    // SAFETY: `starts` and `counts` have one entry per dimension; `bytes` holds exactly `counts` values of the type (asserted above).
+/// Selects rows `start..start + count` of one column and hands type, memory space and file space to `transfer`, with the library locked.
+fn transfer_rows(
+    dataset: &Dataset,
+    column: &Column,
+    start: u64,
+    count: usize,
+    transfer: impl FnOnce(hid_t, hid_t, hid_t) -> i32,
+) -> hdf5::Result<()> {
+    let row = column.shape.iter();
+    let starts: Vec<hsize_t> = std::iter::once(start).chain(row.clone().map(|_| 0)).collect();
+    let counts: Vec<hsize_t> = std::iter::once(count as hsize_t).chain(row.map(|&n| n as hsize_t)).collect();
+    assert_eq!(counts.len(), dataset.ndim(), "one number per dimension");
+    // SAFETY: `starts` and `counts` have one entry per dimension (asserted above) and outlive the calls.
     sync(|| unsafe {
         let space = Owned(h5check(H5Dget_space(dataset.id()))?, H5Sclose);
         let select = H5S_seloper_t::H5S_SELECT_SET;
         h5check(H5Sselect_hyperslab(space.0, select, starts.as_ptr(), null(), counts.as_ptr(), null()))?;
         let memory = Owned(h5check(H5Screate_simple(counts.len() as i32, counts.as_ptr(), null()))?, H5Sclose);
-        let kind = column_type(column.kind);
-        h5check(H5Dwrite(dataset.id(), kind, memory.0, space.0, H5P_DEFAULT, bytes.as_ptr().cast()))?;
+        h5check(transfer(column_type(column.kind), memory.0, space.0))?;
         Ok(())
+    })
+}
+
+/// Writes `bytes` (rows of one column, little endian) to rows `start..`.
+pub(crate) fn write_rows(dataset: &Dataset, column: &Column, start: u64, bytes: &[u8]) -> hdf5::Result<()> {
+    let count = bytes.len() / column.bytes();
+    assert_eq!(count * column.bytes(), bytes.len(), "whole rows only");
+    transfer_rows(dataset, column, start, count, |kind, memory, space| {
+        // SAFETY: `bytes` holds exactly `count` rows of the type (asserted above).
+        unsafe { H5Dwrite(dataset.id(), kind, memory, space, H5P_DEFAULT, bytes.as_ptr().cast()) }
     })
 }
 
@@ -403,23 +416,13 @@ pub(crate) fn read_rows(dataset: &Dataset, column: &Column, start: u64, count: u
     if shape.get(1..) != Some(&column.shape) || start.checked_add(count).is_none_or(|end| end > shape[0] as u64) {
         return Err(format!("column {} has the shape {shape:?}", column.name).into());
     }
-    let row = column.shape.iter().map(|&n| n as hsize_t);
-    let counts: Vec<hsize_t> = std::iter::once(count).chain(row).collect();
-    let starts: Vec<hsize_t> = std::iter::once(start).chain(column.shape.iter().map(|_| 0)).collect();
     let mut bytes = vec![0u8; count as usize * column.bytes()];
-    if count == 0 {
-        return Ok(bytes);
+    if count > 0 {
+        transfer_rows(dataset, column, start, count as usize, |kind, memory, space| {
+            // SAFETY: `bytes` has room for exactly `count` rows of the type.
+            unsafe { H5Dread(dataset.id(), kind, memory, space, H5P_DEFAULT, bytes.as_mut_ptr().cast()) }
+        })?;
     }
-    // SAFETY: `starts` and `counts` have one entry per dimension (compared above); `bytes` has room for exactly `counts` values of the type.
-    sync(|| unsafe {
-        let space = Owned(h5check(H5Dget_space(dataset.id()))?, H5Sclose);
-        let select = H5S_seloper_t::H5S_SELECT_SET;
-        h5check(H5Sselect_hyperslab(space.0, select, starts.as_ptr(), null(), counts.as_ptr(), null()))?;
-        let memory = Owned(h5check(H5Screate_simple(counts.len() as i32, counts.as_ptr(), null()))?, H5Sclose);
-        let kind = column_type(column.kind);
-        h5check(H5Dread(dataset.id(), kind, memory.0, space.0, H5P_DEFAULT, bytes.as_mut_ptr().cast()))?;
-        Ok::<_, hdf5::Error>(())
-    })?;
     Ok(bytes)
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::columns::{Columns, ImageRecord, ImageStatus, SeriesRecord};
-use super::constant::{MissingChunk, missing_chunk};
+use super::constant::MissingChunk;
 use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
@@ -124,7 +124,7 @@ impl Writer {
         readable_mask(&mut spec.pixel_mask);
         check_directory(&spec.directory)?;
         let columns = Columns::new(&spec);
-        let found = resume::find(&spec, &columns, missing_chunk(&spec).map(|chunk| chunk.len()))?;
+        let found = resume::find(&spec, &columns, MissingChunk::of(&spec).map(|chunk| chunk.bytes().len()))?;
         found.clear()?;
         let space = take_reserve(&spec, reserve_bytes(&spec, &columns))?;
         let start = || {
