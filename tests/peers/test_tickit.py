@@ -78,7 +78,7 @@ IMAGES = 3
 @pytest.mark.parametrize("detail", ["all", "basic", "none"])
 @pytest.mark.parametrize("form", ["cbor", "legacy"])
 def test_the_simulated_eiger_streams_into_the_service(tmp_path, sent, form, detail):
-    """Streams of every header detail (V1: legacy, V2: cbor) become complete files with the simulator's pixels."""
+    """Streams of every header detail (V1: legacy, V2: cbor) become complete files with the simulator's pixels; its sending socket is made to bind only."""
     http = free_ports(3)
     legacy, cbor = http + 1, http + 2
     (tmp_path / "eiger.yaml").write_text(EIGER.format(http, legacy, cbor))
