@@ -54,7 +54,8 @@ impl FixedConstants {
     /// The integers nearest to the constants of a whole run.
     ///
     /// The shift of a stage is the largest with which the largest factor fits into 16 bits. Not usable in a stage, so masked, is a pixel
-    /// whose pedestal or factor is not finite, whose pedestal does not fit (below 0 or from 16384 ADU on), whose factor has the wrong sign
+    /// whose pedestal or factor is not finite, whose pedestal does not round into its bits (below 0; in G0 from 16384 ADU on, in G1 and G2 from
+    /// an eighth of an ADU below), whose factor has the wrong sign
     /// (G0 is positive, G1 and G2 are negative), is more than 8 times the median of the stage, or rounds to 0.
     ///
     /// # Panics
