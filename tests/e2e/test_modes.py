@@ -58,7 +58,8 @@ def test_a_jungfrau_that_reads_part_of_its_rows(bench, rows, modules, interfaces
 def test_packets_of_other_rows_are_not_taken(bench, interfaces):
     """A detector that reads more rows than was said: it is another readout, so that nothing of it is taken for rows of this one."""
     words = raw_files.frames(COUNT, seed=4)
-    tables = raw_tables(1, interfaces, images=COUNT)
+    # No image begins, so that the timeout is what ends the run.
+    tables = raw_tables(1, interfaces, images=COUNT, start_timeout_s=5)
     tables["detector"]["rows"] = 64
     receiver = bench.receive(bench.config(streams=interfaces, **tables))
     send(bench.port, jungfrau_packets(words, 128, interfaces))
