@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use common::damage::{all_but, chunks, errors, fixes, readable, without_checksums, write_run};
 use common::{Sample, Scratch, ledger, sample, write_image, write_images};
 use konkordia_core::pixel::PixelType;
-use konkordia_sinks::hdf5::{Layout, Reader, Writer, inspect, repair};
+use konkordia_sinks::hdf5::{FileReport, Layout, Reader, Writer, inspect, repair};
 
 const MASK: &str = "/entry/instrument/detector/pixel_mask";
 const COLUMNS: &str = "/entry/konkordia/images";
@@ -27,6 +27,14 @@ fn set_column(path: &Path, name: &str, set: impl Fn(&mut Vec<u64>)) {
     let mut values = column.read_raw::<u64>().unwrap();
     set(&mut values);
     column.write_raw(&values).unwrap();
+}
+
+/// A whole run of ten images in three data files, written into a directory of its own.
+fn whole(name: &str) -> (Scratch, Sample, FileReport) {
+    let scratch = Scratch::new(name);
+    let sample = sample(&scratch.0, "r", PixelType::Int16);
+    let report = write_run(&sample);
+    (scratch, sample, report)
 }
 
 /// A run in one data file that was killed after so many images, all of them complete: master, data file, journal.
@@ -62,9 +70,7 @@ fn without_index(data: &Path) {
 
 #[test]
 fn the_mask_comes_back_with_the_first_data_file() {
-    let scratch = Scratch::new("mask-back");
-    let sample = sample(&scratch.0, "m", PixelType::Int16);
-    let report = write_run(&sample);
+    let (scratch, _, report) = whole("mask-back");
     let mask = mask_of(&report.master);
     assert!(mask.iter().any(|bits| *bits != 0));
     let (path, aside) = (&report.data_files[0], scratch.0.join("aside"));
@@ -79,8 +85,7 @@ fn the_mask_comes_back_with_the_first_data_file() {
 
 #[test]
 fn a_mask_of_zeros_in_the_master_does_not_hide_that_of_the_data_file() {
-    let scratch = Scratch::new("mask-zeros");
-    let report = write_run(&sample(&scratch.0, "m", PixelType::Int16));
+    let (_scratch, _, report) = whole("mask-zeros");
     let mask = mask_of(&report.master);
     let file = hdf5::File::open_rw(&report.master).unwrap();
     file.dataset(MASK).unwrap().write_raw(&vec![0u32; mask.len()]).unwrap();
@@ -91,8 +96,7 @@ fn a_mask_of_zeros_in_the_master_does_not_hide_that_of_the_data_file() {
 
 #[test]
 fn a_mask_that_is_in_no_file_is_missed_until_it_is_back() {
-    let scratch = Scratch::new("mask-none");
-    let report = write_run(&sample(&scratch.0, "m", PixelType::Int16));
+    let (_scratch, _, report) = whole("mask-none");
     let mask = mask_of(&report.master);
     let whole = std::fs::read(&report.data_files[0]).unwrap();
     std::fs::remove_file(&report.master).unwrap();
@@ -112,13 +116,12 @@ fn a_mask_that_is_in_no_file_is_missed_until_it_is_back() {
 
 #[test]
 fn columns_that_differ_and_cannot_be_judged_are_both_kept() {
-    let scratch = Scratch::new("undecided");
-    let report = write_run(&sample(&scratch.0, "u", PixelType::Int16));
+    let (scratch, _, report) = whole("undecided");
     let before = std::fs::read(&report.master).unwrap();
     set_column(&report.data_files[1], "frame_number", |values| values[0] ^= 1);
     let repaired = repair(&report.master).unwrap();
     assert!(repaired.notes.iter().any(|note| note.contains("nothing tells which are right")), "{repaired:?}");
-    assert!(std::fs::read(scratch.0.join("u_master.h5.damaged")).unwrap() == before);
+    assert!(std::fs::read(scratch.0.join("r_master.h5.damaged")).unwrap() == before);
     assert_eq!(column(&report.master, "frame_number")[4], 1004 ^ 1);
     assert_eq!(errors(&report.master), []);
 }
@@ -261,9 +264,7 @@ fn damaged_columns_of_a_data_file_do_not_replace_good_ones_of_the_master() {
         ("packet_bitmap", zeros),
     ];
     for (name, damage) in flips {
-        let scratch = Scratch::new("columns");
-        let sample = sample(&scratch.0, "c", PixelType::Int16);
-        let report = write_run(&sample);
+        let (_scratch, sample, report) = whole("columns");
         let before = column(&report.master, name);
         set_column(&report.data_files[1], name, damage);
         assert_ne!(errors(&report.master), [], "{name}");
@@ -278,9 +279,7 @@ fn damaged_columns_of_a_data_file_do_not_replace_good_ones_of_the_master() {
 
 #[test]
 fn a_chunk_is_compared_with_the_master_where_the_row_of_its_file_is_gone() {
-    let scratch = Scratch::new("columns-chunk");
-    let sample = sample(&scratch.0, "c", PixelType::Int16);
-    let report = write_run(&sample);
+    let (_scratch, sample, report) = whole("columns-chunk");
     let data = &report.data_files[1];
     for name in
         ["status", "chunk_crc32", "frame_number", "packets_received", "packet_bitmap", "timestamp", "bunch_id", "exposure"]
@@ -375,9 +374,7 @@ fn what_was_lost_stays_counted_when_another_file_comes_back() {
 #[test]
 fn a_column_that_cannot_be_read_stops_no_repair() {
     for is_longer in [true, false] {
-        let scratch = Scratch::new("column-gone");
-        let sample = sample(&scratch.0, "u", PixelType::Int16);
-        let report = write_run(&sample);
+        let (_scratch, _, report) = whole("column-gone");
         let before = column(&report.master, "bunch_id");
         {
             let file = hdf5::File::open_rw(&report.data_files[1]).unwrap();
@@ -396,8 +393,7 @@ fn a_column_that_cannot_be_read_stops_no_repair() {
 
 #[test]
 fn one_column_that_is_gone_takes_no_other_with_it() {
-    let scratch = Scratch::new("column-alone");
-    let report = write_run(&sample(&scratch.0, "u", PixelType::Int16));
+    let (_scratch, _, report) = whole("column-alone");
     let [status, frames] = ["status", "frame_number"].map(|name| column(&report.master, name));
     std::fs::remove_file(&report.master).unwrap();
     hdf5::File::open_rw(&report.data_files[1]).unwrap().group(COLUMNS).unwrap().unlink("bunch_id").unwrap();
