@@ -3,39 +3,61 @@
 
 use super::spec::{Compression, FileSpec};
 
-/// Bytes that a writer spends on lost images where that is not next to nothing: of images that are not compressed, and in data files of lost images only.
-const BUDGET_BYTES: usize = 1 << 30;
+/// What a run, or a repair, may still spend on lost images where that is not next to nothing: of images that are not compressed, and in data files of
+/// lost images only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LostBudget {
+    bytes_left: usize,
+}
 
-/// The chunk for the lost images of a run, and what may be spent on it.
+impl LostBudget {
+    pub(crate) const WHOLE: Self = Self::of(1 << 30);
+
+    pub(crate) const fn of(bytes: usize) -> Self {
+        Self { bytes_left: bytes }
+    }
+}
+
+/// The chunk for the lost images of a run.
 pub(crate) struct MissingChunk {
     bytes: Vec<u8>,
     is_compressed: bool,
-    budget: usize,
+    /// Who promises that XDS can read it gets every one.
+    has_no_limit: bool,
 }
 
 impl MissingChunk {
     /// `None` where the fill value must do.
     pub(crate) fn of(spec: &FileSpec) -> Option<Self> {
         let is_compressed = spec.compression != Compression::None;
-        // Who promises that XDS can read it gets every one.
-        let budget = if spec.xds == Some(true) { usize::MAX } else { BUDGET_BYTES };
-        Some(Self { bytes: missing_chunk(spec)?, is_compressed, budget })
+        Some(Self { bytes: missing_chunk(spec)?, is_compressed, has_no_limit: spec.xds == Some(true) })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many of `lost` images of a data file, each of so many pieces, may be written where so many bytes are free.
-    pub(crate) fn allow(&mut self, lost: usize, pieces: usize, file_has_pixels: bool, free_bytes: u64) -> usize {
+    /// How many of `lost` images of a data file, each of so many pieces, may be written where so many bytes are free. The disk is asked only
+    /// where something is lost.
+    pub(crate) fn allow(
+        &self,
+        lost: usize,
+        pieces: usize,
+        file_has_pixels: bool,
+        budget: &mut LostBudget,
+        free_bytes: impl FnOnce() -> u64,
+    ) -> usize {
+        if lost == 0 {
+            return 0;
+        }
         let image_bytes = self.bytes.len() * pieces;
         // What is needed to close the file comes first.
-        let room = usize::try_from(free_bytes / 2).unwrap_or(usize::MAX);
-        if self.is_compressed && file_has_pixels {
+        let room = usize::try_from(free_bytes() / 2).unwrap_or(usize::MAX);
+        if self.has_no_limit || (self.is_compressed && file_has_pixels) {
             return lost.min(room / image_bytes);
         }
-        let allowed = lost.min(self.budget.min(room) / image_bytes);
-        self.budget -= allowed * image_bytes;
+        let allowed = lost.min(budget.bytes_left.min(room) / image_bytes);
+        budget.bytes_left -= allowed * image_bytes;
         allowed
     }
 }
@@ -213,6 +235,15 @@ mod tests {
             let run = length(&mut at, (token & 15) as usize) + 4;
             (0..run).for_each(|_| out.push(out[out.len() - distance]));
         }
+    }
+
+    #[test]
+    fn the_disk_is_asked_only_where_something_is_lost() {
+        let spec = FileSpec { rows: 2, columns: 3, compression: Compression::None, ..FileSpec::default() };
+        let (missing, mut budget) = (MissingChunk::of(&spec).unwrap(), LostBudget::of(1 << 20));
+        assert_eq!(missing.allow(0, 1, true, &mut budget, || panic!("nothing is lost")), 0);
+        let image_bytes = spec.image_bytes() as u64;
+        assert_eq!(missing.allow(9, 1, true, &mut budget, || 2 * 5 * image_bytes), 5, "half of what is free");
     }
 
     proptest! {

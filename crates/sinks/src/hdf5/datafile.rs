@@ -8,7 +8,7 @@ use hdf5::{Dataset, File, Group};
 use super::channels;
 use super::checksum;
 use super::columns::Columns;
-use super::constant::MissingChunk;
+use super::constant::{LostBudget, MissingChunk};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{Journal, NO_CHUNK, places_bytes};
 use super::low::{self, Format};
@@ -295,10 +295,13 @@ impl DataFile {
     }
 
     /// Gives images without pixels the chunk of a lost image in each piece, best effort: without it the fill value says the same.
-    pub(crate) fn fill_lost(&mut self, missing: &mut MissingChunk) {
+    pub(crate) fn fill_lost(&mut self, missing: &MissingChunk, budget: &mut LostBudget) {
         let lost: Vec<u64> = (0..self.images).filter(|local| !self.has_chunk[*local as usize]).collect();
-        let free = low::free_bytes(&self.path).unwrap_or(0);
-        let allowed = missing.allow(lost.len(), self.starts.len(), self.has_chunk.contains(&true), free);
+        let free = || low::free_bytes(&self.path).unwrap_or(0);
+        let allowed = missing.allow(lost.len(), self.starts.len(), self.has_chunk.contains(&true), budget, free);
+        if allowed == 0 {
+            return;
+        }
         let filled = lost.iter().take(allowed).take_while(|local| self.fill(**local, missing.bytes())).count();
         let sum = checksum::of(self.starts.iter().map(|_| missing.bytes()));
         lost[..filled].chunk_by(|a, b| a + 1 == *b).for_each(|run| self.set_checksums(run[0]..run[0] + run.len() as u64, sum));

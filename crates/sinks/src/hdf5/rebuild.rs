@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::channels;
 use super::checksum;
 use super::columns::Columns;
-use super::constant::MissingChunk;
+use super::constant::{LostBudget, MissingChunk};
 use super::datafile::{DataFile, JOURNAL_CRC32, STACK, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{self, Entry, NO_CHUNK, Replay};
@@ -92,11 +92,13 @@ impl Run<'_> {
     /// False if nothing can be read: then both stay as they are and wait for a copy.
     fn replace(&mut self, replay: &Replay, spec: &FileSpec, columns: &Columns, data: &Path, part: &Path) -> Result<bool, Error> {
         let journal = journal_path(data);
+        // Counts only if the file takes its place.
+        let mut budget = self.lost_budget;
         let copied = {
             let source = Source::of(replay, spec, columns, data, &self.master)?;
             let file = DataFile::create_hdf5(spec, columns, replay.number, replay.first, part.to_owned(), None)?;
             file.mark(replay.crc32)?;
-            source.copy(file)?
+            source.copy(file, &mut budget)?
         };
         if copied.with_pixels == 0 && (!copied.lost.is_empty() || copied.uncertain > 0) {
             return Ok(false);
@@ -114,6 +116,7 @@ impl Run<'_> {
             Some(kept)
         };
         std::fs::rename(part, data).context(DOING, data)?;
+        self.lost_budget = budget;
         remove(&journal)?;
         self.tell(copied, data, kept.as_deref());
         Ok(true)
@@ -220,7 +223,7 @@ impl<'a> Source<'a> {
     }
 
     /// Copies every journaled chunk from the raw bytes of the old file; the metadata of libhdf5 in it is trusted only where the journal fails.
-    fn copy(&self, mut file: DataFile) -> Result<Copied, Error> {
+    fn copy(&self, mut file: DataFile, budget: &mut LostBudget) -> Result<Copied, Error> {
         let mut copied = Copied::default();
         let mut bad = 0;
         for entry in &self.replay.entries {
@@ -239,8 +242,8 @@ impl<'a> Source<'a> {
         bad += self.replay.bad_behind;
         let known = self.remains.as_ref().map_or(0, Remains::end).max(file.images() + bad);
         self.fill(known.min(u64::from(self.spec.images_per_file)), bad, &mut file, &mut copied)?;
-        if let Some(missing) = &mut MissingChunk::of(self.spec) {
-            file.fill_lost(missing);
+        if let Some(missing) = &MissingChunk::of(self.spec) {
+            file.fill_lost(missing, budget);
         }
         file.flush()?;
         file.close()?;

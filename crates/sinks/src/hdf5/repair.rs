@@ -9,6 +9,7 @@ use hdf5::File;
 
 use super::channels;
 use super::columns::Columns;
+use super::constant::LostBudget;
 use super::datafile::{Closed, DESCRIPTION, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal;
@@ -72,6 +73,10 @@ pub struct MissingImages {
 /// [`ErrorKind::InUse`] while its writer lives; [`ErrorKind::NotFound`] when there is nothing of this run; [`ErrorKind::Damaged`] when
 /// no file says what the run is; I/O errors, after which everything is as before or one step further.
 pub fn repair(path: &Path) -> Result<RepairReport, Error> {
+    repair_with(path, LostBudget::WHOLE)
+}
+
+fn repair_with(path: &Path, lost_budget: LostBudget) -> Result<RepairReport, Error> {
     let doing = "repair the run";
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let name = name.strip_suffix(".journal").unwrap_or(name);
@@ -95,7 +100,8 @@ pub fn repair(path: &Path) -> Result<RepairReport, Error> {
     }
     let old = OldMaster::read(&master);
     let (rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes) = Default::default();
-    Run { directory, prefix, master, old, rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes }.repair(&files)
+    Run { directory, prefix, master, old, rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes, lost_budget }
+        .repair(&files)
 }
 
 /// A run that is being repaired.
@@ -116,6 +122,8 @@ pub(super) struct Run<'a> {
     differ: u64,
     undecided: u64,
     pub(super) notes: Vec<String>,
+    /// For the lost images of all data files that are written anew.
+    pub(super) lost_budget: LostBudget,
 }
 
 impl Run<'_> {
@@ -298,7 +306,7 @@ impl Run<'_> {
             Look::Foreign(why) => (format!("{shown} {why}"), format!("{whole}; this file belongs elsewhere")),
             Look::Damaged(why) => {
                 let damaged = Damaged { path: &path, number, images, spec, columns, master: &self.master };
-                match damaged.rescue() {
+                match damaged.rescue(&mut self.lost_budget) {
                     Ok(Some(rescued)) => return Ok(Some(self.take(rescued, &path))),
                     Ok(None) => (format!("{shown} is damaged, and no image in it can be read ({why})"), whole),
                     // One file that cannot be rescued keeps nobody from looking at the others.
@@ -390,7 +398,65 @@ fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerR
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns::{ImageRecord, ImageStatus};
+    use super::super::datafile::{COLUMNS, STACK};
+    use super::super::spec::Compression;
+    use super::super::writer::Writer;
     use super::*;
+
+    /// Two images, the first and the last, of data files 1 and 4 of four images each; all others are lost.
+    fn mostly_lost(directory: &Path) -> PathBuf {
+        let compression = Compression::None;
+        let (directory, prefix) = (directory.to_owned(), "m".to_owned());
+        let pixel_mask = vec![0; 8 * 16];
+        let spec = FileSpec {
+            directory,
+            prefix,
+            rows: 8,
+            columns: 16,
+            compression,
+            images_per_file: 4,
+            pixel_mask,
+            ..FileSpec::default()
+        };
+        let mut writer = Writer::create(spec).unwrap();
+        let chunk = vec![7; writer.spec().image_bytes()];
+        for index in [0, 12] {
+            let record = ImageRecord {
+                index,
+                frame_number: index,
+                status: ImageStatus::Partial,
+                parts: &[&chunk],
+                packets_received: &[0],
+                packet_bitmap: &[0],
+                timestamp_100ns: 0,
+                bunch_id: 0,
+                exposure_100ns: 0,
+                detector_info: 0,
+                extra: &[],
+            };
+            writer.write(&record).unwrap();
+        }
+        let (totals, streams, balances) = Default::default();
+        let ended = "complete".into();
+        writer.finish(&LedgerRecord { totals, streams, balances, ended, end_time: None, images_expected: 13 }).unwrap().master
+    }
+
+    #[test]
+    fn lost_images_of_all_data_files_share_one_budget() {
+        let scratch = tempfile::tempdir().unwrap();
+        let master = mostly_lost(scratch.path());
+        let data = |n: u64| scratch.path().join(data_file_name("m", n));
+        for n in [2, 3] {
+            let file = File::open_rw(data(n)).unwrap();
+            file.group(COLUMNS).unwrap().unlink("bunch_id").unwrap();
+        }
+        let image_bytes = File::open(data(2)).unwrap().dataset(STACK).unwrap().chunk_info(0).unwrap().size as usize;
+        let repaired = repair_with(&master, LostBudget::of(5 * image_bytes)).unwrap();
+        assert_eq!(repaired.rescued, [data(2), data(3)], "{repaired:?}");
+        let chunks = [2, 3].map(|n| File::open(data(n)).unwrap().dataset(STACK).unwrap().num_chunks());
+        assert_eq!(chunks, [Some(4), Some(1)]);
+    }
 
     #[test]
     fn numbers_become_ranges() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::checksum;
 use super::columns::{Columns, ImageStatus};
-use super::constant::MissingChunk;
+use super::constant::{LostBudget, MissingChunk};
 use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error};
 use super::journal::Place;
@@ -177,7 +177,9 @@ impl Damaged<'_> {
     }
 
     /// Writes the file anew with what can be read and keeps the old one beside it; `None` if nothing can be read, and nothing was touched.
-    pub(super) fn rescue(&self) -> Result<Option<Rescued>, Error> {
+    pub(super) fn rescue(&self, budget: &mut LostBudget) -> Result<Option<Rescued>, Error> {
+        // Counts only if the file takes its place.
+        let mut spent = *budget;
         let remains = Remains::of(self, self.images)?;
         let images = self.images.unwrap_or_else(|| remains.end());
         if remains.found.is_empty() {
@@ -188,13 +190,14 @@ impl Damaged<'_> {
             remove(&part)?;
         }
         let made = DataFile::create_hdf5(self.spec, self.columns, self.number, self.first(), part.clone(), None);
-        let made = made.and_then(|file| self.copy(&remains, images, file)).and_then(|(lost, unverified)| {
+        let made = made.and_then(|file| self.copy(&remains, images, file, &mut spent)).and_then(|(lost, unverified)| {
             if lost.len() as u64 == images {
                 return Ok(None);
             }
             std::fs::File::open(&part).and_then(|file| file.sync_all()).context(DOING, &part)?;
             let kept = keep(self.path)?;
             std::fs::rename(&part, self.path).context(DOING, self.path)?;
+            *budget = spent;
             let closed = Closed::whole(self.number, self.path.to_owned(), images);
             Ok(Some(Rescued { closed, lost, unverified, kept }))
         });
@@ -205,7 +208,13 @@ impl Damaged<'_> {
     }
 
     /// Copies what can be read; gives the images that are lost by it, and how many could not be compared with a checksum.
-    fn copy(&self, remains: &Remains<'_>, images: u64, mut file: DataFile) -> Result<(Vec<u64>, u64), Error> {
+    fn copy(
+        &self,
+        remains: &Remains<'_>,
+        images: u64,
+        mut file: DataFile,
+        budget: &mut LostBudget,
+    ) -> Result<(Vec<u64>, u64), Error> {
         let nothing = vec![0; self.columns.row_bytes];
         let (mut lost, mut unverified) = (Vec::new(), 0);
         for local in 0..images {
@@ -222,8 +231,8 @@ impl Damaged<'_> {
                 }
             }
         }
-        if let Some(missing) = &mut MissingChunk::of(self.spec) {
-            file.fill_lost(missing);
+        if let Some(missing) = &MissingChunk::of(self.spec) {
+            file.fill_lost(missing, budget);
         }
         file.flush()?;
         file.close()?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::columns::{Columns, ImageRecord, ImageStatus, SeriesRecord};
-use super::constant::MissingChunk;
+use super::constant::{LostBudget, MissingChunk};
 use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
@@ -70,6 +70,7 @@ pub struct Writer {
     row: Vec<u8>,
     joined: Vec<u8>,
     missing: Option<MissingChunk>,
+    lost_budget: LostBudget,
     failed: Option<Error>,
     flushed_ns: Option<u64>,
     published_ns: Option<u64>,
@@ -156,6 +157,7 @@ impl Writer {
             row: vec![0; columns.row_bytes],
             joined: Vec::with_capacity(spec.image_bytes() / 2),
             missing: MissingChunk::of(&spec),
+            lost_budget: LostBudget::WHOLE,
             current,
             pedestals,
             closed: Vec::new(),
@@ -389,8 +391,8 @@ impl Writer {
 
     fn close_current(&mut self) -> Result<(), Error> {
         let Some(file) = &mut self.current else { return Ok(()) };
-        if let Some(missing) = &mut self.missing {
-            file.fill_lost(missing);
+        if let Some(missing) = &self.missing {
+            file.fill_lost(missing, &mut self.lost_budget);
             self.free_known = 0;
         }
         file.flush()?;
