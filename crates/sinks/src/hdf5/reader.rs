@@ -14,6 +14,7 @@ use super::names::{data_file_name, parse};
 use super::nexus::{read_number, read_text};
 use super::packing;
 use super::pedestals::Snapshots;
+use super::repair::NOT_RECEIVED;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
@@ -94,7 +95,7 @@ impl Summary {
     /// planned and have no place in the files.
     pub fn image_counts(&self) -> Vec<(&'static str, u64)> {
         let in_files = [1, 2, 0, 3].map(|status| (ImageStatus::NAMES[status], self.images_by_status[status]));
-        let planned = [("not received", self.total("images_not_received")), ("not taken", self.total("images_not_taken"))];
+        let planned = [("not received", self.total(NOT_RECEIVED)), ("not taken", self.total("images_not_taken"))];
         in_files.into_iter().chain([("file missing", self.images_file_missing)]).chain(planned).collect()
     }
 }

@@ -339,6 +339,8 @@ const DESCRIPTIONS_MAX: usize = 9;
 pub(crate) const KILLED: &str = "killed";
 /// Total of the ledger: images that the run had and that repair could not read.
 pub(crate) const NOT_RESCUED: &str = "images_not_rescued";
+/// Total of the ledger: images that were planned or announced and are not in the files.
+pub(crate) const NOT_RECEIVED: &str = "images_not_received";
 /// Total of the ledger: 1 where the pixel mask was found in no file.
 pub(crate) const MASK_MISSING: &str = "pixel_mask_missing";
 
@@ -385,6 +387,9 @@ fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerR
     let names = ["images_lost", "images_complete", "images_partial", "images_discarded"];
     let mut totals: Vec<(String, u64)> = names.iter().zip(by_status).map(|(name, n)| ((*name).to_owned(), n)).collect();
     totals.extend([(FILE_MISSING.into(), file_missing), ("images_in_files".into(), images)]);
+    // Whether they were sent nobody knows: the writer waited for them when it was killed.
+    let not_received = spec.images_planned.map_or(0, |planned| planned.saturating_sub(images));
+    totals.extend((not_received > 0).then(|| (NOT_RECEIVED.into(), not_received)));
     let sum = "images_in_files = images_lost + images_complete + images_partial + images_discarded + images_file_missing";
     LedgerRecord {
         totals,
@@ -392,7 +397,7 @@ fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerR
         balances: vec![sum.into()],
         ended: format!("{KILLED}; repaired from the data files"),
         end_time: None,
-        images_expected: spec.images_planned.unwrap_or(images),
+        images_expected: images,
     }
 }
 
