@@ -6,9 +6,10 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::damage::{all_but, chunks, errors, fixes, readable, without_checksums, write_run};
-use common::{Sample, Scratch, ledger, sample, write_image, write_images};
+use common::{Sample, Scratch, decode, ledger, sample, write_image, write_images};
 use konkordia_core::pixel::PixelType;
-use konkordia_sinks::hdf5::{FileReport, Layout, Reader, Writer, inspect, repair};
+use konkordia_sinks::hdf5::mirror::Stacks;
+use konkordia_sinks::hdf5::{CHECKSUM, ErrorKind, FileReport, Layout, Reader, Writer, check, inspect, repair};
 
 const MASK: &str = "/entry/instrument/detector/pixel_mask";
 const COLUMNS: &str = "/entry/konkordia/images";
@@ -41,6 +42,7 @@ fn whole(name: &str) -> (Scratch, Sample, FileReport) {
 fn killed(scratch: &Scratch, images: u64, is_flushed: bool) -> (Sample, [PathBuf; 3]) {
     let mut sample = sample(&scratch.0, "k", PixelType::Int16);
     (sample.spec.images_per_file, sample.partial, sample.lost) = (100, vec![], vec![]);
+    sample.spec.images_planned = Some(1000);
     let mut writer = Writer::create(sample.spec.clone()).unwrap();
     for image in 0..images {
         write_image(&mut writer, image, false).unwrap();
@@ -389,6 +391,57 @@ fn a_column_that_cannot_be_read_stops_no_repair() {
         assert!(column(&report.master, "bunch_id") == before && column(&report.data_files[1], "bunch_id") == before[4..8]);
         assert_eq!(errors(&report.master), []);
     }
+}
+
+#[test]
+fn checksums_that_are_gone_or_cannot_be_read_are_not_those_of_an_earlier_version() {
+    for is_longer in [true, false] {
+        let (_scratch, sample, report) = whole("sums-gone");
+        let (data, before) = (&report.data_files[1], column(&report.master, CHECKSUM));
+        without_checksums(data);
+        if is_longer {
+            let file = hdf5::File::open_rw(data).unwrap();
+            file.group(COLUMNS).unwrap().new_dataset_builder().with_data(&[7u32; 9]).create(CHECKSUM).unwrap();
+        }
+        let (_, offset, bytes) = chunks(&report.data_files[1..2])[2].clone();
+        let mut raw = std::fs::read(data).unwrap();
+        raw[offset + bytes / 2] ^= 4;
+        std::fs::write(data, raw).unwrap();
+        let found: Vec<String> = errors(&report.master).into_iter().map(|finding| finding.what).collect();
+        let why = if is_longer { "cannot be read: 9 of them for 4 images" } else { "are gone from the data file" };
+        assert!(found.iter().any(|what| what.contains(why)), "{found:?}");
+        assert!(found.iter().any(|what| what.contains("image 6: its bytes")), "the master has its checksum: {found:?}");
+        let said: Vec<String> = check(&report.master, &decode).into_iter().map(|finding| finding.what).collect();
+        assert!(!said.iter().any(|what| what.contains("without checksums")), "{said:?}");
+        if is_longer {
+            let error = Stacks::open(data).err().unwrap();
+            assert!(error.kind == ErrorKind::Damaged && error.hint.contains("repair"), "{error}");
+        } else {
+            assert!(Stacks::open(&report.master).unwrap().has_checksums());
+            let error = Stacks::open(data).unwrap().must_have_checksums().unwrap_err();
+            assert!(error.kind == ErrorKind::Damaged && error.hint.contains("repair"), "{error}");
+        }
+        let repaired = repair(&report.master).unwrap();
+        assert_eq!((repaired.rescued.len(), repaired.images_missing()), (1, 1), "{repaired:?}");
+        assert_eq!(repaired.missing[0].ranges, [6..7]);
+        assert_eq!(readable(&report.master, &sample), all_but(&[5, 6], 10));
+        let after = column(&report.master, CHECKSUM);
+        assert!((0..10).all(|image| image == 6 || after[image] == before[image]), "{before:?} {after:?}");
+        assert_eq!(errors(&report.master), []);
+    }
+}
+
+#[test]
+fn planned_images_that_were_not_there_at_the_kill_have_no_place() {
+    let scratch = Scratch::new("kill-planned");
+    let (_, [master, ..]) = killed(&scratch, 10, true);
+    repair(&master).unwrap();
+    let counts = inspect(&master).unwrap().image_counts();
+    assert!(counts.contains(&("complete", 10)) && counts.contains(&("not received", 990)), "{counts:?}");
+    assert_eq!(errors(&master), []);
+    let file = hdf5::File::open(&master).unwrap();
+    let expected = file.dataset("/entry/konkordia/ledger/images_expected_by_plan").unwrap();
+    assert_eq!(expected.read_scalar::<u64>().unwrap(), 10, "positions");
 }
 
 #[test]

@@ -472,7 +472,8 @@ impl Report<'_> {
         let (Ok(own), Ok(master)) = (file.group(COLUMNS), reader.file().group(COLUMNS)) else { return };
         let has_sums = |group: &Group| group.link_exists(CHECKSUM);
         for column in &Columns::new(spec).list {
-            // Files of earlier versions have no checksums, and a master has none where one of its data files has none.
+            // Files of earlier versions have no checksums, and a master has none where one of its data files has none. Where they are gone, the
+            // comparison of the chunks says so.
             if column.name == CHECKSUM && !(has_sums(&own) && has_sums(&master)) {
                 continue;
             }

@@ -33,17 +33,22 @@ impl Report<'_> {
         let parts: Vec<_> = parts
             .map(|(first, images, _, file, path)| (first, images, checksum::stored(file, images), path.to_owned()))
             .collect();
-        for (first, images, sums, path) in parts {
-            let sums = sums.unwrap_or_else(|why| {
+        let of_run = checksum::stored(reader.file(), reader.summary().images).ok().flatten();
+        for (first, images, own, path) in parts {
+            let of_master = of_run.as_ref().filter(|_| path != reader.summary().path);
+            let of_master = of_master.and_then(|sums| sums.get(range(first, images)?)).map(<[u32]>::to_vec);
+            let why = match &own {
+                Err(why) => Some(format!("cannot be read: {why}")),
+                Ok(None) if of_master.is_some() => Some("are gone from the data file; the master has them".into()),
+                Ok(_) => None,
+            };
+            if let Some(why) = why {
+                let what = format!("the checksums of the images {why}");
                 let fix = "bring back a whole copy of the data file; `konkordia repair FILE` rescues its images if there is none";
-                self.push(
-                    Severity::Error,
-                    format!("the checksums of the images cannot be read: {why}"),
-                    &path.to_string_lossy(),
-                    fix,
-                );
-                Some(Vec::new())
-            });
+                self.push(Severity::Error, what, &path.to_string_lossy(), fix);
+            }
+            let is_old = matches!(own, Ok(None)) && of_master.is_none();
+            let sums = own.ok().flatten().or(of_master);
             let is_written = |local| sums.as_ref().and_then(|sums: &Vec<u32>| sums.get(local as usize).copied());
             let wrong = (0..images).filter_map(|local| {
                 let image = first.saturating_add(local);
@@ -52,7 +57,7 @@ impl Report<'_> {
             let wrong = wrong.collect();
             let fix = "recover the data file from a copy; these images are damaged or lost, the others are as they were";
             self.list(wrong, &path.to_string_lossy(), fix);
-            without.extend(sums.is_none().then_some(path));
+            without.extend(is_old.then_some(path));
         }
         let is_for_xds = |spec: &FileSpec| spec.xds != Some(false) && xds_problems_of(spec).is_empty();
         if reader.summary().spec.as_ref().is_some_and(is_for_xds) && buffers.without_chunk > 0 {
@@ -72,6 +77,11 @@ impl Report<'_> {
             self.push(Severity::Warning, what, &file.to_string_lossy(), fix);
         }
     }
+}
+
+/// Positions in the run, as an index.
+fn range(first: u64, images: u64) -> Option<std::ops::Range<usize>> {
+    Some(usize::try_from(first).ok()?..usize::try_from(first.checked_add(images)?).ok()?)
 }
 
 /// What is wrong with one image.

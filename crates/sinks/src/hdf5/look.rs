@@ -58,7 +58,7 @@ pub(super) fn look(path: &Path, spec: &FileSpec, columns: &Columns, before: Opti
         return Look::Foreign("says that it is of another run".into());
     }
     let images = images as u64;
-    let rows = match rows(&file, columns, images) {
+    let rows = match rows(&file, columns, images, before) {
         Ok(rows) => rows,
         Err(why) => return Look::Damaged(why),
     };
@@ -66,12 +66,14 @@ pub(super) fn look(path: &Path, spec: &FileSpec, columns: &Columns, before: Opti
 }
 
 /// All columns; the error names the first one that is not there or not as long as the stack.
-fn rows(file: &File, columns: &Columns, images: u64) -> Result<Rows, String> {
+fn rows(file: &File, columns: &Columns, images: u64, before: Option<&Rows>) -> Result<Rows, String> {
+    // A master has checksums only where all of its data files had them; those of earlier versions have none.
+    let must_have_sums = before.is_some_and(Rows::has_sums);
     for column in &columns.list {
         let set = file.dataset(&format!("{COLUMNS}/{}", column.name));
-        // Data files of earlier versions have no checksums.
         let Ok(set) = set else {
-            if column.name == checksum::CHECKSUM && file.group(COLUMNS).is_ok_and(|group| !group.link_exists(&column.name)) {
+            let may_be_gone = column.name == checksum::CHECKSUM && !must_have_sums;
+            if may_be_gone && file.group(COLUMNS).is_ok_and(|group| !group.link_exists(&column.name)) {
                 continue;
             }
             return Err(format!("its column {} cannot be read", column.name));

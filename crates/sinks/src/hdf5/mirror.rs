@@ -12,7 +12,7 @@ use hdf5::types::FixedAscii;
 use hdf5::{Dataset, File, Group};
 use konkordia_core::pixel::PixelType;
 
-use super::datafile::{DESCRIPTION, STACK};
+use super::datafile::{COLUMNS, DESCRIPTION, STACK};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
 use super::low::{self, Format};
@@ -104,7 +104,8 @@ impl Stacks {
     /// Opens a file and finds its image stacks.
     ///
     /// # Errors
-    /// When it cannot be read, is being written, or holds a stack with filters or chunks that this program does not know.
+    /// When it cannot be read, is being written, has checksums that cannot be read, or holds a stack with filters or chunks that this program does
+    /// not know.
     pub fn open(path: &Path) -> Result<Self, Error> {
         std::fs::metadata(path).context(READ, path)?;
         let journal = journal_path(path);
@@ -120,6 +121,8 @@ impl Stacks {
                 .with_hint("wait for the end of the run, or run `konkordia repair FILE`"));
         }
         refuse_damaged_mappings(path)?;
+        mirror_sums::refuse_unreadable(&file)
+            .map_err(|why| Error::new(ErrorKind::Damaged, READ, path, why).with_hint(mirror_sums::FIX))?;
         let (index, special) = (HashMap::new(), HashSet::new());
         let mut stacks = Self { path: path.to_owned(), file, found: Vec::new(), index, special, names: Vec::new() };
         stacks.walk()?;
@@ -277,6 +280,23 @@ impl Stacks {
     /// Whether this program wrote it, so that the special values of `core::pixel` hold.
     pub fn is_ours(&self) -> bool {
         nexus::read_text(&self.file, DESCRIPTION).is_some()
+    }
+
+    /// Whether it has checksums of its images; files of earlier versions have none.
+    pub fn has_checksums(&self) -> bool {
+        mirror_sums::has_any(&self.file)
+    }
+
+    /// For a data file that a master with checksums names: masters have them only where all of their data files had them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Damaged`] when it has per-image columns and no checksums.
+    pub fn must_have_checksums(&self) -> Result<(), Error> {
+        if self.has_checksums() || !self.file.link_exists(COLUMNS) {
+            return Ok(());
+        }
+        let cause = "the checksums of its images are gone: the master has them";
+        Err(Error::new(ErrorKind::Damaged, READ, &self.path, cause).with_hint(mirror_sums::FIX))
     }
 
     /// Whether its pixels are detector words without conversion.

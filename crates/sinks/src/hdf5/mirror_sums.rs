@@ -13,9 +13,31 @@ use super::names::parse;
 use super::nexus;
 use super::spec::FileSpec;
 
+/// Whether a file of ours has the column of checksums.
+pub(super) fn has_any(file: &File) -> bool {
+    file.group(COLUMNS).is_ok_and(|columns| columns.link_exists(CHECKSUM))
+}
+
+/// What to do where checksums are damaged.
+pub(super) const FIX: &str = "bring back a whole copy of the file; \
+                              if there is none, `konkordia repair FILE` compares its images with the checksums of the master";
+
+/// A file whose checksums cannot be read is not repacked: nothing would say that its chunks have changed, and the copy would get checksums of whatever
+/// they are now. The error says why.
+pub(super) fn refuse_unreadable(file: &File) -> Result<(), String> {
+    if !has_any(file) {
+        return Ok(());
+    }
+    let rows = |name: &str| file.dataset(name).ok()?.shape().first().copied();
+    let images = rows(STACK).or_else(|| rows(&format!("{COLUMNS}/status"))).unwrap_or(0);
+    let stored = checksum::stored(file, images as u64);
+    stored.map(drop).map_err(|why| format!("the checksums of its images cannot be read: {why}"))
+}
+
 /// The checksums of the images of a stack as its file has them, if it is one of ours that has.
 fn of_source(file: &File, layout: &StackLayout) -> Option<(u64, Vec<u32>)> {
     let images = layout.positions();
+    // Those that cannot be read were refused.
     let sums = (layout.name == STACK).then(|| checksum::stored(file, images).ok().flatten()).flatten()?;
     Some((layout.images / images.max(1), sums))
 }

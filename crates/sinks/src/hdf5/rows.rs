@@ -66,6 +66,11 @@ impl Rows {
         self.is_complete
     }
 
+    /// Whether there are checksums.
+    pub(super) fn has_sums(&self) -> bool {
+        self.has_sums
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.rows.len() as u64
     }
