@@ -147,6 +147,7 @@ def write_sls_hdf5(folder, words, *, interfaces=1, numbers=None, lost=None, name
         f.attrs["version"], f.attrs["Version"] = 6.6, 7.2
         detector = f.create_group("/entry/instrument/detector")
         detector.create_dataset("Detector Type", data=np.bytes_(b"Jungfrau".ljust(256, b"\0")), dtype="S256")
+        detector.create_dataset("Timestamp", data=np.bytes_(b"Tue Nov 17 10:00:00 2026\n".ljust(256, b"\0")), dtype="S256")
         facts = {"Geometry in x axis": 1, "Geometry in y axis": modules * interfaces, "Number of pixels in x axis": COLUMNS}
         facts |= {"Number of pixels in y axis": rows, "Frames in File": count, "Number of UDP Interfaces": interfaces}
         facts |= {"Total Frames": made_for or count, "Number of rows": 512}

@@ -47,6 +47,24 @@ def sum_of_ledger(report):
     return images
 
 
+@pytest.mark.parametrize("kind", ["json", "hdf5", "no master"])
+def test_times_are_those_that_the_master_tells(tmp_path, kind):
+    """The slsReceiver writes its master when it was stopped, with the time by the clock of its machine: no start, and no zone. When a file was
+    last written is no time of the measurement."""
+    words = raw_files.frames(4)
+    path = raw_files.write_sls_hdf5(tmp_path, words) if kind == "hdf5" else raw_files.write_sls(tmp_path, words)
+    more = []
+    if kind == "no master":
+        path.unlink()
+        path, more = tmp_path / "run_d0_f0_0.raw", ["--format", "raw112"]
+    for name, frames, told in [("all", "1:4", kind != "no master"), ("end", "3:", kind != "no master"), ("begin", ":2", False)]:
+        convert(path, "-o", tmp_path / name, "--dtype", "raw", "--frames", frames, *more)
+        with h5py.File(tmp_path / f"{name}_master.h5", "r") as f:
+            found = {key: f["/entry"][key][()] for key in ("start_time", "end_time", "end_time_estimated") if key in f["/entry"]}
+            assert found == ({"end_time_estimated": b"2026-11-17T10:00:00"} if told else {}), name
+            assert "time_zone" not in f["/entry/instrument"]
+
+
 @needs_lyso
 @pytest.mark.parametrize(("interfaces", "version", "per_file"), [(1, 7.2, 3), (2, 7.2, 10000), (1, 8.0, 10000), (2, 8.0, 4)])
 def test_the_same_bytes_as_from_the_network(bench, tmp_path, interfaces, version, per_file):

@@ -1,5 +1,6 @@
 """Save raw now, convert later: runs with dtype = "raw", converted, against live conversions of the same packets."""
 
+import json
 import os
 import re
 import shutil
@@ -325,28 +326,89 @@ def test_facts_of_the_command_that_armed_the_run_hold_for_its_conversion(armed, 
         assert f["/entry/instrument/beam/incident_energy"][()] == 9000
 
 
-def test_raw_frames_that_were_kept_have_the_facts_of_the_command(armed, tmp_path, gains):
-    live = armed(GIVEN, gains, output={"keep_raw": True})
-    convert(tmp_path / "run_raw_master_0.json", "-o", tmp_path / "later", "--calibration", gains / "1")
+def test_raw_frames_that_were_kept_have_the_facts_of_the_run(armed, tmp_path, gains):
+    """Those of the command that armed it and of every table of the configuration, and its start."""
+    tables = {"output": {"keep_raw": True, "beamline": "X06SA"}, "experiment": {"unit_cell": [79.1, 79.1, 38.0, 90.0, 90.0, 90.0]}}
+    live = armed(GIVEN | {"sample_temperature_k": 100}, gains, **tables)
+    kept = tmp_path / "run_raw_master_0.json"
+    convert(kept, "-o", tmp_path / "later", "--calibration", gains / "1")
     assert chunks(tmp_path / "later_master.h5") == chunks(live)
     given_facts(tmp_path / "later_master.h5")
+    a, b = facts(live), facts(tmp_path / "later_master.h5")
+    assert a["sample/temperature"] == 100 and a["sample/name"] == b"lyso2" and a["instrument/name"] == b"X06SA"
+    assert a["sample/goniometer/omega"] == [90.0, 90.5, 91.0, 91.5] and "sample/unit_cell_abc" in a
+    assert {name: (a.get(name), b.get(name)) for name in a.keys() | b.keys() if repr(a.get(name)) != repr(b.get(name))} == {}
+    # The end of a run is in its own file only.
+    assert times(tmp_path / "later_master.h5") == [times(live)[0], None]
+    options = ["--frames", "3:4", "--set", "output.sample_name=other", "--set", "detector.detector_distance_mm=50"]
+    convert(kept, "-o", tmp_path / "part", "--dtype", "raw", *options)
+    part = facts(tmp_path / "part_master.h5")
+    assert part["sample/goniometer/omega"] == [91.0, 91.5] and part["sample/name"] == b"other"
+    assert part["instrument/detector/distance"] == pytest.approx(0.05, abs=1e-12) and part["sample/temperature"] == 100
+    assert times(tmp_path / "part_master.h5") == [None, None]
+
+
+def test_angles_of_raw_frames_count_from_the_first_image_of_the_run(bench, tmp_path, gains):
+    """Warm-up frames are kept too, and stand before it. The first frame that follows them does not come."""
+    words, turn = raw_files.frames(6, seed=3), {"omega_start_deg": 10.0, "omega_increment_deg": 0.5}
+    tables = raw_tables(images=4, stall_timeout_s=2, first_frame=1) | {"goniometer": turn, "frames": {"warmup_frames": 2}}
+    tables |= {"calibration": planes(gains / "1"), "processing": {}, "output": {"keep_raw": True}}
+    receiver = bench.receive(bench.config(**tables))
+    send(bench.port, ((s, d) for s, d in jungfrau_packets(words, 512, 1) if int.from_bytes(d[:8], "little") != 3))
+    assert receiver.finish()[0] == 1
+    kept, omega = bench.master.with_name("run_raw_master_0.json"), "sample/goniometer/omega"
+    assert facts(bench.master)[omega] == [10.0, 10.5, 11.0, 11.5]
+    for name, options, angles in [
+        ("all", [], [9.0, 9.5, 10.0, 10.5, 11.0, 11.5]),
+        ("same", ["--set", "frames.warmup_frames=2"], [10.0, 10.5, 11.0, 11.5]),
+        ("part", ["--frames", "4:"], [10.5, 11.0, 11.5]),
+        ("later", ["--frames", "4:", "--set", "frames.keep_every=2"], [10.5, 11.5]),
+    ]:
+        convert(kept, "-o", tmp_path / name, "--calibration", gains / "1", *options, check=int(name in ("all", "same")))
+        assert facts(tmp_path / f"{name}_master.h5")[omega] == angles, name
+
+
+def test_angles_of_raw_frames_are_left_out_where_nothing_tells_their_origin(bench, tmp_path):
+    """Headers decided which frame was the first image."""
+    tables = raw_tables(images=3) | {"goniometer": {"omega_start_deg": 10.0, "omega_increment_deg": 0.5, "phi_start_deg": 3.0}}
+    receiver = bench.receive(bench.config(**tables, output={"keep_raw": True}))
+    simulate("jungfrau", "--to", bench.to, "--images", 3, "--rate", 20)
+    assert receiver.finish()[0] == 0
+    kept = bench.master.with_name("run_raw_master_0.json")
+    text = json.loads(kept.read_text())
+    assert text.pop("Konkordia First Frame") == 1
+    kept.write_text(json.dumps(text))
+    _, done = convert(kept, "-o", tmp_path / "later", "--dtype", "raw")
+    assert "axes that turned are left out" in done.stderr
+    found = facts(tmp_path / "later_master.h5")
+    assert "sample/goniometer/omega" not in found and found["sample/goniometer/phi"] == [3.0, 3.0, 3.0]
 
 
 @pytest.mark.parametrize(
-    ("frames", "omega"),
-    [({"keep_every": 3}, [10.0, 11.5, 13.0]), ({"warmup_frames": 2}, [10.0, 10.5, 11.0]), ({"dark_every": 3}, None)],
+    ("frames", "first", "omega", "part"),
+    [
+        ({"keep_every": 3}, [0, 3, 6, 9], [10.0, 11.5, 13.0, 14.5], "3:4"),
+        ({"warmup_frames": 2}, [2, 3, 4, 5], [10.0, 10.5, 11.0, 11.5], "5:6"),
+        ({"dark_every": 3}, [0, 1, 3, 4], [10.0, 10.5, 11.5, 12.0], "3:4"),
+    ],
 )
-def test_angles_of_a_run_that_did_not_keep_every_frame(bench, tmp_path, frames, omega):
-    tables = raw_tables(images=3) | {"frames": frames, "goniometer": {"omega_start_deg": 10.0, "omega_increment_deg": 0.5}}
+def test_angles_of_a_run_that_did_not_keep_every_frame(bench, tmp_path, frames, first, omega, part):
+    """Each image has the angle of its frame, also in a part of the run and in a conversion of the conversion."""
+    tables = raw_tables(images=4) | {"frames": frames, "goniometer": {"omega_start_deg": 10.0, "omega_increment_deg": 0.5}}
     receiver = bench.receive(bench.config(**tables))
-    simulate("jungfrau", "--to", bench.to, "--images", 7, "--rate", 20)
+    simulate("jungfrau", "--to", bench.to, "--images", 10, "--rate", 20)
     assert receiver.finish()[0] == 0
-    _, done = convert(bench.master, "-o", tmp_path / "later", "--dtype", "raw")
-    with h5py.File(tmp_path / "later_master.h5", "r") as f:
-        sample = f["/entry/sample"]
-        assert ("axes that turned are left out" in done.stderr) == (omega is None)
-        assert omega is None or sample["transformations/omega"][()].tolist() == omega
-        assert omega is not None or sample["depends_on"][()] == b"."
+    convert(bench.master, "-o", tmp_path / "later", "--dtype", "raw")
+    same_run(bench.master, tmp_path / "later_master.h5", bench.master)
+    convert(bench.master, "-o", tmp_path / "part", "--dtype", "raw", "--frames", part)
+    convert(tmp_path / "later_master.h5", "-o", tmp_path / "again", "--dtype", "raw", "--set", "frames.warmup_frames=1")
+    for name, images in [("later", slice(0, 4)), ("part", slice(2, 4)), ("again", slice(1, 4))]:
+        found = facts(tmp_path / f"{name}_master.h5")
+        assert found["sample/goniometer/omega"] == omega[images], name
+        assert found["sample/goniometer/omega_end"] == [angle + 0.5 for angle in omega[images]]
+        columns = Master(tmp_path / f"{name}_master.h5").columns
+        assert list(columns["first_frame"]) == first[images] and list(columns["frames"]) == [1] * len(first[images])
+        program("check", tmp_path / f"{name}_master.h5", check=0)
 
 
 def test_a_wrong_setup_is_not_forgotten(bench, tmp_path):
@@ -359,7 +421,12 @@ def test_a_wrong_setup_is_not_forgotten(bench, tmp_path):
     report, done = convert(bench.master, "-o", tmp_path / "out", "--dtype", "raw", check=1)
     assert "the run had a wrong set-up: modules are in another order than the ports" in done.stderr
     assert report["input"]["module_ids"] == [1, 0]
-    with h5py.File(tmp_path / "out_master.h5", "r") as f:
+    # Nor does a conversion of the conversion.
+    _, done = convert(tmp_path / "out_master.h5", "-o", tmp_path / "again", "--dtype", "raw", check=1)
+    assert done.stderr.count("the run had a wrong set-up: modules are in another order than the ports") == 1
+    with h5py.File(tmp_path / "out_master.h5", "r") as f, h5py.File(tmp_path / "again_master.h5", "r") as again:
+        ended = "/entry/konkordia/ledger/ended"
+        assert again[ended][()] == f[ended][()] and f[ended][()].count(b"wrong set-up") == 1
         streams = f["/entry/konkordia/ledger/streams"]
         assert [streams[f"header_{name}"][()].tolist() for name in ("row", "module_id")] == [[1, 0], [1, 0]]
 

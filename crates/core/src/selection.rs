@@ -77,6 +77,12 @@ impl Selection {
         *self == Self { images_max: self.images_max, warmup_is_dark: self.warmup_is_dark, ..Self::default() }
     }
 
+    /// Frames of the run before the one with which the first image begins, if headers do not decide.
+    pub fn frames_before_first_image(&self) -> Option<u64> {
+        let first = Self { sum_frames: 1, ..*self }.frames_for(1)?;
+        Some(first - 1)
+    }
+
     /// Frames that the detector must send for `images` images, if headers do not decide.
     pub fn frames_for(&self, images: u64) -> Option<u64> {
         if images == 0 {
@@ -280,6 +286,9 @@ mod tests {
                 }
             }
             prop_assert_eq!(selection.frames_for(images), Some(frames));
+            let mut selector = Selector::new(selection);
+            let before = (0..frames).take_while(|_| !matches!(selector.next(None), FrameUse::Keep { .. })).count();
+            prop_assert_eq!(selection.frames_before_first_image(), Some(before as u64));
         }
     }
 }

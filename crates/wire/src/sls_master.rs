@@ -5,8 +5,12 @@
 //! rows was read; `Number of rows` counts those of a JUNGFRAU module or of an EIGER half module; without region of interest its borders are
 //! -1, also as unsigned; later keys that are not needed are not looked at.
 //!
-//! One key is ours: `Konkordia Detector` holds the keys of `[detector]` of the configuration with which raw frames were kept, so that a
-//! conversion knows where the modules lie.
+//! The receiver writes the file when it was stopped, so that `Timestamp` is the end of the acquisition, by the clock of its machine and
+//! without time zone (`std::ctime`).
+//!
+//! Three keys are ours, of raw frames that were kept beside a run: `Konkordia Detector` holds the keys of `[detector]` of its configuration,
+//! `Konkordia Facts` those of the other tables that say something of the measurement, and `Konkordia First Frame` is the number of the frame with
+//! which its first image begins. `Timestamp` is then the begin of the run, ISO 8601.
 
 use crate::sls_file::PORTS_MAX;
 use konkordia_core::tile::{DetectorKind, TileFormat};
@@ -52,15 +56,21 @@ pub struct Master {
     pub frames_in_file: Option<u64>,
     /// Frames that the acquisition was to have.
     pub frames_total: Option<u64>,
-    /// When it began, in words of the receiver.
+    /// When the file was written, in words of the receiver; of a run of this program when that began.
     pub timestamp: Option<String>,
     /// Exposure, period and others, in words of the receiver.
     pub texts: Vec<(&'static str, String)>,
     /// Keys of the detector in the configuration, if this program wrote the files.
     pub detector: Option<Value>,
+    /// Facts of the run by the other tables and keys of the configuration, if this program wrote the files.
+    pub facts: Option<Value>,
+    /// Number of the frame with which the first image of the run begins, if this program wrote the files and knew it.
+    pub first_frame: Option<u64>,
 }
 
 const DETECTOR: &str = "Konkordia Detector";
+const FACTS: &str = "Konkordia Facts";
+const FIRST_FRAME: &str = "Konkordia First Frame";
 
 impl Master {
     /// Reads and checks the text of a master file.
@@ -116,6 +126,8 @@ impl Master {
             timestamp: text(&["Timestamp"]),
             texts: named.into_iter().filter_map(|(name, value)| value.map(|v| (name, v))).collect(),
             detector: root.get(DETECTOR).filter(|v| v.is_object()).cloned(),
+            facts: root.get(FACTS).filter(|v| v.is_object()).cloned(),
+            first_frame: whole(&[FIRST_FRAME]),
         })
     }
 
@@ -153,6 +165,8 @@ impl Master {
             DetectorKind::Eiger => keys.push(("Number of rows", json!(self.format.rows))),
         }
         keys.extend(self.detector.clone().map(|detector| (DETECTOR, detector)));
+        keys.extend(self.facts.clone().map(|facts| (FACTS, facts)));
+        keys.extend(self.first_frame.map(|n| (FIRST_FRAME, json!(n))));
         keys.extend(self.frames_in_file.map(|n| ("Frames in File", json!(n))));
         let header = HEADER_FORMAT.map(|(name, bytes)| (name.to_owned(), json!(bytes)));
         keys.push(("Frame Header Format", Value::Object(header.into_iter().collect())));
@@ -165,6 +179,17 @@ impl Master {
         let frames = self.frames_in_file?;
         Some(if self.frames_per_file == 0 { 1 } else { frames.div_ceil(self.frames_per_file).max(1) })
     }
+}
+
+/// A moment as `std::ctime` writes it ("Tue Nov 17 10:00:00 2026", a line of its own) in ISO 8601, without time zone; `None` if it is no such text.
+pub fn ctime_to_iso_8601(text: &str) -> Option<String> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let [_, month, day, clock, year] = text.split_ascii_whitespace().collect::<Vec<_>>()[..] else { return None };
+    let month = MONTHS.iter().position(|name| *name == month)? + 1;
+    let (day, year): (u32, u32) = (day.parse().ok()?, year.parse().ok()?);
+    let clock = clock.split(':').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>()?;
+    let ([hour @ 0..=23, minute @ 0..=59, second @ 0..=60], 1..=31, 1971..=9999) = (&clock[..], day, year) else { return None };
+    Some(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"))
 }
 
 /// The tile with the rows that were read; a number that the detector cannot read says nothing.
@@ -277,7 +302,9 @@ mod tests {
         };
         let slow = Master { format: TileFormat::eiger_1gbe(12).unwrap().with_rows(64).unwrap(), ..eiger.clone() };
         let detector = Some(json!({ "type": "jungfrau", "geometry": "jungfrau-1m" }));
-        let part = Master { format: jungfrau.format.with_rows(64).unwrap(), detector, ..jungfrau.clone() };
+        let facts = Some(json!({ "output": { "sample_name": "lyso" }, "goniometer": { "omega_start_deg": 10.0 } }));
+        let first_frame = Some(5001);
+        let part = Master { format: jungfrau.format.with_rows(64).unwrap(), detector, facts, first_frame, ..jungfrau.clone() };
         for master in [jungfrau.clone(), eiger, slow, part] {
             assert_eq!(Master::parse(master.to_text().as_bytes()).unwrap(), master);
         }
@@ -285,6 +312,22 @@ mod tests {
         let same = old();
         assert!(same.as_object().unwrap().iter().all(|(key, value)| written[key] == *value), "{written:#}");
         assert_eq!(written.as_object().unwrap().len(), same.as_object().unwrap().len() + 1, "and the format of the header");
+    }
+
+    #[test]
+    fn the_time_of_the_receiver_has_no_zone() {
+        for (text, wanted) in [
+            ("Tue Nov 17 10:00:00 2026", Some("2026-11-17T10:00:00")),
+            ("Sat Jan  3 09:08:07 2026\n", Some("2026-01-03T09:08:07")),
+            ("2026-11-21T12:00:00Z", None),
+            ("Tue Nov 17 10:00 2026", None),
+            ("Tue Nov 17 24:00:00 2026", None),
+            ("Tue Nov 32 10:00:00 2026", None),
+            ("Thu Jan  1 00:00:00 1970", None),
+            ("unknown", None),
+        ] {
+            assert_eq!(ctime_to_iso_8601(text).as_deref(), wanted, "{text}");
+        }
     }
 
     #[test]

@@ -76,6 +76,19 @@ pub fn said(text: &str) -> Metadata {
     facts(&read::read(text, &mut Diagnostics::new("configuration", text)))
 }
 
+/// Tables and keys of the facts that a configuration says, with those of `given` that a command set; `[detector]` is left out.
+pub fn facts_beside_detector(configuration: &toml::Table, given: &Map<String, Value>) -> Value {
+    let mut tables = Map::new();
+    for (table, name) in fact_keys().filter(|(table, _)| *table != "detector") {
+        let said = || serde_json::to_value(configuration.get(table)?.get(name)?).ok();
+        if let Some(value) = given.get(name).cloned().or_else(said) {
+            let entry = tables.entry(table).or_insert_with(|| Value::Object(Map::new()));
+            entry[name] = value;
+        }
+    }
+    Value::Object(tables)
+}
+
 /// `over` where it says something, else `base`.
 pub fn merge(base: &Metadata, over: Metadata) -> Metadata {
     Metadata {
@@ -121,6 +134,20 @@ mod tests {
         let omega = turned.experiment.goniometer.omega;
         assert_eq!((omega.start(), omega.increment(), omega.vector), (90.0, 0.5, Some([0.0, 1.0, 0.0])));
         assert_eq!(turned.experiment.unit_cell, Some([79.1, 79.1, 38.0, 90.0, 90.0, 90.0]));
+    }
+
+    #[test]
+    fn facts_of_a_run_are_those_of_its_configuration_and_of_its_command() {
+        let text =
+            "[detector]\nenergy_kev = 12.4\n[output]\nprefix = \"run\"\nsample_name = \"a\"\n[goniometer]\nomega_start_deg = 1";
+        let given = json!({"sample_name": "b", "energy_kev": 8, "unit_cell": [79.1, 79.1, 38, 90, 90, 90]});
+        let found = facts_beside_detector(&text.parse().unwrap(), given.as_object().unwrap());
+        let cell = json!({"unit_cell": [79.1, 79.1, 38, 90, 90, 90]});
+        let wanted = json!({"output": {"sample_name": "b"}, "goniometer": {"omega_start_deg": 1}, "experiment": cell});
+        assert_eq!(found, wanted);
+        let read = said(&toml::to_string(&found).unwrap());
+        assert_eq!((read.sample_name.as_deref(), read.experiment.goniometer.omega.start()), (Some("b"), 1.0));
+        assert_eq!(read.experiment.unit_cell, Some([79.1, 79.1, 38.0, 90.0, 90.0, 90.0]));
     }
 
     #[test]

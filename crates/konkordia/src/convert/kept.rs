@@ -1,11 +1,13 @@
-//! Going on where a conversion was interrupted: the account of the images that are there already, and where the new ones belong.
+//! Where images of a conversion belong: behind those that an interrupted one wrote already, with the account of these, and to which frames of the
+//! run.
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
-use crate::run::sink::SharedWriter;
+use crate::input::{InputInfo, RunFrames};
+use crate::run::sink::{FileSink, SharedWriter};
 use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};
 use konkordia_core::plan::Plan;
-use konkordia_core::ports::{CommittedImage, Sink, SinkError};
+use konkordia_core::ports::{CommittedImage, Sink, SinkError, TileRecord};
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_sinks::hdf5::{Reader, data_file_name};
 use konkordia_wire::sls_udp::HEADER_BYTES;
@@ -136,6 +138,52 @@ impl Shift {
     /// Puts the shift before the sink of `writer`.
     pub fn before(self, sink: Box<dyn Sink>, writer: SharedWriter) -> Box<dyn Sink> {
         if self.images == 0 { sink } else { Box::new(Shifted { shift: self, inner: sink, writer }) }
+    }
+}
+
+/// Before the file of a conversion: gives images the frames that they had in the run, where that did not keep every frame.
+pub struct AsInRun {
+    inner: FileSink,
+    frames: RunFrames,
+    first_frame: u64,
+    tiles: Vec<TileRecord>,
+}
+
+impl AsInRun {
+    /// True if the frames of the input are not those of the detector, one by one.
+    pub fn is_needed(info: &InputInfo) -> bool {
+        info.own.as_ref().is_some_and(|own| matches!(own.frames, RunFrames::Kept(..)))
+    }
+
+    /// The sink of the file, with this before it where it is needed.
+    pub fn before_file(writer: SharedWriter, plan: &Plan, info: &InputInfo) -> Box<dyn Sink> {
+        let Some(own) = info.own.as_ref().filter(|_| Self::is_needed(info)) else {
+            return Box::new(FileSink::new(writer, plan));
+        };
+        let tiles = vec![TileRecord::default(); plan.streams()];
+        let inner = FileSink::of_selected(writer, plan);
+        Box::new(Self { inner, frames: own.frames.clone(), first_frame: info.first_frame, tiles })
+    }
+}
+
+impl Sink for AsInRun {
+    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
+        let kept = self.frames.kept(self.first_frame + image.head.first_frame).unwrap_or_default();
+        let mut head = image.head;
+        match kept.position {
+            Some(position) => head.first_frame = position,
+            // No frame: readers of the column know then that its place is not known.
+            None => (head.first_frame, head.frames) = (0, 0),
+        }
+        self.tiles.copy_from_slice(image.tiles);
+        for tile in self.tiles.iter_mut().filter(|tile| tile.packets > 0) {
+            tile.header.frame_number = kept.number.unwrap_or(tile.header.frame_number);
+        }
+        self.inner.write(&CommittedImage { head, tiles: &self.tiles, ..*image })
+    }
+
+    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
+        self.inner.tick(now_ns)
     }
 }
 

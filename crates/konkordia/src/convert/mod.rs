@@ -15,13 +15,13 @@ use crate::repack::travel;
 use crate::run::arm::{self, Ground};
 use crate::run::report::{self, Report};
 use crate::run::signals::Watch;
-use crate::run::sink::{FileSink, SharedWriter};
+use crate::run::sink::{SharedWriter, selected_columns};
 use crate::run::{clock, exit_of};
 use crate::say;
 use args::ConvertArgs;
-use kept::{Kept, Shift};
+use kept::{AsInRun, Kept, Shift};
 use konkordia_core::plan::{FirstFrame, Plan};
-use konkordia_core::ports::{Sink, Source};
+use konkordia_core::ports::Source;
 use konkordia_core::setup::SetupRules;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_kernels::isa::Isa;
@@ -45,9 +45,7 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     };
     let mut input = Input::open(&args.input, &options)?;
     let settings = settings::settings(args, input.info())?;
-    if let Some(placed) = &settings.placed {
-        input.add_note(placed.clone());
-    }
+    settings.placed.iter().chain(&settings.turned).for_each(|note| input.add_note(note.clone()));
     let config = &settings.config;
     let mut watch = Watch::new()?;
     let ground = plan(config, args, &input)?;
@@ -144,7 +142,12 @@ fn file_spec(config: &Config, input: &Input, ground: &Ground) -> FileSpec {
     let info = input.info();
     let mut spec = arm::file_spec(config, &ground.plan, &ground.loaded);
     // Nothing that differs between two conversions of the same input: a resumed one must be the same run.
-    spec.metadata.start_time = info.times().0.cloned();
+    let times = info.times();
+    spec.metadata.start_time = times.start.cloned();
+    spec.metadata.end_time_estimated = times.end_estimated.cloned();
+    if AsInRun::is_needed(info) {
+        spec.extra_columns = selected_columns();
+    }
     let names: Vec<String> = info.files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
     spec.conversion.extend([
         ("input".into(), info.kind.clone()),
@@ -158,7 +161,7 @@ fn file_spec(config: &Config, input: &Input, ground: &Ground) -> FileSpec {
 /// Creates or continues the files, runs, closes the files.
 fn convert(
     args: &ConvertArgs,
-    Settings { config, placed }: &Settings,
+    Settings { config, placed, .. }: &Settings,
     input: &Input,
     ground: Ground,
     watch: &mut Watch,
@@ -185,7 +188,7 @@ fn convert(
     notes.for_each(|note| say::to_stderr(&format!("note: {note}")));
     let plan = Arc::new(plan);
     let writer = SharedWriter::new(writer);
-    let sink: Box<dyn Sink> = shift.before(Box::new(FileSink::new(writer.clone(), &plan)), writer.clone());
+    let sink = shift.before(AsInRun::before_file(writer.clone(), &plan, input.info()), writer.clone());
     let mut outcome = if plan.frames == Some(0) {
         kept::nothing_to_do(&plan, input.info().first_frame)
     } else {
@@ -196,8 +199,10 @@ fn convert(
     kept.add_to(&mut outcome);
     let names = input.info().tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
     let mut record = report::ledger_record(config, &names, &outcome, clock::now());
-    // When it is converted is not when it was taken.
-    record.end_time = input.info().times().1.cloned();
+    // When it is converted is not when it was taken, and what was wrong then is wrong now.
+    record.end_time = input.info().times().end.cloned();
+    let wrong_setup = input.info().own.as_ref().and_then(|own| own.wrong_setup.as_deref());
+    record.ended = report::ended_of_conversion(record.ended, wrong_setup);
     let file = writer.finish(&record).transpose()?;
     let report = Report::new(config, &names, &outcome, file).with_notes(input.info().notes.clone());
     Ok(Done { outcome, report, kept_images: first_image })

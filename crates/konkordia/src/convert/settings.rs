@@ -16,12 +16,14 @@ use toml::{Table, Value};
 /// What is given to messages and paths as the file that the text would stand in.
 const NO_FILE: &str = "(options of convert)";
 
-/// What a conversion does, and what should be said of how the modules were placed.
+/// What a conversion does, and what should be said of it.
 pub struct Settings {
     /// The configuration.
     pub config: Config,
     /// Where nothing says how the modules are mounted: what was done.
     pub placed: Option<String>,
+    /// Where nothing says at which angles the images begin: what was done.
+    pub turned: Option<String>,
 }
 
 /// The configuration of this conversion.
@@ -53,22 +55,34 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
         // Old data are not converted with new darks, but with those of their day.
         files.data_time = info.taken().cloned();
     }
+    let mut turned = None;
     if let Some(own) = &info.own {
-        config.metadata = facts_of_run(&config, own, info.first_frame.saturating_sub(own.span.0));
+        (config.metadata, turned) = facts_of_run(&config, own, info.first_frame);
     }
     if args.overwrite {
         config.overwrite = Overwrite::Replace;
     }
     has_its_words(&config, info)?;
-    Ok(Settings { config, placed })
+    Ok(Settings { config, placed, turned })
 }
 
-/// Facts of the file: those that the options and the configuration of the conversion say, else those of the run that is converted from its image
-/// `first_image` on, else what is presumed of such a detector.
-fn facts_of_run(config: &Config, own: &OwnRun, first_image: u64) -> Metadata {
+/// Facts of the file: those that the options and the configuration of the conversion say, else those of the run that is converted from its frame
+/// `first_frame` on, else what is presumed of such a detector. Angles are those at which the first image of the conversion begins; returns what
+/// should be said where these are not known.
+fn facts_of_run(config: &Config, own: &OwnRun, first_frame: u64) -> (Metadata, Option<String>) {
     let mut run = own.metadata.clone();
-    run.experiment.goniometer = angles::later(run.experiment.goniometer, first_image);
-    overrides::merge(&overrides::merge(&config.metadata, run), overrides::said(&config.text))
+    let goniometer = run.experiment.goniometer;
+    let before = config.options.processing.selection.frames_before_first_image();
+    let since_first_image = before.and_then(|before| own.frames.since_first_image(first_frame.saturating_add(before)));
+    run.experiment.goniometer = match since_first_image {
+        Some(frames) => angles::later(goniometer, frames),
+        None => angles::in_steps_of(goniometer, None),
+    };
+    let lost = since_first_image.is_none() && run.experiment.goniometer != goniometer;
+    let turned = lost.then(|| {
+        "nothing tells with which frame of the run the first image begins: axes that turned are left out; give their angles with --set goniometer.omega_start_deg=... and the like".into()
+    });
+    (overrides::merge(&overrides::merge(&config.metadata, run), overrides::said(&config.text)), turned)
 }
 
 /// Words of double pixels that the input does not have cannot be converted.

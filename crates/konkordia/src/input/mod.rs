@@ -23,6 +23,7 @@ use konkordia_sinks::hdf5::Metadata;
 use sha2::{Digest, Sha256};
 use std::io::{IoSliceMut, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a file is; without it the content decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -71,12 +72,14 @@ pub struct InputInfo {
     pub placements: Option<Vec<(u32, u32)>>,
     /// Keys of `[detector]` of the run that the files are of, if this program wrote them.
     pub detector: Option<toml::Table>,
-    /// The run itself, if the input is one of raw words.
+    /// The run itself, if this program took it.
     pub own: Option<OwnRun>,
     /// Lowest frame number.
     pub first_frame: u64,
     /// Highest frame number.
     pub last_frame: u64,
+    /// The same of the whole input, whatever part of it is wanted, with frames that its run lost.
+    pub span: (u64, u64),
     /// Frames that the files should hold, if they say so.
     pub frames_expected: Option<u64>,
     /// Different frame numbers.
@@ -93,23 +96,74 @@ pub struct InputInfo {
     pub notes: Vec<String>,
     /// Changes when a file does: SHA-256 over names, sizes, times of change and first bytes, as "sha256:...".
     pub identity: String,
-    /// When the first data file was last written, in UTC as NeXus wants it.
+    /// When the first data file was last written, in UTC as NeXus wants it. That may be when it was copied.
     pub written: Option<String>,
+    /// When a receiver of others was stopped, by its own clock, ISO 8601 without time zone.
+    pub stopped: Option<String>,
     /// The data files.
     pub files: Vec<PathBuf>,
 }
 
-/// What a run of raw words tells beside its images.
+/// What a run of this program tells beside its words.
 #[derive(Clone, Debug)]
 pub struct OwnRun {
-    /// Facts about the measurement, as the command that armed the run left them; an increment of an angle is that from image to image.
+    /// Facts about the measurement, as the command that armed the run left them.
     pub metadata: Metadata,
     /// When the run ended, if that was observed.
     pub end_time: Option<String>,
+    /// What was wrong about its set-up.
+    pub wrong_setup: Option<String>,
     /// False if the words of double pixels are not in the files.
     pub has_double_pixels: bool,
-    /// First and last frame number, frames that are not there included.
-    pub span: (u64, u64),
+    /// Which frames of the detector the frames of the input are.
+    pub frames: RunFrames,
+}
+
+/// Which frames of the detector the frames of an input are.
+#[derive(Clone, Debug)]
+pub enum RunFrames {
+    /// Each of them, one after the other. The first image of the run begins with the one of this number, if that is known.
+    Each(Option<u64>),
+    /// Those that the run kept as images; the first of them has this number in the input.
+    Kept(u64, Arc<Vec<KeptFrame>>),
+}
+
+/// A frame that a run kept as an image; of one of which nothing is known all is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptFrame {
+    /// The number that the detector gave it.
+    pub number: Option<u64>,
+    /// Its position in the run, from 0.
+    pub position: Option<u64>,
+}
+
+impl RunFrames {
+    /// Frames of the detector from the beginning of the first image of the run to the frame `number` of the input; `None` if nothing tells.
+    pub fn since_first_image(&self, number: u64) -> Option<i64> {
+        let (from, to) = match self {
+            Self::Each(first) => ((*first)?, number),
+            Self::Kept(first, _) => (self.kept(*first)?.position?, self.kept(number)?.position?),
+        };
+        (to as i64).checked_sub(from as i64)
+    }
+
+    /// The frame `number` of the input, if the run did not keep every frame.
+    pub fn kept(&self, number: u64) -> Option<KeptFrame> {
+        let Self::Kept(first, kept) = self else { return None };
+        let at = number.checked_sub(*first).and_then(|at| usize::try_from(at).ok());
+        Some(at.and_then(|at| kept.get(at)).copied().unwrap_or_default())
+    }
+}
+
+/// When the frames of an input were taken, as far as it tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times<'a> {
+    /// Begin of the first frame.
+    pub start: Option<&'a String>,
+    /// End of the last frame, observed.
+    pub end: Option<&'a String>,
+    /// When the receiver was stopped, which is some time after the last frame.
+    pub end_estimated: Option<&'a String>,
 }
 
 impl InputInfo {
@@ -118,13 +172,16 @@ impl InputInfo {
         self.own.as_ref().and_then(|own| own.metadata.start_time.as_ref()).or(self.written.as_ref())
     }
 
-    /// When its first and its last frame were taken, as far as the input tells.
-    pub fn times(&self) -> (Option<&String>, Option<&String>) {
-        let Some(OwnRun { metadata, end_time, span, .. }) = &self.own else {
-            return (self.written.as_ref(), self.written.as_ref());
-        };
-        let start = metadata.start_time.as_ref().filter(|_| self.first_frame == span.0);
-        (start, end_time.as_ref().filter(|_| self.last_frame == span.1))
+    /// When the frames were taken. Of a part of the input only that end is known which is one of the whole.
+    pub fn times(&self) -> Times<'_> {
+        let (has_first, has_last) = (self.first_frame <= self.span.0, self.last_frame >= self.span.1);
+        let start = self.own.as_ref().and_then(|own| own.metadata.start_time.as_ref());
+        let end = self.own.as_ref().and_then(|own| own.end_time.as_ref());
+        Times {
+            start: start.filter(|_| has_first),
+            end: end.filter(|_| has_last),
+            end_estimated: self.stopped.as_ref().filter(|_| has_last),
+        }
     }
 
     /// False for formats without headers, which have zeros there.
@@ -254,6 +311,9 @@ struct Found {
     placements: Option<Vec<(u32, u32)>>,
     detector: Option<toml::Table>,
     own: Option<OwnRun>,
+    /// First and last frame number of the run, frames that are not there included, as far as it tells.
+    span: (Option<u64>, Option<u64>),
+    stopped: Option<String>,
     frames_expected: Option<u64>,
     incomplete: bool,
     notes: Vec<String>,
@@ -278,7 +338,10 @@ impl Found {
             return Err(self.nothing(&all, options));
         };
         let found = numbers.len() as u64;
-        let (first, last) = self.whole_span((first, last), options);
+        let span = (self.span.0.unwrap_or(all[0]), self.span.1.unwrap_or(all[all.len() - 1]));
+        let (from, to) = options.frames.unwrap_or((0, u64::MAX));
+        // With frames that the run lost before and behind them, as far as they are wanted.
+        let (first, last) = (span.0.max(from).min(first), span.1.min(to).max(last));
         self.judge_span(first, last, found)?;
         index::missing_notes(&self.tiles, &numbers, (first, last), &mut self.notes);
         let tile_frames: u64 = self.tiles.iter().map(|t| t.places().len() as u64).sum();
@@ -292,6 +355,7 @@ impl Found {
             own: self.own,
             first_frame: first,
             last_frame: last,
+            span,
             frames_expected: self.frames_expected,
             frames_found: found,
             raw_bytes: tile_frames * u64::from(self.format.tile_bytes()),
@@ -301,18 +365,10 @@ impl Found {
             notes: self.notes,
             identity: identity(&self.files)?,
             written: self.files.first().and_then(|f| f.metadata().ok()?.modified().ok()).map(crate::run::clock::of),
+            stopped: self.stopped,
             files: self.files,
         };
         Ok(Input { info, tiles: self.tiles, kind: self.kind })
-    }
-
-    /// From the first frame to the last, with those that the run lost before and behind them, as far as they are wanted.
-    fn whole_span(&self, found: (u64, u64), options: &Options) -> (u64, u64) {
-        let (from, to) = options.frames.unwrap_or((0, u64::MAX));
-        match self.own.as_ref().map(|own| own.span) {
-            Some((first, last)) => (first.max(from).min(found.0), last.min(to).max(found.1)),
-            None => found,
-        }
     }
 
     fn expect_all(&mut self, all: &[u64]) {

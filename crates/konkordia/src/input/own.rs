@@ -5,10 +5,10 @@
 
 use super::index::{Place, TileIndex};
 use super::stack::{Decoded, Pour, Source, damaged, open_file, unreadable};
-use super::{Found, Kind, OwnRun, TileFrame, TileReader, cannot_read, wrong};
+use super::{Found, KeptFrame, Kind, OwnRun, RunFrames, TileFrame, TileReader, cannot_read, wrong};
 use crate::config::{Config, overrides};
 use crate::failure::Failure;
-use crate::run::{angles, report};
+use crate::run::report;
 use konkordia_core::assembler::{BITMAP_WORDS, PacketBitmap};
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, PixelRun};
 use konkordia_core::ledger::ImageStatus;
@@ -18,7 +18,7 @@ use konkordia_core::setup::Port;
 use konkordia_core::tile::DetectorKind;
 use konkordia_sinks::hdf5::foreign::ForeignFile;
 use konkordia_sinks::hdf5::reader::DataFileSummary;
-use konkordia_sinks::hdf5::{self, CHECKSUM, FileSpec, Metadata, Summary, master_file_name};
+use konkordia_sinks::hdf5::{self, CHECKSUM, FileSpec, Summary, master_file_name};
 use konkordia_wire::sls_file::FRAME_NUMBER_END;
 use std::fs::File;
 use std::io::IoSliceMut;
@@ -51,8 +51,6 @@ struct Part {
     words: usize,
     tiles: usize,
     first_image: u64,
-    /// First frame of each image, where the run did not make an image of every frame.
-    first_frames: Option<Vec<u64>>,
 }
 
 impl Part {
@@ -99,24 +97,12 @@ pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
     let spec = words_of(master, &summary)?;
     let (geometry, detector) = geometry_of(master, spec)?;
     let (mut notes, mut incomplete) = (Vec::new(), false);
-    if let Some(wrong) = summary.ended.as_deref().and_then(report::wrong_setup) {
+    let wrong_setup = summary.ended.as_deref().and_then(report::wrong_setup).map(str::to_owned);
+    if let Some(wrong) = &wrong_setup {
         incomplete = true;
         notes.push(format!("the run had a wrong set-up: {wrong}"));
     }
-    let mut parts = Vec::new();
-    for file in &summary.data_files {
-        match &file.problem {
-            Some(problem) => {
-                incomplete = true;
-                notes.push(missing_file(file, spec, summary.images, problem));
-            }
-            None => parts.push(part(file, spec, &summary, (&mut incomplete, &mut notes))?),
-        }
-    }
-    if parts.is_empty() {
-        let why = notes.first().cloned().unwrap_or_else(|| "it names none".into());
-        return Err(wrong(format!("{} has no data files that can be read", master.display()), why, "bring the data files back"));
-    }
+    let mut parts = all_parts(master, spec, &summary, (&mut incomplete, &mut notes))?;
     let first_frame = number_frames(&mut parts, &mut notes);
     let tiles = index(&parts, &geometry, (&mut incomplete, &mut notes));
     let mut files: Vec<PathBuf> = parts.iter().map(|p| p.source.path.clone()).collect();
@@ -127,11 +113,13 @@ pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
     let of_master = open_file(master)?;
     let ports = ports(&of_master, tiles.len());
     let own = OwnRun {
-        metadata: metadata(spec, &parts, &mut notes),
+        metadata: spec.metadata.clone(),
         end_time: of_master.text("/entry/end_time"),
+        wrong_setup,
         has_double_pixels: geometry.double_pixels() != DoublePixels::Mask,
-        span: (first_frame, first_frame.saturating_add(summary.images.max(1) - 1)),
+        frames: frames_of(spec, &of_master, first_frame),
     };
+    let last_frame = first_frame.saturating_add(summary.images.max(1) - 1);
     Ok(Found {
         words: format!("run of raw words, {}", master.display()),
         format,
@@ -139,6 +127,8 @@ pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
         placements: None,
         detector: Some(detector),
         own: Some(own),
+        span: (Some(first_frame), Some(last_frame)),
+        stopped: None,
         frames_expected: None,
         incomplete,
         notes,
@@ -153,6 +143,30 @@ pub fn open(paths: &[PathBuf]) -> Result<Found, Failure> {
             decoded: Arc::default(),
         }),
     })
+}
+
+/// Opens the data files that are there.
+fn all_parts(
+    master: &Path,
+    spec: &FileSpec,
+    run: &Summary,
+    (incomplete, notes): (&mut bool, &mut Vec<String>),
+) -> Result<Vec<Part>, Failure> {
+    let mut parts = Vec::new();
+    for file in &run.data_files {
+        match &file.problem {
+            Some(problem) => {
+                *incomplete = true;
+                notes.push(missing_file(file, spec, run.images, problem));
+            }
+            None => parts.push(part(file, spec, run, (&mut *incomplete, &mut *notes))?),
+        }
+    }
+    if parts.is_empty() {
+        let why = notes.first().cloned().unwrap_or_else(|| "it names none".into());
+        return Err(wrong(format!("{} has no data files that can be read", master.display()), why, "bring the data files back"));
+    }
+    Ok(parts)
 }
 
 /// The description of a run, if its images are words of a detector, unchanged.
@@ -187,38 +201,19 @@ fn ports(master: &ForeignFile, tiles: usize) -> Vec<Port> {
     (0..tiles).map(|n| Port { row: of(&rows, n), column: of(&columns, n), module_id: of(&ids, n) }).collect()
 }
 
-/// Facts of the run, with angles from image to image.
-fn metadata(spec: &FileSpec, parts: &[Part], notes: &mut Vec<String>) -> Metadata {
-    let mut metadata = spec.metadata.clone();
-    let goniometer = metadata.experiment.goniometer;
-    metadata.experiment.goniometer = angles::in_steps_of(goniometer, step(parts));
-    let clear = konkordia_core::experiment::Goniometer::default();
-    if step(parts).is_none() && goniometer != clear {
-        notes.push("the run did not keep its frames at equal distances: axes that turned are left out".into());
+/// Which frames the run kept, by the columns of its master, which has them also where a data file is away. Image 0 is frame `first` of the input.
+fn frames_of(spec: &FileSpec, master: &ForeignFile, first: u64) -> RunFrames {
+    if !spec.extra_columns.iter().any(|name| name == FIRST_FRAME) {
+        return RunFrames::Each(Some(first));
     }
-    metadata
-}
-
-/// Frames from one image to the next; `None` where they differ.
-fn step(parts: &[Part]) -> Option<u64> {
-    let listed = parts.iter().flat_map(|part| {
-        let first_frames = part.first_frames.iter().flatten();
-        first_frames
-            .zip(&part.status)
-            .enumerate()
-            .map(|(n, (frame, status))| (part.first_image.saturating_add(n as u64), *frame, *status))
-    });
-    let (mut before, mut step) = (None, None);
-    for (image, frame, _) in listed.filter(|(_, _, status)| has_packets(*status)) {
-        if let Some((image_before, frame_before)) = before.replace((image, frame)) {
-            let (frames, images) = (frame.checked_sub(frame_before)?, image.checked_sub(image_before)?);
-            let found = frames.checked_div(images).filter(|step| step * images == frames)?;
-            if *step.get_or_insert(found) != found {
-                return None;
-            }
-        }
-    }
-    Some(step.unwrap_or(1))
+    let column = |name: &str| master.numbers(&format!("{COLUMNS}/{name}")).unwrap_or_default();
+    let (numbers, positions, counts, states) = (column("frame_number"), column(FIRST_FRAME), column("frames"), column("status"));
+    let rows = numbers.into_iter().zip(positions).zip(counts).zip(states);
+    let kept = |(((number, position), frames), status): (((u64, u64), u64), u64)| KeptFrame {
+        number: has_packets(status).then_some(number),
+        position: (frames > 0).then_some(position),
+    };
+    RunFrames::Kept(first, Arc::new(rows.map(kept).collect()))
 }
 
 /// Where the run put its tiles, and `[detector]` of its configuration without the facts that the command that armed the run changed.
@@ -320,7 +315,6 @@ fn part(
             // Files of before the column have none.
             checksums: file.has(&format!("{COLUMNS}/{CHECKSUM}")).then(|| column(CHECKSUM, 1)).transpose()?,
         },
-        first_frames: spec.extra_columns.iter().any(|name| name == FIRST_FRAME).then(|| column(FIRST_FRAME, 1)).transpose()?,
         words,
         tiles,
         first_image: summary.first_image,
@@ -329,30 +323,33 @@ fn part(
 
 /// Gives image n the frame number that it had; returns that of image 0. Where images are not one for each frame, they are numbered from 1.
 fn number_frames(parts: &mut [Part], notes: &mut Vec<String>) -> u64 {
-    let mut first = None;
-    let mut is_plain = true;
-    for part in parts.iter() {
-        let there = part.source.headers.iter().zip(&part.status).enumerate().filter(|(_, (_, status))| has_packets(**status));
-        for (n, (header, _)) in there {
-            let image = part.first_image.saturating_add(n as u64);
-            let of_image_0 = header.frame_number.checked_sub(image).filter(|f| *f < FRAME_NUMBER_END);
-            is_plain &= of_image_0.is_some() && *first.get_or_insert(of_image_0) == of_image_0;
-        }
+    let first = first_number(parts);
+    if first.is_none() {
+        notes.push("the run did not keep every frame: its images are numbered from 1".into());
     }
-    let first = match first.flatten() {
-        Some(first) if is_plain => first,
-        Some(_) => {
-            notes.push("the run did not keep every frame: its images are numbered from 1".into());
-            1
-        }
-        None => 1,
-    };
+    let first = first.unwrap_or(1);
     for part in parts {
         for (n, header) in part.source.headers.iter_mut().enumerate() {
             header.frame_number = part.first_image.saturating_add(first + n as u64);
         }
     }
     first
+}
+
+/// Frame number of image 0; `None` if the numbers do not count with the images. That of a run without a packet is 1.
+fn first_number(parts: &[Part]) -> Option<u64> {
+    let mut first = None;
+    for part in parts {
+        let there = part.source.headers.iter().zip(&part.status).enumerate().filter(|(_, (_, status))| has_packets(**status));
+        for (n, (header, _)) in there {
+            let image = part.first_image.saturating_add(n as u64);
+            let of_image_0 = header.frame_number.checked_sub(image).filter(|f| *f < FRAME_NUMBER_END)?;
+            if *first.get_or_insert(of_image_0) != of_image_0 {
+                return None;
+            }
+        }
+    }
+    Some(first.unwrap_or(1))
 }
 
 fn has_packets(status: u64) -> bool {

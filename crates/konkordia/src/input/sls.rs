@@ -1,12 +1,14 @@
 //! An acquisition of the slsReceiver: a master and, for each UDP port, one or several data files beside it (protocols 1.7).
 
 use super::index::{Place, TileIndex};
-use super::{Found, Kind, Options, cannot_read, records, wrong};
+use super::{Found, Kind, Options, OwnRun, RunFrames, cannot_read, records, wrong};
+use crate::config::overrides;
 use crate::failure::Failure;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::{DetectorKind, TileFormat};
+use konkordia_sinks::hdf5::Metadata;
 use konkordia_wire::sls_file::{DataFileName, RECORD_HEADER_BYTES, parse_master_name};
-use konkordia_wire::sls_master::{MASTER_BYTES_MAX, Master};
+use konkordia_wire::sls_master::{MASTER_BYTES_MAX, Master, ctime_to_iso_8601};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -155,6 +157,7 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
     let kind = Kind::Records(records::Files { paths: Arc::new(files.clone()), header_bytes: RECORD_HEADER_BYTES, format });
     // The master belongs to the identity.
     files.push(path.to_owned());
+    let own = kept_beside(master);
     Ok(Found {
         kind,
         words: format!("slsReceiver acquisition, version {:.1}, {}", master.version, path.display()),
@@ -162,7 +165,9 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
         interfaces: master.interfaces,
         placements: side_by_side.places,
         detector: master.detector.clone().and_then(|value| toml::Table::try_from(value).ok()),
-        own: None,
+        span: (master.first_frame.filter(|_| own.is_some()), None),
+        stopped: if own.is_some() { None } else { stopped(master.timestamp.as_deref(), master.frames_in_file) },
+        own,
         frames_expected: master.frames_in_file.or(master.frames_total),
         incomplete,
         notes,
@@ -170,6 +175,26 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
         tiles,
         module_ids: side_by_side.order.iter().map(|port| headers[*port].map_or(0, |h| h.module_id)).collect(),
     })
+}
+
+/// What the master tells of the run beside which these frames were kept, if this program wrote it.
+fn kept_beside(master: &Master) -> Option<OwnRun> {
+    master.detector.as_ref()?;
+    let text = |facts| toml::to_string(&toml::Table::try_from(facts).ok()?).ok();
+    let said = master.facts.as_ref().and_then(text).map(|text| overrides::said(&text));
+    Some(OwnRun {
+        metadata: Metadata { start_time: master.timestamp.clone(), ..said.unwrap_or_default() },
+        end_time: None,
+        wrong_setup: None,
+        has_double_pixels: true,
+        frames: RunFrames::Each(master.first_frame),
+    })
+}
+
+/// When the receiver was stopped: it counts the frames in the files and writes the time into the master then. Without a count the time may be
+/// another.
+pub fn stopped(timestamp: Option<&str>, frames_in_file: Option<u64>) -> Option<String> {
+    frames_in_file.and_then(|_| ctime_to_iso_8601(timestamp?))
 }
 
 /// What the data files of all ports hold.

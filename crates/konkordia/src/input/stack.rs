@@ -140,7 +140,8 @@ fn sls_files(path: &Path, options: &Options) -> Result<Found, Failure> {
     let words = format!("slsReceiver acquisition in HDF5, {}", path.display());
     let frames_expected = fact("Frames in File").or_else(|| fact("Total Frames"));
     let found = Parts { words, format, interfaces, notes, incomplete, frames_expected };
-    Ok(Found { placements: side_by_side.places, ..found.finish(files, tiles, vec![(0, 0); count as usize]) })
+    let stopped = sls::stopped(master.text("/entry/instrument/detector/Timestamp").as_deref(), fact("Frames in File"));
+    Ok(Found { placements: side_by_side.places, stopped, ..found.finish(files, tiles, vec![(0, 0); count as usize]) })
 }
 
 /// Tile and tiles of a module, as the master says.
@@ -419,6 +420,8 @@ impl Parts {
             placements: None,
             detector: None,
             own: None,
+            span: (None, None),
+            stopped: None,
             frames_expected: self.frames_expected,
             incomplete: self.incomplete,
             notes: self.notes,

@@ -340,3 +340,16 @@ fn modules_beside_each_other_are_placed_and_columns_stacked() {
     let list = open(&[path]).unwrap().info().placements.clone().unwrap();
     assert_eq!(list, [(0, 0), (256, 0), (512, 0), (768, 0), (0, 1024), (256, 1024), (512, 1024), (768, 1024)]);
 }
+
+#[test]
+fn frames_of_a_run_count_from_its_first_image() {
+    let each = RunFrames::Each(Some(5));
+    assert_eq!((each.since_first_image(3), each.since_first_image(9)), (Some(-2), Some(4)));
+    assert_eq!(RunFrames::Each(None).since_first_image(3), None);
+    let kept = |number, position| KeptFrame { number: Some(number), position: Some(position) };
+    let gap = [kept(42, 2), kept(43, 3), KeptFrame::default(), kept(46, 6)];
+    let frames = RunFrames::Kept(1, Arc::new(gap.to_vec()));
+    assert_eq!([1, 2, 3, 4, 5].map(|n| frames.since_first_image(n)), [Some(0), Some(1), None, Some(4), None]);
+    assert_eq!([0, 4, 9].map(|n| frames.kept(n)), [Some(KeptFrame::default()), Some(gap[3]), Some(KeptFrame::default())]);
+    assert_eq!(each.kept(5), None);
+}

@@ -25,11 +25,11 @@ pub fn in_steps_of(mut goniometer: Goniometer, frames: Option<u64>) -> Goniomete
     goniometer
 }
 
-/// The same movement, begun `images` images later.
-pub fn later(mut goniometer: Goniometer, images: u64) -> Goniometer {
+/// The same movement, begun `steps` of its steps later.
+pub fn later(mut goniometer: Goniometer, steps: i64) -> Goniometer {
     for name in Goniometer::NAMES {
         if let Some(axis) = goniometer.axis_mut(name).filter(|axis| axis.increment() != 0.0) {
-            axis.start_deg = Some(axis.start() + axis.increment() * images as f64);
+            axis.start_deg = Some(axis.start() + axis.increment() * steps as f64);
         }
     }
     goniometer
@@ -61,5 +61,6 @@ mod tests {
         assert_eq!((unknown.omega, unknown.kappa), (Axis::default(), still));
         let part = later(steps, 3);
         assert_eq!((part.omega, part.kappa), (Axis::turning(16.0, 2.0), still));
+        assert_eq!(later(steps, -1).omega, Axis::turning(8.0, 2.0));
     }
 }

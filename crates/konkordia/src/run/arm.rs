@@ -97,10 +97,13 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let given = receivers.iter().map(UdpReceiver::receive_buffer_bytes).min().unwrap_or(0);
     notes.extend(buffer_note(config.receive_buffer_bytes, given));
     // Before the file: raw frames without a frame go away when something else fails.
-    let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, clock::now()));
+    let begin = clock::now();
+    let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
     let writer = if additions.write {
-        let writer = Writer::create(file_spec(config, &plan, &loaded))?;
+        let mut spec = file_spec(config, &plan, &loaded);
+        spec.metadata.start_time = Some(begin);
+        let writer = Writer::create(spec)?;
         notes.extend(space_note(&writer));
         notes.extend(unknown::notes(&config.metadata));
         notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
@@ -204,7 +207,7 @@ pub fn space_note(writer: &Writer) -> Option<String> {
     })
 }
 
-/// What the files are to hold.
+/// What the files are to hold; when the run begins is not said.
 pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
     let format = plan.geometry.format();
     let tile = |(n, p): (usize, &konkordia_core::geometry::Placement)| {
@@ -219,8 +222,6 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
             packets: format.packets(),
         }
     };
-    let mut metadata = config.metadata.clone();
-    metadata.start_time = Some(clock::now());
     FileSpec {
         directory: config.directory.clone(),
         prefix: config.prefix.clone(),
@@ -233,7 +234,7 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         compression: plan.compression,
         layout: config.layout,
         images_planned: plan.images(),
-        metadata,
+        metadata: config.metadata.clone(),
         pixel_mask: loaded.mask.clone(),
         tiles: plan.geometry.placements().iter().enumerate().map(tile).collect(),
         tiles_per_module: if config.each_module { plan.streams() as u32 / config.modules.max(1) } else { 0 },

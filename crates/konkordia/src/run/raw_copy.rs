@@ -7,7 +7,7 @@
 use crate::config::{Config, overrides};
 use crate::failure::{Exit, Failure};
 use konkordia_core::MAX_PACKETS_PER_TILE;
-use konkordia_core::plan::Plan;
+use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::ports::{FrameSink, SinkError, TileRecord};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_sinks::hdf5::Overwrite;
@@ -45,6 +45,12 @@ pub struct RawSpec {
     pub exposure_period_s: (Option<f64>, Option<f64>),
     /// `[detector]` of the configuration, with the facts that a command set for this run.
     pub detector: Option<serde_json::Value>,
+    /// The facts of the other tables, likewise.
+    pub facts: Option<serde_json::Value>,
+    /// Number of the first frame, if it is known before the run.
+    pub first_frame: Option<u64>,
+    /// Frames before the one with which the first image begins; `None` if headers decide.
+    pub frames_before_first_image: Option<u64>,
 }
 
 impl RawSpec {
@@ -61,6 +67,12 @@ impl RawSpec {
             start_time,
             exposure_period_s: (config.metadata.count_time_s, config.metadata.frame_time_s),
             detector: detector_of(config),
+            facts: config.text.parse().ok().map(|root| overrides::facts_beside_detector(&root, &config.given)),
+            first_frame: match plan.first_frame {
+                FirstFrame::Number(number) => Some(number),
+                FirstFrame::Auto => None,
+            },
+            frames_before_first_image: plan.processing.selection.frames_before_first_image(),
         }
     }
 
@@ -101,6 +113,8 @@ impl RawSpec {
             frames_total: self.frames_planned.or(frames_in_file),
             timestamp: Some(self.start_time.clone()),
             detector: self.detector.clone(),
+            facts: self.facts.clone(),
+            first_frame: self.first_frame.zip(self.frames_before_first_image).map(|(first, before)| first + before),
             texts: named.into_iter().filter_map(|(name, seconds)| Some((name, with_unit(seconds?)))).collect(),
         }
     }
@@ -231,6 +245,7 @@ impl Files {
         if self.newest != Some(frame) {
             self.newest = Some(frame);
             self.frames += 1;
+            self.spec.first_frame = self.spec.first_frame.or(record.header.frame_number.checked_sub(frame));
         }
         Ok(())
     }

@@ -14,6 +14,9 @@ fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {
         start_time: "2026-11-21T12:00:00Z".into(),
         exposure_period_s: (Some(840e-6), Some(0.001)),
         detector: None,
+        facts: None,
+        first_frame: None,
+        frames_before_first_image: Some(2),
     }
 }
 
@@ -76,6 +79,8 @@ fn what_is_kept_is_read_back() {
         let records = (7 * tiles - usize::from(tiles > 1)) as u64;
         assert_eq!((report.frames, report.files), (7, 3 * tiles as u64 - u64::from(tiles > 1)));
         assert_eq!(report.bytes, records * (112 + u64::from(format.tile_bytes())));
+        let text = std::fs::read(&report.master).unwrap();
+        assert_eq!(Master::parse(&text).unwrap().first_frame, Some(102), "two warm-up frames stand before it");
         let input = Input::open(&[report.master], &Options::default()).unwrap();
         let info = input.info();
         assert_eq!((info.interfaces, input.tiles(), info.frames_found, info.frames_expected), (interfaces, tiles, 7, Some(7)));

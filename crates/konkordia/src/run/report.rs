@@ -82,6 +82,16 @@ pub fn wrong_setup(ended: &str) -> Option<&str> {
     ended.split_once(WRONG_SETUP).map(|(_, wrong)| wrong)
 }
 
+/// The same end, with what was wrong about the set-up of the run that is converted.
+pub fn ended_of_conversion(ended: String, wrong_before: Option<&str>) -> String {
+    match (wrong_before, wrong_setup(&ended)) {
+        (None, _) => ended,
+        (Some(before), Some(wrong)) if before == wrong => ended,
+        (Some(before), Some(_)) => format!("{ended}; {before}"),
+        (Some(before), None) => format!("{ended}{WRONG_SETUP}{before}"),
+    }
+}
+
 /// "expected" alone would not say of what.
 fn image_name(name: &str) -> String {
     if name.starts_with("packets") || name.starts_with("frames") { name.to_string() } else { format!("images_{name}") }
@@ -381,4 +391,23 @@ fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
             say::count(lost)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversion_ends_with_what_was_wrong_before() {
+        let wrong = |what: &str| format!("finished{WRONG_SETUP}{what}");
+        for (ended, before, wanted) in [
+            ("finished".to_string(), None, "finished".to_string()),
+            ("finished".into(), Some("a"), wrong("a")),
+            (wrong("a"), Some("a"), wrong("a")),
+            (wrong("b"), Some("a"), wrong("b; a")),
+            (wrong("b"), None, wrong("b")),
+        ] {
+            assert_eq!(ended_of_conversion(ended, before), wanted);
+        }
+    }
 }

@@ -38,7 +38,12 @@ const SELECTED: [&str; 3] = ["first_frame", "frames", "frames_complete"];
 
 /// The further columns that the file of this run has.
 pub fn extra_columns(plan: &Plan) -> Vec<String> {
-    if plan.processing.selection.is_plain() { Vec::new() } else { SELECTED.map(str::to_owned).to_vec() }
+    if plan.processing.selection.is_plain() { Vec::new() } else { selected_columns() }
+}
+
+/// The further columns of runs in which frames are not plainly images.
+pub fn selected_columns() -> Vec<String> {
+    SELECTED.map(str::to_owned).to_vec()
 }
 
 /// Writes what the engine commits.
@@ -61,6 +66,11 @@ impl FileSink {
         let bitmap_words = plan.geometry.format().packets().div_ceil(64) as usize;
         let (packets, bitmap) = (vec![0; tiles], vec![0; tiles * bitmap_words]);
         Self { writer, framing, bitmap_words, packets, bitmap, is_selected: !extra_columns(plan).is_empty() }
+    }
+
+    /// A sink for the images of `plan` with the columns of a run in which frames are not plainly images.
+    pub fn of_selected(writer: SharedWriter, plan: &Plan) -> Self {
+        Self { is_selected: true, ..Self::new(writer, plan) }
     }
 
     fn with_writer(writer: &SharedWriter, f: impl FnOnce(&mut Writer) -> Result<(), hdf5::Error>) -> Result<(), SinkError> {
