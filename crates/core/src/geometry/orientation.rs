@@ -72,6 +72,28 @@ impl Orientation {
         if self.is_sideways() { (size.1, size.0) } else { size }
     }
 
+    /// This one and then the other.
+    pub fn then(self, next: Self) -> Self {
+        // Behind a flip a turn goes the other way round.
+        let turns = next.rotate as usize + if next.flip_rows { 4 - self.rotate as usize } else { self.rotate as usize };
+        Self { flip_rows: self.flip_rows != next.flip_rows, rotate: Quarter::ALL[turns % 4] }
+    }
+
+    /// Where a point (row, column) of a tile of `size` (rows, columns) lies in the turned tile, in pixels. The first pixel spans 0 to 1 both ways. NaN
+    /// stands for what is not known.
+    pub fn moved(self, size: (f64, f64), at: (f64, f64)) -> (f64, f64) {
+        let row = if self.is_row_reversed() { size.0 - at.0 } else { at.0 };
+        let column = if self.is_column_reversed() { size.1 - at.1 } else { at.1 };
+        if self.is_sideways() { (column, row) } else { (row, column) }
+    }
+
+    /// Where the turned tile goes from one row to the next, and from one column to the next: each as steps in rows and columns of the tile.
+    pub fn steps(self) -> [[f64; 2]; 2] {
+        let along_rows = [if self.is_row_reversed() { -1.0 } else { 1.0 }, 0.0];
+        let along_columns = [0.0, if self.is_column_reversed() { -1.0 } else { 1.0 }];
+        if self.is_sideways() { [along_columns, along_rows] } else { [along_rows, along_columns] }
+    }
+
     /// True if a higher row of the tile comes earlier in the output image.
     pub(super) const fn is_row_reversed(self) -> bool {
         self.flip_rows != matches!(self.rotate, Quarter::Deg90 | Quarter::Deg180)
@@ -109,5 +131,38 @@ mod tests {
             assert_eq!(Quarter::from_deg(quarter.deg()), Some(quarter));
         }
         assert_eq!(Quarter::from_deg(45), None);
+    }
+
+    /// Where the pixel (row, column) of a tile of `size` comes to lie, by doing the flip and each quarter turn one after the other.
+    fn by_hand(o: Orientation, mut size: (u32, u32), mut at: (u32, u32)) -> (u32, u32) {
+        if o.flip_rows {
+            at.0 = size.0 - 1 - at.0;
+        }
+        for _ in 0..o.rotate as u32 {
+            (at, size) = ((at.1, size.0 - 1 - at.0), (size.1, size.0));
+        }
+        at
+    }
+
+    #[test]
+    fn points_move_as_pixels_do() {
+        let (size, middle) = ((5, 3), |(row, column): (u32, u32)| (f64::from(row) + 0.5, f64::from(column) + 0.5));
+        let real = (5.0, 3.0);
+        for (first, pixel) in Orientation::all().flat_map(|o| [(0, 0), (4, 1), (2, 2)].map(|pixel| (o, pixel))) {
+            let once = by_hand(first, size, pixel);
+            assert_eq!(first.moved(real, middle(pixel)), middle(once), "{first}");
+            let [down, right] = first.steps();
+            for (step, next) in [(down, (1.0, 0.0)), (right, (0.0, 1.0))] {
+                let (row, column) = middle(pixel);
+                let (row, column) = first.moved(real, (row + step[0], column + step[1]));
+                assert_eq!((row, column), (middle(once).0 + next.0, middle(once).1 + next.1), "{first}");
+            }
+            for second in Orientation::all() {
+                let twice = by_hand(second, first.turned(size), once);
+                assert_eq!(by_hand(first.then(second), size, pixel), twice, "{first}, then {second}");
+            }
+        }
+        let (row, column) = Orientation::FLIPPED.moved((f64::NAN, 3.0), (1.0, 2.0));
+        assert!(row.is_nan() && column == 2.0, "the rows are not known");
     }
 }
