@@ -5,6 +5,7 @@
 
 use crate::array::{Element, Packing, Shape};
 use crate::experiment::Experiment;
+use crate::geometry::Orientation;
 use crate::ledger::{ImageStatus, Imbalance};
 use crate::ports::FrameHeader;
 use bytes::Bytes;
@@ -197,10 +198,14 @@ pub struct SeriesStart {
     pub channels: Vec<ChannelStart>,
     /// Facts about the measurement.
     pub facts: Facts,
+    /// How the images were turned on their way; those of the sender count as upright.
+    pub orientation: Orientation,
     /// Everything that the sender said, as a tree for the file: data of any form, without the tables above.
     pub metadata: Map<String, Value>,
     /// The other keys of the first part of a STINS header, which are passed on downstream.
     pub header_extra: Map<String, Value>,
+    /// What of it was changed or left out on the way, and why, under names of their own.
+    pub notes: Vec<(String, String)>,
     /// False if the sender asks that raw data be not stored (`save_raw` of MAX IV).
     pub store: bool,
 }

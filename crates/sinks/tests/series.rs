@@ -8,6 +8,7 @@ use bytes::Bytes;
 use common::series::{Kind, STORED, file_sink, images, pixels, start, write};
 use common::{Scratch, decode};
 use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::SeriesSink;
 use konkordia_core::series::{
@@ -90,33 +91,31 @@ fn every_type_shape_and_number_of_pieces_reads_back() {
 #[test]
 fn what_is_missing_or_marked_is_outside_of_the_limits_that_the_file_states() {
     let scratch = Scratch::new("series-limits");
-    // Type, what the sender says of the lowest and the highest measurement, whether numbers were changed since: what the file says.
-    type Row = (Element, Option<i64>, Option<u64>, bool, Option<f64>, Option<f64>);
-    let rows: [Row; 11] = [
-        (Element::Uint16, None, None, false, Some(0.0), Some(65531.0)),
-        (Element::Uint16, None, Some(60000), false, Some(0.0), Some(60000.0)),
-        (Element::Uint16, None, Some(1 << 20), false, Some(0.0), Some(65531.0)),
-        (Element::Uint16, None, Some(0), false, Some(0.0), Some(65531.0)),
-        (Element::Uint32, None, None, false, Some(0.0), Some(2147483392.0)),
-        (Element::Int32, Some(0), Some(115_897), false, Some(0.0), Some(115_897.0)),
-        (Element::Int32, Some(0), Some(115_897), true, Some(-2147483392.0), Some(115_897.0)),
-        (Element::Int16, None, None, false, Some(-32765.0), Some(32766.0)),
-        (Element::Uint8, None, None, false, Some(0.0), Some(251.0)),
-        (Element::Int64, None, None, false, Some(i64::MIN as f64 + 4096.0), Some(i64::MAX as f64)),
-        (Element::Float32, None, None, false, None, None),
+    // Type, what the sender says of the lowest and the highest measurement: what the file says.
+    type Row = (Element, Option<i64>, Option<u64>, Option<f64>, Option<f64>);
+    let rows: [Row; 10] = [
+        (Element::Uint16, None, None, Some(0.0), Some(65531.0)),
+        (Element::Uint16, None, Some(60000), Some(0.0), Some(60000.0)),
+        (Element::Uint16, None, Some(1 << 20), Some(0.0), Some(65531.0)),
+        (Element::Uint16, None, Some(0), Some(0.0), Some(65531.0)),
+        (Element::Uint32, None, None, Some(0.0), Some(2147483392.0)),
+        (Element::Int32, Some(0), Some(115_897), Some(0.0), Some(115_897.0)),
+        (Element::Int16, None, None, Some(-32765.0), Some(32766.0)),
+        (Element::Uint8, None, None, Some(0.0), Some(251.0)),
+        (Element::Int64, None, None, Some(i64::MIN as f64 + 4096.0), Some(i64::MAX as f64)),
+        (Element::Float32, None, None, None, None),
     ];
-    for (element, underload_value, saturation_value, changed, low, high) in rows {
+    for (element, underload_value, saturation_value, low, high) in rows {
         let kind = Kind { element, shape: vec![24, 33], channels: 1, pieces: 1, packing: Packing::None };
         let facts = Facts { underload_value, saturation_value, ..Facts::default() };
         let directory = scratch.0.clone();
         let mut sink = SeriesFile::new(Box::new(move |_| {
-            let spec = SeriesFileSpec {
+            Ok(Some(SeriesFileSpec {
                 directory: directory.clone(),
                 prefix: "l".into(),
                 overwrite: Overwrite::Replace,
                 ..SeriesFileSpec::default()
-            };
-            Ok(Some(SeriesFileSpec { numbers_changed: changed, ..spec }))
+            }))
         }));
         write(&mut sink, SeriesStart { facts, ..start() }, &images(&kind));
         let file = hdf5::File::open(scratch.0.join("l_master.h5")).unwrap();
@@ -132,29 +131,48 @@ fn what_is_missing_or_marked_is_outside_of_the_limits_that_the_file_states() {
 }
 
 #[test]
-fn tables_of_the_sender_are_left_out_where_pixels_lie_elsewhere() {
-    let scratch = Scratch::new("series-moved");
-    let kind = Kind { element: Element::Uint16, shape: vec![24, 24], channels: 1, pieces: 1, packing: Packing::None };
-    let ones = Bytes::from(1u32.to_le_bytes().repeat(24 * 24));
-    let mask =
-        Array { shape: Shape::new(&[24, 24]).unwrap(), element: Element::Uint32, packing: Packing::None, pieces: vec![ones] };
-    let channel = ChannelStart { pixel_mask: Some(mask), ..ChannelStart::default() };
-    for pixels_moved in [false, true] {
+fn turned_images_lie_where_they_lay_before() {
+    let scratch = Scratch::new("series-turned");
+    let kind = Kind { element: Element::Uint16, shape: vec![24, 33], channels: 1, pieces: 1, packing: Packing::None };
+    // In the McStas frame upright rows run to -x and columns to -y; 90 degrees clockwise make rows of columns that run upwards.
+    let rows = [
+        ("0 upright", Orientation::UPRIGHT, [-1.0, 0.0], [0.0, -1.0], [2.0, 8.0]),
+        ("1 flipped", Orientation::FLIPPED, [-1.0, 0.0], [0.0, 1.0], [2.0, -8.0]),
+        ("2 turned", Orientation { flip_rows: false, rotate: Quarter::Deg90 }, [0.0, 1.0], [-1.0, 0.0], [8.0, -2.0]),
+    ];
+    for (name, orientation, fast, slow, offset) in rows {
         let directory = scratch.0.clone();
         let mut sink = SeriesFile::new(Box::new(move |_| {
-            let spec = SeriesFileSpec {
+            Ok(Some(SeriesFileSpec {
                 directory: directory.clone(),
-                prefix: "m".into(),
+                prefix: "t".into(),
                 overwrite: Overwrite::Replace,
                 ..SeriesFileSpec::default()
-            };
-            Ok(Some(SeriesFileSpec { pixels_moved, ..spec }))
+            }))
         }));
-        write(&mut sink, SeriesStart { channels: vec![channel.clone()], ..start() }, &images(&kind));
-        let file = hdf5::File::open(scratch.0.join("m_master.h5")).unwrap();
-        let found = file.dataset("/entry/instrument/detector/pixel_mask").unwrap().read_raw::<u32>().unwrap();
-        assert!(found.iter().all(|bits| *bits == u32::from(!pixels_moved)));
-        assert_eq!(file.dataset("/entry/konkordia/conversion/tables_0").is_ok(), pixels_moved, "and it is said");
+        let (x, y, size) = (Some(1.0), Some(2.0), Some([2.0, 4.0]));
+        let mut facts = Facts { beam_center_x_px: x, beam_center_y_px: y, pixel_size_m: size, ..Facts::default() };
+        facts.experiment.tilt_fast_deg = Some(1.0);
+        let notes = vec![("transform_sender_said".to_owned(), "this".to_owned())];
+        write(&mut sink, SeriesStart { facts, orientation, notes, ..start() }, &images(&kind));
+        let file = || hdf5::File::open(scratch.0.join("t_master.h5")).unwrap();
+        let look = |file: &hdf5::File| {
+            let vector = |field: &str, attribute: &str| {
+                let field = file.dataset(&format!("/entry/instrument/detector/{field}")).unwrap();
+                let [x, y, z] = field.attr(attribute).unwrap().read_raw::<f64>().unwrap()[..] else { panic!("3 numbers") };
+                assert_eq!(z, 0.0);
+                [x, y]
+            };
+            assert_eq!(vector("module/fast_pixel_direction", "vector"), fast, "{name}");
+            assert_eq!(vector("module/slow_pixel_direction", "vector"), slow, "{name}");
+            assert_eq!(vector("module/module_offset", "offset"), offset, "{name}");
+            assert_eq!(vector("transformations/tilt_fast", "vector"), fast, "{name}");
+            assert!(file.dataset("/entry/konkordia/conversion/transform_sender_said").is_ok(), "the sender is quoted");
+        };
+        look(&file());
+        std::fs::remove_file(scratch.0.join("t_master.h5")).unwrap();
+        repair(&scratch.0.join("t_master.h5")).unwrap();
+        look(&file());
     }
 }
 

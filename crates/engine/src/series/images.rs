@@ -1,11 +1,12 @@
 //! Images between their messages and the sinks: their order, what workers do to them, their commit one after the other, and the account.
 
+use super::Transform;
 use super::control::Notice;
 use super::control::SeriesControl;
 use super::event::ImagePart;
 use super::merge::Pending;
 use super::pull::Receipt;
-use super::sum::Summer;
+use super::sum::{Summer, start_of_sums};
 use super::work::{Done, Job};
 use crate::outlet::Outlets;
 use crossbeam_channel::{Receiver, Sender};
@@ -81,6 +82,8 @@ pub(crate) struct Images {
     queue: VecDeque<Entry>,
     /// Ticket of the front of the queue; tickets below are of images that were thrown away.
     front_ticket: u64,
+    /// Tells what the workers make of the images.
+    transform: Option<Box<dyn Transform>>,
     /// Makes sums of the images that are committed.
     summer: Option<Summer>,
     /// The account of this series. Messages that come between two series count in the second.
@@ -104,6 +107,7 @@ pub(crate) struct ImagesSpec {
     pub order: OrderSpec,
     pub missing: MissingPolicy,
     pub upstreams: usize,
+    pub transform: Option<Box<dyn Transform>>,
     pub summing: Option<Summer>,
 }
 
@@ -129,6 +133,7 @@ impl Images {
                 frames_per_image: spec.summing.as_ref().map_or(1, |summer| u64::from(summer.frames())),
                 ..SeriesLedger::default()
             },
+            transform: spec.transform,
             summer: spec.summing,
             committed: 0,
             committed_bytes: 0,
@@ -142,7 +147,13 @@ impl Images {
 
     /// Tells of the series, if that has not been done.
     pub fn announce(&mut self) {
-        let Some(start) = self.pending.take().map(Pending::merged) else { return };
+        let Some(mut start) = self.pending.take().map(Pending::merged) else { return };
+        // What leaves is described, in the order in which it is made.
+        if let Some(transform) = &self.transform {
+            transform.start(&mut start);
+        }
+        start_of_sums(&mut start, self.summer.as_ref().map_or(1, Summer::frames));
+        let start = Arc::new(start);
         let control = &self.control;
         self.outlets.start(&start, &|| control.is_cancelling());
         self.control.notify(Notice::Started(start));

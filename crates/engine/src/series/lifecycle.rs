@@ -8,7 +8,6 @@ use super::event::{Read, SeriesKey};
 use super::gate::Gate;
 use super::merge::Pending;
 use super::sort::{Sorter, numbered, superseded};
-use super::sum::start_of_sums;
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 use std::sync::{Arc, PoisonError};
@@ -37,7 +36,6 @@ impl Sorter {
         self.told.clear();
         self.is_changed = true;
         self.current = Some(Current::new(&start, heard, self.manners.upstreams, now_ns));
-        start_of_sums(&mut start, self.spec.sum_frames);
         // Upstreams of one piece each have their say first.
         let upstreams = if self.spec.join == Join::Pieces { self.manners.upstreams } else { 1 };
         let index = if upstreams > 1 { upstream } else { 0 };

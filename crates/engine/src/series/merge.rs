@@ -2,13 +2,12 @@
 
 use konkordia_core::series::SeriesStart;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 /// Keys of which each upstream has its own value: they become lists in the order of the upstreams, `null` where one says nothing. Of other keys the last
 /// upstream that has them is right.
 pub const LISTS: [&str; 3] = ["x", "y", "rotation"];
 
-/// A start that waits for what the other upstreams say; until then nobody has heard of it.
+/// A start that waits for what the other upstreams say; until then nobody has heard of it. It is about the images of the sender.
 #[derive(Debug)]
 pub(crate) struct Pending {
     base: SeriesStart,
@@ -35,16 +34,16 @@ impl Pending {
     }
 
     /// All of it as one.
-    pub fn merged(mut self) -> Arc<SeriesStart> {
+    pub fn merged(mut self) -> SeriesStart {
         if self.said.len() == 1 {
-            return Arc::new(self.base);
+            return self.base;
         }
         let merge = |of: fn(&SeriesStart) -> &Map<String, Value>| {
             let maps: Vec<_> = self.said.iter().map(|said| said.as_deref().map(of)).collect();
             merged(&maps)
         };
         (self.base.metadata, self.base.header_extra) = (merge(|start| &start.metadata), merge(|start| &start.header_extra));
-        Arc::new(self.base)
+        self.base
     }
 }
 

@@ -16,6 +16,7 @@ pub mod latency;
 mod lifecycle;
 mod lineup;
 pub mod merge;
+mod moved;
 mod pieces;
 mod pull;
 mod run;
@@ -26,6 +27,7 @@ mod work;
 
 pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};
 pub use deliver::{SinkThread, spawn_sink};
+pub use moved::start_of_changed;
 pub use run::{WORKER_THREAD, open};
 pub use sum::sum_element;
 
@@ -34,7 +36,7 @@ use konkordia_core::array::Packing;
 use konkordia_core::geometry::Placement;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::ports::MessageSource;
-use konkordia_core::series::SeriesImage;
+use konkordia_core::series::{SeriesImage, SeriesStart};
 use konkordia_wire::stream::Bounds;
 use std::sync::Arc;
 
@@ -126,6 +128,9 @@ pub trait Transform: Send {
     /// # Errors
     /// The pixels cannot be read; in words for people. The image counts as malformed then.
     fn run(&mut self, image: SeriesImage) -> Result<SeriesImage, String>;
+
+    /// Makes what the start of a series says of the sender's images true of the images after the change.
+    fn start(&self, start: &mut SeriesStart);
 }
 
 /// Makes the [`Transform`] of each worker.

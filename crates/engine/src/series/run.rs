@@ -65,7 +65,8 @@ fn start(
         let packing = spec.packing_out.unwrap_or(Packing::None);
         Summer::new(spec.sum_frames, spec.missing, packing)
     });
-    let images_spec = ImagesSpec { order, missing: spec.missing, upstreams: manners.upstreams, summing };
+    let transform = spec.transform.as_ref().map(|make| make());
+    let images_spec = ImagesSpec { order, missing: spec.missing, upstreams: manners.upstreams, transform, summing };
     let images = Images::new(images_spec, Arc::clone(&control), Arc::clone(&outlets), crew);
     let sorter = Sorter::new(Arc::clone(spec), manners, Arc::clone(&control), outlets, images);
     let (sender, inbox) = crossbeam_channel::bounded(BATCHES * manners.upstreams);

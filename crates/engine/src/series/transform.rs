@@ -1,9 +1,9 @@
 //! Recipes of transformations as the workers run them.
 
-use super::{Transform, TransformFactory};
+use super::{Transform, TransformFactory, start_of_changed};
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::series::{Array, SeriesImage};
+use konkordia_core::series::{Array, SeriesImage, SeriesStart};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{Compiled, Recipe, Scratch};
 use std::sync::Arc;
@@ -50,5 +50,9 @@ impl Transform for ByRecipe {
             channel.array = Array { shape, element, packing: Packing::None, pieces: vec![Bytes::from(out)] };
         }
         Ok(image)
+    }
+
+    fn start(&self, start: &mut SeriesStart) {
+        start_of_changed(start, &self.recipe);
     }
 }

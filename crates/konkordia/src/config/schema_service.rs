@@ -188,6 +188,13 @@ pub const KEYS: &[Key] = &[
     key("transform", "flip_rows", Kind::Flag, "false", "the first row becomes the last"),
     key("transform", "flip_columns", Kind::Flag, "false", "the first pixel of each row becomes the last"),
     key("transform", "rotate_deg", Kind::Integer(0, 270), "0", "turn in degrees, clockwise, after the flips: 0, 90, 180 or 270"),
+    key(
+        "transform",
+        "upright",
+        Kind::Flag,
+        "false",
+        "true: the images that leave are upright in the laboratory, because the turn undoes how the detector is mounted; false: those of the sender are, and the file says how turned ones lie (docs/streams.md)",
+    ),
     key("transform", "bin", Kind::Integers(1, 64), "1", "pixels that become one: [n] in both directions, or [rows, columns]"),
     key("transform", "bin_mode", Kind::Choice(&["sum", "mean"]), "sum", "what becomes of their counts"),
     key(

@@ -93,6 +93,8 @@ fn streams_have_their_keys_and_no_others() {
     refused(&format!("{STREAM}[transform]\nsum_frames = 1001\n"), "transform.sum_frames");
     refused(&format!("{STREAM}[transform]\ncrop = [1, 2]\n"), "transform.crop");
     refused(&format!("{STREAM}[transform]\nrotate_deg = 10\n"), "transform.rotate_deg: 10 is no quarter turn");
+    refused(&format!("{STREAM}[transform]\nupright = true\n"), "transform.upright without a turn");
+    assert!(of(&format!("{STREAM}[transform]\nupright = true\nrotate_deg = 90\n")).transform.upright);
     refused(&format!("{PACKETS}[transform]\nbin = [2]\n"), "[transform] is for streams");
     refused(&format!("{PACKETS}[source]\nupstreams = \"tcp://a:1\"\n"), "source.upstreams is for streams");
 }

@@ -24,6 +24,8 @@ pub struct TransformOptions {
     pub crop: Option<[u32; 4]>,
     /// Flip and turn.
     pub orientation: Option<Orientation>,
+    /// The turn undoes how the detector is mounted: the images that leave are upright in the laboratory, not those of the sender.
+    pub upright: bool,
     /// First row, first column, rows, columns after the turn: pixels that become -1, or masked.
     pub mask_rectangle: Option<[u32; 4]>,
     /// Rows and columns that become one.
@@ -47,16 +49,6 @@ impl TransformOptions {
             || self.crop.is_some()
             || self.orientation.is_some()
             || self.bin.is_some()
-    }
-
-    /// True if pixels do not lie where they lay at the sender, so that its masks and flat fields fit no more.
-    pub fn moves_pixels(&self) -> bool {
-        self.crop.is_some() || self.orientation.is_some() || self.bin.is_some()
-    }
-
-    /// True if numbers are not those of the sender, so that counts below zero may be measurements.
-    pub fn changes_numbers(&self) -> bool {
-        self.lookup.is_some() || self.background.is_some() || self.bin.is_some()
     }
 
     /// In words, in the order in which they are done.
@@ -113,6 +105,10 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
     if t.has("bin") && !(1..=2).contains(&bin.len()) {
         d.add(t.span("bin"), "transform.bin has one or two numbers", "", "give [n], or [rows, columns]");
     }
+    let orientation = quarter_turns(t, d, "transform").filter(|o| *o != Orientation::UPRIGHT);
+    if t.has("upright") && orientation.is_none() {
+        d.add(t.span("upright"), "transform.upright without a turn", "", "add rotate_deg or a flip, or remove the line");
+    }
     let dtype = if t.text("lookup_dtype") == Some("uint16") { Element::Uint16 } else { Element::Float32 };
     TransformOptions {
         mono12p: t.text("unpack") == Some("mono12p"),
@@ -122,7 +118,8 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
         mask: path("mask"),
         mask_rectangle: rectangle.try_into().ok(),
         crop: crop.try_into().ok(),
-        orientation: quarter_turns(t, d, "transform").filter(|o| *o != Orientation::UPRIGHT),
+        orientation,
+        upright: t.flag("upright").unwrap_or(false),
         bin: bin.first().map(|rows| [*rows, bin.get(1).copied().unwrap_or(*rows)]).filter(|bin| *bin != [1, 1]),
         bin_mean: t.text("bin_mode") == Some("mean"),
         sum_frames: t.integer("sum_frames").map(|frames| frames as u32).filter(|frames| *frames > 1),

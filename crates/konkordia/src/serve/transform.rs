@@ -4,8 +4,9 @@ use crate::config::transform::TransformOptions;
 use crate::failure::{Exit, Failure};
 use crate::serve::tables::{self, Numbers};
 use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::series::{Array, Channel, SeriesImage};
-use konkordia_engine::series::{Transform, TransformFactory};
+use konkordia_core::geometry::Orientation;
+use konkordia_core::series::{Array, Channel, SeriesImage, SeriesStart};
+use konkordia_engine::series::{Transform, TransformFactory, start_of_changed};
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::transform::{
     Background, Bin, Compiled, Entries, Mask, Overflow, PixelTable, Plane, Recipe, Reduce, Scratch, Step, Table, Window,
@@ -106,7 +107,6 @@ fn entries(path: &Path, element: Element) -> Result<Entries, Failure> {
 impl Materials {
     /// The steps for images of this shape and type.
     fn recipe(&self, shape: Shape, element: Element) -> Result<Recipe, String> {
-        let (options, mut steps) = (&self.options, Vec::new());
         let dimensions = shape.dimensions();
         let last: Vec<usize> = dimensions[dimensions.len().saturating_sub(2)..].iter().map(|n| *n as usize).collect();
         let (rows, columns) = match last[..] {
@@ -114,6 +114,18 @@ impl Materials {
             [columns] => (1, columns),
             _ => (1, 1),
         };
+        if let Some(background) = &self.background {
+            expect_pixels("background", background.pixels(), rows * columns)?;
+        }
+        if let Some(mask) = &self.mask {
+            expect_pixels("mask", mask.len(), rows * columns)?;
+        }
+        self.steps((rows, columns), element)
+    }
+
+    /// As [`Self::recipe`], whether or not the files fit images of this size.
+    fn steps(&self, (rows, columns): (usize, usize), element: Element) -> Result<Recipe, String> {
+        let (options, mut steps) = (&self.options, Vec::new());
         if options.mono12p {
             steps.push(Step::Mono12p);
         }
@@ -126,11 +138,9 @@ impl Materials {
             }
         }
         if let Some(data) = &self.background {
-            expect_pixels("background", data.pixels(), rows * columns)?;
             steps.push(Step::Subtract(Plane { rows, columns, data: Arc::clone(data) }));
         }
         if let Some(mask) = &self.mask {
-            expect_pixels("mask", mask.len(), rows * columns)?;
             steps.push(Step::Mask(Plane { rows, columns, data: Arc::new(Mask::new(mask.iter().copied())) }));
         }
         if let Some([row, column, rows, columns]) = options.crop.map(|crop| crop.map(|n| n as usize)) {
@@ -201,12 +211,24 @@ impl Transform for Worker {
         image.channels = channels;
         Ok(image)
     }
+
+    fn start(&self, start: &mut SeriesStart) {
+        let [rows, columns] = start.image_size.unwrap_or([1, 1]).map(|n| n as usize);
+        // A table that cannot take the type that is announced takes no image either: there is nothing to describe.
+        if let Ok(recipe) = self.materials.steps((rows, columns), start.element.unwrap_or(Element::Uint16)) {
+            start_of_changed(start, &recipe);
+        }
+        if self.materials.options.upright {
+            start.orientation = Orientation::UPRIGHT;
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_core::geometry::{Orientation, Quarter};
+    use konkordia_core::geometry::Quarter;
+    use konkordia_core::series::Facts;
 
     fn image(pixels: &[u16], rows: u64, columns: u64) -> SeriesImage {
         let bytes: Vec<u8> = pixels.iter().flat_map(|p| p.to_le_bytes()).collect();
@@ -241,6 +263,31 @@ mod tests {
         assert_eq!(pixels, [37, 10, 46, 19]);
         let said = worker.run(image(&[1; 4], 2, 2)).unwrap_err();
         assert!(said.contains("background has 6 pixels, the images have 4"), "{said}");
+    }
+
+    #[test]
+    fn the_start_tells_of_the_images_that_leave() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("b"), 1f32.to_le_bytes().repeat(12)).unwrap();
+        let options = TransformOptions {
+            background: Some(folder.path().join("b")),
+            crop: Some([1, 1, 2, 3]),
+            orientation: Some(Orientation::FLIPPED),
+            bin: Some([2, 1]),
+            ..TransformOptions::default()
+        };
+        let facts = Facts { beam_center_y_px: Some(1.5), underload_value: Some(0), ..Facts::default() };
+        let came = SeriesStart { facts, image_size: Some([3, 4]), element: Some(Element::Uint16), ..SeriesStart::default() };
+        let mut said = came.clone();
+        factory(&options).unwrap().unwrap()().start(&mut said);
+        assert_eq!((said.image_size, said.element), (Some([1, 3]), Some(Element::Int32)));
+        // Cut: 0.5 of 2 rows; flipped: 1.5; two rows are one.
+        assert_eq!((said.facts.beam_center_y_px, said.facts.underload_value), (Some(0.75), None));
+        assert_eq!(said.orientation, Orientation::FLIPPED);
+        let options = TransformOptions { upright: true, ..options };
+        let mut said = SeriesStart { image_size: None, ..came };
+        factory(&options).unwrap().unwrap()().start(&mut said);
+        assert_eq!((said.facts.beam_center_y_px, said.orientation), (Some(0.75), Orientation::UPRIGHT));
     }
 
     #[test]

@@ -164,9 +164,10 @@ pub(crate) fn write_two_theta(moves: &Group, e: &Experiment, frames: Option<&Fra
     Ok(format!("{DETECTOR}/two_theta"))
 }
 
-/// Writes the turns of the detector about its own rows and columns, and gives the end of the chain.
-pub(crate) fn write_tilts(moves: &Group, e: &Experiment, mut chain: String) -> Result<String> {
-    let tilts = [("tilt_slow", e.tilt_slow_deg, [0.0, -1.0, 0.0]), ("tilt_fast", e.tilt_fast_deg, [-1.0, 0.0, 0.0])];
+/// Writes the turns of the detector about the columns and rows of its image, which run in the directions `[slow, fast]`, and gives the end of the
+/// chain.
+pub(crate) fn write_tilts(moves: &Group, e: &Experiment, [slow, fast]: [[f64; 3]; 2], mut chain: String) -> Result<String> {
+    let tilts = [("tilt_slow", e.tilt_slow_deg, slow), ("tilt_fast", e.tilt_fast_deg, fast)];
     for (name, angle, vector) in tilts {
         if let Some(angle) = angle {
             let axis = Axis { start_deg: Some(angle), ..Axis::default() };

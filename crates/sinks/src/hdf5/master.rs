@@ -234,7 +234,7 @@ fn pixel_size(spec: &FileSpec) -> Option<[f64; 2]> {
     Some([width, spec.series.as_ref().and_then(|series| series.pixel_height_m).unwrap_or(width)])
 }
 
-/// McStas frame: z along the beam, y up, x to the left for who looks along the beam. Fast pixels run to the right, slow ones down. From the beam
+/// McStas frame: z along the beam, y up, x to the left for who looks along the beam. From the beam
 /// centre on, the detector is tilted, moved along the beam, and swung about the sample by its arm.
 fn write_geometry(detector: &Group, spec: &FileSpec, frames: Option<&Frames>, images: u64) -> Result<()> {
     let m = &spec.metadata;
@@ -244,7 +244,7 @@ fn write_geometry(detector: &Group, spec: &FileSpec, frames: Option<&Frames>, im
         translation(&moves, "translation", distance, [0.0, 0.0, 1.0], [0.0; 3], &chain)?;
         chain = format!("{}/translation", goniometer::DETECTOR);
     }
-    let chain = goniometer::write_tilts(&moves, &m.experiment, chain)?;
+    let chain = goniometer::write_tilts(&moves, &m.experiment, modules::directions(spec), chain)?;
     text(detector, "depends_on", &chain)?;
     modules::write(detector, spec, &chain, pixel_size(spec))
 }

@@ -1,6 +1,7 @@
 //! `NXdetector_module`: which part of the image a module of the detector is, and where its first pixel lies.
 
 use hdf5::{Group, Result};
+use konkordia_core::geometry::Orientation;
 
 use super::nexus::{group, numbers, translation};
 use super::spec::FileSpec;
@@ -47,10 +48,19 @@ pub(crate) fn modules(spec: &FileSpec) -> Vec<Part> {
     }
 }
 
+/// Where the image goes from one row to the next, and from one column to the next, in the McStas frame. Fast pixels of upright images run to the right
+/// for who looks along the beam, slow ones down.
+pub(crate) fn directions(spec: &FileSpec) -> [[f64; 3]; 2] {
+    let turn = spec.series.as_ref().map_or(Orientation::UPRIGHT, |series| series.orientation);
+    // 0 less the number: no negative zero.
+    turn.steps().map(|[rows, columns]| [0.0 - columns, 0.0 - rows, 0.0])
+}
+
 /// Writes the groups of all modules: `module`, or `module_000` and so on. `chain` is what the detector as a whole depends on, `pixel_m` width
 /// and height of a pixel; without them it is not said where pixels lie.
 pub(crate) fn write(detector: &Group, spec: &FileSpec, chain: &str, pixel_m: Option<[f64; 2]>) -> Result<()> {
     let m = &spec.metadata;
+    let [slow, fast] = directions(spec);
     let parts = modules(spec);
     for (n, part) in parts.iter().enumerate() {
         let name = if parts.len() == 1 { "module".to_owned() } else { format!("module_{n:03}") };
@@ -59,13 +69,15 @@ pub(crate) fn write(detector: &Group, spec: &FileSpec, chain: &str, pixel_m: Opt
         numbers(&module, "data_size", &[part.rows as i32, part.columns as i32])?;
         numbers(&module, "data_stride", &[1i32, 1])?;
         let Some([width, height]) = pixel_m else { continue };
-        // Without a beam centre places are told from the first pixel of the image.
-        let right = (m.beam_center_x_px.unwrap_or(0.0) - f64::from(part.column)) * width;
-        let down = (m.beam_center_y_px.unwrap_or(0.0) - f64::from(part.row)) * height;
-        translation(&module, "module_offset", 0.0, [1.0, 0.0, 0.0], [right, down, 0.0], chain)?;
+        // From the beam centre to the first pixel. Without a beam centre places are told from the first pixel of the image.
+        let along = (f64::from(part.column) - m.beam_center_x_px.unwrap_or(0.0)) * width;
+        let down = (f64::from(part.row) - m.beam_center_y_px.unwrap_or(0.0)) * height;
+        // 0 plus the number: no negative zero.
+        let offset = std::array::from_fn(|axis| 0.0 + along * fast[axis] + down * slow[axis]);
+        translation(&module, "module_offset", 0.0, [1.0, 0.0, 0.0], offset, chain)?;
         let chain = format!("/entry/instrument/detector/{name}/module_offset");
-        translation(&module, "fast_pixel_direction", width, [-1.0, 0.0, 0.0], [0.0; 3], &chain)?;
-        translation(&module, "slow_pixel_direction", height, [0.0, -1.0, 0.0], [0.0; 3], &chain)?;
+        translation(&module, "fast_pixel_direction", width, fast, [0.0; 3], &chain)?;
+        translation(&module, "slow_pixel_direction", height, slow, [0.0; 3], &chain)?;
     }
     Ok(())
 }

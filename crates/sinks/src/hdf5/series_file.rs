@@ -50,10 +50,6 @@ pub struct SeriesFileSpec {
     pub unit: String,
     /// As in [`FileSpec::xds`].
     pub xds: Option<bool>,
-    /// Pixels do not lie where they lay at the sender, whose masks and flat fields then fit no more.
-    pub pixels_moved: bool,
-    /// Numbers are not those of the sender, so that counts below zero may be measurements.
-    pub numbers_changed: bool,
     /// Whether the end of a series waits until its files are on the disk.
     pub sync: bool,
     /// Tells the time of the end as ISO 8601 with offset, if it is to be written.
@@ -74,8 +70,6 @@ impl Default for SeriesFileSpec {
             metadata: Metadata::default(),
             unit: "count".into(),
             xds: None,
-            pixels_moved: false,
-            numbers_changed: false,
             sync: true,
             clock: None,
         }
@@ -261,7 +255,8 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
     if start.image_size.is_some_and(|size| size != [rows, columns]) {
         notes.push(("announced_size".into(), format!("{:?}, the images came as {:?}", start.image_size, form.image_shape())));
     }
-    let channels = channels(spec, start, form, &mut notes);
+    notes.extend(start.notes.iter().cloned());
+    let channels = channels(start, form, &mut notes);
     // A pixel that one channel cannot use is named as such for all; each channel has its own mask beside.
     let mut pixel_mask: Vec<u32> = Vec::new();
     for mask in channels.iter().filter_map(|channel| channel.pixel_mask.as_ref()) {
@@ -277,6 +272,7 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         channels: channels.into_iter().filter(|channel| form.channels > 1 || !channel.name.is_empty()).collect(),
         fields: fields(start, &mut notes),
         pixel_height_m: size.filter(|[width, height]| width != height).map(|[_, height]| height),
+        orientation: start.orientation,
         times_from: None,
     };
     FileSpec {
@@ -293,7 +289,7 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         metadata: metadata(spec, start, form),
         pixel_mask,
         unit: spec.unit.clone(),
-        underload: underload(start, form.pixel(), spec.numbers_changed),
+        underload: underload(start, form.pixel()),
         saturation: saturation(start, form.pixel()),
         xds: spec.xds,
         software: spec.software.clone(),
@@ -306,8 +302,8 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
 
 /// Lowest number that is a measurement: as the sender says, or else above the value *missing*, which readers then leave out. Numbers with a fraction
 /// need no such limit: no reader takes -infinity for a measurement.
-fn underload(start: &SeriesStart, pixel: PixelType, numbers_changed: bool) -> Option<f64> {
-    let said = start.facts.underload_value.filter(|_| !numbers_changed).map(|value| value as f64);
+fn underload(start: &SeriesStart, pixel: PixelType) -> Option<f64> {
+    let said = start.facts.underload_value.map(|value| value as f64);
     let lowest = match pixel {
         PixelType::Float32 | PixelType::Float64 => return said,
         // The next number that a float can hold: `special` is rounded.
@@ -325,7 +321,7 @@ fn saturation(start: &SeriesStart, pixel: PixelType) -> Option<f64> {
 }
 
 /// The channels of the images, with what the start says of those of the same name, or else of those in the same place.
-fn channels(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>) -> Vec<ChannelInfo> {
+fn channels(start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>) -> Vec<ChannelInfo> {
     let size = form.plane();
     let info = |(n, name): (usize, &Arc<str>)| {
         let in_order = || start.channels.get(n).filter(|_| start.channels.len() == form.channels);
@@ -333,12 +329,7 @@ fn channels(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form, notes: &mut
             let name = if name.is_empty() && form.channels > 1 { format!("channel_{n}") } else { name.to_string() };
             return ChannelInfo { name, ..ChannelInfo::default() };
         };
-        let (mut mask, mut field) = (channel.pixel_mask.as_ref(), channel.flat_field.as_ref());
-        if spec.pixels_moved && (mask.is_some() || field.is_some()) {
-            let why = "left out: [transform] cuts, turns or bins the images, the sender's tables are of the whole ones";
-            notes.push((format!("tables_{n}"), why.into()));
-            (mask, field) = (None, None);
-        }
+        let (mask, field) = (channel.pixel_mask.as_ref(), channel.flat_field.as_ref());
         ChannelInfo {
             name: channel.name.clone(),
             threshold_energy_ev: channel.threshold_energy_ev,

@@ -1,9 +1,13 @@
 //! What the files of a series hold beyond those of a run: images of any shape, several chunks per image, channels, the sender's own fields.
 
+use konkordia_core::geometry::{Orientation, Quarter};
 use serde_json::{Map, Value, json};
 
 /// Chunks that one image may have.
 pub const PIECES_MAX: u32 = 4096;
+/// Names of the lines of a series in the text of a run description.
+const KEYS: [&str; 9] =
+    ["series", "series_unique_id", "image_shape", "pieces", "channel", "pixel_height_m", "orientation", "times_from", "fields"];
 /// Dimensions of one image.
 pub const DIMENSIONS_MAX: usize = 5;
 
@@ -24,6 +28,8 @@ pub struct SeriesInfo {
     pub fields: Map<String, Value>,
     /// Height of a pixel, metres, where it is not that of [`super::Metadata::pixel_size_m`].
     pub pixel_height_m: Option<f64>,
+    /// How the images are turned against upright ones, whose rows run to the right and whose columns run down.
+    pub orientation: Orientation,
     /// From when the times of the images count, ISO 8601, if that is not the start of the series.
     pub times_from: Option<String>,
 }
@@ -38,6 +44,7 @@ impl Default for SeriesInfo {
             channels: Vec::new(),
             fields: Map::new(),
             pixel_height_m: None,
+            orientation: Orientation::UPRIGHT,
             times_from: None,
         }
     }
@@ -100,6 +107,10 @@ impl SeriesInfo {
         if let Some(height) = self.pixel_height_m {
             put("pixel_height_m", &format!("{height:?}"));
         }
+        if self.orientation != Orientation::UPRIGHT {
+            let Orientation { flip_rows, rotate } = self.orientation;
+            put("orientation", &format!("{flip_rows} {}", rotate.deg()));
+        }
         if let Some(date) = &self.times_from {
             put("times_from", date);
         }
@@ -113,9 +124,7 @@ impl SeriesInfo {
         fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
             value.parse().map_err(|_| "not a number".to_owned())
         }
-        if !["series", "series_unique_id", "image_shape", "pieces", "channel", "pixel_height_m", "times_from", "fields"]
-            .contains(&key)
-        {
+        if !KEYS.contains(&key) {
             return Ok(false);
         }
         let info = info.get_or_insert_with(Self::default);
@@ -133,6 +142,11 @@ impl SeriesInfo {
                 });
             }
             "times_from" => info.times_from = Some(value.into()),
+            "orientation" => {
+                let (flip, deg) = value.split_once(' ').ok_or("no orientation")?;
+                let rotate = Quarter::from_deg(number(deg)?).ok_or("no quarter turns")?;
+                info.orientation = Orientation { flip_rows: number(flip)?, rotate };
+            }
             "pixel_height_m" => info.pixel_height_m = Some(number(value)?),
             _ => info.fields = serde_json::from_str(value).map_err(|error| error.to_string())?,
         }

@@ -116,8 +116,8 @@ fn start(part: &Bytes, said: &Start, bounds: &Bounds) -> Result<SeriesStart, Str
         channels,
         facts,
         metadata,
-        header_extra: Map::new(),
         store: true,
+        ..SeriesStart::default()
     })
 }
 

@@ -120,8 +120,6 @@ impl Namer {
             overwrite: config.overwrite,
             layout: config.layout,
             xds: config.xds,
-            pixels_moved: config.transform.moves_pixels(),
-            numbers_changed: config.transform.changes_numbers(),
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             configuration: config.text.clone(),
             metadata: self.metadata(wish.metadata),
