@@ -9,6 +9,7 @@ import sys
 import cbor2
 import h5py
 import numpy as np
+import nxmx
 import pytest
 import zmq
 from dials import dials, needs_dials
@@ -342,6 +343,134 @@ def test_a_stream_that_says_nothing_gets_what_the_configuration_says(serve):
         assert file["/entry/sample/temperature"][()] == 100
         absent = ["source/name", "sample/name", "instrument/beam/incident_wavelength", "instrument/detector/sensor_material"]
         assert [name for name in absent if name in file["/entry"]] == []
+
+
+# Images that are cut, turned and binned on their way.
+
+# Transformation; rows and columns of the sender's image that become one pixel; the images that leave by numpy.
+MOVED = {
+    "cut": ("crop = [3, 5, 12, 20]", (4, 5, 11, 12), lambda a: a[3:15, 5:25]),
+    "turned": ("rotate_deg = 90", (4, 5, 11, 12), lambda a: np.rot90(a, -1)),
+    "flipped": ("flip_columns = true", (4, 5, 11, 12), lambda a: a[:, ::-1]),
+    "binned": ("bin = [2, 4]", (6, 8, 12, 16), lambda a: a.reshape(12, 2, 10, 4).sum((1, 3))),
+    "all": (
+        "crop = [3, 5, 12, 20]\nflip_rows = true\nrotate_deg = 90\nbin = [2, 4]",
+        (3, 7, 11, 13),
+        lambda a: np.rot90(a[3:15, 5:25][::-1], -1).reshape(10, 2, 3, 4).sum((1, 3)),
+    ),
+}
+
+
+def with_marker(part):
+    image = np.zeros((24, 40), np.uint16)
+    image[part[0] : part[1], part[2] : part[3]] = 7
+    return image
+
+
+def marker(image):
+    """Middle of the only pixel that counted, in pixels."""
+    ((row, column),) = np.argwhere(image)
+    return row + 0.5, column + 0.5
+
+
+def laboratory(master, row, column):
+    """Where a point of the image lies, in m in the McStas frame, as nxmx reads the file."""
+    with h5py.File(master) as file:
+        (entry,) = nxmx.NXmx(file).entries
+        (module,) = entry.instruments[0].detectors[0].modules
+        place = nxmx.get_cumulative_transformation(nxmx.get_dependency_chain(module.fast_pixel_direction)[1:])[0]
+        axes = ((module.fast_pixel_direction, column), (module.slow_pixel_direction, row))
+        at = sum(np.asarray(axis.vector) * axis[()].to("m").magnitude * pixels for axis, pixels in axes)
+    return place[:3, :3] @ at + place[:3, 3] / 1000
+
+
+@pytest.fixture
+def moved(serve):
+    """Sends a series with the marker through a transformation; gives the file, the start that a consumer of Stream V2 gets, and the image."""
+    context = zmq.Context()
+
+    def send(protocol, name, series, more="", **said):
+        transform, part, by_numpy = MOVED[name]
+        address = f"tcp://127.0.0.1:{free_tcp_port()}"
+        extra = f'[transform]\n{transform}\n{more}\n[[stream]]\nname = "live"\nprotocol = "stream2"\naddress = "{address}"\n'
+        service = serve(protocol, extra=extra)
+        taker = context.socket(zmq.PULL)
+        taker.rcvtimeo = 10_000
+        taker.connect(address)
+        image = with_marker(part)
+        service.send(*series([image] * 3, **said))
+        master, start = service.taken(1)["file"], cbor2.loads(taker.recv())
+        with h5py.File(master) as file:
+            stored = file["/entry/data/images"][1]
+        assert np.array_equal(stored, by_numpy(image))
+        assert (start["type"], start["image_size_y"], start["image_size_x"]) == ("start", *stored.shape)
+        return master, start, stored
+
+    yield send
+    context.destroy(linger=0)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_beam_and_pixels_stay_where_they_are_when_images_are_cut_turned_and_binned(moved, name):
+    """The sender's numbers are those of its own image; file and consumers are told of the image that they get."""
+    master, start, stored = moved("stream1", name, v1_series)
+    first, end, left, right = MOVED[name][1]
+    # Upright at the sender: its rows run to -x, its columns to -y.
+    wanted = [(10.5 - (left + right) / 2) * 75e-6, (5.5 - (first + end) / 2) * 75e-6, 0.2]
+    np.testing.assert_allclose(laboratory(master, *marker(stored)), wanted, atol=1e-12)
+    with h5py.File(master) as file:
+        detector = file["/entry/instrument/detector"]
+        for consumer, own in (("beam_center_x", "beam_center_x"), ("beam_center_y", "beam_center_y"), ("pixel_size_x", "x_pixel_size"), ("pixel_size_y", "y_pixel_size")):
+            assert start[consumer] == pytest.approx(detector[own][()]), own
+        beam = detector["beam_center_y"][()], detector["beam_center_x"][()]
+        np.testing.assert_allclose(laboratory(master, *beam), [0, 0, 0.2], atol=1e-12)
+        said = text(file["/entry/konkordia/conversion/transform_sender_said"])
+        assert "beam centre 10.5 (x), 5.5 (y)" in said and "image size 40 (x), 24 (y)" in said
+    if name == "all":
+        # Cut: 5.5, 2.5 of 20 x 12; flipped: 9.5 from above; turned: 2.5 from the right of 12, 5.5 from above; binned by 4 and 2.
+        assert (start["beam_center_x"], start["beam_center_y"]) == (2.5 / 4, 5.5 / 2)
+        assert (start["pixel_size_x"], start["pixel_size_y"]) == (pytest.approx(4 * 75e-6), pytest.approx(2 * 75e-6))
+
+
+@pytest.mark.parametrize("name", ["cut", "turned", "binned"])
+def test_the_mask_of_the_sender_moves_with_its_images(moved, name):
+    mask = (with_marker(MOVED[name][1]) > 0).astype("<u4")
+    tables = {"threshold_1": cbor2.CBORTag(40, [[24, 40], cbor2.CBORTag(70, mask.tobytes())])}
+    master, start, stored = moved("stream2", name, v2_series, pixel_mask=tables)
+    with h5py.File(master) as file:
+        found = file["/entry/instrument/detector/pixel_mask"][()]
+        notes = file["/entry/konkordia/conversion"]
+        if name == "binned":
+            assert not found.any() and "binned" in text(notes["transform_pixel_mask_0"]) and not start.get("pixel_mask")
+            return
+        assert np.array_equal(found > 0, stored > 0) and "transform_pixel_mask_0" not in notes
+    shape, typed = start["pixel_mask"]["threshold_1"].value
+    assert np.array_equal(np.frombuffer(typed.value, "<u4").reshape(shape) > 0, stored > 0)
+
+
+def test_a_turn_may_set_the_images_of_a_mounted_detector_upright(moved):
+    master, _, stored = moved("stream1", "turned", v1_series, more="upright = true")
+    with h5py.File(master) as file:
+        detector = file["/entry/instrument/detector"]
+        assert detector["module/fast_pixel_direction"].attrs["vector"].tolist() == [-1, 0, 0]
+        # 5.5 from the right of 24, 10.5 from above.
+        x, y = detector["beam_center_x"][()], detector["beam_center_y"][()]
+        assert (x, y) == (18.5, 10.5)
+    row, column = marker(stored)
+    np.testing.assert_allclose(laboratory(master, row, column), [(x - column) * 75e-6, (y - row) * 75e-6, 0.2], atol=1e-12)
+
+
+@needs_dials
+def test_dials_finds_a_cut_turned_and_binned_image_where_it_was(moved, tmp_path):
+    master, _, stored = moved("stream1", "all", v1_series, omega_start=10.0, omega_increment=0.5)
+    found = imported(tmp_path, master)
+    panel = json.loads((tmp_path / "imported.expt").read_text())["detector"][0]["panels"][0]
+    row, column = marker(stored)
+    (width, height), fast, slow = panel["pixel_size"], np.array(panel["fast_axis"]), np.array(panel["slow_axis"])
+    place = np.array(found["origin"]) + fast * width * column + slow * height * row
+    # In mm in the frame of imgCIF: x to the right along the beam, z against it.
+    np.testing.assert_allclose(place, [(12.0 - 10.5) * 0.075, (5.5 - 5.0) * 0.075, -200], atol=1e-9)
+    np.testing.assert_allclose(found["axis"], [1, 0, 0])
 
 
 # Files of a detector.
