@@ -550,6 +550,33 @@ def test_a_damaged_chunk_is_named_and_nothing_is_deleted(ours, tmp_path):
     assert data.exists() and sorted(path.name for path in tmp_path.iterdir()) == ["c_data_000001.h5", "c_master.h5"]
 
 
+@pytest.mark.parametrize("how", ["too many", "gone", "too many in the master", "of an earlier version"])
+def test_checksums_that_cannot_be_read_end_it_before_anything_is_written(ours, tmp_path, how):
+    program("repack", ours, "-o", tmp_path / "c", "--compression", "zstd", check=0)
+    master, data = tmp_path / "c_master.h5", tmp_path / "c_data_000001.h5"
+    changed = {"too many": [data], "gone": [data], "too many in the master": [master], "of an earlier version": [data, master]}[how]
+    for path in changed:
+        with h5py.File(path, "r+") as file:
+            columns = file["/entry/konkordia/images"]
+            del columns["chunk_crc32"]
+            if how.startswith("too many"):
+                columns["chunk_crc32"] = np.zeros(13, "u4")
+    before = {path: path.read_bytes() for path in (master, data)}
+    command = (master, "-o", tmp_path / "d", "--compression", "bslz4")
+    if how == "of an earlier version":
+        program("repack", *command, check=0)
+        assert np.array_equal(images_of(tmp_path / "d_master.h5"), images_of(ours))
+        return
+    why = "are gone" if how == "gone" else "13 of them for 12 images"
+    refused(*command, "--verify", "--delete-source", code=1, words=["checksums", why, changed[0].name, "konkordia repair"])
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    program("check", master, check=1)
+    program("repair", master, check=0)
+    program("check", master, check=0)
+    program("repack", *command, check=0)
+    assert np.array_equal(images_of(tmp_path / "d_master.h5"), images_of(ours))
+
+
 @needs_lyso
 def test_a_travel_copy_is_made_after_the_run(bench):
     """Real frames: the copy is within its bound, small, and neither the run nor its report change."""

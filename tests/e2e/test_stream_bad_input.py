@@ -349,25 +349,43 @@ def killed(service, seconds, generator):
     return max((images for when, images in said if when <= at - 1), default=0)
 
 
+def on_disk(folder, per_file):
+    """Images that a killed service left: those of its full data files, and the whole records of the journal beside the last one."""
+    [journal] = folder.glob("s_000001_data_*.journal")
+    head = journal.read_bytes()
+    text, row = (int.from_bytes(head[at : at + 4], "little") for at in (8, 12))
+    full = len(list(folder.glob("s_000001_data_*.h5"))) - 1
+    return full * per_file + (len(head) - (32 + text + 4)) // (24 + row + 4)
+
+
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_sigkill_in_mid_series(serve, tmp_path, seed):
     rng = random.Random(seed)
-    shape, compression = rng.choice([("64x64", "none"), ("256x512", "bslz4"), ("512x512", "none")]), None
-    shape, compression = shape
-    service = serve(output=f"images_per_file = {rng.choice([20, 1000])}")
+    shape, compression = rng.choice([("64x64", "none"), ("256x512", "bslz4"), ("512x512", "none")])
+    per_file, announced = rng.choice([20, 1000]), 100_000
+    # Of these two only the first announces how many images come.
+    protocol = ("stream1", "stins")[seed % 2]
+    service = serve(protocol, output=f"images_per_file = {per_file}")
     args = ("--shape", shape, "--compression", compression, "--rate", rng.choice([100, 400]), "--pool", 8, "--seed", seed)
-    sender = run_until_written(service, 100_000, *args, at_least=5)
+    sender = run_until_written(service, announced, "--protocol", protocol, *args, at_least=5)
     written = killed(service, 1.1 + rng.random(), sender)
     assert written >= 5
+    there = on_disk(tmp_path, per_file)
+    assert there >= written
     again = serve()
     assert again.status()["state"] == "idle" and any("unfinished" in line or "repair" in line for line in again.log), again.log
     whole_series(again)
     master = tmp_path / "s_000001_master.h5"
     program("repair", master, check=0)
     file = SeriesFile(master)
-    assert len(file.images) >= written and file.status[:written] == [1] * written
+    assert len(file.images) == there and file.status == [1] * there
+    # What was announced and did not come has no place.
+    said = json.loads(program("check", master, "--json", check=0).stdout)
+    rest = announced - there if protocol == "stream1" else 0
+    none = dict.fromkeys(["partial", "lost", "discarded", "file_missing", "not_taken"], 0)
+    assert said["images"] == there and said["images_by_status"] == {"complete": there, "not_received": rest, **none}
     # Eight images in a loop.
-    for n in range(8, written):
+    for n in range(8, there):
         assert np.array_equal(file.images[n], file.images[n % 8]), n
     assert len({image.tobytes() for image in file.images[:8]}) == min(8, len(file.images))
     with h5py.File(master) as f:

@@ -39,6 +39,7 @@ impl Job {
         }
         let named = Stacks::open(file)?;
         let mut job = Self { files: Vec::new(), images: 0, prefix, old_prefix };
+        let has_checksums = named.has_checksums();
         let mut sources: Vec<PathBuf> = named.linked_files();
         sources.push(file.to_owned());
         check(&named, settings)?;
@@ -52,13 +53,14 @@ impl Job {
                 let fix = "repack the data files one by one";
                 return Err(Failure::new(Exit::Usage, format!("two files would become {}", target.display()), why, fix));
             }
-            job.count(&source, &target, settings)?;
+            job.count(&source, &target, has_checksums, settings)?;
             job.files.push((source, target));
         }
         Ok(job)
     }
 
-    fn count(&mut self, source: &Path, target: &Path, settings: &Settings) -> Result<(), Failure> {
+    /// `has_checksums`: the file that was named has them.
+    fn count(&mut self, source: &Path, target: &Path, has_checksums: bool, settings: &Settings) -> Result<(), Failure> {
         if source.canonicalize().is_ok_and(|source| target.canonicalize().is_ok_and(|target| source == target)) {
             let what = format!("{} would be written over itself", source.display());
             return Err(Failure::new(Exit::Usage, what, "", "choose another folder or another first part of the names after -o"));
@@ -74,6 +76,9 @@ impl Job {
         }
         let stacks = Stacks::open(source)?;
         check(&stacks, settings)?;
+        if has_checksums {
+            stacks.must_have_checksums()?;
+        }
         let passes = if settings.verify && !finished { 2 } else { 1 };
         self.images += passes * stacks.layouts().map(|layout| layout.images).sum::<u64>();
         Ok(())
