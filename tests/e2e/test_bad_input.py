@@ -102,7 +102,7 @@ def test_a_silent_module_is_missing_and_named(bench):
 @pytest.mark.alone
 def test_a_sender_faster_than_everything_else_is_accounted_for_and_does_not_end_the_run(bench):
     # The very first frame may be among those that are lost.
-    tables = raw_tables(images=1500, buffer_mib=16, stall_timeout_s=2, first_frame=1)
+    tables = raw_tables(images=1500, buffer_mib=16, stall_timeout_s=20, first_frame=1)
     tables["output"] = {"compression": "none"}
     receiver = bench.receive(bench.config(**tables))
     simulate("jungfrau", "--to", bench.to, "--images", 1400, "--rate", 0)
