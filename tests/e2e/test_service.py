@@ -177,16 +177,16 @@ def test_calibration_that_is_too_old(bench):
 
 
 def test_arm_is_bounded_in_time(bench):
-    service = bench.serve(service={"arm_timeout_s": 0.5}, control={"on_arm": ["sleep", "3"], "timeout_s": 30})
+    service = bench.serve(service={"arm_timeout_s": 0.5}, control={"on_arm": ["sleep", "9"], "timeout_s": 30})
     begun = time.monotonic()
     problem = service.refused("arm")
     assert problem.code == "arm_failed" and "0.5 s" in problem.body["detail"]
-    assert time.monotonic() - begun < 2.5
+    assert time.monotonic() - begun < 8
     assert service.status()["state"] == "error"
     assert service.refused("arm").code == "busy", "what was given up still holds its sockets"
     service.command("cancel")
     assert not bench.master().exists() or service.status()["state"] == "idle"
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     while bench.master().exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not bench.master().exists(), "the arm that was given up left its files"

@@ -350,12 +350,17 @@ def killed(service, seconds, generator):
 
 
 def on_disk(folder, per_file):
-    """Images that a killed service left: those of its full data files, and the whole records of the journal beside the last one."""
-    [journal] = folder.glob("s_000001_data_*.journal")
-    head = journal.read_bytes()
-    text, row = (int.from_bytes(head[at : at + 4], "little") for at in (8, 12))
-    full = len(list(folder.glob("s_000001_data_*.h5"))) - 1
-    return full * per_file + (len(head) - (32 + text + 4)) // (24 + row + 4)
+    """Images that a killed service left: those of its closed data files, which are full, and the whole records of the journals beside the others."""
+    images = 0
+    for data in folder.glob("s_000001_data_*.h5"):
+        journal = data.with_name(f"{data.name}.journal")
+        if not journal.exists():
+            images += per_file
+            continue
+        head = journal.read_bytes()
+        text, row = (int.from_bytes(head[at : at + 4], "little") for at in (8, 12))
+        images += (len(head) - (32 + text + 4)) // (24 + row + 4)
+    return images
 
 
 @pytest.mark.parametrize("seed", range(KILLS))

@@ -281,14 +281,14 @@ def test_two_upstreams_share_a_stream(serve, pause):
 
 @pytest.mark.parametrize("with_end", [True, False])
 def test_lost_messages_are_gaps_where_they_were(serve, with_end):
-    service, images = serve(source="wait_ms = 300", run="stall_timeout_s = 1.5"), pictures(40)
+    service, images = serve(source="wait_ms = 300", run="stall_timeout_s = 6"), pictures(40)
     start, *messages, end = Stins().series(images)
     lost = {0, 7, 8, 9, 25, 39} if with_end else {0, 7, 8, 9, 25}
     begun = time.monotonic()
     service.send(start, *(m for n, m in enumerate(messages) if n not in lost))
-    # What comes after a gap waits for it no longer than wait_ms.
-    service.until(lambda s: s["images_written"] >= 30, timeout=3)
-    assert time.monotonic() - begun < 3
+    # What comes after a gap waits for it no longer than wait_ms, not for the end of the series.
+    service.until(lambda s: s["images_written"] >= 30)
+    assert time.monotonic() - begun < 5
     if with_end:
         service.send(end)
     file = service.file(1, severity="warning")

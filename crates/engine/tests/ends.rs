@@ -383,7 +383,7 @@ fn packets_of_one_frame_on_a_dead_stream_do_not_keep_a_short_run() {
     let start = Instant::now();
     let outcome = run_within(20, armed(plan, sources, Slow::default())).unwrap();
     assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
-    assert!(start.elapsed() < Duration::from_millis(2000), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
 }
 
 /// JUNGFRAU that reads 8 rows: two packets, and one on each of two interfaces.
