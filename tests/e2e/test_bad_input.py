@@ -119,6 +119,17 @@ def test_a_sender_faster_than_everything_else_is_accounted_for_and_does_not_end_
     assert len(master.images) == 1500 and (master.columns["status"][1405:] == 1).all()
 
 
+def test_sighup_does_not_end_a_run(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=8)))
+    simulate("jungfrau", "--to", bench.to, "--images", 4)
+    receiver.wait_until(lambda p: p["images_written"] >= 4)
+    receiver.signal(signal.SIGHUP)
+    simulate("jungfrau", "--to", bench.to, "--images", 4, "--first-frame", 5)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 0 and report["images"]["complete"] == 8 and "SIGHUP ends nothing" in receiver.errors
+
+
 def test_nothing_arrives(bench):
     receiver = bench.receive(bench.config(**raw_tables(images=3, start_timeout_s=0.5)))
     code, report = receiver.finish()

@@ -1,8 +1,8 @@
 //! The arm contract as one table: what a detector may be told in which state, and what follows.
 //!
 //! [`next`] is pure. Whoever drives a detector feeds it the commands of people and the events of threads, does the action that comes back,
-//! and tells the outcome of the action as a further event: `Prepare` ends in nothing or in `ArmFailed`, `Drain` and `Discard` in `EndOfData`,
-//! `Close` in `Closed` or `Fault`.
+//! and tells the outcome of the action as a further event: `Drain` and `Discard` end in `EndOfData`, `Close` in `Closed` or `Fault`. `Arm` is an event
+//! only when everything is ready: an arm that fails changes no state, so that nobody takes it for one that did not.
 
 /// State of a detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,10 +38,8 @@ impl State {
 /// What may happen to a detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// Command: make everything ready.
+    /// Command to make everything ready, and all of it is.
     Arm,
-    /// Something could not be made ready.
-    ArmFailed,
     /// Command: the clock for the first data begins. Where nothing is armed yet it arms first, and is to be given again then.
     Start,
     /// Command: the detector is to expose.
@@ -66,9 +64,8 @@ pub enum Event {
 
 impl Event {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::Arm,
-        Self::ArmFailed,
         Self::Start,
         Self::Trigger,
         Self::Data,
@@ -148,7 +145,6 @@ pub const fn next(state: State, event: Event) -> Result<Transition, Refused> {
         (S::Armed, E::Start) => go(S::Armed, Some(A::BeginClock)),
         // The data were faster than the command.
         (S::Receiving, E::Start) => go(S::Receiving, None),
-        (S::Armed, E::ArmFailed) => go(S::Error, Some(A::Release)),
         (S::Armed | S::Receiving, E::Trigger) => go(state, Some(A::SoftTrigger)),
         (S::Armed, E::Data) => go(S::Receiving, None),
         (S::Idle | S::Receiving | S::Draining | S::Error, E::Data) => go(state, None),
@@ -169,7 +165,6 @@ pub const fn next(state: State, event: Event) -> Result<Transition, Refused> {
         (S::Draining, E::Arm | E::Start | E::Trigger | E::Reset) => Err(DRAINING),
         (S::Idle, E::Trigger) => Err(NOTHING_ARMED),
         (S::Error, E::Trigger) => Err(IN_ERROR),
-        (S::Idle | S::Receiving | S::Draining | S::Error, E::ArmFailed) => Err(NO_SUCH_RUN),
         (S::Idle, E::EndOfData | E::Closed) | (S::Armed | S::Receiving, E::Closed) => Err(NO_SUCH_RUN),
     }
 }
@@ -182,7 +177,6 @@ mod tests {
     const TABLE: &str = "
         event        idle             armed             receiving         draining          error
         Arm          armed+Prepare    -                 -                 -                 armed+Prepare
-        ArmFailed    -                error+Release     -                 -                 -
         Start        armed+Prepare    armed+BeginClock  receiving         -                 armed+Prepare
         Trigger      -                armed+SoftTrigger receiving+SoftTrigger -             -
         Data         idle             receiving         receiving         draining          error

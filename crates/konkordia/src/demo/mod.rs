@@ -5,7 +5,8 @@ mod proof;
 
 use crate::cli::DemoArgs;
 use crate::config::service::{self, DetectorKindConfig, ServiceConfig};
-use crate::failure::{Exit, Failure, reason};
+use crate::failure::{Exit, Failure};
+use crate::run::signals;
 use crate::say;
 use crate::serve::client::Waited;
 use crate::serve::client::args::TargetArgs;
@@ -25,7 +26,6 @@ use konkordia_sources::udp::kernel_receive_buffer_bytes_max;
 use proof::Proof;
 use serde::Deserialize;
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,7 +80,7 @@ struct Files {
 /// `konkordia demo`
 pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let interrupted = on_signals()?;
+    let interrupted = signals::stop_flag()?;
     tell(
         args,
         &format!("1  simulating {IMAGES} images of a JUNGFRAU module (512 x 1024 pixels, 12.4 keV, lysozyme-like crystal) ..."),
@@ -99,20 +99,6 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
 /// Words for people, which are not the result where that is JSON.
 fn tell(args: &DemoArgs, text: &str) {
     if args.json { say::to_stderr(text) } else { say::to_stdout(text) }
-}
-
-/// Set by the first signal; the second ends the program.
-fn on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        let exit = i32::from(Exit::Interrupted as u8);
-        signal_hook::flag::register_conditional_shutdown(signal, exit, Arc::clone(&interrupted))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&interrupted)))
-            .map_err(|e| {
-                Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(&e), "try again; the system is out of some resource")
-            })?;
-    }
-    Ok(interrupted)
 }
 
 impl Scene {

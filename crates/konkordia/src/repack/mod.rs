@@ -10,6 +10,7 @@ mod record;
 pub mod travel;
 
 use crate::failure::{Exit, Failure};
+use crate::run::signals;
 use crate::say::{self, Progress};
 use args::RepackArgs;
 use compare::Compared;
@@ -20,7 +21,6 @@ use recode::{Chunk, Recoder};
 use record::Totals;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -58,7 +58,7 @@ pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = args.workers.map_or(processors, usize::from);
     let settings = Settings { compression, workers, verify: args.verify, delete_source: args.delete_source };
-    let stop = stop_on_signal()?;
+    let stop = signals::stop_flag()?;
     let started = Instant::now();
     let outcome = repack(&args.file, &args.output, &settings, &stop, args.quiet || args.json)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -78,20 +78,6 @@ pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Interrupted);
     }
     Ok(Exit::Complete)
-}
-
-/// True from the first Ctrl-C on; the second ends the program.
-fn stop_on_signal() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let status = i32::from(Exit::Interrupted as u8);
-        let at_once = signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&stop));
-        at_once.and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop))).map_err(|error| {
-            let fix = "try again; the system is out of some resource";
-            Failure::new(Exit::Io, "cannot watch for Ctrl-C", crate::failure::reason(&error), fix)
-        })?;
-    }
-    Ok(stop)
 }
 
 /// Writes `file`, and all files that it points to, to `output`: an existing folder, or a folder and the first part of the names.

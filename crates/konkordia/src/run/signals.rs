@@ -1,12 +1,43 @@
-//! Ctrl-C and SIGTERM: the first ends the run and closes the file, the second ends the program.
+//! Ctrl-C and SIGTERM: the first ends the run and closes the file, the second ends the program. SIGHUP, which comes when a terminal is closed, ends
+//! nothing: a run is worth more than the terminal it was begun in.
 
 use crate::failure::{Exit, Failure, reason};
 use crate::say;
 use konkordia_engine::control::Control;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The signals of this process from now on.
+pub fn watched() -> Result<Signals, Failure> {
+    Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| unwatched(&error))
+}
+
+/// Those of them that end something; `fix` says what to do for which the others are often taken.
+pub fn ending(signals: &mut Signals, fix: &str) -> impl Iterator<Item = i32> {
+    signals.forever().filter(move |signal| {
+        if *signal == SIGHUP {
+            say::to_stderr(&format!("SIGHUP ends nothing; {fix}"));
+        }
+        *signal != SIGHUP
+    })
+}
+
+/// Set by the first Ctrl-C or SIGTERM from now on; the second ends the program.
+pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, i32::from(Exit::Interrupted as u8), Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|error| unwatched(&error))?;
+    }
+    Ok(flag)
+}
+
+fn unwatched(error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(error), "try again; the system is out of some resource")
+}
 
 /// Watches the signals of this process from now on.
 pub struct Watch {
@@ -19,9 +50,7 @@ pub struct Watch {
 impl Watch {
     /// Takes the signals over; until [`Watch::start`] they wait.
     pub fn new() -> Result<Self, Failure> {
-        let signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| {
-            Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(&e), "try again; the system is out of some resource")
-        })?;
+        let signals = watched()?;
         Ok(Self { signals: Some(signals), interrupted: Arc::default(), control: Arc::default() })
     }
 
@@ -32,7 +61,7 @@ impl Watch {
         let interrupted = Arc::clone(&self.interrupted);
         let control = Arc::clone(&self.control);
         std::thread::spawn(move || {
-            for (n, _) in signals.forever().enumerate() {
+            for (n, _) in ending(&mut signals, "Ctrl-C or SIGTERM does").enumerate() {
                 if n > 0 {
                     say::to_stderr("stopped at once; the file is completed by: konkordia repair FILE");
                     std::process::exit(i32::from(Exit::Interrupted as u8));
@@ -66,7 +95,7 @@ pub fn remove_folder_on_signal(folder: std::path::PathBuf) -> Result<(), Failure
     let mut watch = Watch::new()?;
     let Some(mut signals) = watch.signals.take() else { return Ok(()) };
     std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
+        if ending(&mut signals, "Ctrl-C or SIGTERM does").next().is_some() {
             let _ = std::fs::remove_dir_all(&folder);
             std::process::exit(i32::from(Exit::Interrupted as u8));
         }

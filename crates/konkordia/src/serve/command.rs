@@ -10,20 +10,18 @@ use crate::cli::ServeArgs;
 use crate::config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use crate::config::{self};
 use crate::failure::{Exit, Failure, reason};
+use crate::run::signals;
 use crate::say;
 use arc_swap::ArcSwap;
 use konkordia_sinks::hdf5::master_file_name;
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// `konkordia serve -c CONFIG`
 pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
-    let signals = Signals::new([SIGINT, SIGTERM]).map_err(|e| {
-        Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(&e), "try again; the system is out of some resource")
-    })?;
+    let signals = signals::watched()?;
     let mut service = load(args)?;
     if let Some(listen) = args.listen {
         service.settings.http.listen = listen;
@@ -165,9 +163,10 @@ fn end_all(handles: &[Arc<Handle>]) {
 
 /// The first signal comes back from here, the second ends the program.
 fn wait_for_signal(mut signals: Signals) {
-    let _ = signals.forever().next();
+    const RESTART: &str = "the configuration is read when the service starts: restart it to change something";
+    let _ = signals::ending(&mut signals, RESTART).next();
     let at_once = move || {
-        if signals.forever().next().is_some() {
+        if signals::ending(&mut signals, RESTART).next().is_some() {
             say::to_stderr("stopped at once; files are completed by: konkordia repair FILE");
             std::process::exit(i32::from(Exit::Interrupted as u8));
         }

@@ -2,8 +2,9 @@
 
 use super::args::{ReceiveKind, RecordArgs};
 use super::capture::Recording;
-use super::{interrupted_flag, socket_failure};
+use super::socket_failure;
 use crate::failure::{Exit, Failure};
+use crate::run::signals;
 use crate::say;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use konkordia_core::ports::{Message, MessageSource};
@@ -25,7 +26,7 @@ type Arrived = Result<(Instant, usize, Message), Failure>;
 
 /// `konkordia record`
 pub fn command(args: &RecordArgs) -> Result<Exit, Failure> {
-    let interrupted = interrupted_flag()?;
+    let interrupted = signals::stop_flag()?;
     let sources = open(args)?;
     let mut recording = Recording::create(&args.output, args.overwrite)?;
     if !args.quiet {

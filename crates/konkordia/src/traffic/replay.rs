@@ -2,9 +2,9 @@
 
 use super::args::{ReplayArgs, SendKind};
 use super::capture::Capture;
-use super::interrupted_flag;
 use super::send::Outlets;
 use crate::failure::{Exit, Failure, reason};
+use crate::run::signals;
 use crate::say;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const WAIT_MAX_S: f64 = 1e6;
 
 /// `konkordia replay`
 pub fn command(args: &ReplayArgs) -> Result<Exit, Failure> {
-    let interrupted = interrupted_flag()?;
+    let interrupted = signals::stop_flag()?;
     let (mut upstreams, mut largest) = (args.to.to.len().max(1), 0);
     // The whole capture is looked through first: how many upstreams, how large the messages, and is it whole?
     for captured in Capture::open(&args.file)? {

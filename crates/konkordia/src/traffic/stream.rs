@@ -1,10 +1,11 @@
 //! `konkordia stream`: mimics a detector unit.
 
 use super::args::{CompressionChoice, DetailChoice, ProtocolChoice, SendKind, StreamArgs};
+use super::content;
 use super::form::Form;
 use super::send::Outlets;
-use super::{content, interrupted_flag};
 use crate::failure::{Exit, Failure};
+use crate::run::signals;
 use crate::say;
 use bytes::Bytes;
 use konkordia_core::array::{Packing, Shape};
@@ -29,7 +30,7 @@ fn wrong(why: impl Into<String>) -> Failure {
 /// `konkordia stream`
 pub fn command(args: &StreamArgs) -> Result<Exit, Failure> {
     let mut stream = Stream::new(args)?;
-    let interrupted = interrupted_flag()?;
+    let interrupted = signals::stop_flag()?;
     let kind = if args.protocol == ProtocolChoice::Sls { SendKind::Pub } else { SendKind::Push };
     let message_bytes = stream.pool.iter().map(|image| image.iter().map(|c| c.len() as u64).sum()).max().unwrap_or(0);
     let mut outlets = Outlets::open(&args.to, kind, args.upstreams as usize, message_bytes, interrupted)?;

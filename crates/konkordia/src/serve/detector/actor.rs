@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// An answer to a cancel comes when a new arm can be taken, and at the latest after this time.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
 /// When the service ends, consumers that take nothing are waited for so long; what they have not got by then is counted as skipped.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -144,6 +146,8 @@ struct Actor<D: Driver> {
     pending: Option<Pending>,
     /// An arm that nobody waits for any more and that still holds what it has got.
     abandoned: Option<u64>,
+    /// Who sent cancel and hears when it is done, and when at the latest.
+    cancels: Vec<(Sender<Reply>, Instant)>,
     tickets: u64,
     /// Since when the service is ending.
     going_down: Option<Instant>,
@@ -176,7 +180,8 @@ pub fn spawn<D: Driver>(
     let (outbox, inbox) = unbounded();
     let driver = make(&base, Outbox(outbox.clone()))?;
     let (name, requests) = (format!("det-{}", base.config.name), outbox.clone());
-    let actor = Actor { base, driver, inbox, outbox, pending: None, abandoned: None, tickets: 0, going_down: None };
+    let cancels = Vec::new();
+    let actor = Actor { base, driver, inbox, outbox, pending: None, abandoned: None, cancels, tickets: 0, going_down: None };
     let thread = Builder::new().name(name.clone()).stack_size(STACK_BYTES).spawn(move || actor.run());
     let thread = thread
         .map_err(|e| Failure::new(Exit::Io, format!("cannot start the thread {name}"), reason(&e), "end other programs"))?;
@@ -192,7 +197,7 @@ impl<D: Driver> Actor<D> {
     fn run(mut self) {
         loop {
             // Nothing to look after: no reason to wake up.
-            let is_quiet = !self.driver.is_busy() && self.pending.is_none();
+            let is_quiet = !self.driver.is_busy() && self.pending.is_none() && self.cancels.is_empty();
             let heard = if is_quiet {
                 self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
             } else {
@@ -206,6 +211,7 @@ impl<D: Driver> Actor<D> {
             let now = Instant::now();
             self.expire(now);
             self.driver.tick(&mut self.base, now);
+            self.answer_cancels(now);
             if self.going_down.is_some_and(|since| now.duration_since(since) > GRACE) {
                 self.base.fanout.give_up();
             }
@@ -234,7 +240,13 @@ impl<D: Driver> Actor<D> {
     fn command(&mut self, command: Command, reply: &Sender<Reply>) {
         let answer = match command {
             _ if self.going_down.is_some() => Some(Err(self.base.machine.refuse_busy("command", "the service is going down"))),
-            Command::Cancel => Some(self.cancel()),
+            Command::Cancel => match self.cancel() {
+                Ok(()) => {
+                    self.cancels.push((reply.clone(), Instant::now() + CANCEL_PATIENCE));
+                    None
+                }
+                Err(refusal) => Some(Err(refusal)),
+            },
             Command::Stop => Some(self.stop()),
             other => self.begin(other, reply).err().map(Err),
         };
@@ -332,7 +344,7 @@ impl<D: Driver> Actor<D> {
             return;
         };
         if let Err(failure) = result.and_then(|ready| self.driver.launch(&mut self.base, ready)) {
-            self.fail_arm(&failure);
+            self.base.machine.say(Say::failure(&failure));
             let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of("arm_failed", &failure))));
             return;
         }
@@ -341,11 +353,6 @@ impl<D: Driver> Actor<D> {
         } else if let Err(refusal) = self.hook(Verb::Start, &pending.reply) {
             let _ = pending.reply.send(Err(refusal));
         }
-    }
-
-    fn fail_arm(&mut self, failure: &Failure) {
-        let _ = self.base.machine.step(Event::Arm, None);
-        let _ = self.base.machine.step(Event::ArmFailed, Some(Say::failure(failure)));
     }
 
     /// Runs the program of a command, or goes on at once where there is none.
@@ -412,7 +419,7 @@ impl<D: Driver> Actor<D> {
         Ok(self.status())
     }
 
-    fn cancel(&mut self) -> Reply {
+    fn cancel(&mut self) -> Result<(), Refusal> {
         let run = self.base.runs;
         let machine = &mut self.base.machine;
         if let Some(pending) = self.pending.take() {
@@ -434,7 +441,19 @@ impl<D: Driver> Actor<D> {
         if is_running || self.driver.is_busy() {
             self.driver.cancel();
         }
-        Ok(self.status())
+        Ok(())
+    }
+
+    /// Tells those who cancelled that an arm can be taken now, or how far it is when their time is over.
+    fn answer_cancels(&mut self, now: Instant) {
+        if self.cancels.is_empty() {
+            return;
+        }
+        let is_free = !self.driver.is_busy() && self.abandoned.is_none();
+        let status = self.status();
+        for (reply, _) in self.cancels.extract_if(.., |(_, latest)| is_free || now >= *latest) {
+            let _ = reply.send(Ok(status.clone()));
+        }
     }
 
     fn shut_down(&mut self) {
@@ -464,7 +483,7 @@ impl<D: Driver> Actor<D> {
         let failure = Failure::new(Exit::Timeout, what, format!("it was given {seconds} s"), fix);
         if pending.verb.arms() {
             self.abandoned = Some(pending.ticket);
-            self.fail_arm(&failure);
+            self.base.machine.say(Say::failure(&failure));
         }
         let code = if pending.verb.arms() { "arm_failed" } else { "refused" };
         let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(code, &failure))));
