@@ -129,6 +129,8 @@ pub struct Progress {
     pub images_planned: Option<u64>,
     /// Account of this series, or of the last one.
     pub ledger: SeriesLedger,
+    /// Account of what came since the last series ended; the next one takes it over.
+    pub between: SeriesLedger,
     /// Images committed since the path was opened, lost ones too.
     pub images_committed: u64,
     /// Bytes of their pixels as they are packed.

@@ -13,7 +13,7 @@ use super::{Accept, SeriesSpec};
 use crate::outlet::Outlets;
 use crossbeam_channel::{Receiver, never, select};
 use konkordia_core::order::Verdict;
-use konkordia_core::series::{SeriesEnded, SeriesStart, UpstreamLedger};
+use konkordia_core::series::{SeriesEnded, SeriesLedger, SeriesStart, UpstreamLedger};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -472,9 +472,13 @@ impl Sorter {
             Some(current) if current.drain.is_some() => Phase::Draining,
             Some(_) => Phase::Receiving,
         };
-        if let Some(current) = &self.current {
-            seen.images_planned = current.planned.map(|images| images / u64::from(self.spec.sum_frames));
-            seen.ledger.clone_from(&self.images.ledger);
+        match &self.current {
+            Some(current) => {
+                seen.images_planned = current.planned.map(|images| images / u64::from(self.spec.sum_frames));
+                seen.ledger.clone_from(&self.images.ledger);
+                seen.between = SeriesLedger::default();
+            }
+            None => seen.between.clone_from(&self.images.ledger),
         }
         (seen.series_started, seen.series_ended) = (self.series_started, self.series_ended);
         (seen.images_committed, seen.committed_bytes) = (self.images.committed, self.images.committed_bytes);

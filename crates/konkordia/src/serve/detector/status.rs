@@ -8,7 +8,7 @@ use crate::serve::statistics::{Rates, Totals};
 use konkordia_core::state::{Action, Event, Refused, State, next};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Runs whose files are remembered.
@@ -78,6 +78,8 @@ pub struct Shared {
     changed: Condvar,
     account: Mutex<Account>,
     files: Mutex<VecDeque<FileEntry>>,
+    /// What has come while there is no run, for those who listen then, too: names and counts of totals.
+    between: OnceLock<Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -117,6 +119,7 @@ impl Shared {
             changed: Condvar::new(),
             account: Mutex::default(),
             files: Mutex::default(),
+            between: OnceLock::new(),
         }
     }
 
@@ -151,10 +154,13 @@ impl Shared {
         let account = lock(&self.account);
         let look = account.live.as_ref().map_or_else(|| account.last.clone(), |live| live.look());
         let mut totals = account.totals.values().clone();
-        if account.live.is_some() {
-            for (name, value) in &look.totals {
-                *totals.entry(name.clone()).or_default() += value;
-            }
+        let beside = if account.live.is_some() {
+            look.totals.clone()
+        } else {
+            self.between.get().map_or_else(Vec::new, |between| between())
+        };
+        for (name, value) in beside {
+            *totals.entry(name).or_default() += value;
         }
         let rates = account.rates.per_second(Instant::now());
         drop(account);
@@ -169,6 +175,11 @@ impl Shared {
             consumers,
             totals,
         }
+    }
+
+    /// Says once what counts while there is no run.
+    pub fn count_between(&self, between: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
+        let _ = self.between.set(Box::new(between));
     }
 
     /// A run begins.

@@ -5,7 +5,9 @@ use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::file_sink::{FileSink, main_file};
 use super::status::{Machine, Say, Shared};
-use super::stream_parts::{Namer, SeriesLive, Wish, check_folder, default_wish, look_of, place, spec, sum_up, upstreams, wish};
+use super::stream_parts::{
+    Namer, SeriesLive, Wish, check_folder, default_wish, look_of, place, spec, sum_up, totals_between, upstreams, wish,
+};
 use crate::config::service::{DetectorConfig, DetectorKindConfig};
 use crate::config::stream::StreamConfig;
 use crate::failure::{Exit, Failure, reason};
@@ -119,6 +121,8 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let mut clock: Option<Arc<SeriesControl>> = None;
     let (send, thread) = actor::spawn(base, |base, outbox| {
         let stream = Stream::open(base, outbox)?;
+        let control = Arc::clone(&stream.control);
+        base.machine.shared.count_between(move || totals_between(&control));
         clock = Some(Arc::clone(&stream.control));
         Ok(stream)
     })?;

@@ -12,10 +12,10 @@ use crate::serve::paths::{Place, Target};
 use crate::serve::transform;
 use konkordia_core::array::Packing;
 use konkordia_core::ports::{MessageSource, SinkError};
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_engine::outlet::Outlet;
 use konkordia_engine::series::intake::{IntakeOptions, intake_with};
-use konkordia_engine::series::{Join, Protocol, SeriesControl, SeriesSpec, Upstream};
+use konkordia_engine::series::{Join, Phase, Protocol, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
@@ -254,7 +254,7 @@ impl Live for SeriesLive {
         let progress = self.control.progress();
         let end = SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: progress.ledger.clone() };
         let mut look = look_of(&end);
-        look.totals.retain(|(name, _)| !name.starts_with("runs_"));
+        look.totals = totals_of(&progress.ledger);
         look.expected = progress.images_planned;
         look.written = if self.write { self.files.images() } else { 0 };
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
@@ -280,20 +280,31 @@ impl Live for SeriesLive {
     }
 }
 
+/// What an account adds to the totals of a detector.
+fn totals_of(ledger: &SeriesLedger) -> Vec<(String, u64)> {
+    let of_messages =
+        |(n, v): &(&str, u64)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("messages_{n}") }, *v);
+    let mut totals: Vec<(String, u64)> = ledger.total().rows().iter().map(of_messages).collect();
+    let states =
+        [("complete", ledger.complete), ("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)];
+    totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
+    totals
+}
+
+/// What is to be added to the totals while the actor knows of no series: what came between two, or all of one that has just begun.
+pub fn totals_between(control: &SeriesControl) -> Vec<(String, u64)> {
+    let progress = control.progress();
+    let is_between = matches!(progress.phase, Phase::Idle | Phase::Armed);
+    totals_of(if is_between { &progress.between } else { &progress.ledger })
+}
+
 /// The account of a series.
 pub fn look_of(end: &SeriesEnd) -> Look {
     let (ledger, total) = (&end.ledger, end.ledger.total());
     let mut entries: std::collections::BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
     let name = |n: &str| if n == "parts_missing" || n.starts_with("frames") { n.into() } else { format!("images_{n}") };
     entries.extend(ledger.rows().iter().map(|(n, v)| (name(n), *v)));
-    let mut totals: Vec<(String, u64)> = total
-        .rows()
-        .iter()
-        .map(|(n, v)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("messages_{n}") }, *v))
-        .collect();
-    let states =
-        [("complete", ledger.complete), ("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)];
-    totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
+    let mut totals = totals_of(ledger);
     totals.push((format!("runs_{}", end.ended.name().replace(' ', "_")), 1));
     Look {
         expected: Some(ledger.expected),
