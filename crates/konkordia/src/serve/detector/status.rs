@@ -66,6 +66,9 @@ struct Account {
     rates: Rates,
 }
 
+/// Names and counts of what has come while there is no run, to be added to the totals.
+type CountBetween = Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
+
 /// What the actor and the outside share.
 pub struct Shared {
     /// Its name.
@@ -78,8 +81,8 @@ pub struct Shared {
     changed: Condvar,
     account: Mutex<Account>,
     files: Mutex<VecDeque<FileEntry>>,
-    /// What has come while there is no run, for those who listen then, too: names and counts of totals.
-    between: OnceLock<Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>>,
+    /// For those who listen while there is no run, too.
+    between: OnceLock<CountBetween>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
