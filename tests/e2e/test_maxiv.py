@@ -79,8 +79,10 @@ class Receiver:
     def until(self, state, frames=None, why=""):
         end = time.monotonic() + 20
         while True:
+            # First the frames: idle behind them is the end of their series, and not the time before it.
+            received = self.json("received_frames")["value"]
             status = self.json("status")
-            if status["state"] == state and why in status.get("error", "") and frames in (None, self.json("received_frames")["value"]):
+            if status["state"] == state and why in status.get("error", "") and frames in (None, received):
                 return status
             assert time.monotonic() < end, (status, self.json("received_frames"), "".join(self.service.log))
             time.sleep(0.02)
@@ -302,7 +304,7 @@ def test_http(receiver, tmp_path):
     r.send(header(""))
     r.send(image(3, data, shutter="open"), data.tobytes(), number=1)
     r.send(END)
-    r.until("idle")
+    r.until("idle", 1)
     kind, body = r.get("last_frame")
     first, pixels = pickle.loads(body)
     assert (kind, first["shape"], first["shutter"], first["frame"]) == ("image/pickle", [5, 6], "open", 3)
