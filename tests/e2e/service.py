@@ -97,6 +97,13 @@ class Service:
             assert time.monotonic() < end, status
             time.sleep(0.02)
 
+    def until_logged(self, condition, timeout=20):
+        """Waits for a line of the log that fulfils the condition."""
+        end = time.monotonic() + timeout
+        while not any(condition(line) for line in self.log):
+            assert time.monotonic() < end, self.log
+            time.sleep(0.02)
+
     def resources(self):
         """Open files, threads and resident bytes of the process."""
         root = f"/proc/{self.process.pid}"

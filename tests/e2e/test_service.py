@@ -402,10 +402,7 @@ def test_killed_and_started_again(bench):
     service.process.wait()
     sender.join()
     again = bench.serve(run={"images": 5})
-    end = time.monotonic() + 20
-    while not any("is not finished" in line and "repair" in line for line in again.log):
-        assert time.monotonic() < end, again.log
-        time.sleep(0.02)
+    again.until_logged(lambda line: "is not finished" in line and "repair" in line)
     program("repair", bench.master(), check=0)
     assert images_in(bench.master()) > 20
     again.command("arm", {"prefix": "next"})

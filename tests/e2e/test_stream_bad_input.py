@@ -382,10 +382,7 @@ def test_sigkill_in_mid_series(serve, tmp_path, seed):
     assert there >= written
     again = serve()
     assert again.status()["state"] == "idle"
-    end = time.monotonic() + 20
-    while not any("unfinished" in line or "repair" in line for line in again.log):
-        assert time.monotonic() < end, again.log
-        time.sleep(0.02)
+    again.until_logged(lambda line: "unfinished" in line or "repair" in line)
     whole_series(again)
     master = tmp_path / "s_000001_master.h5"
     program("repair", master, check=0)

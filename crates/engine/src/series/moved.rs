@@ -1,7 +1,7 @@
 //! What the start of a series says of the sender's images, said of those that a recipe makes of them: where the beam meets them, how large pixels and
 //! images are, which pixels are of no use, which numbers are measurements.
 
-use konkordia_core::array::{Packing, Shape};
+use konkordia_core::array::Shape;
 use konkordia_core::geometry::Orientation;
 use konkordia_core::series::{Array, SeriesStart};
 use konkordia_kernels::Isa;
@@ -13,9 +13,9 @@ const BEAM: [[&str; 2]; 1] = [["beam_center_x", "beam_center_y"]];
 const PIXEL_SIZE: [[&str; 2]; 2] = [["x_pixel_size", "y_pixel_size"], ["pixel_size_x", "pixel_size_y"]];
 const IMAGE_SIZE: [[&str; 2]; 2] = [["x_pixels_in_detector", "y_pixels_in_detector"], ["image_size_x", "image_size_y"]];
 
-/// How an image lies, as (row, column) or (down, along); NaN for what is not known.
+/// The raster of an image, as (down, along): rows and columns, where the beam meets it, its pixels; NaN for what is not known.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Lie {
+struct Raster {
     size: (f64, f64),
     /// The first pixel spans 0 to 1 both ways.
     beam: (f64, f64),
@@ -23,7 +23,7 @@ struct Lie {
     turn: Orientation,
 }
 
-impl Lie {
+impl Raster {
     fn of(start: &SeriesStart) -> Self {
         let (facts, known) = (&start.facts, |number: Option<f64>| number.unwrap_or(f64::NAN));
         let size = start.image_size.map(|[rows, columns]| (rows as f64, columns as f64));
@@ -112,24 +112,24 @@ fn numbers(start: &mut SeriesStart, steps: &[Step]) {
 
 /// Beam, sizes and turn, in the facts and in the metadata that consumers get.
 fn place(start: &mut SeriesStart, places: &[Step]) {
-    let came = Lie::of(start);
-    let lie = places.iter().fold(came, Lie::after);
+    let came = Raster::of(start);
+    let raster = places.iter().fold(came, Raster::after);
     let known = |number: f64| Some(number).filter(|number| number.is_finite());
     let facts = &mut start.facts;
-    (facts.beam_center_y_px, facts.beam_center_x_px) = (known(lie.beam.0), known(lie.beam.1));
-    facts.pixel_size_m = known(lie.pixel_m.1).zip(known(lie.pixel_m.0)).map(|(width, height)| [width, height]);
-    start.image_size = start.image_size.map(|_| [lie.size.0 as u64, lie.size.1 as u64]);
-    start.orientation = lie.turn;
-    tell(&mut start.metadata, &BEAM, lie.beam, Value::from);
-    tell(&mut start.metadata, &PIXEL_SIZE, lie.pixel_m, Value::from);
-    tell(&mut start.metadata, &IMAGE_SIZE, lie.size, |pixels| json!(pixels as u64));
+    (facts.beam_center_y_px, facts.beam_center_x_px) = (known(raster.beam.0), known(raster.beam.1));
+    facts.pixel_size_m = known(raster.pixel_m.1).zip(known(raster.pixel_m.0)).map(|(width, height)| [width, height]);
+    start.image_size = start.image_size.map(|_| [raster.size.0 as u64, raster.size.1 as u64]);
+    start.orientation = raster.turn;
+    tell(&mut start.metadata, &BEAM, raster.beam, Value::from);
+    tell(&mut start.metadata, &PIXEL_SIZE, raster.pixel_m, Value::from);
+    tell(&mut start.metadata, &IMAGE_SIZE, raster.size, |pixels| json!(pixels as u64));
     let said = came.describe();
     if !said.is_empty() {
         start.notes.push(("transform_sender_said".into(), said));
     }
     // A turn takes each number from one of the two, and a flip needs the size too.
     let count = |(down, along): (f64, f64)| usize::from(down.is_finite()) + usize::from(along.is_finite());
-    if count(lie.beam) < count(came.beam) {
+    if count(raster.beam) < count(came.beam) {
         let why = "left out: the images are turned, and the sender does not announce their size";
         start.notes.push(("transform_beam_center".into(), why.into()));
     }
@@ -159,7 +159,7 @@ fn tables(start: &mut SeriesStart, places: &Recipe) {
                 Some(size) if !is_of(size, &table) => {
                     Err(format!("it came as {:?}, the images as {size:?}", table.shape.dimensions()))
                 }
-                _ => moved(&table, places, &mut scratch),
+                _ => Compiled::new(places, table.shape, table.element).and_then(|compiled| compiled.array(&table, &mut scratch)),
             };
             match moved {
                 Ok(table) => *place = Some(table),
@@ -174,14 +174,6 @@ fn is_of(size: [u64; 2], table: &Array) -> bool {
     dimensions == size || (size[0] == 1 && dimensions == [size[1]])
 }
 
-fn moved(table: &Array, places: &Recipe, scratch: &mut Scratch) -> Result<Array, String> {
-    let compiled = Compiled::new(places, table.shape, table.element)?;
-    let mut out = Vec::new();
-    compiled.run(table, scratch, &mut out)?;
-    let (shape, element) = compiled.output();
-    Ok(Array { shape, element, packing: Packing::None, pieces: vec![out.into()] })
-}
-
 /// Type of the images as they leave; where the recipe cannot do what was announced, the first image tells.
 fn element(start: &mut SeriesStart, recipe: &Recipe) {
     let shape = start.image_size.and_then(|size| Shape::new(&size));
@@ -193,7 +185,7 @@ fn element(start: &mut SeriesStart, recipe: &Recipe) {
 mod tests {
     use super::*;
     use crate::series::transform::by_recipe;
-    use konkordia_core::array::Element;
+    use konkordia_core::array::{Element, Packing};
     use konkordia_core::series::{Channel, ChannelStart, Facts, SeriesImage};
     use konkordia_kernels::transform::{Bin, Overflow, Window};
 

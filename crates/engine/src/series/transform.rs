@@ -1,9 +1,8 @@
 //! Recipes of transformations as the workers run them.
 
 use super::{Transform, TransformFactory, start_of_changed};
-use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::series::{Array, SeriesImage, SeriesStart};
+use konkordia_core::array::{Element, Shape};
+use konkordia_core::series::{SeriesImage, SeriesStart};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{Compiled, Recipe, Scratch};
 use std::sync::Arc;
@@ -44,10 +43,7 @@ impl Transform for ByRecipe {
     fn run(&mut self, mut image: SeriesImage) -> Result<SeriesImage, String> {
         for channel in &mut image.channels {
             let index = self.compiled(channel.array.shape, channel.array.element)?;
-            let (compiled, mut out) = (&self.compiled[index], Vec::new());
-            compiled.run(&channel.array, &mut self.scratch, &mut out)?;
-            let (shape, element) = compiled.output();
-            channel.array = Array { shape, element, packing: Packing::None, pieces: vec![Bytes::from(out)] };
+            channel.array = self.compiled[index].array(&channel.array, &mut self.scratch)?;
         }
         Ok(image)
     }

@@ -256,6 +256,17 @@ impl Compiled {
         done
     }
 
+    /// As [`Self::run`]; gives the result as an array that is not packed.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn array(&self, array: &Array, scratch: &mut Scratch) -> Result<Array, String> {
+        let mut out = Vec::new();
+        self.run(array, scratch, &mut out)?;
+        let (shape, element) = self.output;
+        Ok(Array { shape, element, packing: Packing::None, pieces: vec![out.into()] })
+    }
+
     /// As [`Self::run`], for the bytes of pixels that are not packed.
     ///
     /// # Errors

@@ -9,6 +9,9 @@ use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// What is said to who sends SIGHUP to a program with one run.
+const SIGTERM_ENDS: &str = "Ctrl-C or SIGTERM does";
+
 /// The signals of this process from now on.
 pub fn watched() -> Result<Signals, Failure> {
     Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| unwatched(&error))
@@ -61,7 +64,7 @@ impl Watch {
         let interrupted = Arc::clone(&self.interrupted);
         let control = Arc::clone(&self.control);
         std::thread::spawn(move || {
-            for (n, _) in ending(&mut signals, "Ctrl-C or SIGTERM does").enumerate() {
+            for (n, _) in ending(&mut signals, SIGTERM_ENDS).enumerate() {
                 if n > 0 {
                     say::to_stderr("stopped at once; the file is completed by: konkordia repair FILE");
                     std::process::exit(i32::from(Exit::Interrupted as u8));
@@ -92,10 +95,9 @@ impl Watch {
 
 /// For measurements: Ctrl-C ends the program at once, but does not leave a folder of large files behind.
 pub fn remove_folder_on_signal(folder: std::path::PathBuf) -> Result<(), Failure> {
-    let mut watch = Watch::new()?;
-    let Some(mut signals) = watch.signals.take() else { return Ok(()) };
+    let mut signals = watched()?;
     std::thread::spawn(move || {
-        if ending(&mut signals, "Ctrl-C or SIGTERM does").next().is_some() {
+        if ending(&mut signals, SIGTERM_ENDS).next().is_some() {
             let _ = std::fs::remove_dir_all(&folder);
             std::process::exit(i32::from(Exit::Interrupted as u8));
         }

@@ -3,7 +3,7 @@
 use crate::config::transform::TransformOptions;
 use crate::failure::{Exit, Failure};
 use crate::serve::tables::{self, Numbers};
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Element, Shape};
 use konkordia_core::geometry::Orientation;
 use konkordia_core::series::{Array, Channel, SeriesImage, SeriesStart};
 use konkordia_engine::series::{Transform, TransformFactory, start_of_changed};
@@ -194,11 +194,7 @@ impl Worker {
                 self.compiled.len() - 1
             }
         };
-        let compiled = &self.compiled[at];
-        let mut out = Vec::new();
-        compiled.run(array, &mut self.scratch, &mut out)?;
-        let (shape, element) = compiled.output();
-        Ok(Array { shape, element, packing: Packing::None, pieces: vec![out.into()] })
+        self.compiled[at].array(array, &mut self.scratch)
     }
 }
 
@@ -227,6 +223,7 @@ impl Transform for Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_core::array::Packing;
     use konkordia_core::geometry::Quarter;
     use konkordia_core::series::Facts;
 

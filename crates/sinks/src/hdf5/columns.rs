@@ -35,6 +35,26 @@ pub struct ImageRecord<'a> {
     pub extra: &'a [u64],
 }
 
+#[cfg(test)]
+impl<'a> ImageRecord<'a> {
+    /// An image with these pieces of its chunk, of one tile of which no packet is noted.
+    pub(crate) fn partial(index: u64, parts: &'a [&'a [u8]]) -> Self {
+        Self {
+            index,
+            frame_number: index,
+            status: ImageStatus::Partial,
+            parts,
+            packets_received: &[0],
+            packet_bitmap: &[0],
+            timestamp_100ns: 0,
+            bunch_id: 0,
+            exposure_100ns: 0,
+            detector_info: 0,
+            extra: &[],
+        }
+    }
+}
+
 /// Number type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnType {

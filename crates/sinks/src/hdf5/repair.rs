@@ -403,7 +403,7 @@ fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerR
 
 #[cfg(test)]
 mod tests {
-    use super::super::columns::{ImageRecord, ImageStatus};
+    use super::super::columns::ImageRecord;
     use super::super::datafile::{COLUMNS, STACK};
     use super::super::spec::Compression;
     use super::super::writer::Writer;
@@ -427,20 +427,7 @@ mod tests {
         let mut writer = Writer::create(spec).unwrap();
         let chunk = vec![7; writer.spec().image_bytes()];
         for index in [0, 12] {
-            let record = ImageRecord {
-                index,
-                frame_number: index,
-                status: ImageStatus::Partial,
-                parts: &[&chunk],
-                packets_received: &[0],
-                packet_bitmap: &[0],
-                timestamp_100ns: 0,
-                bunch_id: 0,
-                exposure_100ns: 0,
-                detector_info: 0,
-                extra: &[],
-            };
-            writer.write(&record).unwrap();
+            writer.write(&ImageRecord::partial(index, &[&chunk])).unwrap();
         }
         let (totals, streams, balances) = Default::default();
         let ended = "complete".into();

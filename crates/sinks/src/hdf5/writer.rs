@@ -626,20 +626,7 @@ mod tests {
         let mut writer = Writer::create(spec).unwrap();
         let chunk = vec![7; writer.spec.image_bytes()];
         for index in 0..4 {
-            let record = ImageRecord {
-                index,
-                frame_number: index,
-                status: ImageStatus::Partial,
-                parts: &[&chunk],
-                packets_received: &[0],
-                packet_bitmap: &[0],
-                timestamp_100ns: 0,
-                bunch_id: 0,
-                exposure_100ns: 0,
-                detector_info: 0,
-                extra: &[],
-            };
-            writer.write(&record).unwrap();
+            writer.write(&ImageRecord::partial(index, &[&chunk])).unwrap();
         }
         let path = writer.current.as_ref().unwrap().path.clone();
         let mut bytes = std::fs::read(&path).unwrap();

@@ -240,13 +240,7 @@ impl<D: Driver> Actor<D> {
     fn command(&mut self, command: Command, reply: &Sender<Reply>) {
         let answer = match command {
             _ if self.going_down.is_some() => Some(Err(self.base.machine.refuse_busy("command", "the service is going down"))),
-            Command::Cancel => match self.cancel() {
-                Ok(()) => {
-                    self.cancels.push((reply.clone(), Instant::now() + CANCEL_PATIENCE));
-                    None
-                }
-                Err(refusal) => Some(Err(refusal)),
-            },
+            Command::Cancel => self.cancel(reply).err().map(Err),
             Command::Stop => Some(self.stop()),
             other => self.begin(other, reply).err().map(Err),
         };
@@ -419,7 +413,8 @@ impl<D: Driver> Actor<D> {
         Ok(self.status())
     }
 
-    fn cancel(&mut self) -> Result<(), Refusal> {
+    /// Ends everything; the answer comes when that is done, see [`Self::answer_cancels`].
+    fn cancel(&mut self, reply: &Sender<Reply>) -> Result<(), Refusal> {
         let run = self.base.runs;
         let machine = &mut self.base.machine;
         if let Some(pending) = self.pending.take() {
@@ -441,6 +436,7 @@ impl<D: Driver> Actor<D> {
         if is_running || self.driver.is_busy() {
             self.driver.cancel();
         }
+        self.cancels.push((reply.clone(), Instant::now() + CANCEL_PATIENCE));
         Ok(())
     }
 

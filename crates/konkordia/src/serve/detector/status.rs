@@ -157,11 +157,8 @@ impl Shared {
         let account = lock(&self.account);
         let look = account.live.as_ref().map_or_else(|| account.last.clone(), |live| live.look());
         let mut totals = account.totals.values().clone();
-        let beside = if account.live.is_some() {
-            look.totals.clone()
-        } else {
-            self.between.get().map_or_else(Vec::new, |between| between())
-        };
+        let beside =
+            if account.live.is_some() { look.totals } else { self.between.get().map_or_else(Vec::new, |between| between()) };
         for (name, value) in beside {
             *totals.entry(name).or_default() += value;
         }
