@@ -1,5 +1,5 @@
-//! Any order of packets, ticks and slot limits: no packet is placed twice, nothing is placed in a sealed or absent slot, `low` only rises,
-//! and the bitmaps agree with what was placed.
+//! Any order of packets, ticks, jumps and slot limits: no packet is placed twice, nothing is placed in a sealed or absent slot, `low` only rises,
+//! packets far ahead move nothing, and the bitmaps agree with what was placed.
 #![no_main]
 
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler, Verdict};
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let spec = AssemblerSpec {
         packets: u16::from(packets % 16) + 1,
         window_images: u64::from(window % 8) + 1,
-        jump_images_max: u64::from(jump % 64),
+        jump_images_max: u64::from(jump % 64) + 1,
         behind_images_max: u64::from(*deadline) + 1,
         deadline_ns: u64::from(*deadline),
         images: if *images == 0 { u64::MAX } else { u64::from(*images) * 16 },
@@ -33,6 +33,7 @@ fuzz_target!(|data: &[u8]| {
                 let image = (low + ahead).saturating_sub(4);
                 let packet = u16::from(step[1]) % spec.packets;
                 let image = if kind == 3 && step[3] == 255 { None } else { Some(image) };
+                let own_end = assembler.own_end();
                 match assembler.on_packet(image, packet, newest_end, |i| i < limit) {
                     Verdict::Place { image: at, opens } => {
                         assert_eq!(Some(at), image);
@@ -46,6 +47,14 @@ fuzz_target!(|data: &[u8]| {
                     Verdict::Late => assert!(image.is_some_and(|i| i < assembler.low())),
                     Verdict::NoSlot => assert!(image.is_some_and(|i| !placed.contains_key(&i)), "refused after it was opened"),
                     Verdict::Foreign => {}
+                    Verdict::Ahead => {
+                        let image = image.expect("what is before the run is not far ahead");
+                        assert!(assembler.is_ahead(image, newest_end) && (assembler.low(), assembler.own_end()) == (low, own_end));
+                        if step[3] & 64 != 0 && image < 1 << 30 {
+                            assembler.jump(image);
+                            assert!(!assembler.is_ahead(image, newest_end));
+                        }
+                    }
                 }
                 newest_end = newest_end.max(assembler.own_end());
             }

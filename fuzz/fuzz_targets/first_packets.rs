@@ -2,11 +2,16 @@
 //! held than there is room for, every packet is begun, refused, dropped or still held, and in strict mode no run begins without a frame of the tile.
 #![no_main]
 
-use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Opening, OpeningSpec};
+use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Opening, OpeningSpec, Origin};
 use konkordia_core::ledger::Malformed;
+use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{HeaderFields, Look, Port, Ports, Seen, SetupRules, judge, telling_number};
 use konkordia_core::tile::TileFormat;
 use libfuzzer_sys::fuzz_target;
+
+fn sender(port: u8) -> Sender {
+    Sender::from(std::net::SocketAddr::from(([10, 0, 0, 1], port.into())))
+}
 
 fuzz_target!(|data: &[u8]| {
     let [choice, rows, steps @ ..] = data else { return };
@@ -18,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     }
     .expect("all of these exist");
     let format = whole.with_rows(8 * u32::from(*rows)).unwrap_or(whole);
-    let rules = SetupRules { is_strict: choice & 8 == 0, ports_per_module: format.tiles_per_module, ports: Ports::Ordered };
+    let rules = SetupRules { is_strict: choice & 8 == 0, ports_per_module: format.tiles_per_module, ports: Ports::Ordered, senders: Senders::Learned };
     let telling_number = telling_number(&format, rules.ports_per_module);
     let end = format.first_packet + format.packets();
     assert!(telling_number < format.packets());
@@ -27,6 +32,7 @@ fuzz_target!(|data: &[u8]| {
         is_strict: rules.is_strict,
         telling_number,
         telling_packets: end - telling_number.max(format.first_packet),
+        is_single: choice & 32 != 0,
     };
     let (mut opening, mut seen, mut now_ns) = (Opening::new(spec), [Seen::default(); 2], 0u64);
     let (mut pushed, mut decided) = (0, 0);
@@ -40,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
             frame: if step[0] == 255 { u64::MAX } else { u64::from(step[0] >> 3) },
             number,
             is_in_tile: (format.first_packet..end).contains(&number),
-            port: Port { module_id: u16::from(step[2] & 1), ..Port::default() },
+            origin: Origin { port: Port { module_id: u16::from(step[2] & 1), ..Port::default() }, sender: sender(step[2] >> 7) },
         };
         let verdict = if step[0] & 7 == 7 {
             now_ns += u64::from(step[1]) << 20;
@@ -66,13 +72,18 @@ fuzz_target!(|data: &[u8]| {
                 decided += opening.held().len();
                 opening.refuse();
             }
-            FirstVerdict::Begin { port, .. } => {
+            FirstVerdict::Begin { frame, origin } => {
                 let telling = opening.held().iter().filter(|held| held.is_in_tile && held.number >= telling_number).count() as u32;
                 assert!(!rules.is_strict || telling_number == 0 || telling >= spec.telling_packets.min(2));
-                seen[0].on_begin(port);
+                // Unless the first frame is known or all has come, no few packets say which it is.
+                let is_near = |held: &&FirstPacket| held.is_in_tile && held.frame.abs_diff(frame) <= 16;
+                let near = opening.held().iter().filter(is_near).count() as u32;
+                assert!(is_known || step[3] == 255 || 2 * near >= spec.packets);
+                seen[0].on_begin(origin.map(|origin| origin.port));
                 for held in opening.held() {
+                    seen[0].strangers.count(held.origin.sender);
                     seen[0].on_frame(held.frame);
-                    seen[0].is_own(held.port, format.packets());
+                    seen[0].is_own(held.origin.port, format.packets());
                     seen[0].on_number(held.number);
                 }
                 decided += opening.held().len();

@@ -16,10 +16,13 @@ from driving import BINARY, INTERRUPT, LYSO, MISSING, TERMINATE, Master, balance
 PACKETS = 128
 
 
+# A detector sends from one address and port throughout.
+DETECTOR = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+
 def send(port, datagrams):
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        for datagram in datagrams:
-            s.sendto(datagram, ("127.0.0.1", port))
+    for datagram in datagrams:
+        DETECTOR.sendto(datagram, ("127.0.0.1", port))
 
 
 def image(frame, fill=0):
@@ -71,8 +74,9 @@ def test_a_detector_that_restarts_does_not_overwrite_what_is_there(bench):
     assert report["images"]["complete"] == 25 and report["images"]["not_received"] == 15
 
 
-def test_two_senders_on_one_port_give_every_image_once(bench):
-    receiver = bench.receive(bench.config(**raw_tables(images=8, stall_timeout_s=1)))
+def test_two_senders_on_one_port_give_every_image_once_where_both_are_wanted(bench):
+    tables = raw_tables(images=8, stall_timeout_s=1)
+    receiver = bench.receive(bench.config(**tables | {"source": {"senders": "any"}}))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as two:
         for frame in range(1, 9):
             for first, second in zip(image(frame, 1), image(frame, 2)):
@@ -85,6 +89,99 @@ def test_two_senders_on_one_port_give_every_image_once(bench):
     # The first copy stays. The very last copy may come after the end of the run.
     assert code == 0 and total["placed"] == 8 * PACKETS and 8 * PACKETS - 1 <= total["duplicate"] <= 8 * PACKETS
     assert (Master(bench.master).images == 0x0101).all()
+
+
+@pytest.mark.parametrize("senders", ["learned", "listed"])
+def test_a_second_detector_on_the_same_ports_is_named_and_none_of_its_pixels_is_in_an_image(bench, senders):
+    """Before the first frame, packet by packet beside the own one, and ahead of it with frames that the own one has not sent yet."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        tables = raw_tables(images=20, stall_timeout_s=2, first_frame="auto")
+        own.bind(("127.0.0.1", 0))
+        if senders == "listed":
+            tables["source"] = {"senders": ["127.0.0.1:{}".format(own.getsockname()[1])]}
+        receiver = bench.receive(bench.config(**tables))
+        to, sent = ("127.0.0.1", bench.port), 0
+
+        def stranger(datagrams):
+            for datagram in datagrams:
+                other.sendto(datagram, to)
+            return len(datagrams)
+
+        sent += stranger(image(3, 2)[:5])
+        for frame in range(1, 21):
+            for packet, (first, second) in enumerate(zip(image(frame, 1), image(frame + frame % 2, 2))):
+                sent += stranger([second] if packet % 2 else [])
+                own.sendto(first, to)
+            time.sleep(0.005)
+        code, report = receiver.finish()
+        named, mine = "127.0.0.1:{}".format(other.getsockname()[1]), "127.0.0.1:{}".format(own.getsockname()[1])
+    balanced(code, report)
+    stream = report["streams"][0]
+    assert code == 0 and report["images"]["complete"] == 20 and stream["placed"] == 20 * PACKETS, report["headline"]
+    assert (Master(bench.master).images == 0x0101).all(), "pixels of the other detector"
+    assert [s["sender"] for s in stream["strangers"]] == [named] and sent - 200 <= stream["foreign"] == stream["strangers"][0]["packets"] <= sent
+    told = [told for told in report["setup"] if told["key"] == "source.senders"]
+    assert len(told) == 1 and named in told[0]["what"] and not told[0]["wrong"], report["setup"]
+    if senders == "learned":
+        assert stream["sender"] == mine and mine in told[0]["what"]
+    assert any(e["event"] == "setup" and named in e["finding"]["what"] for e in receiver.events)
+
+
+def test_a_detector_that_was_started_again_with_another_port_is_taken_after_a_while(bench):
+    receiver = bench.receive(bench.config(**raw_tables(images=20, stall_timeout_s=10)))
+    send(bench.port, [p for frame in range(1, 11) for p in image(frame, 1)])
+    time.sleep(1.5)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
+        for frame in range(11, 21):
+            for packet in image(frame, 1):
+                again.sendto(packet, ("127.0.0.1", bench.port))
+            time.sleep(0.02)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 0 and report["images"]["complete"] == 20 and report["total"]["foreign"] == 0, report["headline"]
+
+
+@pytest.mark.parametrize("images", [100, None])
+def test_three_packets_of_a_frame_far_ahead_cost_nothing(bench, images):
+    """With 100 planned images one of the last, without an end one a million ahead: nothing moves, nothing is lost."""
+    tables = raw_tables(images=images or 1, stall_timeout_s=1)
+    if images is None:
+        del tables["run"]["images"]
+    receiver = bench.receive(bench.config(**tables))
+    for frame in range(1, 101):
+        send(bench.port, image(frame, 1))
+        if frame in (41, 60):
+            send(bench.port, image(99 if images else 1_000_000, 2)[:3])
+        time.sleep(0.002)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert code == 0 and report["images"]["complete"] == report["images"]["expected"] == 100, report["headline"]
+    assert report["total"]["foreign"] == 6
+
+
+def test_frames_that_are_lost_on_the_wire_cost_no_others(bench):
+    """A gap of 500 frames, much longer than the ring, and the first frame behind it is whole."""
+    receiver = bench.receive(bench.config(**raw_tables(images=600, stall_timeout_s=2)))
+    for frame in [*range(1, 51), *range(551, 601)]:
+        send(bench.port, image(frame, 1))
+        time.sleep(0.002)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert (report["images"]["complete"], report["images"]["lost"]) == (100, 500), report["headline"]
+    assert (report["total"]["foreign"], report["total"]["no_slot"]) == (0, 0)
+
+
+@pytest.mark.parametrize("stray", [1, 95, 5000, 2**40])
+def test_three_packets_before_the_start_do_not_decide_the_first_frame(bench, stray):
+    receiver = bench.receive(bench.config(**raw_tables(images=10, stall_timeout_s=1, first_frame="auto")))
+    send(bench.port, image(stray, 2)[-3:])
+    time.sleep(0.5)
+    for frame in range(110, 120):
+        send(bench.port, image(frame, 1))
+        time.sleep(0.002)
+    code, report = receiver.finish()
+    balanced(code, report)
+    assert (code, report["first_frame"], report["images"]["complete"]) == (0, 110, 10), report["headline"]
 
 
 def test_a_silent_module_is_missing_and_named(bench):
@@ -104,6 +201,8 @@ def test_a_sender_faster_than_everything_else_is_accounted_for_and_does_not_end_
     # The very first frame may be among those that are lost.
     tables = raw_tables(images=1500, buffer_mib=16, stall_timeout_s=20, first_frame=1)
     tables["output"] = {"compression": "none"}
+    # Two programs send, one after the other.
+    tables["source"] = {"senders": "any"}
     receiver = bench.receive(bench.config(**tables))
     simulate("jungfrau", "--to", bench.to, "--images", 1400, "--rate", 0)
     # After the flood the detector is as slow as it should be: these images are whole again.
@@ -120,7 +219,8 @@ def test_a_sender_faster_than_everything_else_is_accounted_for_and_does_not_end_
 
 
 def test_sighup_does_not_end_a_run(bench):
-    receiver = bench.receive(bench.config(**raw_tables(images=8)))
+    # Two programs send, one after the other.
+    receiver = bench.receive(bench.config(**raw_tables(images=8), source={"senders": "any"}))
     simulate("jungfrau", "--to", bench.to, "--images", 4)
     receiver.wait_until(lambda p: p["images_written"] >= 4)
     receiver.signal(signal.SIGHUP)

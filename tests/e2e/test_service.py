@@ -93,7 +93,8 @@ def test_arm_run_idle(bench):
 
 def test_sighup_ends_nothing(bench):
     """It comes when the terminal is closed in which the service was started."""
-    service = bench.serve(run={"images": 20, "first_frame": 1})
+    # Two programs send, one after the other.
+    service = bench.serve(run={"images": 20, "first_frame": 1}, source={"senders": "any"})
     service.process.send_signal(signal.SIGHUP)
     service.command("arm")
     bench.send(10)

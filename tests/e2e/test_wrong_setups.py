@@ -35,16 +35,17 @@ def jungfrau(modules=1, interfaces=1, **more):
 
 
 header = functools.partial(packet_header, module=7)
+# A detector sends from one address and port throughout.
+DETECTOR = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 def send(port, frames=range(1, FRAMES + 1), packets=range(128), payload=8192, streams=1, **about):
     """Frames of one port, or of several that send the same, a millisecond apart."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        for frame in frames:
-            for packet in packets:
-                for n in range(streams):
-                    s.sendto(header(frame, packet, **about) + bytes(payload), ("127.0.0.1", port + n))
-            time.sleep(0.001)
+    for frame in frames:
+        for packet in packets:
+            for n in range(streams):
+                DETECTOR.sendto(header(frame, packet, **about) + bytes(payload), ("127.0.0.1", port + n))
+        time.sleep(0.001)
 
 
 def send_eiger(bench, bits, payload=4096, per_packet=1, frames=range(1, FRAMES + 1)):

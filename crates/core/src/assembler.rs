@@ -65,8 +65,11 @@ pub enum Verdict {
     /// The image was refused when its first packet came, because the ring had no slot for it (sinks hold all slots). An image is refused
     /// whole, so that a run that is too fast loses images and not a part of every image.
     NoSlot,
-    /// Not of this run: frame number before the first or after the last image, or a lone jump far ahead.
+    /// Not of this run: frame number before the first or after the last image, or further ahead than any run goes.
     Foreign,
+    /// Far ahead of every image that is known. Nothing moves until somebody ([`crate::doubt`]) knows whether the stream has gone there and says so
+    /// ([`TileAssembler::jump`]); until then the packet is held back, and it gets its verdict then.
+    Ahead,
 }
 
 /// The bounds of an assembler, all from the plan.
@@ -76,7 +79,7 @@ pub struct AssemblerSpec {
     pub packets: u16,
     /// Images that a stream may be ahead of its oldest open tile. At least 1, at most the slots of the ring.
     pub window_images: u64,
-    /// A jump of more than this many images ahead must be confirmed by [`JUMP_CONFIRMATIONS`] packets.
+    /// A packet so many images ahead of every one that is known is a jump. At least 1.
     pub jump_images_max: u64,
     /// Images that a stream whose socket is empty may be behind the newest image of any stream. At least 1, below the slots of the ring.
     pub behind_images_max: u64,
@@ -86,11 +89,8 @@ pub struct AssemblerSpec {
     pub images: u64,
 }
 
-/// Packets in a row that must agree on an image number before a far jump is believed. A damaged header does not repeat itself.
-pub const JUMP_CONFIRMATIONS: u32 = 3;
-
-/// Most images ahead of the newest one that are ever believed in a run with an open end: no network failure lasts longer, and the images
-/// passed over must all be committed. A planned number of images bounds the jump by itself.
+/// Most images ahead of the newest one that are ever believed: no network failure lasts longer, and the images passed over must all be
+/// committed.
 pub const JUMP_IMAGES_LIMIT: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -106,14 +106,14 @@ struct OpenTile {
 #[derive(Debug)]
 pub struct TileAssembler {
     spec: AssemblerSpec,
-    jump_images_limit: u64,
     low: u64,
     /// Own newest image + 1.
     own_end: u64,
     tiles: Vec<OpenTile>,
     /// (first image, time it became known) marks, oldest first; at most `KNOWN_MARKS`.
     known: std::collections::VecDeque<(u64, u64)>,
-    jump: (u64, u32),
+    /// The stream has gone to this image.
+    jumped: u64,
 }
 
 /// Sealed tiles that are remembered, to tell duplicates from late packets.
@@ -130,10 +130,9 @@ impl TileAssembler {
         assert!(spec.packets > 0 && usize::from(spec.packets) <= MAX_PACKETS_PER_TILE);
         assert!(spec.window_images > 0 && spec.window_images < 1 << 20 && spec.behind_images_max > 0);
         spec.images = spec.images.min(IMAGES_MAX);
-        let jump_images_limit = if spec.images == IMAGES_MAX { JUMP_IMAGES_LIMIT } else { spec.images };
         let tiles = vec![OpenTile::default(); (spec.window_images + HISTORY) as usize];
         let known = std::collections::VecDeque::with_capacity(KNOWN_MARKS);
-        Self { spec, jump_images_limit, low: 0, own_end: 0, tiles, known, jump: (0, 0) }
+        Self { spec, low: 0, own_end: 0, tiles, known, jumped: 0 }
     }
 
     /// First image whose tile is not sealed: every image below will get no more packets.
@@ -164,9 +163,10 @@ impl TileAssembler {
         if image < self.low {
             return self.judge_sealed(image, packet);
         }
-        let ahead = image.saturating_sub(newest_end.max(self.low));
-        if ahead >= self.spec.jump_images_max && (ahead > self.jump_images_limit || !self.confirm_jump(image)) {
-            return Verdict::Foreign;
+        match self.ahead(image, newest_end) {
+            ahead if ahead < self.spec.jump_images_max => {}
+            ahead if ahead > JUMP_IMAGES_LIMIT => return Verdict::Foreign,
+            _ => return Verdict::Ahead,
         }
         if image >= self.own_end {
             self.own_end = image + 1;
@@ -198,9 +198,20 @@ impl TileAssembler {
         }
     }
 
-    fn confirm_jump(&mut self, image: u64) -> bool {
-        self.jump = if self.jump.0 == image { (image, self.jump.1 + 1) } else { (image, 1) };
-        self.jump.1 >= JUMP_CONFIRMATIONS
+    /// Images from the newest that is known to this one.
+    fn ahead(&self, image: u64, newest_end: u64) -> u64 {
+        image.saturating_sub(newest_end.max(self.low).max(self.jumped))
+    }
+
+    /// True if a packet of this image is a jump, as [`Verdict::Ahead`].
+    pub fn is_ahead(&self, image: u64, newest_end: u64) -> bool {
+        self.ahead(image, newest_end) >= self.spec.jump_images_max
+    }
+
+    /// The stream has gone to `image`: from there on its packets are placed, and what is more than a window behind seals. Returns the new `low`.
+    pub fn jump(&mut self, image: u64) -> u64 {
+        self.jumped = self.jumped.max(image);
+        self.seal_before((image + 1).saturating_sub(self.spec.window_images))
     }
 
     /// Seals all tiles below `image` and returns the new `low`; for streams whose frames come in order.

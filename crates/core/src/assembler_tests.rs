@@ -45,17 +45,18 @@ fn a_silent_stream_seals_at_the_deadline_but_only_when_drained() {
 }
 
 #[test]
-fn a_lone_far_jump_is_foreign_and_a_confirmed_one_is_followed() {
-    let mut a = TileAssembler::new(spec(8, 4));
+fn packets_far_ahead_move_nothing_until_the_stream_has_gone_there() {
+    let mut a = TileAssembler::new(AssemblerSpec { images: 1000, ..spec(8, 4) });
     a.on_packet(Some(0), 0, 0, OPEN);
-    assert_eq!(a.on_packet(Some(1_000_000), 0, 1, OPEN), Verdict::Foreign);
-    assert_eq!(a.on_packet(Some(2_000_000), 1, 1, OPEN), Verdict::Foreign);
-    assert_eq!(a.on_packet(Some(0), 1, 1, OPEN), Verdict::Place { image: 0, opens: false });
-    for packet in 0..2 {
-        assert_eq!(a.on_packet(Some(500), packet, 1, OPEN), Verdict::Foreign);
+    for packet in 0..8 {
+        assert_eq!(a.on_packet(Some(500), packet, 1, OPEN), Verdict::Ahead);
     }
+    assert_eq!((a.low(), a.own_end(), a.is_ahead(500, 1), a.is_ahead(500, 450)), (0, 1, true, false));
+    assert_eq!(a.on_packet(Some(0), 1, 1, OPEN), Verdict::Place { image: 0, opens: false });
+    assert_eq!((a.jump(500), a.is_ahead(500, 1)), (497, false));
+    assert_eq!(a.on_packet(Some(498), 2, 1, OPEN), Verdict::Place { image: 498, opens: true });
     assert_eq!(a.on_packet(Some(500), 2, 1, OPEN), Verdict::Place { image: 500, opens: true });
-    assert_eq!(a.low(), 497);
+    assert_eq!((a.on_packet(Some(0), 2, 1, OPEN), a.on_packet(Some(1000), 2, 1, OPEN)), (Verdict::Late, Verdict::Foreign));
 }
 
 #[test]
@@ -90,10 +91,10 @@ fn an_absurd_frame_number_is_foreign_however_often_it_comes() {
         }
         assert_eq!((a.low(), a.own_end()), (0, 1));
     }
-    // A planned number bounds the jump by itself.
+    // Nor a run that is planned to be endless.
     let mut a = TileAssembler::new(AssemblerSpec { images: 1 << 40, ..spec(8, 4) });
-    let verdicts: Vec<Verdict> = (0..3).map(|packet| a.on_packet(Some(1 << 39), packet, 0, OPEN)).collect();
-    assert_eq!(verdicts[2], Verdict::Place { image: 1 << 39, opens: true });
+    assert_eq!(a.on_packet(Some(1 << 39), 0, 0, OPEN), Verdict::Foreign);
+    assert_eq!(a.on_packet(Some(JUMP_IMAGES_LIMIT), 0, 0, OPEN), Verdict::Ahead);
 }
 
 /// However many images become known within a deadline, none is sealed much before its own deadline or long after it.
@@ -188,6 +189,7 @@ proptest! {
                 Verdict::Late => "late?",
                 Verdict::NoSlot => "no slot",
                 Verdict::Foreign => "foreign",
+                Verdict::Ahead => "ahead",
             };
             // Beyond the remembered history any other word than "place" will do.
             prop_assert!(got == expected || (expected == "late?" && got != "place"), "{image} {packet}: {got}, expected {expected}");

@@ -79,19 +79,30 @@ pub struct Peers {
     open: HashSet<u32>,
 }
 
+/// What became of a connection, by its descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerEvent {
+    /// It was made.
+    Opened(u32),
+    /// It has ended.
+    Closed(u32),
+}
+
 impl Peers {
     /// Enters one announcement (the first part of it).
-    pub fn event(&mut self, part: &[u8]) {
-        let (Some(event), Some(value)) = (part.first_chunk(), part.get(2..).and_then(|rest| rest.first_chunk())) else { return };
+    pub fn event(&mut self, part: &[u8]) -> Option<PeerEvent> {
+        let (event, value) = (part.first_chunk()?, part.get(2..)?.first_chunk()?);
         let value = u32::from_ne_bytes(*value);
         match u16::from_ne_bytes(*event) {
             CONNECTED | ACCEPTED => {
                 self.open.insert(value);
+                Some(PeerEvent::Opened(value))
             }
             DISCONNECTED => {
                 self.open.remove(&value);
+                Some(PeerEvent::Closed(value))
             }
-            _ => {}
+            _ => None,
         }
     }
 

@@ -1,15 +1,18 @@
-//! The first packets of a stream are held back until they agree on what they are, so that one stray packet does not decide with which frame
-//! a run begins, and so that packets of a detector that is set up otherwise are not taken for images of the one that is configured.
+//! The first packets of a stream are held back until they agree on what they are, so that a few stray packets do not decide with which frame
+//! a run begins or whose packets it takes, and so that packets of a detector that is set up otherwise are not taken for images of the one that is
+//! configured.
 //!
 //! Sees numbers only; the bytes are kept by the caller, who asks for a verdict after each packet and from time to time without one. At most
 //! two tiles and a few packets are held. A run begins when
-//! - packets of one port *agree* on a frame, and
+//! - packets of one origin (port of the detector, and sender) *agree* on a frame, and
 //! - a frame has *shown* the tile: it has numbers that no smaller readout has, and
-//! - that frame is over without numbers beyond the tile: the next one has begun, or no packet came for a while.
+//! - that frame is over without numbers beyond the tile: one of the next has begun, or no packet came for a while, and
+//! - with its neighbours it has half of a tile's packets, and no other origin or part of the count has more.
 //!
 //! What cannot be told from a smaller readout, and what is of a larger one, is refused. The next packets are judged in the same way.
 
 use crate::MAX_PACKETS_PER_TILE;
+use crate::sender::Sender;
 use crate::setup::Port;
 
 /// Tiles that are held, and packets beyond them: a frame that was cut short, and the one that shows the tile.
@@ -21,6 +24,18 @@ const OF_THE_FRAME: u32 = 2;
 const PAUSE_NS: u64 = 20_000_000;
 const LONG_PAUSE_NS: u64 = 200_000_000;
 
+/// Frames this close to each other are of one count: some between them may be lost.
+const NEAR_FRAMES: u64 = 8;
+
+/// Whose a packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The part of the detector, as its header says.
+    pub port: Port,
+    /// What tells senders apart, see [`crate::sender::SenderFilter::identity`].
+    pub sender: Sender,
+}
+
 /// One packet that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstPacket {
@@ -31,7 +46,7 @@ pub struct FirstPacket {
     /// It is one of the tile.
     pub is_in_tile: bool,
     /// Whose it is.
-    pub port: Port,
+    pub origin: Origin,
 }
 
 /// What becomes of the held packets.
@@ -46,7 +61,7 @@ pub enum FirstVerdict {
         /// Frame number.
         frame: u64,
         /// Whose packets these are, if enough of them say so.
-        port: Option<Port>,
+        origin: Option<Origin>,
     },
     /// None is placed: they are not those of the configured tile, or cannot be told from others. Further packets are held.
     Refuse,
@@ -63,6 +78,8 @@ pub struct OpeningSpec {
     pub telling_number: u32,
     /// Packets of the tile with such a number.
     pub telling_packets: u32,
+    /// The run is to have one frame: there is no next one that could agree with it.
+    pub is_single: bool,
 }
 
 /// The first packets of a stream.
@@ -73,9 +90,9 @@ pub struct Opening {
     last_ns: u64,
     /// The lowest frame that enough packets agree on, and since when there is one.
     agreed: Option<(u64, u64)>,
-    /// The lowest frame that has shown the tile, and whose it is.
-    shown: Option<(u64, Port)>,
-    /// A frame after that one has begun.
+    /// The lowest frame that has shown the tile, of the origin and the part of the count that has most packets, and whose it is.
+    shown: Option<(u64, Origin)>,
+    /// One of the next frames has begun.
     is_over: bool,
     /// Packets beyond the tile follow one another; single wild numbers are damage.
     is_larger: bool,
@@ -128,7 +145,7 @@ impl Opening {
     /// Forgets the oldest.
     pub fn drop_oldest(&mut self) {
         let oldest = self.held.remove(0);
-        if self.shown == Some((oldest.frame, oldest.port)) {
+        if self.shown == Some((oldest.frame, oldest.origin)) {
             (self.shown, self.is_over) = (None, false);
         }
     }
@@ -168,28 +185,44 @@ impl Opening {
     fn note(&mut self, new: FirstPacket, now_ns: u64) {
         self.since_larger = self.since_larger.map(|n| n.saturating_add(1));
         for frame in [Some(new.frame), new.frame.checked_sub(1)].into_iter().flatten() {
-            if self.agree(frame, new.port) && self.agreed.is_none_or(|(lowest, _)| frame < lowest) {
+            if self.agree(frame, new.origin) && self.agreed.is_none_or(|(lowest, _)| frame < lowest) {
                 self.agreed = Some((frame, self.agreed.map_or(now_ns, |(_, since_ns)| since_ns)));
             }
         }
-        let needed = self.of_the_frame().min(self.spec.telling_packets);
-        let shows = new.number >= self.spec.telling_number && self.count(new.frame, new.port, self.spec.telling_number) >= needed;
         match self.shown {
-            Some((frame, port)) if new.frame > frame => {
-                self.is_over |= new.port == port && self.count(new.frame, port, 0) >= self.of_the_frame();
+            Some((frame, origin)) if new.frame > frame && is_near(&new, frame, origin) => {
+                self.is_over |= self.count(new.frame, origin, 0) >= self.of_the_frame();
             }
-            // The lowest, because strays of a later frame have no later one.
-            shown if shows && shown.is_none_or(|(frame, _)| new.frame < frame) => {
-                (self.shown, self.is_over) = (Some((new.frame, new.port)), false);
+            shown if self.shows(&new) && shown.is_none_or(|shown| self.gives_way(shown, &new)) => {
+                let is_before =
+                    |held: &&FirstPacket| is_near(held, new.frame, new.origin) && held.frame <= new.frame && self.shows(held);
+                let first = self.held.iter().filter(is_before).map(|held| held.frame).min().unwrap_or(new.frame);
+                self.shown = Some((first, new.origin));
+                self.is_over = first < new.frame && self.count(new.frame, new.origin, 0) >= self.of_the_frame();
             }
             _ => {}
         }
     }
 
+    /// True if the packet and others of its frame have numbers that no smaller readout has.
+    fn shows(&self, packet: &FirstPacket) -> bool {
+        let needed = self.of_the_frame().min(self.spec.telling_packets);
+        let from = self.spec.telling_number;
+        packet.is_in_tile && packet.number >= from && self.count(packet.frame, packet.origin, from) >= needed
+    }
+
+    /// True if the frame that has shown the tile is not the one that decides: the lowest of a count does, and the count that has most packets.
+    fn gives_way(&self, (frame, origin): (u64, Origin), new: &FirstPacket) -> bool {
+        if new.origin == origin && new.frame.abs_diff(frame) <= NEAR_FRAMES {
+            return new.frame < frame;
+        }
+        self.count_near(new.frame, new.origin) > self.count_near(frame, origin)
+    }
+
     fn note_beyond(&mut self, new: FirstPacket) {
         self.since_larger = self.since_larger.map(|_| 0);
         let is_beside = |held: &FirstPacket| {
-            (held.frame, held.port, held.is_in_tile) == (new.frame, new.port, false) && held.number.abs_diff(new.number) == 1
+            (held.frame, held.origin, held.is_in_tile) == (new.frame, new.origin, false) && held.number.abs_diff(new.number) == 1
         };
         self.is_larger |= self.held.iter().any(is_beside);
     }
@@ -200,8 +233,9 @@ impl Opening {
         }
         let is_full = self.held.len() == Self::packets_max(self.spec.packets);
         let is_quiet = is_last || pause_ns >= LONG_PAUSE_NS;
-        let is_tiny = self.spec.packets <= OF_THE_FRAME;
-        let whole = || self.held.iter().find(|held| is_tiny && self.is_whole(held.frame, held.port)).map(|held| held.frame);
+        // A lone packet is a frame where a tile has no more, and a stray all the same.
+        let is_tiny = self.spec.packets <= OF_THE_FRAME && (self.spec.packets > 1 || self.spec.is_single || is_last);
+        let whole = || self.held.iter().find(|held| is_tiny && self.is_whole(held.frame, held.origin)).map(|held| held.frame);
         let lowest = || self.held.iter().map(|held| held.frame).min();
         let frame = match self.agreed {
             Some((frame, _)) => Some(frame),
@@ -214,7 +248,7 @@ impl Opening {
         let Some(frame) = frame else {
             return if is_full { FirstVerdict::DropOldest } else { FirstVerdict::Wait };
         };
-        let is_at_its_end = |shown: (u64, Port)| self.is_over || pause_ns >= PAUSE_NS && self.is_whole(shown.0, shown.1);
+        let is_at_its_end = |shown: (u64, Origin)| self.is_over || pause_ns >= PAUSE_NS && self.is_whole(shown.0, shown.1);
         let is_doubted = self.since_larger.is_some_and(|n| n <= 2 * self.spec.packets);
         let begins = !is_doubted && self.shown.is_some_and(is_at_its_end);
         if !begins && !is_full && !is_quiet {
@@ -223,9 +257,21 @@ impl Opening {
         if is_doubted || self.shown.is_none() && self.spec.telling_number > 0 {
             return FirstVerdict::Refuse;
         }
-        // Older frames that are held after a refusal may still be of the readout that was refused.
-        let frame = self.shown.filter(|_| self.has_refused).map_or(frame, |shown| shown.0);
-        FirstVerdict::Begin { frame, port: self.port() }
+        // Where nothing says with which frame the run begins, a few packets must not.
+        let is_much = self.shown.is_none_or(|(frame, origin)| 2 * self.count_near(frame, origin) >= self.spec.packets);
+        if !is_known && !is_last && !is_much {
+            return if is_full { FirstVerdict::DropOldest } else { FirstVerdict::Wait };
+        }
+        let frame = self.shown.map_or(frame, |shown| self.first_of(shown));
+        FirstVerdict::Begin { frame, origin: if is_much { self.origin() } else { None } }
+    }
+
+    /// The frame with which a run begins whose tile this frame has shown: the first of the same count on which packets agree. Older frames that
+    /// are held after a refusal may still be of the readout that was refused.
+    fn first_of(&self, (frame, origin): (u64, Origin)) -> u64 {
+        let is_earlier =
+            |held: &&FirstPacket| is_near(held, frame, origin) && held.frame < frame && self.agree(held.frame, origin);
+        self.held.iter().filter(|_| !self.has_refused).filter(is_earlier).map(|held| held.frame).min().unwrap_or(frame)
     }
 
     /// Packets of one frame that count; a tile of partial readout may be a single packet.
@@ -233,31 +279,43 @@ impl Opening {
         OF_THE_FRAME.min(self.spec.packets)
     }
 
-    /// Packets of the tile, of one frame and port, from this number on.
-    fn count(&self, frame: u64, port: Port, from: u32) -> u32 {
-        let is_one = |held: &&FirstPacket| held.is_in_tile && held.frame == frame && held.port == port && held.number >= from;
+    /// Packets of the tile, of one frame and origin, from this number on.
+    fn count(&self, frame: u64, origin: Origin, from: u32) -> u32 {
+        let is_one = |held: &&FirstPacket| held.is_in_tile && held.frame == frame && held.origin == origin && held.number >= from;
         self.held.iter().filter(is_one).count() as u32
     }
 
-    fn agree(&self, frame: u64, port: Port) -> bool {
-        let (own, next) = (self.count(frame, port, 0), frame.checked_add(1).map_or(0, |next| self.count(next, port, 0)));
+    /// Packets of the tile, of this frame or one close to it.
+    fn count_near(&self, frame: u64, origin: Origin) -> u32 {
+        self.held.iter().filter(|held| is_near(held, frame, origin)).count() as u32
+    }
+
+    fn agree(&self, frame: u64, origin: Origin) -> bool {
+        let (own, next) = (self.count(frame, origin, 0), frame.checked_add(1).map_or(0, |next| self.count(next, origin, 0)));
         own >= self.of_the_frame() && own + next > self.of_the_frame()
     }
 
-    fn is_whole(&self, frame: u64, port: Port) -> bool {
-        self.count(frame, port, 0) >= self.spec.packets
+    fn is_whole(&self, frame: u64, origin: Origin) -> bool {
+        self.count(frame, origin, 0) >= self.spec.packets
     }
 
-    /// Whose packets most of these are, if enough are.
-    fn port(&self) -> Option<Port> {
-        let own = || self.held.iter().filter(|held| held.is_in_tile).map(|held| held.port);
-        let (leader, _) = own().fold((Port::default(), 0u32), |leader, port| match leader {
-            (_, 0) => (port, 1),
-            (leader, n) if leader == port => (leader, n + 1),
+    /// Whose packets these are, if enough say so: those of the frame that has shown the tile, or else most.
+    fn origin(&self) -> Option<Origin> {
+        if let Some((frame, origin)) = self.shown {
+            return Some(origin).filter(|_| self.count_near(frame, origin) > self.of_the_frame());
+        }
+        let own = || self.held.iter().filter(|held| held.is_in_tile).map(|held| held.origin);
+        let (leader, _) = own().fold((Origin::default(), 0u32), |leader, origin| match leader {
+            (_, 0) => (origin, 1),
+            (leader, n) if leader == origin => (leader, n + 1),
             (leader, n) => (leader, n - 1),
         });
-        (own().filter(|port| *port == leader).count() as u32 > self.of_the_frame()).then_some(leader)
+        (own().filter(|origin| *origin == leader).count() as u32 > self.of_the_frame()).then_some(leader)
     }
+}
+
+fn is_near(held: &FirstPacket, frame: u64, origin: Origin) -> bool {
+    held.is_in_tile && held.origin == origin && held.frame.abs_diff(frame) <= NEAR_FRAMES
 }
 
 #[cfg(test)]

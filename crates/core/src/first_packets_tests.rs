@@ -5,7 +5,7 @@ const PACKETS: u32 = 8;
 const TELLING: u32 = 6;
 
 fn opening_of(packets: u32, is_strict: bool, telling_number: u32) -> Opening {
-    Opening::new(OpeningSpec { packets, is_strict, telling_number, telling_packets: packets - telling_number })
+    Opening::new(OpeningSpec { packets, is_strict, telling_number, telling_packets: packets - telling_number, is_single: false })
 }
 
 fn opening(is_strict: bool) -> Opening {
@@ -13,11 +13,11 @@ fn opening(is_strict: bool) -> Opening {
 }
 
 fn held(frame: u64, number: u32) -> FirstPacket {
-    FirstPacket { frame, number, is_in_tile: number < PACKETS, port: Port::default() }
+    FirstPacket { frame, number, is_in_tile: number < PACKETS, origin: Origin::default() }
 }
 
 fn begin(frame: u64) -> FirstVerdict {
-    FirstVerdict::Begin { frame, port: Some(Port::default()) }
+    FirstVerdict::Begin { frame, origin: Some(Origin::default()) }
 }
 
 /// Frames of so many packets each.
@@ -80,8 +80,15 @@ fn only_packets_of_the_tile_and_of_one_port_agree() {
     assert_eq!(push_all(&mut o, [100, 200, 300, 400].map(|n| held(7, n)), false), FirstVerdict::Wait);
     assert_eq!(o.tick(u64::MAX, false, false), FirstVerdict::Wait);
     let mut o = opening(true);
-    let port = |module_id| Port { module_id, ..Port::default() };
-    assert_eq!(push_all(&mut o, (0..8).map(|n| FirstPacket { port: port(n as u16), ..held(7, n) }), false), FirstVerdict::Wait);
+    let module = |module_id| Origin { port: Port { module_id, ..Port::default() }, ..Origin::default() };
+    assert_eq!(
+        push_all(&mut o, (0..8).map(|n| FirstPacket { origin: module(n as u16), ..held(7, n) }), false),
+        FirstVerdict::Wait
+    );
+    assert_eq!(o.tick(u64::MAX, false, false), FirstVerdict::Wait);
+    let mut o = opening(true);
+    let from = |port: u32| Origin { sender: sender(port as u16), ..Origin::default() };
+    assert_eq!(push_all(&mut o, (0..8).map(|n| FirstPacket { origin: from(n), ..held(7, n) }), false), FirstVerdict::Wait);
     assert_eq!(o.tick(u64::MAX, false, false), FirstVerdict::Wait);
 }
 
@@ -153,17 +160,57 @@ fn a_known_first_frame_and_the_end_need_no_confirmation() {
     let mut o = opening_of(PACKETS, true, 0);
     assert_eq!(o.push(held(9, 0), 0, true), FirstVerdict::Wait);
     let verdicts = (o.tick(0, true, false), o.tick(0, true, true));
-    assert_eq!(verdicts, (FirstVerdict::Wait, FirstVerdict::Begin { frame: 9, port: None }), "nobody knows whose it is");
+    assert_eq!(verdicts, (FirstVerdict::Wait, FirstVerdict::Begin { frame: 9, origin: None }), "nobody knows whose it is");
     assert_eq!(opening(true).tick(0, true, true), FirstVerdict::Wait, "nothing is held");
 }
 
 #[test]
 fn the_port_is_that_of_most_packets() {
     let (own, other) = (Port { row: 1, column: 2, module_id: 3 }, Port { row: 9, column: 9, module_id: 9 });
+    let (own, other) = (Origin { port: own, ..Origin::default() }, Origin { port: other, ..Origin::default() });
     let mut o = opening(false);
-    let packets = (0..PACKETS).map(|n| FirstPacket { port: if n % 3 == 0 { other } else { own }, ..held(1, n) });
+    let packets = (0..PACKETS).map(|n| FirstPacket { origin: if n % 3 == 0 { other } else { own }, ..held(1, n) });
     push_all(&mut o, packets, false);
-    assert_eq!(o.tick(LONG_PAUSE_NS, false, false), FirstVerdict::Begin { frame: 1, port: Some(own) });
+    assert_eq!(o.tick(LONG_PAUSE_NS, false, false), FirstVerdict::Begin { frame: 1, origin: Some(own) });
+}
+
+fn sender(port: u16) -> Sender {
+    Sender::from(std::net::SocketAddr::from(([10, 0, 0, 1], port)))
+}
+
+/// Of two detectors that send at once, the one of which more comes; of a few packets before, none.
+#[test]
+fn a_stream_is_that_of_the_sender_of_most_packets() {
+    let of = |port, held: FirstPacket| FirstPacket { origin: Origin { sender: sender(port), ..Origin::default() }, ..held };
+    let strays = (5..8).map(|number| of(2, held(5, number)));
+    let own = || frames(5..8, PACKETS).map(|held| of(1, held));
+    let begins = |frame| FirstVerdict::Begin { frame, origin: Some(Origin { sender: sender(1), ..Origin::default() }) };
+    assert_eq!(push_all(&mut opening(true), strays.chain(own()), false), begins(5));
+    // Every second packet of the other one.
+    let other = frames(900..903, PACKETS / 2).map(|held| of(2, held)).flat_map(|held| [None, Some(held)]);
+    let both = own().zip(other).flat_map(|(own, other)| [Some(own), other]).flatten();
+    assert_eq!(push_all(&mut opening(true), both, false), begins(5));
+}
+
+/// However well a few packets agree: the frame that begins the run is one of which most packets come.
+#[test]
+fn a_few_strays_that_agree_decide_nothing() {
+    for stray in [1, 90, 110, 5000, 1 << 40] {
+        for numbers in [0..3, 5..8] {
+            for is_after_a_pause in [false, true] {
+                let mut o = opening(true);
+                let strays = numbers.clone().map(|number| held(stray, number));
+                assert_eq!(push_all(&mut o, strays, false), FirstVerdict::Wait);
+                if is_after_a_pause {
+                    match o.tick(LONG_PAUSE_NS, false, false) {
+                        FirstVerdict::Refuse => o.refuse(),
+                        verdict => assert_eq!(verdict, FirstVerdict::Wait),
+                    }
+                }
+                assert_eq!(push_all(&mut o, frames(100..103, PACKETS), false), begin(100), "{numbers:?} of frame {stray}");
+            }
+        }
+    }
 }
 
 /// A damaged number or two at the beginning do not cost the run.
@@ -204,7 +251,7 @@ fn a_refused_stream_begins_when_it_shows_the_tile() {
 /// Partial readout of 16 packets in the middle, numbers 56 to 71, of which a detector sends all 128.
 #[test]
 fn a_larger_tile_is_one_although_its_first_numbers_are_small() {
-    let spec = OpeningSpec { packets: 16, is_strict: true, telling_number: 0, telling_packets: 16 };
+    let spec = OpeningSpec { packets: 16, is_strict: true, telling_number: 0, telling_packets: 16, is_single: false };
     let mut o = Opening::new(spec);
     let all = |frame| (0..128).map(move |n| FirstPacket { is_in_tile: (56..72).contains(&n), ..held(frame, n) });
     assert_eq!(refused(&mut o, (1..9).flat_map(all)), 8 * 128);
@@ -219,11 +266,15 @@ fn tiles_of_one_or_two_packets_begin_with_two_frames_in_a_row_or_after_a_pause()
     assert_eq!(push_all(&mut one(), [of(500, 0), of(5, 0), of(6, 0)], false), begin(5));
     assert_eq!(push_all(&mut one(), [of(5, 0), of(7, 0)], false), FirstVerdict::Wait);
     for packets in [1, 2] {
-        for is_last in [false, true] {
+        for (is_single, is_last) in [(true, false), (false, true), (false, false)] {
             let mut o = opening_of(packets, true, 0);
+            o.spec.is_single = is_single;
             assert_eq!(push_all(&mut o, (0..packets).map(|n| of(5, n)), false), FirstVerdict::Wait);
             let verdict = o.tick(if is_last { 0 } else { LONG_PAUSE_NS }, false, is_last);
-            assert_eq!(verdict, FirstVerdict::Begin { frame: 5, port: None }, "{packets}, {is_last}");
+            // A lone packet may be a stray where more frames are to come.
+            let waits = packets == 1 && !is_single && !is_last;
+            let expected = if waits { FirstVerdict::Wait } else { FirstVerdict::Begin { frame: 5, origin: None } };
+            assert_eq!(verdict, expected, "{packets}, {is_single}, {is_last}");
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod array;
 pub mod assembler;
+pub mod doubt;
 pub mod endpoint;
 pub mod experiment;
 pub mod first_packets;
@@ -16,6 +17,7 @@ pub mod plan;
 pub mod ports;
 pub mod process;
 pub mod selection;
+pub mod sender;
 pub mod series;
 pub mod setup;
 pub mod share;

@@ -1,6 +1,7 @@
 //! The plan of a run: computed at arm, immutable after. Every bound of the data path stands here, with the sum of its memory.
 
 use crate::DATAGRAM_HEADER_BYTES;
+use crate::doubt::Doubt;
 use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
 use crate::ledger::MissingPolicy;
@@ -305,17 +306,17 @@ impl Plan {
             MemoryItem { what: "sums of frames", bytes: if self.has_sums() { pixels * 4 } else { 0 } },
             MemoryItem { what: "gather list", bytes: self.geometry.gather_bytes_max(self.block_pixels()) },
             MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
-            MemoryItem { what: "first packets, until they agree", bytes: self.opening_bytes() },
+            MemoryItem { what: "packets that are held back", bytes: self.held_bytes() },
             MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
             MemoryItem { what: "writer, one packed image", bytes: packed + 32 },
         ];
         items.into_iter().filter(|item| item.bytes > 0).collect()
     }
 
-    /// Packets that each stream holds back at its beginning.
-    fn opening_bytes(&self) -> u64 {
+    /// Packets that each stream holds back at its beginning, and when it seems to go elsewhere.
+    fn held_bytes(&self) -> u64 {
         let format = self.geometry.format();
-        let held = Opening::packets_max(format.packets()) as u64;
+        let held = (Opening::packets_max(format.packets()) + Doubt::packets_max(format.packets())) as u64;
         if self.lossless_source {
             0
         } else {

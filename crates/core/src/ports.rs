@@ -2,6 +2,7 @@
 
 use crate::assembler::PacketBitmap;
 use crate::ledger::ImageStatus;
+use crate::sender::Sender;
 use crate::series::{SeriesEnd, SeriesImage, SeriesStart};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -9,13 +10,13 @@ use std::time::Duration;
 
 /// Lends datagrams that it owns; never looks into them. One source per stream.
 pub trait Source: Send {
-    /// Hands every datagram that is there to `take` and returns how many there were. If there is none, waits until one comes, at most
-    /// `timeout`, and returns 0 even if one came: 0 says that the source was empty after the call began. A source that has been read up
-    /// must say so by and by, however soon the next datagram comes.
+    /// Hands every datagram that is there to `take`, with its sender ([`Sender::NONE`] where there is no network), and returns how many there
+    /// were. If there is none, waits until one comes, at most `timeout`, and returns 0 even if one came: 0 says that the source was empty after
+    /// the call began. A source that has been read up must say so by and by, however soon the next datagram comes.
     ///
     /// # Errors
     /// The socket or file failed for good; an interrupted or empty wait is not an error.
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize>;
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> std::io::Result<usize>;
 
     /// Datagrams that were dropped before this source saw them (for example by the kernel), since it was opened.
     fn dropped(&mut self) -> u64;
@@ -42,6 +43,14 @@ pub trait MessageSource: Send {
     /// # Errors
     /// The socket or folder failed for good; an interrupted or empty wait is not an error.
     fn receive(&mut self, timeout: Duration, messages_max: usize, into: &mut Vec<Message>) -> std::io::Result<()>;
+
+    /// Called now and then while no message is taken, because there is no room: a sender must not make the source's own memory grow meanwhile.
+    fn watch(&mut self) {}
+
+    /// Senders were disconnected since this was asked last; why, for people.
+    fn disconnected(&mut self) -> Option<String> {
+        None
+    }
 
     /// Told the size of a message, so that what waits inside of the source keeps below `queue_bytes`.
     fn bound(&mut self, message_bytes: u64, queue_bytes: u64) {

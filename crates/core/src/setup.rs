@@ -5,6 +5,7 @@
 //! Nothing here looks at pixels, allocates per packet, or decides where pixels lie: places follow from the configuration alone.
 
 use crate::ledger::Malformed;
+use crate::sender::{Sender, Senders, Strangers};
 use crate::tile::{DetectorKind, MODULE_ROWS, TileFormat};
 use crate::{DATAGRAM_HEADER_BYTES, MAX_PACKETS_PER_TILE};
 
@@ -45,12 +46,14 @@ pub struct SetupRules {
     pub ports_per_module: u32,
     /// What the headers should say.
     pub ports: Ports,
+    /// Whose packets are taken.
+    pub senders: Senders,
 }
 
 impl Default for SetupRules {
     /// Nothing is refused and no header expected.
     fn default() -> Self {
-        Self { is_strict: false, ports_per_module: 1, ports: Ports::Unknown }
+        Self { is_strict: false, ports_per_module: 1, ports: Ports::Unknown, senders: Senders::Any }
     }
 }
 
@@ -118,6 +121,12 @@ pub struct Seen {
     pub other_packets: u64,
     /// Of these: with the last one, in a row but for those of the own port.
     pub other_row: u64,
+    /// Whose packets are taken, where it is one sender's.
+    pub sender: Option<Sender>,
+    /// Whose are not.
+    pub strangers: Strangers,
+    /// Packets of two senders that are both alive may lie in the images.
+    pub is_contested: bool,
     /// Packets of frames outside of the run.
     pub foreign: u64,
     /// Lowest frame number of these.
@@ -305,6 +314,17 @@ pub enum What {
         /// Whose are not.
         other: Port,
     },
+    /// Somebody else sends to the port, too.
+    Strangers {
+        /// Whose packets are taken, where it is one sender's.
+        own: Option<Sender>,
+        /// Whose most of the others are.
+        other: Sender,
+        /// The others are so many.
+        packets: u64,
+        /// Some of theirs were taken while the first sender was silent for long.
+        is_contested: bool,
+    },
     /// The port of another place in the detector.
     Place {
         /// What the header says.
@@ -419,6 +439,7 @@ pub fn judge(look: &Look<'_>) -> Vec<Finding> {
     each().for_each(|(n, seen)| add(n, foreign_kind(look, seen), true));
     each().for_each(|(n, _)| add(n, packets(look, n), true));
     each().for_each(|(n, seen)| add(n, two_ports(look, seen), true));
+    each().for_each(|(n, seen)| add(n, strangers(seen), seen.is_contested));
     each().for_each(|(n, _)| add(n, twice(look, n), look.rules.is_strict));
     each().for_each(|(n, _)| add(n, place(look, n), look.rules.is_strict));
     each().for_each(|(n, seen)| add(n, first_frame(look, seen), true));
@@ -463,6 +484,9 @@ fn same(a: &What, b: &What) -> bool {
     match (a, b) {
         (What::FirstFrame { .. }, What::FirstFrame { .. }) | (What::Restart { .. }, What::Restart { .. }) => true,
         (What::Noise { .. }, What::Noise { .. }) => true,
+        (What::Strangers { other: a, is_contested, .. }, What::Strangers { other: b, is_contested: too, .. }) => {
+            (a.address().ip(), is_contested) == (b.address().ip(), too)
+        }
         _ => a == b,
     }
 }
@@ -565,6 +589,12 @@ fn is_dense(look: &Look<'_>, seen: &Seen, count: u32) -> bool {
 fn two_ports(look: &Look<'_>, seen: &Seen) -> Option<What> {
     let (own, other) = (seen.port?, seen.other_port?);
     look.is_much(seen.other_packets, seen.packets).then_some(What::TwoPorts { own, other })
+}
+
+fn strangers(seen: &Seen) -> Option<What> {
+    let (other, packets) = (seen.strangers.first()?, seen.strangers.packets());
+    let is_told = packets >= CERTAIN_PACKETS || seen.is_contested;
+    is_told.then_some(What::Strangers { own: seen.sender, other, packets, is_contested: seen.is_contested })
 }
 
 /// The earlier stream to which the same port came.

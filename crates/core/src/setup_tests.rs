@@ -1,7 +1,7 @@
 use super::*;
 
 fn rules(ports_per_module: u32, ports: Ports) -> SetupRules {
-    SetupRules { is_strict: true, ports_per_module, ports }
+    SetupRules { is_strict: true, ports_per_module, ports, senders: crate::sender::Senders::Learned }
 }
 
 fn judged(rules: &SetupRules, format: TileFormat, seen: &[Seen]) -> Vec<Finding> {
@@ -328,4 +328,37 @@ fn a_silent_stream_is_named_when_others_have_many_frames_or_the_run_is_over() {
     assert_eq!(judge(&look).iter().map(|f| (f.stream, f.what)).collect::<Vec<_>>(), [(1, What::Silent)]);
     let none = [Seen::default(); 2];
     assert_eq!(judge(&Look { seen: &none, ..look }), [], "nothing came at all");
+}
+
+/// Told from the third packet on; both detectors in the images is a wrong run.
+#[test]
+fn a_second_sender_is_named_and_wrong_only_where_images_may_hold_its_pixels() {
+    let format = &TileFormat::jungfrau(1).unwrap();
+    let sender = |port: u16| crate::sender::Sender::from(std::net::SocketAddr::from(([10, 0, 0, 1], port)));
+    let mut seen = Seen { sender: Some(sender(1)), ..Seen::default() };
+    let rules = rules(1, Ports::Unknown);
+    let found = |seen: Seen| {
+        let look = Look {
+            rules: &rules,
+            format,
+            detector_type: 3,
+            version: 2,
+            first_frame: Some(1),
+            seen: &[seen, seen],
+            heard_ns: 0,
+            has_ended: false,
+        };
+        judge(&look)
+    };
+    for packets in 1..=4 {
+        seen.strangers.count(sender(2));
+        let found = found(seen);
+        assert_eq!(found.len(), usize::from(packets >= 3), "{packets}");
+        if let Some(finding) = found.first() {
+            let what = What::Strangers { own: Some(sender(1)), other: sender(2), packets, is_contested: false };
+            assert_eq!(*finding, Finding { stream: 0, streams: 2, what, is_wrong: false });
+        }
+    }
+    seen.is_contested = true;
+    assert!(found(seen)[0].is_wrong);
 }

@@ -16,7 +16,12 @@ pub struct StreamProgress {
     received_bytes: AtomicU64,
     placed: AtomicU64,
     no_slot: AtomicU64,
+    stranger: AtomicU64,
     kernel_dropped: AtomicU64,
+    /// Its own newest frame + 1.
+    own_end: AtomicU64,
+    /// The frame to which it seems to have gone; [`NOT_YET`] = none.
+    ahead: AtomicU64,
     drained: AtomicBool,
     halted: AtomicBool,
     /// A copy for those who look; the receiver never waits for them.
@@ -34,6 +39,8 @@ pub struct Progress {
     pub packets_placed: u64,
     /// Packets refused because the ring was full.
     pub packets_no_slot: u64,
+    /// Packets of other senders than the own ones.
+    pub packets_stranger: u64,
     /// Datagrams that the kernel dropped.
     pub kernel_dropped: u64,
     /// Newest frame seen + 1. Without a selection frames are images.
@@ -101,7 +108,7 @@ impl Control {
             frames_committed: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            streams: (0..streams).map(|_| StreamProgress::default()).collect(),
+            streams: (0..streams).map(|_| StreamProgress { ahead: AtomicU64::new(NOT_YET), ..Default::default() }).collect(),
             started: Instant::now(),
         }
     }
@@ -165,6 +172,7 @@ impl Control {
             bytes_received: sum(|s| &s.received_bytes),
             packets_placed: sum(|s| &s.placed),
             packets_no_slot: sum(|s| &s.no_slot),
+            packets_stranger: sum(|s| &s.stranger),
             kernel_dropped: sum(|s| &s.kernel_dropped),
             images_seen,
             images_committed,
@@ -195,8 +203,10 @@ impl Control {
         self.written.store(written, Ordering::Relaxed);
     }
 
-    pub(crate) fn publish(&self, stream: usize, ledger: &StreamLedger, drained: bool) {
+    /// The account of a stream, its own newest frame + 1, and if its source was seen empty.
+    pub(crate) fn publish(&self, stream: usize, ledger: &StreamLedger, own_end: u64, drained: bool) {
         let s = &self.streams[stream];
+        s.own_end.store(own_end, Ordering::Relaxed);
         if ledger.received > 0 && self.heard_ns.load(Ordering::Relaxed) == NOT_YET {
             self.heard_ns.fetch_min(self.now_ns(), Ordering::Relaxed);
         }
@@ -208,8 +218,37 @@ impl Control {
         s.drained.store(drained, Ordering::Release);
     }
 
+    /// The frame to which a stream seems to have gone.
+    pub(crate) fn show_ahead(&self, stream: usize, frame: Option<u64>) {
+        self.streams[stream].ahead.store(frame.unwrap_or(NOT_YET), Ordering::Release);
+    }
+
+    fn beside(&self, stream: usize) -> impl Iterator<Item = &StreamProgress> {
+        self.streams.iter().enumerate().filter(move |(n, _)| *n != stream).map(|(_, progress)| progress)
+    }
+
+    /// True if another stream seems to have gone to about the same frame.
+    pub(crate) fn is_ahead_too(&self, stream: usize, frame: u64, near_frames: u64) -> bool {
+        self.beside(stream).any(|s| match s.ahead.load(Ordering::Acquire) {
+            NOT_YET => false,
+            ahead => ahead.abs_diff(frame) < near_frames,
+        })
+    }
+
+    /// Packets that the other streams have placed, and if the sources of all were seen empty; `None` if all of them are dead, so many frames
+    /// behind the newest.
+    pub(crate) fn others(&self, stream: usize, behind_frames: u64) -> Option<(u64, bool)> {
+        let alive_from = self.newest_end().saturating_sub(behind_frames).max(1);
+        let is_alive = |s: &&StreamProgress| s.own_end.load(Ordering::Relaxed) >= alive_from;
+        let placed = |s: &StreamProgress| s.placed.load(Ordering::Relaxed);
+        self.beside(stream).find(is_alive)?;
+        let have_read_all = self.beside(stream).all(|s| s.drained.load(Ordering::Acquire));
+        Some((self.beside(stream).map(placed).sum(), have_read_all))
+    }
+
     /// Shows what a stream has seen; another time if somebody is just looking.
     pub(crate) fn show(&self, stream: usize, seen: &Seen) {
+        self.streams[stream].stranger.store(seen.strangers.packets(), Ordering::Relaxed);
         if let Ok(mut shown) = self.streams[stream].seen.try_lock() {
             *shown = *seen;
         }

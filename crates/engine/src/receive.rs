@@ -1,12 +1,14 @@
 //! The receiver of one stream: takes datagrams from its source, gets a verdict for each, copies the payload of those that have a place.
 
 use crate::control::{Control, FailGuard, NOT_YET};
+use crate::doubts::Doubts;
 use crate::first::FirstPackets;
 use konkordia_core::assembler::{TileAssembler, Verdict};
-use konkordia_core::first_packets::{FirstPacket, FirstVerdict};
+use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Origin};
 use konkordia_core::ledger::{Malformed, StreamLedger};
 use konkordia_core::ports::Source;
-use konkordia_core::setup::{Port, Seen};
+use konkordia_core::sender::{Admission, Sender, SenderFilter};
+use konkordia_core::setup::Seen;
 use konkordia_core::tile::TileFormat;
 use konkordia_memory::ring::TileWriter;
 use konkordia_wire::sls_udp::{self, Packet};
@@ -17,7 +19,7 @@ use std::time::Duration;
 /// Longest wait for a datagram, and so the grain of deadlines and of stopping.
 const WAIT: Duration = Duration::from_millis(2);
 /// Grain of the wait for a slot. Half a ring is filled meanwhile at 1 GB/s and 100 MB of ring.
-const SLOT_WAIT: Duration = Duration::from_micros(200);
+pub(crate) const SLOT_WAIT: Duration = Duration::from_micros(200);
 /// How often the source is asked what it lost: a system call that is too dear for every batch.
 const DROPS_INTERVAL_NS: u64 = 50_000_000;
 /// Datagrams that still wait in the socket after the last image is sealed are counted, at most this many batches of them.
@@ -25,7 +27,6 @@ const LEFTOVER_BATCHES: usize = 1000;
 
 /// Everything that one receiver thread owns.
 pub(crate) struct Receiver<'a> {
-    pub stream: usize,
     pub source: Box<dyn Source>,
     pub sorter: Sorter<'a>,
     pub drops_read_ns: u64,
@@ -43,6 +44,7 @@ struct Known {
 /// The part of a receiver that judges datagrams; apart from the source, which lends them.
 pub(crate) struct Sorter<'a> {
     pub control: &'a Control,
+    pub stream: usize,
     pub format: TileFormat,
     pub writer: TileWriter,
     /// The source can wait for a slot.
@@ -57,6 +59,10 @@ pub(crate) struct Sorter<'a> {
     pub first: Option<FirstPackets>,
     /// The first packets have not agreed yet.
     pub is_opening: bool,
+    /// Whose packets are taken.
+    pub filter: SenderFilter,
+    /// Packets of which it is not known whether the stream has gone there; `None` where nothing is doubted.
+    pub doubts: Option<Doubts>,
     /// Images in which packets that are held are waited for: the others may be so far ahead.
     pub settling_images: u64,
 }
@@ -75,7 +81,12 @@ impl Receiver<'_> {
                 self.after_batch(known, true);
                 continue;
             }
-            match self.source.receive(WAIT, &mut |datagram| self.sorter.take(datagram)) {
+            if self.sorter.waits_for_others() {
+                std::thread::sleep(SLOT_WAIT);
+                self.after_batch(known, false);
+                continue;
+            }
+            match self.source.receive(WAIT, &mut |datagram, sender| self.sorter.take(datagram, sender)) {
                 Ok(count) => self.after_batch(known, count == 0),
                 Err(error) => {
                     // The other streams end their images in peace; this one has nothing more to say.
@@ -90,7 +101,8 @@ impl Receiver<'_> {
             }
         }
         self.sorter.open(true);
-        control.note_halted(self.stream);
+        self.sorter.settle_doubts(control.now_ns(), false, true);
+        control.note_halted(self.sorter.stream);
         while control.end.load(Ordering::Acquire) == NOT_YET && !control.has_failed() {
             std::thread::sleep(WAIT);
         }
@@ -101,9 +113,12 @@ impl Receiver<'_> {
             result = self.count_leftovers();
             self.sorter.leave_all_out();
         }
+        self.sorter.drop_doubts();
+        self.sorter.note_senders();
         self.sorter.seen.received = self.sorter.ledger.received;
         self.sorter.ledger.kernel_dropped = self.source.dropped();
-        control.publish(self.stream, &self.sorter.ledger, true);
+        control.show(self.sorter.stream, &self.sorter.seen);
+        control.publish(self.sorter.stream, &self.sorter.ledger, self.sorter.assembler.own_end(), true);
         (self.sorter.ledger, self.sorter.seen, result)
     }
 
@@ -112,21 +127,24 @@ impl Receiver<'_> {
         if drained {
             sorter.open(sorter.control.is_stopping());
         }
+        sorter.filter.tick(known.now_ns);
+        sorter.settle_doubts(known.now_ns, drained, false);
         let is_settling = known.newest_end <= sorter.settling_images && sorter.is_settling(known.now_ns);
         let low = sorter.assembler.tick(known.now_ns, known.newest_end, drained && !is_settling);
         sorter.writer.seal_below(low);
         if known.now_ns >= self.drops_read_ns + DROPS_INTERVAL_NS {
             self.drops_read_ns = known.now_ns;
             sorter.ledger.kernel_dropped = self.source.dropped();
-            sorter.control.show(self.stream, &sorter.seen);
+            sorter.note_senders();
+            sorter.control.show(sorter.stream, &sorter.seen);
         }
-        sorter.control.publish(self.stream, &sorter.ledger, drained);
+        sorter.control.publish(sorter.stream, &sorter.ledger, sorter.assembler.own_end(), drained);
     }
 
     /// All images are sealed: what is still in the socket gets its verdict too (copies, frames after the last).
     fn count_leftovers(&mut self) -> io::Result<()> {
         for _ in 0..LEFTOVER_BATCHES {
-            if self.source.receive(Duration::ZERO, &mut |datagram| self.sorter.take(datagram))? == 0 {
+            if self.source.receive(Duration::ZERO, &mut |datagram, sender| self.sorter.take(datagram, sender))? == 0 {
                 break;
             }
         }
@@ -137,24 +155,50 @@ impl Receiver<'_> {
 impl Sorter<'_> {
     /// One datagram, one verdict, one counter.
     #[inline]
-    fn take(&mut self, datagram: &[u8]) {
+    fn take(&mut self, datagram: &[u8], sender: Sender) {
         self.ledger.received += 1;
         self.ledger.received_bytes += datagram.len() as u64;
         let packet = match Packet::new_checked(datagram, &self.format) {
             Ok(packet) => packet,
-            Err(why) => return self.take_malformed(datagram, why),
+            Err(why) => return self.take_malformed(datagram, sender, why),
         };
         if self.is_opening {
-            let (frame, number, port) = (packet.frame_number(), packet.number(), packet.port());
-            return self.take_first(FirstPacket { frame, number, is_in_tile: true, port }, datagram);
+            let origin = Origin { port: packet.port(), sender };
+            let (frame, number) = (packet.frame_number(), packet.number());
+            return self.take_first(FirstPacket { frame, number, is_in_tile: true, origin }, datagram);
         }
-        self.place(&packet);
+        self.place(&packet, sender);
     }
 
-    /// A packet of the right form.
+    /// A packet of the right form, of a stream that has begun.
     #[inline]
-    fn place(&mut self, packet: &Packet<'_>) {
+    fn place(&mut self, packet: &Packet<'_>, sender: Sender) {
         self.seen.on_number(packet.number());
+        match self.filter.admit(sender) {
+            Admission::Own => self.judge(packet),
+            Admission::Stranger => {
+                self.ledger.foreign += 1;
+                self.seen.strangers.count(sender);
+            }
+            Admission::Follower => self.take_follower(packet, sender),
+        }
+    }
+
+    /// A packet of a sender that may follow the own one, which is silent.
+    #[cold]
+    fn take_follower(&mut self, packet: &Packet<'_>, sender: Sender) {
+        match self.image_of(packet.frame_number()).filter(|image| *image < self.assembler.images()) {
+            Some(image) => self.hold(packet, image, Some(sender)),
+            None => {
+                self.ledger.foreign += 1;
+                self.seen.strangers.count(sender);
+            }
+        }
+    }
+
+    /// A packet of the own sender.
+    #[inline]
+    pub(crate) fn judge(&mut self, packet: &Packet<'_>) {
         let image = self.image_of(packet.frame_number());
         if self.lossless && !self.wait_for_slot(image) {
             self.ledger.foreign += 1;
@@ -191,18 +235,30 @@ impl Sorter<'_> {
             Verdict::Foreign => {
                 self.ledger.foreign += 1;
                 self.seen.on_foreign(packet.frame_number());
+                return;
             }
+            Verdict::Ahead => return self.hold(packet, image.unwrap_or(0), None),
         }
+        if self.doubts.as_ref().is_some_and(|doubts| !doubts.is_empty()) {
+            self.stay();
+        }
+    }
+
+    /// What is known of the senders, for those who look.
+    fn note_senders(&mut self) {
+        self.seen.sender = self.filter.own();
+        self.seen.is_contested = self.filter.is_contested();
     }
 
     /// Not a packet of the tile. One that is wrong in its number alone says something about the tile.
     #[cold]
-    fn take_malformed(&mut self, datagram: &[u8], why: Malformed) {
+    fn take_malformed(&mut self, datagram: &[u8], sender: Sender, why: Malformed) {
         let fields = sls_udp::header_fields(datagram);
         match fields {
             Some(fields) if why == Malformed::PacketNumber && self.is_opening => {
                 let (frame, port) = sls_udp::frame_and_port(datagram);
-                self.take_first(FirstPacket { frame, number: fields.packet_number, is_in_tile: false, port }, datagram);
+                let (number, origin) = (fields.packet_number, Origin { port, sender });
+                self.take_first(FirstPacket { frame, number, is_in_tile: false, origin }, datagram);
             }
             _ => {
                 self.ledger.count_malformed(why);
@@ -213,7 +269,12 @@ impl Sorter<'_> {
 
     /// A packet while it is not known whether its stream is that of the tile.
     #[cold]
-    fn take_first(&mut self, packet: FirstPacket, datagram: &[u8]) {
+    fn take_first(&mut self, mut packet: FirstPacket, datagram: &[u8]) {
+        let Some(identity) = self.filter.identity(packet.origin.sender) else {
+            self.seen.strangers.count(packet.origin.sender);
+            return self.leave_out(packet);
+        };
+        packet.origin.sender = identity;
         let (now_ns, is_known) = (self.control.now_ns(), self.control.first_frame().is_some());
         let frame = packet.frame;
         if frame == NOT_YET || !is_known && !self.goes_on(frame) && self.control.is_straggler(frame) {
@@ -264,24 +325,36 @@ impl Sorter<'_> {
                 }
                 first.refuse();
             }
-            FirstVerdict::Begin { frame, port } => self.begin(frame, port),
+            FirstVerdict::Begin { frame, origin } => self.begin(frame, origin),
         }
     }
 
     /// The run of this stream begins: what is held gets its verdict. What came before the first packet of that frame or of the next (packets
     /// may overtake each other), of another frame, was on its way from elsewhere, unless the run has begun on another stream.
-    fn begin(&mut self, frame: u64, port: Option<Port>) {
+    fn begin(&mut self, frame: u64, origin: Option<Origin>) {
         let Some(first) = self.first.take() else { return };
         self.is_opening = false;
-        self.seen.on_begin(port);
+        self.seen.on_begin(origin.map(|origin| origin.port));
+        if let Some(origin) = origin {
+            self.filter.learn(origin.sender, self.control.now_ns());
+        }
         let order = (Ordering::AcqRel, Ordering::Acquire);
         let was_known = self.control.first_frame.compare_exchange(NOT_YET, frame, order.0, order.1).is_err();
         let mut has_begun = was_known && !first.has_refused();
         for (held, datagram) in first.datagrams() {
             has_begun |= held.frame == frame || Some(held.frame) == frame.checked_add(1);
+            let is_own = self.filter.own().is_none_or(|own| own == held.origin.sender);
             match Packet::new_checked(datagram, &self.format) {
-                Ok(packet) if has_begun => self.place(&packet),
-                _ => self.leave_out(*held),
+                Ok(packet) if has_begun && is_own => {
+                    self.seen.on_number(packet.number());
+                    self.judge(&packet);
+                }
+                _ => {
+                    if !is_own {
+                        self.seen.strangers.count(held.origin.sender);
+                    }
+                    self.leave_out(*held);
+                }
             }
         }
         self.first = Some(first);

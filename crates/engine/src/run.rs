@@ -3,6 +3,7 @@
 use crate::control::{Control, FailGuard};
 use crate::copy::Copied;
 use crate::deliver::Delivery;
+use crate::doubts::Doubts;
 use crate::first::FirstPackets;
 use crate::receive::{Receiver, Sorter};
 use crate::work::Recipes;
@@ -14,6 +15,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, Recipe, STRIPS_MAX};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::selection::{Keep, Marked, SUM_FRAMES_MAX};
+use konkordia_core::sender::{SenderFilter, Senders};
 use konkordia_core::setup::{Finding, Seen};
 use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::convert::Constants;
@@ -306,7 +308,7 @@ impl Armed {
                 .enumerate()
                 .map(|(stream, (source, writer))| {
                     let sorter = sorter(control, plan, stream, writer);
-                    let receiver = Receiver { stream, source, sorter, drops_read_ns: 0 };
+                    let receiver = Receiver { source, sorter, drops_read_ns: 0 };
                     let thread = spawn(format!("rx-{stream}"));
                     thread.spawn_scoped(scope, move || {
                         pin(&plan.pin_receivers, stream);
@@ -358,17 +360,21 @@ impl Armed {
 fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWriter) -> Sorter<'a> {
     let format = plan.geometry.format().of_tile(stream);
     let first = FirstPackets::new(plan, &format);
+    let spec = assembler_spec(plan);
     Sorter {
         control,
+        stream,
         format,
         writer,
         lossless: plan.lossless_source,
-        assembler: TileAssembler::new(assembler_spec(plan)),
+        assembler: TileAssembler::new(spec),
         ledger: StreamLedger::default(),
         is_strict: plan.setup.is_strict && !plan.lossless_source,
         seen: Seen::default(),
         is_opening: first.is_some(),
         first,
+        filter: SenderFilter::new(if plan.lossless_source { Senders::Any } else { plan.setup.senders.clone() }),
+        doubts: Doubts::new(plan, &spec, &format),
         settling_images: plan.behind_images_max(),
     }
 }

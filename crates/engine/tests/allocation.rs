@@ -7,6 +7,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{CommonMode, Compression, FirstFrame, Negative, Plan, Processing, Recipe, TrackedFrames, Tracking};
 use konkordia_core::ports::{CommittedImage, FrameSink, Sink, SinkError, Source, TileRecord};
 use konkordia_core::selection::{Marked, Selection};
+use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, Calibration, ConstantPlanes, Ended, PixelConstants, RunParts};
@@ -52,7 +53,7 @@ struct Maker {
 }
 
 impl Source for Maker {
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> std::io::Result<usize> {
         if self.packet == self.frames * 128 {
             std::thread::sleep(timeout);
             return Ok(0);
@@ -71,7 +72,7 @@ impl Source for Maker {
             self.datagram[12..16].copy_from_slice(&((self.packet % 128) as u32).to_le_bytes());
             let is_sent = self.packet / 128 >= self.halves || self.packet % 128 < 64;
             if self.packet % 50 != 7 && is_sent {
-                take(&self.datagram);
+                take(&self.datagram, Sender::NONE);
             }
             self.packet += 1;
         }
@@ -179,7 +180,7 @@ fn nothing_is_allocated_after_arm() {
     assert_eq!(allocations(plain(), 400), (0, 0));
 
     // From the first packet on: they are held, refused at first, and begin the run.
-    let setup = SetupRules { is_strict: true, ports_per_module: 1, ports: Ports::Unknown };
+    let setup = SetupRules { is_strict: true, ports_per_module: 1, ports: Ports::Unknown, senders: Senders::Learned };
     let opening = Plan { first_frame: FirstFrame::Auto, setup, ..plain() };
     assert_eq!(allocations_from(opening, 400, 0, 9), (0, 0));
 

@@ -6,6 +6,7 @@ use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
+use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, Armed, Ended, PixelConstants, RunOutcome, RunParts};
@@ -75,7 +76,7 @@ use Step::{Packets, Pause};
 struct Script(VecDeque<Step>);
 
 impl Source for Script {
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         match self.0.pop_front() {
             None => std::thread::sleep(timeout),
             Some(Step::Pause(ms)) => std::thread::sleep(Duration::from_millis(ms)),
@@ -88,11 +89,11 @@ impl Source for Script {
             Some(Step::Fail) => return Err(io::Error::other("the script says so")),
             Some(Step::Panic) => panic!("the script says so"),
             Some(Step::Sent(datagram)) => {
-                take(&datagram);
+                take(&datagram, Sender::NONE);
                 return Ok(1);
             }
             Some(Step::Packets(frame, packets)) => {
-                packets.clone().for_each(|p| take(&datagram(frame, p)));
+                packets.clone().for_each(|p| take(&datagram(frame, p), Sender::NONE));
                 return Ok(packets.len());
             }
         }
@@ -264,9 +265,9 @@ fn a_thread_that_panics_ends_the_run() {
 struct Flood;
 
 impl Source for Flood {
-    fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+    fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         std::thread::sleep(Duration::from_millis(1));
-        take(b"hello");
+        take(b"hello", Sender::NONE);
         Ok(1)
     }
 
@@ -292,9 +293,49 @@ fn drops_are_shown_while_the_socket_is_never_empty() {
     assert_eq!(watch.join().unwrap(), 5);
 }
 
+/// A whole tile far ahead on one stream, whose detector is silent, while another stream goes on: nothing moves, and nothing is lost but what did not
+/// come. The same on both streams is where the detector has gone.
+#[test]
+fn one_stream_alone_moves_no_other() {
+    let strays = frames(3, 3).chain([Packets(90, 0..PACKETS)]);
+    let sources = vec![script(frames(100, 5)), script(strays)];
+    let outcome = run_within(30, armed(plan(2, Some(100)), sources, Slow::default())).unwrap();
+    let streams = &outcome.ledger.streams;
+    assert_eq!((streams[0].placed, streams[1].placed, streams[1].foreign), (1600, 48, 16));
+    assert_eq!((outcome.ledger.images.complete, outcome.ledger.images.partial), (3, 97));
+
+    let gone = || frames(10, 1).chain((60..=100).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]));
+    for late_ms in [0, 20, 300] {
+        let late = (1..=10).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]).chain([Pause(late_ms)]);
+        let late = late.chain((60..=100).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]));
+        let plan = Plan { slots: 128, stall_timeout_ns: 3_000_000_000, ..plan(2, Some(100)) };
+        let outcome = run_within(30, armed(plan, vec![script(gone()), script(late)], Slow::default())).unwrap();
+        let (total, images) = (outcome.ledger.total(), outcome.ledger.images);
+        assert_eq!((images.complete, images.lost, total.foreign, total.no_slot), (51, 49, 0, 0), "{late_ms} ms: {total:?}");
+    }
+}
+
+/// What is behind a gap is whole from its first packet on, also where it is less than a tile and nothing follows.
+#[test]
+fn the_first_and_the_only_frame_behind_a_gap_are_taken() {
+    for (packets, status) in [(0..PACKETS, (3, 0)), (0..PACKETS / 2, (2, 1))] {
+        let steps = frames(2, 1).chain([Packets(50, packets), Pause(400)]);
+        let plan = Plan { stall_timeout_ns: 1_000_000_000, ..plan(1, Some(50)) };
+        let outcome = run_within(20, armed(plan, vec![script(steps)], Slow::default())).unwrap();
+        let images = outcome.ledger.images;
+        assert_eq!((images.complete, images.partial, images.lost), (status.0, status.1, 47), "{:?}", outcome.ledger.total());
+        assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+    }
+}
+
 /// Packets that contradict the configuration are not placed.
 fn strict(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
-    let setup = SetupRules { is_strict: true, ports_per_module: format.tiles_per_module, ports: Ports::Unknown };
+    let setup = SetupRules {
+        is_strict: true,
+        ports_per_module: format.tiles_per_module,
+        ports: Ports::Unknown,
+        senders: Senders::Learned,
+    };
     Plan { setup, first_frame: FirstFrame::Auto, ..plan_of(format, streams, images) }
 }
 

@@ -5,6 +5,7 @@ use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source, TileRecord};
+use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Finding, Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, ConstantPlanes, Ended, PixelConstants, RunOutcome, RunParts};
@@ -62,6 +63,10 @@ struct Case {
     slots: u64,
     spread: bool,
     faults: FaultModel,
+    /// Images of which no packet comes.
+    gap: Option<std::ops::Range<u64>>,
+    /// Three packets of the last image, made beside this one, come in the middle of each stream. They are not placed.
+    strays_at: Option<u64>,
     /// Packets that contradict the configuration are not placed. The reference knows nothing of ports, so not where faults hit those.
     is_strict: bool,
 }
@@ -80,6 +85,8 @@ impl Default for Case {
             slots: 32,
             spread: false,
             faults: FaultModel::default(),
+            gap: None,
+            strays_at: None,
             is_strict: true,
         }
     }
@@ -109,7 +116,16 @@ struct Prepared {
     constants: PixelConstants,
     naive: JungfrauConstants,
     reference: Reference,
-    streams: Vec<Vec<Vec<u8>>>,
+    streams: Vec<Vec<(Vec<u8>, Sender)>>,
+    /// Packets of the second detector, by stream.
+    strangers: Vec<u64>,
+    /// Packets of the own detector that are not of the run, by stream.
+    foreign: Vec<u64>,
+}
+
+/// A detector has an address, and each of its streams a port.
+fn sender(address: u8, stream: usize) -> Sender {
+    Sender::from(std::net::SocketAddr::from(([10, 0, 0, address], 32410 + stream as u16)))
 }
 
 fn format(kind: DetectorKind) -> TileFormat {
@@ -163,24 +179,7 @@ fn prepare(case: &Case) -> Prepared {
         Recipe::Counts => PixelConstants::Mask(vec![0; geometry.pixels()]),
         Recipe::Raw => PixelConstants::None,
     };
-    let mut reference = Reference::new(run_layout);
-    let mut streams = vec![Vec::new(); layout.streams];
-    let mut link = FaultLink::new(&case.faults);
-    let mut deliver = |d: Datagram<'_>| {
-        reference.receive(d.stream, d.bytes);
-        streams[d.stream].push(d.bytes.to_vec());
-    };
-    let mut out = vec![0; layout.datagram_bytes()];
-    for image in 0..case.images {
-        let tiles: Vec<Vec<u8>> = (0..layout.streams).map(|_| random_tile(&mut rng, case.kind, layout.tile_bytes)).collect();
-        for packet in 0..layout.packets_per_tile {
-            for (stream, tile) in tiles.iter().enumerate() {
-                let length = packetiser.write_packet(stream, packetiser.frame_number(image), packet, tile, &mut out);
-                link.push(Datagram { stream, bytes: &out[..length] }, &mut deliver);
-            }
-        }
-    }
-    link.flush(&mut deliver);
+    let sent = send(case, &packetiser, &mut rng, Reference::new(run_layout));
     let plan = Plan {
         geometry,
         recipe: case.recipe,
@@ -200,9 +199,67 @@ fn prepare(case: &Case) -> Prepared {
         workers: case.workers,
         pin_receivers: vec![],
         pin_workers: vec![],
-        setup: SetupRules { is_strict: case.is_strict, ports_per_module: tile.tiles_per_module, ports: Ports::Ordered },
+        setup: SetupRules {
+            is_strict: case.is_strict,
+            ports_per_module: tile.tiles_per_module,
+            ports: Ports::Ordered,
+            senders: Senders::Learned,
+        },
     };
-    Prepared { plan, constants, naive, reference, streams }
+    let Sent { reference, streams, strangers, foreign } = sent;
+    Prepared { plan, constants, naive, reference, streams, strangers, foreign }
+}
+
+/// What came out of the link, and what of it belongs to the run.
+struct Sent {
+    reference: Reference,
+    streams: Vec<Vec<(Vec<u8>, Sender)>>,
+    strangers: Vec<u64>,
+    foreign: Vec<u64>,
+}
+
+/// Sends the images of a case over its link.
+fn send(case: &Case, packetiser: &Packetiser, rng: &mut Rng, mut reference: Reference) -> Sent {
+    let layout = packetiser.layout();
+    let mut streams = vec![Vec::new(); layout.streams];
+    let mut strangers = vec![0; layout.streams];
+    let mut link = FaultLink::new(&case.faults);
+    let mut deliver = |d: Datagram<'_>| {
+        if d.is_stranger {
+            strangers[d.stream] += 1;
+        } else {
+            reference.receive(d.stream, d.bytes);
+        }
+        streams[d.stream].push((d.bytes.to_vec(), sender(1 + u8::from(d.is_stranger), d.stream)));
+    };
+    let mut out = vec![0; layout.datagram_bytes()];
+    let mut strays = vec![Vec::new(); layout.streams];
+    for image in 0..case.images {
+        let tiles: Vec<Vec<u8>> = (0..layout.streams).map(|_| random_tile(rng, case.kind, layout.tile_bytes)).collect();
+        if case.gap.as_ref().is_some_and(|gap| gap.contains(&image)) {
+            continue;
+        }
+        for packet in 0..layout.packets_per_tile {
+            for (stream, tile) in tiles.iter().enumerate() {
+                let is_stray = case.strays_at == Some(image) && packet < 3;
+                let frame = packetiser.frame_number(if is_stray { case.images - 1 } else { image });
+                let length = packetiser.write_packet(stream, frame, packet, tile, &mut out);
+                if is_stray {
+                    strays[stream].push(out[..length].to_vec());
+                }
+                let frame = packetiser.frame_number(image);
+                let length = packetiser.write_packet(stream, frame, packet, tile, &mut out);
+                link.push(Datagram { stream, bytes: &out[..length], is_stranger: false }, &mut deliver);
+            }
+        }
+    }
+    link.flush(&mut deliver);
+    let foreign: Vec<u64> = strays.iter().map(|strays| strays.len() as u64).collect();
+    for (stream, strays) in strays.into_iter().enumerate() {
+        let at = streams[stream].len() / 4;
+        streams[stream].splice(at..at, strays.into_iter().map(|bytes| (bytes, sender(1, stream))));
+    }
+    Sent { reference, streams, strangers, foreign }
 }
 
 /// JUNGFRAU words near the G0 pedestal with all other words mixed in; EIGER bytes of any value, mostly small.
@@ -227,7 +284,7 @@ fn random_tile(rng: &mut Rng, kind: DetectorKind, bytes: usize) -> Vec<u8> {
 fn execute(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa) -> RunOutcome {
     let sources = std::mem::take(&mut prepared.streams)
         .into_iter()
-        .map(|datagrams| Box::new(MemorySource::new(datagrams, 50)) as Box<dyn Source>)
+        .map(|datagrams| Box::new(MemorySource::from_senders(datagrams, 50)) as Box<dyn Source>)
         .collect();
     let parts = RunParts {
         plan: Arc::new(prepared.plan.clone()),
@@ -268,10 +325,14 @@ fn check<P: OutputPixel>(case: &Case) -> Vec<Seen> {
     assert_eq!(outcome.ledger.imbalances(), []);
     for (stream, got) in outcome.ledger.streams.iter().enumerate() {
         let expected = reference.stream_ledger(stream);
-        assert_eq!((got.received, got.placed, got.malformed), (expected.received, expected.placed, expected.malformed));
+        let (strangers, foreign) = (prepared.strangers[stream], prepared.foreign[stream]);
+        let received = expected.received + strangers + foreign;
+        assert_eq!((got.received, got.placed, got.malformed), (received, expected.placed, expected.malformed));
         // A copy of a packet whose tile left the history is late in one account and a duplicate in the other.
         assert_eq!(got.duplicate + got.late + got.no_slot, expected.duplicate);
-        assert_eq!(got.foreign, expected.foreign);
+        assert_eq!(got.foreign, expected.foreign + strangers + foreign);
+        let named = outcome.seen[stream].strangers;
+        assert_eq!((named.packets(), named.first()), (strangers, (strangers > 0).then(|| sender(2, stream))));
     }
     let images = reference.image_ledger();
     let got = outcome.ledger.images;
@@ -408,6 +469,42 @@ fn under_faults_a_right_setup_is_never_refused() {
     }
 }
 
+/// A second detector on the same ports, which sends the same frames at the same time: none of its pixels is in an image, each of its packets is
+/// counted, and nothing of the own detector is lost, whatever else the link does.
+#[test]
+fn under_faults_a_second_detector_on_the_same_ports_is_left_out() {
+    for seed in 1..=8 {
+        let kind = match seed % 3 {
+            0 => DetectorKind::Eiger { bits: 16 },
+            interfaces => DetectorKind::Jungfrau { interfaces: interfaces as u8 },
+        };
+        let model = FaultModel { stranger: 0.1 * seed as f64, ..faults(seed) };
+        let model = if seed % 2 == 0 { FaultModel { seed, stranger: 0.8, ..FaultModel::default() } } else { model };
+        let case =
+            Case { kind, modules: 1 + (seed % 2) as usize, images: 12, faults: model, is_strict: false, ..Case::default() };
+        if seed % 3 == 0 {
+            check::<u16>(&Case { pixel: PixelType::Uint16, recipe: Recipe::Counts, ..case });
+        } else {
+            check::<i16>(&case);
+        }
+    }
+}
+
+/// Frames that are lost on the wire for long, on all streams: nothing that came is lost, neither before the gap nor behind it. With few packets of a
+/// frame far ahead in the middle: nothing moves.
+#[test]
+fn under_faults_a_gap_loses_nothing_and_strays_far_ahead_move_nothing() {
+    for seed in 1..=6u64 {
+        let kind = DetectorKind::Jungfrau { interfaces: 1 + (seed % 2) as u8 };
+        let model = FaultModel { seed, duplicate: 0.01, reorder: 0.02, reorder_packets_max: 60, ..FaultModel::default() };
+        let images = 60;
+        let case = Case { kind, images, gap: Some(20..20 + 7 * seed), strays_at: Some(10), faults: model, ..Case::default() };
+        let seen = check::<i16>(&case);
+        let lost = seen.iter().filter(|s| s.1 == ImageStatus::Lost).count() as u64;
+        assert_eq!((lost, seen.len() as u64), (7 * seed, images), "seed {seed}");
+    }
+}
+
 #[test]
 fn any_number_of_workers_and_any_instruction_set_give_the_same_bytes() {
     let case =
@@ -540,7 +637,11 @@ fn parts_that_do_not_fit_are_refused_at_arm() {
         change(&mut prepared);
         let parts = RunParts {
             plan: Arc::new(prepared.plan.clone()),
-            sources: prepared.streams.into_iter().map(|d| Box::new(MemorySource::new(d, 9)) as Box<dyn Source>).collect(),
+            sources: prepared
+                .streams
+                .into_iter()
+                .map(|d| Box::new(MemorySource::from_senders(d, 9)) as Box<dyn Source>)
+                .collect(),
             constants: prepared.constants,
             sinks: vec![Box::new(Keeper::default())],
             frame_sinks: vec![],

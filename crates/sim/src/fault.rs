@@ -2,7 +2,7 @@
 //!
 //! Streaming: at most [`FaultModel::reorder_packets_max`] datagrams are held. Each copy of a packet meets at most one kind of damage; the
 //! UDP checksum is taken as valid throughout, as it is where a switch or a sender does the damage. Delivered = sent - lost + duplicated +
-//! foreign once [`FaultLink::flush`] was called.
+//! foreign + strangers once [`FaultLink::flush`] was called.
 
 use crate::packet::{HEADER_BYTES, field};
 use crate::rng::Rng;
@@ -16,6 +16,8 @@ pub struct Datagram<'a> {
     pub stream: usize,
     /// Header and payload.
     pub bytes: &'a [u8],
+    /// Another detector sent it, which has another address: see [`FaultModel::stranger`].
+    pub is_stranger: bool,
 }
 
 /// What the link does, as probabilities per packet; all 0 by default.
@@ -47,6 +49,8 @@ pub struct FaultModel {
     pub truncate: f64,
     /// A datagram of another making follows a packet, see [`ForeignKind`].
     pub foreign: f64,
+    /// A second detector sends its packet of the same frame and number to the same port, right in everything, with other pixels.
+    pub stranger: f64,
     /// From this image on the frame counter runs from [`Self::first_frame_number`] again, as when a detector restarts.
     pub restart_at_image: Option<u64>,
     /// Keep the fate of every packet (memory grows with the run). The counts are always kept.
@@ -69,6 +73,7 @@ impl Default for FaultModel {
             corrupt_payload: 0.0,
             truncate: 0.0,
             foreign: 0.0,
+            stranger: 0.0,
             restart_at_image: None,
             log_packets: false,
         }
@@ -120,6 +125,8 @@ pub struct FaultCounts {
     pub renumbered: u64,
     /// Foreign datagrams by [`ForeignKind::ALL`].
     pub foreign: [u64; 5],
+    /// Packets of a second detector.
+    pub strangers: u64,
 }
 
 impl FaultCounts {
@@ -220,7 +227,8 @@ impl FaultLink {
     /// When a probability is outside 0 to 1, the mean burst is shorter than one packet, or the header bytes are not within 48.
     pub fn new(model: &FaultModel) -> Self {
         let m = model;
-        for p in [m.loss, m.burst, m.duplicate, m.reorder, m.corrupt_header, m.corrupt_payload, m.truncate, m.foreign] {
+        for p in [m.loss, m.burst, m.duplicate, m.reorder, m.corrupt_header, m.corrupt_payload, m.truncate, m.foreign, m.stranger]
+        {
             assert!((0.0..=1.0).contains(&p), "{p} is no probability; give 0 to 1");
         }
         assert!(m.burst_packets_mean >= 1.0, "a burst has one packet or more");
@@ -263,6 +271,10 @@ impl FaultLink {
         }
         if self.rng.chance(self.model.foreign) {
             self.invent(datagram, sink);
+        }
+        // No number is drawn where there is no second detector, so that a seed gives what it always gave.
+        if self.model.stranger > 0.0 && self.rng.chance(self.model.stranger) {
+            self.join_in(datagram, sink);
         }
         self.release(self.log.counts.sent, sink);
     }
@@ -336,7 +348,7 @@ impl FaultLink {
         let late = self.rng.chance(self.model.reorder) && self.held.len() < self.model.reorder_packets_max;
         if !late {
             self.log.counts.delivered += 1;
-            sink(Datagram { stream, bytes: &bytes });
+            sink(Datagram { stream, bytes: &bytes, is_stranger: false });
             self.scratch = bytes;
             return;
         }
@@ -354,7 +366,7 @@ impl FaultLink {
             }
             let held = self.held.remove(at);
             self.log.counts.delivered += 1;
-            sink(Datagram { stream: held.stream, bytes: &held.bytes });
+            sink(Datagram { stream: held.stream, bytes: &held.bytes, is_stranger: false });
             self.spare.push(held.bytes);
         }
     }
@@ -413,6 +425,14 @@ impl FaultLink {
         }
         self.log.counts.foreign[kind as usize] += 1;
         self.log.counts.delivered += 1;
-        sink(Datagram { stream: model.stream, bytes: &bytes });
+        sink(Datagram { stream: model.stream, bytes: &bytes, is_stranger: false });
+    }
+
+    fn join_in(&mut self, model: Datagram<'_>, sink: &mut dyn FnMut(Datagram<'_>)) {
+        let mut bytes = model.bytes.to_vec();
+        bytes[HEADER_BYTES..].iter_mut().for_each(|byte| *byte ^= 0x55);
+        self.log.counts.strangers += 1;
+        self.log.counts.delivered += 1;
+        sink(Datagram { stream: model.stream, bytes: &bytes, is_stranger: true });
     }
 }

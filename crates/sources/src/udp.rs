@@ -6,6 +6,7 @@
 
 use crate::sys;
 use konkordia_core::ports::Source;
+use konkordia_core::sender::Sender;
 use libc::{EINVAL, EIO, EMSGSIZE, EOPNOTSUPP};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -67,7 +68,7 @@ impl UdpReceiver {
 }
 
 impl Source for UdpReceiver {
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         let messages = sys::receive_batch(&self.socket, &mut self.batch)?;
         if messages == 0 && !timeout.is_zero() {
             // What comes now is for the next call: the caller must hear that the socket was empty, also when datagrams come all the time.
@@ -78,15 +79,16 @@ impl Source for UdpReceiver {
             if let Some(drops) = message.drops {
                 self.dropped.observe(drops);
             }
+            let from = message.from.map_or(Sender::NONE, Sender::from);
             if message.bytes.is_empty() {
-                take(message.bytes);
+                take(message.bytes, from);
                 count += 1;
                 continue;
             }
             // Every segment but the last has this size; without GRO there is one segment.
             let segment = message.segment_bytes.filter(|s| *s > 0).unwrap_or(message.bytes.len());
             for datagram in message.bytes.chunks(segment) {
-                take(datagram);
+                take(datagram, from);
                 count += 1;
             }
         }

@@ -8,7 +8,7 @@ fn pair(buffer: usize) -> (UdpReceiver, UdpSender) {
 
 fn drain(receiver: &mut UdpReceiver) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
-    while receiver.receive(Duration::from_millis(200), &mut |d| all.push(d.to_vec())).unwrap() > 0 {}
+    while receiver.receive(Duration::from_millis(200), &mut |d, _| all.push(d.to_vec())).unwrap() > 0 {}
     all
 }
 
@@ -45,6 +45,22 @@ fn what_the_kernel_drops_is_counted_exactly() {
     assert_eq!(receiver.dropped(), sent - got);
 }
 
+#[test]
+fn every_datagram_comes_with_the_address_and_port_of_its_sender() {
+    for ip in ["127.0.0.1", "[::1]"] {
+        let mut receiver = UdpReceiver::bind(format!("{ip}:0").parse().unwrap(), 4 << 20).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let senders: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind(format!("{ip}:0")).unwrap()).collect();
+        for n in 0..12u8 {
+            senders[usize::from(n) % 3].send_to(&vec![n; usize::from(n) * 100], to).unwrap();
+        }
+        let mut got = Vec::new();
+        while receiver.receive(Duration::from_millis(200), &mut |d, from| got.push((d.len(), from))).unwrap() > 0 {}
+        let from = |n: usize| Sender::from(senders[n % 3].local_addr().unwrap());
+        assert_eq!(got, (0..12).map(|n| (n * 100, from(n))).collect::<Vec<_>>());
+    }
+}
+
 /// Stray traffic that never pauses for long must not hide that the socket is empty in between: deadlines count on it.
 #[test]
 fn an_empty_socket_is_reported_although_the_next_datagram_comes_soon() {
@@ -58,7 +74,7 @@ fn an_empty_socket_is_reported_although_the_next_datagram_comes_soon() {
             }
         });
         while got < 100 {
-            match receiver.receive(Duration::from_secs(5), &mut |_| ()).unwrap() {
+            match receiver.receive(Duration::from_secs(5), &mut |_, _| ()).unwrap() {
                 0 => empty += 1,
                 n => got += n,
             }

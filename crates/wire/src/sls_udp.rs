@@ -94,6 +94,12 @@ impl<'a> Packet<'a> {
         port(self.datagram)
     }
 
+    /// All bytes.
+    #[inline]
+    pub fn datagram(&self) -> &'a [u8] {
+        self.datagram
+    }
+
     /// The pixels, as many bytes as the format says.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {

@@ -5,6 +5,7 @@ use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::{FirstFrame, Plan, Processing};
 use konkordia_core::ports::Source;
 use konkordia_core::selection::{Keep, Selection};
+use konkordia_core::sender::Sender;
 use konkordia_engine::run::{self, Ended, RunOutcome};
 use konkordia_sources::memory::MemorySource;
 use std::sync::Arc;
@@ -123,9 +124,9 @@ struct Torn {
 }
 
 impl Source for Torn {
-    fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
+    fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> std::io::Result<usize> {
         let datagram = self.datagrams.get(self.next).ok_or_else(|| std::io::Error::other("the test says so"))?;
-        take(datagram);
+        take(datagram, Sender::NONE);
         self.next += 1;
         Ok(1)
     }

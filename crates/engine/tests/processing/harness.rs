@@ -5,6 +5,7 @@ use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, FrameSink, ImageHead, Sink, SinkError, Source, TileRecord};
+use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::run::{self, Armed, Calibration, ConstantPlanes, PixelConstants, RunOutcome, RunParts};
 use konkordia_kernels::codec::{self, Framing};
@@ -77,7 +78,7 @@ impl Scene {
                     let mut bytes = packetiser.write_header(stream, packetiser.frame_number(frame), packet).to_vec();
                     bytes[field::DET_SPEC_3].copy_from_slice(&(self.daq_info)(frame).to_le_bytes());
                     bytes.extend((first..first + pixels).flat_map(|pixel| word(frame, pixel).to_le_bytes()));
-                    link.push(Datagram { stream, bytes: &bytes }, &mut deliver);
+                    link.push(Datagram { stream, bytes: &bytes, is_stranger: false }, &mut deliver);
                 }
             }
         }
@@ -379,10 +380,10 @@ struct Replay {
 }
 
 impl Source for Replay {
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> std::io::Result<usize> {
         let rest = &self.datagrams[self.next..];
         let count = rest.len().min(50);
-        rest[..count].iter().for_each(|datagram| take(datagram));
+        rest[..count].iter().for_each(|datagram| take(datagram, Sender::NONE));
         self.next += count;
         if count == 0 {
             std::thread::sleep(timeout);

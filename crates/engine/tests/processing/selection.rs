@@ -4,6 +4,7 @@ use crate::harness::{Keeper, Recording, Scene, Seen, constants, losses, run_with
 use konkordia_core::plan::{FirstFrame, Plan, Processing};
 use konkordia_core::ports::Source;
 use konkordia_core::selection::{Flag, Keep, Marked, Selection};
+use konkordia_core::sender::Sender;
 use konkordia_engine::run::{self, Ended};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -100,7 +101,7 @@ impl Endless {
 }
 
 impl Source for Endless {
-    fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8])) -> std::io::Result<usize> {
+    fn receive(&mut self, _timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> std::io::Result<usize> {
         std::thread::sleep(Duration::from_millis(1));
         if self.is_off.load(Ordering::Relaxed) {
             return Ok(0);
@@ -108,7 +109,7 @@ impl Source for Endless {
         self.frame += 1;
         for datagram in &mut self.datagrams {
             datagram[..8].copy_from_slice(&self.frame.to_le_bytes());
-            take(datagram);
+            take(datagram, Sender::NONE);
         }
         Ok(self.datagrams.len())
     }

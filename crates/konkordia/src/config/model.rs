@@ -328,7 +328,7 @@ impl Reader<'_> {
         let (recipe, pixel) = pixels?;
         let options = processing::read(self.document, self.d, recipe, pixel);
         let detector = detector?;
-        let setup = super::setup::rules(self.document, detector.format.tiles_per_module);
+        let setup = super::setup::rules(self.document, self.d, detector.format.tiles_per_module);
         let (modules, geometry) = (detector.modules, geometry?);
         let first_port = source.integer("first_port").unwrap_or(50010) as u16;
         self.check_ports(first_port, geometry.placements().len());

@@ -338,6 +338,13 @@ const KEYS: &[Key] = &[
         "receive buffer to ask of the kernel for each stream, in MiB; it grants at most net.core.rmem_max",
     ),
     key(
+        "source",
+        "senders",
+        Kind::Texts,
+        "learned",
+        "whose packets are taken. learned = each stream takes those of the address and port from which it begins in each run, until that has been silent for long (docs/troubleshooting.md, Somebody else sends to the ports); any = everybody's; or addresses with or without a port, for example [\"10.1.1.10\", \"10.1.1.11:32410\"] = theirs alone",
+    ),
+    key(
         "calibration",
         "kind",
         Kind::Choice(&["none", "files", "konkordia", "jungfrau_utils"]),

@@ -136,7 +136,7 @@ const KEYS: &[(&str, &[&str])] = &[
     ("run", &["images", "start_timeout_s", "stall_timeout_s"]),
 ];
 /// Keys of `[source]` that UDP has.
-const UDP_SOURCE: [&str; 4] = ["kind", "address", "first_port", "receive_buffer_mib"];
+const UDP_SOURCE: [&str; 5] = ["kind", "address", "first_port", "receive_buffer_mib", "senders"];
 const FOLDER_SOURCE: [&str; 5] = ["folder", "suffixes", "remove", "settle_ms", "poll_ms"];
 const MESSAGE_SOURCE: [&str; 6] = ["upstreams", "bind", "socket", "join", "image_rows", "image_columns"];
 

@@ -40,7 +40,8 @@ fn the_example_is_valid() {
     // Every key is in it, as a value or as a comment.
     let other_tables = ["source.module", "transform", "stream", "control", "service", "detectors", "goniometer", "experiment"];
     let shown = |k: &&super::schema::Key| {
-        let of_streams = k.table == "source" && !["kind", "address", "first_port", "receive_buffer_mib"].contains(&k.name);
+        let of_streams =
+            k.table == "source" && !["kind", "address", "first_port", "receive_buffer_mib", "senders"].contains(&k.name);
         let of_service = other_tables.contains(&k.table) || matches!(k.name, "write" | "create_folders" | "format" | "dset_name");
         !of_streams
             && !of_service

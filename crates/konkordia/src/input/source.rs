@@ -2,6 +2,7 @@
 
 use super::TileReader;
 use konkordia_core::ports::{FrameHeader, Source};
+use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_udp::{HEADER_BYTES, write_header};
 use std::io::{self, IoSliceMut};
@@ -37,7 +38,7 @@ impl FileSource {
     }
 
     /// Reads the next frame into the datagrams and hands them out; returns how many there were.
-    fn hand_out_frame(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+    fn hand_out_frame(&mut self, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         let datagram_bytes = HEADER_BYTES + self.format.payload_bytes as usize;
         let count = self.format.packets() as usize;
         let mut datagrams = self.buffer.chunks_exact_mut(datagram_bytes);
@@ -52,7 +53,7 @@ impl FileSource {
         for (packet, datagram) in self.buffer.chunks_exact_mut(datagram_bytes).enumerate() {
             if frame.bitmap.has(packet as u16) {
                 write_header(&frame.header, self.format.kind, self.format.first_packet as u16 + packet as u16, datagram);
-                take(datagram);
+                take(datagram, Sender::NONE);
                 handed += 1;
             }
         }
@@ -61,7 +62,7 @@ impl FileSource {
 }
 
 impl Source for FileSource {
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         while self.next < self.reader.len() {
             // A frame of which nothing came is no sign of the end.
             let handed = self.hand_out_frame(take)?;

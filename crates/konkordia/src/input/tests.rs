@@ -122,7 +122,7 @@ fn a_source_hands_out_the_packets_that_were_caught() {
     for _ in 0..4 {
         counts.push(
             source
-                .receive(Duration::ZERO, &mut |datagram| {
+                .receive(Duration::ZERO, &mut |datagram, _| {
                     let packet = Packet::new_checked(datagram, &format).unwrap();
                     let h = packet.frame_header();
                     let place = (h.frame_number - 5) as usize * (112 + (1 << 20)) + 112 + usize::from(packet.packet()) * 8192;
@@ -136,8 +136,8 @@ fn a_source_hands_out_the_packets_that_were_caught() {
     assert_eq!(counts, [126, 128, 0, 0], "a frame without packets is not the end");
     assert!(!got.contains(&(5, 3)) && got.contains(&(5, 4)) && got.len() == 254);
     let mut later = source::FileSource::new(input.open_tile(0), format).start_at(7);
-    assert_eq!(later.receive(Duration::ZERO, &mut |_| {}).unwrap(), 128);
-    assert_eq!(later.receive(Duration::ZERO, &mut |_| {}).unwrap(), 0);
+    assert_eq!(later.receive(Duration::ZERO, &mut |_, _| {}).unwrap(), 128);
+    assert_eq!(later.receive(Duration::ZERO, &mut |_, _| {}).unwrap(), 0);
 }
 
 #[test]

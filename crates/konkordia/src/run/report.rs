@@ -7,6 +7,7 @@ use crate::failure::Exit;
 use crate::machine;
 use crate::say;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
+use konkordia_core::sender::{Sender, Strangers};
 use konkordia_core::setup::{Port, Seen, What};
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
@@ -28,6 +29,8 @@ pub struct Report {
     file: Option<FileReport>,
     raw: Option<RawReport>,
     setup: Vec<Told>,
+    /// Of each stream: whose packets were taken, where it is one sender's, and whose were not.
+    senders: Vec<(Option<Sender>, Strangers)>,
     advice: Vec<String>,
     notes: Vec<String>,
 }
@@ -132,6 +135,7 @@ impl Report {
             file,
             raw: None,
             setup: setup::tell(config, names, &outcome.findings),
+            senders: (0..names.len()).map(|n| outcome.seen.get(n).map_or_else(Default::default, senders)).collect(),
             advice: advice(config, names, outcome),
             notes: Vec::new(),
         }
@@ -313,9 +317,14 @@ impl Report {
             .streams
             .iter()
             .zip(&self.ledger.streams)
-            .map(|(name, s)| {
+            .zip(&self.senders)
+            .map(|((name, s), (own, strangers))| {
                 let mut row = rows(&s.rows());
                 row.insert("name".into(), json!(name));
+                row.insert("sender".into(), json!(own.map(|own| own.to_string())));
+                let strangers =
+                    strangers.list().map(|(sender, packets)| json!({ "sender": sender.to_string(), "packets": packets }));
+                row.insert("strangers".into(), strangers.collect());
                 Value::Object(row)
             })
             .collect();
@@ -333,6 +342,11 @@ impl Report {
             "setup": self.setup.iter().map(Told::to_json).collect::<Vec<_>>(), "headline": self.headline(),
         })
     }
+}
+
+/// Whose packets a stream took, and whose it did not.
+fn senders(seen: &Seen) -> (Option<Sender>, Strangers) {
+    (seen.sender, seen.strangers)
 }
 
 /// Where data were lost, and what to do about it. What the set-up explains is not said again.

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::say;
 use konkordia_core::plan::FirstFrame;
+use konkordia_core::sender::Sender;
 use konkordia_core::setup::{Finding, Means, Port, Ports, What};
 use konkordia_core::tile::DetectorKind;
 use serde_json::{Value, json};
@@ -75,6 +76,7 @@ fn told(config: &Config, names: &[String], finding: &Finding) -> Told {
     let (key, what, fix) = match finding.what {
         What::Type(_) | What::Version(_) | What::Size { .. } | What::Noise { .. } => datagrams(config, finding.what, &on),
         What::Packets { seen, expected, means } => packets(config, (seen, expected), means, &on),
+        What::Strangers { own, other, packets, is_contested } => strangers((own, other), packets, is_contested, &on),
         What::TwoPorts { .. } | What::Place { .. } | What::Order { .. } | What::Twice { .. } => {
             places(config, names, finding.what, &on)
         }
@@ -217,6 +219,27 @@ fn places(config: &Config, names: &[String], what: What, on: &str) -> Words {
         }
         _ => unreachable!("the caller chose"),
     }
+}
+
+fn strangers((own, other): (Option<Sender>, Sender), packets: u64, is_contested: bool, on: &str) -> Words {
+    let packets = say::count(packets);
+    let own = own.map_or("of [source] senders".to_string(), |own| format!("of {own}"));
+    let what = match is_contested {
+        false => {
+            format!("{other} sends to the same port as the detector{on}: {packets} packets were not taken, only those {own}")
+        }
+        true => format!(
+            "two detectors send to one port{on}: packets of {other} were taken while the first was silent, and images may hold those of both; \
+             since it is heard again only those {own} are taken ({packets} others were not)"
+        ),
+    };
+    (
+        "source.senders",
+        what,
+        "end the other sender, or give it other ports; where both are right (a bridge with several sockets), list their addresses in [source] \
+         senders, or write senders = \"any\""
+            .into(),
+    )
 }
 
 fn silent(config: &Config, finding: &Finding, on: &str) -> Words {

@@ -156,7 +156,7 @@ pub fn send_with_faults(
             wait_until(start, image as f64 * period + packet as f64 / packets as f64 * spread);
             for (stream, tile) in tiles.iter().enumerate() {
                 let bytes = &tile[packet * datagram_bytes..(packet + 1) * datagram_bytes];
-                link.push(Datagram { stream, bytes }, &mut deliver);
+                link.push(Datagram { stream, bytes, is_stranger: false }, &mut deliver);
             }
         }
     }

@@ -6,7 +6,7 @@ pub(crate) mod zmq;
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ pub(crate) struct Batch {
     buffers: Vec<u8>,
     buffer_bytes: usize,
     controls: Vec<[u64; CONTROL_BYTES / 8]>,
+    names: Vec<libc::sockaddr_storage>,
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
 }
@@ -28,6 +29,8 @@ unsafe impl Send for Batch {}
 /// One received message.
 pub(crate) struct Message<'a> {
     pub bytes: &'a [u8],
+    /// Who sent it; GRO joins datagrams of one sender only.
+    pub from: Option<SocketAddr>,
     /// Size of the datagrams that GRO joined.
     pub segment_bytes: Option<usize>,
     /// The socket's drop counter when this message was queued.
@@ -41,6 +44,8 @@ impl Batch {
             buffers: vec![0; messages * buffer_bytes],
             buffer_bytes,
             controls: vec![[0; CONTROL_BYTES / 8]; messages],
+            // SAFETY: `sockaddr_storage` is a plain C struct for which all zero bytes are valid.
+            names: vec![unsafe { zeroed() }; messages],
             // SAFETY: `mmsghdr` is a plain C struct for which all zero bytes are valid.
             headers: vec![unsafe { zeroed() }; messages],
             vectors: vec![iovec; messages],
@@ -52,8 +57,8 @@ impl Batch {
         for (i, buffer) in self.buffers.chunks_mut(self.buffer_bytes).enumerate() {
             self.vectors[i] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
             let header = &mut self.headers[i].msg_hdr;
-            header.msg_name = std::ptr::null_mut();
-            header.msg_namelen = 0;
+            header.msg_name = (&raw mut self.names[i]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
             header.msg_iov = &raw mut self.vectors[i];
             header.msg_iovlen = 1;
             header.msg_control = self.controls[i].as_mut_ptr().cast();
@@ -68,8 +73,26 @@ impl Batch {
             let length = (self.headers[i].msg_len as usize).min(self.buffer_bytes);
             let bytes = &self.buffers[i * self.buffer_bytes..][..length];
             let (segment_bytes, drops) = read_control(&self.headers[i].msg_hdr);
-            Message { bytes, segment_bytes, drops }
+            Message { bytes, from: read_name(&self.names[i]), segment_bytes, drops }
         })
+    }
+}
+
+/// The address that the kernel wrote for one message.
+fn read_name(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match libc::c_int::from(name.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says that these bytes are a `sockaddr_in`, which is smaller than the storage and not stricter aligned.
+            let v4 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Some(SocketAddr::from((ip, u16::from_be(v4.sin_port))))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above for a `sockaddr_in6`.
+            let v6 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in6>() };
+            Some(SocketAddr::from((Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port))))
+        }
+        _ => None,
     }
 }
 

@@ -19,6 +19,7 @@ use konkordia_core::experiment::Experiment;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
+use konkordia_core::sender::Sender;
 use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesStart};
 use konkordia_core::setup::Finding;
 use konkordia_engine::control::Control;
@@ -33,6 +34,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Packets of other senders than the own ones, a part of those that are foreign; so its name is none of a verdict.
+const FROM_STRANGERS: &str = "from_strangers_packets";
 /// Batches that are thrown away at most before a run begins.
 const DRAIN_BATCHES_MAX: usize = 100_000;
 
@@ -68,12 +71,12 @@ impl Gates {
 }
 
 impl Source for Gate {
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8])) -> io::Result<usize> {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         if !self.is_open {
             self.is_open = true;
             let mut early = 0;
             for _ in 0..DRAIN_BATCHES_MAX {
-                match self.inner.receive(Duration::ZERO, &mut |_| ())? {
+                match self.inner.receive(Duration::ZERO, &mut |_, _| ())? {
                     0 => break,
                     count => early += count as u64,
                 }
@@ -113,6 +116,7 @@ impl Live for UdpLive {
             ("received", p.packets_received),
             ("placed", p.packets_placed),
             ("no_slot", p.packets_no_slot),
+            ("from_strangers", p.packets_stranger),
             ("kernel_dropped", p.kernel_dropped),
             ("received_bytes", p.bytes_received),
             ("images_complete", complete),
@@ -147,6 +151,7 @@ impl Live for UdpLive {
                 ("packets_received".into(), p.packets_received),
                 ("packets_placed".into(), p.packets_placed),
                 ("packets_no_slot".into(), p.packets_no_slot),
+                (FROM_STRANGERS.into(), p.packets_stranger),
                 ("packets_kernel_dropped".into(), p.kernel_dropped),
                 ("bytes_received".into(), p.bytes_received),
                 ("images_complete".into(), complete),
@@ -443,6 +448,9 @@ fn last_look(outcome: &RunOutcome) -> Look {
         .collect();
     let states =
         [("complete", images.complete), ("partial", images.partial), ("lost", images.lost), ("discarded", images.discarded)];
+    let from_strangers = outcome.seen.iter().map(|seen| seen.strangers.packets()).sum();
+    ledger.insert("from_strangers".into(), from_strangers);
+    totals.push((FROM_STRANGERS.into(), from_strangers));
     totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
     totals.push((format!("runs_{}", outcome.ended.name().replace(' ', "_")), 1));
     Look {
