@@ -53,6 +53,7 @@ pub(crate) enum Judgement {
 }
 
 pub(crate) const NOT_ARMED: &str = "nothing is armed";
+pub(crate) const LEAVING: &str = "the service is going down";
 const NO_HEADER: &str = "no header of a series came before it";
 const PAST: &str = "it belongs to a series that has ended";
 const WRONG_END: &str = "it ends a series that is not being received";

@@ -186,6 +186,7 @@ pub struct SeriesControl {
     cancels_asked: AtomicU64,
     cancels_done: AtomicU64,
     is_closing: AtomicBool,
+    is_leaving: AtomicBool,
     pub(crate) latency: Histogram,
     pub(crate) pulls: Vec<PullState>,
     pub(crate) seen: Mutex<Progress>,
@@ -212,6 +213,7 @@ impl SeriesControl {
             cancels_asked: AtomicU64::new(0),
             cancels_done: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
             latency: Histogram::default(),
             pulls: pulls.collect(),
             seen: Mutex::new(Progress::default()),
@@ -243,6 +245,15 @@ impl SeriesControl {
     pub fn cancel(&self) {
         let number = self.cancels_asked.fetch_add(1, Ordering::AcqRel) + 1;
         self.send(Command::Cancel(number));
+    }
+
+    /// From now on no series begins, so that there is an end however many wait in front of the sockets; their messages are foreign.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
     }
 
     /// Ends the series as by a stop, without waiting for what is on its way, and then all threads.

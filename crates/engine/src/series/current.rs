@@ -6,10 +6,15 @@ use super::join::{fits, tile_size};
 use super::{Join, SeriesSpec};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::{Element, Shape};
+use konkordia_core::assembler::JUMP_IMAGES_LIMIT;
 use konkordia_core::series::{Channel, SeriesEnded, SeriesStart};
 
 /// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this series.
-pub(crate) const GAP_IMAGES_MAX: u64 = 1 << 24;
+pub(crate) const GAP_IMAGES_MAX: u64 = JUMP_IMAGES_LIMIT;
+/// A number so far ahead is taken only when another image goes on from there: one damaged number is not to cost as many gaps.
+pub(crate) const FAR_IMAGES: u64 = 1 << 16;
+/// Images this close to each other go on from one another.
+const NEAR_IMAGES: u64 = 1000;
 
 /// How a series comes to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +34,17 @@ pub(crate) struct Current {
     /// The same by upstream.
     pub heard_ns: Vec<u64>,
     pub has_image: bool,
+    /// An image far ahead from which another one goes on.
+    pub followed: Option<u64>,
+    /// The image far ahead that was refused last.
+    refused_far: Option<u64>,
     /// Shape and type of each channel, by part.
     layouts: Vec<Option<Vec<(Shape, Element)>>>,
+}
+
+/// True if images of these numbers may be of one place in a series.
+pub(crate) fn are_near(one: u64, other: u64) -> bool {
+    one.abs_diff(other) < NEAR_IMAGES
 }
 
 /// Why an image is not taken.
@@ -49,6 +63,8 @@ impl Current {
             active_ns: now_ns,
             heard_ns: vec![now_ns; upstreams],
             has_image: false,
+            followed: None,
+            refused_far: None,
             layouts: vec![None; upstreams],
         }
     }
@@ -82,6 +98,21 @@ impl Current {
         Some(from_ns.saturating_add(drain_ns))
     }
 
+    /// True if an image of this number is far ahead of the next one, and nothing says so but itself.
+    pub fn is_doubted(&self, number: u64, next: u64) -> bool {
+        number.saturating_sub(next) >= FAR_IMAGES && !self.followed.is_some_and(|followed| are_near(followed, number))
+    }
+
+    /// True if an image far ahead goes on from the one that was refused last, where nobody could wait for the other.
+    fn goes_on(&mut self, number: u64) -> bool {
+        let before = self.refused_far.replace(number);
+        let goes_on = before.is_some_and(|before| before != number && are_near(before, number));
+        if goes_on {
+            self.followed = Some(number);
+        }
+        goes_on
+    }
+
     /// Is `part`, from `upstream`, an image of this series? Learns from the first one what images are like.
     pub fn check(&mut self, spec: &SeriesSpec, upstream: usize, part: &ImagePart, next: u64) -> Result<(), Refused> {
         let number = part.number;
@@ -90,6 +121,9 @@ impl Current {
         }
         if number >= IMAGES_MAX || number.saturating_sub(next) >= GAP_IMAGES_MAX {
             return Err(Refused::Foreign("its number is too far ahead of the images before it"));
+        }
+        if self.is_doubted(number, next) && !self.goes_on(number) {
+            return Err(Refused::Foreign("its number is far ahead of the images before it, and no image goes on from there"));
         }
         let (channels, index) = (&part.channels, if matches!(spec.join, Join::Balanced) { 0 } else { upstream });
         let same = |known: &Vec<(Shape, Element)>| {

@@ -74,6 +74,11 @@ impl Gate {
         self.ahead.first_key_value().map(|((image, _), _)| *image)
     }
 
+    /// Numbers of the images that are ahead of the window.
+    pub fn numbers_ahead(&self) -> impl Iterator<Item = u64> {
+        self.ahead.keys().map(|(image, _)| *image)
+    }
+
     pub fn pop_ahead(&mut self) -> Option<Incoming> {
         self.ahead.pop_first().map(|(_, incoming)| incoming)
     }

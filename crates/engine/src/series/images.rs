@@ -234,6 +234,10 @@ impl Images {
                 self.commit_front();
                 continue;
             }
+            // What is cancelled is not handed on gap by gap.
+            if self.control.is_cancelling() {
+                return;
+            }
             let Some(ready) = self.order.pop() else { return };
             self.leave(ready);
             self.commit_front();

@@ -100,6 +100,9 @@ impl Sorter {
         } else {
             self.images.order.finish(sent);
             self.images.drain();
+            if self.control.is_cancelling() {
+                self.images.discard();
+            }
         }
         self.tell_unreadable();
         self.images.ledger.close(planned, is_asked || is_over);

@@ -1,9 +1,9 @@
 //! The thread that puts images in order and knows where a series begins and ends. It alone changes the state of a series; others send it
 //! messages, commands and finished images.
 
-use super::belong::{Heard, Judgement, Manners, NOT_ARMED};
+use super::belong::{Heard, Judgement, LEAVING, Manners, NOT_ARMED};
 use super::control::{ArmOrder, Command, Notice, Phase, SeriesControl};
-use super::current::{Current, Refused};
+use super::current::{Current, Refused, are_near};
 use super::event::{Event, ImagePart, Read, SeriesKey};
 use super::gate::{Gate, Waits};
 use super::images::{Held, Images};
@@ -225,6 +225,7 @@ impl Sorter {
         let last = self.last.as_ref();
         match &self.current {
             Some(current) => current.heard.judge(&self.manners, last, upstream, read),
+            None if self.control.is_leaving() && !matches!(read.event, Event::Other) => Judgement::Foreign(LEAVING),
             None if self.spec.accept == Accept::Always || self.armed.is_some() => {
                 Heard::judge_idle(&self.manners, last, upstream, read)
             }
@@ -239,7 +240,11 @@ impl Sorter {
     }
 
     fn is_in_window(&self, number: u64) -> bool {
-        let is_beyond = number.saturating_sub(self.images.order.next()) >= self.spec.window_images;
+        let next = self.images.order.next();
+        if self.current.as_ref().is_some_and(|current| current.is_doubted(number, next)) {
+            return false;
+        }
+        let is_beyond = number.saturating_sub(next) >= self.spec.window_images;
         !is_beyond || self.manners.is_single() || !self.are_all_alive()
     }
 
@@ -396,6 +401,7 @@ impl Sorter {
         loop {
             let is_changed = std::mem::take(&mut self.is_changed);
             let next = self.images.order.next();
+            self.note_followed(next);
             for upstream in 0..self.gates.len() {
                 let first_ahead = self.gates[upstream].first_ahead();
                 if is_changed || first_ahead.is_some_and(|image| self.is_in_window(image)) {
@@ -405,6 +411,18 @@ impl Sorter {
             if !self.is_changed && self.images.order.next() == next {
                 return;
             }
+        }
+    }
+
+    /// Two images far ahead that are close to each other: the sender has gone there.
+    fn note_followed(&mut self, next: u64) {
+        let Some(current) = &mut self.current else { return };
+        let mut numbers: Vec<u64> =
+            self.gates.iter().flat_map(Gate::numbers_ahead).filter(|n| current.is_doubted(*n, next)).collect();
+        numbers.sort_unstable();
+        let is_pair = |pair: &&[u64]| are_near(pair[0], pair[1]) && (pair[0] != pair[1] || self.manners.is_modular);
+        if let Some(pair) = numbers.windows(2).find(is_pair) {
+            current.followed = Some(pair[0]);
         }
     }
 

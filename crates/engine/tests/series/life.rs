@@ -85,6 +85,59 @@ fn lost_images_are_gaps_and_never_a_stall() {
     assert_eq!((ledger.expected, ledger.total().foreign), (2, 1));
 }
 
+/// One damaged number is not to cost gaps by the hundred thousand; where the sender has gone there, everything that came is taken.
+#[test]
+fn a_number_far_ahead_is_a_gap_only_where_another_image_goes_on_from_it() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    for far in [900_000, (1 << 24) - 5] {
+        bench.say(0, 1, 0, &[Start(0), Image(0), Image(far), Image(1), Image(2), End]);
+        let ledger = &bench.end().ledger;
+        assert_eq!((ledger.expected, ledger.complete, ledger.total().foreign), (3, 3, 1), "{far}");
+    }
+    bench.say(0, 2, 0, &[Start(0), Image(0), Image(100_000), Image(100_001), Image(100_002), End]);
+    let ledger = &bench.end().ledger;
+    assert_eq!((ledger.complete, ledger.lost, ledger.total().foreign), (4, 99_999, 0));
+    // Slowly, so that nobody waits with the first one for the second.
+    bench.say(0, 3, 0, &[Start(0), Image(0), Image(100_000)]);
+    eventually("it was waited for long enough", || bench.control().progress().ledger.total().foreign == 1);
+    bench.say(0, 3, 0, &[Image(100_001), Image(100_002), End]);
+    let ledger = &bench.end().ledger;
+    assert_eq!((ledger.complete, ledger.lost, ledger.total().foreign), (3, 100_000, 1));
+    assert_eq!(bench.refusals().iter().filter(|why| why.contains("no image goes on from there")).count(), 2);
+}
+
+/// A detector that goes on while the service goes down: what is being received is brought to its end, and nothing begins.
+#[test]
+fn no_series_begins_when_it_is_left() {
+    let mut bench = Bench::new(spec(), 1, PLAIN);
+    bench.say(0, 1, 0, &[Start(0), Image(0), Image(1)]);
+    eventually("two images came", || bench.control().progress().images_committed == 2);
+    bench.control().leave();
+    bench.say(0, 1, 0, &[Image(2), End]);
+    for series in 2..3002 {
+        bench.say(0, series, 0, &[Start(0), Image(0), Image(1), End]);
+    }
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.complete), (SeriesEnded::Finished, 3));
+    eventually("the others were refused", || bench.control().progress().between.total().foreign == 12_000);
+    assert_eq!((bench.control().progress().series_started, bench.kept(1).len()), (1, 1));
+    bench.assert_at_rest();
+}
+
+/// A sink that takes a millisecond for each of a million gaps.
+#[test]
+fn cancel_ends_a_long_gap() {
+    let keeper = Keeper { pause: Duration::from_millis(1), ..Keeper::default() };
+    let mut bench = Bench::with(spec(), 1, PLAIN, keeper);
+    bench.say(0, 1, 0, &[Start(0), Image(0), Image(1_000_000), Image(1_000_001)]);
+    eventually("the gap is being handed on", || bench.control().progress().images_committed > 100);
+    bench.control().cancel();
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.expected), (SeriesEnded::Cancelled, 1_000_002));
+    assert!(bench.kept(1)[0].images.len() < 100_000);
+    bench.assert_at_rest();
+}
+
 #[test]
 fn numbers_tell_of_images_that_were_lost_at_the_end() {
     for (says, end, states) in [

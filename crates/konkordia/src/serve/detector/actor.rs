@@ -49,6 +49,8 @@ pub trait Driver: Sized + Send + 'static {
     fn stop(&mut self);
     /// Ends the run at once.
     fn cancel(&mut self);
+    /// The service is going down: no further run begins.
+    fn leave(&mut self) {}
     /// Takes a report.
     fn report(&mut self, base: &mut Base, report: Self::Report);
     /// Looks after what goes on; called every [`TICK`] while [`Driver::is_busy`].
@@ -454,6 +456,7 @@ impl<D: Driver> Actor<D> {
 
     fn shut_down(&mut self) {
         self.going_down = Some(Instant::now());
+        self.driver.leave();
         let machine = &mut self.base.machine;
         if let Some(pending) = self.pending.take() {
             if pending.verb.arms() {

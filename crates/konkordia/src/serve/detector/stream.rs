@@ -467,6 +467,10 @@ impl Driver for Stream {
         self.control.cancel();
     }
 
+    fn leave(&mut self) {
+        self.control.leave();
+    }
+
     fn report(&mut self, base: &mut Base, report: Report) {
         match report {
             Report::Notice(notice) => self.notice(base, notice),
