@@ -173,7 +173,7 @@ impl ZmqOut {
 
     fn note_peers(&mut self) {
         while let Ok(part) = self.monitor.recv_msg(::zmq::DONTWAIT) {
-            self.peers.event(&part);
+            let _ = self.peers.event(&part);
             // The second part is the address.
             while self.monitor.get_rcvmore() == Ok(true) && self.monitor.recv_msg(::zmq::DONTWAIT).is_ok() {}
         }

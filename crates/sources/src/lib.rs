@@ -2,6 +2,7 @@
 //! that repeat what was kept. It never looks into a datagram or a message and knows no detector. Read [`udp::UdpReceiver`] and
 //! [`zmq::ZmqSource`] first.
 
+mod connections;
 pub mod directory;
 pub mod memory;
 pub mod replay;

@@ -1,21 +1,23 @@
 //! Whole messages from ZeroMQ sockets, handed over with the memory that libzmq received them into.
 //!
 //! Facts relied on (libzmq 4.3, `pipe.cpp`): a message comes with all its parts or not at all. The high water mark counts whole messages per
-//! connection and holds back the sender through TCP. A connection is made again by libzmq when it breaks. A sender that never ends a message of many
-//! parts is bounded by nothing but memory; the bound on a part ends its connection.
+//! connection and holds back the sender through TCP. A connection is made again by libzmq when it breaks. The bound on a part ends its connection;
+//! what bounds a message of many parts is [`crate::connections`].
 //!
 //! A change of the high water mark takes effect on connections that are there. But the reader tells the writer only every mark / 2 messages how many
 //! it has read, so that a change at the wrong moment leaves a full writer waiting for a word that never comes. It is safe right after such a word,
 //! to any lower mark, or to at most twice the mark: then the next word comes before the writer has filled the queue. `Queue` knows the moments by
-//! counting, which needs a single connection; a listening socket may have several, and keeps its mark.
+//! counting, which needs a single connection; a listening socket may have several, and keeps the lowest mark: it is not known how large messages
+//! are and how many senders there will be.
 
+use crate::connections::Connections;
 use crate::sys;
 use bytes::Bytes;
-use konkordia_core::endpoint::{self, PEER_EVENTS, Peers, failed, out_of_sockets};
+use konkordia_core::endpoint::{self, PEER_EVENTS, PeerEvent, Peers, failed, out_of_sockets};
 use konkordia_core::ports::{Message, MessageSource};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use ::zmq::Context;
 
@@ -23,6 +25,8 @@ pub use ::zmq::Context;
 const PARTS_MAX: usize = 1024;
 /// Parts up to this size are copied: they are texts, and libzmq would keep a buffer of 8 KiB for each.
 const COPIED_BYTES_MAX: usize = 1024;
+/// What libzmq calls the descriptor of the connection of which a message came.
+const DESCRIPTOR: &str = "__fd";
 /// The queue is never made shorter, however large a message: one message is received while the other is taken.
 const QUEUE_MESSAGES_MIN: u64 = 2;
 /// Nor longer: more do not make it faster.
@@ -46,17 +50,17 @@ pub struct ZmqSourceSpec {
     pub bind: bool,
     /// How messages are had.
     pub kind: ZmqKind,
-    /// Messages that may wait in each connection, at least 2. A connecting socket begins with it and then follows [`MessageSource::bound`]; a
-    /// listening one keeps it, so that its memory is connections x this x size of a message.
+    /// Messages that may wait in each connection of a connecting socket until their size is known, at least 2. Then it follows
+    /// [`MessageSource::bound`]. In each connection of a listening one 2 may wait, and a third may be under way.
     pub queue_messages: i32,
-    /// Bytes that one part of a message may have; who sends more is disconnected.
-    pub part_bytes_max: u64,
+    /// Bytes that a message may have, all parts together; who sends more is disconnected.
+    pub message_bytes_max: u64,
 }
 
 impl ZmqSourceSpec {
     /// A connecting PULL socket for messages of up to 1 GiB, 16 of which may wait until their size is known.
     pub fn pull(address: impl Into<String>) -> Self {
-        Self { address: address.into(), bind: false, kind: ZmqKind::Pull, queue_messages: 16, part_bytes_max: 1 << 30 }
+        Self { address: address.into(), bind: false, kind: ZmqKind::Pull, queue_messages: 16, message_bytes_max: 1 << 30 }
     }
 }
 
@@ -82,6 +86,8 @@ pub struct ZmqSource {
     socket: ::zmq::Socket,
     monitor: ::zmq::Socket,
     peers: Peers,
+    connections: Connections,
+    cut: usize,
     bind: bool,
     name: String,
     queue: Queue,
@@ -137,14 +143,16 @@ impl ZmqSource {
             ZmqKind::Sub => ::zmq::SUB,
         };
         let mut socket = context.socket(kind).map_err(out_of_sockets)?;
-        let queue = Queue::new(spec.queue_messages.max(QUEUE_MESSAGES_MIN as i32));
+        let lowest = QUEUE_MESSAGES_MIN as i32;
+        let queue = Queue::new(if spec.bind { lowest } else { spec.queue_messages.max(lowest) });
+        let connections = Connections::new(spec.message_bytes_max);
         configure(&socket, spec, queue.mark).map_err(|e| io::Error::other(format!("{}: {e}", spec.address)))?;
         let monitor = monitor(context, &socket).map_err(out_of_sockets)?;
         sys::zmq::attach(&mut socket, &spec.address, spec.bind).map_err(|e| endpoint::explain(&spec.address, spec.bind, &e))?;
         // The port that the kernel chose stands in the last endpoint.
         let bound = socket.get_last_endpoint().ok().and_then(Result::ok).filter(|name| spec.bind && !name.is_empty());
         let name = bound.unwrap_or_else(|| spec.address.clone());
-        Ok(Self { socket, monitor, peers: Peers::default(), bind: spec.bind, name, queue })
+        Ok(Self { socket, monitor, peers: Peers::default(), connections, cut: 0, bind: spec.bind, name, queue })
     }
 
     /// Senders that are connected now.
@@ -156,15 +164,20 @@ impl ZmqSource {
     /// Reads the announcements.
     fn note_peers(&mut self) {
         while let Ok(part) = self.monitor.recv_msg(::zmq::DONTWAIT) {
-            self.peers.event(&part);
+            match self.peers.event(&part) {
+                Some(PeerEvent::Opened(descriptor)) => self.connections.opened(descriptor as i32),
+                Some(PeerEvent::Closed(descriptor)) => self.connections.closed(descriptor as i32),
+                None => {}
+            }
             // The second part is the address.
             while self.monitor.get_rcvmore() == Ok(true) && self.monitor.recv_msg(::zmq::DONTWAIT).is_ok() {}
         }
     }
 
     /// The rest of a message of which the first part has come; libzmq has the others already.
-    fn message(&self, first: ::zmq::Message) -> io::Result<Message> {
+    fn message(&mut self, mut first: ::zmq::Message) -> io::Result<Message> {
         let mut more = first.get_more();
+        let descriptor = first.gets(DESCRIPTOR).and_then(|text| text.parse().ok());
         let mut parts = Vec::with_capacity(if more { 4 } else { 1 });
         parts.push(bytes(first));
         while more {
@@ -174,28 +187,44 @@ impl ZmqSource {
                 parts.push(bytes(next));
             }
         }
-        Ok(Message { parts })
+        let message = Message { parts };
+        if let Some(descriptor) = descriptor {
+            self.connections.took(descriptor, message.bytes());
+        }
+        Ok(message)
     }
 }
 
 impl MessageSource for ZmqSource {
     fn receive(&mut self, timeout: Duration, messages_max: usize, into: &mut Vec<Message>) -> io::Result<()> {
-        self.note_peers();
-        let mut waited = false;
+        self.watch();
+        // While somebody is connected, looks at what comes more often than it is asked for.
+        let end = Instant::now() + timeout;
         let mut taken = 0;
         while taken < messages_max {
             match self.socket.recv_msg(::zmq::DONTWAIT) {
                 Ok(first) => {
-                    into.push(self.message(first)?);
+                    let message = self.message(first)?;
+                    into.push(message);
                     taken += 1;
                     if let Some(mark) = self.queue.read() {
                         self.socket.set_rcvhwm(mark).map_err(failed)?;
                     }
                 }
-                Err(::zmq::Error::EAGAIN) if taken == 0 && !waited => {
-                    let milliseconds = timeout.as_millis() + u128::from(!timeout.subsec_nanos().is_multiple_of(1_000_000));
+                Err(::zmq::Error::EAGAIN) if taken == 0 => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    let wait = self.connections.pause().map_or(left, |pause| pause.min(left));
+                    let milliseconds = wait.as_millis() + u128::from(!wait.subsec_nanos().is_multiple_of(1_000_000));
                     match self.socket.poll(::zmq::POLLIN, i64::try_from(milliseconds).unwrap_or(i64::MAX)) {
-                        Ok(_) => waited = true,
+                        Ok(0) => {
+                            self.note_peers();
+                            // No whole message waits.
+                            self.cut += self.connections.look(0);
+                        }
+                        Ok(_) => {}
                         Err(::zmq::Error::EINTR) => return Ok(()),
                         Err(error) => return Err(failed(error)),
                     }
@@ -205,6 +234,21 @@ impl MessageSource for ZmqSource {
             }
         }
         Ok(())
+    }
+
+    fn watch(&mut self) {
+        self.note_peers();
+        self.cut += self.connections.look(self.queue.mark as u64);
+    }
+
+    fn disconnected(&mut self) -> Option<String> {
+        let cut = std::mem::take(&mut self.cut);
+        (cut > 0).then(|| {
+            let limit = self.connections.message_bytes_max() >> 20;
+            format!(
+                "a sender was disconnected: its message had more than {limit} MiB and was not at its end ([source] message_mib)"
+            )
+        })
     }
 
     fn bound(&mut self, message_bytes: u64, queue_bytes: u64) {
@@ -222,7 +266,7 @@ impl MessageSource for ZmqSource {
 fn configure(socket: &::zmq::Socket, spec: &ZmqSourceSpec, queue_messages: i32) -> ::zmq::Result<()> {
     socket.set_linger(0)?;
     socket.set_rcvhwm(queue_messages)?;
-    socket.set_maxmsgsize(i64::try_from(spec.part_bytes_max).unwrap_or(i64::MAX))?;
+    socket.set_maxmsgsize(i64::try_from(spec.message_bytes_max).unwrap_or(i64::MAX))?;
     // A peer that is gone without a word is noticed after 60 s of silence and 10 questions.
     socket.set_tcp_keepalive(1)?;
     socket.set_tcp_keepalive_cnt(10)?;

@@ -1,4 +1,6 @@
 use super::*;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -175,9 +177,9 @@ fn the_queue_follows_the_size_of_the_messages() {
 }
 
 #[test]
-fn the_queue_of_a_listening_socket_is_as_long_as_was_said() {
+fn the_queue_of_each_connection_of_a_listening_socket_is_short() {
     const LARGE: usize = 8 << 20;
-    let (context, mut source) = open(ZmqSourceSpec { queue_messages: 3, ..listening(ZmqKind::Pull) });
+    let (context, mut source) = open(ZmqSourceSpec { queue_messages: 16, ..listening(ZmqKind::Pull) });
     source.bound(1, 1 << 30);
     for _ in 0..2 {
         let push = context.socket(::zmq::PUSH).unwrap();
@@ -192,7 +194,7 @@ fn the_queue_of_a_listening_socket_is_as_long_as_was_said() {
 
 #[test]
 fn who_sends_too_much_is_disconnected_and_others_go_on() {
-    let (context, mut source) = open(ZmqSourceSpec { part_bytes_max: 1000, ..listening(ZmqKind::Pull) });
+    let (context, mut source) = open(ZmqSourceSpec { message_bytes_max: 1000, ..listening(ZmqKind::Pull) });
     let bad = sender(&context, ::zmq::PUSH, &source);
     bad.send(vec![0u8; 1001], 0).unwrap();
     let good = sender(&context, ::zmq::PUSH, &source);
@@ -202,6 +204,72 @@ fn who_sends_too_much_is_disconnected_and_others_go_on() {
     let mut more = Vec::new();
     source.receive(Duration::from_millis(50), 9, &mut more).unwrap();
     assert!(more.is_empty());
+}
+
+/// A connection as a PUSH socket makes it (ZMTP 3.0, mechanism NULL), without libzmq, which would keep a message until it is whole.
+fn bare_push(name: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(name.trim_start_matches("tcp://")).unwrap();
+    let mut greeting = [0u8; 64];
+    (greeting[0], greeting[9], greeting[10]) = (0xFF, 0x7F, 3);
+    greeting[12..16].copy_from_slice(b"NULL");
+    stream.write_all(&greeting).unwrap();
+    stream.read_exact(&mut greeting).unwrap();
+    let ready = b"\x05READY\x0bSocket-Type\0\0\0\x04PUSH";
+    stream.write_all(&[&[4, ready.len() as u8], &ready[..]].concat()).unwrap();
+    stream
+}
+
+/// Parts without end, of any size: the connection is cut, and the memory of libzmq does not grow with what was sent.
+#[test]
+fn a_message_that_never_ends_is_cut_off_and_others_go_on() {
+    for part_bytes in [200, 60_000] {
+        let (context, mut source) = open(ZmqSourceSpec { message_bytes_max: 4 << 20, ..listening(ZmqKind::Pull) });
+        let mut stream = bare_push(&source.name());
+        let part: Vec<u8> = match part_bytes {
+            200 => [&[1, 200], &[7u8; 200][..]].concat(),
+            _ => [&[3][..], &60_000u64.to_be_bytes(), &[7; 60_000]].concat(),
+        };
+        let parts = part.repeat(1_000_000 / part.len());
+        let sent = std::thread::spawn(move || (0..20_000).take_while(|_| stream.write_all(&parts).is_ok()).count());
+        let good = sender(&context, ::zmq::PUSH, &source);
+        let (mut got, mut why) = (Vec::new(), None);
+        let end = Instant::now() + 60 * SECOND;
+        while !sent.is_finished() && Instant::now() < end {
+            good.send("good", ::zmq::DONTWAIT).ok();
+            source.receive(Duration::from_millis(300), 10, &mut got).unwrap();
+            why = why.or(source.disconnected());
+        }
+        assert!(sent.join().unwrap() < 20_000, "20 GB were taken");
+        assert!(why.unwrap().contains("more than 4 MiB"));
+        assert!(!got.is_empty() && got.iter().all(|message| message.parts[0] == b"good"[..]));
+    }
+}
+
+/// A message that is as large as it may be, and comes slowly, is whole in the end; so is one behind others for which there is no room for long.
+#[test]
+fn who_sends_no_more_than_is_allowed_is_not_cut_off() {
+    let (_context, mut source) = open(ZmqSourceSpec { message_bytes_max: 4 << 20, ..listening(ZmqKind::Pull) });
+    let mut stream = bare_push(&source.name());
+    let part = |flags: u8, bytes: usize| [&[flags][..], &(bytes as u64).to_be_bytes(), &vec![7; bytes]].concat();
+    let whole = [part(3, 2 << 20), part(2, 2 << 20)].concat();
+    let sent = std::thread::spawn(move || {
+        for message in 0..12 {
+            for piece in whole.chunks(1 << 20) {
+                stream.write_all(piece).unwrap();
+                std::thread::sleep(Duration::from_millis(if message == 0 { 200 } else { 0 }));
+            }
+        }
+        stream
+    });
+    let mut got = take(&mut source, 1);
+    for _ in 0..10 {
+        source.watch();
+        std::thread::sleep(Duration::from_millis(110));
+    }
+    got.extend(take(&mut source, 11));
+    assert!(got.len() == 12 && got.iter().all(|message| message.bytes() == 4 << 20));
+    assert_eq!((source.disconnected(), source.peers()), (None, 1));
+    drop(sent.join().unwrap());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! of the memory is used up, which holds back the sender.
 
 use super::Upstream;
-use super::control::{PullState, SeriesControl};
+use super::control::{Notice, PullState, SeriesControl};
 use super::event::{Event, Read};
 use crossbeam_channel::Sender;
 use konkordia_core::ports::Message;
@@ -79,7 +79,11 @@ impl Puller<'_> {
                 return;
             }
             self.accept();
+            if let Some(why) = self.parts.source.disconnected() {
+                self.control.notify(Notice::Refused { upstream: self.upstream, why });
+            }
             if !self.state().share.wait(GRAIN, |share| share.room_bytes() > 0 || self.control.is_closing()) {
+                self.parts.source.watch();
                 continue;
             }
             let messages_max = self.messages_max();

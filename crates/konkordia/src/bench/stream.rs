@@ -162,7 +162,7 @@ fn listen(setting: Setting) -> Result<Vec<ZmqSource>, Failure> {
         bind: true,
         kind: ZmqKind::Pull,
         queue_messages: (QUEUE_BYTES / setting.size).clamp(2, 1000) as i32,
-        part_bytes_max: 1 << 30,
+        message_bytes_max: 1 << 30,
     };
     let open = |_| ZmqSource::open(&context, &spec).map_err(|why| failed("cannot listen", why));
     (0..setting.upstreams).map(open).collect()

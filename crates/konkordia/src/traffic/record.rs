@@ -75,7 +75,8 @@ fn open(args: &RecordArgs) -> Result<Vec<ZmqSource>, Failure> {
         ReceiveKind::Sub => ZmqKind::Sub,
     };
     let open = |address: &String| {
-        let spec = ZmqSourceSpec { bind: args.bind, kind, part_bytes_max: u64::from(u32::MAX), ..ZmqSourceSpec::pull(address) };
+        let spec =
+            ZmqSourceSpec { bind: args.bind, kind, message_bytes_max: u64::from(u32::MAX), ..ZmqSourceSpec::pull(address) };
         ZmqSource::open(&context, &spec).map_err(|e| socket_failure(&e))
     };
     args.from.iter().map(open).collect()

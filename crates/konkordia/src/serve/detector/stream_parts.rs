@@ -159,8 +159,8 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
             let context = context(1).map_err(|error| open_failed("ZeroMQ", &error))?;
             let open = |address: &String| {
                 let kind = if *socket == Socket::Sub { ZmqKind::Sub } else { ZmqKind::Pull };
-                let part_bytes_max = config.message_bytes_max;
-                let spec = ZmqSourceSpec { bind: *bind, kind, part_bytes_max, ..ZmqSourceSpec::pull(address.clone()) };
+                let message_bytes_max = config.message_bytes_max;
+                let spec = ZmqSourceSpec { bind: *bind, kind, message_bytes_max, ..ZmqSourceSpec::pull(address.clone()) };
                 let source = ZmqSource::open(&context, &spec).map_err(|error| open_failed(address, &error))?;
                 Ok(Box::new(source) as Box<dyn MessageSource>)
             };

@@ -1,0 +1,100 @@
+//! The connections of a ZeroMQ socket, and what each has brought of a message that is not whole.
+//!
+//! libzmq hands over whole messages only and bounds each part of one, but not how many there are: a message that never ends grows in its memory
+//! without a bound. What was read from a TCP connection is known to the kernel, and of which connection a message came to libzmq. So the bytes that
+//! were read since the last whole message of a connection are its unfinished message, and whole ones that wait. A connection with too many is cut; libzmq
+//! gives the memory back, and the sender may connect again. Connections other than TCP are not counted by the kernel and have no such bound.
+
+use crate::sys;
+use std::time::{Duration, Instant};
+
+/// How often the kernel is asked.
+const GRAIN: Duration = Duration::from_millis(100);
+/// Bytes beside a message: what comes while it is looked.
+const MORE_BYTES: u64 = 1 << 20;
+
+#[derive(Debug)]
+struct Connection {
+    descriptor: i32,
+    /// The kernel's name for this connection: a descriptor is used again.
+    cookie: u64,
+    /// Bytes that libzmq had read when a whole message of it was last taken.
+    whole_bytes: u64,
+    /// A whole message was taken since then.
+    is_whole: bool,
+}
+
+/// See the top of this module.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    list: Vec<Connection>,
+    message_bytes_max: u64,
+    /// Largest message that came.
+    largest_bytes: u64,
+    looked: Instant,
+}
+
+impl Connections {
+    /// For messages of at most so many bytes, all parts together.
+    pub(crate) fn new(message_bytes_max: u64) -> Self {
+        Self { list: Vec::new(), message_bytes_max, largest_bytes: 0, looked: Instant::now() }
+    }
+
+    /// Bytes that a message may have.
+    pub(crate) fn message_bytes_max(&self) -> u64 {
+        self.message_bytes_max
+    }
+
+    /// A connection was made.
+    pub(crate) fn opened(&mut self, descriptor: i32) {
+        let Some(cookie) = sys::zmq::cookie(descriptor) else { return };
+        if !self.list.iter().any(|known| known.cookie == cookie) {
+            self.closed(descriptor);
+            self.list.push(Connection { descriptor, cookie, whole_bytes: 0, is_whole: false });
+        }
+    }
+
+    /// A connection has ended.
+    pub(crate) fn closed(&mut self, descriptor: i32) {
+        self.list.retain(|known| known.descriptor != descriptor);
+    }
+
+    /// A whole message of this connection was taken.
+    pub(crate) fn took(&mut self, descriptor: i32, bytes: u64) {
+        self.largest_bytes = self.largest_bytes.max(bytes);
+        if let Some(known) = self.list.iter_mut().find(|known| known.descriptor == descriptor) {
+            known.is_whole = true;
+        }
+    }
+
+    /// Until then the kernel need not be asked again; `None` if there is nothing to ask.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        (!self.list.is_empty()).then(|| GRAIN.saturating_sub(self.looked.elapsed()))
+    }
+
+    /// Cuts connections whose unfinished message is too large, now and then; how many. So many whole messages of each may wait.
+    pub(crate) fn look(&mut self, whole_messages: u64) -> usize {
+        if self.looked.elapsed() < GRAIN {
+            return 0;
+        }
+        self.looked = Instant::now();
+        let waiting = whole_messages * if self.largest_bytes > 0 { self.largest_bytes } else { self.message_bytes_max };
+        let limit = self.message_bytes_max.saturating_add(waiting).saturating_add(MORE_BYTES);
+        let mut cut = 0;
+        self.list.retain_mut(|known| {
+            if sys::zmq::cookie(known.descriptor) != Some(known.cookie) {
+                return false;
+            }
+            let Some(bytes) = sys::zmq::bytes_read(known.descriptor) else { return true };
+            if std::mem::take(&mut known.is_whole) {
+                known.whole_bytes = bytes;
+            }
+            if bytes.saturating_sub(known.whole_bytes) <= limit {
+                return true;
+            }
+            cut += usize::from(sys::zmq::cut(known.descriptor));
+            false
+        });
+        cut
+    }
+}

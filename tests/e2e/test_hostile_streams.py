@@ -1,0 +1,148 @@
+"""Senders that would take the memory, the disk or the time of a service: what they send is bounded, and the service stays at hand."""
+
+import pathlib
+import signal
+import socket
+import struct
+import threading
+import time
+
+import zmq
+from streams import SeriesFile, Stins, pictures
+
+MIB = 1 << 20
+PART = 16 * MIB
+
+
+def memory_mib(service):
+    """Memory of the process now."""
+    text = pathlib.Path(f"/proc/{service.process.pid}/status").read_text()
+    return int(next(line for line in text.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
+
+
+class Watch:
+    """The most memory that the service takes meanwhile."""
+
+    def __init__(self, service):
+        self.service, self.most, self.is_over = service, 0, False
+        self.before = memory_mib(service)
+        self.thread = threading.Thread(target=self.look)
+
+    def look(self):
+        while not self.is_over:
+            self.most = max(self.most, memory_mib(self.service))
+            time.sleep(0.02)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        self.thread.join()
+        print(f"memory: {self.before:.0f} MiB before, {self.most:.0f} MiB at most")
+
+    @property
+    def more(self):
+        return self.most - self.before
+
+
+def endless(address, part):
+    """One message whose parts never end, as a PUSH socket sends it (ZMTP 3.0), until the connection is cut; gives the bytes."""
+    host, port = address.removeprefix("tcp://").rsplit(":", 1)
+    ready = b"\x05READY\x0bSocket-Type\0\0\0\x04PUSH"
+    parts = (b"\x03" + struct.pack(">Q", len(part)) + part) * max(1, MIB // len(part))
+    sent = 0
+    with socket.create_connection((host, int(port)), timeout=60) as s:
+        s.sendall(b"\xff" + bytes(8) + b"\x7f\x03\0" + b"NULL".ljust(20, b"\0") + bytes(32))
+        s.recv(64)
+        s.sendall(bytes([4, len(ready)]) + ready)
+        try:
+            while sent < 1024 * MIB:
+                s.sendall(parts)
+                sent += len(parts)
+        except OSError:
+            pass
+    return sent
+
+
+def test_a_message_without_an_end_costs_no_more_memory_than_a_message_may(serve):
+    service = serve(source="message_mib = 64\nqueue_mib = 64")
+    images = pictures(10)
+    with Watch(service) as watch:
+        for size in (1000, 100_000):
+            sent = endless(service.addresses[0], bytes(size))
+            assert sent < 1024 * MIB, "it was never cut off"
+            print(f"parts of {size} bytes: cut off after {sent / MIB:.0f} MiB")
+        service.send(*Stins(5).series(images))
+        file = service.file(1)
+    file.equals(images)
+    # The message, and what came until it was looked at.
+    assert watch.more < 700, f"{watch.more} MiB"
+    assert any("was disconnected" in line for line in service.log), service.log
+
+
+def test_many_connections_do_not_multiply_the_queue(serve):
+    """Four senders of large messages, and a consumer of the service that takes nothing: what waits is bounded."""
+    service = serve(source="queue_mib = 64", extra='[[stream]]\nname = "stuck"\naddress = "tcp://127.0.0.1:*"\nrequired = true')
+    stins, senders = Stins(5), [service.socket() for _ in range(4)]
+    with Watch(service) as watch:
+        service.send(stins.start())
+        header = {"htype": "image", "shape": [4096, 2048], "type": "uint16", "compression": "none"}
+        number = 0
+        for sender in senders:
+            sender.sndtimeo = 300
+        stuck = set()
+        while len(stuck) < len(senders):
+            for n, sender in enumerate(senders):
+                try:
+                    sender.send_json(header | {"msg_number": stins.number, "frame": number}, zmq.SNDMORE)
+                    sender.send(bytes(PART))
+                    number += 1
+                except zmq.Again:
+                    stuck.add(n)
+            if number > 400:
+                break
+    # Of each connection two messages wait and one is under way; beside them the queue of 64 MiB, and the consumer's.
+    print(f"{number} messages were sent")
+    assert watch.more < 64 + 4 * 3 * 16 + 200, f"{watch.more} MiB"
+
+
+def test_a_lone_number_far_ahead_makes_no_files_and_cancel_ends_at_once(serve, tmp_path):
+    service = serve()
+    images = pictures(6)
+    for far in (900_000, 2**24 - 5):
+        stins = Stins(5)
+        numbers = [0, 1, 2, far, 3, 4, 5]
+        messages = [stins.start(), *(stins.image(n, images[n % 6]) for n in numbers)]
+        run = service.status()["run"]
+        service.send(*messages)
+        service.until(lambda s: s["run"] > run and s["images_committed"] == 6)
+        begun = time.monotonic()
+        service.command("cancel")
+        took = time.monotonic() - begun
+        service.until(lambda s: s["state"] == "idle")
+        print(f"frame {far}: cancel took {took:.1f} s")
+        assert took < 5
+    assert len(list(tmp_path.glob("*_data_*.h5"))) <= 2
+
+
+def test_cancel_and_sigterm_end_a_service_with_three_thousand_series_behind(serve):
+    service = serve()
+    images = pictures(2)
+    sender = service.context.socket(zmq.PUSH)
+    sender.linger, sender.sndhwm = 0, 0
+    sender.connect(service.addresses[0])
+    for n in range(3000):
+        for message in Stins(4 * n).series(images):
+            sender.send_multipart(message)
+    service.until(lambda s: s["run"] >= 3)
+    begun = time.monotonic()
+    service.command("cancel")
+    cancelled = time.monotonic() - begun
+    begun = time.monotonic()
+    service.process.send_signal(signal.SIGTERM)
+    service.process.wait(60)
+    took = time.monotonic() - begun
+    print(f"cancel took {cancelled:.1f} s, SIGTERM {took:.1f} s, {service.process.returncode}")
+    assert cancelled < 5 and took < 5
