@@ -7,7 +7,7 @@
 //! - packets of one origin (port of the detector, and sender) *agree* on a frame, and
 //! - a frame has *shown* the tile: it has numbers that no smaller readout has, and
 //! - that frame is over without numbers beyond the tile: one of the next has begun, or no packet came for a while, and
-//! - with its neighbours it has half of a tile's packets, and no other origin or part of the count has more.
+//! - with its neighbours it has half of a tile's packets, or is one of several in a row, and no other origin or part of the count has more.
 //!
 //! What cannot be told from a smaller readout, and what is of a larger one, is refused. The next packets are judged in the same way.
 
@@ -24,6 +24,8 @@ const OF_THE_FRAME: u32 = 2;
 const PAUSE_NS: u64 = 20_000_000;
 const LONG_PAUSE_NS: u64 = 200_000_000;
 
+/// So many frames in a row of which something came are a detector's.
+const MANY_FRAMES: usize = 4;
 /// Frames this close to each other are of one count: some between them may be lost.
 const NEAR_FRAMES: u64 = 8;
 
@@ -258,12 +260,19 @@ impl Opening {
             return FirstVerdict::Refuse;
         }
         // Where nothing says with which frame the run begins, a few packets must not.
-        let is_much = self.shown.is_none_or(|(frame, origin)| 2 * self.count_near(frame, origin) >= self.spec.packets);
+        let is_much = self.shown.is_none_or(|shown| self.is_much(shown));
         if !is_known && !is_last && !is_much {
             return if is_full { FirstVerdict::DropOldest } else { FirstVerdict::Wait };
         }
         let frame = self.shown.map_or(frame, |shown| self.first_of(shown));
         FirstVerdict::Begin { frame, origin: if is_much { self.origin() } else { None } }
+    }
+
+    /// True if there is half of a tile around this frame, or several frames one after the other of which most packets were lost.
+    fn is_much(&self, (frame, origin): (u64, Origin)) -> bool {
+        let has_some = |frame: &u64| self.count(*frame, origin, 0) >= self.of_the_frame().max(2);
+        2 * self.count_near(frame, origin) >= self.spec.packets
+            || (frame..=frame.saturating_add(NEAR_FRAMES)).filter(has_some).count() >= MANY_FRAMES
     }
 
     /// The frame with which a run begins whose tile this frame has shown: the first of the same count on which packets agree. Older frames that

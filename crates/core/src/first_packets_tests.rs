@@ -192,6 +192,15 @@ fn a_stream_is_that_of_the_sender_of_most_packets() {
     assert_eq!(push_all(&mut opening(true), both, false), begins(5));
 }
 
+/// Nine of ten packets are lost: the run begins with the first frame all the same, when some came of a few more.
+#[test]
+fn frames_of_which_most_is_lost_begin_a_run() {
+    let mut o = opening_of(40, false, 0);
+    let few = (5..12).flat_map(|frame| [held(frame, 3), held(frame, 7)]);
+    assert_eq!(push_all(&mut o, few, false), begin(5));
+    assert!(o.held().len() < 10);
+}
+
 /// However well a few packets agree: the frame that begins the run is one of which most packets come.
 #[test]
 fn a_few_strays_that_agree_decide_nothing() {
