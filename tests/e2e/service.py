@@ -37,6 +37,9 @@ class Service:
         for thread in self._threads:
             thread.start()
         line = self._lines.get(timeout=timeout)
+        if line is not None and "error" in json.loads(line):
+            self.log.append(line)
+            line = self._lines.get(timeout=timeout)
         if line is None:
             self.process.wait(10)
             self._threads[0].join()

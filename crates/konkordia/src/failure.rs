@@ -1,6 +1,7 @@
 //! How errors reach people, and the exit codes.
 
 use konkordia_core::ports::SinkError;
+use serde_json::{Value, json};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -51,21 +52,29 @@ pub struct Failure {
     pub why: String,
     /// What to do next.
     pub fix: String,
+    /// Parts of a configuration with the mistakes in them. People see them in front of the failure, and `why` is for programs.
+    pub excerpts: String,
 }
 
 impl Failure {
     /// An error of its three parts.
     pub fn new(exit: Exit, what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { exit, what: what.into(), why: why.into(), fix: fix.into() }
+        Self { exit, what: what.into(), why: why.into(), fix: fix.into(), excerpts: String::new() }
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        json!({ "error": { "what": self.what, "why": self.why, "fix": self.fix, "exit_code": self.exit as u8 } })
     }
 
     /// A failed system call on `path`.
     pub fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as K;
         let fix = match error.kind() {
-            K::NotFound => "check the path; relative paths in a configuration count from the configuration file",
+            K::NotFound => "check the path",
             K::PermissionDenied | K::ReadOnlyFilesystem => "choose a path that this user may use, or change its permissions",
             K::StorageFull | K::QuotaExceeded => "free some space or choose another directory",
+            K::AlreadyExists => "give another name, or move the file that is there",
             K::IsADirectory => "this is a folder: name the files in it",
             _ => "look at the system log (dmesg) for the disk or network behind this path",
         };
@@ -81,8 +90,12 @@ pub fn reason(error: &std::io::Error) -> String {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.excerpts.is_empty() {
+            writeln!(f, "{}", self.excerpts)?;
+        }
         write!(f, "error: {}", self.what)?;
-        for (label, text) in [("why", &self.why), ("fix", &self.fix)] {
+        let why = if self.excerpts.is_empty() { self.why.as_str() } else { "" };
+        for (label, text) in [("why", why), ("fix", &self.fix)] {
             for (n, line) in text.lines().enumerate() {
                 let head = if n == 0 { format!("{label}: ") } else { "     ".into() };
                 write!(f, "\n  {head}{line}")?;

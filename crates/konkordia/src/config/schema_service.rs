@@ -270,6 +270,13 @@ pub const KEYS: &[Key] = &[
         "nothing",
         "the same when a run was stopped or cancelled; what it says is a warning only",
     ),
+    key(
+        "control",
+        "on_stage",
+        Kind::Texts,
+        "nothing",
+        "`konkordia pedestal --stage all`: the same before each gain stage, with KONKORDIA_STAGE (g0, g1, g2) and KONKORDIA_GAINMODE (dynamic, forceswitchg1, forceswitchg2) in its environment; at the end once more with g0",
+    ),
     quantity(
         "control",
         "timeout_s",

@@ -16,6 +16,7 @@ use crate::config::{self, Config, plan};
 use crate::failure::{Exit, Failure};
 use crate::repack::travel;
 use crate::say;
+use crate::serve::paths::Place;
 use arm::{Ports, Prepared};
 use konkordia_core::plan::Plan;
 use konkordia_core::setup::Finding;
@@ -33,7 +34,8 @@ use std::time::{Duration, Instant};
 
 /// `konkordia receive CONFIG`
 pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
-    let config = config::load(&args.config)?;
+    let mut config = config::load(&args.config)?;
+    apply(args, &mut config)?;
     // From here on a signal ends the run, not the program in the middle of creating files.
     let mut watch = Watch::new()?;
     if let Some(travel) = &config.travel {
@@ -66,6 +68,21 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         (Some(failure), _) | (None, Err(failure)) => Err(failure),
         (None, Ok(_)) => Ok(exit),
     }
+}
+
+/// What the command line says otherwise than the configuration.
+fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
+    if let Some(images) = args.images {
+        config.images = (images > 0).then_some(images);
+    }
+    let Some(name) = &args.prefix else { return Ok(()) };
+    let place = Place { root: config.directory.clone(), base: config.directory.clone(), create_folders: false };
+    let target = place.target(name)?;
+    if let Some(travel) = &mut config.travel {
+        travel.prefix = format!("{}_travel", target.prefix);
+    }
+    (config.directory, config.prefix) = (target.directory, target.prefix);
+    Ok(())
 }
 
 /// Closes the files and makes the report.

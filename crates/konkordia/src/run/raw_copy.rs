@@ -22,6 +22,11 @@ const EXTENSION: &str = "raw";
 const ACQUISITION: u64 = 0;
 const DOING: &str = "cannot write the raw frames to";
 
+/// The master of the raw frames of a run.
+pub fn master_file_name(prefix: &str) -> String {
+    master_name(&format!("{prefix}_raw"), ACQUISITION, "json")
+}
+
 /// What is to be written, and where.
 #[derive(Clone, Debug)]
 pub struct RawSpec {
@@ -87,7 +92,7 @@ impl RawSpec {
     }
 
     fn master_path(&self) -> PathBuf {
-        self.directory.join(master_name(&self.stem(), ACQUISITION, "json"))
+        self.directory.join(master_file_name(&self.prefix))
     }
 
     fn data_path(&self, port: usize, sub_file: u64) -> PathBuf {

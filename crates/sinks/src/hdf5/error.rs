@@ -21,6 +21,8 @@ pub enum ErrorKind {
     Invalid,
     /// The file is not what it should be.
     Damaged,
+    /// The file is something else.
+    NotHdf5,
     /// Everything else that the operating system or libhdf5 reports.
     Io,
 }
@@ -50,8 +52,12 @@ impl std::error::Error for Error {}
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, operation: &'static str, path: &Path, cause: impl Into<String>) -> Self {
-        let hint = hint(kind).to_owned();
-        Self { kind, operation, path: path.to_owned(), cause: cause.into(), hint }
+        let hint = match kind {
+            // What is to be made lacks its folder, what is to be read lacks itself.
+            ErrorKind::NotFound if path.parent().is_some_and(is_folder) => "check the path",
+            kind => hint(kind),
+        };
+        Self { kind, operation, path: path.to_owned(), cause: cause.into(), hint: hint.to_owned() }
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -64,24 +70,28 @@ impl Error {
             Some(code) => kind_of_errno(code),
             None => ErrorKind::Io,
         };
-        Self::new(kind, operation, path, error.to_string())
+        Self::new(kind, operation, path, words_of(error))
     }
 
-    /// An error of libhdf5. Its deepest stack frame holds "errno = N" when a system call failed.
+    /// An error of libhdf5. Its stack leads from the call to the cause, which holds "errno = N" when a system call failed.
     pub(crate) fn hdf5(operation: &'static str, path: &Path, error: hdf5::Error) -> Self {
         let text = match error {
             hdf5::Error::Internal(text) => text,
             hdf5::Error::HDF5(stack) => match stack.expand() {
-                Ok(stack) => stack.iter().map(|frame| frame.description().to_owned()).collect::<Vec<_>>().join("; "),
+                Ok(stack) => stack.iter().last().map_or(String::new(), |frame| frame.description().to_owned()),
                 Err(error) => error.to_string(),
             },
         };
-        let kind = errno_in(&text).map_or(ErrorKind::Io, kind_of_errno);
-        let cause = match errno_in(&text) {
-            Some(code) => io::Error::from_raw_os_error(code).to_string(),
-            None => format!("libhdf5: {text}"),
-        };
-        Self::new(kind, operation, path, cause)
+        if let Some(code) = errno_in(&text) {
+            return Self::io(operation, path, &io::Error::from_raw_os_error(code));
+        }
+        if text.contains("file signature not found") {
+            return Self::new(ErrorKind::NotHdf5, operation, path, "it does not begin as an HDF5 file does");
+        }
+        if text.contains("truncated file") {
+            return Self::new(ErrorKind::Damaged, operation, path, format!("the file is cut short ({text})"));
+        }
+        Self::new(ErrorKind::Io, operation, path, format!("libhdf5: {text}"))
     }
 }
 
@@ -100,6 +110,16 @@ impl<T> Context<T> for io::Result<T> {
     fn context(self, operation: &'static str, path: &Path) -> Result<T, Error> {
         self.map_err(|error| Error::io(operation, path, &error))
     }
+}
+
+fn is_folder(parent: &Path) -> bool {
+    parent.as_os_str().is_empty() || parent.is_dir()
+}
+
+/// The words of the system without Rust's "(os error N)".
+fn words_of(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
 fn errno_in(text: &str) -> Option<i32> {
@@ -121,11 +141,12 @@ fn hint(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::DiskFull => "free some space or choose another directory; images written before this are safe",
         ErrorKind::NotWritable => "choose a directory that this user may write to, or remount it read-write",
-        ErrorKind::NotFound => "create the directory or correct the path in the configuration",
+        ErrorKind::NotFound => "create the directory, or correct the path",
         ErrorKind::Exists => "choose another prefix, move the old files, or set the overwrite policy to replace",
         ErrorKind::InUse => "wait for the other process to finish, or stop it",
         ErrorKind::Invalid => "correct the value named above",
         ErrorKind::Damaged => "run `konkordia repair FILE`",
+        ErrorKind::NotHdf5 => "give the master of a run (PREFIX_master.h5) or one of its data files",
         ErrorKind::Io => "look at the system log (dmesg) for the disk or network behind this path",
     }
 }

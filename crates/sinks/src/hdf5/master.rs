@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{File, Group, Hyperslab, Result, SliceOrIndex};
+use konkordia_core::moment;
 use konkordia_core::pixel::{Number, PixelType};
 
 use super::channels;
@@ -18,7 +19,6 @@ use super::goniometer::{self, Frames};
 use super::image_times;
 use super::low::{self, Format};
 use super::modules;
-use super::moments;
 use super::names::{master_file_name, pedestal_file_name, temporary_path};
 use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, texts, translation};
 use super::pedestals::PEDESTALS;
@@ -128,7 +128,7 @@ fn write_entry(entry: &Group, spec: &FileSpec, ledger: Option<&LedgerRecord>, im
     known_text(entry, "end_time", end)?;
     let expected = if ledger.is_some() { Some(images) } else { spec.images_planned };
     let length_s = expected.zip(m.frame_time_s).map(|(images, period_s)| images as f64 * period_s);
-    let computed = m.start_time.as_ref().zip(length_s).and_then(|(start, length_s)| moments::after(start, length_s));
+    let computed = m.start_time.as_ref().zip(length_s).and_then(|(start, length_s)| moment::after(start, length_s));
     known_text(entry, "end_time_estimated", m.end_time_estimated.as_ref().or(end).or(computed.as_ref()))?;
     text(entry, "program_name", &spec.software)?;
     let source = group(entry, "source", "NXsource")?;
@@ -151,7 +151,7 @@ fn write_instrument(entry: &Group, spec: &FileSpec, frames: Option<&Frames>, ima
     let m = &spec.metadata;
     let instrument = group(entry, "instrument", "NXinstrument")?;
     experiment::write_name(&instrument, m.instrument_name.as_ref(), m.experiment.instrument_short_name.as_ref())?;
-    known_text(&instrument, "time_zone", m.start_time.as_deref().and_then(moments::time_zone).as_ref())?;
+    known_text(&instrument, "time_zone", m.start_time.as_deref().and_then(moment::time_zone).as_ref())?;
     let beam = group(&instrument, "beam", "NXbeam")?;
     if let Some(kev) = m.energy_kev {
         number(&beam, "incident_wavelength", KEV_ANGSTROM / kev, "angstrom")?;

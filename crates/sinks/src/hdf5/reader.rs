@@ -272,7 +272,7 @@ fn refuse_empty(path: &Path, doing: &'static str) -> Result<(), Error> {
 }
 
 fn damaged(mut error: Error) -> Error {
-    if error.kind == ErrorKind::Io {
+    if matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged) {
         error.kind = ErrorKind::Damaged;
         error.hint = "if a run of konkordia was killed here, `konkordia repair FILE` makes it readable".into();
     }

@@ -2,7 +2,6 @@
 //! a way that nobody downstream knows.
 
 mod byte_order;
-mod dates;
 mod dectris_v1;
 mod dectris_v2;
 mod facts;

@@ -138,16 +138,11 @@ impl Namer {
         metadata
     }
 
-    /// The configured prefix with the number of the series: the next one that is free, so that a service that was restarted goes on counting.
+    /// The configured prefix with the number of the series.
     fn free_target(&mut self) -> Result<Target, Failure> {
-        loop {
-            let target = self.place.target(&format!("{}_{:06}", self.config.prefix, self.series))?;
-            let master = target.directory.join(konkordia_sinks::hdf5::master_file_name(&target.prefix));
-            if self.config.overwrite == konkordia_sinks::hdf5::Overwrite::Replace || !master.exists() {
-                return Ok(target);
-            }
-            self.series += 1;
-        }
+        let (number, target) = self.place.numbered(&self.config.prefix, self.series, self.config.overwrite)?;
+        self.series = number;
+        Ok(target)
     }
 }
 

@@ -103,9 +103,9 @@ impl Driver for Udp {
     type Report = Report;
 
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
-        let wish = wish(&base.config, base.settings.data_root.as_ref(), request)?;
-        let file = wish.config.directory.join(format!("{}_master.h5", wish.config.prefix));
         let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
+        let wish = wish(&base.config, base.settings.data_root.as_ref(), run, request)?;
+        let file = wish.config.directory.join(format!("{}_master.h5", wish.config.prefix));
         let about = About {
             detector: base.config.name.clone(),
             run,

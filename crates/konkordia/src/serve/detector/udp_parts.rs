@@ -170,8 +170,8 @@ pub struct Wish {
     pub notes: Vec<String>,
 }
 
-/// The configuration after the wishes of a command.
-pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, request: &ArmRequest) -> Result<Wish, Failure> {
+/// The configuration of this run after the wishes of a command.
+pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, run: u64, request: &ArmRequest) -> Result<Wish, Failure> {
     let DetectorKindConfig::Udp(own) = &base.kind else {
         return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
     };
@@ -192,8 +192,11 @@ pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, request: &ArmReq
     if write {
         let root = data_root.unwrap_or(&own.directory).clone();
         let place = Place { root, base: own.directory.clone(), create_folders: base.create_folders };
-        let target = place.target(request.prefix.as_deref().unwrap_or(&own.prefix))?;
-        if let Some(travel) = config.travel.as_mut().filter(|_| target.prefix != own.prefix) {
+        let target = match &request.prefix {
+            Some(name) => place.target(name)?,
+            None => place.numbered(&own.prefix, run, own.overwrite)?.1,
+        };
+        if let Some(travel) = config.travel.as_mut() {
             travel.prefix = format!("{}_travel", target.prefix);
         }
         (config.directory, config.prefix) = (target.directory, target.prefix);
