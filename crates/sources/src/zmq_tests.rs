@@ -134,6 +134,10 @@ fn sendable(push: &::zmq::Socket, bytes: usize, most: usize) -> usize {
     sent
 }
 
+/// For a queue of 3: with it one in the sender's own, one each that libzmq is writing and reading, and what the kernel holds, which differs from moment to
+/// moment. A queue that nobody bounds takes all 20.
+const ON_THE_WAY: std::ops::RangeInclusive<usize> = 3..=12;
+
 #[test]
 fn the_queue_follows_the_size_of_the_messages() {
     const LARGE: usize = 8 << 20;
@@ -163,7 +167,7 @@ fn the_queue_follows_the_size_of_the_messages() {
     exchange(&mut source, 100_000, 37);
     assert_eq!(source.queue.mark, 3);
     let sent = sendable();
-    assert!((3..=8).contains(&sent), "{sent}");
+    assert!(ON_THE_WAY.contains(&sent), "{sent}");
     assert_eq!(take(&mut source, sent).len(), sent);
     for queue in [900, 5, 64, 2, 1024, 3] {
         source.bound(1, queue);
@@ -171,7 +175,7 @@ fn the_queue_follows_the_size_of_the_messages() {
         assert_eq!(source.queue.mark, queue as i32);
     }
     let sent = sendable();
-    assert!((3..=8).contains(&sent), "{sent}");
+    assert!(ON_THE_WAY.contains(&sent), "{sent}");
 }
 
 #[test]
@@ -185,7 +189,7 @@ fn the_queue_of_a_listening_socket_is_as_long_as_was_said() {
         push.set_sndhwm(1).unwrap();
         push.connect(&source.name()).unwrap();
         let sent = sendable(&push, LARGE, 20);
-        assert!((3..=8).contains(&sent), "{sent}");
+        assert!(ON_THE_WAY.contains(&sent), "{sent}");
         assert_eq!(take(&mut source, sent).len(), sent);
     }
 }
