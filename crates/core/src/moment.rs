@@ -25,7 +25,7 @@ const OFFSET: &[Item<'_>] = format_description!("[offset_hour sign:mandatory]:[o
 /// The moment by its own clock, and the offset as it stands there: "Z", "+01:00", or nothing.
 fn parts(text: &str) -> Option<(PrimitiveDateTime, &str)> {
     let clock_end = match text.len().checked_sub(6).filter(|&at| text.is_char_boundary(at)) {
-        Some(at) if UtcOffset::parse(&text[at..], OFFSET).is_ok() => at,
+        Some(at) if UtcOffset::parse(&text[at..], OFFSET).is_ok_and(|offset| offset.whole_hours().abs() <= 14) => at,
         _ => text.strip_suffix('Z').map_or(text.len(), str::len),
     };
     let (clock, offset) = text.split_at(clock_end);

@@ -64,7 +64,7 @@ impl Failure {
 
     /// For programs.
     pub fn to_json(&self) -> Value {
-        json!({ "error": { "what": self.what, "why": self.why, "fix": self.fix, "exit_code": self.exit as u8 } })
+        json!({ "event": "error", "error": { "what": self.what, "why": self.why, "fix": self.fix, "exit_code": self.exit as u8 } })
     }
 
     /// A failed system call on `path`.
@@ -74,6 +74,7 @@ impl Failure {
             K::NotFound => "check the path",
             K::PermissionDenied | K::ReadOnlyFilesystem => "choose a path that this user may use, or change its permissions",
             K::StorageFull | K::QuotaExceeded => "free some space or choose another directory",
+            K::FileTooLarge => "raise the limit on the size of a file (ulimit -f), or choose another file system",
             K::AlreadyExists => "give another name, or move the file that is there",
             K::IsADirectory => "this is a folder: name the files in it",
             _ => "look at the system log (dmesg) for the disk or network behind this path",

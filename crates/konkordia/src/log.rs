@@ -61,13 +61,27 @@ impl FormatTime for Clock {
     }
 }
 
-/// An event of the service as a line; `GET /api/v1/events?since=` has the rest of it under the same number.
-pub fn line(of: &ServiceEvent) {
-    let ServiceEvent { id, event, message, .. } = of;
-    let detector = of.detector.as_deref();
-    match of.severity {
-        Severity::Error => tracing::error!(detector, event, id, "{message}"),
-        Severity::Warning => tracing::warn!(detector, event, id, "{message}"),
-        Severity::Info | Severity::Success => tracing::info!(detector, event, id, "{message}"),
+/// The events of the service as lines.
+#[derive(Default)]
+pub struct Log {
+    /// Detector and words of the line before.
+    last: (Option<String>, String),
+}
+
+impl Log {
+    /// Writes a line. `GET /api/v1/events?since=` has the rest of the event under the same number. What a change of the state says in the words of the event
+    /// before it is not said again.
+    pub fn line(&mut self, of: &ServiceEvent) {
+        let ServiceEvent { id, event, message, .. } = of;
+        let said = (of.detector.clone(), message.clone());
+        if std::mem::replace(&mut self.last, said.clone()) == said && event == "state" {
+            return;
+        }
+        let detector = of.detector.as_deref();
+        match of.severity {
+            Severity::Error => tracing::error!(detector, event, id, "{message}"),
+            Severity::Warning => tracing::warn!(detector, event, id, "{message}"),
+            Severity::Info | Severity::Success => tracing::info!(detector, event, id, "{message}"),
+        }
     }
 }

@@ -228,10 +228,11 @@ fn say_who(args: &ServeArgs) {
 fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure> {
     let (known, mut listener) = events.listen(0);
     let log = move || {
-        known.iter().for_each(|event| log::line(event));
+        let mut log = log::Log::default();
+        known.iter().for_each(|event| log.line(event));
         loop {
             match listener.blocking_recv() {
-                Ok(event) => log::line(&event),
+                Ok(event) => log.line(&event),
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(n)) => tracing::warn!("{n} events are not in the log"),
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             }

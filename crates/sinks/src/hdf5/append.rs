@@ -333,7 +333,7 @@ fn fits(dataset: &Dataset, form: &Form, [shape, chunk]: [&[usize]; 2]) -> hdf5::
 }
 
 fn unreadable(mut error: Error) -> Error {
-    if error.kind == ErrorKind::Io {
+    if matches!(error.kind, ErrorKind::Io | ErrorKind::NotHdf5) {
         error.kind = ErrorKind::Damaged;
         error.hint =
             "choose another file name, or move the file away: it is no HDF5 file, or its writer was killed while it flushed"

@@ -53,8 +53,7 @@ impl std::error::Error for Error {}
 impl Error {
     pub(crate) fn new(kind: ErrorKind, operation: &'static str, path: &Path, cause: impl Into<String>) -> Self {
         let hint = match kind {
-            // What is to be made lacks its folder, what is to be read lacks itself.
-            ErrorKind::NotFound if path.parent().is_some_and(is_folder) => "check the path",
+            ErrorKind::NotFound if operation.starts_with("read") => "check the path",
             kind => hint(kind),
         };
         Self { kind, operation, path: path.to_owned(), cause: cause.into(), hint: hint.to_owned() }
@@ -110,10 +109,6 @@ impl<T> Context<T> for io::Result<T> {
     fn context(self, operation: &'static str, path: &Path) -> Result<T, Error> {
         self.map_err(|error| Error::io(operation, path, &error))
     }
-}
-
-fn is_folder(parent: &Path) -> bool {
-    parent.as_os_str().is_empty() || parent.is_dir()
 }
 
 /// The words of the system without Rust's "(os error N)".

@@ -272,10 +272,13 @@ fn refuse_empty(path: &Path, doing: &'static str) -> Result<(), Error> {
 }
 
 fn damaged(mut error: Error) -> Error {
-    if matches!(error.kind, ErrorKind::Io | ErrorKind::Damaged) {
-        error.kind = ErrorKind::Damaged;
-        error.hint = "if a run of konkordia was killed here, `konkordia repair FILE` makes it readable".into();
+    let is_of_a_run = || error.path.file_name().and_then(|name| name.to_str()).and_then(parse).is_some();
+    match error.kind {
+        ErrorKind::Io | ErrorKind::Damaged => error.kind = ErrorKind::Damaged,
+        ErrorKind::NotHdf5 if is_of_a_run() => {}
+        _ => return error,
     }
+    error.hint = "if a run of konkordia was killed here, `konkordia repair FILE` makes it readable".into();
     error
 }
 
