@@ -43,7 +43,8 @@ def status(url, *arguments, **environment):
 
 def is_answered(done):
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)["state"] == "idle"
+    [detector] = json.loads(done.stdout)
+    return detector["state"] == "idle"
 
 
 @pytest.mark.parametrize("names", [None, "subjectAltName=DNS:localhost,IP:127.0.0.1"])
