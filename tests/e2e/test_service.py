@@ -170,6 +170,30 @@ def test_waiting_shows_how_far_the_run_is(bench):
     assert start.returncode == 0 and "20 of 20 images complete" in out
 
 
+def test_latencies_of_the_images_of_a_run(bench):
+    service = bench.serve()
+    assert service.statistics()["latency"] == {}
+    service.command("start", {"images": 40})
+    bench.send(images=40, rate=400)
+    service.wait()
+    latency = service.statistics()["latency"]
+    names = [f"{stage}_{share}_us" for stage in ("committed", "written") for share in ("p50", "p99", "p999", "max")]
+    assert sorted(latency) == sorted(names), latency
+    for stage in ("committed", "written"):
+        p50, p99, p999, most = (latency[f"{stage}_{share}_us"] for share in ("p50", "p99", "p999", "max"))
+        # At 400 Hz an image takes some of 2500 us to come; nothing took a minute.
+        assert 0 < p50 <= p99 <= p999 <= most < 60e6, latency
+    assert latency["written_max_us"] > latency["committed_p50_us"], latency
+    with urllib.request.urlopen(service.url + "/metrics", timeout=30) as answer:
+        metrics = answer.read().decode()
+    assert all(re.search(rf'^konkordia_latency_microseconds{{.*name="{name}".*}} [0-9]', metrics, re.M) for name in names), metrics
+    # Without files nothing is written.
+    service.command("start", {"images": 5, "write": False})
+    bench.send(images=5)
+    service.wait()
+    assert {name.split("_")[0] for name in service.statistics()["latency"]} == {"committed"}
+
+
 def test_sighup_ends_nothing(bench):
     """It comes when the terminal is closed in which the service was started."""
     service = bench.serve(run={"images": 20, "first_frame": 1})

@@ -97,6 +97,15 @@ pub struct TileRecord {
     pub bitmap: PacketBitmap,
     /// Number of packets placed.
     pub packets: u16,
+    /// When the first of them was taken from its source, ns since the run was armed; 0 if none was, or where nobody says when.
+    pub received_ns: u64,
+}
+
+impl TileRecord {
+    /// When the first packet of all these tiles was taken.
+    pub fn first_received_ns(tiles: &[Self]) -> Option<u64> {
+        tiles.iter().map(|tile| tile.received_ns).filter(|ns| *ns > 0).min()
+    }
 }
 
 /// What the committer says of an image.

@@ -3,10 +3,12 @@
 //! Read [`run::Armed`] first.
 
 mod commit;
+pub mod contain;
 pub mod control;
 mod copy;
 mod deliver;
 mod first;
+pub mod latency;
 pub mod outlet;
 mod receive;
 pub mod run;

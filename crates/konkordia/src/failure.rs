@@ -2,6 +2,7 @@
 
 use konkordia_core::ports::SinkError;
 use serde_json::{Value, json};
+use konkordia_engine::contain::{self, Panic};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -119,29 +120,37 @@ impl From<konkordia_sinks::hdf5::Error> for Failure {
     }
 }
 
+impl From<&Panic> for Failure {
+    fn from(panic: &Panic) -> Self {
+        let what = format!("a mistake in konkordia itself ended the thread {}", panic.thread);
+        let fix = "please report this text with the configuration; what was written is in the files, `konkordia check FILE` looks at them and `konkordia repair FILE` saves what was not closed";
+        Self::new(Exit::Bug, what, panic.why.clone(), fix)
+    }
+}
+
 impl From<SinkError> for Failure {
     fn from(error: SinkError) -> Self {
         Self::new(Exit::Io, error.what, error.why, error.fix)
     }
 }
 
-/// From here on a panic is reported as what it is, a mistake in the program, and ends it with exit code 70.
+/// From here on a panic is reported as what it is, a mistake in the program. It ends the program with exit code 70, unless it is contained: then it costs
+/// one request, one image, or the run of one detector.
 pub fn report_panics_as_bugs() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
-        let payload = info.payload();
-        let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string()).or_else(|| payload.downcast_ref::<String>().cloned());
+        let text = info.payload_as_str().unwrap_or_default();
         let failure = Failure::new(
             Exit::Bug,
             "a mistake in konkordia itself",
-            format!("{} ({place}, konkordia {})", text.unwrap_or_default(), env!("CARGO_PKG_VERSION")),
+            format!("{text} ({place}, konkordia {})", env!("CARGO_PKG_VERSION")),
             "please report this text with the command that you gave; files written so far: `konkordia repair FILE`",
         );
         crate::say::to_stderr(&failure.to_string());
-        // There it is the answer to one request, or an image that cannot be read.
-        let is_caught =
-            |name: &str| name == crate::serve::http::THREAD || name.starts_with(konkordia_engine::series::WORKER_THREAD);
-        if std::thread::current().name().is_some_and(is_caught) {
+        contain::note_place(info);
+        // Of a thread of the server it is the answer to one request.
+        let is_request = std::thread::current().name() == Some(crate::serve::http::THREAD);
+        if is_request || contain::is_contained() {
             return;
         }
         // A thread that is gone would leave the others waiting for it.

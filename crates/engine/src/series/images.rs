@@ -98,6 +98,8 @@ pub(crate) struct Images {
     gives: Vec<(u64, u64)>,
     /// A start that waits for what other upstreams say; it is told before anything else of its series.
     pub pending: Option<Pending>,
+    /// The start of this series was told.
+    pub is_announced: bool,
     /// Why the first image of this series that cannot be read cannot.
     pub unreadable: Option<(usize, String)>,
 }
@@ -141,6 +143,7 @@ impl Images {
             slow_ns: None,
             gives: vec![(0, 0); spec.upstreams],
             pending: None,
+            is_announced: false,
             unreadable: None,
         }
     }
@@ -157,6 +160,7 @@ impl Images {
         let control = &self.control;
         self.outlets.start(&start, &|| control.is_cancelling());
         self.control.notify(Notice::Started(start));
+        self.is_announced = true;
     }
 
     fn slot(&self, number: u64, part: u32) -> usize {
@@ -415,6 +419,7 @@ impl Images {
     /// Ready for the next series; the account starts anew.
     pub fn reset(&mut self) -> SeriesLedger {
         self.order.reset();
+        self.is_announced = false;
         self.unreadable = None;
         if let Some(summer) = &mut self.summer {
             summer.reset();

@@ -8,6 +8,7 @@ use super::event::{Read, SeriesKey};
 use super::gate::Gate;
 use super::merge::Pending;
 use super::sort::{Sorter, numbered, superseded};
+use crate::contain::Panic;
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 use std::sync::{Arc, PoisonError};
@@ -127,6 +128,17 @@ impl Sorter {
         // The room of everything is given back before anybody hears of the end.
         self.publish();
         self.control.notify(Notice::Ended(end));
+    }
+
+    /// After a panic: the series that had begun ends with what is known of it.
+    pub fn give_up(mut self, panic: &Panic) {
+        if self.images.is_announced {
+            let ledger = std::mem::take(&mut self.images.ledger);
+            let end = Arc::new(SeriesEnd { ended: SeriesEnded::Failed, reason: panic.to_string(), ledger });
+            self.outlets.end(&end);
+            self.control.notify(Notice::Ended(end));
+        }
+        self.control.notify(Notice::Broken { why: panic.to_string() });
     }
 
     /// Does what it is told; true if that is to end.

@@ -12,7 +12,6 @@ mod gate;
 mod images;
 pub mod intake;
 mod join;
-pub mod latency;
 mod lifecycle;
 mod lineup;
 pub mod merge;
@@ -26,9 +25,9 @@ pub mod transform;
 mod work;
 
 pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};
-pub use deliver::{SinkThread, spawn_sink};
+pub use deliver::{SinkThread, guarded, spawn_sink};
 pub use moved::start_of_changed;
-pub use run::{WORKER_THREAD, open};
+pub use run::open;
 pub use sum::sum_element;
 
 use event::Intake;
@@ -151,6 +150,8 @@ pub struct SeriesSpec {
     pub sum_frames: u32,
     /// How images leave; `None` = as they came or as the transformation leaves them, recombined ones and sums unpacked.
     pub packing_out: Option<Packing>,
+    /// Images are unpacked by a worker and lost if they cannot be; otherwise those that nobody changes are passed on as they came.
+    pub check_pixels: bool,
     /// Images that may be ahead of the oldest one that is not whole, 1 to 2^20.
     pub window_images: u64,
     /// Longest time that an image waits for another one, or for its missing parts; also how long messages without a header wait for it.
@@ -184,6 +185,7 @@ impl SeriesSpec {
             transform: None,
             sum_frames: 1,
             packing_out: None,
+            check_pixels: false,
             window_images: 1024,
             wait_ns: 2_000_000_000,
             drain_ns: 1_000_000_000,
@@ -240,7 +242,6 @@ impl Drop for Series {
     fn drop(&mut self) {
         self.control.shutdown();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has told so on stderr; there is nothing to add.
             let _ = thread.join();
         }
     }

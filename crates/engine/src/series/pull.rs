@@ -4,6 +4,7 @@
 use super::Upstream;
 use super::control::{PullState, SeriesControl};
 use super::event::{Event, Read};
+use crate::contain::contain;
 use crossbeam_channel::Sender;
 use konkordia_core::ports::Message;
 use std::sync::atomic::Ordering;
@@ -68,8 +69,13 @@ impl Puller<'_> {
 
     /// Until told to end, or nothing can come any more.
     pub fn run(self) {
-        let _guard = PanicGuard { upstream: self.upstream, control: self.control, inbox: self.inbox.clone() };
-        self.pull();
+        let (upstream, control, inbox) = (self.upstream, self.control, self.inbox.clone());
+        if let Err(panic) = contain(|| self.pull()) {
+            // Nobody is to wait for it.
+            control.pulls[upstream].is_closed.store(true, Ordering::Relaxed);
+            let closed = Some(Closed::Failed(panic.to_string()));
+            let _ = inbox.send(Batch { upstream, messages: Vec::new(), closed });
+        }
     }
 
     fn pull(mut self) {
@@ -138,7 +144,10 @@ impl Puller<'_> {
             let receipt = Receipt { upstream: self.upstream, bytes, sequence: self.received };
             self.received += 1;
             self.state().share.take(bytes);
-            let read = self.parts.intake.read(&message).map_err(|refusal| refusal.to_string());
+            let intake = &mut self.parts.intake;
+            // A mistake in reading costs the message that it is about.
+            let read = contain(|| intake.read(&message))
+                .map_or_else(|panic| Err(panic.to_string()), |read| read.map_err(|refusal| refusal.to_string()));
             if let Ok(Read { event: Event::Part(_), .. }) = &read {
                 largest = bytes.max(largest);
             }
@@ -157,22 +166,5 @@ impl Puller<'_> {
             self.parts.source.bound(largest, limit_bytes);
         }
         self.inbox.send(Batch { upstream: self.upstream, messages: batch, closed: None }).is_ok()
-    }
-}
-
-/// Tells that the upstream has failed if its thread panics, so that nobody waits for it.
-struct PanicGuard<'a> {
-    upstream: usize,
-    control: &'a SeriesControl,
-    inbox: Sender<Batch>,
-}
-
-impl Drop for PanicGuard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.control.pulls[self.upstream].is_closed.store(true, Ordering::Relaxed);
-            let closed = Some(Closed::Failed("reading its messages failed; this is a bug, please report it".into()));
-            let _ = self.inbox.send(Batch { upstream: self.upstream, messages: Vec::new(), closed });
-        }
     }
 }

@@ -76,7 +76,7 @@ impl Sorter {
     }
 
     /// Until it is told to shut down.
-    pub fn run(mut self, inbox: &Receiver<Batch>, commands: &Receiver<Command>) {
+    pub fn run(&mut self, inbox: &Receiver<Batch>, commands: &Receiver<Command>) {
         let nothing = never();
         self.publish();
         loop {

@@ -3,13 +3,13 @@
 use super::join::{Joined, Joiner};
 use super::pieces::PieceJoiner;
 use super::{Join, SeriesSpec, Transform};
+use crate::contain::contain;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::series::{Array, Channel, SeriesImage};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, PackScratch, UnpackScratch, unpack};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An image for a worker.
 pub(crate) struct Job {
@@ -61,11 +61,13 @@ pub(crate) struct Worker<'a> {
     isa: Isa,
     pack: PackScratch,
     unpack: UnpackScratch,
+    /// Pixels of the last image that was checked.
+    checked: Vec<u8>,
 }
 
 /// True if images need workers.
 pub(crate) fn is_needed(spec: &SeriesSpec) -> bool {
-    spec.transform.is_some() || spec.packing_out.is_some() || spec.join.is_modular() || spec.sum_frames > 1
+    spec.transform.is_some() || spec.packing_out.is_some() || spec.join.is_modular() || spec.sum_frames > 1 || spec.check_pixels
 }
 
 impl<'a> Worker<'a> {
@@ -78,6 +80,7 @@ impl<'a> Worker<'a> {
             isa,
             pack: PackScratch::new(),
             unpack: UnpackScratch::new(isa),
+            checked: Vec::new(),
         }
     }
 
@@ -85,10 +88,10 @@ impl<'a> Worker<'a> {
     pub fn run(mut self, jobs: &Receiver<Job>, done: &Sender<Done>) {
         for job in jobs {
             let (ticket, number) = (job.ticket, job.image.number);
-            let result = catch_unwind(AssertUnwindSafe(|| self.work(job))).unwrap_or_else(|_| {
+            let result = contain(|| self.work(job)).unwrap_or_else(|panic| {
                 // What the panic left behind is not used again.
                 self = Self::new(self.spec);
-                let why = Some("working on its pixels failed; this is a bug, please report it".to_string());
+                let why = Some(format!("working on its pixels failed, please report it: {panic}"));
                 Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why }
             });
             if done.send(result).is_err() {
@@ -116,6 +119,9 @@ impl<'a> Worker<'a> {
     }
 
     fn change(&mut self, image: SeriesImage) -> Result<SeriesImage, String> {
+        if self.spec.check_pixels {
+            image.channels.iter().try_for_each(|channel| self.check(&channel.array))?;
+        }
         let mut image = match &mut self.transform {
             Some(transform) => transform.run(image)?,
             None => image,
@@ -134,6 +140,13 @@ impl<'a> Worker<'a> {
             }
         }
         Ok(image)
+    }
+
+    /// Whether the pixels are there, as many as are said to be.
+    fn check(&mut self, array: &Array) -> Result<(), String> {
+        let bytes = usize::try_from(array.unpacked_bytes()).map_err(|_| "the array is too large")?;
+        self.checked.resize(bytes, 0);
+        unpack_pieces(array, &mut self.checked, &mut self.unpack)
     }
 
     fn repack(&mut self, array: &Array, packing: Packing) -> Result<Array, String> {

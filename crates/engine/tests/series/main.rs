@@ -2,6 +2,7 @@
 
 mod harness;
 mod life;
+mod panics;
 mod pieces;
 mod simulate;
 mod speed;

@@ -106,6 +106,13 @@ pub const KEYS: &[Key] = &[
         "streams: messages that may wait in memory, in MiB; then the sender waits",
     ),
     key("source", "message_mib", Kind::Integer(1, 4096), "1024", "streams: largest message that is accepted, in MiB"),
+    key(
+        "source",
+        "check_pixels",
+        Kind::Flag,
+        "false",
+        "streams: unpack each image when it comes; one that cannot be unpacked is lost and counted as malformed",
+    ),
     key("source.module", "row", Kind::Integer(0, 1 << 20), "required", "image row of the part's uppermost pixels"),
     key("source.module", "column", Kind::Integer(0, 1 << 20), "required", "image column of its leftmost pixels"),
     key(

@@ -88,6 +88,8 @@ pub struct StreamConfig {
     pub budget_bytes: u64,
     /// Largest message.
     pub message_bytes_max: u64,
+    /// Images are unpacked at reception, to see whether they can be.
+    pub check_pixels: bool,
     /// Partial images.
     pub missing: MissingPolicy,
     /// Threads that change images; `None` = as many as there is room for.
@@ -213,6 +215,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         start_timeout_ns: super::model::start_timeout_ns(run),
         budget_bytes: mib("queue_mib", 256),
         message_bytes_max: mib("message_mib", 1024),
+        check_pixels: source.flag("check_pixels").unwrap_or(false),
         missing: super::model::missing(document.table("processing")),
         workers: document.table("processing").integer("workers").map(|n| n as usize),
         transform,

@@ -207,7 +207,8 @@ impl Rate {
 /// What the run's end means for the shell.
 pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
     let whole = if outcome.is_complete() { Exit::Complete } else { Exit::Incomplete };
-    if !outcome.ledger.imbalances().is_empty() {
+    // What a panic cut short does not come out.
+    if !matches!(outcome.ended, Ended::Panicked(_)) && !outcome.ledger.imbalances().is_empty() {
         return (Exit::Bug, None);
     }
     match &outcome.ended {
@@ -224,6 +225,12 @@ pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit,
                 )),
             )
         }
+        Ended::NoThread(error) => {
+            let why = crate::failure::reason(error);
+            let fix = "end other programs, or raise the limit: `ulimit -u`, TasksMax of the service";
+            (Exit::Io, Some(Failure::new(Exit::Io, "the machine has no thread left for the run", why, fix)))
+        }
+        Ended::Panicked(panic) => (Exit::Bug, Some(panic.into())),
         Ended::Stopped if interrupted => (Exit::Interrupted, None),
         Ended::NoData => (Exit::Timeout, None),
         Ended::Stalled if planned && whole == Exit::Incomplete => (Exit::Timeout, None),

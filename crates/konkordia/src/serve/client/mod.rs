@@ -3,6 +3,7 @@
 pub mod args;
 pub mod http;
 mod show;
+mod tls;
 mod watch;
 
 use super::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};

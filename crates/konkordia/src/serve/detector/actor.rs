@@ -11,6 +11,7 @@ use crate::serve::hooks::{self, About};
 use crate::serve::settings::ServiceSettings;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use konkordia_core::state::{Event, Refused, State};
+use konkordia_engine::contain::{Panic, contain};
 use serde_json::json;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// An answer to a cancel comes when a new arm can be taken, and at the latest after this time.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+/// An actor that panics so often is broken for good.
+const PANICS_MAX: usize = 100;
 /// When the service ends, consumers that take nothing are waited for so long; what they have not got by then is counted as skipped.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -97,7 +100,8 @@ impl Base {
         let (program, timeout, events, name) =
             (hooks.on_stop.clone(), hooks.timeout, self.machine.events.clone(), self.config.name.clone());
         let work = move || {
-            if let Err(failure) = hooks::run("on_stop", &program, timeout, &about) {
+            let result = contain(|| hooks::run("on_stop", &program, timeout, &about));
+            if let Err(failure) = result.unwrap_or_else(|panic| Err((&panic).into())) {
                 let data = json!({ "why": failure.why, "fix": failure.fix });
                 events.add(Some(&name), "warning", Severity::Warning, failure.what, data);
             }
@@ -195,6 +199,29 @@ pub fn patience(settings: &ServiceSettings, config: &DetectorConfig) -> Duration
 
 impl<D: Driver> Actor<D> {
     fn run(mut self) {
+        // A mistake in what it does for one message costs that message and the run.
+        let mut panics = 0;
+        while let Err(panic) = contain(|| self.work()) {
+            panics += 1;
+            self.recover(&panic);
+            if panics == PANICS_MAX {
+                break;
+            }
+        }
+        let _ = contain(|| self.driver.end());
+        self.base.fanout.close();
+    }
+
+    /// After a panic of its own: the run ends, and the detector is in error.
+    fn recover(&mut self, panic: &Panic) {
+        let failure = Failure::from(panic);
+        let data = json!({ "why": failure.why, "fix": failure.fix });
+        self.base.machine.tell("warning", Severity::Error, failure.what.clone(), data);
+        let _ = contain(|| self.driver.cancel());
+        let _ = self.base.machine.step(Event::Fault, Some(Say::failure(&failure)));
+    }
+
+    fn work(&mut self) {
         loop {
             // Nothing to look after: no reason to wake up.
             let is_quiet = !self.driver.is_busy() && self.pending.is_none() && self.cancels.is_empty();
@@ -219,8 +246,6 @@ impl<D: Driver> Actor<D> {
                 break;
             }
         }
-        self.driver.end();
-        self.base.fanout.close();
     }
 
     fn take(&mut self, message: Message<D>) {
@@ -306,13 +331,16 @@ impl<D: Driver> Actor<D> {
         self.tickets += 1;
         let (ticket, outbox, hooks) = (self.tickets, self.outbox.clone(), self.base.config.hooks.clone());
         let prepare = move || {
-            let result = preparation().and_then(|ready| match hooks::run("on_arm", &hooks.on_arm, hooks.timeout, &about) {
-                Ok(()) => Ok(ready),
-                Err(failure) => {
-                    D::discard(ready);
-                    Err(failure)
-                }
-            });
+            let prepare = || {
+                preparation().and_then(|ready| match hooks::run("on_arm", &hooks.on_arm, hooks.timeout, &about) {
+                    Ok(()) => Ok(ready),
+                    Err(failure) => {
+                        D::discard(ready);
+                        Err(failure)
+                    }
+                })
+            };
+            let result = contain(prepare).unwrap_or_else(|panic| Err((&panic).into()));
             let _ = outbox.send(Message::Prepared(ticket, Box::new(result)));
         };
         let spawned = Builder::new().name("arm".into()).spawn(prepare);
@@ -365,7 +393,8 @@ impl<D: Driver> Actor<D> {
         }
         let about = self.driver.about(&self.base);
         let work = move || {
-            let _ = outbox.send(Message::Hooked(ticket, hooks::run(name, &program, timeout, &about)));
+            let result = contain(|| hooks::run(name, &program, timeout, &about)).unwrap_or_else(|panic| Err((&panic).into()));
+            let _ = outbox.send(Message::Hooked(ticket, result));
         };
         let spawned = Builder::new().name("hook".into()).stack_size(STACK_BYTES).spawn(work);
         spawned.map(|_| ()).map_err(|error| {
@@ -489,3 +518,7 @@ impl<D: Driver> Actor<D> {
 fn is_plain(request: &ArmRequest) -> bool {
     request.images.is_none() && request.prefix.is_none() && request.write.is_none() && request.metadata.is_empty()
 }
+
+#[cfg(test)]
+#[path = "actor_tests.rs"]
+mod tests;

@@ -65,7 +65,7 @@ impl Handle {
     pub fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic has been reported by the hook.
+            // What can panic in it is contained.
             let _ = thread.join();
         }
     }

@@ -6,6 +6,7 @@ use crate::serve::fanout::Fanout;
 use crate::serve::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Refusal, Severity};
 use crate::serve::statistics::{Rates, Totals};
 use konkordia_core::state::{Action, Event, Refused, State, next};
+use konkordia_engine::latency::Latency;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -41,6 +42,15 @@ pub struct Look {
     pub counters: Vec<(&'static str, u64)>,
     /// What is added to the totals.
     pub totals: Vec<(String, u64)>,
+}
+
+/// Latencies of a stage in microseconds by name: `STAGE_p50_us` and so on. Nothing while nothing was counted.
+pub fn latency_rows(stage: &str, latency: &Latency) -> Vec<(String, f64)> {
+    if latency.count == 0 {
+        return Vec::new();
+    }
+    let values = [("p50", latency.p50_ns), ("p99", latency.p99_ns), ("p999", latency.p999_ns), ("max", latency.max_ns)];
+    values.map(|(name, ns)| (format!("{stage}_{name}_us"), ns as f64 / 1e3)).into()
 }
 
 impl Look {

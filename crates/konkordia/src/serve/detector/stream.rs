@@ -18,11 +18,12 @@ use crate::serve::handle::{ArmRequest, FileEntry, Severity};
 use crate::serve::hooks::About;
 use crate::serve::paths::Place;
 use crate::serve::settings::ServiceSettings;
+use arc_swap::ArcSwap;
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
 use konkordia_core::state::{Event, State};
 use konkordia_engine::outlet::{OnFull, Outlet, OutletReader, OutletSpec, Outlets, Service};
-use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl};
+use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::SharedState;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -65,12 +66,43 @@ struct Open {
     waited_for: Option<String>,
 }
 
+/// The parts of a path of messages, made and not yet opened.
+struct Path(SeriesSpec, Vec<Upstream>);
+
+impl Path {
+    fn of(base: &Base, config: &StreamConfig) -> Result<Self, Failure> {
+        let (spec, upstreams) = (spec(config)?, upstreams(config)?);
+        let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
+        base.machine.publish(|status| status.listens = listens);
+        Ok(Self(spec, upstreams))
+    }
+
+    /// Opens it and passes its notices on.
+    fn open(self, base: &Base, outlets: &Arc<Outlets>, outbox: &Outbox<Stream>) -> Result<Series, Failure> {
+        let fail = |why: String| cannot_open(base, why);
+        let series = konkordia_engine::series::open(self.0, self.1, Arc::clone(outlets)).map_err(|error| fail(error.0))?;
+        let (notices, tell) = (series.notices().clone(), outbox.clone());
+        // It ends with the program: whoever may still look at the control keeps the channel open.
+        let pass = move || while notices.recv().is_ok_and(|notice| tell.report(Report::Notice(notice))) {};
+        let passes = Builder::new().name("notices".into()).stack_size(128 << 10).spawn(pass);
+        passes.map_err(|error| fail(reason(&error)))?;
+        Ok(series)
+    }
+}
+
+fn cannot_open(base: &Base, why: String) -> Failure {
+    let what = format!("the detector '{}' cannot be opened", base.config.name);
+    Failure::new(Exit::Configuration, what, why, "correct its configuration")
+}
+
 /// What is particular to streams.
 pub struct Stream {
+    outbox: Outbox<Self>,
     config: Arc<StreamConfig>,
     place: Place,
     series: Option<Series>,
-    control: Arc<SeriesControl>,
+    /// Of the series path that is open now; a new one after a mistake in the program has ended the last.
+    control: Arc<ArcSwap<SeriesControl>>,
     files: Arc<SharedState>,
     outlet: Arc<Outlet>,
     outlets: Arc<Outlets>,
@@ -118,16 +150,16 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), runs: 0 };
-    let mut clock: Option<Arc<SeriesControl>> = None;
+    let mut clock: Option<Arc<ArcSwap<SeriesControl>>> = None;
     let (send, thread) = actor::spawn(base, |base, outbox| {
         let stream = Stream::open(base, outbox)?;
         let control = Arc::clone(&stream.control);
-        base.machine.shared.count_between(move || totals_between(&control));
+        base.machine.shared.count_between(move || totals_between(&control.load()));
         clock = Some(Arc::clone(&stream.control));
         Ok(stream)
     })?;
     let age = move |image: &SeriesImage| {
-        let now_ns = clock.as_ref()?.now_ns();
+        let now_ns = clock.as_ref()?.load().now_ns();
         Some(Duration::from_nanos(now_ns.saturating_sub(image.received_ns)))
     };
     let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(age));
@@ -141,13 +173,8 @@ impl Stream {
         };
         let config: Arc<StreamConfig> = Arc::new((**config).clone());
         let place = place(&base.config, &config, base.settings.data_root.as_ref());
-        let fail = |why: String| {
-            let what = format!("the detector '{}' cannot be opened", base.config.name);
-            Failure::new(Exit::Configuration, what, why, "correct its configuration")
-        };
-        let (spec, upstreams) = (spec(&config)?, upstreams(&config)?);
-        let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
-        base.machine.publish(|status| status.listens = listens);
+        let fail = |why: String| cannot_open(base, why);
+        let path = Path::of(base, &config)?;
         // The file is there before the first message.
         let wish = Arc::new(Mutex::new(default_wish(&base.config, &config)));
         let usual = default_wish(&base.config, &config);
@@ -171,14 +198,10 @@ impl Stream {
             began.elapsed().as_nanos() as u64
         });
         let sink = sink.map_err(|error| fail(reason(&error)))?;
-        let series = konkordia_engine::series::open(spec, upstreams, Arc::clone(outlets)).map_err(|error| fail(error.0))?;
-        let (control, notices) = (series.control(), series.notices().clone());
-        let tell = outbox.clone();
-        // It ends with the program: whoever may still look at the control keeps the channel open.
-        let pass = move || while notices.recv().is_ok_and(|notice| tell.report(Report::Notice(notice))) {};
-        let passes = Builder::new().name("notices".into()).stack_size(128 << 10).spawn(pass);
-        passes.map_err(|error| fail(reason(&error)))?;
+        let series = path.open(base, outlets, &outbox)?;
+        let control = Arc::new(ArcSwap::new(series.control()));
         Ok(Self {
+            outbox,
             config,
             place,
             series: Some(series),
@@ -237,6 +260,7 @@ impl Stream {
                 let hint = Some("look at the network or the folder, then restart the service".to_string());
                 let _ = base.machine.step(Event::Fault, Some(Say { message, severity: Severity::Error, hint }));
             }
+            Notice::Broken { why } => self.open_anew(base, &why),
             Notice::Refused { upstream, why } => {
                 base.machine.tell(
                     "warning",
@@ -248,6 +272,33 @@ impl Stream {
         }
     }
 
+    /// A mistake in the program has ended the path of messages: a new one takes its place, with sockets of its own.
+    fn open_anew(&mut self, base: &mut Base, why: &str) {
+        // The old sockets go first.
+        drop(self.series.take());
+        let path = Path::of(base, &self.config).and_then(|path| path.open(base, &self.outlets, &self.outbox));
+        let hint = match &path {
+            Ok(_) => {
+                "please report this text with the configuration; messages that were on their way are lost; arm again".to_string()
+            }
+            Err(failure) => format!("restart the service: {}: {}", failure.what, failure.why),
+        };
+        if let Ok(series) = path {
+            self.control.store(series.control());
+            self.series = Some(series);
+        }
+        if self.armed.take().is_some() {
+            // No series will follow this arm.
+            base.machine.shared.end(Default::default());
+            base.machine.publish(|status| status.ended = Some(SeriesEnded::Failed.name().into()));
+            self.set_wish(default_wish(&base.config, &self.config));
+        }
+        let data = json!({ "run": base.runs, "why": why, "fix": hint });
+        base.machine.tell("warning", Severity::Error, why.to_string(), data);
+        let say = Say { message: why.to_string(), severity: Severity::Error, hint: Some(hint) };
+        let _ = base.machine.step(Event::Fault, Some(say));
+    }
+
     fn started(&mut self, base: &mut Base, start: &Arc<SeriesStart>) {
         if self.armed.take().is_none() {
             base.runs += 1;
@@ -256,7 +307,7 @@ impl Stream {
         let machine = &mut base.machine;
         self.open.push_back(Open { run, file: None, end: None, error: None, unwritten: None, has_data: false, waited_for: None });
         let live = SeriesLive {
-            control: Arc::clone(&self.control),
+            control: self.control.load_full(),
             files: Arc::clone(&self.files),
             outlet: Arc::clone(&self.outlet),
             write: wish.write && start.store,
@@ -435,7 +486,7 @@ impl Driver for Stream {
         let images_wished = wish.images;
         self.set_wish(Wish { arm: base.runs, ..wish });
         self.armed = Some((Instant::now(), None));
-        self.control.arm(order);
+        self.control.load().arm(order);
         let run = base.runs;
         base.machine.shared.expect(images_wished);
         for note in crate::config::xds::stream_notes(&self.config) {
@@ -452,7 +503,7 @@ impl Driver for Stream {
             && clock.is_none()
         {
             *clock = Some(Instant::now());
-            self.control.start_clock();
+            self.control.load().start_clock();
             let seconds = self.config.start_timeout_ns as f64 / 1e9;
             self.waited_for =
                 (self.config.start_timeout_ns != u64::MAX).then(|| format!("nothing came within {seconds:.1} s after the start"));
@@ -460,11 +511,11 @@ impl Driver for Stream {
     }
 
     fn stop(&mut self) {
-        self.control.stop();
+        self.control.load().stop();
     }
 
     fn cancel(&mut self) {
-        self.control.cancel();
+        self.control.load().cancel();
     }
 
     fn report(&mut self, base: &mut Base, report: Report) {
@@ -483,7 +534,7 @@ impl Driver for Stream {
         let Some(longest) = base.settings.armed_timeout.filter(|longest| now.duration_since(armed) > *longest) else { return };
         if base.machine.state() == State::Armed && self.waited_for.is_none() {
             self.waited_for = Some(format!("nothing came within {:.1} s after it was armed", longest.as_secs_f64()));
-            self.control.stop();
+            self.control.load().stop();
         }
     }
 
@@ -502,7 +553,6 @@ impl Driver for Stream {
         drop(self.series.take());
         self.outlets.remove(FILE);
         if let Some(thread) = self.file_thread.take() {
-            // A panic has been reported by the hook.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
 //! What the way of messages is made of in the service: sources, the decision where files go, a look at a series, and its end in words.
 
-use super::status::{Live, Look, Say};
+use super::status::{Live, Look, Say, latency_rows};
 use crate::config::overrides;
 use crate::config::service::DetectorConfig;
 use crate::config::stream::{Socket, StreamConfig, StreamSource};
@@ -214,6 +214,7 @@ pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
         packing_out: config.transform.packing.or(repacks.then_some(Packing::BitshuffleLz4)),
         transform,
         sum_frames,
+        check_pixels: config.check_pixels,
         window_images: config.window_images,
         wait_ns: config.wait_ns,
         drain_ns: config.drain_ns,
@@ -257,12 +258,7 @@ impl Live for SeriesLive {
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
         let queued = self.outlet.stats().queued.load(Ordering::Relaxed);
         look.queues.insert("outlet_file".into(), fill(queued, self.outlet.spec().queue_images as u64));
-        let us = |ns: u64| ns as f64 / 1e3;
-        let latency = &progress.latency;
-        if latency.count > 0 {
-            let list = [("p50", latency.p50_ns), ("p99", latency.p99_ns), ("p999", latency.p999_ns), ("max", latency.max_ns)];
-            look.latency = list.map(|(name, ns)| (format!("committed_{name}_us"), us(ns))).into();
-        }
+        look.latency = latency_rows("committed", &progress.latency).into_iter().collect();
         let received = |f: fn(&konkordia_engine::series::UpstreamProgress) -> u64| progress.upstreams.iter().map(f).sum();
         look.counters = vec![
             ("received_messages_hz", received(|u| u.received)),
@@ -317,7 +313,14 @@ pub fn look_of(end: &SeriesEnd) -> Look {
 /// The end of a series in words, and whether the detector is in error. `unwritten` = images that came and are not in the file.
 pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Option<&SinkError>, unwritten: u64) -> (Say, bool) {
     let (ledger, ended) = (&end.ledger, end.ended.name());
-    if let Some(wrong) = ledger.imbalances().first() {
+    let wrong = ledger.imbalances().first().cloned();
+    if wrong.is_some() && end.ended == SeriesEnded::Failed {
+        // Something cut it short, and that is what there is to tell.
+        let message = format!("run {run} has ended ({ended}): {}", end.reason);
+        let hint = Some("please report this text with the configuration".to_string());
+        return (Say { message, severity: Severity::Error, hint }, true);
+    }
+    if let Some(wrong) = wrong {
         let hint = Some("please report this: it is a mistake in konkordia".into());
         return (
             Say { message: format!("run {run}: the ledger does not balance: {wrong}"), severity: Severity::Error, hint },

@@ -1,7 +1,7 @@
 //! What a run over UDP is made of in the service: the configuration after the wishes of a command, the gates in front of the sockets, the
 //! preparation with everything that can fail, and the end with its files.
 
-use super::status::{Live, Look, Say};
+use super::status::{Live, Look, Say, latency_rows};
 use crate::config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
 use crate::config::{Config, overrides};
 use crate::failure::{Exit, Failure};
@@ -19,14 +19,16 @@ use konkordia_core::experiment::Experiment;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
-use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_core::setup::Finding;
+use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_engine::run_tap::end_of_run;
 use konkordia_engine::series::encode::Outgoing;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
 use konkordia_sources::udp::UdpReceiver;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,6 +104,18 @@ pub struct UdpLive {
     writes: bool,
 }
 
+impl UdpLive {
+    /// From the first packet of an image to its place in the order, and to its place in the file.
+    pub fn latency(&self) -> BTreeMap<String, f64> {
+        let (committed, written) = self.control.latencies();
+        let mut rows = latency_rows("committed", &committed);
+        if self.writes {
+            rows.extend(latency_rows("written", &written));
+        }
+        rows.into_iter().collect()
+    }
+}
+
 impl Live for UdpLive {
     fn look(&self) -> Look {
         let p = self.control.progress();
@@ -135,7 +149,7 @@ impl Live for UdpLive {
                 ("packed_ring".to_string(), fill(p.images_waiting, self.plan.packed_slots)),
             ]
             .into(),
-            latency: [].into(),
+            latency: self.latency(),
             counters: vec![
                 ("received_packets_hz", p.packets_received),
                 ("received_bytes_per_s", p.bytes_received),
@@ -410,6 +424,25 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     }
 }
 
+/// The end of a run whose closing panicked: its files stay as after a crash, to be repaired.
+pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished {
+    let ended = SeriesEnded::Failed;
+    let ledger = SeriesLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..SeriesLedger::default() };
+    let master = closing.config.directory.join(format!("{}_master.h5", closing.config.prefix));
+    look.totals.push(("runs_program_error".into(), 1));
+    Finished {
+        ended: "program error",
+        say: Say::failure(&panic.into()),
+        failed: true,
+        file: closing.writes.then_some((master, look.written, 0)),
+        is_complete: false,
+        findings: Vec::new(),
+        frames: None,
+        end: Arc::new(SeriesEnd { ended, reason: panic.to_string(), ledger }),
+        look,
+    }
+}
+
 /// A run that was thrown away before anything came leaves no files, so that its name is free.
 fn remove(file: &FileReport) {
     for path in std::iter::once(&file.master).chain(&file.data_files) {
@@ -464,7 +497,8 @@ fn last_look(outcome: &RunOutcome) -> Look {
 
 fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure: Option<&Failure>, reason: &Reason) -> Say {
     let wrong = outcome.ledger.imbalances();
-    if let Some(wrong) = wrong.first() {
+    // What a panic cut short does not come out; the panic is what there is to tell.
+    if let (Some(wrong), false) = (wrong.first(), matches!(outcome.ended, Ended::Panicked(_))) {
         let hint = Some("please report this: it is a mistake in konkordia".into());
         return Say { message: format!("run {run}: the ledger does not balance: {wrong}"), severity: Severity::Error, hint };
     }

@@ -6,6 +6,7 @@ use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
 use konkordia_engine::outlet::{Item, OutletReader};
 use konkordia_engine::series::encode::{self, Outgoing, Parts};
+use konkordia_engine::series::guarded;
 use konkordia_sinks::zmq::MessageEncoder;
 use serde_json::json;
 use std::io;
@@ -116,20 +117,20 @@ impl<S: SeriesSink, R: Reports> Delivery<S, R> {
         match item {
             Item::Start(start) => {
                 (self.failed, self.in_series, self.unwritten) = (false, true, 0);
-                let result = self.sink.start(start);
+                let result = guarded(|| self.sink.start(start));
                 // Of a series that it did not take, a sink gets no end either.
                 self.in_series = result.is_ok();
                 self.note(result);
             }
             Item::Image(image) if self.failed => self.unwritten += u64::from(image.status.has_pixels()),
             Item::Image(image) => {
-                let result = self.sink.image(image);
+                let result = guarded(|| self.sink.image(image));
                 self.unwritten += u64::from(result.is_err() && image.status.has_pixels());
                 self.note(result);
             }
             Item::End(end) => {
                 if std::mem::take(&mut self.in_series) {
-                    let result = self.sink.end(end);
+                    let result = guarded(|| self.sink.end(end));
                     self.note(result);
                 }
                 self.reports.ended(end, self.unwritten);
@@ -164,7 +165,7 @@ where
             items.iter().for_each(|item| delivery.take(item));
             items.clear();
             if !delivery.failed {
-                let result = delivery.sink.tick(now_ns());
+                let result = guarded(|| delivery.sink.tick(now_ns()));
                 delivery.note(result);
             }
             delivery.reports.looked(&reader);

@@ -2,14 +2,15 @@
 
 use super::extract::Query;
 use super::problem::Problem;
+use super::rooms::Seat;
 use super::state::Shared;
 use crate::serve::handle::{ServiceEvent, Severity};
-use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use konkordia_core::moment;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
@@ -49,6 +50,7 @@ pub async fn events(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
+    seat: Option<Extension<Arc<Seat>>>,
 ) -> Result<impl IntoResponse, Problem> {
     if query.detector.is_some() {
         shared.detector(query.detector.as_deref())?;
@@ -66,7 +68,11 @@ pub async fn events(
         None => query.after,
     };
     let (sender, receiver) = mpsc::channel(UNSENT_MAX);
-    tokio::spawn(forward(shared, query.detector, after, sender));
+    let streaming = seat.map(|Extension(seat)| seat.streams());
+    tokio::spawn(async move {
+        forward(shared, query.detector, after, sender).await;
+        drop(streaming);
+    });
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
