@@ -109,6 +109,7 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
     use konkordia_core::array::{Element, Packing};
     use konkordia_core::ports::SeriesSink;
     use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger};
+    use konkordia_sinks::durable::ToDisk;
     use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
     use std::sync::Arc;
 
@@ -117,7 +118,7 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
     for is_master in [true, false] {
         let Some(disk) = mount("full-series", "6m") else { return };
         let path = disk.0.0.join("append.h5");
-        let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), sync: false };
+        let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), to_disk: ToDisk::Never };
         let mut file = file_sink(&disk.0.0, "full", 20);
         let mut append = AppendFile::new(Box::new(move |_| Ok(Some(spec.clone()))));
         let shared = if is_master { file.shared() } else { append.shared() };

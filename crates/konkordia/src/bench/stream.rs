@@ -253,7 +253,7 @@ fn file_sink(folder: &Path) -> SeriesFile {
             prefix: "bench".into(),
             images_per_file: 100_000,
             overwrite,
-            sync: false,
+            to_disk: konkordia_sinks::durable::ToDisk::Never,
             ..Default::default()
         };
         Ok(Some(spec))

@@ -7,6 +7,7 @@ fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {
         directory: directory.into(),
         prefix: "run_7".into(),
         overwrite: Overwrite::Refuse,
+        sync_interval: None,
         format: TileFormat::jungfrau(interfaces).unwrap(),
         tiles,
         frames_per_file: 3,

@@ -99,9 +99,24 @@ fn repair_with(path: &Path, lost_budget: LostBudget) -> Result<RepairReport, Err
         }
     }
     let old = OldMaster::read(&master);
-    let (rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes) = Default::default();
-    Run { directory, prefix, master, old, rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes, lost_budget }
-        .repair(&files)
+    let (rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes, journaled) = Default::default();
+    let run = Run {
+        directory,
+        prefix,
+        master,
+        old,
+        rebuilt,
+        rescued,
+        gone,
+        lost,
+        mask_missing,
+        differ,
+        undecided,
+        notes,
+        journaled,
+        lost_budget,
+    };
+    run.repair(&files)
 }
 
 /// A run that is being repaired.
@@ -122,13 +137,19 @@ pub(super) struct Run<'a> {
     differ: u64,
     undecided: u64,
     pub(super) notes: Vec<String>,
+    /// Images that journals name of data files of which nothing can be read, by number of the data file.
+    pub(super) journaled: Vec<(u64, u64)>,
     /// For the lost images of all data files that are written anew.
     pub(super) lost_budget: LostBudget,
 }
 
 impl Run<'_> {
     fn repair(mut self, files: &[(u64, PathBuf, bool, bool)]) -> Result<RepairReport, Error> {
-        for rest in [temporary_path(&self.master), reserve_path(self.directory, self.prefix)] {
+        // The data file that was being made when the writer died.
+        let next = self.directory.join(data_file_name(self.prefix, files.last().map_or(0, |(number, ..)| *number) + 1));
+        let begun = [temporary_path(&next), temporary_path(&journal_path(&next))];
+        let rests = [temporary_path(&self.master), reserve_path(self.directory, self.prefix)];
+        for rest in rests.into_iter().chain(begun) {
             if rest.exists() {
                 remove(&rest)?;
             }
@@ -266,8 +287,9 @@ impl Run<'_> {
         let mut closed = Vec::new();
         for number in 1..=last {
             // Every data file but the last is full.
-            let images =
-                if number < last { Some(ipf) } else { known.checked_sub((number - 1) * ipf).filter(|n| (1..=ipf).contains(n)) };
+            let journaled = || self.journaled.iter().find(|(file, images)| *file == number && *images > 0).map(|file| file.1);
+            let of_last = || known.checked_sub((number - 1) * ipf).filter(|n| (1..=ipf).contains(n)).or_else(journaled);
+            let images = if number < last { Some(ipf) } else { of_last() };
             closed.extend(self.data_file(number, images, spec, columns)?);
         }
         Ok(closed)

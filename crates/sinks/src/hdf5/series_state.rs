@@ -14,9 +14,13 @@ pub struct SharedState {
     images: AtomicU64,
     bytes: AtomicU64,
     refused: AtomicU64,
+    /// [`UNKNOWN`] where nothing is promised.
+    durable: AtomicU64,
     series: AtomicU64,
     names: Mutex<Names>,
 }
+
+const UNKNOWN: u64 = u64::MAX;
 
 /// The files of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,11 @@ impl SharedState {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// Images before this position are on the disk, and survive a power cut; `None` without a file, and in a layout that cannot promise it.
+    pub fn durable_end(&self) -> Option<u64> {
+        Some(self.durable.load(Ordering::Relaxed)).filter(|end| *end != UNKNOWN)
+    }
+
     /// Series with a file since the program began.
     pub fn series(&self) -> u64 {
         self.series.load(Ordering::Relaxed)
@@ -63,6 +72,7 @@ impl SharedState {
         for number in [&self.images, &self.bytes, &self.refused] {
             number.store(0, Ordering::Relaxed);
         }
+        self.is_durable_to(None);
         self.series.fetch_add(u64::from(main.is_some()), Ordering::Relaxed);
         *self.locked() = Names { main, current: None, last_error: None };
     }
@@ -70,6 +80,10 @@ impl SharedState {
     pub(crate) fn wrote(&self, images: u64, bytes: u64) {
         self.images.fetch_add(images, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_durable_to(&self, end: Option<u64>) {
+        self.durable.store(end.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
     pub(crate) fn writes_into(&self, file: PathBuf) {

@@ -23,6 +23,10 @@ pub struct Look {
     pub committed: u64,
     /// Images that the file has.
     pub written: u64,
+    /// Images before this position are on the disk.
+    pub durable: Option<u64>,
+    /// Raw frames before this one are on the disk.
+    pub raw_durable: Option<u64>,
     /// Images lost, whole.
     pub lost: u64,
     /// Images that miss something.
@@ -105,6 +109,8 @@ impl Shared {
             images_expected: None,
             images_committed: 0,
             images_written: 0,
+            images_durable: None,
+            raw_frames_durable: None,
             images_lost: 0,
             images_partial: 0,
             images_not_taken: 0,
@@ -140,6 +146,7 @@ impl Shared {
         status.images_expected = look.expected;
         status.images_committed = look.committed;
         status.images_written = look.written;
+        (status.images_durable, status.raw_frames_durable) = (look.durable, look.raw_durable);
         status.images_lost = look.lost;
         status.images_partial = look.partial;
         status.images_not_taken = look.not_taken;
@@ -208,10 +215,10 @@ impl Shared {
     }
 
     /// Images of the last run that its file has, once that is known.
-    pub fn amend_written(&self, written: u64) {
+    pub fn amend_written(&self, written: u64, durable: Option<u64>) {
         let mut account = lock(&self.account);
         if account.live.is_none() {
-            account.last.written = written;
+            (account.last.written, account.last.durable) = (written, durable);
         }
     }
 

@@ -317,7 +317,7 @@ impl Stream {
 
     fn ended(&mut self, base: &mut Base, end: &Arc<SeriesEnd>) {
         let mut look = look_of(end);
-        look.written = self.files.images();
+        (look.written, look.durable) = (self.files.images(), self.files.durable_end());
         let waited_for = self.waited_for.take();
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
@@ -385,7 +385,7 @@ impl Stream {
             }
             // Another series may be on its way already; then this is only told.
             if self.open.is_empty() {
-                base.machine.shared.amend_written(self.files.images());
+                base.machine.shared.amend_written(self.files.images(), self.files.durable_end());
                 base.machine.publish(|status| status.ended = Some(ended.into()));
                 let _ = base.machine.step(if failed { Event::Fault } else { Event::Closed }, Some(say));
                 self.set_wish(default_wish(&base.config, &self.config));

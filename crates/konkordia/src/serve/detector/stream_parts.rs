@@ -16,6 +16,7 @@ use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_engine::outlet::Outlet;
 use konkordia_engine::series::intake::{IntakeOptions, intake_with};
 use konkordia_engine::series::{Join, Phase, Protocol, SeriesControl, SeriesSpec, Upstream};
+use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
@@ -117,6 +118,7 @@ impl Namer {
             directory: target.directory,
             prefix: target.prefix,
             images_per_file: config.images_per_file,
+            to_disk: ToDisk::Beside(config.sync_interval),
             overwrite: config.overwrite,
             layout: config.layout,
             xds: config.xds,
@@ -257,6 +259,7 @@ impl Live for SeriesLive {
         look.totals = totals_of(&progress.ledger);
         look.expected = progress.images_planned;
         look.written = if self.write { self.files.images() } else { 0 };
+        look.durable = self.files.durable_end().filter(|_| self.write);
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         let limit = progress.upstreams.iter().map(|upstream| upstream.in_flight_bytes_max).sum();
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
