@@ -197,6 +197,7 @@ impl Snapshot {
         let images = [
             ("committed", status.images_committed),
             ("written", status.images_written),
+            ("unwritten", status.images_unwritten),
             ("lost", status.images_lost),
             ("partial", status.images_partial),
             ("not_taken", status.images_not_taken),

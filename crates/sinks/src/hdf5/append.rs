@@ -297,7 +297,8 @@ impl Open {
 
     fn close(mut self, shared: &SharedState) -> Result<(), Error> {
         let flushed = self.flush(shared);
-        let Self { spec, file, disk, sequence, stack, .. } = self;
+        let Self { spec, file, disk, sequence, stack, rows, .. } = self;
+        shared.has_positions(rows);
         drop((sequence, stack));
         let closed = file.close().context("close the file", &spec.path);
         flushed.and(closed)?;

@@ -361,6 +361,8 @@ const DESCRIPTIONS_MAX: usize = 9;
 pub(crate) const KILLED: &str = "killed";
 /// Total of the ledger: images that the run had and that repair could not read.
 pub(crate) const NOT_RESCUED: &str = "images_not_rescued";
+/// Total of the ledger: images that came and that the files could not be given.
+pub(crate) const UNWRITTEN: &str = "images_unwritten";
 /// Total of the ledger: images that were planned or announced and are not in the files.
 pub(crate) const NOT_RECEIVED: &str = "images_not_received";
 /// Total of the ledger: 1 where the pixel mask was found in no file.

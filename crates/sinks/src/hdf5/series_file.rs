@@ -23,6 +23,8 @@ use super::spec::{FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRec
 use super::writer::Writer;
 use crate::durable::{Durable, ToDisk};
 
+/// Total of the ledger: images that have no place in the file because they do not fit it; they count as not written.
+pub(crate) const REFUSED: &str = "refused_by_file";
 /// A plan of more images than this sets no more space aside: the number comes from elsewhere.
 const PLANNED_MAX: u64 = 200_000;
 /// Images without pixels before the first one with pixels of which more than the position is kept.
@@ -220,9 +222,9 @@ impl Open {
             self.create(stand_in(&self.start), None)?;
         }
         let Some((_, writer)) = self.file.take() else { return Ok(()) };
-        let done = writer.finish(&ledger(end, shared.refused(), self.spec.clock.map(|now| now()))).map(drop);
+        let done = writer.finish(&ledger(end, shared, self.spec.clock.map(|now| now())));
         shared.is_durable_to(self.durable.as_ref().map(Durable::end));
-        done
+        done.map(|report| shared.has_positions(report.images))
     }
 }
 
@@ -408,18 +410,22 @@ fn metadata(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> Metadata
     }
 }
 
-fn ledger(end: &SeriesEnd, refused: u64, end_time: Option<String>) -> LedgerRecord {
+fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> LedgerRecord {
     let named = |rows: &[(&'static str, u64)]| rows.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
     let (account, total) = (&end.ledger, end.ledger.total());
     let mut totals = named(&account.rows());
     totals.extend(named(&total.rows()));
-    totals.push(("refused_by_file".into(), refused));
+    let written = shared.images();
+    totals.push(("written".into(), written));
+    totals.push(("unwritten".into(), account.to_be_written().saturating_sub(written)));
+    totals.push((REFUSED.into(), shared.refused()));
     let stream = |(n, upstream): (usize, &konkordia_core::series::UpstreamLedger)| StreamRecord {
         name: format!("upstream {n}"),
         counters: named(&upstream.rows()),
     };
     let mut balances = vec![
         "expected = complete + partial + lost + discarded".to_owned(),
+        "expected = written + unwritten + not_stored + lost + discarded".to_owned(),
         "received = placed + control + duplicate + late + foreign + malformed".to_owned(),
     ];
     if account.has_sums() {

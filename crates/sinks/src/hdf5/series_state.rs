@@ -14,6 +14,8 @@ pub struct SharedState {
     images: AtomicU64,
     bytes: AtomicU64,
     refused: AtomicU64,
+    passed: AtomicU64,
+    positions: AtomicU64,
     /// [`UNKNOWN`] where nothing is promised.
     durable: AtomicU64,
     series: AtomicU64,
@@ -49,6 +51,21 @@ impl SharedState {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// A file that could not be written any more did not take this image.
+    pub fn pass(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Images of this series that came and are not in the file: it could not be written any more, or they did not fit it.
+    pub fn unwritten(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed) + self.refused()
+    }
+
+    /// Positions in the file, once it is closed.
+    pub fn positions(&self) -> u64 {
+        self.positions.load(Ordering::Relaxed)
+    }
+
     /// Images before this position are on the disk, and survive a power cut; `None` without a file, and in a layout that cannot promise it.
     pub fn durable_end(&self) -> Option<u64> {
         Some(self.durable.load(Ordering::Relaxed)).filter(|end| *end != UNKNOWN)
@@ -69,7 +86,7 @@ impl SharedState {
     }
 
     pub(crate) fn begin(&self, main: Option<PathBuf>) {
-        for number in [&self.images, &self.bytes, &self.refused] {
+        for number in [&self.images, &self.bytes, &self.refused, &self.passed, &self.positions] {
             number.store(0, Ordering::Relaxed);
         }
         self.is_durable_to(None);
@@ -84,6 +101,10 @@ impl SharedState {
 
     pub(crate) fn is_durable_to(&self, end: Option<u64>) {
         self.durable.store(end.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_positions(&self, positions: u64) {
+        self.positions.store(positions, Ordering::Relaxed);
     }
 
     pub(crate) fn writes_into(&self, file: PathBuf) {

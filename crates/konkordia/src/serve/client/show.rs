@@ -42,7 +42,11 @@ pub fn progress(status: &DetectorStatus) -> String {
     if let Some(end) = status.images_durable {
         text.push_str(&format!(", {} safe on disk", say::count(end)));
     }
-    let planned = [("not received", status.images_not_received), ("not taken", status.images_not_taken)];
+    let planned = [
+        ("not written", status.images_unwritten),
+        ("not received", status.images_not_received),
+        ("not taken", status.images_not_taken),
+    ];
     for (name, n) in [("lost", status.images_lost), ("partial", status.images_partial)].into_iter().chain(planned) {
         if n > 0 {
             text.push_str(&format!(", {} {name}", say::count(n)));

@@ -49,8 +49,21 @@ pub enum FileReport {
     Opened(String),
     /// The sink failed.
     Failed(SinkError),
-    /// The files are closed; so many images are not in them, and why the last of them is not.
-    Closed(u64, Option<String>),
+    /// The files are closed, and why an image does not fit them.
+    Closed(InFile, Option<String>),
+}
+
+/// What a closed file has.
+#[derive(Clone, Copy)]
+pub struct InFile {
+    /// Images with pixels.
+    images: u64,
+    /// Images that came, were to be written, and are not there.
+    unwritten: u64,
+    /// All positions.
+    positions: u64,
+    /// Those on the disk.
+    durable: Option<u64>,
 }
 
 /// A series of which not everything is over.
@@ -59,8 +72,8 @@ struct Open {
     file: Option<String>,
     end: Option<Arc<SeriesEnd>>,
     error: Option<SinkError>,
-    /// Images that the file did not take; `None` while it is being written.
-    unwritten: Option<u64>,
+    /// `None` while it is being written.
+    in_file: Option<InFile>,
     has_data: bool,
     waited_for: Option<String>,
 }
@@ -94,10 +107,20 @@ impl Reports for FileReports {
         self.0.report(Report::File(FileReport::Failed(error.clone())));
     }
 
-    fn ended(&mut self, _: &Arc<SeriesEnd>, unwritten: u64) {
+    fn passed(&mut self, image: &SeriesImage) {
+        if image.store {
+            self.1.pass();
+        }
+    }
+
+    fn ended(&mut self, end: &Arc<SeriesEnd>, _: u64) {
+        let files = &self.1;
         // Images that do not fit the file are no failure of it, and not in it either.
-        let why = self.1.names().last_error.filter(|_| self.1.refused() > 0);
-        self.0.report(Report::File(FileReport::Closed(unwritten + self.1.refused(), why)));
+        let why = files.names().last_error.filter(|_| files.refused() > 0);
+        let is_wanted = files.names().main.is_some() || files.unwritten() > 0;
+        let unwritten = if is_wanted { end.ledger.to_be_written().saturating_sub(files.images()) } else { 0 };
+        let (images, positions, durable) = (files.images(), files.positions(), files.durable_end());
+        self.0.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
     }
 
     fn looked(&mut self, _: &OutletReader) {}
@@ -254,7 +277,7 @@ impl Stream {
         }
         let (run, wish) = (base.runs, self.wished());
         let machine = &mut base.machine;
-        self.open.push_back(Open { run, file: None, end: None, error: None, unwritten: None, has_data: false, waited_for: None });
+        self.open.push_back(Open { run, file: None, end: None, error: None, in_file: None, has_data: false, waited_for: None });
         let live = SeriesLive {
             control: Arc::clone(&self.control),
             files: Arc::clone(&self.files),
@@ -274,7 +297,7 @@ impl Stream {
 
     /// Gives the reports of the file to the series that they are about.
     fn take_file_reports(&mut self, base: &mut Base) {
-        while let Some(open) = self.open.iter_mut().find(|open| open.unwritten.is_none()) {
+        while let Some(open) = self.open.iter_mut().find(|open| open.in_file.is_none()) {
             match self.file_reports.pop_front() {
                 None => break,
                 Some(FileReport::Opened(file)) => {
@@ -294,11 +317,11 @@ impl Stream {
                     base.machine.say(Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
                     open.error.get_or_insert(error);
                 }
-                Some(FileReport::Closed(unwritten, why)) => {
-                    open.unwritten = Some(unwritten);
+                Some(FileReport::Closed(in_file, why)) => {
+                    open.in_file = Some(in_file);
                     if let (Some(why), None) = (why, &open.error) {
                         let message = format!("run {}: images are not in its file: {why}", open.run);
-                        let data = json!({ "run": open.run, "images": unwritten, "why": why });
+                        let data = json!({ "run": open.run, "images": in_file.unwritten, "why": why });
                         base.machine.tell("warning", Severity::Warning, message, data);
                     }
                 }
@@ -317,7 +340,7 @@ impl Stream {
 
     fn ended(&mut self, base: &mut Base, end: &Arc<SeriesEnd>) {
         let mut look = look_of(end);
-        (look.written, look.durable) = (self.files.images(), self.files.durable_end());
+        (look.written, look.durable, look.unwritten) = (self.files.images(), self.files.durable_end(), self.files.unwritten());
         let waited_for = self.waited_for.take();
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
@@ -332,7 +355,7 @@ impl Stream {
                 self.armed = None;
                 base.machine.shared.end(look);
                 let _ = base.machine.step(Event::EndOfData, None);
-                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None, 0);
+                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None, (0, 0));
                 base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
                 base.machine.tell(
                     "run_ended",
@@ -348,16 +371,17 @@ impl Stream {
 
     /// Series that have ended and whose files are closed.
     fn close_what_is_over(&mut self, base: &mut Base) {
-        while self.open.front().is_some_and(|open| open.end.is_some() && open.unwritten.is_some()) {
+        while self.open.front().is_some_and(|open| open.end.is_some() && open.in_file.is_some()) {
             let Some(open) = self.open.pop_front() else { return };
-            let Some(end) = &open.end else { return };
-            let (say, failed) =
-                sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), open.unwritten.unwrap_or(0));
+            let (Some(end), Some(in_file)) = (&open.end, open.in_file) else { return };
+            let written = (in_file.images, in_file.unwritten);
+            let (say, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), written);
             let machine = &mut base.machine;
+            machine.shared.add("images_unwritten", in_file.unwritten);
             let ended = end.ended.name();
             if let Some(file) = &open.file {
                 let ledger = &end.ledger;
-                let is_complete = !failed && ledger.is_complete() && ledger.expected > 0 && open.unwritten == Some(0);
+                let is_complete = !failed && ledger.is_complete() && ledger.expected > 0 && in_file.unwritten == 0;
                 let state = match (failed, is_complete) {
                     (true, _) => "failed",
                     (false, true) => "complete",
@@ -365,7 +389,7 @@ impl Stream {
                 };
                 let entry = FileEntry {
                     state: state.into(),
-                    images: ledger.expected,
+                    images: in_file.positions,
                     bytes: if self.open.is_empty() { self.files.bytes() } else { 0 },
                     ended: Some(ended.into()),
                     ..FileEntry::writing(&base.config.name, open.run, file)
@@ -373,7 +397,9 @@ impl Stream {
                 machine.tell("file", Severity::Info, format!("{file} is closed"), json!(entry));
                 machine.shared.enter_file(entry);
             }
-            let data = json!({ "run": open.run, "ended": ended, "ledger": look_of(end).ledger });
+            let mut look = look_of(end);
+            look.file_has(in_file.images, in_file.unwritten, in_file.durable);
+            let data = json!({ "run": open.run, "ended": ended, "ledger": look.ledger });
             machine.tell("run_ended", say.severity, say.message.clone(), data);
             if matches!(end.ended, SeriesEnded::Stopped | SeriesEnded::Cancelled) {
                 base.run_on_stop(About {
@@ -385,7 +411,7 @@ impl Stream {
             }
             // Another series may be on its way already; then this is only told.
             if self.open.is_empty() {
-                base.machine.shared.amend_written(self.files.images(), self.files.durable_end());
+                base.machine.shared.amend_written(in_file.images, in_file.unwritten, in_file.durable);
                 base.machine.publish(|status| status.ended = Some(ended.into()));
                 let _ = base.machine.step(if failed { Event::Fault } else { Event::Closed }, Some(say));
                 self.set_wish(default_wish(&base.config, &self.config));

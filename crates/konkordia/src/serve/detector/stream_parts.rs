@@ -260,6 +260,7 @@ impl Live for SeriesLive {
         look.expected = progress.images_planned;
         look.written = if self.write { self.files.images() } else { 0 };
         look.durable = self.files.durable_end().filter(|_| self.write);
+        look.unwritten = self.files.unwritten();
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         let limit = progress.upstreams.iter().map(|upstream| upstream.in_flight_bytes_max).sum();
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
@@ -322,8 +323,14 @@ pub fn look_of(end: &SeriesEnd) -> Look {
     }
 }
 
-/// The end of a series in words, and whether the detector is in error. `unwritten` = images that came and are not in the file.
-pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Option<&SinkError>, unwritten: u64) -> (Say, bool) {
+/// The end of a series in words, and whether the detector is in error; how many images the file has, and how many came and are not in it.
+pub fn sum_up(
+    run: u64,
+    end: &SeriesEnd,
+    waited_for: Option<&str>,
+    failure: Option<&SinkError>,
+    (written, unwritten): (u64, u64),
+) -> (Say, bool) {
     let (ledger, ended) = (&end.ledger, end.ended.name());
     if let Some(wrong) = ledger.imbalances().first() {
         let hint = Some("please report this: it is a mistake in konkordia".into());
@@ -333,7 +340,14 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
         );
     }
     if let Some(error) = failure {
-        let message = format!("run {run}: {}: {}", error.what, error.why);
+        let mut message = format!("run {run}: {}: {}", error.what, error.why);
+        if unwritten > 0 {
+            let (there, not) = (say::count(written), say::count(unwritten));
+            message.push_str(&format!(
+                "; of {} images {there} are in the file, {not} came and are not in it",
+                say::count(ledger.expected)
+            ));
+        }
         return (Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
     }
     let came = ledger.complete + ledger.partial > 0;

@@ -453,11 +453,13 @@ fn last_look(outcome: &RunOutcome) -> Look {
     let states =
         [("complete", images.complete), ("partial", images.partial), ("lost", images.lost), ("discarded", images.discarded)];
     totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
+    totals.push(("images_unwritten".into(), images.unwritten));
     totals.push((format!("runs_{}", outcome.ended.name().replace(' ', "_")), 1));
     Look {
         expected: Some(images.expected),
         committed: images.complete + images.partial + images.lost + images.discarded,
         written: images.written,
+        unwritten: images.unwritten,
         lost: images.lost,
         partial: images.partial,
         not_taken: images.not_taken,

@@ -73,6 +73,7 @@ fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
         images_expected: Some(10),
         images_committed: 5,
         images_written: 4,
+        images_unwritten: 0,
         images_durable: Some(3),
         raw_frames_durable: None,
         images_lost: 1,
