@@ -7,6 +7,7 @@ done, and loses them, is not modelled. The copy is mounted elsewhere, which repl
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -27,6 +28,7 @@ from streams import Stins, StreamService, pictures
 
 CUTS = 10
 MIB = 384
+RAW_RECORD = 112 + 512 * 1024 * 2
 
 
 class Disk:
@@ -83,29 +85,44 @@ def disk(tmp_path):
     disk.close()
 
 
+def sum_of(image):
+    return hashlib.sha1(np.ascontiguousarray(image)).digest()
+
+
 class Images:
-    """The images of a run, read by h5py."""
+    """States of the images of a run, and sums over the pixels of each, read by h5py."""
 
     def __init__(self, master):
         with h5py.File(master) as f:
             data = f["/entry/data"]
-            self.pixels = data[data.attrs["signal"]][()] if "signal" in data.attrs else np.empty(0)
+            self.sums = [sum_of(image) for image in data[data.attrs["signal"]]] if "signal" in data.attrs else []
             self.status = f["/entry/konkordia/images/status"][()].tolist()
 
     def same(self, other, count):
-        assert self.status[:count] == other.status[:count]
-        assert np.array_equal(self.pixels[:count], other.pixels[:count])
+        assert len(self.sums) >= count and len(other.sums) >= count
+        assert self.status[:count] == other.status[:count] and self.sums[:count] == other.sums[:count]
+
+
+def raw_sum(folder, frames):
+    """Over the first records of the raw files, one after the other."""
+    files = sorted(folder.glob("run_raw_d0_f*_0.raw"), key=lambda path: int(path.name.split("_f")[1].split("_")[0]))
+    found, left = hashlib.sha1(), frames * RAW_RECORD
+    for path in files:
+        content = path.read_bytes()[:left]
+        found.update(content)
+        left -= len(content)
+    assert left == 0, f"{left} bytes of {frames} durable frames are not there"
+    return found.digest()
 
 
 class AfterACut:
     """The files of a run after a power cut, repaired; `None` for images where there was no run yet."""
 
-    def __init__(self, folder, prefix, status, keep=None):
-        self.status, self.images, self.raw = status, None, {}
-        for path in folder.glob(f"{prefix}_raw_d*.raw"):
-            self.raw[path.name] = path.read_bytes()
-        if self.raw:
-            json.loads((folder / f"{prefix}_raw_master_0.json").read_text())
+    def __init__(self, folder, prefix, status):
+        self.status, self.images, self.raw = status, None, None
+        if status["raw_frames_durable"]:
+            self.raw = raw_sum(folder, status["raw_frames_durable"])
+            assert json.loads((folder / f"{prefix}_raw_master_0.json").read_text())
         master = folder / f"{prefix}_master.h5"
         if not master.exists() and not status["images_durable"]:
             return
@@ -118,11 +135,8 @@ class AfterACut:
         again = program("repair", "--json", master)
         assert again.returncode == done.returncode and not json.loads(again.stdout)["master_written"], (report, again.stdout)
         checked = program("check", "--json", master)
-        assert (checked.returncode == 0) == (done.returncode == 0), (report, checked.stdout)
+        assert checked.returncode == 0 or done.returncode == 1, (report, checked.stdout)
         self.images = Images(master)
-        if keep:
-            for path in folder.glob(f"{prefix}*"):
-                shutil.copy(path, keep)
 
 
 def cuts(disk, folder, prefix, service, sender):
@@ -153,9 +167,6 @@ def judged(found, master):
     assert seen[-1][1] > seen[1][1] > 0, seen
 
 
-RAW_RECORD = 112 + 512 * 1024 * 2
-
-
 def test_packets_with_raw_frames(disk, tmp_path):
     port = free_port()
     output = {"directory": str(disk.mount), "images_per_file": 20, "keep_raw": True, "sync_interval_s": 0.5, "compression": "bslz4"}
@@ -174,14 +185,10 @@ def test_packets_with_raw_frames(disk, tmp_path):
         service.command("stop")
         done = service.wait()
         assert done["images_durable"] == done["images_committed"] == done["raw_frames_durable"], done
-        raw = {path.name: path.read_bytes() for path in disk.mount.glob("run_raw_d*.raw")}
         assert service.end()[0] == 0
         judged(found, done["file"])
         for after in found:
-            frames = after.status["raw_frames_durable"] or 0
-            files = [f"run_raw_d0_f{n}_0.raw" for n in range(-(-frames // 20))]
-            whole, there = b"".join(raw[name] for name in files), b"".join(after.raw[name] for name in files)
-            assert whole[: frames * RAW_RECORD] == there[: frames * RAW_RECORD], frames
+            assert after.raw is None or after.raw == raw_sum(disk.mount, after.status["raw_frames_durable"])
         assert found[-1].status["raw_frames_durable"] > 0
     finally:
         if service.process.poll() is None:
@@ -232,7 +239,7 @@ def test_streams(disk, tmp_path):
         assert done["images_durable"] == done["images_written"] == len(sender.sent), done
         judged(found, done["file"])
         whole = Images(done["file"])
-        assert all(np.array_equal(image, sent) for image, sent in zip(whole.pixels, sender.sent, strict=True))
+        assert whole.sums == [sum_of(sent) for sent in sender.sent]
         assert service.end()[0] == 0
     finally:
         sender.end()

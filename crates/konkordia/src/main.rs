@@ -27,6 +27,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::report_panics_as_bugs();
+    machine::raise_limits();
     let cli = Cli::parse();
     match dispatch(&cli.command) {
         Ok(exit) => exit.into(),

@@ -18,6 +18,29 @@ use std::time::{Duration, Instant};
 
 use crate::sys::writeback;
 
+/// How often, and after which pause, something is tried again while no file descriptor is free.
+const ATTEMPTS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Makes something that needs file descriptors; while none is free it waits for some seconds, because connections that are too many are closed by and by.
+///
+/// # Errors
+/// Those of `make`.
+pub fn while_out_of_files<T, E>(is_out: impl Fn(&E) -> bool, mut make: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    for _ in 0..ATTEMPTS {
+        match make() {
+            Err(error) if is_out(&error) => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    make()
+}
+
+/// True if no descriptor was free.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 /// When what was written is brought to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToDisk {
@@ -264,7 +287,7 @@ impl Shared {
         }
         let failed = |path: &Path, error| SyncFailed(Arc::new((path.to_owned(), error)));
         for path in paths() {
-            match File::open(path).and_then(|file| file.sync_data()) {
+            match while_out_of_files(is_out_of_files, || File::open(path)).and_then(|file| file.sync_data()) {
                 // Who has moved it away since it was complete looks after it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 done => done.map_err(|error| failed(path, error))?,

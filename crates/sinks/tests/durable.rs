@@ -149,3 +149,45 @@ fn an_empty_file_whose_journal_is_whole_has_its_images_named() {
     let findings = check(&master, &decode);
     assert!(findings.iter().any(|finding| finding.what.contains("empty (0 bytes)")), "{findings:?}");
 }
+
+#[test]
+fn a_master_that_cannot_be_completed_is_an_error_and_repair_makes_it() {
+    let scratch = Scratch::new("no-master");
+    let mut sample = sample(&scratch.0, "m", PixelType::Int16);
+    sample.spec.images_per_file = 2;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    (0..4).for_each(|image| write_image(&mut writer, image, false).unwrap());
+    let (first, whole) = (scratch.0.join(data_file_name("m", 1)), scratch.0.join("whole"));
+    std::fs::copy(&first, &whole).unwrap();
+    // As when no descriptor is free: there, and not to be opened.
+    std::fs::write(&first, "no HDF5").unwrap();
+    let mut record = ledger(&sample);
+    record.images_expected = 4;
+    let error = writer.finish(&record).unwrap_err();
+    assert!(error.hint.contains("`konkordia repair") && error.hint.contains("m_master.h5"), "{error}");
+    std::fs::rename(&whole, &first).unwrap();
+    let master = scratch.0.join("m_master.h5");
+    let report = repair(&master).unwrap();
+    assert!(report.master_written && report.missing.is_empty(), "{report:?}");
+    assert_eq!(Reader::open(&master).unwrap().summary().images_by_status, [0, 4, 0, 0]);
+}
+
+#[test]
+fn a_run_that_another_start_of_the_machine_finds_may_lack_its_last_images() {
+    let scratch = Scratch::new("boot");
+    let mut sample = sample(&scratch.0, "b", PixelType::Int16);
+    sample.spec.images_per_file = 4;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    (0..6).for_each(|image| write_image(&mut writer, image, false).unwrap());
+    drop(writer);
+    let master = scratch.0.join("b_master.h5");
+    let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let mut bytes = std::fs::read(&master).unwrap();
+    let at = bytes.windows(36).position(|window| window == own.trim().as_bytes()).expect("a running master names it");
+    bytes[at..at + 36].copy_from_slice(b"00000000-0000-4000-8000-000000000000");
+    std::fs::write(&master, bytes).unwrap();
+    let report = repair(&master).unwrap();
+    assert_eq!((report.images, report.missing.len(), report.images_missing()), (6, 1, 0), "{report:?}");
+    assert!(report.missing[0].why.contains("power cut"), "{report:?}");
+    assert_eq!(repair(&master).unwrap().missing, [], "it is said once: the file is what there is");
+}

@@ -241,3 +241,43 @@ fn sockets_that_cannot_be_opened_say_why() {
     // An error number that the crate of ZeroMQ does not know.
     assert!(why(&at("ipc:///dev/null/socket")).contains("cannot listen on ipc:///dev/null"));
 }
+
+#[test]
+fn further_connections_are_closed_and_senders_have_their_place_again() {
+    use std::io::Read;
+    use std::net::TcpStream;
+    let context = context(1).unwrap();
+    let spec = ZmqSourceSpec { bind: true, peers_max: 3, ..ZmqSourceSpec::pull("tcp://127.0.0.1:*") };
+    let mut source = ZmqSource::open(&context, &spec).unwrap();
+    let address = source.name();
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut idle: Vec<TcpStream> = (0..9).map(|_| TcpStream::connect(address.strip_prefix("tcp://").unwrap()).unwrap()).collect();
+    while (source.connections_refused(), source.peers()) != (6, 3) {
+        assert!(Instant::now() < end, "{} refused, {} there", source.connections_refused(), source.peers());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Of those nobody waits for a greeting.
+    idle.iter().for_each(|stream| stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap());
+    let closed = idle.iter_mut().filter(|stream| is_closed(stream)).count();
+    assert_eq!(closed, 6);
+    fn is_closed(stream: &mut TcpStream) -> bool {
+        let mut bytes = [0; 64];
+        loop {
+            match stream.read(&mut bytes) {
+                // libzmq greets first.
+                Ok(1..) => {}
+                Ok(0) => return true,
+                Err(error) => return !matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
+            }
+        }
+    }
+    drop(idle);
+    let push = context.socket(::zmq::PUSH).unwrap();
+    push.connect(&address).unwrap();
+    push.send("hello", 0).unwrap();
+    let mut messages = Vec::new();
+    while messages.is_empty() {
+        assert!(Instant::now() < end, "a sender is let in again");
+        source.receive(Duration::from_millis(50), 1, &mut messages).unwrap();
+    }
+}

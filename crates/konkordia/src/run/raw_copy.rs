@@ -10,7 +10,7 @@ use konkordia_core::MAX_PACKETS_PER_TILE;
 use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::ports::{FrameSink, SinkError, TileRecord};
 use konkordia_core::tile::{DetectorKind, TileFormat};
-use konkordia_sinks::durable::{DiskSync, Durable, SyncFailed};
+use konkordia_sinks::durable::{DiskSync, Durable, SyncFailed, is_out_of_files, while_out_of_files};
 use konkordia_sinks::hdf5::Overwrite;
 use konkordia_wire::sls_file::{DataFileName, RECORD_HEADER_BYTES, master_name, write_record_header};
 use konkordia_wire::sls_master::{Master, WRITTEN_VERSION};
@@ -335,7 +335,7 @@ struct Port {
 
 impl Port {
     fn create(path: PathBuf) -> Result<Self, Failure> {
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = while_out_of_files(is_out_of_files, || OpenOptions::new().write(true).create_new(true).open(&path));
         Ok(Self { file: Arc::new(file.map_err(|e| Failure::io(DOING, &path, &e))?), path, length: 0, records: 0 })
     }
 

@@ -83,12 +83,15 @@ impl Closed {
         self.images.saturating_sub(self.stored)
     }
 
-    /// Its per-image columns; `None` where it is not there, cannot be read, or is not of this run.
-    pub(crate) fn columns(&self) -> Option<Group> {
-        if !self.is_readable() {
-            return None;
+    /// Its per-image columns; `None` of one that is not there or cannot be read, as is known.
+    ///
+    /// # Errors
+    /// It cannot be read now: a master made without it would say that its images are lost.
+    pub(crate) fn columns(&self) -> hdf5::Result<Option<Group>> {
+        if !self.is_readable() || !self.path.exists() {
+            return Ok(None);
         }
-        low::open_file(&self.path).and_then(|file| file.group(COLUMNS)).ok()
+        low::open_file(&self.path).and_then(|file| file.group(COLUMNS)).map(Some)
     }
 }
 

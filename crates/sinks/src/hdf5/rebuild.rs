@@ -168,6 +168,7 @@ impl Run<'_> {
             // The same; its journal stays and says so.
             return Ok(());
         }
+        let is_cut = is_empty.is_none();
         let is_empty = is_empty.unwrap_or(false);
         let images = low::open_file(data).and_then(|file| Ok(file.dataset(STACK)?.shape().first().copied().unwrap_or(0)));
         // A journal that ends at its header says that there is no image; what is no journal says nothing.
@@ -178,7 +179,15 @@ impl Run<'_> {
             if has_data {
                 remove(data)?;
             }
-            self.notes.push(format!("{name} was opened and got no image: removed"));
+            if is_cut {
+                let why = format!(
+                    "neither {name} nor its journal holds one, and the disk did not get the beginning of the journal before a power cut"
+                );
+                let fix = "no file has them: compare with `images_durable` in the log of the run".into();
+                self.lost.push(MissingImages { images: 0, ranges: Vec::new(), why, fix });
+            } else {
+                self.notes.push(format!("{name} was opened and got no image: removed"));
+            }
         }
         if journal::has_records(&journal) { put_aside(&journal) } else { remove(&journal) }
     }

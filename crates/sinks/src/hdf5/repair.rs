@@ -180,6 +180,7 @@ impl Run<'_> {
         let ipf = u64::from(spec.images_per_file);
         let images = closed.last().map_or(0, |last| (last.number - 1) * ipf + last.images);
         let old = self.old.take();
+        let was_cut = old.as_ref().is_some_and(OldMaster::was_cut);
         let is_untouched = self.rebuilt.is_empty() && self.rescued.is_empty() && self.differ == 0;
         let right = is_untouched && old.as_ref().is_some_and(|old| old.is_right(closed, images, spec));
         let lost_now: u64 = self.lost.iter().map(|lost| lost.images).sum();
@@ -211,6 +212,11 @@ impl Run<'_> {
                 self.notes.push(format!("{what}: those of the data file were taken, the master as it was is {kept}"));
             }
             master::publish(spec, columns, closed, Some(&ledger), state)?;
+        }
+        if was_cut {
+            let why = "the machine was started anew since this run was being written (a power cut?), or its files are of another machine: images after the last one here, if there were any, did not reach the disk".into();
+            let fix = "no file has them: compare with `images_durable` in the log of the run, or with the detector".into();
+            self.gone.push(MissingImages { images: 0, ranges: Vec::new(), why, fix });
         }
         if not_rescued > lost_now {
             let why = "an earlier repair could not read them; they read as missing".into();

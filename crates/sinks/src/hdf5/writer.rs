@@ -18,7 +18,7 @@ use super::repair::{MissingImages, NOT_RESCUED, repair};
 use super::resume;
 use super::spec::{FileSpec, LedgerRecord, Overwrite};
 use super::xds::readable_mask;
-use crate::durable::{DiskSync, Durable, SyncFailed, ToDisk};
+use crate::durable::{DiskSync, Durable, SyncFailed, ToDisk, while_out_of_files};
 
 /// A flush follows the one before after this time or at the next tick: with ticks every 100 ms at most 0.5 s lie between two.
 const FLUSH_NS: u64 = 400_000_000;
@@ -97,6 +97,10 @@ impl Writer {
     pub fn create(mut spec: FileSpec) -> Result<Self, Error> {
         spec.validate()?;
         readable_mask(&mut spec.pixel_mask);
+        patiently(|| Self::begin(spec.clone()))
+    }
+
+    fn begin(spec: FileSpec) -> Result<Self, Error> {
         check_directory(&spec.directory)?;
         clear_way(&spec)?;
         let columns = Columns::new(&spec);
@@ -190,7 +194,7 @@ impl Writer {
     pub fn check_way(spec: &FileSpec) -> Result<(), Error> {
         spec.validate()?;
         check_directory(&spec.directory)?;
-        if spec.overwrite == Overwrite::Refuse { clear_way(spec) } else { Ok(()) }
+        if spec.overwrite == Overwrite::Refuse { patiently(|| clear_way(spec)) } else { Ok(()) }
     }
 
     /// When the disk gets what is written; at the end unless told otherwise. To be said before the first image.
@@ -413,7 +417,7 @@ impl Writer {
             file.extend(ipf)?;
             self.close_current()?;
             let next = self.closed.last().map_or(1, |closed| closed.number + 1);
-            let next = DataFile::create(&self.spec, &self.columns, next)?;
+            let next = patiently(|| DataFile::create(&self.spec, &self.columns, next))?;
             if let Some(disk) = &self.disk {
                 next.sync_with(disk);
             }
@@ -455,7 +459,9 @@ impl Writer {
         if result.is_ok() && self.closed.len() > self.published_files && now_ns.saturating_sub(published) >= PUBLISH_NS {
             self.published_ns = Some(now_ns);
             self.published_files = self.closed.len();
-            result = master::publish(&self.spec, &self.columns, &self.closed, None, State::Writing).map(drop);
+            let publish = || master::publish(&self.spec, &self.columns, &self.closed, None, State::Writing).map(drop);
+            // It is made again, and in the end.
+            result = publish().or_else(|error| if error.kind == ErrorKind::OutOfFiles { Ok(()) } else { Err(error) });
         }
         if let Err(error) = &result {
             self.failed = Some(error.clone());
@@ -499,7 +505,13 @@ impl Writer {
             let cause = format!("{lost} images that were written could not be read back when their data file was closed");
             return Err(Error::new(ErrorKind::Damaged, "finish the run", &master, cause).with_hint(LOOK_AT_DISK));
         }
-        let master = master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed)?;
+        let master = patiently(|| master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed));
+        let master = master.map_err(|error| {
+            let master = self.spec.directory.join(master_file_name(&self.spec.prefix));
+            let hint =
+                format!("{}; the data files are closed: `konkordia repair {}` makes the master", error.hint, master.display());
+            error.with_hint(hint)
+        })?;
         Ok(FileReport {
             master,
             data_files: self.closed.iter().map(|closed| closed.path.clone()).collect(),
@@ -561,6 +573,11 @@ impl Drop for Writer {
     fn drop(&mut self) {
         release_reserve(&self.spec);
     }
+}
+
+/// Waits where no file descriptor is free.
+fn patiently<T>(make: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    while_out_of_files(|error: &Error| error.kind == ErrorKind::OutOfFiles, make)
 }
 
 fn not_synced(failed: &SyncFailed) -> Error {

@@ -260,6 +260,13 @@ impl Stream {
                 let hint = Some("look at the network or the folder, then restart the service".to_string());
                 let _ = base.machine.step(Event::Fault, Some(Say { message, severity: Severity::Error, hint }));
             }
+            Notice::Crowded { source, refused } => {
+                let message = format!("{source}: {refused} connections were closed, because more are there than it keeps");
+                let why = "every connection takes a file descriptor, and files and HTTP need some";
+                let fix = "find out who connects (`ss -tn`): a port scanner, or a sender that never closes its sockets?";
+                let data = json!({ "source": source, "refused": refused, "why": why, "fix": fix });
+                base.machine.tell("warning", Severity::Warning, message, data);
+            }
             Notice::Refused { upstream, why } => {
                 base.machine.tell(
                     "warning",

@@ -5,6 +5,7 @@ use crate::config::overrides;
 use crate::config::service::DetectorConfig;
 use crate::config::stream::{Socket, StreamConfig, StreamSource};
 use crate::failure::{Exit, Failure, reason};
+use crate::machine;
 use crate::run::clock;
 use crate::say;
 use crate::serve::handle::{ArmRequest, Severity};
@@ -162,7 +163,8 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
             let open = |address: &String| {
                 let kind = if *socket == Socket::Sub { ZmqKind::Sub } else { ZmqKind::Pull };
                 let part_bytes_max = config.message_bytes_max;
-                let spec = ZmqSourceSpec { bind: *bind, kind, part_bytes_max, ..ZmqSourceSpec::pull(address.clone()) };
+                let peers_max = machine::connections_per_port();
+                let spec = ZmqSourceSpec { bind: *bind, kind, part_bytes_max, peers_max, ..ZmqSourceSpec::pull(address.clone()) };
                 let source = ZmqSource::open(&context, &spec).map_err(|error| open_failed(address, &error))?;
                 Ok(Box::new(source) as Box<dyn MessageSource>)
             };

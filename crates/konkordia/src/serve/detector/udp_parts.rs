@@ -129,6 +129,8 @@ impl Live for UdpLive {
             expected: self.plan.images(),
             committed: p.images_committed,
             written,
+            // A sink that fails ends the run, and the ledger says what it did not take.
+            unwritten: 0,
             durable: self.writer.durable_end(),
             raw_durable: self.raw_copy.as_ref().map(RawCopy::durable_end),
             lost,
