@@ -293,9 +293,8 @@ impl Run<'_> {
         let mut closed = Vec::new();
         for number in 1..=last {
             // Every data file but the last is full.
-            let journaled = || self.journaled.iter().find(|(file, images)| *file == number && *images > 0).map(|file| file.1);
-            let of_last = || known.checked_sub((number - 1) * ipf).filter(|n| (1..=ipf).contains(n)).or_else(journaled);
-            let images = if number < last { Some(ipf) } else { of_last() };
+            let images =
+                if number < last { Some(ipf) } else { known.checked_sub((number - 1) * ipf).filter(|n| (1..=ipf).contains(n)) };
             closed.extend(self.data_file(number, images, spec, columns)?);
         }
         Ok(closed)
@@ -316,7 +315,11 @@ impl Run<'_> {
         let read = || Rows::of(&low::open_file(&self.master).ok()?, columns, first, u64::from(spec.images_per_file));
         let is_final = self.old.as_ref().is_some_and(OldMaster::is_final);
         let before = is_final.then(read).flatten().filter(Rows::is_complete);
-        let (why, fix) = match look(&path, spec, columns, before.as_ref()) {
+        let journaled = self.journaled.iter().find(|(file, images)| *file == number && *images > 0).map(|file| file.1);
+        let found = look(&path, spec, columns, before.as_ref());
+        // A file that can be read and holds no image has no place that only its journal knows.
+        let placed = if matches!(found, Look::Foreign(_)) { images } else { images.or(journaled) };
+        let (why, fix) = match found {
             Look::Whole { images: stored, differ, undecided } => {
                 // A final master has the columns of all its data files.
                 let differ = differ + u64::from(is_final && before.is_none());
@@ -331,6 +334,12 @@ impl Run<'_> {
             Look::Gone if !journal_path(&path).exists() && images.is_none() => return Ok(None),
             Look::Gone => (format!("{shown} is not there"), format!("bring the file back to {shown}")),
             Look::Empty => (format!("{shown} is empty (0 bytes)"), whole),
+            Look::Foreign(_) if journaled.is_some() => {
+                let why = format!(
+                    "{shown} holds none of the images that its journal names: they did not reach the disk before a power cut"
+                );
+                (why, format!("no file has them, unless there is a copy of {shown}"))
+            }
             Look::Foreign(why) => (format!("{shown} {why}"), format!("{whole}; this file belongs elsewhere")),
             Look::Damaged(why) => {
                 let damaged = Damaged { path: &path, number, images, spec, columns, master: &self.master };
@@ -342,9 +351,10 @@ impl Run<'_> {
                 }
             }
         };
-        let range = images.map(|images| first..first + images);
-        self.gone.push(MissingImages { images: images.unwrap_or(0), ranges: range.into_iter().collect(), why, fix });
-        Ok(images.map(|images| Closed { number, path, images, stored: 0 }))
+        let named = images.or(journaled);
+        let range = named.map(|images| first..first + images);
+        self.gone.push(MissingImages { images: named.unwrap_or(0), ranges: range.into_iter().collect(), why, fix });
+        Ok(placed.map(|images| Closed { number, path, images, stored: 0 }))
     }
 
     /// Takes a data file that was written anew.
