@@ -114,7 +114,6 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
     use std::sync::Arc;
 
     let kind = Kind { element: Element::Uint16, shape: vec![64, 96], channels: 3, pieces: 2, packing: Packing::None };
-    let end = SeriesEnd { ended: SeriesEnded::Failed, reason: "disk full".into(), ledger: SeriesLedger::default() };
     for is_master in [true, false] {
         let Some(disk) = mount("full-series", "6m") else { return };
         let path = disk.0.0.join("append.h5");
@@ -136,13 +135,18 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
         assert!(shared.names().last_error.unwrap().contains("bytes are free"));
         // Nothing more is taken, and the end closes what there is.
         sink.image(&kind.image(written)).unwrap();
-        sink.end(&Arc::new(end.clone())).unwrap();
+        // Two images that came are not in the file.
+        let came = written + 2;
+        let ledger = SeriesLedger { expected: came, complete: came, ..SeriesLedger::default() };
+        sink.end(&Arc::new(SeriesEnd { ended: SeriesEnded::Failed, reason: "disk full".into(), ledger })).unwrap();
         assert!(written > 5);
         if is_master {
             let master = disk.0.0.join("full_master.h5");
             assert_eq!(errors(&master), Vec::<String>::new());
             let reader = Reader::open(&master).unwrap();
             assert_eq!(reader.summary().images_by_status[1], written);
+            assert_eq!((reader.summary().total("images_written"), reader.summary().total("images_unwritten")), (written, 2));
+            assert!(reader.summary().image_counts().contains(&("not written", 2)));
             (0..written).for_each(|n| assert_eq!(reader.read_image(n, &decode).unwrap(), kind.raw(n), "image {n}"));
         } else {
             let file = hdf5::File::open(&path).unwrap();
