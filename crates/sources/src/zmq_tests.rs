@@ -1,4 +1,6 @@
 use super::*;
+use std::io::Read;
+use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -242,10 +244,21 @@ fn sockets_that_cannot_be_opened_say_why() {
     assert!(why(&at("ipc:///dev/null/socket")).contains("cannot listen on ipc:///dev/null"));
 }
 
+/// Nothing more comes from the other end.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut bytes = [0; 64];
+    loop {
+        match stream.read(&mut bytes) {
+            // libzmq greets first.
+            Ok(1..) => {}
+            Ok(0) => return true,
+            Err(error) => return !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
+        }
+    }
+}
+
 #[test]
 fn further_connections_are_closed_and_senders_have_their_place_again() {
-    use std::io::Read;
-    use std::net::TcpStream;
     let context = context(1).unwrap();
     let spec = ZmqSourceSpec { bind: true, peers_max: 3, ..ZmqSourceSpec::pull("tcp://127.0.0.1:*") };
     let mut source = ZmqSource::open(&context, &spec).unwrap();
@@ -258,19 +271,8 @@ fn further_connections_are_closed_and_senders_have_their_place_again() {
     }
     // Of those nobody waits for a greeting.
     idle.iter().for_each(|stream| stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap());
-    let closed = idle.iter_mut().filter(|stream| is_closed(stream)).count();
-    assert_eq!(closed, 6);
-    fn is_closed(stream: &mut TcpStream) -> bool {
-        let mut bytes = [0; 64];
-        loop {
-            match stream.read(&mut bytes) {
-                // libzmq greets first.
-                Ok(1..) => {}
-                Ok(0) => return true,
-                Err(error) => return !matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut),
-            }
-        }
-    }
+    let closed: Vec<bool> = idle.iter_mut().map(is_closed).collect();
+    assert_eq!(closed.iter().filter(|closed| **closed).count(), 6, "{closed:?}");
     drop(idle);
     let push = context.socket(::zmq::PUSH).unwrap();
     push.connect(&address).unwrap();
