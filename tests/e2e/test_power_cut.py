@@ -27,7 +27,7 @@ from service import Service, free_port, write_config
 from streams import Stins, StreamService, pictures
 
 CUTS = 10
-MIB = 384
+MIB = 768
 RAW_RECORD = 112 + 512 * 1024 * 2
 
 
@@ -170,11 +170,11 @@ def test_packets_with_raw_frames(disk, tmp_path):
     port = free_port()
     output = {"directory": str(disk.mount), "images_per_file": 20, "keep_raw": True, "sync_interval_s": 0.5, "compression": "bslz4"}
     detector = {"type": "jungfrau", "modules": 1}
-    config = write_config(tmp_path, port, detector=detector, output=output, processing={"dtype": "raw"}, run={"buffer_mib": 64})
+    config = write_config(tmp_path, port, detector=detector, output=output, processing={"dtype": "raw"}, run={"buffer_mib": 64, "stall_timeout_s": 600})
     service = Service(config)
     try:
         service.command("arm", {"images": 0})
-        command = [BINARY, "simulate", "jungfrau", "--to", f"127.0.0.1:{port}", "--rate", "6", "--images", "100000", "-q"]
+        command = [BINARY, "simulate", "jungfrau", "--to", f"127.0.0.1:{port}", "--rate", "4", "--images", "100000", "-q"]
         sender = subprocess.Popen(command)
         try:
             found = cuts(disk, tmp_path, "run", service, sender)
@@ -232,7 +232,8 @@ class Sender:
 
 
 def test_streams(disk, tmp_path):
-    service = StreamService(tmp_path, output_folder=disk.mount, output="images_per_file = 30\nsync_interval_s = 0.5")
+    options = {"output": "images_per_file = 30\nsync_interval_s = 0.5", "run": "stall_timeout_s = 600"}
+    service = StreamService(tmp_path, output_folder=disk.mount, **options)
     sender = Sender(service)
     try:
         found = cuts(disk, tmp_path, "s_000001", service, sender)
