@@ -58,6 +58,12 @@ pub trait MessageSource: Send {
         let _ = messages;
     }
 
+    /// Connections that were closed because there were too many, since it was opened. Asked now and then, also while nothing is taken: the source looks
+    /// after its connections then.
+    fn connections_refused(&mut self) -> u64 {
+        0
+    }
+
     /// True if no message can come any more: a file that was read to its end.
     fn is_finished(&self) -> bool {
         false

@@ -445,6 +445,11 @@ impl SeriesLedger {
         found
     }
 
+    /// Images that came and that a file is to have.
+    pub fn to_be_written(&self) -> u64 {
+        (self.complete + self.partial).saturating_sub(self.not_stored)
+    }
+
     /// True when every expected image is complete, and none was waited for in vain.
     pub fn is_complete(&self) -> bool {
         self.complete == self.expected && self.not_received == 0

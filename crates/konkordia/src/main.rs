@@ -28,6 +28,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::report_panics_as_bugs();
+    machine::raise_limits();
     let matches = match Cli::command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() && std::env::args().any(|argument| argument == "--json") => {

@@ -3,6 +3,7 @@
 //! [`zmq::ZmqSource`] first.
 
 pub mod directory;
+pub mod limits;
 pub mod memory;
 pub mod replay;
 mod sys;

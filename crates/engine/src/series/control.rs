@@ -66,6 +66,13 @@ pub enum Notice {
         /// What the panic said.
         why: String,
     },
+    /// A source has closed connections because there were too many; said once for each burst of them.
+    Crowded {
+        /// Its name.
+        source: String,
+        /// Connections closed since it was opened.
+        refused: u64,
+    },
     /// Messages are not taken; said once per upstream, reason and series.
     Refused {
         /// The upstream, from 0.

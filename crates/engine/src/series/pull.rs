@@ -2,13 +2,13 @@
 //! of the memory is used up, which holds back the sender.
 
 use super::Upstream;
-use super::control::{PullState, SeriesControl};
+use super::control::{Notice, PullState, SeriesControl};
 use super::event::{Event, Read};
 use crate::contain::contain;
 use crossbeam_channel::Sender;
 use konkordia_core::ports::Message;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Messages of a batch, at most.
 const BATCH_MESSAGES: usize = 128;
@@ -60,7 +60,12 @@ pub(crate) struct Puller<'a> {
     pub received: u64,
     pub accepted: u64,
     pub bounded_bytes: u64,
+    /// Connections that were refused, as was told, and when.
+    pub crowded: (u64, Option<Instant>),
 }
+
+/// Between two notices of connections that were refused.
+const CROWDED: Duration = Duration::from_secs(10);
 
 impl Puller<'_> {
     fn state(&self) -> &PullState {
@@ -85,6 +90,7 @@ impl Puller<'_> {
                 return;
             }
             self.accept();
+            self.look_at_connections();
             if !self.state().share.wait(GRAIN, |share| share.room_bytes() > 0 || self.control.is_closing()) {
                 continue;
             }
@@ -110,6 +116,16 @@ impl Puller<'_> {
             self.accept();
             let finished = self.accepted;
             self.state().share.wait(GRAIN, |share| share.finished() > finished || self.control.is_closing());
+        }
+    }
+
+    /// Also while there is no room: whoever connects takes descriptors that files and HTTP need.
+    fn look_at_connections(&mut self) {
+        let refused = self.parts.source.connections_refused();
+        let (told, at) = self.crowded;
+        if refused > told && at.is_none_or(|at| at.elapsed() >= CROWDED) {
+            self.crowded = (refused, Some(Instant::now()));
+            self.control.notify(Notice::Crowded { source: self.state().name.clone(), refused });
         }
     }
 

@@ -78,7 +78,7 @@ fn start(
         let (control, inbox) = (Arc::clone(&control), sender.clone());
         let pull = move || {
             let control = &*control;
-            Puller { upstream, parts, control, inbox, received: 0, accepted: 0, bounded_bytes: 0 }.run();
+            Puller { upstream, parts, control, inbox, received: 0, accepted: 0, bounded_bytes: 0, crowded: (0, None) }.run();
         };
         series.threads.push(spawn(format!("pull-{upstream}"), pull)?);
     }

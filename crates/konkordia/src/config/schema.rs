@@ -568,6 +568,13 @@ const KEYS: &[Key] = &[
         "1",
         "more = smaller and slower; 1 to 22 for bszstd and zstd, 1 to 9 for gzip, none for the others",
     ),
+    key(
+        "output",
+        "sync_interval_s",
+        Kind::Number(0.0, 3600.0),
+        "2",
+        "how often files that are being written are brought to the disk, beside the writing: about what a power cut takes; closed files are brought there at once; 0 = only those",
+    ),
     key("output", "overwrite", Kind::Choice(&["refuse", "replace"]), "refuse", "what to do when files of this prefix exist"),
     key(
         "output",

@@ -9,6 +9,7 @@ use konkordia_core::ledger::MissingPolicy;
 use konkordia_engine::series::{Accept, Protocol};
 use konkordia_sinks::hdf5::{Layout, Metadata, Overwrite};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How sockets exchange messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,8 @@ pub struct StreamConfig {
     pub prefix: String,
     /// Images in one data file.
     pub images_per_file: u32,
+    /// How often files that are being written are brought to the disk; `None` = only closed ones.
+    pub sync_interval: Option<Duration>,
     /// Existing files.
     pub overwrite: Overwrite,
     /// Names of the images in the master.
@@ -126,6 +129,7 @@ const KEYS: &[(&str, &[&str])] = &[
             "directory",
             "prefix",
             "images_per_file",
+            "sync_interval_s",
             "overwrite",
             "layout",
             "xds",
@@ -223,6 +227,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         directory: resolve(file, &directory?),
         prefix: prefix?,
         images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
+        sync_interval: super::model::sync_interval(output),
         overwrite: super::model::overwrite(output),
         layout: super::model::layout(output),
         xds: super::xds::of_stream(output, d),

@@ -47,7 +47,9 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     watch.start(armed.control());
     let control = armed.control();
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let mut live = Live { config: &config, names: &names, plan: &plan, json: args.json, teller: Teller::default() };
+    let (json, teller, raw_copy_of_run) = (args.json, Teller::default(), raw_copy.clone());
+    let mut live =
+        Live { config: &config, names: &names, plan: &plan, writer: writer.clone(), raw_copy: raw_copy_of_run, json, teller };
     let stray = crate::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
     if args.json {
@@ -133,14 +135,15 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
             let mut rate = Rate::new();
             while !done.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(100));
-                progress.update(|| rate.line(control, planned));
+                progress.update(|| rate.line(control, planned, live.writer.durable_end()));
                 live.tell(&konkordia_engine::setup::findings(live.plan, control));
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     let p = control.progress();
                     let event = json!({
                         "event": "progress", "images_seen": p.images_seen, "images_committed": p.images_committed,
-                        "images_written": p.images_written, "packets_received": p.packets_received, "packets_placed": p.packets_placed,
+                        "images_written": p.images_written, "images_durable": live.writer.durable_end(),
+                        "raw_frames_durable": live.raw_copy.as_ref().map(RawCopy::durable_end), "packets_received": p.packets_received, "packets_placed": p.packets_placed,
                         "kernel_dropped": p.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
                     });
                     say::json(&event, true);
@@ -159,6 +162,8 @@ struct Live<'a> {
     config: &'a Config,
     names: &'a [String],
     plan: &'a Plan,
+    writer: sink::SharedWriter,
+    raw_copy: Option<RawCopy>,
     json: bool,
     teller: Teller,
 }
@@ -187,15 +192,16 @@ impl Rate {
         Self { at: Instant::now(), images: 0, bytes: 0 }
     }
 
-    fn line(&mut self, control: &Control, planned: Option<u64>) -> String {
+    fn line(&mut self, control: &Control, planned: Option<u64>, durable_end: Option<u64>) -> String {
         let p = control.progress();
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
         let (hz, gigabytes) =
             ((p.images_written - self.images) as f64 / seconds, (p.bytes_received - self.bytes) as f64 / seconds / 1e9);
         *self = Self { at: Instant::now(), images: p.images_written, bytes: p.bytes_received };
         let of = planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
+        let safe = durable_end.map_or(String::new(), |n| format!(" ({} safe on disk)", say::count(n)));
         format!(
-            "{}{of} images written, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images in the rings",
+            "{}{of} images written{safe}, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images in the rings",
             say::count(p.images_written),
             say::count(p.kernel_dropped),
             p.slots_used,

@@ -17,6 +17,8 @@ pub enum ErrorKind {
     Exists,
     /// Another process is writing this run.
     InUse,
+    /// No file descriptor is free.
+    OutOfFiles,
     /// The file specification or a record contradicts itself.
     Invalid,
     /// The file is not what it should be.
@@ -128,6 +130,7 @@ fn kind_of_errno(code: i32) -> ErrorKind {
         libc::EROFS | libc::EACCES | libc::EPERM => ErrorKind::NotWritable,
         libc::ENOENT | libc::ENOTDIR => ErrorKind::NotFound,
         libc::EEXIST => ErrorKind::Exists,
+        libc::EMFILE | libc::ENFILE => ErrorKind::OutOfFiles,
         _ => ErrorKind::Io,
     }
 }
@@ -139,6 +142,9 @@ fn hint(kind: ErrorKind) -> &'static str {
         ErrorKind::NotFound => "create the directory, or correct the path",
         ErrorKind::Exists => "choose another prefix, move the old files, or set the overwrite policy to replace",
         ErrorKind::InUse => "wait for the other process to finish, or stop it",
+        ErrorKind::OutOfFiles => {
+            "close other connections to this program, or raise its limit (`ulimit -n`, LimitNOFILE), then run `konkordia repair FILE`"
+        }
         ErrorKind::Invalid => "correct the value named above",
         ErrorKind::Damaged => "run `konkordia repair FILE`",
         ErrorKind::NotHdf5 => "give the master of a run (PREFIX_master.h5) or one of its data files",

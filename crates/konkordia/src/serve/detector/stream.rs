@@ -50,8 +50,21 @@ pub enum FileReport {
     Opened(String),
     /// The sink failed.
     Failed(SinkError),
-    /// The files are closed; so many images are not in them, and why the last of them is not.
-    Closed(u64, Option<String>),
+    /// The files are closed, and why an image does not fit them.
+    Closed(InFile, Option<String>),
+}
+
+/// What a closed file has.
+#[derive(Clone, Copy)]
+pub struct InFile {
+    /// Images with pixels.
+    images: u64,
+    /// Images that came, were to be written, and are not there.
+    unwritten: u64,
+    /// All positions.
+    positions: u64,
+    /// Those on the disk.
+    durable: Option<u64>,
 }
 
 /// A series of which not everything is over.
@@ -60,8 +73,8 @@ struct Open {
     file: Option<String>,
     end: Option<Arc<SeriesEnd>>,
     error: Option<SinkError>,
-    /// Images that the file did not take; `None` while it is being written.
-    unwritten: Option<u64>,
+    /// `None` while it is being written.
+    in_file: Option<InFile>,
     has_data: bool,
     waited_for: Option<String>,
 }
@@ -126,10 +139,20 @@ impl Reports for FileReports {
         self.0.report(Report::File(FileReport::Failed(error.clone())));
     }
 
-    fn ended(&mut self, _: &Arc<SeriesEnd>, unwritten: u64) {
+    fn passed(&mut self, image: &SeriesImage) {
+        if image.store {
+            self.1.pass();
+        }
+    }
+
+    fn ended(&mut self, end: &Arc<SeriesEnd>, _: u64) {
+        let files = &self.1;
         // Images that do not fit the file are no failure of it, and not in it either.
-        let why = self.1.names().last_error.filter(|_| self.1.refused() > 0);
-        self.0.report(Report::File(FileReport::Closed(unwritten + self.1.refused(), why)));
+        let why = files.names().last_error.filter(|_| files.refused() > 0);
+        let is_wanted = files.names().main.is_some() || files.unwritten() > 0;
+        let unwritten = if is_wanted { end.ledger.to_be_written().saturating_sub(files.images()) } else { 0 };
+        let (images, positions, durable) = (files.images(), files.positions(), files.durable_end());
+        self.0.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
     }
 
     fn looked(&mut self, _: &OutletReader) {}
@@ -261,6 +284,13 @@ impl Stream {
                 let _ = base.machine.step(Event::Fault, Some(Say { message, severity: Severity::Error, hint }));
             }
             Notice::Broken { why } => self.open_anew(base, &why),
+            Notice::Crowded { source, refused } => {
+                let message = format!("{source}: {refused} connections were closed, because more are there than it keeps");
+                let why = "every connection takes a file descriptor, and files and HTTP need some";
+                let fix = "find out who connects (`ss -tn`): a port scanner, or a sender that never closes its sockets?";
+                let data = json!({ "source": source, "refused": refused, "why": why, "fix": fix });
+                base.machine.tell("warning", Severity::Warning, message, data);
+            }
             Notice::Refused { upstream, why } => {
                 base.machine.tell(
                     "warning",
@@ -305,7 +335,7 @@ impl Stream {
         }
         let (run, wish) = (base.runs, self.wished());
         let machine = &mut base.machine;
-        self.open.push_back(Open { run, file: None, end: None, error: None, unwritten: None, has_data: false, waited_for: None });
+        self.open.push_back(Open { run, file: None, end: None, error: None, in_file: None, has_data: false, waited_for: None });
         let live = SeriesLive {
             control: self.control.load_full(),
             files: Arc::clone(&self.files),
@@ -325,7 +355,7 @@ impl Stream {
 
     /// Gives the reports of the file to the series that they are about.
     fn take_file_reports(&mut self, base: &mut Base) {
-        while let Some(open) = self.open.iter_mut().find(|open| open.unwritten.is_none()) {
+        while let Some(open) = self.open.iter_mut().find(|open| open.in_file.is_none()) {
             match self.file_reports.pop_front() {
                 None => break,
                 Some(FileReport::Opened(file)) => {
@@ -345,11 +375,11 @@ impl Stream {
                     base.machine.say(Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
                     open.error.get_or_insert(error);
                 }
-                Some(FileReport::Closed(unwritten, why)) => {
-                    open.unwritten = Some(unwritten);
+                Some(FileReport::Closed(in_file, why)) => {
+                    open.in_file = Some(in_file);
                     if let (Some(why), None) = (why, &open.error) {
                         let message = format!("run {}: images are not in its file: {why}", open.run);
-                        let data = json!({ "run": open.run, "images": unwritten, "why": why });
+                        let data = json!({ "run": open.run, "images": in_file.unwritten, "why": why });
                         base.machine.tell("warning", Severity::Warning, message, data);
                     }
                 }
@@ -368,7 +398,7 @@ impl Stream {
 
     fn ended(&mut self, base: &mut Base, end: &Arc<SeriesEnd>) {
         let mut look = look_of(end);
-        look.written = self.files.images();
+        (look.written, look.durable, look.unwritten) = (self.files.images(), self.files.durable_end(), self.files.unwritten());
         let waited_for = self.waited_for.take();
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
@@ -383,7 +413,7 @@ impl Stream {
                 self.armed = None;
                 base.machine.shared.end(look);
                 let _ = base.machine.step(Event::EndOfData, None);
-                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None, 0);
+                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None, (0, 0));
                 base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
                 base.machine.tell(
                     "run_ended",
@@ -399,16 +429,17 @@ impl Stream {
 
     /// Series that have ended and whose files are closed.
     fn close_what_is_over(&mut self, base: &mut Base) {
-        while self.open.front().is_some_and(|open| open.end.is_some() && open.unwritten.is_some()) {
+        while self.open.front().is_some_and(|open| open.end.is_some() && open.in_file.is_some()) {
             let Some(open) = self.open.pop_front() else { return };
-            let Some(end) = &open.end else { return };
-            let (say, failed) =
-                sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), open.unwritten.unwrap_or(0));
+            let (Some(end), Some(in_file)) = (&open.end, open.in_file) else { return };
+            let written = (in_file.images, in_file.unwritten);
+            let (say, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), written);
             let machine = &mut base.machine;
+            machine.shared.add("images_unwritten", in_file.unwritten);
             let ended = end.ended.name();
             if let Some(file) = &open.file {
                 let ledger = &end.ledger;
-                let is_complete = !failed && ledger.is_complete() && ledger.expected > 0 && open.unwritten == Some(0);
+                let is_complete = !failed && ledger.is_complete() && ledger.expected > 0 && in_file.unwritten == 0;
                 let state = match (failed, is_complete) {
                     (true, _) => "failed",
                     (false, true) => "complete",
@@ -416,7 +447,7 @@ impl Stream {
                 };
                 let entry = FileEntry {
                     state: state.into(),
-                    images: ledger.expected,
+                    images: in_file.positions,
                     bytes: if self.open.is_empty() { self.files.bytes() } else { 0 },
                     ended: Some(ended.into()),
                     ..FileEntry::writing(&base.config.name, open.run, file)
@@ -424,7 +455,9 @@ impl Stream {
                 machine.tell("file", Severity::Info, format!("{file} is closed"), json!(entry));
                 machine.shared.enter_file(entry);
             }
-            let data = json!({ "run": open.run, "ended": ended, "ledger": look_of(end).ledger });
+            let mut look = look_of(end);
+            look.file_has(in_file.images, in_file.unwritten, in_file.durable);
+            let data = json!({ "run": open.run, "ended": ended, "ledger": look.ledger });
             machine.tell("run_ended", say.severity, say.message.clone(), data);
             if matches!(end.ended, SeriesEnded::Stopped | SeriesEnded::Cancelled) {
                 base.run_on_stop(About {
@@ -436,7 +469,7 @@ impl Stream {
             }
             // Another series may be on its way already; then this is only told.
             if self.open.is_empty() {
-                base.machine.shared.amend_written(self.files.images());
+                base.machine.shared.amend_written(in_file.images, in_file.unwritten, in_file.durable);
                 base.machine.publish(|status| status.ended = Some(ended.into()));
                 let _ = base.machine.step(if failed { Event::Fault } else { Event::Closed }, Some(say));
                 self.set_wish(default_wish(&base.config, &self.config));

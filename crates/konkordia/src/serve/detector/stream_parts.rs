@@ -5,6 +5,7 @@ use crate::config::overrides;
 use crate::config::service::DetectorConfig;
 use crate::config::stream::{Socket, StreamConfig, StreamSource};
 use crate::failure::{Exit, Failure, reason};
+use crate::machine;
 use crate::run::clock;
 use crate::say;
 use crate::serve::handle::{ArmRequest, Severity};
@@ -16,6 +17,7 @@ use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_engine::outlet::Outlet;
 use konkordia_engine::series::intake::{IntakeOptions, intake_with};
 use konkordia_engine::series::{Join, Phase, Protocol, SeriesControl, SeriesSpec, Upstream};
+use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
@@ -117,6 +119,7 @@ impl Namer {
             directory: target.directory,
             prefix: target.prefix,
             images_per_file: config.images_per_file,
+            to_disk: ToDisk::Beside(config.sync_interval),
             overwrite: config.overwrite,
             layout: config.layout,
             xds: config.xds,
@@ -155,7 +158,8 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
             let open = |address: &String| {
                 let kind = if *socket == Socket::Sub { ZmqKind::Sub } else { ZmqKind::Pull };
                 let part_bytes_max = config.message_bytes_max;
-                let spec = ZmqSourceSpec { bind: *bind, kind, part_bytes_max, ..ZmqSourceSpec::pull(address.clone()) };
+                let peers_max = machine::connections_per_port();
+                let spec = ZmqSourceSpec { bind: *bind, kind, part_bytes_max, peers_max, ..ZmqSourceSpec::pull(address.clone()) };
                 let source = ZmqSource::open(&context, &spec).map_err(|error| open_failed(address, &error))?;
                 Ok(Box::new(source) as Box<dyn MessageSource>)
             };
@@ -253,6 +257,8 @@ impl Live for SeriesLive {
         look.totals = totals_of(&progress.ledger);
         look.expected = progress.images_planned;
         look.written = if self.write { self.files.images() } else { 0 };
+        look.durable = self.files.durable_end().filter(|_| self.write);
+        look.unwritten = self.files.unwritten();
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         let limit = progress.upstreams.iter().map(|upstream| upstream.in_flight_bytes_max).sum();
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
@@ -310,8 +316,14 @@ pub fn look_of(end: &SeriesEnd) -> Look {
     }
 }
 
-/// The end of a series in words, and whether the detector is in error. `unwritten` = images that came and are not in the file.
-pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Option<&SinkError>, unwritten: u64) -> (Say, bool) {
+/// The end of a series in words, and whether the detector is in error; how many images the file has, and how many came and are not in it.
+pub fn sum_up(
+    run: u64,
+    end: &SeriesEnd,
+    waited_for: Option<&str>,
+    failure: Option<&SinkError>,
+    (written, unwritten): (u64, u64),
+) -> (Say, bool) {
     let (ledger, ended) = (&end.ledger, end.ended.name());
     let wrong = ledger.imbalances().first().cloned();
     if wrong.is_some() && end.ended == SeriesEnded::Failed {
@@ -328,7 +340,14 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
         );
     }
     if let Some(error) = failure {
-        let message = format!("run {run}: {}: {}", error.what, error.why);
+        let mut message = format!("run {run}: {}: {}", error.what, error.why);
+        if unwritten > 0 {
+            let (there, not) = (say::count(written), say::count(unwritten));
+            message.push_str(&format!(
+                "; of {} images {there} are in the file, {not} came and are not in it",
+                say::count(ledger.expected)
+            ));
+        }
         return (Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
     }
     let came = ledger.complete + ledger.partial > 0;

@@ -6,7 +6,9 @@ use crate::config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
 use crate::config::{Config, overrides};
 use crate::failure::{Exit, Failure};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
+use crate::run::raw_copy::RawCopy;
 use crate::run::report::{self, Report};
+use crate::run::sink::SharedWriter;
 use crate::run::{angles, clock, exit_of};
 use crate::say;
 use crate::serve::fanout::Fanout;
@@ -101,6 +103,8 @@ pub struct UdpLive {
     /// By state, as they are committed.
     pub counts: Arc<ImageCounts>,
     plan: Arc<Plan>,
+    writer: SharedWriter,
+    raw_copy: Option<RawCopy>,
     writes: bool,
 }
 
@@ -139,6 +143,10 @@ impl Live for UdpLive {
             expected: self.plan.images(),
             committed: p.images_committed,
             written,
+            // A sink that fails ends the run, and the ledger says what it did not take.
+            unwritten: 0,
+            durable: self.writer.durable_end(),
+            raw_durable: self.raw_copy.as_ref().map(RawCopy::durable_end),
             lost,
             partial,
             not_taken: 0,
@@ -291,7 +299,8 @@ pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
     prepared.notes.retain(|note| !note.starts_with("the disk has") || !notes.iter().any(|n| n.starts_with("the disk has")));
     prepared.notes.splice(0..0, notes);
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
-    let live = UdpLive { control, counts, plan: Arc::clone(&plan), writes: wish.write };
+    let (writer, raw_copy) = (prepared.writer.clone(), prepared.raw_copy.clone());
+    let live = UdpLive { control, counts, plan: Arc::clone(&plan), writer, raw_copy, writes: wish.write };
     Ok(Ready { prepared, wish, gates, live: Arc::new(live) })
 }
 
@@ -367,9 +376,9 @@ pub struct Closing {
     /// Configuration of the run.
     pub config: Config,
     /// What was prepared, without the run itself.
-    pub writer: crate::run::sink::SharedWriter,
+    pub writer: SharedWriter,
     /// Raw frames.
-    pub raw_copy: Option<crate::run::raw_copy::RawCopy>,
+    pub raw_copy: Option<RawCopy>,
     /// Where the streams arrived.
     pub addresses: Vec<std::net::SocketAddr>,
     /// Of this run.
@@ -395,7 +404,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     // Raw frames without a frame go away with the copy that makes them.
     let is_nothing = reason.cancelled && outcome.images == 0;
     let copy = closing.raw_copy.as_ref().filter(|_| !is_nothing);
-    let raw = copy.and_then(crate::run::raw_copy::RawCopy::finish).transpose();
+    let raw = copy.and_then(RawCopy::finish).transpose();
     let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
     let file = file.map_err(|error| failure.get_or_insert_with(|| error.into()).clone()).unwrap_or_default();
     if let Err(error) = raw {
@@ -408,6 +417,8 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         kept = None;
     }
     let (first, mut look) = (outcome.first_frame, last_look(outcome));
+    look.durable = closing.writer.durable_end();
+    look.raw_durable = closing.raw_copy.as_ref().map(RawCopy::durable_end);
     if !closing.writes {
         look.written = 0;
     }
@@ -480,11 +491,13 @@ fn last_look(outcome: &RunOutcome) -> Look {
     let states =
         [("complete", images.complete), ("partial", images.partial), ("lost", images.lost), ("discarded", images.discarded)];
     totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
+    totals.push(("images_unwritten".into(), images.unwritten));
     totals.push((format!("runs_{}", outcome.ended.name().replace(' ', "_")), 1));
     Look {
         expected: Some(images.expected),
         committed: images.complete + images.partial + images.lost + images.discarded,
         written: images.written,
+        unwritten: images.unwritten,
         lost: images.lost,
         partial: images.partial,
         not_taken: images.not_taken,

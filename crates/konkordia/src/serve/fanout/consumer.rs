@@ -48,6 +48,8 @@ pub trait Reports: Send {
     fn failed(&mut self, error: &SinkError, unwritten: u64);
     /// It has taken the end of a series; `unwritten` images were not taken.
     fn ended(&mut self, end: &Arc<SeriesEnd>, unwritten: u64);
+    /// An image goes past the sink, which has failed.
+    fn passed(&mut self, _image: &SeriesImage) {}
     /// After each batch.
     fn looked(&mut self, reader: &OutletReader);
     /// Longest time between two looks while there is no series.
@@ -122,11 +124,13 @@ impl<S: SeriesSink, R: Reports> Delivery<S, R> {
                 self.in_series = result.is_ok();
                 self.note(result);
             }
-            Item::Image(image) if self.failed => self.unwritten += u64::from(image.status.has_pixels()),
             Item::Image(image) => {
-                let result = guarded(|| self.sink.image(image));
-                self.unwritten += u64::from(result.is_err() && image.status.has_pixels());
-                self.note(result);
+                let result = if self.failed { None } else { Some(guarded(|| self.sink.image(image))) };
+                if !matches!(result, Some(Ok(()))) && image.status.has_pixels() {
+                    self.unwritten += 1;
+                    self.reports.passed(image);
+                }
+                self.note(result.unwrap_or(Ok(())));
             }
             Item::End(end) => {
                 if std::mem::take(&mut self.in_series) {
