@@ -3,6 +3,7 @@
 mod harness;
 mod life;
 mod pieces;
+mod positions;
 mod simulate;
 mod speed;
 mod sums;

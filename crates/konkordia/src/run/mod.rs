@@ -189,7 +189,7 @@ impl Rate {
 
 /// What the run's end means for the shell.
 pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
-    let whole = if outcome.is_complete() { Exit::Complete } else { Exit::Incomplete };
+    let whole = if outcome.is_success() { Exit::Complete } else { Exit::Incomplete };
     if !outcome.ledger.imbalances().is_empty() {
         return (Exit::Bug, None);
     }
