@@ -79,7 +79,9 @@ fn all_details_and_appendices_come_back() {
                 // A table that is none costs itself and not the series.
                 parts[2] = json_of(&parts[2], "htype", "dpixelmask-1.0".into());
                 parts[7].truncate(5);
-                let Message::Header(header) = Message::parse(&refs(&parts), &Bounds::default()).unwrap() else { panic!("a header") };
+                let Message::Header(header) = Message::parse(&refs(&parts), &Bounds::default()).unwrap() else {
+                    panic!("a header")
+                };
                 let tables = header.tables().unwrap();
                 assert!(tables.flat_field.is_none() && tables.pixel_mask.is_some() && tables.count_rate.is_none());
                 let names: Vec<&str> = tables.not_read.iter().map(|(kind, _)| *kind).collect();
