@@ -178,6 +178,12 @@ impl RunOutcome {
     pub fn is_complete(&self) -> bool {
         self.ledger.is_complete() && !self.findings.iter().any(|finding| finding.is_wrong)
     }
+
+    /// True when nothing is missing and no packet was thrown away that could have been of another image: copies and late packets are also what comes
+    /// from a second sender, or from a detector that counts its frames anew.
+    pub fn is_success(&self) -> bool {
+        self.is_complete() && self.ledger.packets_not_kept() == 0
+    }
 }
 
 /// A run that has everything it needs and waits for nothing but packets.

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Done, nothing missing.
     Complete = 0,
-    /// Done, but data are missing or a file is not whole.
+    /// Done, but data are missing or were thrown away, or a file is not whole.
     Incomplete = 1,
     /// The command line is wrong.
     Usage = 2,

@@ -7,6 +7,7 @@ use crate::contain::contain;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use konkordia_core::array::{Element, Packing};
+use konkordia_core::geometry::Orientation;
 use konkordia_core::series::{Array, Channel, SeriesImage};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, PackScratch, UnpackScratch, unpack};
@@ -17,6 +18,8 @@ pub(crate) struct Job {
     pub image: SeriesImage,
     /// Channels of each part where parts are joined, else empty; a missing part has none.
     pub parts: Vec<Vec<Channel>>,
+    /// How its series asks it to be turned.
+    pub turn: Orientation,
 }
 
 /// What became of it.
@@ -101,7 +104,7 @@ impl<'a> Worker<'a> {
     }
 
     fn work(&mut self, job: Job) -> Done {
-        let Job { ticket, mut image, parts } = job;
+        let Job { ticket, mut image, parts, turn } = job;
         let (mut unreadable, mut why) = (0, None);
         if let Some(joiner) = &mut self.joiner {
             let joined = joiner.join(&parts);
@@ -112,18 +115,19 @@ impl<'a> Worker<'a> {
         }
         // Not kept: an image that cannot be read is lost, and what it cost to find out does not matter.
         let number = image.number;
-        match self.change(image) {
+        match self.change(image, turn) {
             Ok(image) => Done { ticket, image, unreadable, why },
             Err(why) => Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why: Some(why) },
         }
     }
 
-    fn change(&mut self, image: SeriesImage) -> Result<SeriesImage, String> {
+    fn change(&mut self, image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String> {
         if self.spec.check_pixels {
             image.channels.iter().try_for_each(|channel| self.check(&channel.array))?;
         }
+        let came_packed = image.channels.iter().any(|channel| channel.array.packing != Packing::None);
         let mut image = match &mut self.transform {
-            Some(transform) => transform.run(image)?,
+            Some(transform) => transform.run(image, turn)?,
             None => image,
         };
         if self.spec.sum_frames > 1 {
@@ -132,10 +136,14 @@ impl<'a> Worker<'a> {
             }
             return Ok(image);
         }
-        let Some(packing) = self.spec.packing_out else { return Ok(image) };
         for channel in &mut image.channels {
             let is_one = channel.array.pieces.len() == 1 || self.spec.join == Join::Pieces;
-            if channel.array.packing != packing || !is_one {
+            let (packing, is_so) = match self.spec.packing_out {
+                Some(packing) => (packing, channel.array.packing == packing && is_one),
+                // What the transformation has unpacked leaves packed, as it came.
+                None => (Packing::BitshuffleLz4, !came_packed || channel.array.packing != Packing::None),
+            };
+            if !is_so {
                 channel.array = self.repack(&channel.array, packing)?;
             }
         }

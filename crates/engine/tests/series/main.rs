@@ -4,6 +4,7 @@ mod harness;
 mod life;
 mod panics;
 mod pieces;
+mod positions;
 mod simulate;
 mod speed;
 mod sums;

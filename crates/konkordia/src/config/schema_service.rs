@@ -35,6 +35,13 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "source",
+        "positions",
+        Kind::Choice(&["frame", "message"]),
+        "frame; message with output.format = \"maxiv\"",
+        "streams: what decides where an image stands in its series: the number that its sender gave it, from 0; or its message, by the numbers of the messages (STINS) or by arrival (one upstream), and then the sender's number is a label that may begin anywhere, go in steps or repeat itself",
+    ),
+    key(
+        "source",
         "image_rows",
         Kind::Integer(1, 1 << 20),
         "end of the lowest module",
@@ -155,7 +162,7 @@ pub const KEYS: &[Key] = &[
         "lookup",
         Kind::Path,
         "none",
-        "file of numbers, one per value of a uint16 pixel (time over threshold to energy): float32 or uint16, little-endian; or a table of NumPy (.npy, .npz with tot_to_energy_tensor): of one dimension likewise, of three [rows, columns, values] one list for each pixel, and what has no entry, 0 included, becomes -1",
+        "file of numbers, one per value of a uint16 pixel (time over threshold to energy): float32 or uint16, little-endian; or a table of NumPy (.npy, .npz with tot_to_energy_tensor): of one dimension likewise, of three [rows, columns, values] one list for each pixel, values above it become -2 and those below 0 become -1",
     ),
     key(
         "transform",
@@ -216,7 +223,7 @@ pub const KEYS: &[Key] = &[
         "compression",
         Kind::Choice(&["as-received", "bslz4", "lz4", "none"]),
         "as-received; bslz4 after a change of the pixels",
-        "how images leave; \"none\" decompresses",
+        "how images leave; \"none\" decompresses; where it is written, \"as-received\" packs changed images (bslz4) only if they came packed",
     ),
     key(
         "output",

@@ -212,7 +212,7 @@ impl Rate {
 
 /// What the run's end means for the shell.
 pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
-    let whole = if outcome.is_complete() { Exit::Complete } else { Exit::Incomplete };
+    let whole = if outcome.is_success() { Exit::Complete } else { Exit::Incomplete };
     // What a panic cut short does not come out.
     if !matches!(outcome.ended, Ended::Panicked(_)) && !outcome.ledger.imbalances().is_empty() {
         return (Exit::Bug, None);

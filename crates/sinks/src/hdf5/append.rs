@@ -233,7 +233,7 @@ impl Open {
             }
             Ok(Ok(())) => {
                 stack.images += 1;
-                self.pending.extend((image.number as u32).to_le_bytes());
+                self.pending.extend((image.frame as u32).to_le_bytes());
                 self.unflushed_bytes += bytes;
             }
         }

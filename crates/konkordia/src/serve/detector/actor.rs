@@ -6,6 +6,7 @@ use super::{Request, STACK_BYTES, SendRequest, TICK};
 use crate::config::service::DetectorConfig;
 use crate::failure::{Exit, Failure, reason};
 use crate::serve::fanout::Fanout;
+use crate::serve::fanout::held_back::{Change, HeldBack};
 use crate::serve::handle::{ArmRequest, Command, DetectorStatus, Refusal, Reply, Severity};
 use crate::serve::hooks::{self, About};
 use crate::serve::settings::ServiceSettings;
@@ -155,6 +156,7 @@ struct Actor<D: Driver> {
     tickets: u64,
     /// Since when the service is ending.
     going_down: Option<Instant>,
+    held_back: HeldBack,
 }
 
 /// Where threads of a driver put their reports.
@@ -185,7 +187,18 @@ pub fn spawn<D: Driver>(
     let driver = make(&base, Outbox(outbox.clone()))?;
     let (name, requests) = (format!("det-{}", base.config.name), outbox.clone());
     let cancels = Vec::new();
-    let actor = Actor { base, driver, inbox, outbox, pending: None, abandoned: None, cancels, tickets: 0, going_down: None };
+    let actor = Actor {
+        base,
+        driver,
+        inbox,
+        outbox,
+        pending: None,
+        abandoned: None,
+        cancels,
+        tickets: 0,
+        going_down: None,
+        held_back: HeldBack::default(),
+    };
     let thread = Builder::new().name(name.clone()).stack_size(STACK_BYTES).spawn(move || actor.run());
     let thread = thread
         .map_err(|e| Failure::new(Exit::Io, format!("cannot start the thread {name}"), reason(&e), "end other programs"))?;
@@ -238,12 +251,40 @@ impl<D: Driver> Actor<D> {
             let now = Instant::now();
             self.expire(now);
             self.driver.tick(&mut self.base, now);
+            self.tell_who_holds_back(now);
             self.answer_cancels(now);
             if self.going_down.is_some_and(|since| now.duration_since(since) > GRACE) {
                 self.base.fanout.give_up();
             }
             if self.going_down.is_some() && !self.driver.is_busy() && self.pending.is_none() && self.abandoned.is_none() {
                 break;
+            }
+        }
+    }
+
+    fn tell_who_holds_back(&mut self, now: Instant) {
+        let base = &self.base;
+        for Change { consumer, holds } in self.held_back.look(&base.fanout.outlets, now) {
+            let message = match holds {
+                true => format!(
+                    "run {} is held back: '{consumer}' does not take images as fast as they come, and all wait for it",
+                    base.runs
+                ),
+                false => format!("run {}: '{consumer}' takes images again, nobody waits for it", base.runs),
+            };
+            let severity = if holds { Severity::Warning } else { Severity::Info };
+            let data = json!({ "run": base.runs, "consumer": consumer, "holds_back": holds });
+            base.machine.tell("consumer", severity, message.clone(), data);
+            // What is wrong with the run itself is of more interest.
+            let is_said = base.machine.shared.status().severity != Severity::Error && self.driver.is_busy();
+            if is_said {
+                let hint = match consumer.as_str() {
+                    super::FILE => "the disk does not keep up: look at its load and its free space",
+                    _ => {
+                        "look at that program; service = \"reliable-skip\" or \"latest\" in its [[stream]] lets the run go on without it"
+                    }
+                };
+                base.machine.say(Say { message, severity, hint: holds.then(|| hint.into()) });
             }
         }
     }

@@ -1,13 +1,13 @@
 //! A detector that sends whole images. Its sockets are there for the life of the service; series follow each other, begun by the sender or after
 //! each arm. The way of messages tells how a series goes, the thread of the file tells when its files are closed.
 
-use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::file_sink::{FileSink, main_file};
 use super::status::{Machine, Say, Shared};
 use super::stream_parts::{
     Namer, SeriesLive, Wish, check_folder, default_wish, look_of, place, spec, sum_up, totals_between, upstreams, wish,
 };
+use super::{FILE, Handle};
 use crate::config::service::{DetectorConfig, DetectorKindConfig};
 use crate::config::stream::StreamConfig;
 use crate::failure::{Exit, Failure, reason};
@@ -33,8 +33,6 @@ use std::time::{Duration, Instant};
 
 /// Images that may wait for the file, beside the bound in bytes.
 const FILE_QUEUE_IMAGES: usize = 4096;
-/// Name of the outlet of the file.
-const FILE: &str = "file";
 
 /// What threads report.
 pub enum Report {
@@ -343,6 +341,9 @@ impl Stream {
             write: wish.write && start.store,
         };
         let message = format!("run {run} has begun (series {})", start.series);
+        for warning in &start.warnings {
+            machine.tell("warning", Severity::Warning, warning.clone(), json!({ "run": run }));
+        }
         let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
         machine.tell("run_started", Severity::Info, message.clone(), data);
         let shared = Arc::clone(&machine.shared);
@@ -439,7 +440,7 @@ impl Stream {
             let ended = end.ended.name();
             if let Some(file) = &open.file {
                 let ledger = &end.ledger;
-                let is_complete = !failed && ledger.is_complete() && ledger.expected > 0 && in_file.unwritten == 0;
+                let is_complete = !failed && ledger.is_success() && ledger.expected > 0 && in_file.unwritten == 0;
                 let state = match (failed, is_complete) {
                     (true, _) => "failed",
                     (false, true) => "complete",

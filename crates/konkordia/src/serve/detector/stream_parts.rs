@@ -181,7 +181,8 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
     let pieces = if config.pieces { sources.len() as u64 } else { 0 };
     let upstream = |(n, source)| {
         let chip_gap_px = config.modules.as_ref().map_or(0, |modules| modules.chip_gaps_px[n]);
-        let options = IntakeOptions { pieces, pixels_are_cbf: config.transform.cbf, chip_gap_px };
+        let is_maxiv = config.append_dataset.is_some();
+        let options = IntakeOptions { pieces, pixels_are_cbf: config.transform.cbf, chip_gap_px, is_maxiv };
         Upstream { source, intake: intake_with(config.protocol, bounds, options) }
     };
     Ok(sources.into_iter().enumerate().map(upstream).collect())
@@ -211,10 +212,12 @@ pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
     };
     let transform = transform::factory(&config.transform)?;
     let sum_frames = config.transform.sum_frames.unwrap_or(1);
-    let repacks = transform.is_some() || config.modules.is_some() || config.transform.cbf || sum_frames > 1;
+    let is_changed = transform.is_some() && !config.transform.keeps_packing;
+    let repacks = is_changed || config.modules.is_some() || config.transform.cbf || sum_frames > 1;
     Ok(SeriesSpec {
         bounds: bounds(config),
         join,
+        positions: config.positions,
         packing_out: config.transform.packing.or(repacks.then_some(Packing::BitshuffleLz4)),
         transform,
         sum_frames,
@@ -363,7 +366,7 @@ pub fn sum_up(
             end.ended == SeriesEnded::Failed,
         );
     }
-    let is_whole = ledger.is_complete() && unwritten == 0 && matches!(end.ended, SeriesEnded::Finished | SeriesEnded::Stopped);
+    let is_whole = ledger.is_success() && unwritten == 0 && matches!(end.ended, SeriesEnded::Finished | SeriesEnded::Stopped);
     let severity = if is_whole { Severity::Success } else { Severity::Warning };
     let mut message = format!(
         "run {run} has ended ({ended}){because}: {} of {} images complete",
@@ -375,6 +378,9 @@ pub fn sum_up(
         if n > 0 {
             message.push_str(&format!(", {} {name}", say::count(n)));
         }
+    }
+    if ledger.not_kept > 0 {
+        message.push_str(&format!(", {} more came and are not kept (twice, late or of no series)", say::count(ledger.not_kept)));
     }
     if unwritten > 0 {
         message.push_str(&format!(", {} not in the file because they do not fit it", say::count(unwritten)));

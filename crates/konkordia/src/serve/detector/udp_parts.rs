@@ -530,7 +530,7 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
         return Say { message: format!("run {run} has no image ({ended}){why}{cause}"), severity: Severity::Warning, hint };
     }
     let severity =
-        if outcome.is_complete() && !matches!(outcome.ended, Ended::Stalled) { Severity::Success } else { Severity::Warning };
+        if outcome.is_success() && !matches!(outcome.ended, Ended::Stalled) { Severity::Success } else { Severity::Warning };
     let mut message =
         format!("run {run} has ended ({ended}): {} of {} images complete", say::count(i.complete), say::count(i.expected));
     let others = [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)];
@@ -538,6 +538,10 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
         if n > 0 {
             message.push_str(&format!(", {} {name}", say::count(n)));
         }
+    }
+    let not_kept = outcome.ledger.packets_not_kept();
+    if not_kept > 0 {
+        message.push_str(&format!(", {} packets came twice or too late and are not kept", say::count(not_kept)));
     }
     message.push_str(&cause);
     Say { message, severity, hint }

@@ -1,6 +1,7 @@
 //! Who gets the images of a detector beside its files: the ring of the newest ones, and consumers of streams.
 
 pub mod consumer;
+pub mod held_back;
 pub mod run_tap;
 
 use super::events::EventLog;
