@@ -300,7 +300,8 @@ def test_a_disk_that_becomes_full_ends_the_run_with_everything_before_intact(ben
     simulate("jungfrau", "--to", bench.to, "--images", 200, "--rate", 100)
     code, report = receiver.finish()
     balanced(code, report)
-    assert code == 6 and report["ended"] == "sink error" and "free some space" in receiver.errors
+    (failure,) = [event["error"] for event in receiver.events if event["event"] == "error"]
+    assert code == 6 and report["ended"] == "sink error" and failure["fix"].startswith("free some space")
     written = report["images"]["written"]
     assert 5 <= written < 24 and report["images"]["unwritten"] > 0
     images = Master(small_disk / "run_master.h5").images

@@ -1,6 +1,7 @@
 //! The log of the service on stderr: text for people, JSON lines for programs that collect logs.
 
 use crate::run::clock;
+use crate::say;
 use crate::serve::handle::{ServiceEvent, Severity};
 use clap::ValueEnum;
 use std::fmt;
@@ -43,13 +44,9 @@ pub fn start(level: LogLevel, format: LogFormat) {
     };
     let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_timer(Clock).with_max_level(level);
     let _ = match format {
-        LogFormat::Text => lines.with_target(false).with_ansi(is_terminal()).try_init(),
+        LogFormat::Text => lines.with_target(false).with_ansi(say::takes_colours()).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-}
-
-fn is_terminal() -> bool {
-    std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none()
 }
 
 /// The clock of the events.

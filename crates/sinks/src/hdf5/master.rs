@@ -25,7 +25,7 @@ use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
 
 /// h c in keV angstrom (CODATA 2018, exact to the digits given).
-const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
+pub(super) const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
 
 /// The pixel mask in the master.
 pub(crate) const MASK: &str = "/entry/instrument/detector/pixel_mask";

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use hdf5::File;
 
 use super::check::{Finding, Severity};
+use super::datafile::DESCRIPTION;
 use super::error::{Error, ErrorKind};
+use super::master::KEV_ANGSTROM;
 use super::mirror::{StackLayout, Stacks};
 use super::nexus::{read_attribute, read_number};
 use super::spec::Compression;
 use super::{Decode, low};
 
 const DETECTOR: &str = "/entry/instrument/detector";
-/// Energy in keV times wavelength in angstrom (CODATA 2018).
-const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
 /// Findings of one kind are listed up to this number.
 const LISTED_MAX: usize = 10;
 
@@ -60,7 +60,7 @@ pub struct OthersFile {
 
 /// Whether this program wrote the file; only then it has more than [`OthersFile`] tells. `None` if it cannot be read.
 pub fn is_ours(path: &Path) -> Option<bool> {
-    low::open_file(path).ok().map(|file| file.link_exists("/entry/konkordia/run_description"))
+    low::open_file(path).ok().map(|file| file.link_exists(DESCRIPTION))
 }
 
 impl OthersFile {
