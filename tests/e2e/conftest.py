@@ -4,6 +4,7 @@ import os
 
 import pytest
 from driving import BINARY, Bench
+from maxiv import Receiver
 from streams import StreamService
 
 
@@ -35,3 +36,17 @@ def serve(tmp_path):
     yield start
     for service in services:
         service.close()
+
+
+@pytest.fixture
+def receiver(tmp_path):
+    """Detectors of `detectors.yaml`, ended at the end."""
+    opened = []
+
+    def make(entry=None, **options):
+        opened.append(Receiver(tmp_path, entry or {}, **options))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()

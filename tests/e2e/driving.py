@@ -109,6 +109,8 @@ class Receiver:
             found = self._queue.get()
             if found is not None:
                 self.events.append(found)
+        # A failure is JSON, too; tests look for its words among those for people.
+        self.errors += "".join("\n".join(map(str, e["error"].values())) for e in self.events if e["event"] == "error")
         assert "panicked" not in self.errors, self.errors
         reports = [e for e in self.events if e["event"] == "report"]
         return self.process.returncode, (reports[-1] if reports else None)

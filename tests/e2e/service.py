@@ -28,15 +28,18 @@ class Problem(Exception):
 class Service:
     """`konkordia serve --json` in the background, ready."""
 
-    def __init__(self, config, *arguments, timeout=30):
+    def __init__(self, config, *arguments, timeout=30, environment=None):
         command = [BINARY, "serve", "-c", str(config), "--listen", "127.0.0.1:0", "--json", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         self.log = []
         self._lines = queue.Queue()
         self._threads = [threading.Thread(target=self._read_log), threading.Thread(target=self._read_lines)]
         for thread in self._threads:
             thread.start()
         line = self._lines.get(timeout=timeout)
+        if line is not None and "error" in json.loads(line):
+            self.log.append(line)
+            line = self._lines.get(timeout=timeout)
         if line is None:
             self.process.wait(10)
             self._threads[0].join()

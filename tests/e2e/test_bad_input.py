@@ -58,7 +58,8 @@ def test_frame_numbers_that_jump_do_not_harm_their_neighbours(bench):
     code, report = receiver.finish()
     balanced(code, report)
     total = report["total"]
-    assert code == 0 and total["placed"] == 6 * PACKETS and total["foreign"] == 4 and total["duplicate"] == 1
+    # Every image is there; the copy could have been of another one.
+    assert code == 1 and total["placed"] == 6 * PACKETS and total["foreign"] == 4 and total["duplicate"] == 1
     for n, pixels in enumerate(Master(bench.master).images):
         assert (pixels == (n + 1) * 0x0101).all()
 
@@ -87,7 +88,8 @@ def test_two_senders_on_one_port_give_every_image_once_where_both_are_wanted(ben
     balanced(code, report)
     total = report["total"]
     # The first copy stays. The very last copy may come after the end of the run.
-    assert code == 0 and total["placed"] == 8 * PACKETS and 8 * PACKETS - 1 <= total["duplicate"] <= 8 * PACKETS
+    assert code == 1 and total["placed"] == 8 * PACKETS and 8 * PACKETS - 1 <= total["duplicate"] <= 8 * PACKETS
+    assert "a second detector" in report["headline"] and report["images"]["complete"] == 8
     assert (Master(bench.master).images == 0x0101).all()
 
 
@@ -398,7 +400,8 @@ def test_a_disk_that_becomes_full_ends_the_run_with_everything_before_intact(ben
     simulate("jungfrau", "--to", bench.to, "--images", 200, "--rate", 100)
     code, report = receiver.finish()
     balanced(code, report)
-    assert code == 6 and report["ended"] == "sink error" and "fix: free some space" in receiver.errors
+    (failure,) = [event["error"] for event in receiver.events if event["event"] == "error"]
+    assert code == 6 and report["ended"] == "sink error" and failure["fix"].startswith("free some space")
     written = report["images"]["written"]
     assert 5 <= written < 24 and report["images"]["unwritten"] > 0
     images = Master(small_disk / "run_master.h5").images

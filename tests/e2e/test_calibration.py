@@ -33,7 +33,7 @@ def take(bench, config, images, *options, sender=(), rate=200, code=0):
     finally:
         process.kill()
     assert process.returncode == code, f"exit code {process.returncode}\n{out}\n{errors}"
-    return json.loads(out) if code == 0 else errors
+    return json.loads(out) if code == 0 else errors + "\n".join(map(str, json.loads(out)["error"].values()))
 
 
 def truth(bench):
@@ -94,6 +94,38 @@ def test_from_first_dark_frame_to_a_corrected_file(bench):
     assert np.array_equal(ours.images, theirs.images)
     # Dead is bit 1, noisy bit 4.
     assert np.array_equal(ours.mask != 0, theirs.mask != 0) and set(np.unique(ours.mask)) == {0, 2, 16}
+
+
+def test_all_stages_by_one_command(bench):
+    """The programs of [control] set the gain of the detector and start it, stage after stage, and leave it in its normal mode."""
+    folder, pedestals, _ = truth(bench)
+    control = {"on_stage": ["./set"], "on_trigger": ["./start"], "timeout_s": 100}
+    config = bench.config(**tables(), control=control, run={"images": 6})
+    (bench.folder / "set").write_text('#!/bin/sh\necho "$KONKORDIA_STAGE $KONKORDIA_GAINMODE" >> stages\n')
+    send = f'{BINARY} simulate jungfrau --to {bench.to} --images 40 --rate 200 --dark -q'
+    (bench.folder / "start").write_text(f'#!/bin/sh\ncase $(tail -n 1 stages) in g0*) {send};; g1*) {send} --force-gain 1;; g2*) {send} --force-gain 2;; esac\n')
+    for name in ("set", "start"):
+        (bench.folder / name).chmod(0o755)
+    command = ["pedestal", config, "--stage", "all", "--frames", 40, "-o", "cal.h5", "--gain", folder / "gain_adu_per_kev.f32"]
+    found = json.loads(program(*command, "--json", check=0, cwd=bench.folder).stdout)
+    assert [(row["stage"], row["frames"]) for row in found["rows"]] == [(stage, 40) for stage in STAGES], found
+    wanted = "g0 dynamic\ng1 forceswitchg1\ng2 forceswitchg2\ng0 dynamic\n"
+    assert (bench.folder / "stages").read_text() == wanted
+    with h5py.File(bench.folder / "cal.h5") as file:
+        for stage, noise in zip(STAGES, (29.5, 4.0, 3.0), strict=True):
+            group = file[f"cell_03/{stage}"]
+            good = group["mask"][()] == 0
+            close = np.abs(group["mean"][()] - pedestals[stage])[good] < 4 * noise / np.sqrt(40)
+            assert close.mean() > 0.999
+    # The second stage fails: nothing is written, and the detector is not left as it is.
+    (bench.folder / "stages").unlink()
+    (bench.folder / "set").write_text('#!/bin/sh\necho "$KONKORDIA_STAGE" >> stages\ntest $KONKORDIA_STAGE != g1 || { echo "no answer" >&2; exit 1; }\n')
+    command[command.index("cal.h5")] = "other.h5"
+    refused = program(*command, check=5, cwd=bench.folder).stderr
+    assert "control.on_stage" in refused and "no answer" in refused
+    assert (bench.folder / "stages").read_text() == "g0\ng1\ng0\n" and not (bench.folder / "other.h5").exists()
+    refused = program("pedestal", "dark.u16", "--stage", "all", "-o", "x.h5", check=2, cwd=bench.folder).stderr
+    assert "--stage all is for a detector" in refused and "leave --stage out" in refused
 
 
 def test_storage_cells_have_pedestals_of_their_own(bench):

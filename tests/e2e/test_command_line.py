@@ -21,6 +21,17 @@ def test_help_begins_with_a_sentence_and_examples():
         assert sentence and examples.startswith("Examples:\n") and examples.count("\n  konkordia ") == 3, text
 
 
+def test_the_examples_of_the_first_help_work_one_after_the_other(tmp_path):
+    lines = program("--help", check=0).stdout.split("Examples:\n")[1].split("\n\n")[0].split("\n")
+    (tmp_path / "konkordia").symlink_to(BINARY)
+    for line in lines:
+        # A port that is free, and less to wait for.
+        line = line.replace("konkordia demo", "konkordia demo --listen 127.0.0.1:0 --images 20")
+        done = subprocess.run(["bash", "-ec", f"PATH=$PWD:$PATH; {line}"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+    assert len(lines) == 3 and (tmp_path / "image.png").exists() and (tmp_path / "run.toml").exists()
+
+
 def test_the_configurations_in_the_documentation_are_valid(tmp_path):
     blocks = [(page, b) for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")] for b in re.findall(r"```toml\n(.*?)```", page.read_text(), re.S)]
     whole = [(page, block) for page, block in blocks if "[detector]" in block and "[source]" in block]
@@ -32,6 +43,35 @@ def test_the_configurations_in_the_documentation_are_valid(tmp_path):
         # The calibration files that a page names are not there; every other complaint is a mistake of the page.
         mistakes = [line for line in refused.splitlines() if line.startswith("error:") and "cannot read the calibration" not in line]
         assert not mistakes, f"{page}: {refused}"
+
+
+def test_failures_are_json_for_programs(tmp_path):
+    def failed(*arguments, code):
+        done = program(*arguments, check=code)
+        error = json.loads(done.stdout.splitlines()[-1])["error"]
+        assert error["exit_code"] == code and error["what"] and error["fix"] and done.stderr == "", done
+        return error
+
+    missing = tmp_path / "none_master.h5"
+    assert failed("inspect", missing, "--json", code=6)["why"] == "No such file or directory"
+    assert "none_master.h5" in failed("check", missing, "--json", code=6)["what"]
+    failed("repair", missing, "--json", code=6)
+    failed("status", "--json", "--url", "http://127.0.0.1:1", code=4)
+    failed("receive", tmp_path / "none.toml", "--json", code=3)
+    assert "--frames" in failed("convert", missing, "--json", "--frames", code=2)["what"]
+    config = tmp_path / "run.toml"
+    config.write_text('[detector]\ntype = "jungfrau"\nmodulse = 1\n[output]\nprefix = "a"\n')
+    error = failed("config", "check", config, "--json", code=3)
+    assert "run.toml:3:1" in error["why"] and "modules" in error["why"], error
+    text = program("config", "check", config, check=3).stderr
+    assert "see above" not in text and text.rstrip().endswith("docs/configuration.md explains every key"), text
+
+
+def test_an_existing_file_is_named_as_such(tmp_path):
+    there = tmp_path / "run.toml"
+    there.write_text("")
+    said = program("config", "init", there, check=6).stderr
+    assert "exists" in said.lower() and "another name" in said and "dmesg" not in said, said
 
 
 def test_usage_errors_exit_with_2():

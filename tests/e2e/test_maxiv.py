@@ -2,127 +2,20 @@
 pipeline behind, as in the tests of the peer."""
 
 import json
-import pathlib
 import pickle
 import random
 import struct
 import time
 import urllib.error
-import urllib.request
 
 import h5py
+import hdf5plugin  # noqa: F401  registers the filters
 import numpy as np
 import pytest
 from driving import DATA
-from service import Service, free_port
-
-zmq = pytest.importorskip("zmq")
-hdf5plugin = pytest.importorskip("hdf5plugin")
+from maxiv import DSET, END, bslz4, cbf_of, header, image, numbers
 
 CAPTURE = DATA / "eiger-streams/eiger-1m-stream-v1.zmsg"
-DSET = "/entry/instrument/zyla/data"
-
-
-class Receiver:
-    """A detector of `detectors.yaml` at work, with its sender(s) and a consumer behind."""
-
-    def __init__(self, folder, entry, *, hosts=("127.0.0.1",), ports=None, options=(), consume=True):
-        self.folder, self.context = folder, zmq.Context()
-        self.ports = list(ports or [])
-        self.senders = []
-        for n, host in enumerate(hosts):
-            sender = self.context.socket(zmq.PUSH)
-            sender.linger = 0
-            if ports is None:
-                self.ports.append(sender.bind_to_random_port(f"tcp://{host}"))
-            else:
-                sender.bind(f"tcp://{host}:{ports[n]}")
-            self.senders.append(sender)
-        self.api_port, self.data_port = free_port(), free_port()
-        lines = {
-            "class": "Detector",
-            "dcu_host_purple": json.dumps(list(hosts)) if len(hosts) > 1 else hosts[0],
-            "dcu_port_purple": json.dumps(self.ports) if len(hosts) > 1 else self.ports[0],
-            "api_port": self.api_port,
-            "data_port": self.data_port,
-            "dset_name": DSET,
-            "rep_port": 1,
-        } | entry
-        config = folder / "detectors.yaml"
-        config.write_text("other:\n  class: Detector\n  dcu_host_purple: x\n  dset_name: /a/b\nzyla:\n" + "".join(f"  {k}: {v}\n" for k, v in lines.items()))
-        self.service = Service(config, "--detector", "zyla", "--data-root", folder, *options)
-        self.consumer = self.context.socket(zmq.PULL)
-        self.consumer.linger = 0
-        self.consumer.rcvtimeo = 20_000
-        if consume:
-            self.consumer.connect(f"tcp://127.0.0.1:{self.data_port}")
-            end = time.monotonic() + 20
-            while not self.service.statistics()["consumers"][0]["connected"]:
-                assert time.monotonic() < end
-                time.sleep(0.02)
-        self.number = 0
-
-    def send(self, *parts, sender=0, number=None):
-        first = {"msg_number": self.number if number is None else number} | parts[0]
-        self.number = max(self.number, first["msg_number"] + 1)
-        rest = [json.dumps(part).encode() if isinstance(part, dict) else bytes(part) for part in parts[1:]]
-        self.senders[sender].send_multipart([json.dumps(first).encode(), *rest])
-
-    def get(self, path, method="GET"):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.api_port}/{path}", method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.headers["Content-Type"], answer.read()
-
-    def json(self, path, method="GET"):
-        return json.loads(self.get(path, method)[1])
-
-    def until(self, state, frames=None, why=""):
-        end = time.monotonic() + 20
-        while True:
-            # First the frames: idle behind them is the end of their series, and not the time before it.
-            received = self.json("received_frames")["value"]
-            status = self.json("status")
-            if status["state"] == state and why in status.get("error", "") and frames in (None, received):
-                return status
-            assert time.monotonic() < end, (status, self.json("received_frames"), "".join(self.service.log))
-            time.sleep(0.02)
-
-    def receive(self):
-        first, *rest = self.consumer.recv_multipart()
-        return json.loads(first), rest
-
-    def close(self):
-        if self.service.process.poll() is None:
-            assert self.service.end()[0] == 0
-        self.context.destroy(linger=0)
-
-
-@pytest.fixture
-def receiver(tmp_path):
-    opened = []
-
-    def make(entry=None, **options):
-        opened.append(Receiver(tmp_path, entry or {}, **options))
-        return opened[-1]
-
-    yield make
-    for one in opened:
-        one.close()
-
-
-def header(filename, **more):
-    return {"htype": "header", "filename": str(filename)} | more
-
-
-def image(frame, data, compression="none", **more):
-    return {"htype": "image", "frame": frame, "shape": list(data.shape), "type": str(data.dtype), "compression": compression} | more
-
-
-END = {"htype": "series_end"}
-
-
-def numbers(file):
-    return list(file[DSET].parent["sequence_number"][:])
 
 
 def test_simple(receiver, tmp_path):
@@ -222,11 +115,6 @@ def test_two_hosts_share_one_stream(receiver, tmp_path):
         assert numbers(file) == list(range(40))
 
 
-def bslz4(data):
-    bitshuffle = pytest.importorskip("bitshuffle")
-    return struct.pack(">QI", data.nbytes, 8192) + bitshuffle.compress_lz4(data).tobytes()
-
-
 def test_four_streams_make_one_image(receiver, tmp_path):
     hosts = [f"127.0.{n + 1}.1" for n in range(4)]
     r = receiver({"class": "Lambda"}, hosts=hosts, ports=[9010, 9011, 9012, 9013])
@@ -259,13 +147,6 @@ def test_four_streams_make_one_image(receiver, tmp_path):
         assert rest[0] == bslz4(stack[frame, 0])
 
 
-def cbf_of(data, folder):
-    fabio = pytest.importorskip("fabio")
-    name = folder / "frame.cbf"
-    fabio.cbfimage.CbfImage(data=data).write(str(name))
-    return name.read_bytes()
-
-
 @pytest.mark.parametrize("with_table", [False, True])
 def test_the_pipeline_of_pilatus(receiver, tmp_path, with_table):
     rng = np.random.default_rng(3)
@@ -285,8 +166,9 @@ def test_the_pipeline_of_pilatus(receiver, tmp_path, with_table):
     r.until("idle", 4)
     if with_table:
         rows, columns = np.ogrid[:7, :9]
-        known = (stack > 0) & (stack < 50)
-        stack = np.where(known, table[rows, columns, np.where(known, stack, 0)].astype("float32"), np.float32(-1))
+        known = (stack >= 0) & (stack < 50)
+        unknown = np.where(stack < 0, np.float32(-1), np.float32(-2))
+        stack = np.where(known, table[rows, columns, np.where(known, stack, 0)].astype("float32"), unknown)
     expected = np.rot90(stack, -1, axes=(1, 2)).copy()
     expected[:, 2:4, 1:6] = -1
     with h5py.File(path) as file:
@@ -313,10 +195,32 @@ def test_http(receiver, tmp_path):
     assert r.json("downsample?value=2", "POST") == {"value": 2}
     first, pixels = pickle.loads(r.get("last_frame")[1])
     assert (first["shape"], len(pixels)) == ([3, 3], 18)
-    for bad in ("downsample?value=0", "downsample"):
+    # Any whole number is taken, and other parameters are not looked at.
+    for value in (0, -3, 1):
+        assert r.json(f"downsample?value={value}&other=1", "POST") == {"value": value} == r.json("downsample")
+        assert pickle.loads(r.get("last_frame")[1])[0]["shape"] == [5, 6]
+    for bad, kind in (("downsample?value=x", "int_parsing"), ("downsample", "missing")):
         with pytest.raises(urllib.error.HTTPError) as error:
             r.get(bad, "POST")
-        assert error.value.code == 422
+        said = json.loads(error.value.read())["detail"][0]
+        assert (error.value.code, said["type"], said["loc"]) == (422, kind, ["query", "value"])
+
+
+def test_http_beside_the_answers(receiver):
+    r = receiver(options=("--last-frame-pickle",))
+    # Before the first image: no keys, no bytes.
+    kind, body = r.get("last_frame")
+    assert (kind, pickle.loads(body)) == ("image/pickle", [{}, b""])
+    # A slash too many leads to where it is without.
+    assert r.json("status/") == {"state": "idle"}
+    assert r.json("downsample/") == {"value": 1}
+    assert b"received_frames" in r.get("docs")[1] and r.get("docs")[0].startswith("text/html")
+    described = r.json("openapi.json")["paths"]
+    assert set(described) == {"/status", "/received_frames", "/downsample", "/last_frame"} and set(described["/downsample"]) == {"get", "post"}
+    for path, method, code, why in (("nothing", "GET", 404, "Not Found"), ("status", "POST", 405, "Method Not Allowed")):
+        with pytest.raises(urllib.error.HTTPError) as error:
+            r.get(path, method)
+        assert (error.value.code, json.loads(error.value.read())) == (code, {"detail": why})
 
 
 def test_a_pickle_is_only_made_on_request(receiver):

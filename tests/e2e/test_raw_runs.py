@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -290,7 +291,7 @@ def armed(tmp_path):
         done = services[-1].wait()
         assert done["severity"] == "success", done
         services[-1].end()
-        return tmp_path / "run_master.h5"
+        return pathlib.Path(done["file"])
 
     yield take
     for service in services:
@@ -330,7 +331,7 @@ def test_raw_frames_that_were_kept_have_the_facts_of_the_run(armed, tmp_path, ga
     """Those of the command that armed it and of every table of the configuration, and its start."""
     tables = {"output": {"keep_raw": True, "beamline": "X06SA"}, "experiment": {"unit_cell": [79.1, 79.1, 38.0, 90.0, 90.0, 90.0]}}
     live = armed(GIVEN | {"sample_temperature_k": 100}, gains, **tables)
-    kept = tmp_path / "run_raw_master_0.json"
+    kept = live.with_name(live.name.replace("_master.h5", "_raw_master_0.json"))
     convert(kept, "-o", tmp_path / "later", "--calibration", gains / "1")
     assert chunks(tmp_path / "later_master.h5") == chunks(live)
     given_facts(tmp_path / "later_master.h5")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from driving import BINARY, MASKED, MISSING, balanced, lyso_raw, lyso_tables, needs_lyso, program, raw_tables, simulate
+from others_files import dectris_legacy
 
 CODECS = ["bslz4", "bszstd", "lz4", "zstd", "gzip", "none"]
 FILTERS = {"bslz4": 32008, "bszstd": 32008, "lz4": 32004, "zstd": 32015, "gzip": 1, "none": None, "sz3": 32024}
@@ -162,43 +163,6 @@ def test_sz3_keeps_its_bound_and_says_what_it_did(ours, tmp_path):
         before = stored
         program("check", master, check=0)
         assert "sz3" in program("inspect", master, "--image", 2, check=0).stdout
-
-
-def dectris_legacy(folder, dtype=np.uint16, codec="bslz4", images=7, per_file=3):
-    """As the DECTRIS file writer names things (legacy): links data_000001 and so on, detectorSpecific."""
-    rng = np.random.default_rng(5)
-    frames = rng.poisson(3, (images, 75, 130)).astype(dtype)
-    frames[:, 10, :] = np.iinfo(dtype).max
-    filters = {
-        "bslz4": hdf5plugin.Bitshuffle(nelems=0, cname="lz4"), "lz4": hdf5plugin.LZ4(nbytes=0), "none": {},
-        "gzip": {"compression": "gzip", "compression_opts": 4},
-    }[codec]
-    with h5py.File(folder / "series_5_master.h5", "w") as master:
-        entry = master.create_group("entry")
-        entry.attrs["NX_class"] = np.bytes_("NXentry")
-        data = entry.create_group("data")
-        data.attrs["NX_class"] = np.bytes_("NXdata")
-        detector = entry.create_group("instrument/detector")
-        detector["description"] = "Dectris EIGER2 Si 9M"
-        detector["x_pixel_size"] = np.float32(75e-6)
-        detector["x_pixel_size"].attrs["units"] = "m"
-        detector["detectorSpecific/nimages"] = np.uint32(images)
-        detector["detectorSpecific/compression"] = np.bytes_(codec)
-        detector["detectorSpecific/pixel_mask"] = np.zeros((75, 130), np.uint32)
-        detector["pixel_mask"] = detector["detectorSpecific/pixel_mask"]
-        entry["goniometer"] = h5py.SoftLink("/entry/sample/goniometer")
-        entry.create_group("sample/goniometer").create_dataset("omega", data=np.arange(images) * 0.1)
-        for n, start in enumerate(range(0, images, per_file), 1):
-            name = f"series_5_data_{n:06d}.h5"
-            part = frames[start : start + per_file]
-            with h5py.File(folder / name, "w", libver="earliest") as file:
-                group = file.create_group("entry/data")
-                file["entry"].attrs["NX_class"] = "NXentry"
-                group.attrs["NX_class"] = "NXdata"
-                stack = group.create_dataset("data", data=part, maxshape=(None, 75, 130), chunks=(1, 75, 130), fillvalue=3, **filters)
-                stack.attrs["image_nr_low"], stack.attrs["image_nr_high"] = np.int32(start + 1), np.int32(start + len(part))
-            data[f"data_{n:06d}"] = h5py.ExternalLink(name, "/entry/data/data")
-    return folder / "series_5_master.h5", frames
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32])

@@ -1,8 +1,11 @@
 """The service from arm to idle, over and over: what is refused and why, what is lost and said, what is left behind."""
 
+import json
 import os
 import pathlib
+import pty
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -38,7 +41,7 @@ class Bench:
             "simulate", "eiger", "--to", f"127.0.0.1:{self.port}", "--bits", 8, "--images", images, "--rate", rate, "-q", *extra, check=0
         )
 
-    def master(self, prefix="run"):
+    def master(self, prefix="run_000001"):
         return self.folder / f"{prefix}_master.h5"
 
     def check(self, prefix, code=0):
@@ -81,7 +84,7 @@ def test_arm_run_idle(bench):
     assert (done["state"], done["severity"], done["progress"], done["ended"]) == ("idle", "success", 1.0, "finished")
     assert (done["images_committed"], done["images_written"], done["images_lost"]) == (20, 20, 0)
     assert images_in(bench.master()) == 20
-    bench.check("run")
+    bench.check("run_000001")
     statistics = service.statistics()
     assert statistics["totals"]["images_complete"] == 20
     assert statistics["totals"]["packets_placed"] == statistics["ledger"]["placed"]
@@ -89,6 +92,106 @@ def test_arm_run_idle(bench):
     entry = service.request("GET", "files")["files"][0]
     assert (entry["state"], entry["images"], entry["master"]) == ("complete", 20, str(bench.master()))
     assert service.end() == (0, "".join(service.log))
+
+
+def test_runs_without_a_name_number_themselves(bench):
+    service = bench.serve(run={"images": 3}, output={"keep_raw": True})
+    for number in (1, 2):
+        file = service.command("start")["file"]
+        assert file == str(bench.master(f"run_{number:06}")), "the answer names the file"
+        bench.send(3)
+        assert service.wait()["severity"] == "success"
+        assert (bench.folder / f"run_{number:06}_raw_master_0.json").exists()
+    # A name of its own does not disturb the counting, and is taken only once.
+    service.command("start", {"prefix": "mine"})
+    bench.send(3)
+    service.wait()
+    assert service.refused("arm", {"prefix": "mine"}).code == "arm_failed"
+    assert service.status()["state"] == "idle", "a taken name is no error of the detector"
+    service.end()
+    # A service that was started anew goes on behind what is there, also behind what a killed one left.
+    (bench.folder / "run_000003_data_000001.h5.journal").write_bytes(b"")
+    again = bench.serve(run={"images": 3})
+    assert again.command("arm")["file"] == str(bench.master("run_000004"))
+
+
+def test_the_log_has_levels_and_a_form_for_programs(bench):
+    service = bench.serve("--log-format", "json", run={"images": 3})
+    service.command("arm")
+    bench.send(3)
+    service.wait()
+    code, log = service.end()
+    assert code == 0
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert all(line["timestamp"].endswith("Z") and line["level"] in ("INFO", "WARN") for line in lines), log
+    first = lines[0]
+    assert first["version"] and first["pid"] == service.process.pid and first["configuration"] == str(bench.folder / "run.toml"), first
+    armed = next(line for line in lines if line.get("event") == "state" and "armed" in line["message"])
+    assert armed["detector"] == "detector" and armed["id"] >= 1
+    assert any(line.get("event") == "run_ended" for line in lines) and any("stopping" in line["message"] for line in lines)
+    quiet = bench.serve("--quiet")
+    quiet.command("arm", {"prefix": "quiet"})
+    assert quiet.end() == (0, "")
+    text = bench.serve("--log-level", "warn")
+    text.command("arm", {"prefix": "text"})
+    log = text.end()[1]
+    assert " INFO " not in log and " WARN " in log, "no distance is known, which is a warning at arm"
+
+
+def test_lines_of_the_log_come_once(bench):
+    service = bench.serve(run={"images": 3})
+    service.command("arm")
+    bench.send(3)
+    service.wait()
+    _, log = service.end()
+    said = [re.sub(r"^\S+\s+\w+ ", "", re.sub(r" (detector|event|id)=.*", "", line)) for line in log.splitlines()]
+    twice = {line for line in said if said.count(line) > 1}
+    assert not twice, log
+
+
+def test_waiting_shows_how_far_the_run_is(bench):
+    """On a terminal, while the run goes on; for programs nothing but the end."""
+    service = bench.serve(run={"images": 20, "first_frame": 1})
+    env = {**os.environ, "KONKORDIA_URL": service.url, "TERM": "xterm"}
+    ours, its = pty.openpty()
+    start = subprocess.Popen([BINARY, "start", "--wait"], env=env, stdout=subprocess.PIPE, stderr=its, text=True)
+    os.close(its)
+    service.until(lambda s: s["state"] == "armed")
+    bench.send(8)
+    seen = ""
+    end = time.monotonic() + 60
+    while "8 of 20 images" not in seen:
+        assert time.monotonic() < end, seen
+        if select.select([ours], [], [], 0.5)[0]:
+            seen += os.read(ours, 4096).decode()
+    bench.send(12, first_frame=9)
+    out, _ = start.communicate(timeout=60)
+    os.close(ours)
+    assert start.returncode == 0 and "20 of 20 images complete" in out
+
+
+def test_latencies_of_the_images_of_a_run(bench):
+    service = bench.serve()
+    assert service.statistics()["latency"] == {}
+    service.command("start", {"images": 40})
+    bench.send(images=40, rate=400)
+    service.wait()
+    latency = service.statistics()["latency"]
+    names = [f"{stage}_{share}_us" for stage in ("committed", "written") for share in ("p50", "p99", "p999", "max")]
+    assert sorted(latency) == sorted(names), latency
+    for stage in ("committed", "written"):
+        p50, p99, p999, most = (latency[f"{stage}_{share}_us"] for share in ("p50", "p99", "p999", "max"))
+        # At 400 Hz an image takes some of 2500 us to come; nothing took a minute.
+        assert 0 < p50 <= p99 <= p999 <= most < 60e6, latency
+    assert latency["written_max_us"] > latency["committed_p50_us"], latency
+    with urllib.request.urlopen(service.url + "/metrics", timeout=30) as answer:
+        metrics = answer.read().decode()
+    assert all(re.search(rf'^konkordia_latency_microseconds{{.*name="{name}".*}} [0-9]', metrics, re.M) for name in names), metrics
+    # Without files nothing is written.
+    service.command("start", {"images": 5, "write": False})
+    bench.send(images=5)
+    service.wait()
+    assert {name.split("_")[0] for name in service.statistics()["latency"]} == {"committed"}
 
 
 def test_sighup_ends_nothing(bench):
@@ -262,7 +365,7 @@ def test_a_missed_trigger_ends_in_a_closed_file(bench):
     waited = re.search(r"no packet came within (\d+\.\d) s after the start", done["message"])
     assert waited and float(waited[1]) >= 0.5 and done["hint"], done
     assert ended_in(bench.master()) == "no data"
-    bench.check("run")
+    bench.check("run_000001")
 
 
 def test_a_detector_that_falls_silent_ends_in_a_partial_file(bench):
@@ -317,9 +420,9 @@ def test_cancel_in_every_state(bench):
     assert service.command("cancel")["state"] == "idle"
     assert service.command("arm", {"prefix": "next"})["state"] == "armed"
     assert service.command("cancel")["state"] == "idle"
-    written = images_in(bench.master())
+    written = images_in(bench.master("run_000002"))
     assert 5 < written < 300
-    bench.check("run")
+    bench.check("run_000002")
     sender.join()
     # In error.
     blocked = {"prefix": "../x"}
@@ -390,7 +493,7 @@ def test_sigterm_in_mid_run_closes_the_files(bench):
     sender.join()
     assert code == 0 and "stopping" in log
     assert ended_in(bench.master()) == "stopped"
-    bench.check("run")
+    bench.check("run_000001")
 
 
 def test_killed_and_started_again(bench):

@@ -307,8 +307,20 @@ def test_the_disk_is_full_in_mid_series(serve, tmp_path):
         assert "space" in (done["message"] + done["hint"]).lower(), done
         assert 50 < done["images_written"] < 200, done
         file = SeriesFile(disk / "s_000001_master.h5")
-        assert file.status.count(1) >= done["images_written"]
-        assert service.status()["images_committed"] == 400, "consumers get every image whatever the disk does"
+        written, unwritten = done["images_written"], done["images_unwritten"]
+        assert file.status.count(1) == written and written + unwritten == 400, done
+        assert f"{written} are in the file, {unwritten} came and are not in it" in done["message"], done
+        assert done["images_committed"] == 400, "consumers get every image whatever the disk does"
+        # The account says so everywhere: of the detector, in the totals, in the file, and of the file.
+        statistics = service.statistics()
+        assert (statistics["ledger"]["images_written"], statistics["ledger"]["images_unwritten"]) == (written, unwritten)
+        assert statistics["totals"]["images_unwritten"] == unwritten
+        assert (file.totals["written"], file.totals["unwritten"], file.totals["complete"]) == (written, unwritten, 400)
+        (entry,) = service.request("GET", "files")["files"]
+        assert entry["state"] == "failed" and entry["images"] == len(file.images) < 400, entry
+        checked = json.loads(program("check", "--json", file.path, check=0).stdout)
+        assert not checked["whole"] and checked["images_by_status"]["not_written"] == unwritten, checked
+        assert program("wait", "--url", service.url).returncode == 6
         for path in disk.glob("s_000001*"):
             path.unlink()
         whole_series(service)

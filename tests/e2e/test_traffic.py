@@ -348,7 +348,8 @@ def test_a_full_disk_leaves_whole_messages(tmp_path):
                 r.sockets[0].send_multipart([b"%d" % k, bytes(size)])
             except zmq.Again:
                 break
-        assert "kept.zmsg" in r.end(6) and "large" in r.errors
+        error = r.end(6)["error"]
+        assert "kept.zmsg" in error["what"] and "large" in error["why"] and "ulimit" in error["fix"]
         kept = messages_of(r.file)
         assert [int(m[0]) for m in kept] == list(range(len(kept))) and 0 < len(kept) * size <= limit
         assert len(times_of(r.file)) >= len(kept)

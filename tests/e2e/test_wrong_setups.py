@@ -442,7 +442,7 @@ def test_sls_json_has_the_header_of_the_frame_and_says_what_is_signed(serve, tmp
     headers = [json.loads(taker.recv_multipart()[0]) for _ in range(3)]
     context.destroy(linger=0)
     service.wait()
-    with h5py.File(tmp_path / "run_master.h5") as f:
+    with h5py.File(tmp_path / "run_000001_master.h5") as f:
         columns = f["/entry/konkordia/images"]
         stored = {name: [int(n) for n in columns[name]] for name in columns if columns[name].ndim == 1}
     for n, header in enumerate(headers):

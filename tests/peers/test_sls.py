@@ -1,15 +1,17 @@
 """The SLS detector package: its virtual JUNGFRAU and EIGER send UDP packets, its client drives them, its receiver writes raw files."""
 
 import json
+import os
+import re
 import shutil
 import socket
 import subprocess
 
 import numpy as np
 import pytest
-from programs import BUILD, HERE, PYTHON, needs, running, wait_until
+from programs import BUILD, HERE, PYTHON, ROOT, needs, running, wait_until
 
-from driving import Bench, Master, program, raw_tables
+from driving import BINARY, Bench, Master, program, raw_tables
 from ports import free_ports
 
 SERVERS = BUILD / "sls/bin"
@@ -95,6 +97,50 @@ def test_a_virtual_jungfrau_is_received_acquisition_after_acquisition(tmp_path, 
             assert first[1] == first[0] + FRAMES, "the detector goes on counting"
         finally:
             process.kill()
+
+
+@needs(SERVERS / "sls_detector_put", "the client of the command line")
+def test_the_page_from_sls_detector_put_to_the_first_file(tmp_path):
+    """docs/first-file.md as it is written, with the virtual JUNGFRAU in the place of the detector and a free port."""
+    text = (ROOT / "docs/first-file.md").read_text(encoding="utf-8")
+    tcp, udp = free_ports(2), free_ports()
+    blocks = [
+        (kind, block.replace("50010", str(udp)).replace("hostname my-jungfrau", f"hostname localhost:{tcp}"))
+        for kind, block in re.findall(r"```(toml|text|bash)\n(.*?)```", text.split("## An EIGER")[0], re.S)
+    ]
+    (tmp_path / "bin").mkdir()
+    for name, target in (("konkordia", BINARY), ("sls_detector_put", SERVERS / "sls_detector_put")):
+        (tmp_path / "bin" / name).symlink_to(target)
+    environment = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "SLSDETNAME": f"page{os.getpid()}"}
+    options = {"cwd": tmp_path, "env": environment, "text": True}
+    receiver, said = None, []
+    with server("jungfrau", tmp_path / "server", tcp):
+        ready(tmp_path / "server")
+        for kind, block in blocks:
+            if kind != "bash":
+                (tmp_path / ("run.toml" if kind == "toml" else "jungfrau.config")).write_text(block)
+                continue
+            for line in block.strip().split("\n"):
+                if line.startswith(("konkordia receive", "konkordia pedestal")):
+                    # In one terminal. What is armed says so on stdout, what waits for dark frames on stderr.
+                    receiver = subprocess.Popen(["bash", "-c", f"exec {line} 2>&1"], stdout=subprocess.PIPE, **options)
+                    while "armed" not in (words := receiver.stdout.readline()):
+                        assert words, line
+                    continue
+                done = subprocess.run(["bash", "-ec", line], capture_output=True, timeout=120, **options)
+                assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+                if line == "sls_detector_put start":
+                    out, _ = receiver.communicate(timeout=120)
+                    said.append((receiver.args[-1], receiver.returncode, out))
+    runs = [out for line, code, out in said if "receive" in line]
+    assert len(runs) == 2 and all(code == 0 for line, code, _ in said if "receive" in line), said
+    for name in ("first", "second"):
+        images = Master(tmp_path / f"{name}_master.h5").images
+        assert images.shape == (20, 512, 1024) and all(np.array_equal(image, words_of_the_jungfrau()) for image in images)
+    assert (tmp_path / "first.png").exists()
+    # The virtual detector sends words of all stages with no noise at all: no dark frames, and that is what is said.
+    (pedestal,) = [(code, out) for line, code, out in said if "pedestal" in line]
+    assert pedestal[0] != 0 and "g0" in pedestal[1].lower(), pedestal
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])

@@ -13,6 +13,9 @@ const CONNECTED: u16 = 0x0001;
 const ACCEPTED: u16 = 0x0020;
 const DISCONNECTED: u16 = 0x0200;
 
+/// Connections that a listening socket keeps, unless it is told otherwise: detectors have up to some 70.
+pub const PEERS_MAX: usize = 256;
+
 /// Longest path of a socket of the file system (`sun_path` without its closing zero).
 const IPC_PATH_BYTES_MAX: usize = 107;
 
@@ -73,10 +76,17 @@ pub fn out_of_sockets(why: impl Display) -> io::Error {
     io::Error::other(format!("no more ZeroMQ sockets can be opened: {why}; {fix}"))
 }
 
+/// The port at which a socket listens for TCP; `None` for others.
+pub fn tcp_port(bound: &str) -> Option<u16> {
+    bound.strip_prefix("tcp://")?.rsplit_once(':')?.1.parse().ok()
+}
+
 /// The connections of a socket, as its monitor announces them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Peers {
     open: HashSet<u32>,
+    most: usize,
+    refused: u64,
 }
 
 /// What became of a connection, by its descriptor.
@@ -84,18 +94,29 @@ pub struct Peers {
 pub enum PeerEvent {
     /// It was made.
     Opened(u32),
+    /// It was made, and is one too many.
+    TooMany(u32),
     /// It has ended.
     Closed(u32),
 }
 
 impl Peers {
+    /// None yet, of which so many are kept.
+    pub fn limited(most: usize) -> Self {
+        Self { open: HashSet::new(), most, refused: 0 }
+    }
+
     /// Enters one announcement (the first part of it).
     pub fn event(&mut self, part: &[u8]) -> Option<PeerEvent> {
         let (event, value) = (part.first_chunk()?, part.get(2..)?.first_chunk()?);
         let value = u32::from_ne_bytes(*value);
         match u16::from_ne_bytes(*event) {
-            CONNECTED | ACCEPTED => {
+            event @ (CONNECTED | ACCEPTED) => {
                 self.open.insert(value);
+                if event == ACCEPTED && self.open.len() > self.most {
+                    self.refused += 1;
+                    return Some(PeerEvent::TooMany(value));
+                }
                 Some(PeerEvent::Opened(value))
             }
             DISCONNECTED => {
@@ -104,6 +125,11 @@ impl Peers {
             }
             _ => None,
         }
+    }
+
+    /// Connections that were one too many, since it was made.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Connections that are open now.
@@ -145,14 +171,17 @@ mod tests {
         assert!(said(98, true).contains("cannot listen on tcp://a:1: Address already in use; somebody listens there already"));
         assert!(said(19, true).contains("no network interface"));
         assert!(said(13, true).contains("administrator"));
+        assert_eq!(["tcp://127.0.0.1:9", "tcp://[::1]:65535", "ipc:///a:7"].map(tcp_port), [Some(9), Some(65535), None]);
         assert!(said(22, false).starts_with("cannot connect to tcp://a:1: Invalid argument; check the address"));
     }
 
     #[test]
     fn connections_are_counted_by_descriptor() {
-        let mut peers = Peers::default();
+        let mut peers = Peers::limited(2);
+        let part = |event: u16, value: u32| [&event.to_ne_bytes()[..], &value.to_ne_bytes()].concat();
         let mut event = |event: u16, value: u32| {
-            peers.event(&[&event.to_ne_bytes()[..], &value.to_ne_bytes()].concat());
+            let seen = peers.event(&part(event, value));
+            assert!(!matches!(seen, Some(PeerEvent::TooMany(_))), "{seen:?}");
             peers.count()
         };
         assert_eq!(event(ACCEPTED, 7), 1);
@@ -161,7 +190,9 @@ mod tests {
         assert_eq!(event(DISCONNECTED, 8), 2);
         assert_eq!(event(DISCONNECTED, 7), 1);
         assert_eq!(event(ACCEPTED, 7), 2);
-        peers.event(&[1]);
-        assert_eq!(peers.count(), 2);
+        assert_eq!((peers.event(&[1]), peers.count()), (None, 2));
+        assert_eq!(peers.event(&part(ACCEPTED, 8)), Some(PeerEvent::TooMany(8)), "a third one");
+        assert_eq!(peers.event(&part(CONNECTED, 11)), Some(PeerEvent::Opened(11)), "this side wanted it");
+        assert_eq!((peers.refused(), peers.count()), (1, 4));
     }
 }

@@ -311,6 +311,12 @@ impl RunLedger {
         let images = &self.images;
         images.complete == images.expected && images.written == images.expected && images.not_received == 0
     }
+
+    /// Packets of this detector that came and are kept nowhere, although their image had a place: copies, and those that came after it was closed.
+    pub fn packets_not_kept(&self) -> u64 {
+        let total = self.total();
+        total.duplicate + total.late
+    }
 }
 
 #[cfg(test)]

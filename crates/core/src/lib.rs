@@ -11,6 +11,7 @@ pub mod experiment;
 pub mod first_packets;
 pub mod geometry;
 pub mod ledger;
+pub mod moment;
 pub mod order;
 pub mod pixel;
 pub mod plan;

@@ -67,6 +67,12 @@ pub trait MessageSource: Send {
         let _ = messages;
     }
 
+    /// Connections that were closed because there were too many, since it was opened. Asked now and then, also while nothing is taken: the source looks
+    /// after its connections then.
+    fn connections_refused(&mut self) -> u64 {
+        0
+    }
+
     /// True if no message can come any more: a file that was read to its end.
     fn is_finished(&self) -> bool {
         false
@@ -106,6 +112,15 @@ pub struct TileRecord {
     pub bitmap: PacketBitmap,
     /// Number of packets placed.
     pub packets: u16,
+    /// When the first of them was taken from its source, ns since the run was armed; 0 if none was, or where nobody says when.
+    pub received_ns: u64,
+}
+
+impl TileRecord {
+    /// When the first packet of all these tiles was taken.
+    pub fn first_received_ns(tiles: &[Self]) -> Option<u64> {
+        tiles.iter().map(|tile| tile.received_ns).filter(|ns| *ns > 0).min()
+    }
 }
 
 /// What the committer says of an image.

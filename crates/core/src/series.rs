@@ -70,6 +70,8 @@ pub struct ImageTimes {
 pub struct SeriesImage {
     /// Position in the file, from 0.
     pub number: u64,
+    /// What its sender calls it: its number, unless positions are counted by messages and this is a label.
+    pub frame: u64,
     /// Its state. A lost one has no channels.
     pub status: ImageStatus,
     /// False if the sender wants it passed on, but not stored.
@@ -106,6 +108,7 @@ impl SeriesImage {
     pub fn lost(number: u64) -> Self {
         Self {
             number,
+            frame: number,
             status: ImageStatus::Lost,
             store: true,
             channels: Vec::new(),
@@ -206,6 +209,12 @@ pub struct SeriesStart {
     pub header_extra: Map<String, Value>,
     /// What of it was changed or left out on the way, and why, under names of their own.
     pub notes: Vec<(String, String)>,
+    /// Keys that go out with every image of the series, in the words of STINS, whatever the images say themselves.
+    pub image_extra: Map<String, Value>,
+    /// How the sender asks its images to be turned on their way; nobody has done so yet.
+    pub turn: Orientation,
+    /// What of it cannot be used, for people: it goes on without.
+    pub warnings: Vec<String>,
     /// False if the sender asks that raw data be not stored (`save_raw` of MAX IV).
     pub store: bool,
 }
@@ -319,6 +328,9 @@ pub struct SeriesLedger {
     pub not_taken: u64,
     /// Announced images that did not come although they were waited for: silence, a new series or an error ended this one.
     pub not_received: u64,
+    /// Messages of images that came during the series and are kept nowhere: copies, images that came late, belong to no series that is received, or
+    /// have a number beyond its end, and what cannot be read and has no position. What nobody asked for does not count.
+    pub not_kept: u64,
     /// Parts that make one image: 1, or the number of upstreams that are recombined.
     pub parts_per_image: u64,
     /// Parts that are missing in all expected images.
@@ -407,6 +419,7 @@ impl SeriesLedger {
             ("not_stored", self.not_stored),
             ("not_taken", self.not_taken),
             ("not_received", self.not_received),
+            ("not_kept", self.not_kept),
             ("parts_missing", self.parts_missing),
         ];
         if self.has_sums() {
@@ -445,9 +458,19 @@ impl SeriesLedger {
         found
     }
 
+    /// Images that came and that a file is to have.
+    pub fn to_be_written(&self) -> u64 {
+        (self.complete + self.partial).saturating_sub(self.not_stored)
+    }
+
     /// True when every expected image is complete, and none was waited for in vain.
     pub fn is_complete(&self) -> bool {
         self.complete == self.expected && self.not_received == 0
+    }
+
+    /// True when everything that came is kept and nothing is missing.
+    pub fn is_success(&self) -> bool {
+        self.is_complete() && self.not_kept == 0
     }
 }
 
@@ -491,7 +514,7 @@ mod tests {
         assert_eq!(ledger.imbalances(), []);
         ledger.close(Some(11), false);
         assert_eq!((ledger.expected, ledger.lost, ledger.not_received, ledger.parts_missing), (1, 0, 2, 0));
-        assert_eq!(ledger.rows()[9..], [("frames", 3), ("frames_kept", 3), ("frames_unfinished", 0)]);
+        assert_eq!(ledger.rows()[10..], [("frames", 3), ("frames_kept", 3), ("frames_unfinished", 0)]);
         assert_eq!((ledger.positions(), ledger.imbalances()), (3, vec![]));
         ledger.frames_unfinished = 1;
         assert_eq!(ledger.imbalances().len(), 1);
@@ -508,7 +531,9 @@ mod tests {
             assert_eq!((ledger.not_taken, ledger.not_received, ledger.imbalances()), (not_taken, not_received, vec![]));
         }
         let complete = SeriesLedger { expected: 3, complete: 3, not_taken: 7, ..SeriesLedger::default() };
-        assert!(complete.is_complete() && !SeriesLedger { not_received: 1, ..complete }.is_complete());
+        assert!(complete.is_success() && !SeriesLedger { not_received: 1, ..complete.clone() }.is_success());
+        let copies = SeriesLedger { not_kept: 1, ..complete };
+        assert!(copies.is_complete() && !copies.is_success());
     }
 
     #[test]

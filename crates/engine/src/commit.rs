@@ -1,6 +1,6 @@
 //! The committer: looks at every frame in order, adds up what has come for each image, and gives images to the sinks.
 
-use crate::control::{Control, FailGuard};
+use crate::control::Control;
 use konkordia_core::ledger::ImageLedger;
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{FrameHeader, ImageHead, TileRecord};
@@ -9,10 +9,8 @@ use konkordia_memory::ring::Committer;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Commits until the end of the run. Returns the account of frames and images that passed.
-pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer) -> ImageLedger {
-    let _guard = FailGuard(control);
-    let mut ledger = ImageLedger::default();
+/// Commits until the end of the run, and enters in `ledger` the frames and images that pass.
+pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledger: &mut ImageLedger) {
     let mut selector = Selector::new(plan.processing.selection);
     let mut image =
         OpenImage { first_frame: 0, frames: ImageFrames::default(), records: vec![TileRecord::default(); plan.streams()] };
@@ -32,7 +30,11 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer) -> I
                 image.frames.add(first, placed, expected);
                 if last {
                     let head = image.head(plan);
+                    let received_ns = TileRecord::first_received_ns(&image.records);
                     committer.publish(head, &image.records);
+                    if let Some(received_ns) = received_ns {
+                        control.committed_latency.count(control.now_ns().saturating_sub(received_ns));
+                    }
                     ledger.enter(head.status, head.frames);
                 }
             }
@@ -41,7 +43,6 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer) -> I
     }
     ledger.frames_unfinished = u64::from(selector.open_frames());
     control.images_end.store(ledger.expected, Ordering::Release);
-    ledger
 }
 
 /// The image whose frames are passing.

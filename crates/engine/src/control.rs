@@ -1,6 +1,7 @@
 //! How the outside sees and stops a run: with atomics. What a stream has seen of its packets is shown as a copy behind a lock that a receiver
 //! only tries, so that no receiver ever waits for those who look.
 
+use crate::latency::{Histogram, Latency};
 use konkordia_core::ledger::StreamLedger;
 use konkordia_core::setup::Seen;
 use std::ops::Range;
@@ -69,12 +70,15 @@ pub struct Control {
     /// One past the newest frame of any stream, with [`FROZEN`] when no further one is begun.
     newest_end: AtomicU64,
     pub(crate) first_frame: AtomicU64,
-    pub(crate) failed: AtomicBool,
+    failed: AtomicBool,
     /// When the first datagram of any stream had come, since arm; [`NOT_YET`] before that.
     heard_ns: AtomicU64,
     frames_committed: AtomicU64,
     committed: AtomicU64,
     written: AtomicU64,
+    /// From the first packet of an image to its place in the order, and to the first sink that is done with it.
+    pub(crate) committed_latency: Histogram,
+    pub(crate) written_latency: Histogram,
     streams: Box<[StreamProgress]>,
     started: Instant,
 }
@@ -108,6 +112,8 @@ impl Control {
             frames_committed: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            committed_latency: Histogram::default(),
+            written_latency: Histogram::default(),
             streams: (0..streams).map(|_| StreamProgress { ahead: AtomicU64::new(NOT_YET), ..Default::default() }).collect(),
             started: Instant::now(),
         }
@@ -153,6 +159,11 @@ impl Control {
     /// Nanoseconds since the run was armed.
     pub fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
+    }
+
+    /// How long the images of this run took from their first packet until they were committed, and until the first sink was done with them.
+    pub fn latencies(&self) -> (Latency, Latency) {
+        (self.committed_latency.read(), self.written_latency.read())
     }
 
     /// Number of the run's first frame, once it is known.
@@ -295,19 +306,13 @@ impl Control {
         self.streams.iter().all(|s| s.halted.load(Ordering::Acquire))
     }
 
+    /// A thread of the run is gone: the others must not wait for it for ever.
+    pub(crate) fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
-    }
-}
-
-/// Marks the run as failed if its thread panics, so that the other threads do not wait for it for ever.
-pub(crate) struct FailGuard<'a>(pub &'a Control);
-
-impl Drop for FailGuard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.failed.store(true, Ordering::Release);
-        }
     }
 }
 

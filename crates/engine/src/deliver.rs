@@ -1,6 +1,6 @@
 //! One thread per sink: hands it the committed images in order. The slot of an image is free when every sink has taken it.
 
-use crate::control::{Control, FailGuard};
+use crate::control::Control;
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::plan::{Plan, STRIPS_MAX};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, TileRecord};
@@ -16,15 +16,21 @@ pub(crate) struct Delivery {
     /// Such images that came after the sink had failed.
     pub unwritten: u64,
     pub error: Option<SinkError>,
+    /// Its pace is what is told: how long images take until it is done with them.
+    pub is_timed: bool,
 }
 
-/// Delivers images until the end of the run. After an error images still pass, so that the ring moves on, but the sink sees none of them.
-pub(crate) fn run(control: &Control, plan: &Plan, mut reader: SinkReader, sink: Box<dyn Sink>) -> Delivery {
-    let _guard = FailGuard(control);
-    let mut delivery = Delivery { sink, written: 0, unwritten: 0, error: None };
+/// Delivers images until the end of the run; of a run that has failed, those that are ready. After an error images still pass, so that the ring moves
+/// on, but the sink sees none of them.
+pub(crate) fn run(control: &Control, plan: &Plan, mut reader: SinkReader, delivery: &mut Delivery) {
     let nothing = vec![TileRecord::default(); plan.streams()];
-    while !control.has_failed() && reader.next() < control.images_end.load(Ordering::Acquire) {
-        if reader.wait(Duration::from_millis(50)) {
+    while reader.next() < control.images_end.load(Ordering::Acquire) {
+        let has_failed = control.has_failed();
+        let is_ready = reader.wait(if has_failed { Duration::ZERO } else { Duration::from_millis(50) });
+        if !is_ready && has_failed {
+            break;
+        }
+        if is_ready {
             reader.take(|view| {
                 let (image, head) = (view.image, *view.head);
                 let (mut strips, mut pedestals): ([&[u8]; STRIPS_MAX], [&[f32]; STRIPS_MAX]) = ([&[]; _], [&[]; _]);
@@ -39,6 +45,11 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut reader: SinkReader, sink: 
                 let tiles = if forget { &nothing } else { view.records };
                 let (strips, pedestals) = (&strips[..count], &pedestals[..snapshots]);
                 delivery.take(control, &CommittedImage { image, head, tiles, strips, pedestals });
+                if let (true, None, Some(received_ns)) =
+                    (delivery.is_timed && count > 0, &delivery.error, TileRecord::first_received_ns(view.records))
+                {
+                    control.written_latency.count(control.now_ns().saturating_sub(received_ns));
+                }
             });
         }
         if delivery.error.is_none()
@@ -47,10 +58,13 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut reader: SinkReader, sink: 
             delivery.fail(control, error);
         }
     }
-    delivery
 }
 
 impl Delivery {
+    pub(crate) fn new(sink: Box<dyn Sink>, is_timed: bool) -> Self {
+        Self { sink, written: 0, unwritten: 0, error: None, is_timed }
+    }
+
     fn take(&mut self, control: &Control, image: &CommittedImage<'_>) {
         let wanted = u64::from(!image.strips.is_empty());
         if self.error.is_some() {

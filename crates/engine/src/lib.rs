@@ -3,12 +3,14 @@
 //! Read [`run::Armed`] first.
 
 mod commit;
+pub mod contain;
 pub mod control;
 mod copy;
 mod deliver;
 mod doubts;
 mod first;
 mod held;
+pub mod latency;
 pub mod outlet;
 mod receive;
 pub mod run;

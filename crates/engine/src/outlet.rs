@@ -75,6 +75,8 @@ pub struct OutletStats {
     pub skipped_series: AtomicU64,
     /// Positions between the newest image of the series and the newest that was handed over.
     pub lag_images: AtomicU64,
+    /// Time that everybody has waited for it since it was added, in ns.
+    pub waited_ns: AtomicU64,
     /// Somebody is there to take images; else nobody waits for it.
     pub connected: AtomicBool,
 }
@@ -165,9 +167,11 @@ impl Outlet {
                 return (queue, false);
             }
             self.wake_reader(&mut queue);
+            let since = Instant::now();
             queue.writer_waits = true;
             queue = self.writable.wait_timeout(queue, GRAIN).unwrap_or_else(PoisonError::into_inner).0;
             queue.writer_waits = false;
+            self.stats.waited_ns.fetch_add(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
         }
         (queue, true)
     }

@@ -1,6 +1,6 @@
 //! The receiver of one stream: takes datagrams from its source, gets a verdict for each, copies the payload of those that have a place.
 
-use crate::control::{Control, FailGuard, NOT_YET};
+use crate::control::{Control, NOT_YET};
 use crate::doubts::Doubts;
 use crate::first::FirstPackets;
 use konkordia_core::assembler::{TileAssembler, Verdict};
@@ -30,6 +30,8 @@ pub(crate) struct Receiver<'a> {
     pub source: Box<dyn Source>,
     pub sorter: Sorter<'a>,
     pub drops_read_ns: u64,
+    /// How its source failed.
+    pub result: io::Result<()>,
 }
 
 /// What was known of the run at one moment.
@@ -68,15 +70,13 @@ pub(crate) struct Sorter<'a> {
 }
 
 impl Receiver<'_> {
-    /// Receives until every planned image is sealed or the run is ended. Returns the account of the stream.
-    pub(crate) fn run(mut self) -> (StreamLedger, Seen, io::Result<()>) {
+    /// Receives until every planned image is sealed or the run is ended. The account of the stream is in its sorter.
+    pub(crate) fn run(&mut self) {
         let control = self.sorter.control;
-        let _guard = FailGuard(control);
-        let mut result = Ok(());
         while !self.sorter.stops() && self.sorter.assembler.low() < self.sorter.assembler.images() {
             // Read before the source is looked at: what is known now and not in an empty source will not come.
             let known = Known { newest_end: control.newest_end(), now_ns: control.now_ns() };
-            if result.is_err() {
+            if self.result.is_err() {
                 std::thread::sleep(WAIT);
                 self.after_batch(known, true);
                 continue;
@@ -86,11 +86,13 @@ impl Receiver<'_> {
                 self.after_batch(known, false);
                 continue;
             }
-            match self.source.receive(WAIT, &mut |datagram, sender| self.sorter.take(datagram, sender)) {
+            let (source, sorter) = (&mut self.source, &mut self.sorter);
+            sorter.writer.set_time(known.now_ns);
+            match source.receive(WAIT, &mut |datagram, sender| sorter.take(datagram, sender)) {
                 Ok(count) => self.after_batch(known, count == 0),
                 Err(error) => {
                     // The other streams end their images in peace; this one has nothing more to say.
-                    result = Err(error);
+                    self.result = Err(error);
                     control.stop();
                     self.after_batch(known, true);
                     if !self.sorter.lossless {
@@ -106,11 +108,15 @@ impl Receiver<'_> {
         while control.end.load(Ordering::Acquire) == NOT_YET && !control.has_failed() {
             std::thread::sleep(WAIT);
         }
+        if control.has_failed() {
+            // Nobody takes what it would seal.
+            return;
+        }
         let low = self.sorter.assembler.finish(control.end.load(Ordering::Acquire));
         self.sorter.writer.seal_below(low);
         // What is left in a file was not received.
-        if result.is_ok() && !self.sorter.lossless {
-            result = self.count_leftovers();
+        if self.result.is_ok() && !self.sorter.lossless {
+            self.result = self.count_leftovers();
             self.sorter.leave_all_out();
         }
         self.sorter.drop_doubts();
@@ -119,7 +125,6 @@ impl Receiver<'_> {
         self.sorter.ledger.kernel_dropped = self.source.dropped();
         control.show(self.sorter.stream, &self.sorter.seen);
         control.publish(self.sorter.stream, &self.sorter.ledger, self.sorter.assembler.own_end(), true);
-        (self.sorter.ledger, self.sorter.seen, result)
     }
 
     fn after_batch(&mut self, known: Known, drained: bool) {

@@ -1,6 +1,7 @@
 //! A run from arm to idle: checks the parts, makes the ring, starts the threads, finds the end, closes the ledger.
 
-use crate::control::{Control, FailGuard};
+use crate::contain::{Panic, contain};
+use crate::control::Control;
 use crate::copy::Copied;
 use crate::deliver::Delivery;
 use crate::doubts::Doubts;
@@ -26,6 +27,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 /// JUNGFRAU constants in output order, one value per output pixel and gain stage; NaN = not usable.
@@ -88,7 +90,7 @@ pub struct RunParts {
     pub sources: Vec<Box<dyn Source>>,
     /// Constants that fit the plan's recipe.
     pub constants: PixelConstants,
-    /// At least one sink.
+    /// At least one sink. [`Control::latencies`] tells when the first one was done with an image.
     pub sinks: Vec<Box<dyn Sink>>,
     /// Sinks of raw frames, mostly none.
     pub frame_sinks: Vec<Box<dyn FrameSink>>,
@@ -129,6 +131,10 @@ pub enum Ended {
     SourceError(usize, io::Error),
     /// A sink failed.
     SinkError(SinkError),
+    /// The machine had no thread left for one of the run's.
+    NoThread(io::Error),
+    /// A thread of the run panicked, which is a mistake in the program. The ledger holds what is known and need not balance.
+    Panicked(Panic),
 }
 
 impl Ended {
@@ -141,6 +147,8 @@ impl Ended {
             Self::NoData => "no data",
             Self::SourceError(..) => "source error",
             Self::SinkError(_) => "sink error",
+            Self::NoThread(_) => "no thread left",
+            Self::Panicked(_) => "program error",
         }
     }
 }
@@ -171,6 +179,12 @@ impl RunOutcome {
     /// True when every expected image is complete, nothing was dropped anywhere, and the detector is the one that was configured.
     pub fn is_complete(&self) -> bool {
         self.ledger.is_complete() && !self.findings.iter().any(|finding| finding.is_wrong)
+    }
+
+    /// True when nothing is missing and no packet was thrown away that could have been of another image: copies and late packets are also what comes
+    /// from a second sender, or from a detector that counts its frames anew.
+    pub fn is_success(&self) -> bool {
+        self.is_complete() && self.ledger.packets_not_kept() == 0
     }
 }
 
@@ -289,69 +303,107 @@ impl Armed {
         Arc::clone(&self.control)
     }
 
-    /// Takes images until the planned number, a stop, a time-out or an error. Blocks; returns when every thread has ended.
-    ///
-    /// # Panics
-    /// If a thread of the run panicked, which is a bug.
+    /// Takes images until the planned number, a stop, a time-out or an error. Blocks; returns when every thread has ended. A panic on one of them ends
+    /// the run as [`Ended::Panicked`].
     pub fn run(self) -> RunOutcome {
         let Self { parts, ring, control, recipes } = self;
         let plan = &*parts.plan;
+        let (control, recipes) = (&*control, &recipes);
         std::thread::scope(|scope| {
-            let (control, recipes) = (&*control, &recipes);
-            // If this thread panics (no thread left, say), the others must not run on for ever.
-            let _guard = FailGuard(control);
-            let spawn = |name: String| std::thread::Builder::new().name(name);
-            let receivers: Vec<_> = parts
-                .sources
-                .into_iter()
-                .zip(ring.receivers)
-                .enumerate()
-                .map(|(stream, (source, writer))| {
-                    let sorter = sorter(control, plan, stream, writer);
-                    let receiver = Receiver { source, sorter, drops_read_ns: 0 };
-                    let thread = spawn(format!("rx-{stream}"));
-                    thread.spawn_scoped(scope, move || {
-                        pin(&plan.pin_receivers, stream);
-                        receiver.run()
-                    })
-                })
-                .collect::<io::Result<_>>()
-                .expect("the machine has threads left");
+            let mut crew = Crew { scope, control, broken: None };
+            let mut receivers = Vec::new();
+            for (stream, (source, writer)) in parts.sources.into_iter().zip(ring.receivers).enumerate() {
+                let sorter = sorter(control, plan, stream, writer);
+                let receiver = Receiver { source, sorter, drops_read_ns: 0, result: Ok(()) };
+                receivers.push(crew.spawn(format!("rx-{stream}"), receiver, move |receiver| {
+                    pin(&plan.pin_receivers, stream);
+                    receiver.run();
+                }));
+            }
+            let mut workers = Vec::new();
             for (n, worker) in ring.workers.into_iter().enumerate() {
-                let work = move || {
+                workers.push(crew.spawn(format!("work-{n}"), (), move |()| {
                     pin(&plan.pin_workers, n);
                     work::run(control, recipes, worker);
-                };
-                spawn(format!("work-{n}")).spawn_scoped(scope, work).expect("the machine has threads left");
+                }));
             }
             let committer = ring.committer;
-            let commit = spawn("commit".into()).spawn_scoped(scope, move || commit::run(control, plan, committer));
-            let sinks: Vec<_> = parts
-                .sinks
-                .into_iter()
-                .zip(ring.sinks)
-                .enumerate()
-                .map(|(n, (sink, reader))| {
-                    spawn(format!("sink-{n}")).spawn_scoped(scope, move || deliver::run(control, plan, reader, sink))
-                })
-                .collect::<io::Result<_>>()
-                .expect("the machine has threads left");
-            let copiers: Vec<_> = parts
-                .frame_sinks
-                .into_iter()
-                .zip(ring.frame_readers)
-                .enumerate()
-                .map(|(n, (sink, reader))| {
-                    spawn(format!("raw-{n}")).spawn_scoped(scope, move || copy::run(control, plan, reader, sink))
-                })
-                .collect::<io::Result<_>>()
-                .expect("the machine has threads left");
-            let (ended, receive_time) = supervise(control, plan, &ring.monitor);
-            let streams = receivers.into_iter().map(|t| t.join().expect("no receiver panics")).collect();
-            let images = commit.expect("the machine has threads left").join().expect("the committer does not panic");
-            let deliveries = sinks.into_iter().map(|t| t.join().expect("no sink panics")).collect();
-            let copied = copiers.into_iter().map(|t| t.join().expect("no sink of raw frames panics")).collect();
+            let commit = crew.spawn("commit".into(), ImageLedger::default(), move |ledger| {
+                commit::run(control, plan, committer, ledger);
+            });
+            let mut sinks = Vec::new();
+            for (n, (sink, reader)) in parts.sinks.into_iter().zip(ring.sinks).enumerate() {
+                let deliver = move |delivery: &mut Delivery| deliver::run(control, plan, reader, delivery);
+                sinks.push(crew.spawn(format!("sink-{n}"), Delivery::new(sink, n == 0), deliver));
+            }
+            let mut copiers = Vec::new();
+            for (n, (sink, reader)) in parts.frame_sinks.into_iter().zip(ring.frame_readers).enumerate() {
+                let copy = move |copied: &mut Copied| copy::run(control, plan, reader, copied);
+                copiers.push(crew.spawn(format!("raw-{n}"), Copied { sink, error: None }, copy));
+            }
+            let (ended, receive_time) = crew.supervise(plan, &ring.monitor);
+            let streams = crew.join(receivers);
+            crew.join(workers);
+            let images = crew.join(vec![commit]).pop().unwrap_or_default();
+            let (deliveries, copied) = (crew.join(sinks), crew.join(copiers));
+            let ended = crew.broken.unwrap_or(ended);
             close(control, plan, Closing { ended, receive_time, streams, images, deliveries, copied })
+        })
+    }
+}
+
+/// The threads of a run. What a thread was given outlives it, also when it panics: the account so far, the sink that is still to be closed.
+struct Crew<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    control: &'scope Control,
+    /// Why the run has failed.
+    broken: Option<Ended>,
+}
+
+/// A thread that gives back what it was given; `None` = it could not be started.
+type Member<'scope, S> = Option<ScopedJoinHandle<'scope, (S, Option<Panic>)>>;
+
+impl<'scope> Crew<'scope, '_> {
+    fn spawn<S: Send + 'scope>(
+        &mut self,
+        name: String,
+        mut state: S,
+        work: impl FnOnce(&mut S) + Send + 'scope,
+    ) -> Member<'scope, S> {
+        let control = self.control;
+        let work = move || {
+            let panic = contain(|| work(&mut state)).err();
+            if panic.is_some() {
+                control.fail();
+            }
+            (state, panic)
+        };
+        Builder::new().name(name).spawn_scoped(self.scope, work).map_err(|error| self.fail(Ended::NoThread(error))).ok()
+    }
+
+    /// The first cause counts.
+    fn fail(&mut self, why: Ended) {
+        self.control.fail();
+        self.broken.get_or_insert(why);
+    }
+
+    fn join<S>(&mut self, threads: Vec<Member<'scope, S>>) -> Vec<S> {
+        let mut states = Vec::new();
+        for thread in threads.into_iter().flatten() {
+            // Whatever could panic in it is contained.
+            let Ok((state, panic)) = thread.join() else { continue };
+            states.push(state);
+            if let Some(panic) = panic {
+                self.fail(Ended::Panicked(panic));
+            }
+        }
+        states
+    }
+
+    fn supervise(&mut self, plan: &Plan, monitor: &Monitor) -> (Ended, Duration) {
+        contain(|| supervise(self.control, plan, monitor)).unwrap_or_else(|panic| {
+            self.fail(Ended::Panicked(panic));
+            (Ended::Stopped, Duration::ZERO)
         })
     }
 }
@@ -471,42 +523,47 @@ fn end_receiving(control: &Control, patience: Duration) {
     control.end.store(control.newest_end(), Ordering::Release);
 }
 
-struct Closing {
+struct Closing<'a> {
     ended: Ended,
     receive_time: Duration,
-    streams: Vec<(StreamLedger, Seen, io::Result<()>)>,
+    streams: Vec<Receiver<'a>>,
     images: ImageLedger,
     deliveries: Vec<Delivery>,
     copied: Vec<Copied>,
 }
 
 /// Adds up the ledger. Planned images that did not come are counted beside it: not taken after a stop, otherwise not received.
-fn close(control: &Control, plan: &Plan, closing: Closing) -> RunOutcome {
+fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     let Closing { mut ended, receive_time, streams, mut images, deliveries, copied } = closing;
     let passed = images.expected;
     images.written = deliveries.iter().map(|d| d.written).min().unwrap_or(0);
     images.unwritten = deliveries.iter().map(|d| d.unwritten).max().unwrap_or(0);
-    let (mut ledgers, mut seen) = (Vec::new(), Vec::new());
-    for (stream, (ledger, seen_here, result)) in streams.into_iter().enumerate() {
-        ledgers.push(ledger);
-        seen.push(seen_here);
+    let is_broken = control.has_failed();
+    if is_broken {
+        // What was committed and came to no sink any more.
+        images.unwritten = (images.complete + images.partial).saturating_sub(images.written);
+    }
+    let (mut ledgers, mut seen, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    for Receiver { sorter, result, .. } in streams {
+        ledgers.push(sorter.ledger);
+        seen.push(sorter.seen);
         if let Err(error) = result {
-            ended = Ended::SourceError(stream, error);
+            errors.push(Ended::SourceError(sorter.stream, error));
         }
     }
     let mut frame_sinks = Vec::new();
     for copy in copied {
         frame_sinks.push(copy.sink);
-        if let Some(error) = copy.error {
-            ended = Ended::SinkError(error);
-        }
+        errors.extend(copy.error.map(Ended::SinkError));
     }
     let mut sinks = Vec::new();
     for delivery in deliveries {
         sinks.push(delivery.sink);
-        if let Some(error) = delivery.error {
-            ended = Ended::SinkError(error);
-        }
+        errors.extend(delivery.error.map(Ended::SinkError));
+    }
+    // A thread that is gone explains all else.
+    if let (Some(error), false) = (errors.pop(), is_broken) {
+        ended = error;
     }
     let has_enough = plan.processing.selection.images_max.is_some_and(|most| passed >= most);
     let rest = plan.images().filter(|_| !has_enough).map_or(0, |planned| planned.saturating_sub(passed));

@@ -146,6 +146,8 @@ pub fn end_of_run(outcome: &RunOutcome) -> SeriesEnd {
         Ended::NoData => (SeriesEnded::NoData, String::new()),
         Ended::SourceError(stream, error) => (SeriesEnded::Failed, format!("stream {stream}: {error}")),
         Ended::SinkError(error) => (SeriesEnded::Failed, error.to_string()),
+        Ended::NoThread(error) => (SeriesEnded::Failed, format!("the machine had no thread left for the run: {error}")),
+        Ended::Panicked(panic) => (SeriesEnded::Failed, panic.to_string()),
     };
     let ledger = SeriesLedger {
         expected: images.expected,

@@ -329,8 +329,8 @@ fn tables_of_pixels_and_rectangles_go_through_a_recipe() {
     let mut out = Vec::new();
     compiled.run_unpacked(&image, &mut Scratch::new(Isa::detect()), &mut out).unwrap();
     let pixels: Vec<f32> = out.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    // Looked up: 1 5 -1 / -1 -1 16; clockwise: -1 1 / -1 5 / 16 -1.
-    assert_eq!(pixels, [-1.0, -1.0, -1.0, -1.0, 16.0, -1.0]);
+    // Looked up: 1 5 -2 / 9 -1 16; clockwise: 9 1 / -1 5 / 16 -2.
+    assert_eq!(pixels, [9.0, -1.0, -1.0, -1.0, 16.0, -2.0]);
     let alone = Recipe { steps: vec![Step::MaskRectangle(Window { row: 1, column: 0, rows: 1, columns: 2 })] };
     let compiled = Compiled::new(&alone, shape(&[2, 2]), Element::Int8).unwrap();
     compiled.run_unpacked(&[1, 2, 3, 4], &mut Scratch::new(Isa::detect()), &mut out).unwrap();

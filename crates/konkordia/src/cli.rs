@@ -3,6 +3,7 @@
 use crate::bench::args::{BenchDiskArgs, BenchIdleArgs, BenchRooflineArgs, BenchStreamArgs};
 use crate::calibration::verbs::args::CalibrationCommand;
 use crate::failure::EXIT_CODES;
+use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
 use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
 use crate::serve::security::verb::TokenCommand;
@@ -27,8 +28,8 @@ pub struct Cli {
 
 const EXAMPLES: &str = "Examples:
   konkordia demo
-  konkordia config init run.toml && konkordia receive run.toml
-  konkordia inspect run01_master.h5 --image 7";
+  konkordia inspect demo-out/demo_master.h5 --image 7 --png image.png
+  konkordia config init run.toml";
 
 const TEMPLATE: &str = "{about}\n\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
 
@@ -68,7 +69,7 @@ pub enum Command {
     /// One run: arms, takes images until the planned number, a stop or a silence, closes the file, prints the run report.
     #[command(help_template = TEMPLATE, before_help = "Examples:
   konkordia receive run.toml
-  konkordia receive run.toml --json > report.ndjson
+  konkordia receive run.toml --images 500 --prefix run02 --json > report.ndjson
   konkordia receive run.toml --quiet || echo \"exit code $?\"", after_help = RECEIVE_HELP)]
     Receive(ReceiveArgs),
     /// Runs detectors until told to stop, driven over HTTP: arm, start, stop, again and again.
@@ -127,7 +128,7 @@ pub enum Command {
     Wait(WaitArgs),
     /// Makes pedestals from dark frames, live or from files: mean, noise and a mask with reasons, into a calibration file.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
-  konkordia pedestal run.toml --stage g0 -o cal.h5 --gain gains_m0.bin
+  konkordia pedestal run.toml --stage all -o cal.h5 --gain gains_m0.bin
   konkordia pedestal forced_g1_master_0.json --stage g1 --into cal.h5
   konkordia pedestal --gain gains.h5 --into cal.h5")]
     Pedestal(PedestalArgs),
@@ -410,6 +411,12 @@ pub struct EigerArgs {
 pub struct ReceiveArgs {
     /// Configuration of the run
     pub config: PathBuf,
+    /// Images of the run; 0 = until stopped [default: as configured]
+    #[arg(long, value_name = "N")]
+    pub images: Option<u64>,
+    /// First part of the file names, may have folders below the output folder [default: as configured]
+    #[arg(long, value_name = "NAME")]
+    pub prefix: Option<String>,
     /// For programs: events as JSON, one a line, on stdout
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -447,8 +454,14 @@ pub struct ServeArgs {
     /// For programs: `ready` with the address as JSON on stdout
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// No log of events on stderr
-    #[arg(long, short, help_heading = "Output")]
+    /// What is logged on stderr: this and everything graver
+    #[arg(long, value_enum, default_value_t = LogLevel::Info, env = "KONKORDIA_LOG_LEVEL", help_heading = "Output")]
+    pub log_level: LogLevel,
+    /// How a line of the log looks
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "KONKORDIA_LOG_FORMAT", help_heading = "Output")]
+    pub log_format: LogFormat,
+    /// As --log-level error
+    #[arg(long, short, help_heading = "Output", conflicts_with = "log_level")]
     pub quiet: bool,
 }
 
@@ -460,6 +473,9 @@ pub struct InspectArgs {
     /// Statistics of this image, counted from 0
     #[arg(long, value_name = "N")]
     pub image: Option<u64>,
+    /// Draw an image (--image, or the first one) with a logarithmic scale; grey: no measurement
+    #[arg(long, value_name = "FILE.png")]
+    pub png: Option<PathBuf>,
     /// For programs
     #[arg(long)]
     pub json: bool,

@@ -1,6 +1,8 @@
 //! How errors reach people, and the exit codes.
 
 use konkordia_core::ports::SinkError;
+use serde_json::{Value, json};
+use konkordia_engine::contain::{self, Panic};
 use std::fmt;
 use std::process::ExitCode;
 
@@ -10,7 +12,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// Done, nothing missing.
     Complete = 0,
-    /// Done, but data are missing or a file is not whole.
+    /// Done, but data are missing or were thrown away, or a file is not whole.
     Incomplete = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -51,21 +53,30 @@ pub struct Failure {
     pub why: String,
     /// What to do next.
     pub fix: String,
+    /// Parts of a configuration with the mistakes in them. People see them in front of the failure, and `why` is for programs.
+    pub excerpts: String,
 }
 
 impl Failure {
     /// An error of its three parts.
     pub fn new(exit: Exit, what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { exit, what: what.into(), why: why.into(), fix: fix.into() }
+        Self { exit, what: what.into(), why: why.into(), fix: fix.into(), excerpts: String::new() }
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        json!({ "event": "error", "error": { "what": self.what, "why": self.why, "fix": self.fix, "exit_code": self.exit as u8 } })
     }
 
     /// A failed system call on `path`.
     pub fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as K;
         let fix = match error.kind() {
-            K::NotFound => "check the path; relative paths in a configuration count from the configuration file",
+            K::NotFound => "check the path",
             K::PermissionDenied | K::ReadOnlyFilesystem => "choose a path that this user may use, or change its permissions",
             K::StorageFull | K::QuotaExceeded => "free some space or choose another directory",
+            K::FileTooLarge => "raise the limit on the size of a file (ulimit -f), or choose another file system",
+            K::AlreadyExists => "give another name, or move the file that is there",
             K::IsADirectory => "this is a folder: name the files in it",
             _ => "look at the system log (dmesg) for the disk or network behind this path",
         };
@@ -81,8 +92,12 @@ pub fn reason(error: &std::io::Error) -> String {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.excerpts.is_empty() {
+            writeln!(f, "{}", self.excerpts)?;
+        }
         write!(f, "error: {}", self.what)?;
-        for (label, text) in [("why", &self.why), ("fix", &self.fix)] {
+        let why = if self.excerpts.is_empty() { self.why.as_str() } else { "" };
+        for (label, text) in [("why", why), ("fix", &self.fix)] {
             for (n, line) in text.lines().enumerate() {
                 let head = if n == 0 { format!("{label}: ") } else { "     ".into() };
                 write!(f, "\n  {head}{line}")?;
@@ -105,29 +120,37 @@ impl From<konkordia_sinks::hdf5::Error> for Failure {
     }
 }
 
+impl From<&Panic> for Failure {
+    fn from(panic: &Panic) -> Self {
+        let what = format!("a mistake in konkordia itself ended the thread {}", panic.thread);
+        let fix = "please report this text with the configuration; what was written is in the files, `konkordia check FILE` looks at them and `konkordia repair FILE` saves what was not closed";
+        Self::new(Exit::Bug, what, panic.why.clone(), fix)
+    }
+}
+
 impl From<SinkError> for Failure {
     fn from(error: SinkError) -> Self {
         Self::new(Exit::Io, error.what, error.why, error.fix)
     }
 }
 
-/// From here on a panic is reported as what it is, a mistake in the program, and ends it with exit code 70.
+/// From here on a panic is reported as what it is, a mistake in the program. It ends the program with exit code 70, unless it is contained: then it costs
+/// one request, one image, or the run of one detector.
 pub fn report_panics_as_bugs() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
-        let payload = info.payload();
-        let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string()).or_else(|| payload.downcast_ref::<String>().cloned());
+        let text = info.payload_as_str().unwrap_or_default();
         let failure = Failure::new(
             Exit::Bug,
             "a mistake in konkordia itself",
-            format!("{} ({place}, konkordia {})", text.unwrap_or_default(), env!("CARGO_PKG_VERSION")),
+            format!("{text} ({place}, konkordia {})", env!("CARGO_PKG_VERSION")),
             "please report this text with the command that you gave; files written so far: `konkordia repair FILE`",
         );
         crate::say::to_stderr(&failure.to_string());
-        // There it is the answer to one request, or an image that cannot be read.
-        let is_caught =
-            |name: &str| name == crate::serve::http::THREAD || name.starts_with(konkordia_engine::series::WORKER_THREAD);
-        if std::thread::current().name().is_some_and(is_caught) {
+        contain::note_place(info);
+        // Of a thread of the server it is the answer to one request.
+        let is_request = std::thread::current().name() == Some(crate::serve::http::THREAD);
+        if is_request || contain::is_contained() {
             return;
         }
         // A thread that is gone would leave the others waiting for it.

@@ -2,6 +2,7 @@
 
 use konkordia_kernels::isa::Isa;
 use serde_json::{Value, json};
+use std::sync::OnceLock;
 
 fn first_after(path: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
@@ -11,6 +12,27 @@ fn first_after(path: &str, key: &str) -> Option<String> {
 
 fn line_of(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_string())
+}
+
+/// Descriptors that are kept for files, HTTP and what the program needs for itself.
+const OPEN_FILES_KEPT: u64 = 512;
+/// Ports of ZeroMQ that may all be full at the same time.
+const CROWDED_PORTS: u64 = 16;
+
+static OPEN_FILES_MAX: OnceLock<u64> = OnceLock::new();
+
+/// Lets this process open as many files and sockets as the system allows it. At the start of the program.
+pub fn raise_limits() {
+    // Where the kernel does not tell, it is as on most systems.
+    OPEN_FILES_MAX.get_or_init(|| konkordia_sources::limits::raise_open_files().unwrap_or(1024));
+}
+
+/// Connections that a ZeroMQ port keeps: 256, and fewer where this process may open fewer files than 16 such ports could take, so that files and HTTP
+/// always have theirs.
+pub fn connections_per_port() -> usize {
+    let files = *OPEN_FILES_MAX.get().unwrap_or(&1024);
+    let share = files.saturating_sub(OPEN_FILES_KEPT) / CROWDED_PORTS;
+    (share as usize).clamp(8, konkordia_core::endpoint::PEERS_MAX)
 }
 
 /// Processor, memory, kernel, limits.

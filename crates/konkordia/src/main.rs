@@ -10,6 +10,7 @@ mod demo;
 mod failure;
 mod files;
 mod input;
+mod log;
 mod machine;
 mod pedestal;
 mod picture;
@@ -20,20 +21,43 @@ mod serve;
 mod simulate;
 mod traffic;
 
-use clap::{CommandFactory, Parser};
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
 use failure::{Exit, Failure};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     failure::report_panics_as_bugs();
-    let cli = Cli::parse();
+    machine::raise_limits();
+    let matches = match Cli::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) if error.use_stderr() && std::env::args().any(|argument| argument == "--json") => {
+            let failure = Failure::new(Exit::Usage, error.to_string(), "", "try --help");
+            say::json(&failure.to_json(), true);
+            return failure.exit.into();
+        }
+        Err(error) => error.exit(),
+    };
+    let wants_json = wants_json(&matches);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match dispatch(&cli.command) {
         Ok(exit) => exit.into(),
+        Err(failure) if wants_json => {
+            say::json(&failure.to_json(), true);
+            failure.exit.into()
+        }
         Err(failure) => {
             say::to_stderr(&failure.to_string());
             failure.exit.into()
         }
+    }
+}
+
+/// `--json` of whatever command it is.
+fn wants_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, deeper)) => wants_json(deeper),
+        None => matches.try_get_one::<bool>("json").is_ok_and(|flag| flag == Some(&true)),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! All functions draw on a new [`Picture`]; [`Picture::write`] stores it, [`stacked`] puts several into one.
 
+pub mod image;
+
 use crate::failure::{Exit, Failure};
 use embedded_graphics::mono_font::{MonoFont, MonoTextStyle, iso_8859_1};
 use embedded_graphics::pixelcolor::Rgb888;

@@ -20,6 +20,11 @@ pub fn json(value: &serde_json::Value, compact: bool) {
     to_stdout(&text);
 }
 
+/// Whether somebody sits before stderr who has not asked for plain lines.
+pub fn takes_colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
 /// A progress line on stderr: rewritten in place on a terminal, otherwise one line every 5 s. `NO_COLOR` also asks for plain lines.
 pub struct Progress {
     rewrites: bool,
@@ -31,7 +36,7 @@ pub struct Progress {
 impl Progress {
     /// Nothing is shown before the first [`Progress::update`].
     pub fn new(quiet: bool) -> Self {
-        let rewrites = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let rewrites = takes_colours();
         let every = match (quiet, rewrites) {
             (true, _) => Duration::MAX,
             (false, true) => Duration::from_millis(200),

@@ -186,7 +186,7 @@ impl Ring {
         let part = || Arc::clone(&shared);
         let spec = &shared.spec;
         Ok(Self {
-            receivers: (0..spec.tiles).map(|tile| TileWriter { shared: part(), tile, low: 0, limit: 0 }).collect(),
+            receivers: (0..spec.tiles).map(|tile| TileWriter { shared: part(), tile, low: 0, limit: 0, now_ns: 0 }).collect(),
             workers: (0..spec.workers).map(|worker| Worker { shared: part(), worker, next: 0, images_end: 0, room: 0 }).collect(),
             committer: Committer { shared: part(), next: 0 },
             sinks: (0..spec.sinks).map(|sink| SinkReader { shared: part(), sink, next: 0 }).collect(),
@@ -212,6 +212,8 @@ pub struct TileWriter {
     low: u64,
     /// A limit that the ring has had, and so still holds.
     limit: u64,
+    /// When what is placed now was taken from its source.
+    now_ns: u64,
 }
 
 impl TileWriter {
@@ -238,13 +240,19 @@ impl TileWriter {
         }
     }
 
-    /// Puts the first packet of a tile in its place and notes the frame's header.
+    /// Says when the packets that follow were taken from their source, ns since the run was armed.
+    pub fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// Puts the first packet of a tile in its place and notes the frame's header and the time.
     pub fn open(&mut self, image: u64, header: FrameHeader) {
         assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
         // SAFETY: `low <= image < limit` was just asserted, so by the cursor rules only this receiver touches the cell; `&mut self` makes
         // it the only one of this tile.
         let cell = unsafe { &mut *self.shared.cell(image, self.tile) };
-        *cell = TileCell { tag: image + 1, record: TileRecord { header, ..TileRecord::default() } };
+        let record = TileRecord { header, received_ns: self.now_ns, ..TileRecord::default() };
+        *cell = TileCell { tag: image + 1, record };
     }
 
     /// Copies a payload to its place and marks the packet. The image must have been opened.

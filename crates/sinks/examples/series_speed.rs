@@ -11,6 +11,7 @@ use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::SeriesSink;
 use konkordia_core::series::{Array, Channel, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart};
+use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Overwrite, SeriesFile, SeriesFileSpec};
 
@@ -46,13 +47,13 @@ fn main() {
                 prefix: "speed".into(),
                 images_per_file: per_file,
                 overwrite: Overwrite::Replace,
-                sync: false,
+                to_disk: ToDisk::Never,
                 ..SeriesFileSpec::default()
             };
             let file = series(&mut SeriesFile::new(Box::new(move |_| Ok(Some(spec.clone())))), &few, images);
             clear(Path::new(directory));
             let path = Path::new(directory).join("append.h5");
-            let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), sync: false };
+            let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), to_disk: ToDisk::Never };
             let append = series(&mut AppendFile::new(Box::new(move |_| Ok(Some(spec.clone())))), &few, images);
             let _ = std::fs::remove_file(path);
             println!(

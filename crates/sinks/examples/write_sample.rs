@@ -167,7 +167,7 @@ fn series(directory: &Path) -> Result<(), Error> {
         let spec = AppendSpec {
             path: directory.join(format!("append_{name}.h5")),
             dataset: "/entry/instrument/zyla/data".into(),
-            sync: false,
+            to_disk: konkordia_sinks::durable::ToDisk::Never,
         };
         write(&mut AppendFile::new(Box::new(move |_| Ok(Some(spec.clone())))), begin.clone(), &images(&kind));
         let mut given_up = file_sink(directory, &format!("series_{name}_repaired"), 4);

@@ -1,8 +1,9 @@
 //! Where committed images leave the program: NeXus HDF5 files, written so that a killed run loses at most the last second.
-//! It never computes a pixel (chunks arrive compressed, decoders arrive as callbacks), never reads a clock, starts no thread.
+//! It never computes a pixel (chunks arrive compressed, decoders arrive as callbacks) and starts one kind of thread, which brings files to the disk.
 //! Read [`hdf5::Writer`] first, then [`hdf5::spec::FileSpec`]; docs/formats.md has every path of the files.
 #![deny(unsafe_code)]
 
+pub mod durable;
 pub mod hdf5;
 #[allow(unsafe_code)]
 mod sys;

@@ -9,12 +9,15 @@ pub use stream::{MessageEncoder, OnFull, StreamSink, StreamStats};
 
 use crate::sys;
 use bytes::Bytes;
-use konkordia_core::endpoint::{self, PEER_EVENTS, Peers, failed, out_of_sockets};
+use konkordia_core::endpoint::{self, PEER_EVENTS, PEERS_MAX, PeerEvent, Peers, failed, out_of_sockets, tcp_port};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub use ::zmq::Context;
+
+/// Longest time from a connection to the greeting of ZeroMQ; libzmq's own is 30 s.
+const HANDSHAKE_MS: i32 = 10_000;
 
 /// How messages are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,12 +43,15 @@ pub struct ZmqOutSpec {
     pub queue_messages: i32,
     /// How long messages that wait may hold up the end of the context after the socket was closed.
     pub linger: Duration,
+    /// Connections that a socket listening for TCP keeps; further ones are closed.
+    pub peers_max: usize,
 }
 
 impl ZmqOutSpec {
     /// A listening PUSH socket with 16 messages that may wait, for 1 s after the end.
     pub fn push(address: impl Into<String>) -> Self {
-        Self { address: address.into(), bind: true, kind: ZmqOutKind::Push, queue_messages: 16, linger: Duration::from_secs(1) }
+        let (kind, linger, peers_max) = (ZmqOutKind::Push, Duration::from_secs(1), PEERS_MAX);
+        Self { address: address.into(), bind: true, kind, queue_messages: 16, linger, peers_max }
     }
 }
 
@@ -88,7 +94,7 @@ impl ZmqOut {
         sys::zmq::attach(&mut socket, &spec.address, spec.bind).map_err(|e| endpoint::explain(&spec.address, spec.bind, &e))?;
         let bound = socket.get_last_endpoint().ok().and_then(Result::ok).filter(|name| spec.bind && !name.is_empty());
         let name = bound.unwrap_or_else(|| spec.address.clone());
-        Ok(Self { socket, monitor, peers: Peers::default(), kind: spec.kind, name, subscriptions: 0 })
+        Ok(Self { socket, monitor, peers: Peers::limited(spec.peers_max), kind: spec.kind, name, subscriptions: 0 })
     }
 
     /// Where it listens or connects, with the port that the kernel chose.
@@ -173,7 +179,9 @@ impl ZmqOut {
 
     fn note_peers(&mut self) {
         while let Ok(part) = self.monitor.recv_msg(::zmq::DONTWAIT) {
-            let _ = self.peers.event(&part);
+            if let (Some(PeerEvent::TooMany(descriptor)), Some(port)) = (self.peers.event(&part), tcp_port(&self.name)) {
+                sys::zmq::end_connection(descriptor, port);
+            }
             // The second part is the address.
             while self.monitor.get_rcvmore() == Ok(true) && self.monitor.recv_msg(::zmq::DONTWAIT).is_ok() {}
         }
@@ -193,6 +201,8 @@ fn configure(socket: &::zmq::Socket, spec: &ZmqOutSpec) -> ::zmq::Result<()> {
     socket.set_tcp_keepalive_cnt(10)?;
     socket.set_tcp_keepalive_idle(60)?;
     socket.set_tcp_keepalive_intvl(1)?;
+    // Who connects and says nothing is no receiver.
+    socket.set_handshake_ivl(HANDSHAKE_MS)?;
     socket.set_reconnect_ivl(100)?;
     socket.set_reconnect_ivl_max(2000)?;
     if spec.address.contains('[') {

@@ -109,15 +109,15 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
     use konkordia_core::array::{Element, Packing};
     use konkordia_core::ports::SeriesSink;
     use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger};
+    use konkordia_sinks::durable::ToDisk;
     use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
     use std::sync::Arc;
 
     let kind = Kind { element: Element::Uint16, shape: vec![64, 96], channels: 3, pieces: 2, packing: Packing::None };
-    let end = SeriesEnd { ended: SeriesEnded::Failed, reason: "disk full".into(), ledger: SeriesLedger::default() };
     for is_master in [true, false] {
         let Some(disk) = mount("full-series", "6m") else { return };
         let path = disk.0.0.join("append.h5");
-        let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), sync: false };
+        let spec = AppendSpec { path: path.clone(), dataset: "/entry/d/data".into(), to_disk: ToDisk::Never };
         let mut file = file_sink(&disk.0.0, "full", 20);
         let mut append = AppendFile::new(Box::new(move |_| Ok(Some(spec.clone()))));
         let shared = if is_master { file.shared() } else { append.shared() };
@@ -135,13 +135,18 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
         assert!(shared.names().last_error.unwrap().contains("bytes are free"));
         // Nothing more is taken, and the end closes what there is.
         sink.image(&kind.image(written)).unwrap();
-        sink.end(&Arc::new(end.clone())).unwrap();
+        // Two images that came are not in the file.
+        let came = written + 2;
+        let ledger = SeriesLedger { expected: came, complete: came, ..SeriesLedger::default() };
+        sink.end(&Arc::new(SeriesEnd { ended: SeriesEnded::Failed, reason: "disk full".into(), ledger })).unwrap();
         assert!(written > 5);
         if is_master {
             let master = disk.0.0.join("full_master.h5");
             assert_eq!(errors(&master), Vec::<String>::new());
             let reader = Reader::open(&master).unwrap();
             assert_eq!(reader.summary().images_by_status[1], written);
+            assert_eq!((reader.summary().total("images_written"), reader.summary().total("images_unwritten")), (written, 2));
+            assert!(reader.summary().image_counts().contains(&("not written", 2)));
             (0..written).for_each(|n| assert_eq!(reader.read_image(n, &decode).unwrap(), kind.raw(n), "image {n}"));
         } else {
             let file = hdf5::File::open(&path).unwrap();

@@ -380,7 +380,7 @@ fn a_bare_lz4_block_is_framed_for_the_filter() {
 }
 
 fn append_sink(path: &Path, dataset: &str) -> AppendFile {
-    let spec = AppendSpec { path: path.to_owned(), dataset: dataset.into(), sync: false };
+    let spec = AppendSpec { path: path.to_owned(), dataset: dataset.into(), to_disk: konkordia_sinks::durable::ToDisk::Never };
     AppendFile::new(Box::new(move |_| Ok(Some(spec.clone()))))
 }
 

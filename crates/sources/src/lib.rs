@@ -4,6 +4,7 @@
 
 mod connections;
 pub mod directory;
+pub mod limits;
 pub mod memory;
 pub mod replay;
 mod sys;

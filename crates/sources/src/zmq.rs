@@ -13,7 +13,7 @@
 use crate::connections::Connections;
 use crate::sys;
 use bytes::Bytes;
-use konkordia_core::endpoint::{self, PEER_EVENTS, PeerEvent, Peers, failed, out_of_sockets};
+use konkordia_core::endpoint::{self, PEER_EVENTS, PEERS_MAX, PeerEvent, Peers, failed, out_of_sockets, tcp_port};
 use konkordia_core::ports::{Message, MessageSource};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +31,8 @@ const DESCRIPTOR: &str = "__fd";
 const QUEUE_MESSAGES_MIN: u64 = 2;
 /// Nor longer: more do not make it faster.
 const QUEUE_MESSAGES_MAX: u64 = 1024;
+/// Longest time from a connection to the greeting of ZeroMQ; libzmq's own is 30 s.
+const HANDSHAKE_MS: i32 = 10_000;
 
 /// How messages are had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +57,15 @@ pub struct ZmqSourceSpec {
     pub queue_messages: i32,
     /// Bytes that a message may have, all parts together; who sends more is disconnected.
     pub message_bytes_max: u64,
+    /// Connections that a socket listening for TCP keeps; further ones are closed.
+    pub peers_max: usize,
 }
 
 impl ZmqSourceSpec {
     /// A connecting PULL socket for messages of up to 1 GiB, 16 of which may wait until their size is known.
     pub fn pull(address: impl Into<String>) -> Self {
-        Self { address: address.into(), bind: false, kind: ZmqKind::Pull, queue_messages: 16, message_bytes_max: 1 << 30 }
+        let (address, kind, peers_max) = (address.into(), ZmqKind::Pull, PEERS_MAX);
+        Self { address, bind: false, kind, queue_messages: 16, message_bytes_max: 1 << 30, peers_max }
     }
 }
 
@@ -152,7 +157,8 @@ impl ZmqSource {
         // The port that the kernel chose stands in the last endpoint.
         let bound = socket.get_last_endpoint().ok().and_then(Result::ok).filter(|name| spec.bind && !name.is_empty());
         let name = bound.unwrap_or_else(|| spec.address.clone());
-        Ok(Self { socket, monitor, peers: Peers::default(), connections, cut: 0, bind: spec.bind, name, queue })
+        let peers = Peers::limited(spec.peers_max);
+        Ok(Self { socket, monitor, peers, connections, cut: 0, bind: spec.bind, name, queue })
     }
 
     /// Senders that are connected now.
@@ -166,6 +172,11 @@ impl ZmqSource {
         while let Ok(part) = self.monitor.recv_msg(::zmq::DONTWAIT) {
             match self.peers.event(&part) {
                 Some(PeerEvent::Opened(descriptor)) => self.connections.opened(descriptor as i32),
+                Some(PeerEvent::TooMany(descriptor)) => {
+                    if let Some(port) = tcp_port(&self.name) {
+                        sys::zmq::end_connection(descriptor, port);
+                    }
+                }
                 Some(PeerEvent::Closed(descriptor)) => self.connections.closed(descriptor as i32),
                 None => {}
             }
@@ -258,6 +269,11 @@ impl MessageSource for ZmqSource {
         }
     }
 
+    fn connections_refused(&mut self) -> u64 {
+        self.note_peers();
+        self.peers.refused()
+    }
+
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -272,6 +288,8 @@ fn configure(socket: &::zmq::Socket, spec: &ZmqSourceSpec, queue_messages: i32) 
     socket.set_tcp_keepalive_cnt(10)?;
     socket.set_tcp_keepalive_idle(60)?;
     socket.set_tcp_keepalive_intvl(1)?;
+    // Who connects and says nothing is no sender.
+    socket.set_handshake_ivl(HANDSHAKE_MS)?;
     socket.set_reconnect_ivl(100)?;
     socket.set_reconnect_ivl_max(2000)?;
     if spec.address.contains('[') {

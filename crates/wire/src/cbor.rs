@@ -72,6 +72,11 @@ impl<'a> Item<'a> {
     pub fn text(&self) -> Option<&'a str> {
         Decoder::new(self.0).str().ok()
     }
+
+    /// The text that a byte string holds, if it is one and holds text: some clients hand over what users say as bytes.
+    pub fn text_in_bytes(&self) -> Option<&'a str> {
+        std::str::from_utf8(Decoder::new(self.0).bytes().ok()?).ok()
+    }
 }
 
 /// What went wrong inside of a decoder.

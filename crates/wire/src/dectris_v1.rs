@@ -75,15 +75,17 @@ pub enum Detail<'a> {
     All(Map<String, Value>, Box<Tables<'a>>),
 }
 
-/// The tables of a header, none of them packed.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The tables of a header, none of them packed. Images can be received without them: one that cannot be read is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tables<'a> {
     /// Factor of each pixel, float32, rows x columns.
-    pub flat_field: Pixels<'a>,
+    pub flat_field: Option<Pixels<'a>>,
     /// Why a pixel is of no use, uint32, rows x columns; 0 is good.
-    pub pixel_mask: Pixels<'a>,
+    pub pixel_mask: Option<Pixels<'a>>,
     /// Measured and true count rate, float32, n x 2.
-    pub count_rate: Pixels<'a>,
+    pub count_rate: Option<Pixels<'a>>,
+    /// Which cannot be read, by the names of their kinds, and why, for people.
+    pub not_read: Vec<(&'static str, String)>,
 }
 
 /// One image.
@@ -206,7 +208,7 @@ impl<'a> Header<'a> {
         let detail = match said {
             "none" => Detail::None,
             "basic" => Detail::Basic(json(parts, part::CONFIG, bounds)?),
-            _ => Detail::All(json(parts, part::CONFIG, bounds)?, Box::new(Tables::parse(parts, bounds)?)),
+            _ => Detail::All(json(parts, part::CONFIG, bounds)?, Box::new(Tables::parse(parts, bounds))),
         };
         let appendix = parts.get(without_appendix).map(|_| text(parts, without_appendix, bounds)).transpose()?;
         Ok(Self { series: first.series, detail, appendix })
@@ -245,6 +247,11 @@ impl<'a> Header<'a> {
                 (htype::COUNT_RATE, &tables.count_rate),
             ];
             for (kind, table) in kinds {
+                let Some(table) = table else {
+                    parts.push(words(format!(r#"{{"htype":"{kind}","shape":[0,0],"type":"float32"}}"#)));
+                    parts.push(Cow::Borrowed(&[]));
+                    continue;
+                };
                 let (shape, element) = (shape_text(table), table.element().name());
                 parts.push(words(format!(r#"{{"htype":"{kind}","shape":{shape},"type":"{element}"}}"#)));
                 parts.push(Cow::Borrowed(table.data()));
@@ -256,8 +263,8 @@ impl<'a> Header<'a> {
 }
 
 impl<'a> Tables<'a> {
-    fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Self, Refusal> {
-        let table = |at: usize, kind: &str| {
+    fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Self {
+        let read = |at: usize, kind: &str| {
             let described: Described = json(parts, at, bounds)?;
             if (at, described.htype.as_ref()) != (part::FLAT_FIELD, htype::FLAT_FIELD_OF_SIMULATOR) {
                 expect_kind(at, &described.htype, kind)?;
@@ -266,11 +273,15 @@ impl<'a> Tables<'a> {
             Pixels::new_checked(described.shape.reversed(), element, Packing::None, parts[at + 1], bounds.table_bytes_max)
                 .map_err(|why| Refusal::new(at + 1, why))
         };
-        Ok(Self {
-            flat_field: table(part::FLAT_FIELD, htype::FLAT_FIELD)?,
-            pixel_mask: table(part::PIXEL_MASK, htype::PIXEL_MASK)?,
-            count_rate: table(part::COUNT_RATE, htype::COUNT_RATE)?,
-        })
+        let mut not_read = Vec::new();
+        let mut table =
+            |at: usize, kind: &'static str| read(at, kind).map_err(|refusal| not_read.push((kind, refusal.to_string()))).ok();
+        Self {
+            flat_field: table(part::FLAT_FIELD, htype::FLAT_FIELD),
+            pixel_mask: table(part::PIXEL_MASK, htype::PIXEL_MASK),
+            count_rate: table(part::COUNT_RATE, htype::COUNT_RATE),
+            not_read,
+        }
     }
 }
 

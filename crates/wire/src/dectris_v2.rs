@@ -365,7 +365,12 @@ impl<'a> Start<'a> {
                     self.tables_not_read.push("countrate_correction_lookup_table");
                     return Ok(false);
                 }
-                self.countrate_correction_table = Some(cbor::pixels(d, bounds.table_bytes_max)?);
+                // Images can be received without it.
+                let item = cbor::item(d)?;
+                match cbor::pixels(&mut Decoder::new(item.bytes()), bounds.table_bytes_max) {
+                    Ok(table) => self.countrate_correction_table = Some(table),
+                    Err(_) => self.tables_not_read.push("countrate_correction_lookup_table"),
+                }
             }
             "detector_translation" => {
                 if cbor::array_length(d, 3)? != 3 {
@@ -557,12 +562,15 @@ fn tables<'a>(
     key: &'static str,
     not_read: &mut Vec<&'static str>,
 ) -> Result<Vec<(&'a str, Pixels<'a>)>, String> {
+    // Images can be received without them.
+    let item = cbor::item(d)?;
     let mut is_unreadable = false;
-    let all = channels(d, bounds, bounds.table_bytes_max, Some(&mut is_unreadable))?;
-    if is_unreadable {
+    let mut inner = Decoder::new(item.bytes());
+    let all = channels(&mut inner, bounds, bounds.table_bytes_max, Some(&mut is_unreadable));
+    if is_unreadable || all.is_err() {
         not_read.push(key);
     }
-    Ok(all)
+    Ok(all.unwrap_or_default())
 }
 
 fn write_channels(e: &mut Writer, channels: &[(&str, Pixels)]) -> Written {

@@ -181,17 +181,6 @@ impl Master {
     }
 }
 
-/// A moment as `std::ctime` writes it ("Tue Nov 17 10:00:00 2026", a line of its own) in ISO 8601, without time zone; `None` if it is no such text.
-pub fn ctime_to_iso_8601(text: &str) -> Option<String> {
-    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let [_, month, day, clock, year] = text.split_ascii_whitespace().collect::<Vec<_>>()[..] else { return None };
-    let month = MONTHS.iter().position(|name| *name == month)? + 1;
-    let (day, year): (u32, u32) = (day.parse().ok()?, year.parse().ok()?);
-    let clock = clock.split(':').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>()?;
-    let ([hour @ 0..=23, minute @ 0..=59, second @ 0..=60], 1..=31, 1971..=9999) = (&clock[..], day, year) else { return None };
-    Some(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"))
-}
-
 /// The tile with the rows that were read; a number that the detector cannot read says nothing.
 pub fn read_rows(format: TileFormat, rows: Option<u64>) -> TileFormat {
     rows.and_then(|rows| format.with_rows(u32::try_from(rows).ok()?)).unwrap_or(format)
@@ -312,22 +301,6 @@ mod tests {
         let same = old();
         assert!(same.as_object().unwrap().iter().all(|(key, value)| written[key] == *value), "{written:#}");
         assert_eq!(written.as_object().unwrap().len(), same.as_object().unwrap().len() + 1, "and the format of the header");
-    }
-
-    #[test]
-    fn the_time_of_the_receiver_has_no_zone() {
-        for (text, wanted) in [
-            ("Tue Nov 17 10:00:00 2026", Some("2026-11-17T10:00:00")),
-            ("Sat Jan  3 09:08:07 2026\n", Some("2026-01-03T09:08:07")),
-            ("2026-11-21T12:00:00Z", None),
-            ("Tue Nov 17 10:00 2026", None),
-            ("Tue Nov 17 24:00:00 2026", None),
-            ("Tue Nov 32 10:00:00 2026", None),
-            ("Thu Jan  1 00:00:00 1970", None),
-            ("unknown", None),
-        ] {
-            assert_eq!(ctime_to_iso_8601(text).as_deref(), wanted, "{text}");
-        }
     }
 
     #[test]

@@ -38,10 +38,12 @@ fn reads_the_real_capture_and_builds_the_same() {
                 assert_eq!((config["description"].as_str(), config.len()), (Some("Dectris EIGER1 Si 1M"), 48));
                 assert_eq!(header.appendix, Some(br#"{"filename": "", "rotate": 0}"#.as_slice()));
                 let tables = header.tables().unwrap();
-                assert_eq!((tables.flat_field.shape(), tables.flat_field.element()), (detector, Element::Float32));
-                assert_eq!((tables.pixel_mask.shape(), tables.pixel_mask.element()), (detector, Element::Uint32));
-                assert_eq!(tables.count_rate.shape().dimensions(), [4000, 2]);
-                let bad = tables.pixel_mask.data().chunks(4).filter(|word| *word != [0; 4]).count();
+                let (flat_field, mask) = (tables.flat_field.unwrap(), tables.pixel_mask.unwrap());
+                assert_eq!((flat_field.shape(), flat_field.element()), (detector, Element::Float32));
+                assert_eq!((mask.shape(), mask.element()), (detector, Element::Uint32));
+                assert_eq!(tables.count_rate.unwrap().shape().dimensions(), [4000, 2]);
+                assert!(tables.not_read.is_empty());
+                let bad = mask.data().chunks(4).filter(|word| *word != [0; 4]).count();
                 assert_eq!(Some(bad as u64), config["number_of_excluded_pixels"].as_u64());
                 // The numbers of the configuration may be written in another way; everything else is the same to the byte.
                 let same = (0..9).filter(|part| again[*part] == parts[*part]).count();
@@ -63,7 +65,7 @@ fn reads_the_real_capture_and_builds_the_same() {
 fn all_details_and_appendices_come_back() {
     let words = [0u8; 24];
     let table = Pixels::new_checked(Shape::new(&[2, 3]).unwrap(), Element::Float32, Packing::None, &words, 24).unwrap();
-    let tables = Tables { flat_field: table, pixel_mask: table, count_rate: table };
+    let tables = Tables { flat_field: Some(table), pixel_mask: Some(table), count_rate: Some(table), not_read: vec![] };
     let config: Map<String, Value> = serde_json::from_str(r#"{"nimages":5,"trigger_mode":"ints \" \\ ü"}"#).unwrap();
     for detail in [Detail::None, Detail::Basic(config.clone()), Detail::All(config, Box::new(tables))] {
         for appendix in [None, Some(b"".as_slice()), Some(b"{\"filename\":\"a\"}")] {
@@ -74,8 +76,17 @@ fn all_details_and_appendices_come_back() {
                 // As a simulator says it.
                 parts[2] = json_of(name, "htype", "flatfield-1.0".into());
                 assert_eq!(Message::parse(&refs(&parts), &Bounds::default()).unwrap(), message);
+                // A table that is none costs itself and not the series.
                 parts[2] = json_of(&parts[2], "htype", "dpixelmask-1.0".into());
-                assert!(refusal(&parts).contains("part 3 of the message: its 'htype' is 'dpixelmask-1.0'"));
+                parts[7].truncate(5);
+                let Message::Header(header) = Message::parse(&refs(&parts), &Bounds::default()).unwrap() else {
+                    panic!("a header")
+                };
+                let tables = header.tables().unwrap();
+                assert!(tables.flat_field.is_none() && tables.pixel_mask.is_some() && tables.count_rate.is_none());
+                let names: Vec<&str> = tables.not_read.iter().map(|(kind, _)| *kind).collect();
+                assert_eq!(names, ["dflatfield-1.0", "dcountrate_table-1.0"]);
+                assert!(tables.not_read[0].1.contains("part 3 of the message: its 'htype' is 'dpixelmask-1.0'"));
             }
         }
     }

@@ -86,6 +86,11 @@ impl Heard {
         self.key == key && key.0 != 0
     }
 
+    /// Number of the header of this upstream's messages, if it came and has one.
+    pub fn header_number(&self, manners: &Manners, upstream: usize) -> Option<u64> {
+        self.numbers[Self::group(manners, upstream)].as_ref().map(Numbers::start)
+    }
+
     fn group(manners: &Manners, upstream: usize) -> usize {
         if manners.is_modular { upstream } else { 0 }
     }
@@ -203,6 +208,7 @@ impl Heard {
         match event {
             Event::Start(..) if number == numbers.start() => Judgement::Duplicate,
             Event::Start(..) => Judgement::Next,
+            _ if number == numbers.start() => Judgement::Duplicate,
             _ if is_behind && manners.is_alone() => Judgement::Foreign(NO_HEADER),
             _ if is_behind => Judgement::Next,
             Event::End(_) if end == Some(number) => Judgement::Duplicate,

@@ -1,7 +1,7 @@
 //! How the outside drives series and sees how they go.
 
 use super::budget::Share;
-use super::latency::{Histogram, Latency};
+use crate::latency::{Histogram, Latency};
 use crossbeam_channel::{Receiver, Sender};
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::{SeriesEnd, SeriesLedger, SeriesStart};
@@ -59,6 +59,19 @@ pub enum Notice {
         source: String,
         /// Why.
         why: String,
+    },
+    /// A mistake in the program has ended the thread that everything passes: nothing more comes, and the path is to be opened anew. A series that had
+    /// begun has ended as failed, an arm without one has not.
+    Broken {
+        /// What the panic said.
+        why: String,
+    },
+    /// A source has closed connections because there were too many; said once for each burst of them.
+    Crowded {
+        /// Its name.
+        source: String,
+        /// Connections closed since it was opened.
+        refused: u64,
     },
     /// Messages are not taken; said once per upstream, reason and series.
     Refused {

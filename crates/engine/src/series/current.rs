@@ -3,7 +3,7 @@
 use super::belong::Heard;
 use super::event::ImagePart;
 use super::join::{fits, tile_size};
-use super::{Join, SeriesSpec};
+use super::{Join, Positions, SeriesSpec};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::assembler::JUMP_IMAGES_LIMIT;
@@ -28,6 +28,8 @@ pub(crate) struct Current {
     pub heard: Heard,
     /// Images of the sender, also where sums are made.
     pub planned: Option<u64>,
+    /// Somebody here asked for so many, and not the sender.
+    pub is_asked: bool,
     pub drain: Option<Drain>,
     /// When something of it was last taken.
     pub active_ns: u64,
@@ -38,6 +40,10 @@ pub(crate) struct Current {
     pub followed: Option<u64>,
     /// The image far ahead that was refused last.
     refused_far: Option<u64>,
+    /// Images that have a position by their arrival.
+    pub arrived: u64,
+    /// Lowest and highest label of those.
+    labels: Option<(u64, u64)>,
     /// Shape and type of each channel, by part.
     layouts: Vec<Option<Vec<(Shape, Element)>>>,
 }
@@ -51,6 +57,8 @@ pub(crate) fn are_near(one: u64, other: u64) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Foreign(&'static str),
+    /// Fewer images were asked for.
+    Unasked(&'static str),
     Malformed(String),
 }
 
@@ -58,6 +66,7 @@ impl Current {
     pub fn new(start: &SeriesStart, heard: Heard, upstreams: usize, now_ns: u64) -> Self {
         Self {
             planned: start.images_planned,
+            is_asked: false,
             heard,
             drain: None,
             active_ns: now_ns,
@@ -65,6 +74,8 @@ impl Current {
             has_image: false,
             followed: None,
             refused_far: None,
+            arrived: 0,
+            labels: None,
             layouts: vec![None; upstreams],
         }
     }
@@ -113,11 +124,31 @@ impl Current {
         goes_on
     }
 
-    /// Is `part`, from `upstream`, an image of this series? Learns from the first one what images are like.
-    pub fn check(&mut self, spec: &SeriesSpec, upstream: usize, part: &ImagePart, next: u64) -> Result<(), Refused> {
-        let number = part.number;
-        if self.planned.is_some_and(|planned| number >= planned) {
-            return Err(Refused::Foreign("its number is beyond the images that were announced"));
+    /// An image has the next position, whatever its label is.
+    pub fn on_arrival(&mut self, label: u64) {
+        self.arrived += 1;
+        let (low, high) = self.labels.unwrap_or((label, label));
+        self.labels = Some((low.min(label), high.max(label)));
+    }
+
+    /// How many images were sent, where positions are counted by arrival: labels that were left out are images only as far as some were announced that
+    /// did not come; a sender may count in steps.
+    pub fn sent_by_labels(&self) -> Option<u64> {
+        let (low, high) = self.labels?;
+        let left_out = (high - low).saturating_add(1).saturating_sub(self.arrived);
+        let lost = self.planned.map_or(left_out, |planned| left_out.min(planned.saturating_sub(self.arrived)));
+        self.arrived.checked_add(lost)
+    }
+
+    /// Is `part`, from `upstream`, image `number` of this series? Learns from the first one what images are like.
+    pub fn check(&mut self, spec: &SeriesSpec, upstream: usize, part: &ImagePart, number: u64, next: u64) -> Result<(), Refused> {
+        match self.planned {
+            Some(planned) if number < planned => {}
+            // A sender that brings more than it announced is taken at its word where it numbers messages and not images.
+            Some(_) if spec.positions == Positions::Messages && !self.is_asked => {}
+            None => {}
+            Some(_) if self.is_asked => return Err(Refused::Unasked("its number is beyond the images that were asked for")),
+            Some(_) => return Err(Refused::Foreign("its number is beyond the images that were announced")),
         }
         if number >= IMAGES_MAX || number.saturating_sub(next) >= GAP_IMAGES_MAX {
             return Err(Refused::Foreign("its number is too far ahead of the images before it"));

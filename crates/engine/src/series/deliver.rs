@@ -1,6 +1,7 @@
 //! One thread per sink: hands it what its outlet brings. After an error the sink sees nothing more of the series but its end.
 
 use super::control::{Notice, SeriesControl};
+use crate::contain::contain;
 use crate::outlet::{Item, OutletReader};
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::SeriesImage;
@@ -53,10 +54,23 @@ impl Drop for SinkThread {
     fn drop(&mut self) {
         self.state.is_ending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has told so on stderr.
             let _ = thread.join();
         }
     }
+}
+
+/// A call of a sink; a panic in it is a failure of the sink.
+///
+/// # Errors
+/// The sink's, or its panic.
+pub fn guarded(call: impl FnOnce() -> Result<(), SinkError>) -> Result<(), SinkError> {
+    contain(call).unwrap_or_else(|panic| {
+        Err(SinkError {
+            what: format!("a mistake in konkordia itself, on the thread {}", panic.thread),
+            why: panic.why,
+            fix: "please report this text with the configuration; `konkordia repair FILE` saves what is in the files".into(),
+        })
+    })
 }
 
 struct Delivery {
@@ -112,7 +126,7 @@ impl Delivery {
         }
         *ticked = Instant::now();
         if self.error.is_none()
-            && let Err(error) = self.sink.tick(self.control.now_ns())
+            && let Err(error) = guarded(|| self.sink.tick(self.control.now_ns()))
         {
             self.fail(error);
         }
@@ -122,14 +136,14 @@ impl Delivery {
         match item {
             Item::Start(start) => {
                 (self.error, self.unwritten) = (None, 0);
-                if let Err(error) = self.sink.start(&start) {
+                if let Err(error) = guarded(|| self.sink.start(&start)) {
                     self.fail(error);
                 }
             }
             Item::Image(image) => self.image(&image),
             Item::End(end) => {
                 // Also after an error: what was written is brought into a final state.
-                let result = self.sink.end(&end);
+                let result = guarded(|| self.sink.end(&end));
                 match (self.error.take(), result) {
                     (Some(error), _) => self.notify(error),
                     (None, Err(error)) => self.notify(error),
@@ -144,7 +158,7 @@ impl Delivery {
     fn image(&mut self, image: &Arc<SeriesImage>) {
         let wanted = u64::from(image.status.has_pixels());
         if self.error.is_none() {
-            match self.sink.image(image) {
+            match guarded(|| self.sink.image(image)) {
                 Ok(()) => {
                     self.state.written.fetch_add(wanted, Ordering::Relaxed);
                     return;

@@ -29,11 +29,8 @@ pub(crate) struct Gate {
     pub is_closed: bool,
 }
 
-fn image_of(incoming: &Incoming) -> Option<u64> {
-    match &incoming.read {
-        Ok(Read { event: Event::Part(part), .. }) => Some(part.number),
-        _ => None,
-    }
+fn is_image(incoming: &Incoming) -> bool {
+    matches!(incoming.read, Ok(Read { event: Event::Part(_), .. }))
 }
 
 impl Gate {
@@ -47,7 +44,7 @@ impl Gate {
 
     /// May this message, which has just come, be looked at? Not before those that it could be of another series than.
     pub fn may_pass(&self, incoming: &Incoming) -> bool {
-        self.held.is_empty() && (self.ahead.is_empty() || image_of(incoming).is_some())
+        self.held.is_empty() && (self.ahead.is_empty() || is_image(incoming))
     }
 
     /// Keeps a message that may not pass.
@@ -58,9 +55,10 @@ impl Gate {
         self.held.push_back(incoming);
     }
 
-    /// Keeps a message that was looked at and has to wait. True if what follows has to wait for it.
-    pub fn put(&mut self, waits: Waits, incoming: Incoming) -> bool {
-        if let (Waits::Window, Some(image)) = (waits, image_of(&incoming)) {
+    /// Keeps a message that was looked at and has to wait; `image` is the position of its image, where it has one. True if what follows has to wait
+    /// for it.
+    pub fn put(&mut self, waits: Waits, image: Option<u64>, incoming: Incoming) -> bool {
+        if let (Waits::Window, Some(image)) = (waits, image) {
             self.ahead.insert((image, incoming.receipt.sequence), incoming);
             return false;
         }
@@ -85,7 +83,7 @@ impl Gate {
 
     /// The next message that is held, unless images before it wait.
     pub fn pop_held(&mut self) -> Option<Incoming> {
-        let may_pass = self.ahead.is_empty() || image_of(self.held.front()?).is_some();
+        let may_pass = self.ahead.is_empty() || is_image(self.held.front()?);
         if may_pass { self.held.pop_front() } else { None }
     }
 

@@ -10,6 +10,7 @@ use super::sum::{Summer, start_of_sums};
 use super::work::{Done, Job};
 use crate::outlet::Outlets;
 use crossbeam_channel::{Receiver, Sender};
+use konkordia_core::geometry::Orientation;
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::order::{Order, OrderSpec, Ready, Verdict};
 use konkordia_core::series::{SeriesImage, SeriesLedger};
@@ -84,6 +85,8 @@ pub(crate) struct Images {
     front_ticket: u64,
     /// Tells what the workers make of the images.
     transform: Option<Box<dyn Transform>>,
+    /// How this series asks its images to be turned.
+    turn: Orientation,
     /// Makes sums of the images that are committed.
     summer: Option<Summer>,
     /// The account of this series. Messages that come between two series count in the second.
@@ -98,6 +101,8 @@ pub(crate) struct Images {
     gives: Vec<(u64, u64)>,
     /// A start that waits for what other upstreams say; it is told before anything else of its series.
     pub pending: Option<Pending>,
+    /// The start of this series was told.
+    pub is_announced: bool,
     /// Why the first image of this series that cannot be read cannot.
     pub unreadable: Option<(usize, String)>,
 }
@@ -134,6 +139,7 @@ impl Images {
                 ..SeriesLedger::default()
             },
             transform: spec.transform,
+            turn: Orientation::UPRIGHT,
             summer: spec.summing,
             committed: 0,
             committed_bytes: 0,
@@ -141,6 +147,7 @@ impl Images {
             slow_ns: None,
             gives: vec![(0, 0); spec.upstreams],
             pending: None,
+            is_announced: false,
             unreadable: None,
         }
     }
@@ -148,6 +155,7 @@ impl Images {
     /// Tells of the series, if that has not been done.
     pub fn announce(&mut self) {
         let Some(mut start) = self.pending.take().map(Pending::merged) else { return };
+        self.turn = start.turn;
         // What leaves is described, in the order in which it is made.
         if let Some(transform) = &self.transform {
             transform.start(&mut start);
@@ -157,6 +165,7 @@ impl Images {
         let control = &self.control;
         self.outlets.start(&start, &|| control.is_cancelling());
         self.control.notify(Notice::Started(start));
+        self.is_announced = true;
     }
 
     fn slot(&self, number: u64, part: u32) -> usize {
@@ -279,7 +288,7 @@ impl Images {
             entry.receipts.push(part, held.receipt);
             let of_part = *held.part;
             if is_first {
-                image.received_ns = held.received_ns;
+                (image.received_ns, image.frame) = (held.received_ns, of_part.number);
                 (image.times, image.header_json, image.store) = (of_part.times, of_part.header_json, of_part.store);
             }
             image.received_ns = image.received_ns.min(held.received_ns);
@@ -306,7 +315,7 @@ impl Images {
                 let ticket = self.front_ticket + self.queue.len() as u64;
                 entry.state = State::Working;
                 // There is room for as many jobs as may be in the queue.
-                let _ = crew.jobs.send(Job { ticket, image, parts });
+                let _ = crew.jobs.send(Job { ticket, image, parts, turn: self.turn });
             }
             _ => entry.state = State::Done(image),
         }
@@ -419,6 +428,7 @@ impl Images {
     /// Ready for the next series; the account starts anew.
     pub fn reset(&mut self) -> SeriesLedger {
         self.order.reset();
+        self.is_announced = false;
         self.unreadable = None;
         if let Some(summer) = &mut self.summer {
             summer.reset();

@@ -8,6 +8,7 @@ use super::event::{Read, SeriesKey};
 use super::gate::Gate;
 use super::merge::Pending;
 use super::sort::{Sorter, numbered, superseded};
+use crate::contain::Panic;
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 use std::sync::{Arc, PoisonError};
@@ -25,6 +26,7 @@ impl Sorter {
         }
         // These are images of the file, the sender counts its own.
         let wanted = wanted.map(|images| images.saturating_mul(u64::from(self.spec.sum_frames)));
+        let is_asked = wanted.is_some();
         start.images_planned = wanted.or(start.images_planned);
         // More images than any series has are no announcement.
         start.images_planned = start.images_planned.filter(|planned| *planned <= IMAGES_MAX);
@@ -35,7 +37,9 @@ impl Sorter {
         heard.on_start(&self.manners, upstream, number.filter(|_| self.manners.has_start), self.spec.window_images + 64);
         self.told.clear();
         self.is_changed = true;
-        self.current = Some(Current::new(&start, heard, self.manners.upstreams, now_ns));
+        let mut current = Current::new(&start, heard, self.manners.upstreams, now_ns);
+        current.is_asked = is_asked;
+        self.current = Some(current);
         // Upstreams of one piece each have their say first.
         let upstreams = if self.spec.join == Join::Pieces { self.manners.upstreams } else { 1 };
         let index = if upstreams > 1 { upstream } else { 0 };
@@ -93,7 +97,11 @@ impl Sorter {
         let (planned, is_over) = (current.planned, current.heard.ended != 0);
         let is_asked = matches!(ended, SeriesEnded::Stopped | SeriesEnded::Cancelled);
         // Behind the last image that came only what is known to have been sent was lost. A stop is no loss.
-        let sent = current.heard.sent().filter(|sent| !is_asked && sent.saturating_sub(seen_end) <= GAP_IMAGES_MAX);
+        let sent = current
+            .heard
+            .sent()
+            .or_else(|| current.sent_by_labels())
+            .filter(|sent| !is_asked && sent.saturating_sub(seen_end) <= GAP_IMAGES_MAX);
         let sent = sent.map(|sent| sent.min(planned.unwrap_or(u64::MAX)));
         if ended == SeriesEnded::Cancelled {
             self.images.discard();
@@ -130,6 +138,17 @@ impl Sorter {
         // The room of everything is given back before anybody hears of the end.
         self.publish();
         self.control.notify(Notice::Ended(end));
+    }
+
+    /// After a panic: the series that had begun ends with what is known of it.
+    pub fn give_up(mut self, panic: &Panic) {
+        if self.images.is_announced {
+            let ledger = std::mem::take(&mut self.images.ledger);
+            let end = Arc::new(SeriesEnd { ended: SeriesEnded::Failed, reason: panic.to_string(), ledger });
+            self.outlets.end(&end);
+            self.control.notify(Notice::Ended(end));
+        }
+        self.control.notify(Notice::Broken { why: panic.to_string() });
     }
 
     /// Does what it is told; true if that is to end.

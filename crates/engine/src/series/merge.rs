@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 /// Keys of which each upstream has its own value: they become lists in the order of the upstreams, `null` where one says nothing. Of other keys the last
 /// upstream that has them is right.
 pub const LISTS: [&str; 3] = ["x", "y", "rotation"];
+/// Keys that each image of the whole tells, too, as the receiver of MAX IV has it.
+const OF_EACH_IMAGE: [&str; 4] = ["x", "y", "rotation", "full_shape"];
 
 /// A start that waits for what the other upstreams say; until then nobody has heard of it. It is about the images of the sender.
 #[derive(Debug)]
@@ -43,6 +45,11 @@ impl Pending {
             merged(&maps)
         };
         (self.base.metadata, self.base.header_extra) = (merge(|start| &start.metadata), merge(|start| &start.header_extra));
+        for key in OF_EACH_IMAGE {
+            if let Some(value) = self.base.metadata.get(key) {
+                self.base.image_extra.insert(key.into(), value.clone());
+            }
+        }
         self.base
     }
 }
@@ -80,5 +87,7 @@ mod tests {
         assert_eq!((merged.filename.as_deref(), merged.store), (Some("f.h5"), false));
         let expected = json!({"x": [0, 1, 2], "y": [null, [1], 3], "a": 1, "b": 2, "full_shape": [2, 3]});
         assert_eq!(Value::Object(merged.metadata.clone()), expected);
+        let each = json!({"x": [0, 1, 2], "y": [null, [1], 3], "full_shape": [2, 3]});
+        assert_eq!(Value::Object(merged.image_extra), each);
     }
 }

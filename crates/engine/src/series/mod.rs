@@ -12,7 +12,6 @@ mod gate;
 mod images;
 pub mod intake;
 mod join;
-pub mod latency;
 mod lifecycle;
 mod lineup;
 pub mod merge;
@@ -26,14 +25,14 @@ pub mod transform;
 mod work;
 
 pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};
-pub use deliver::{SinkThread, spawn_sink};
+pub use deliver::{SinkThread, guarded, spawn_sink};
 pub use moved::start_of_changed;
-pub use run::{WORKER_THREAD, open};
+pub use run::open;
 pub use sum::sum_element;
 
 use event::Intake;
 use konkordia_core::array::Packing;
-use konkordia_core::geometry::Placement;
+use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::ports::MessageSource;
 use konkordia_core::series::{SeriesImage, SeriesStart};
@@ -112,6 +111,16 @@ impl Join {
     }
 }
 
+/// What decides where an image stands in its series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// The number that its sender gave it, from 0.
+    Frames,
+    /// Its message: the number of the message after that of the header or, where messages have none and one upstream is alone, its arrival. The
+    /// number that the sender gave the image is a label, which may begin anywhere, go in steps, or repeat itself.
+    Messages,
+}
+
 /// When a series may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accept {
@@ -123,11 +132,11 @@ pub enum Accept {
 
 /// Changes images; each worker has its own.
 pub trait Transform: Send {
-    /// The image after the change. Its parts are joined; its number, state and times are not looked at.
+    /// The image after the change, turned as its series asks if that is to be done. Its parts are joined; its number, state and times are not looked at.
     ///
     /// # Errors
     /// The pixels cannot be read; in words for people. The image counts as malformed then.
-    fn run(&mut self, image: SeriesImage) -> Result<SeriesImage, String>;
+    fn run(&mut self, image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String>;
 
     /// Makes what the start of a series says of the sender's images true of the images after the change.
     fn start(&self, start: &mut SeriesStart);
@@ -144,13 +153,17 @@ pub struct SeriesSpec {
     pub bounds: Bounds,
     /// What the upstreams are to each other.
     pub join: Join,
+    /// What decides where an image stands in its series.
+    pub positions: Positions,
     /// What is done to images; `None` = nothing.
     pub transform: Option<TransformFactory>,
     /// Consecutive images that are added to make one, after the transformation, 1 to [`konkordia_core::selection::SUM_FRAMES_MAX`]; see
     /// [`sum_element`] for their type. Everybody behind the order sees sums only, on whose thread they are made.
     pub sum_frames: u32,
-    /// How images leave; `None` = as they came or as the transformation leaves them, recombined ones and sums unpacked.
+    /// How images leave; `None` = as they came (where a transformation has unpacked them, as bslz4), recombined ones and sums unpacked.
     pub packing_out: Option<Packing>,
+    /// Images are unpacked by a worker and lost if they cannot be; otherwise those that nobody changes are passed on as they came.
+    pub check_pixels: bool,
     /// Images that may be ahead of the oldest one that is not whole, 1 to 2^20.
     pub window_images: u64,
     /// Longest time that an image waits for another one, or for its missing parts; also how long messages without a header wait for it.
@@ -181,9 +194,11 @@ impl SeriesSpec {
             protocol,
             bounds: Bounds::default(),
             join: Join::Balanced,
+            positions: Positions::Frames,
             transform: None,
             sum_frames: 1,
             packing_out: None,
+            check_pixels: false,
             window_images: 1024,
             wait_ns: 2_000_000_000,
             drain_ns: 1_000_000_000,
@@ -240,7 +255,6 @@ impl Drop for Series {
     fn drop(&mut self) {
         self.control.shutdown();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has told so on stderr; there is nothing to add.
             let _ = thread.join();
         }
     }

@@ -236,7 +236,7 @@ mod tests {
     fn changed(steps: &[Step], at: (usize, usize), mut said: SeriesStart) -> (Array, SeriesStart) {
         let mut transform = by_recipe(Recipe { steps: steps.to_vec() })();
         let channels = vec![Channel { name: "".into(), array: marked(at.0, at.1) }];
-        let image = transform.run(SeriesImage { channels, ..SeriesImage::lost(0) }).unwrap();
+        let image = transform.run(SeriesImage { channels, ..SeriesImage::lost(0) }, Orientation::UPRIGHT).unwrap();
         transform.start(&mut said);
         (image.channels.into_iter().next().unwrap().array, said)
     }

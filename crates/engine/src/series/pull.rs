@@ -4,10 +4,11 @@
 use super::Upstream;
 use super::control::{Notice, PullState, SeriesControl};
 use super::event::{Event, Read};
+use crate::contain::contain;
 use crossbeam_channel::Sender;
 use konkordia_core::ports::Message;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Messages of a batch, at most.
 const BATCH_MESSAGES: usize = 128;
@@ -59,7 +60,12 @@ pub(crate) struct Puller<'a> {
     pub received: u64,
     pub accepted: u64,
     pub bounded_bytes: u64,
+    /// Connections that were refused, as was told, and when.
+    pub crowded: (u64, Option<Instant>),
 }
+
+/// Between two notices of connections that were refused.
+const CROWDED: Duration = Duration::from_secs(10);
 
 impl Puller<'_> {
     fn state(&self) -> &PullState {
@@ -68,8 +74,13 @@ impl Puller<'_> {
 
     /// Until told to end, or nothing can come any more.
     pub fn run(self) {
-        let _guard = PanicGuard { upstream: self.upstream, control: self.control, inbox: self.inbox.clone() };
-        self.pull();
+        let (upstream, control, inbox) = (self.upstream, self.control, self.inbox.clone());
+        if let Err(panic) = contain(|| self.pull()) {
+            // Nobody is to wait for it.
+            control.pulls[upstream].is_closed.store(true, Ordering::Relaxed);
+            let closed = Some(Closed::Failed(panic.to_string()));
+            let _ = inbox.send(Batch { upstream, messages: Vec::new(), closed });
+        }
     }
 
     fn pull(mut self) {
@@ -82,6 +93,7 @@ impl Puller<'_> {
             if let Some(why) = self.parts.source.disconnected() {
                 self.control.notify(Notice::Refused { upstream: self.upstream, why });
             }
+            self.look_at_connections();
             if !self.state().share.wait(GRAIN, |share| share.room_bytes() > 0 || self.control.is_closing()) {
                 self.parts.source.watch();
                 continue;
@@ -108,6 +120,16 @@ impl Puller<'_> {
             self.accept();
             let finished = self.accepted;
             self.state().share.wait(GRAIN, |share| share.finished() > finished || self.control.is_closing());
+        }
+    }
+
+    /// Also while there is no room: whoever connects takes descriptors that files and HTTP need.
+    fn look_at_connections(&mut self) {
+        let refused = self.parts.source.connections_refused();
+        let (told, at) = self.crowded;
+        if refused > told && at.is_none_or(|at| at.elapsed() >= CROWDED) {
+            self.crowded = (refused, Some(Instant::now()));
+            self.control.notify(Notice::Crowded { source: self.state().name.clone(), refused });
         }
     }
 
@@ -142,7 +164,10 @@ impl Puller<'_> {
             let receipt = Receipt { upstream: self.upstream, bytes, sequence: self.received };
             self.received += 1;
             self.state().share.take(bytes);
-            let read = self.parts.intake.read(&message).map_err(|refusal| refusal.to_string());
+            let intake = &mut self.parts.intake;
+            // A mistake in reading costs the message that it is about.
+            let read = contain(|| intake.read(&message))
+                .map_or_else(|panic| Err(panic.to_string()), |read| read.map_err(|refusal| refusal.to_string()));
             if let Ok(Read { event: Event::Part(_), .. }) = &read {
                 largest = bytes.max(largest);
             }
@@ -161,22 +186,5 @@ impl Puller<'_> {
             self.parts.source.bound(largest, limit_bytes);
         }
         self.inbox.send(Batch { upstream: self.upstream, messages: batch, closed: None }).is_ok()
-    }
-}
-
-/// Tells that the upstream has failed if its thread panics, so that nobody waits for it.
-struct PanicGuard<'a> {
-    upstream: usize,
-    control: &'a SeriesControl,
-    inbox: Sender<Batch>,
-}
-
-impl Drop for PanicGuard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.control.pulls[self.upstream].is_closed.store(true, Ordering::Relaxed);
-            let closed = Some(Closed::Failed("reading its messages failed; this is a bug, please report it".into()));
-            let _ = self.inbox.send(Batch { upstream: self.upstream, messages: Vec::new(), closed });
-        }
     }
 }

@@ -8,6 +8,7 @@ use super::sort::Sorter;
 use super::sum::Summer;
 use super::work::{self, Worker};
 use super::{Join, OpenError, Protocol, Series, SeriesSpec, Upstream};
+use crate::contain::contain;
 use crate::outlet::Outlets;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
@@ -21,10 +22,6 @@ use std::thread::JoinHandle;
 const BATCHES: usize = 4;
 /// Images at each worker or waiting for it.
 const IMAGES_PER_WORKER: usize = 4;
-
-/// How the names of the workers begin. A panic on one of them costs the image that it works on and nothing else: hooks that end the program leave these
-/// threads out.
-pub const WORKER_THREAD: &str = "series-work-";
 
 /// Starts the threads: one per upstream, one that puts images in order, and the workers if there is something for them to do.
 ///
@@ -70,12 +67,18 @@ fn start(
     let images = Images::new(images_spec, Arc::clone(&control), Arc::clone(&outlets), crew);
     let sorter = Sorter::new(Arc::clone(spec), manners, Arc::clone(&control), outlets, images);
     let (sender, inbox) = crossbeam_channel::bounded(BATCHES * manners.upstreams);
-    series.threads.push(spawn("sort".into(), move || sorter.run(&inbox, &commands))?);
+    let sort = move || {
+        let mut sorter = sorter;
+        if let Err(panic) = contain(|| sorter.run(&inbox, &commands)) {
+            sorter.give_up(&panic);
+        }
+    };
+    series.threads.push(spawn("sort".into(), sort)?);
     for (upstream, parts) in upstreams.into_iter().enumerate() {
         let (control, inbox) = (Arc::clone(&control), sender.clone());
         let pull = move || {
             let control = &*control;
-            Puller { upstream, parts, control, inbox, received: 0, accepted: 0, bounded_bytes: 0 }.run();
+            Puller { upstream, parts, control, inbox, received: 0, accepted: 0, bounded_bytes: 0, crowded: (0, None) }.run();
         };
         series.threads.push(spawn(format!("pull-{upstream}"), pull)?);
     }
@@ -90,7 +93,7 @@ fn start_workers(series: &mut Series, spec: &Arc<SeriesSpec>) -> io::Result<Crew
     let (done_of_workers, done) = crossbeam_channel::bounded(2 * images_max);
     for n in 0..workers {
         let (spec, jobs, done) = (Arc::clone(spec), jobs_of_workers.clone(), done_of_workers.clone());
-        series.threads.push(spawn(format!("{WORKER_THREAD}{n}"), move || Worker::new(&spec).run(&jobs, &done))?);
+        series.threads.push(spawn(format!("series-work-{n}"), move || Worker::new(&spec).run(&jobs, &done))?);
     }
     Ok(Crew { jobs, done, images_max })
 }

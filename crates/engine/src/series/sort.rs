@@ -9,7 +9,7 @@ use super::gate::{Gate, Waits};
 use super::images::{Held, Images};
 use super::lineup::Lineup;
 use super::pull::{Batch, Closed, Incoming, Receipt};
-use super::{Accept, SeriesSpec};
+use super::{Accept, Positions, SeriesSpec};
 use crate::outlet::Outlets;
 use crossbeam_channel::{Receiver, never, select};
 use konkordia_core::order::Verdict;
@@ -17,6 +17,10 @@ use konkordia_core::series::{SeriesEnded, SeriesLedger, SeriesStart, UpstreamLed
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+const TWICE: &str = "its image came before";
+const LATE: &str = "it comes too late, or its image came before";
+const UNANNOUNCED: &str = "no header of its series came in time";
 
 pub(crate) struct Sorter {
     pub(super) spec: Arc<SeriesSpec>,
@@ -76,7 +80,7 @@ impl Sorter {
     }
 
     /// Until it is told to shut down.
-    pub fn run(mut self, inbox: &Receiver<Batch>, commands: &Receiver<Command>) {
+    pub fn run(&mut self, inbox: &Receiver<Batch>, commands: &Receiver<Command>) {
         let nothing = never();
         self.publish();
         loop {
@@ -154,7 +158,10 @@ impl Sorter {
     /// Takes a message, or keeps it. True if what follows has to wait for it.
     fn offer(&mut self, upstream: usize, incoming: Incoming, is_patient: bool) -> bool {
         match self.take(upstream, incoming, is_patient) {
-            Some((waits, incoming)) => self.gates[upstream].put(waits, incoming),
+            Some((waits, incoming)) => {
+                let image = incoming.read.as_ref().ok().and_then(|read| self.position_of(upstream, read));
+                self.gates[upstream].put(waits, image, incoming)
+            }
             None => false,
         }
     }
@@ -212,7 +219,7 @@ impl Sorter {
                     return Some((Waits::End, incoming));
                 }
                 Judgement::Unannounced if is_patient => return Some((Waits::Header, incoming)),
-                Judgement::Take if is_patient && self.is_ahead(read) => return Some((Waits::Window, incoming)),
+                Judgement::Take if is_patient && self.is_ahead(upstream, read) => return Some((Waits::Window, incoming)),
                 judgement => {
                     self.act(upstream, incoming, judgement);
                     return None;
@@ -235,8 +242,28 @@ impl Sorter {
     }
 
     /// An image ahead of the window waits while upstreams are behind that are alive: holding their messages back would lose what they bring.
-    fn is_ahead(&self, read: &Read) -> bool {
-        matches!(&read.event, Event::Part(part) if !self.is_in_window(part.number))
+    fn is_ahead(&self, upstream: usize, read: &Read) -> bool {
+        self.position_of(upstream, read).is_some_and(|image| !self.is_in_window(image))
+    }
+
+    fn position_of(&self, upstream: usize, read: &Read) -> Option<u64> {
+        let Event::Part(part) = &read.event else { return None };
+        Some(self.position(upstream, read.message_number, part.number))
+    }
+
+    /// Where the image of a message of this series stands, which its sender calls `frame`.
+    fn position(&self, upstream: usize, number: Option<u64>, frame: u64) -> u64 {
+        let Some(current) = self.current.as_ref().filter(|_| self.spec.positions == Positions::Messages) else { return frame };
+        match (number, current.heard.header_number(&self.manners, upstream)) {
+            (Some(number), Some(header)) => number.saturating_sub(header).saturating_sub(1),
+            // Nothing tells what several upstreams bring apart but the numbers of their images.
+            _ if !self.manners.is_single() => frame,
+            _ => current.arrived,
+        }
+    }
+
+    fn is_counted_by_arrival(&self, number: Option<u64>) -> bool {
+        self.spec.positions == Positions::Messages && number.is_none() && self.manners.is_single()
     }
 
     fn is_in_window(&self, number: u64) -> bool {
@@ -262,6 +289,7 @@ impl Sorter {
     fn act(&mut self, upstream: usize, incoming: Incoming, judgement: Judgement) {
         let Incoming { read, receipt, received_ns } = incoming;
         let Ok(Read { message_number, event }) = read else { return };
+        let is_image = matches!(event, Event::Part(_));
         if let (Event::End(key), None, Some(last)) = (&event, &self.current, &mut self.last)
             && last.key == *key
         {
@@ -275,11 +303,21 @@ impl Sorter {
                 if let (Event::Start(..), Some(current)) = (&event, &mut self.current) {
                     current.heard.started |= 1 << upstream;
                 }
+                self.throw_away(upstream, is_image, TWICE);
                 self.count(receipt, |ledger| ledger.duplicate += 1);
             }
-            Judgement::Late => self.count(receipt, |ledger| ledger.late += 1),
-            Judgement::Foreign(why) => self.refuse_foreign(receipt, why),
-            Judgement::Unannounced => self.refuse_foreign(receipt, "no header of its series came in time"),
+            Judgement::Late => {
+                self.throw_away(upstream, is_image, LATE);
+                self.count(receipt, |ledger| ledger.late += 1);
+            }
+            Judgement::Foreign(why) => {
+                self.throw_away(upstream, is_image, why);
+                self.refuse_foreign(receipt, why);
+            }
+            Judgement::Unannounced => {
+                self.throw_away(upstream, is_image, UNANNOUNCED);
+                self.refuse_foreign(receipt, UNANNOUNCED);
+            }
             Judgement::Begin | Judgement::Next => unreachable!("handled where messages are taken"),
         }
     }
@@ -314,12 +352,17 @@ impl Sorter {
     }
 
     fn take_part(&mut self, upstream: usize, number: Option<u64>, part: Box<ImagePart>, receipt: Receipt, now_ns: u64) {
+        let (image, is_counted) = (self.position(upstream, number, part.number), self.is_counted_by_arrival(number));
         let Some(current) = &mut self.current else { return };
-        let image = part.number;
+        let label = part.number;
         let index = if self.manners.is_modular { upstream as u32 } else { 0 };
-        let held = match current.check(&self.spec, upstream, &part, self.images.order.next()) {
+        let held = match current.check(&self.spec, upstream, &part, image, self.images.order.next()) {
             Ok(()) => Some(Held { part, receipt, received_ns: now_ns }),
-            Err(Refused::Foreign(why)) => return self.refuse_foreign(receipt, why),
+            Err(Refused::Foreign(why)) => {
+                self.throw_away(upstream, true, why);
+                return self.refuse_foreign(receipt, why);
+            }
+            Err(Refused::Unasked(why)) => return self.refuse_foreign(receipt, why),
             Err(Refused::Malformed(why)) => {
                 self.tell(upstream, "pixels", &why);
                 None
@@ -327,6 +370,9 @@ impl Sorter {
         };
         if let Some(current) = &mut self.current {
             current.heard.on_image(&self.manners, upstream, image, number);
+            if is_counted {
+                current.on_arrival(label);
+            }
         }
         let is_malformed = held.is_none();
         let (verdict, back) = self.images.place(image, index, now_ns, held);
@@ -343,8 +389,14 @@ impl Sorter {
                 upstream_ledger.placed += 1;
                 self.note_placed(upstream, now_ns);
             }
-            Verdict::Duplicate => self.count(receipt, |ledger| ledger.duplicate += 1),
-            Verdict::Late | Verdict::Beyond => self.count(receipt, |ledger| ledger.late += 1),
+            Verdict::Duplicate => {
+                self.throw_away(upstream, true, TWICE);
+                self.count(receipt, |ledger| ledger.duplicate += 1);
+            }
+            Verdict::Late | Verdict::Beyond => {
+                self.throw_away(upstream, true, LATE);
+                self.count(receipt, |ledger| ledger.late += 1);
+            }
         }
         self.images.pump(0);
         self.check_end();
@@ -357,6 +409,14 @@ impl Sorter {
                 current.has_image = true;
                 self.control.notify(Notice::First { received_ns: now_ns });
             }
+        }
+    }
+
+    /// An image of the series that is being received, or of a past one, is kept nowhere: the series is no success, whatever else is in it.
+    fn throw_away(&mut self, upstream: usize, is_image: bool, why: &'static str) {
+        if is_image && self.current.is_some() {
+            self.images.ledger.not_kept += 1;
+            self.tell(upstream, why, why);
         }
     }
 
@@ -373,6 +433,8 @@ impl Sorter {
         if let Err(why) = &incoming.read {
             self.tell(incoming.receipt.upstream, "malformed", why);
         }
+        // Nobody knows of which image it is.
+        self.images.ledger.not_kept += u64::from(self.current.is_some());
         self.count(incoming.receipt, |ledger| ledger.malformed += 1);
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Transform, TransformFactory, start_of_changed};
 use konkordia_core::array::{Element, Shape};
+use konkordia_core::geometry::Orientation;
 use konkordia_core::series::{SeriesImage, SeriesStart};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{Compiled, Recipe, Scratch};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 /// Forms of channels that one worker has compiled its recipe for at once; one more pushes out the oldest.
 const FORMS: usize = 4;
 
-/// Makes the workers run `recipe` on every channel. Images leave unpacked; [`super::SeriesSpec::packing_out`] packs them again.
+/// Makes the workers run `recipe` on every channel; [`super::SeriesSpec::packing_out`] says how images leave. Turns that a series asks for are not made.
 pub fn by_recipe(recipe: Recipe) -> TransformFactory {
     let recipe = Arc::new(recipe);
     Box::new(move || {
@@ -40,7 +41,7 @@ impl ByRecipe {
 }
 
 impl Transform for ByRecipe {
-    fn run(&mut self, mut image: SeriesImage) -> Result<SeriesImage, String> {
+    fn run(&mut self, mut image: SeriesImage, _turn: Orientation) -> Result<SeriesImage, String> {
         for channel in &mut image.channels {
             let index = self.compiled(channel.array.shape, channel.array.element)?;
             channel.array = self.compiled[index].array(&channel.array, &mut self.scratch)?;

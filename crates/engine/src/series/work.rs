@@ -3,13 +3,14 @@
 use super::join::{Joined, Joiner};
 use super::pieces::PieceJoiner;
 use super::{Join, SeriesSpec, Transform};
+use crate::contain::contain;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use konkordia_core::array::{Element, Packing};
+use konkordia_core::geometry::Orientation;
 use konkordia_core::series::{Array, Channel, SeriesImage};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, PackScratch, UnpackScratch, unpack};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// An image for a worker.
 pub(crate) struct Job {
@@ -17,6 +18,8 @@ pub(crate) struct Job {
     pub image: SeriesImage,
     /// Channels of each part where parts are joined, else empty; a missing part has none.
     pub parts: Vec<Vec<Channel>>,
+    /// How its series asks it to be turned.
+    pub turn: Orientation,
 }
 
 /// What became of it.
@@ -61,11 +64,13 @@ pub(crate) struct Worker<'a> {
     isa: Isa,
     pack: PackScratch,
     unpack: UnpackScratch,
+    /// Pixels of the last image that was checked.
+    checked: Vec<u8>,
 }
 
 /// True if images need workers.
 pub(crate) fn is_needed(spec: &SeriesSpec) -> bool {
-    spec.transform.is_some() || spec.packing_out.is_some() || spec.join.is_modular() || spec.sum_frames > 1
+    spec.transform.is_some() || spec.packing_out.is_some() || spec.join.is_modular() || spec.sum_frames > 1 || spec.check_pixels
 }
 
 impl<'a> Worker<'a> {
@@ -78,6 +83,7 @@ impl<'a> Worker<'a> {
             isa,
             pack: PackScratch::new(),
             unpack: UnpackScratch::new(isa),
+            checked: Vec::new(),
         }
     }
 
@@ -85,10 +91,10 @@ impl<'a> Worker<'a> {
     pub fn run(mut self, jobs: &Receiver<Job>, done: &Sender<Done>) {
         for job in jobs {
             let (ticket, number) = (job.ticket, job.image.number);
-            let result = catch_unwind(AssertUnwindSafe(|| self.work(job))).unwrap_or_else(|_| {
+            let result = contain(|| self.work(job)).unwrap_or_else(|panic| {
                 // What the panic left behind is not used again.
                 self = Self::new(self.spec);
-                let why = Some("working on its pixels failed; this is a bug, please report it".to_string());
+                let why = Some(format!("working on its pixels failed, please report it: {panic}"));
                 Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why }
             });
             if done.send(result).is_err() {
@@ -98,7 +104,7 @@ impl<'a> Worker<'a> {
     }
 
     fn work(&mut self, job: Job) -> Done {
-        let Job { ticket, mut image, parts } = job;
+        let Job { ticket, mut image, parts, turn } = job;
         let (mut unreadable, mut why) = (0, None);
         if let Some(joiner) = &mut self.joiner {
             let joined = joiner.join(&parts);
@@ -109,15 +115,19 @@ impl<'a> Worker<'a> {
         }
         // Not kept: an image that cannot be read is lost, and what it cost to find out does not matter.
         let number = image.number;
-        match self.change(image) {
+        match self.change(image, turn) {
             Ok(image) => Done { ticket, image, unreadable, why },
             Err(why) => Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why: Some(why) },
         }
     }
 
-    fn change(&mut self, image: SeriesImage) -> Result<SeriesImage, String> {
+    fn change(&mut self, image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String> {
+        if self.spec.check_pixels {
+            image.channels.iter().try_for_each(|channel| self.check(&channel.array))?;
+        }
+        let came_packed = image.channels.iter().any(|channel| channel.array.packing != Packing::None);
         let mut image = match &mut self.transform {
-            Some(transform) => transform.run(image)?,
+            Some(transform) => transform.run(image, turn)?,
             None => image,
         };
         if self.spec.sum_frames > 1 {
@@ -126,14 +136,25 @@ impl<'a> Worker<'a> {
             }
             return Ok(image);
         }
-        let Some(packing) = self.spec.packing_out else { return Ok(image) };
         for channel in &mut image.channels {
             let is_one = channel.array.pieces.len() == 1 || self.spec.join == Join::Pieces;
-            if channel.array.packing != packing || !is_one {
+            let (packing, is_so) = match self.spec.packing_out {
+                Some(packing) => (packing, channel.array.packing == packing && is_one),
+                // What the transformation has unpacked leaves packed, as it came.
+                None => (Packing::BitshuffleLz4, !came_packed || channel.array.packing != Packing::None),
+            };
+            if !is_so {
                 channel.array = self.repack(&channel.array, packing)?;
             }
         }
         Ok(image)
+    }
+
+    /// Whether the pixels are there, as many as are said to be.
+    fn check(&mut self, array: &Array) -> Result<(), String> {
+        let bytes = usize::try_from(array.unpacked_bytes()).map_err(|_| "the array is too large")?;
+        self.checked.resize(bytes, 0);
+        unpack_pieces(array, &mut self.checked, &mut self.unpack)
     }
 
     fn repack(&mut self, array: &Array, packing: Packing) -> Result<Array, String> {

@@ -6,7 +6,7 @@
 mod common_mode;
 mod fill;
 
-use crate::control::{Control, FailGuard};
+use crate::control::Control;
 use crate::run::{CELLS, PixelConstants};
 use common_mode::Tables;
 use fill::{Filler, Followed, Frame};
@@ -161,7 +161,6 @@ impl<'a, P: Summed> Work<'a, P> {
     }
 
     fn run(mut self, control: &Control, mut worker: ring::Worker) {
-        let _guard = FailGuard(control);
         const WAIT: Duration = Duration::from_millis(20);
         while !control.has_failed() && worker.next() < control.end.load(Ordering::Acquire) {
             let ready = worker.wait(BATCH_FRAMES, WAIT);

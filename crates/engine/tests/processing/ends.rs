@@ -96,6 +96,22 @@ fn a_sink_that_fails_ends_a_run_of_sums_in_a_small_ring() {
     }
 }
 
+/// A worker that does not know the type that it is to convert to: no configuration asks for it, so it is a mistake of the caller.
+#[test]
+fn a_worker_that_panics_ends_the_run_and_gives_its_sinks_back() {
+    let recording = Scene { frames: 20, sends: |_, _, packet| packet < 3, ..Scene::default() }.record_random();
+    let plan = Plan { pixel: PixelType::Uint8, lossless_source: false, ..recording.plan() };
+    let (mut parts, _) = recording.parts(&plan, &constants(&recording));
+    parts.frame_sinks = vec![Box::new(RawKeeper::default())];
+    let armed = run::arm(parts).unwrap();
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(armed.run()).unwrap());
+    let outcome = result.recv_timeout(Duration::from_secs(60)).expect("it ends");
+    let Ended::Panicked(panic) = &outcome.ended else { panic!("{:?}", outcome.ended) };
+    assert!(panic.thread.starts_with("work-") && panic.why.contains("no run converts to"), "{panic}");
+    assert_eq!((outcome.sinks.len(), outcome.frame_sinks.len(), outcome.images), (1, 1, 0));
+}
+
 #[test]
 fn plans_that_cannot_be_are_refused_at_arm() {
     let recording = Scene { frames: 1, sends: |_, _, packet| packet == 0, ..Scene::default() }.record_random();

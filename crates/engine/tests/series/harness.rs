@@ -30,6 +30,8 @@ pub enum Say {
     Other,
     /// Cannot be read.
     Junk,
+    /// Finds a mistake in who reads it.
+    Bug,
     /// An image of another shape.
     Wide(u64),
     /// An image whose bytes are not what they claim to be.
@@ -63,6 +65,7 @@ pub fn message(form: Form, upstream: usize, series: u64, number: u64, say: Say) 
         Say::End => (3, 0, 0),
         Say::Other => (4, 0, 0),
         Say::Junk => (5, 0, 0),
+        Say::Bug => (6, 0, 0),
     };
     let number = if form.has_numbers { number + 1 } else { 0 };
     let words = [kind, series, number, value, form.rows, columns];
@@ -108,6 +111,7 @@ impl Intake for TinyIntake {
             }
             3 => Event::End(key),
             4 => Event::Other,
+            6 => panic!("the intake has a bug"),
             _ => return Err(Refusal::new(0, "it is junk")),
         };
         Ok(Read { message_number: word(2)?.checked_sub(1), event })
@@ -182,12 +186,13 @@ impl Kept {
     }
 }
 
-/// Keeps everything; can be slow, and fail at an image.
+/// Keeps everything; can be slow, and fail or panic at an image.
 #[derive(Clone, Default)]
 pub struct Keeper {
     pub kept: Arc<Mutex<Vec<Kept>>>,
     pub pause: Duration,
     pub fails_at: Option<u64>,
+    pub panics_at: Option<u64>,
 }
 
 impl SeriesSink for Keeper {
@@ -200,6 +205,7 @@ impl SeriesSink for Keeper {
         if self.fails_at == Some(image.number) {
             return Err(SinkError { what: "cannot write".into(), why: "the test says so".into(), fix: "nothing".into() });
         }
+        assert!(self.panics_at != Some(image.number), "the sink has a bug");
         std::thread::sleep(self.pause);
         self.kept.lock().unwrap().last_mut().unwrap().images.push(Arc::clone(image));
         Ok(())

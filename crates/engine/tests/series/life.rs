@@ -469,3 +469,23 @@ fn a_thousand_short_series_leave_nothing_behind() {
     assert_eq!((progress.notices_lost, bench.series.threads()), (0, threads));
     assert_eq!(bench.kept(1000).len(), 1000);
 }
+
+/// Without the check nobody looks into what is passed on as it came; its reader finds out.
+#[test]
+fn an_image_that_cannot_be_unpacked_is_complete_unless_somebody_looks() {
+    for check_pixels in [false, true] {
+        let mut bench = Bench::new(SeriesSpec { check_pixels, ..spec() }, 1, PLAIN);
+        bench.say(0, 1, 0, &[Start(3), Image(0), Broken(1), Image(2), End]);
+        let end = bench.end();
+        let (lost, refused) = if check_pixels { (1, 1) } else { (0, 0) };
+        assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (SeriesEnded::Finished, 3 - lost, lost));
+        assert_eq!(end.ledger.total().malformed, refused);
+        let kept = bench.kept(1);
+        assert_eq!(kept[0].states(), if check_pixels { "c-c" } else { "ccc" });
+        // What can be unpacked goes on as it came.
+        let Form { rows, columns, .. } = PLAIN;
+        let first: Vec<u8> = (0..(rows * columns) as usize).flat_map(|i| pixel(1, 0, 0, i).to_le_bytes()).collect();
+        assert_eq!(kept[0].images[0].channels[0].array.pieces[0], first);
+        bench.assert_at_rest();
+    }
+}

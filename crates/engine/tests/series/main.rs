@@ -2,7 +2,9 @@
 
 mod harness;
 mod life;
+mod panics;
 mod pieces;
+mod positions;
 mod simulate;
 mod speed;
 mod sums;

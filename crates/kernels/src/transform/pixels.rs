@@ -109,10 +109,12 @@ pub struct PixelTable {
 }
 
 impl PixelTable {
-    /// What a value becomes that has no entry: 0, one below, one above, a special one.
-    pub const NO_ENTRY: f32 = -1.0;
+    /// What a value below 0 becomes: it is no measurement.
+    pub const BELOW: f32 = -1.0;
+    /// What a value becomes that is above all entries.
+    pub const ABOVE: f32 = -2.0;
 
-    /// Of a table \[pixels, values\]; the entry of the value 0 is never used.
+    /// Of a table \[pixels, values\], for the values from 0 on.
     ///
     /// # Errors
     /// If there is no such table, for people.
@@ -141,7 +143,7 @@ impl std::fmt::Debug for PixelTable {
     }
 }
 
-/// Replaces each pixel by the entry of its value in its own table, or by [`PixelTable::NO_ENTRY`]; the result is `float32`.
+/// Replaces each pixel by the entry of its value in its own table, or by [`PixelTable::BELOW`] or [`PixelTable::ABOVE`]; the result is `float32`.
 ///
 /// # Panics
 /// If the lengths do not fit, or the type is one that [`PixelTable::takes`] not.
@@ -151,10 +153,10 @@ pub fn lookup_per_pixel(element: Element, table: &PixelTable, image: &[u8], out:
         assert_eq!(image.len() / size_of::<T>(), table.pixels, "one table for each pixel");
         assert_eq!(out.len(), table.pixels * 4, "one result for each pixel");
         let entries = table.entries.chunks_exact(table.values);
-        // A double holds every value that a table can have; what is none of them is below 1 or above all, and a value of less than 1 is no index.
+        // A double holds every value that a table can have; what is none of them is below 0 or above all.
         let one = |(pixel, own): (T, &[f32])| match pixel.to_f64() {
-            value if value >= 1.0 => own.get(value as usize).copied().unwrap_or(PixelTable::NO_ENTRY),
-            _ => PixelTable::NO_ENTRY,
+            value if value >= 0.0 => own.get(value as usize).copied().unwrap_or(PixelTable::ABOVE),
+            _ => PixelTable::BELOW,
         };
         write(out, read::<T>(image).zip(entries).map(one));
     }

@@ -10,12 +10,13 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
 use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa};
+use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{FileSpec, LedgerRecord, Overwrite, Reader, SeriesInfo, SeriesRecord, Writer};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Different frames; they follow each other in turn.
 const FRAMES: usize = 8;
@@ -158,7 +159,8 @@ impl Run {
             ..FileSpec::default()
         };
         let mut writer = Writer::create(spec)?;
-        writer.set_sync(sync);
+        // As runs have it.
+        writer.set_to_disk(if sync { ToDisk::Beside(Some(Duration::from_secs(2))) } else { ToDisk::Never })?;
         Ok(Self { writer, made, begin: Instant::now() })
     }
 

@@ -6,13 +6,13 @@ use crate::cli::{BenchCompression, BenchPipelineArgs};
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
 use crate::run::arm::{self, Ports};
+use crate::run::exit_of;
 use crate::run::loopback::transfer;
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
 use crate::simulate::send::Pace;
 use crate::simulate::setup::{Beam, RunText, write_files};
 use crate::{machine, run, say, simulate};
 use konkordia_engine::control::Control;
-use konkordia_engine::run::Ended;
 use konkordia_sim::packet::DetectorKind;
 use konkordia_sim::scene::SceneModel;
 use serde_json::{Value, json};
@@ -264,8 +264,8 @@ impl<'a> Bench<'a> {
             }
         };
         let (outcome, sent) = transfer(prepared, &mut self.feed, &Pace::at(rate_hz), images, &mut watch)?;
-        if let Ended::SinkError(error) = &outcome.ended {
-            return Err(error.clone().into());
+        if let (_, Some(failure)) = exit_of(&outcome, false, false) {
+            return Err(failure);
         }
         let report = run::close(&config, &addresses, &outcome, &writer, None)?;
         delete_data_files(self.folder, Which::All);

@@ -11,7 +11,7 @@ use konkordia_core::ports::{Message, MessageSource};
 use konkordia_engine::outlet::{OnFull, OutletSpec, Outlets, Service, Tap};
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream, spawn_sink};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
-use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
+use konkordia_sources::zmq::{ZmqSource, ZmqSourceSpec, context};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -157,13 +157,8 @@ fn failed(what: &str, why: impl ToString) -> Failure {
 /// Listening sockets, one per upstream, on free ports.
 fn listen(setting: Setting) -> Result<Vec<ZmqSource>, Failure> {
     let context = context(setting.io_threads).map_err(|why| failed("no context for ZeroMQ", why))?;
-    let spec = ZmqSourceSpec {
-        address: "tcp://127.0.0.1:*".into(),
-        bind: true,
-        kind: ZmqKind::Pull,
-        queue_messages: (QUEUE_BYTES / setting.size).clamp(2, 1000) as i32,
-        message_bytes_max: 1 << 30,
-    };
+    let queue_messages = (QUEUE_BYTES / setting.size).clamp(2, 1000) as i32;
+    let spec = ZmqSourceSpec { bind: true, queue_messages, ..ZmqSourceSpec::pull("tcp://127.0.0.1:*") };
     let open = |_| ZmqSource::open(&context, &spec).map_err(|why| failed("cannot listen", why));
     (0..setting.upstreams).map(open).collect()
 }
@@ -253,7 +248,7 @@ fn file_sink(folder: &Path) -> SeriesFile {
             prefix: "bench".into(),
             images_per_file: 100_000,
             overwrite,
-            sync: false,
+            to_disk: konkordia_sinks::durable::ToDisk::Never,
             ..Default::default()
         };
         Ok(Some(spec))

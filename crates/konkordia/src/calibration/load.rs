@@ -7,6 +7,7 @@ use crate::config::model::{CalibrationFiles, CalibrationKind, Config};
 use crate::failure::{Exit, Failure};
 use crate::run::clock;
 use crate::say;
+use konkordia_core::moment;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS};
 use std::path::Path;
 
@@ -192,14 +193,14 @@ fn check_detector(config: &Config, file: &CalibrationFile, path: &Path) -> Resul
 fn check_age(files: &CalibrationFiles, file: &CalibrationFile, first: GainStage, path: &Path) -> Result<(), Failure> {
     let Some(limit) = files.max_age_hours else { return Ok(()) };
     let name = first.name();
-    let now = clock::seconds(files.data_time.as_deref().unwrap_or(&clock::now())).unwrap_or(0);
+    let now = moment::unix_s(files.data_time.as_deref().unwrap_or(&clock::now())).unwrap_or(0);
     let before = if files.data_time.is_some() { "before the data" } else { "ago" };
     for (cell, planes) in file.pedestals.iter().filter(|(key, _)| key.1 == first).map(|(key, planes)| (key.0, planes)) {
         let fix = format!(
             "take new darks: konkordia pedestal CONFIG.toml --stage {name} --into {}; or raise calibration.max_age_hours",
             path.display()
         );
-        let Some(taken) = clock::seconds(&planes.taken) else {
+        let Some(taken) = moment::unix_s(&planes.taken) else {
             let what = format!("the age of the calibration {} is not known", path.display());
             let why = format!(
                 "it does not say when {name} of cell {cell} was taken, and calibration.max_age_hours = {limit} is a limit"

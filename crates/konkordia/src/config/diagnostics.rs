@@ -55,6 +55,19 @@ impl Diagnostics {
     }
 }
 
+impl Diagnostics {
+    /// File, line and column of a finding.
+    pub fn place(&self, finding: &Diagnostic) -> String {
+        match &finding.span {
+            None => self.file.clone(),
+            Some(span) => {
+                let (line, column) = self.position(span.start);
+                format!("{}:{line}:{column}", self.file)
+            }
+        }
+    }
+}
+
 fn floor_char(text: &str, byte: usize) -> usize {
     (0..=byte.min(text.len())).rev().find(|&b| text.is_char_boundary(b)).unwrap_or(0)
 }
@@ -67,7 +80,7 @@ impl fmt::Display for Diagnostics {
             }
             writeln!(f, "error: {}", d.what)?;
             match &d.span {
-                None => writeln!(f, "  --> {}", self.file)?,
+                None => writeln!(f, "  --> {}", self.place(d))?,
                 Some(span) => {
                     let (line, column) = self.position(span.start);
                     let text = self.text.lines().nth(line - 1).unwrap_or("").replace('\t', " ");
@@ -76,7 +89,7 @@ impl fmt::Display for Diagnostics {
                         .take_while(|c| *c != '\n')
                         .count();
                     let gutter = " ".repeat(line.to_string().len());
-                    writeln!(f, "  --> {}:{line}:{column}", self.file)?;
+                    writeln!(f, "  --> {}", self.place(d))?;
                     writeln!(f, "{gutter}  |")?;
                     writeln!(f, "{line}  | {text}")?;
                     writeln!(f, "{gutter}  | {}{}", " ".repeat(column - 1), "^".repeat(width.max(1)))?;

@@ -30,7 +30,7 @@ use std::path::Path;
 /// A commented example that is itself valid.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
-/// Reads and checks a file. Errors in it are printed here, each with its line; the failure that comes back sums them up.
+/// Reads and checks a file. The failure has all errors in it, each with its line.
 pub fn load(path: &Path) -> Result<Config, Failure> {
     parse(&text_of(path)?, path)
 }
@@ -51,17 +51,17 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 
 /// Checks a text as [`load`] does; `path` names it, and relative paths count from its folder.
 pub fn parse(text: &str, path: &Path) -> Result<Config, Failure> {
-    printed(Config::parse(text, path))
+    Config::parse(text, path).map_err(Failure::from)
 }
 
-/// Prints what was found, if it was anything.
-fn printed<T>(result: Result<T, diagnostics::Diagnostics>) -> Result<T, Failure> {
-    result.map_err(|found| {
-        say::to_stderr(&found.to_string());
-        let n = found.found.len();
-        let what = format!("{} has {n} mistake{}", found.file, if n == 1 { "" } else { "s" });
-        Failure::new(Exit::Configuration, what, "see above", "correct the file; docs/configuration.md explains every key")
-    })
+impl From<diagnostics::Diagnostics> for Failure {
+    fn from(all: diagnostics::Diagnostics) -> Self {
+        let n = all.found.len();
+        let what = format!("{} has {n} mistake{}", all.file, if n == 1 { "" } else { "s" });
+        let why: Vec<String> = all.found.iter().map(|one| format!("{}: {}; {}", all.place(one), one.what, one.fix)).collect();
+        let fix = "correct the file; docs/configuration.md explains every key";
+        Self { excerpts: all.to_string(), ..Self::new(Exit::Configuration, what, why.join("\n"), fix) }
+    }
 }
 
 /// `konkordia config ...`

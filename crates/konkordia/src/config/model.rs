@@ -16,6 +16,7 @@ use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_sinks::hdf5::{Layout, Metadata, Overwrite};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A whole configuration, checked.
 #[derive(Clone, Debug)]
@@ -66,6 +67,8 @@ pub struct Config {
     pub images_per_file: u32,
     /// How chunks are packed.
     pub compression: Compression,
+    /// How often files that are being written are brought to the disk; `None` = only closed ones.
+    pub sync_interval: Option<Duration>,
     /// Existing files.
     pub overwrite: Overwrite,
     /// Names of the images in the master.
@@ -173,6 +176,12 @@ pub(super) fn missing(processing: &Table) -> MissingPolicy {
 /// `output.overwrite`
 pub(super) fn overwrite(output: &Table) -> Overwrite {
     if output.text("overwrite") == Some("replace") { Overwrite::Replace } else { Overwrite::Refuse }
+}
+
+/// `output.sync_interval_s`
+pub(super) fn sync_interval(output: &Table) -> Option<Duration> {
+    let seconds = output.number("sync_interval_s").unwrap_or(2.0);
+    (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
 }
 
 /// `output.layout`
@@ -361,6 +370,7 @@ impl Reader<'_> {
             travel,
             images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
             compression,
+            sync_interval: sync_interval(output),
             overwrite: overwrite(output),
             layout: layout(output),
             each_module: output.text("modules") != Some("one"),

@@ -553,7 +553,13 @@ const KEYS: &[Key] = &[
         "false",
         "write also the words as they came, in files of the slsReceiver (PREFIX_raw_master_0.json); for words instead of images: dtype = \"raw\"",
     ),
-    key("output", "prefix", Kind::Text, "required", "first part of the names: PREFIX_master.h5, PREFIX_data_000001.h5 and so on"),
+    key(
+        "output",
+        "prefix",
+        Kind::Text,
+        "required",
+        "first part of the names: PREFIX_master.h5, PREFIX_data_000001.h5 and so on; `serve` numbers runs that are armed without a name: PREFIX_000001_master.h5",
+    ),
     key("output", "images_per_file", Kind::Integer(1, 1_000_000), "1000", "images in one data file"),
     key(
         "output",
@@ -568,6 +574,13 @@ const KEYS: &[Key] = &[
         Kind::Integer(1, 22),
         "1",
         "more = smaller and slower; 1 to 22 for bszstd and zstd, 1 to 9 for gzip, none for the others",
+    ),
+    key(
+        "output",
+        "sync_interval_s",
+        Kind::Number(0.0, 3600.0),
+        "2",
+        "how often files that are being written are brought to the disk, beside the writing: about what a power cut takes; closed files are brought there at once; 0 = only those",
     ),
     key("output", "overwrite", Kind::Choice(&["refuse", "replace"]), "refuse", "what to do when files of this prefix exist"),
     key(
@@ -603,7 +616,13 @@ const KEYS: &[Key] = &[
         "largest error of a pixel, in units of the image; 1 or more for whole numbers",
     ),
     key("travel", "directory", Kind::Path, "output.directory", "an existing folder"),
-    key("travel", "prefix", Kind::Text, "output.prefix followed by _travel", "first part of the names of the copy"),
+    key(
+        "travel",
+        "prefix",
+        Kind::Text,
+        "output.prefix followed by _travel",
+        "first part of the names of the copy; `serve`: always the name of the run followed by _travel",
+    ),
     key("run", "images", Kind::Integer(1, 1 << 40), "until stopped", "images to take"),
     key(
         "run",

@@ -35,6 +35,13 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "source",
+        "positions",
+        Kind::Choice(&["frame", "message"]),
+        "frame; message with output.format = \"maxiv\"",
+        "streams: what decides where an image stands in its series: the number that its sender gave it, from 0; or its message, by the numbers of the messages (STINS) or by arrival (one upstream), and then the sender's number is a label that may begin anywhere, go in steps or repeat itself",
+    ),
+    key(
+        "source",
         "image_rows",
         Kind::Integer(1, 1 << 20),
         "end of the lowest module",
@@ -106,6 +113,13 @@ pub const KEYS: &[Key] = &[
         "streams: messages that may wait in memory, in MiB; then the sender waits",
     ),
     key("source", "message_mib", Kind::Integer(1, 4096), "1024", "streams: largest message that is accepted, in MiB"),
+    key(
+        "source",
+        "check_pixels",
+        Kind::Flag,
+        "false",
+        "streams: unpack each image when it comes; one that cannot be unpacked is lost and counted as malformed",
+    ),
     key("source.module", "row", Kind::Integer(0, 1 << 20), "required", "image row of the part's uppermost pixels"),
     key("source.module", "column", Kind::Integer(0, 1 << 20), "required", "image column of its leftmost pixels"),
     key(
@@ -148,7 +162,7 @@ pub const KEYS: &[Key] = &[
         "lookup",
         Kind::Path,
         "none",
-        "file of numbers, one per value of a uint16 pixel (time over threshold to energy): float32 or uint16, little-endian; or a table of NumPy (.npy, .npz with tot_to_energy_tensor): of one dimension likewise, of three [rows, columns, values] one list for each pixel, and what has no entry, 0 included, becomes -1",
+        "file of numbers, one per value of a uint16 pixel (time over threshold to energy): float32 or uint16, little-endian; or a table of NumPy (.npy, .npz with tot_to_energy_tensor): of one dimension likewise, of three [rows, columns, values] one list for each pixel, values above it become -2 and those below 0 become -1",
     ),
     key(
         "transform",
@@ -209,7 +223,7 @@ pub const KEYS: &[Key] = &[
         "compression",
         Kind::Choice(&["as-received", "bslz4", "lz4", "none"]),
         "as-received; bslz4 after a change of the pixels",
-        "how images leave; \"none\" decompresses",
+        "how images leave; \"none\" decompresses; where it is written, \"as-received\" packs changed images (bslz4) only if they came packed",
     ),
     key(
         "output",
@@ -269,6 +283,13 @@ pub const KEYS: &[Key] = &[
         Kind::Texts,
         "nothing",
         "the same when a run was stopped or cancelled; what it says is a warning only",
+    ),
+    key(
+        "control",
+        "on_stage",
+        Kind::Texts,
+        "nothing",
+        "`konkordia pedestal --stage all`: the same before each gain stage, with KONKORDIA_STAGE (g0, g1, g2) and KONKORDIA_GAINMODE (dynamic, forceswitchg1, forceswitchg2) in its environment; at the end once more with g0",
     ),
     quantity(
         "control",

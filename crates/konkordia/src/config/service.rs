@@ -68,6 +68,8 @@ pub struct HookSettings {
     pub on_trigger: Vec<String>,
     /// After stop and cancel.
     pub on_stop: Vec<String>,
+    /// Before the dark frames of each gain stage, and once more at the end of them.
+    pub on_stage: Vec<String>,
     /// Longest time of each.
     pub timeout: Duration,
 }
@@ -128,15 +130,15 @@ pub struct ConsumerSettings {
     pub required: bool,
 }
 
-/// Reads a service with all its detectors. Mistakes are printed here, each with its line.
+/// Reads a service with all its detectors.
 pub fn load(path: &Path) -> Result<ServiceConfig, Failure> {
     let text = super::text_of(path)?;
-    super::printed(parse(&text, path))?.load_detectors(path)
+    parse(&text, path)?.load_detectors(path)
 }
 
 /// As [`load`], for a text that stands in no file.
 pub fn load_text(text: &str, path: &Path) -> Result<ServiceConfig, Failure> {
-    super::printed(parse(text, path))?.load_detectors(path)
+    parse(text, path)?.load_detectors(path)
 }
 
 /// A service whose further files have not been read.
@@ -154,7 +156,7 @@ impl Partial {
         let mut detectors: Vec<DetectorConfig> = self.own.into_iter().collect();
         for (name, file) in self.others {
             let text = super::text_of(&file)?;
-            let read = super::printed(parse(&text, &file))?;
+            let read = parse(&text, &file)?;
             let Some(own) = read.own else {
                 let why = "it has [detectors] itself";
                 let what =
@@ -293,6 +295,7 @@ fn hooks(t: &Table) -> HookSettings {
         on_start: t.texts("on_start"),
         on_trigger: t.texts("on_trigger"),
         on_stop: t.texts("on_stop"),
+        on_stage: t.texts("on_stage"),
         timeout: Duration::from_secs_f64(t.number("timeout_s").unwrap_or(10.0)),
     }
 }

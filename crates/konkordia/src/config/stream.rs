@@ -6,9 +6,10 @@ use super::read::{Document, Table};
 use super::transform::{self, TransformOptions};
 use konkordia_core::geometry::Placement;
 use konkordia_core::ledger::MissingPolicy;
-use konkordia_engine::series::{Accept, Protocol};
+use konkordia_engine::series::{Accept, Positions, Protocol};
 use konkordia_sinks::hdf5::{Layout, Metadata, Overwrite};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How sockets exchange messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub struct StreamConfig {
     pub modules: Option<Modules>,
     /// Every upstream brings a piece of every image.
     pub pieces: bool,
+    /// What decides where an image stands.
+    pub positions: Positions,
     /// When a series may begin.
     pub accept: Accept,
     /// Images ahead of the oldest one that is not whole.
@@ -88,6 +91,8 @@ pub struct StreamConfig {
     pub budget_bytes: u64,
     /// Largest message.
     pub message_bytes_max: u64,
+    /// Images are unpacked at reception, to see whether they can be.
+    pub check_pixels: bool,
     /// Partial images.
     pub missing: MissingPolicy,
     /// Threads that change images; `None` = as many as there is room for.
@@ -102,6 +107,8 @@ pub struct StreamConfig {
     pub prefix: String,
     /// Images in one data file.
     pub images_per_file: u32,
+    /// How often files that are being written are brought to the disk; `None` = only closed ones.
+    pub sync_interval: Option<Duration>,
     /// Existing files.
     pub overwrite: Overwrite,
     /// Names of the images in the master.
@@ -124,6 +131,7 @@ const KEYS: &[(&str, &[&str])] = &[
             "directory",
             "prefix",
             "images_per_file",
+            "sync_interval_s",
             "overwrite",
             "layout",
             "xds",
@@ -138,7 +146,7 @@ const KEYS: &[(&str, &[&str])] = &[
 /// Keys of `[source]` that UDP has.
 const UDP_SOURCE: [&str; 5] = ["kind", "address", "first_port", "receive_buffer_mib", "senders"];
 const FOLDER_SOURCE: [&str; 5] = ["folder", "suffixes", "remove", "settle_ms", "poll_ms"];
-const MESSAGE_SOURCE: [&str; 6] = ["upstreams", "bind", "socket", "join", "image_rows", "image_columns"];
+const MESSAGE_SOURCE: [&str; 7] = ["upstreams", "bind", "socket", "join", "positions", "image_rows", "image_columns"];
 
 /// Keys of streams in a configuration of packets are mistakes, not decoration.
 pub fn refuse_in_packets(document: &Document, d: &mut Diagnostics) {
@@ -196,7 +204,19 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     };
     let origin = if protocol == Protocol::Files { folder(document, d, file) } else { messages(document, d) };
     let modules = modules(document, d, origin.as_ref());
-    let transform = transform::read(document, d, &|path| resolve(file, path));
+    let mut transform = transform::read(document, d, &|path| resolve(file, path));
+    let append_dataset = append_dataset(output, d);
+    if append_dataset.is_some() && protocol == Protocol::DectrisV1 {
+        // The receiver of MAX IV makes the turn that a header asks for, and packs images again that came packed.
+        transform.keeps_packing |= !transform.changes_pixels();
+        transform.turn_as_asked = true;
+    }
+    let positions = match source.text("positions") {
+        Some("message") => Positions::Messages,
+        Some(_) => Positions::Frames,
+        None if append_dataset.is_some() => Positions::Messages,
+        None => Positions::Frames,
+    };
     let ms = |key: &str, otherwise: i64| source.integer(key).unwrap_or(otherwise) as u64 * 1_000_000;
     let mib = |key: &str, otherwise: i64| (source.integer(key).unwrap_or(otherwise) as u64) << 20;
     Some(StreamConfig {
@@ -205,6 +225,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         source: origin?,
         modules,
         pieces: source.text("join") == Some("pieces"),
+        positions,
         accept: if source.text("accept") == Some("armed") { Accept::WhenArmed } else { Accept::Always },
         window_images: source.integer("window_images").unwrap_or(1024) as u64,
         wait_ns: ms("wait_ms", 2000),
@@ -213,6 +234,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         start_timeout_ns: super::model::start_timeout_ns(run),
         budget_bytes: mib("queue_mib", 256),
         message_bytes_max: mib("message_mib", 1024),
+        check_pixels: source.flag("check_pixels").unwrap_or(false),
         missing: super::model::missing(document.table("processing")),
         workers: document.table("processing").integer("workers").map(|n| n as usize),
         transform,
@@ -220,10 +242,11 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         directory: resolve(file, &directory?),
         prefix: prefix?,
         images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
+        sync_interval: super::model::sync_interval(output),
         overwrite: super::model::overwrite(output),
         layout: super::model::layout(output),
         xds: super::xds::of_stream(output, d),
-        append_dataset: append_dataset(output, d),
+        append_dataset,
         images: run.integer("images").map(|n| n as u64),
     })
 }

@@ -123,7 +123,7 @@ error: [output] has no 'directory'
 
 error: [output] has no 'prefix'
   --> beam/run.toml
-  fix: add prefix = ... (first part of the names: PREFIX_master.h5, PREFIX_data_000001.h5 and so on)",
+  fix: add prefix = ... (first part of the names: PREFIX_master.h5, PREFIX_data_000001.h5 and so on; `serve` numbers runs that are armed without a name: PREFIX_000001_master.h5)",
     );
 }
 

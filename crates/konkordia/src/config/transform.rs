@@ -26,6 +26,8 @@ pub struct TransformOptions {
     pub orientation: Option<Orientation>,
     /// The turn undoes how the detector is mounted: the images that leave are upright in the laboratory, not those of the sender.
     pub upright: bool,
+    /// Turn images as the header of their series asks.
+    pub turn_as_asked: bool,
     /// First row, first column, rows, columns after the turn: pixels that become -1, or masked.
     pub mask_rectangle: Option<[u32; 4]>,
     /// Rows and columns that become one.
@@ -36,6 +38,8 @@ pub struct TransformOptions {
     pub sum_frames: Option<u32>,
     /// How images leave; `None` = as they came, or the default of changed ones.
     pub packing: Option<Packing>,
+    /// Changed ones leave packed if they came packed, too.
+    pub keeps_packing: bool,
 }
 
 impl TransformOptions {
@@ -48,6 +52,7 @@ impl TransformOptions {
             || self.mask_rectangle.is_some()
             || self.crop.is_some()
             || self.orientation.is_some()
+            || self.turn_as_asked
             || self.bin.is_some()
     }
 
@@ -66,6 +71,7 @@ impl TransformOptions {
         add(self.mask.is_some(), "mask");
         add(self.crop.is_some(), "crop");
         add(self.orientation.is_some(), "turn");
+        add(self.turn_as_asked, "turn as the header asks");
         add(self.mask_rectangle.is_some(), "mask a rectangle");
         add(self.bin.is_some(), "bin");
         if let Some(frames) = self.sum_frames {
@@ -119,6 +125,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
         mask_rectangle: rectangle.try_into().ok(),
         crop: crop.try_into().ok(),
         orientation,
+        turn_as_asked: false,
         upright: t.flag("upright").unwrap_or(false),
         bin: bin.first().map(|rows| [*rows, bin.get(1).copied().unwrap_or(*rows)]).filter(|bin| *bin != [1, 1]),
         bin_mean: t.text("bin_mode") == Some("mean"),
@@ -129,5 +136,6 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
             Some("none") => Some(Packing::None),
             _ => None,
         },
+        keeps_packing: t.text("compression") == Some("as-received"),
     }
 }

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::files::decode;
 use crate::input::Input;
 use crate::run::arm::{self, Ground};
+use crate::run::exit_of;
 use crate::run::signals::Watch;
 use crate::say;
 use konkordia_core::pixel::PixelType;
@@ -91,6 +92,11 @@ pub fn verify(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground
     match outcome.ended {
         Ended::SinkError(error) => return Err(error.into()),
         Ended::SourceError(_, error) => return Err(kept::source_failure(&error)),
+        Ended::NoThread(_) | Ended::Panicked(_) => {
+            if let (_, Some(failure)) = exit_of(&outcome, false, false) {
+                return Err(failure);
+            }
+        }
         _ => {}
     }
     let mut found = found.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -196,13 +196,13 @@ impl Stage {
             args,
             &format!(
                 "3  arming it for {images} images, starting it and with it the detector, which sends UDP packets over loopback:\n       \
-             curl -H 'Content-Type: application/json' -d '{{\"images\": {}}}' {url}/api/v1/arm\n       curl -X POST {url}/api/v1/start\n       \
+             curl -H 'Content-Type: application/json' -d '{{\"images\": {}, \"prefix\": \"{PREFIX}\"}}' {url}/api/v1/arm\n       curl -X POST {url}/api/v1/start\n       \
              konkordia simulate jungfrau --to {} --images {0}      (as fast as the receiver takes them)\n       \
              curl '{url}/api/v1/wait?timeout_s=60'",
                 args.images, self.packets_to,
             ),
         );
-        client.post::<DetectorStatus>("arm", &json!({ "images": args.images }))?;
+        client.post::<DetectorStatus>("arm", &json!({ "images": args.images, "prefix": PREFIX }))?;
         client.post::<DetectorStatus>("start", &json!({}))?;
         let mut progress = say::Progress::new(args.json);
         loop {

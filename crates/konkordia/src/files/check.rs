@@ -1,9 +1,10 @@
 //! `konkordia check`: is a file whole and valid?
 
-use super::decode;
+use super::{decode, others};
 use crate::cli::FileArgs;
 use crate::failure::{Exit, Failure};
 use crate::say;
+use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::{self, Reader, Severity, Summary};
 use serde_json::json;
 
@@ -11,10 +12,14 @@ use serde_json::json;
 pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
     // A path with a typo is not a damaged file.
     std::fs::metadata(&args.file).map_err(|e| Failure::io("cannot read", &args.file, &e))?;
-    let findings = hdf5::check(&args.file, &decode);
+    let (findings, looked) = if is_ours(&args.file) == Some(false) {
+        others::check(&args.file)?
+    } else {
+        let findings = hdf5::check(&args.file, &decode);
+        (findings, Reader::open(&args.file).map_or_else(|_| Looked::default(), |reader| Looked::at(reader.summary())))
+    };
     let errors = findings.iter().filter(|f| f.severity == Severity::Error).count();
-    let summary = Reader::open(&args.file).ok().map(|r| r.summary().clone());
-    let whole = errors == 0 && summary.as_ref().is_some_and(is_whole);
+    let whole = errors == 0 && looked.is_complete;
     if args.json {
         let list: Vec<_> = findings
             .iter()
@@ -23,11 +28,10 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
                 json!({ "severity": severity, "what": f.what, "place": f.place, "fix": f.fix })
             })
             .collect();
-        let counts = summary.as_ref().map(|s| s.image_counts().into_iter().map(|(name, n)| (name.replace(' ', "_"), json!(n))));
+        let counts = looked.by_status.map(|counts| counts.into_iter().map(|(name, n)| (name.replace(' ', "_"), json!(n))));
         let counts = counts.map(|counts| counts.collect::<serde_json::Map<_, _>>());
-        let images = summary.as_ref().map(|s| s.images);
         let value = json!({
-            "file": args.file, "valid": errors == 0, "whole": whole, "images": images, "images_by_status": counts, "findings": list,
+            "file": args.file, "valid": errors == 0, "whole": whole, "images": looked.images, "images_by_status": counts, "findings": list,
         });
         say::json(&value, false);
     } else {
@@ -35,11 +39,11 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
             let severity = if f.severity == Severity::Error { "error" } else { "warning" };
             say::to_stdout(&format!("{severity}: {}\n  in:  {}\n  fix: {}", f.what, f.place, f.fix));
         }
-        if let Some(summary) = summary.as_ref().filter(|summary| summary.images > 0) {
-            say::to_stdout(&format!("images: {}", counts(summary)));
+        if let Some(by_status) = looked.by_status.as_ref().filter(|_| looked.images.is_some_and(|n| n > 0)) {
+            say::to_stdout(&format!("images: {}", counts(by_status)));
         }
         let warnings = findings.len() - errors;
-        let images = summary.map_or(String::new(), |s| format!(", {} images", say::count(s.images)));
+        let images = looked.images.map_or(String::new(), |n| format!(", {} images", say::count(n)));
         let verdict = match (errors, whole) {
             (0, true) => "whole and valid",
             (0, false) => "valid, but NOT every image is complete",
@@ -50,14 +54,28 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
     Ok(if errors == 0 { Exit::Complete } else { Exit::Incomplete })
 }
 
-/// Whether every image that the run was to have is complete, as far as the file says.
-fn is_whole(summary: &Summary) -> bool {
-    summary.image_counts().iter().all(|(name, n)| *n == 0 || matches!(*name, "complete" | "not taken"))
+/// What the file says of its images; nothing of a file that cannot be read.
+#[derive(Default)]
+pub struct Looked {
+    /// Images in it.
+    pub images: Option<u64>,
+    /// Every image that the run was to have is there and complete.
+    pub is_complete: bool,
+    /// Images by what became of them, where the file says it.
+    pub by_status: Option<Vec<(&'static str, u64)>>,
+}
+
+impl Looked {
+    fn at(summary: &Summary) -> Self {
+        let by_status = summary.image_counts();
+        let is_complete = by_status.iter().all(|(name, n)| *n == 0 || matches!(*name, "complete" | "not taken"));
+        Self { images: Some(summary.images), is_complete, by_status: Some(by_status) }
+    }
 }
 
 /// Images by what became of them, in words.
-pub fn counts(summary: &Summary) -> String {
+fn counts(by_status: &[(&'static str, u64)]) -> String {
     let always = ["complete", "partial", "lost", "discarded"];
-    let shown = summary.image_counts().into_iter().filter(|(name, n)| *n > 0 || always.contains(name));
-    shown.map(|(name, n)| format!("{} {name}", say::count(n))).collect::<Vec<_>>().join(", ")
+    let shown = by_status.iter().filter(|(name, n)| *n > 0 || always.contains(name));
+    shown.map(|(name, n)| format!("{} {name}", say::count(*n))).collect::<Vec<_>>().join(", ")
 }

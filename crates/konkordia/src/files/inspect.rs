@@ -1,18 +1,36 @@
 //! `konkordia inspect`: what is in a file.
 
-use super::decode;
 use super::statistics::Statistics;
+use super::{decode, others};
 use crate::cli::InspectArgs;
 use crate::failure::{Exit, Failure};
+use crate::picture::{self, image};
 use crate::say;
+use konkordia_core::array::Element;
+use konkordia_core::pixel::PixelType;
+use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::{Compression, FileSpec, ImageStatus, Reader, Summary};
 use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// Longest side of a picture: a detector of 16 megapixels as it is.
+const SIDE_MAX: u32 = 4096;
 
 /// `konkordia inspect FILE`
 pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
+    if let Some(path) = &args.png {
+        picture::png_path(path)?;
+    }
+    if is_ours(&args.file) == Some(false) {
+        return others::inspect(args);
+    }
     let reader = Reader::open(&args.file)?;
     let summary = reader.summary();
     let image = args.image.map(|n| one_image(&reader, n)).transpose()?;
+    if let Some(path) = &args.png {
+        let pixels = reader.read_image(args.image.unwrap_or(0), &decode)?;
+        draw(path, Some(summary.pixel), summary.columns as usize, &pixels)?;
+    }
     if args.json {
         let mut value = to_json(summary);
         if let (Some(n), Some((status, statistics))) = (args.image, image) {
@@ -50,8 +68,19 @@ fn one_image(reader: &Reader, n: u64) -> Result<(Option<&'static str>, Statistic
     Ok((name, Statistics::of(&bytes, summary.pixel, raw_words)))
 }
 
-fn compression(summary: &Summary) -> String {
-    match summary.compression {
+/// Draws an image with a logarithmic scale.
+pub fn draw(path: &Path, dtype: Option<PixelType>, columns: usize, pixels: &[u8]) -> Result<(), Failure> {
+    let cannot =
+        |why: &str| Failure::new(Exit::Io, format!("cannot draw {}", path.display()), why, "ask for its numbers instead");
+    let dtype = dtype.ok_or_else(|| cannot("its pixels are of a type that is not known"))?;
+    let of = image::Pixels { element: Element::from(dtype), columns, bytes: pixels };
+    let bytes = image::png(of, SIDE_MAX).map_err(|why| cannot(&why))?;
+    std::fs::write(path, bytes).map_err(|error| Failure::io("cannot write the picture", path, &error))
+}
+
+/// In words.
+pub fn compression(compression: Compression) -> String {
+    match compression {
         Compression::None => "none".into(),
         Compression::Bslz4 => "bslz4 (bitshuffle and LZ4, filter 32008)".into(),
         Compression::Bszstd { level } => format!("bszstd (bitshuffle and Zstd, level {level}, filter 32008)"),
@@ -86,7 +115,7 @@ fn to_text(s: &Summary) -> String {
         ("file", s.path.display().to_string()),
         ("state", s.ended.as_ref().map_or(s.state.clone(), |e| format!("{}; the run ended: {e}", s.state))),
         ("images", format!("{} of {}, {}", s.images, size(s), s.pixel)),
-        ("compression", compression(s)),
+        ("compression", compression(s.compression)),
     ];
     let by_status: Vec<String> =
         s.image_counts().into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{n} {name}")).collect();

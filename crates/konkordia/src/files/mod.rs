@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod inspect;
+mod others;
 pub mod repair;
 pub mod statistics;
 

@@ -63,6 +63,23 @@ impl Statistics {
         s
     }
 
+    /// Where nothing is known but the lowest and the highest number that count: below it *masked*, above it *saturated*.
+    pub fn within(bytes: &[u8], pixel: PixelType, (lowest, highest): (f64, f64)) -> Self {
+        let mut s = Self { min: f64::INFINITY, max: f64::NEG_INFINITY, ..Self::default() };
+        for value in values(bytes, pixel) {
+            if (lowest..=highest).contains(&value) {
+                s.valid += 1;
+                s.sum += value;
+                (s.min, s.max) = (s.min.min(value), s.max.max(value));
+            } else if value > highest {
+                s.saturated += 1;
+            } else {
+                s.masked += 1;
+            }
+        }
+        s
+    }
+
     /// Mean of the valid pixels, if there are any.
     pub fn mean(&self) -> Option<f64> {
         (self.valid > 0).then(|| self.sum / self.valid as f64)
@@ -105,6 +122,16 @@ mod tests {
             [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN, 1.5].iter().flat_map(|v| v.to_le_bytes()).collect();
         let s = Statistics::of(&image, PixelType::Float32, false);
         assert_eq!((s.valid, s.masked, s.saturated, s.missing, s.invalid, s.sum), (1, 1, 1, 1, 1, 1.5));
+    }
+
+    #[test]
+    fn of_other_programs_counts_what_their_range_says() {
+        let image: Vec<u8> = [0u16, 7, 100, 101, u16::MAX].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let s = Statistics::within(&image, PixelType::Uint16, (0.0, 100.0));
+        assert_eq!((s.valid, s.saturated, s.masked, s.min, s.max, s.sum), (3, 2, 0, 0.0, 100.0, 107.0));
+        let image: Vec<u8> = [-2i32, -1, 3].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let s = Statistics::within(&image, PixelType::Int32, (0.0, f64::INFINITY));
+        assert_eq!((s.valid, s.masked), (1, 2));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use konkordia_core::ports::FrameHeader;
 use konkordia_core::setup::Port;
 use konkordia_core::tile::DetectorKind;
 use konkordia_sinks::hdf5::foreign::ForeignFile;
+use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::reader::DataFileSummary;
 use konkordia_sinks::hdf5::{self, CHECKSUM, FileSpec, Summary, master_file_name};
 use konkordia_wire::sls_file::FRAME_NUMBER_END;
@@ -65,7 +66,7 @@ impl Part {
 
 /// True for a file of this program, master or data file, whatever is in it.
 pub fn is_own(path: &Path) -> bool {
-    ForeignFile::open(path).is_ok_and(|file| file.has("/entry/konkordia/run_description"))
+    is_ours(path) == Some(true)
 }
 
 /// The master of a data file, or the file itself.

@@ -4,11 +4,12 @@ use super::index::{Place, TileIndex};
 use super::{Found, Kind, Options, OwnRun, RunFrames, cannot_read, records, wrong};
 use crate::config::overrides;
 use crate::failure::Failure;
+use konkordia_core::moment;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_sinks::hdf5::Metadata;
 use konkordia_wire::sls_file::{DataFileName, RECORD_HEADER_BYTES, parse_master_name};
-use konkordia_wire::sls_master::{MASTER_BYTES_MAX, Master, ctime_to_iso_8601};
+use konkordia_wire::sls_master::{MASTER_BYTES_MAX, Master};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -194,7 +195,7 @@ fn kept_beside(master: &Master) -> Option<OwnRun> {
 /// When the receiver was stopped: it counts the frames in the files and writes the time into the master then. Without a count the time may be
 /// another.
 pub fn stopped(timestamp: Option<&str>, frames_in_file: Option<u64>) -> Option<String> {
-    frames_in_file.and_then(|_| ctime_to_iso_8601(timestamp?))
+    frames_in_file.and_then(|_| moment::iso_8601(timestamp?))
 }
 
 /// What the data files of all ports hold.

@@ -19,17 +19,20 @@ pub enum StageChoice {
     G2,
     /// Dark frames of the high gain mode
     Hg0,
+    /// From a detector: G0, then G1, then G2, one after the other
+    All,
 }
 
 impl StageChoice {
-    /// The one stage that is expected, if one was named.
-    pub fn wanted(self) -> Option<GainStage> {
+    /// The stages whose frames are taken one after the other; `None` = whatever comes.
+    pub fn wanted(self) -> Vec<Option<GainStage>> {
         match self {
-            Self::Auto => None,
-            Self::G0 => Some(GainStage::G0),
-            Self::G1 => Some(GainStage::G1),
-            Self::G2 => Some(GainStage::G2),
-            Self::Hg0 => Some(GainStage::Hg0),
+            Self::Auto => vec![None],
+            Self::G0 => vec![Some(GainStage::G0)],
+            Self::G1 => vec![Some(GainStage::G1)],
+            Self::G2 => vec![Some(GainStage::G2)],
+            Self::Hg0 => vec![Some(GainStage::Hg0)],
+            Self::All => [GainStage::G0, GainStage::G1, GainStage::G2].map(Some).into(),
         }
     }
 }
@@ -52,7 +55,7 @@ pub struct PedestalArgs {
     /// Gain stage of the frames; frames of another are refused
     #[arg(long, value_enum, default_value_t = StageChoice::Auto, help_heading = "Frames")]
     pub stage: StageChoice,
-    /// Frames to take, all storage cells together [default: 1000 from a detector, all of files]
+    /// Frames to take of each stage, all storage cells together [default: 1000 from a detector, all of files]
     #[arg(long, value_name = "N", help_heading = "Frames", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub frames: Option<u64>,
     /// Frames at the beginning that are not used

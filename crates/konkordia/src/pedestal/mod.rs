@@ -14,8 +14,10 @@ use args::PedestalArgs;
 use judge::ModuleRow;
 use konkordia_sinks::hdf5::calibration::CalibrationFile;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::Path;
 use store::Target;
+use take::Taken;
 
 /// `konkordia pedestal ...`
 pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
@@ -23,30 +25,30 @@ pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
     if args.input.is_empty() {
         return only_gains(args, target);
     }
-    let mut taken = take::take(args)?;
-    if taken.exit == Exit::Interrupted {
+    let mut all = take::take(args)?;
+    if all.iter().any(|taken| taken.exit == Exit::Interrupted) {
         say::to_stderr("stopped: nothing was written");
         return Ok(Exit::Interrupted);
     }
-    let (mut planes, mut rows) = judge::judge(&mut taken, &args.thresholds(), args.force)?;
     let (path, mut file) = target.into_file();
-    let collector = &taken.collector;
-    let serial = args.serial.as_deref().or(taken.serial.as_deref());
-    store::identify(&mut file, &path, collector.module_ids.len(), serial, &collector.module_ids)?;
+    let (mut rows, mut what) = (Vec::new(), Vec::new());
+    for taken in &mut all {
+        let (planes, judged) = judge::judge(taken, &args.thresholds(), args.force)?;
+        let serial = args.serial.as_deref().or(taken.serial.as_deref());
+        store::identify(&mut file, &path, taken.collector.module_ids.len(), serial, &taken.collector.module_ids)?;
+        what.extend(planes.iter().map(|((cell, stage), p)| format!("{} of cell {cell} ({} frames)", stage.name(), p.frames)));
+        file.pedestals.extend(planes);
+        rows.extend(judged);
+    }
     if !args.gain.is_empty() {
         store::add_gains(&mut file, &args.gain)?;
     }
-    let what: Vec<String> =
-        planes.iter().map(|((cell, stage), p)| format!("{} of cell {cell} ({} frames)", stage.name(), p.frames)).collect();
-    for (key, planes) in planes.drain(..) {
-        file.pedestals.insert(key, planes);
-    }
-    let step = format!("pedestals of {} from {}", what.join(", "), taken.source);
-    let hash = store::write(&mut file, &path, step)?;
+    let source = all.first().map_or("", |taken| &taken.source);
+    let hash = store::write(&mut file, &path, format!("pedestals of {} from {source}", what.join(", ")))?;
     count_masks(&mut rows, &file);
-    report(args, &taken, &rows, &path, &file, &hash);
+    report(args, &all, &rows, &path, &file, &hash);
     // Few packets more or less do not matter to a mean, and are told; a run that ended early is told by its exit code.
-    Ok(taken.exit)
+    Ok(all.iter().map(|taken| taken.exit).find(|exit| *exit != Exit::Complete).unwrap_or(Exit::Complete))
 }
 
 /// Masks of the file may have more reasons than the dark run knew: gains.
@@ -79,16 +81,22 @@ fn only_gains(args: &PedestalArgs, target: Target) -> Result<Exit, Failure> {
     Ok(Exit::Complete)
 }
 
-fn report(args: &PedestalArgs, taken: &take::Taken, rows: &[ModuleRow], path: &Path, file: &CalibrationFile, hash: &str) {
-    let refused: u64 = taken.collector.refused.values().sum();
+fn report(args: &PedestalArgs, all: &[Taken], rows: &[ModuleRow], path: &Path, file: &CalibrationFile, hash: &str) {
+    let mut refused = BTreeMap::new();
+    for (why, n) in all.iter().flat_map(|taken| &taken.collector.refused) {
+        *refused.entry(why.words()).or_insert(0) += n;
+    }
+    let notes: Vec<&String> = all.iter().flat_map(|taken| &taken.notes).collect();
     if args.json {
-        let reasons: Vec<_> = taken.collector.refused.iter().map(|(why, n)| json!({ "frames": n, "why": why.words() })).collect();
+        let reasons: Vec<_> = refused.iter().map(|(why, n)| json!({ "frames": n, "why": why })).collect();
+        let first = all.first();
         say::json(
             &json!({
                 "file": path, "hash": hash, "modules": file.modules, "module_ids": file.module_ids,
-                "detector_serial": file.detector_serial, "source": taken.source, "taken": taken.taken,
+                "detector_serial": file.detector_serial, "source": first.map(|taken| &taken.source), "taken": first.map(|taken| &taken.taken),
                 "frames_used": rows.iter().filter(|r| r.module == 0).map(|r| r.frames).sum::<u64>(),
-                "frames_refused": refused, "refused": reasons, "incomplete_frames": taken.incomplete_frames, "notes": taken.notes,
+                "frames_refused": refused.values().sum::<u64>(), "refused": reasons,
+                "incomplete_frames": all.iter().map(|taken| taken.incomplete_frames).sum::<u64>(), "notes": notes,
                 "rows": rows.iter().map(ModuleRow::to_json).collect::<Vec<_>>(),
             }),
             true,
@@ -96,10 +104,10 @@ fn report(args: &PedestalArgs, taken: &take::Taken, rows: &[ModuleRow], path: &P
         return;
     }
     say::to_stdout(&judge::table(rows));
-    for (why, n) in &taken.collector.refused {
-        say::to_stdout(&format!("refused: {} frames {}", say::count(*n), why.words()));
+    for (why, n) in &refused {
+        say::to_stdout(&format!("refused: {} frames {why}", say::count(*n)));
     }
-    taken.notes.iter().for_each(|note| say::to_stdout(&format!("note: {note}")));
+    notes.iter().for_each(|note| say::to_stdout(&format!("note: {note}")));
     say::to_stdout(&format!("{}\n{hash}", path.display()));
 }
 

@@ -1,8 +1,9 @@
 //! Brings dark frames to the [`Collector`]: from the detector or from files, through the engine that also takes data.
 
-use super::args::PedestalArgs;
+use super::args::{PedestalArgs, StageChoice};
 use super::collect::Collector;
 use crate::config::processing::{PixelOptions, Step};
+use crate::config::service::{DetectorConfig, DetectorKindConfig, HookSettings};
 use crate::config::{self, Config, plan};
 use crate::failure::{Exit, Failure};
 use crate::input::source::FileSource;
@@ -10,12 +11,14 @@ use crate::input::{Input, Options};
 use crate::run::signals::Watch;
 use crate::run::{arm, clock, exit_of};
 use crate::say;
+use crate::serve::hooks::{self, About};
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_kernels::isa::Isa;
+use konkordia_sinks::hdf5::calibration::GainStage;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -75,9 +78,91 @@ pub fn is_live(input: &[PathBuf]) -> bool {
     matches!(input, [path] if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")))
 }
 
-/// Takes the frames that the command line names.
-pub fn take(args: &PedestalArgs) -> Result<Taken, Failure> {
-    if is_live(&args.input) { live(args, &args.input[0]) } else { files(args) }
+/// Takes the frames that the command line names: those of each gain stage that it asks for, one after the other.
+pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {
+    let mut watch = Watch::new()?;
+    if is_live(&args.input) {
+        let detector = Detector::load(&args.input[0])?;
+        let taken = stages(args, &detector, &mut watch);
+        // Whatever happened, the detector is not left with its gain forced.
+        let back = if args.stage == StageChoice::All { detector.force(GainStage::G0) } else { Ok(()) };
+        return taken.and_then(|taken| back.map(|()| taken));
+    }
+    if args.stage == StageChoice::All {
+        let why = "files hold what they hold: each of their frames goes to the stage that its gain bits say";
+        let fix = "leave --stage out, or give a configuration (.toml) to take the frames from the detector";
+        return Err(Failure::new(Exit::Usage, "--stage all is for a detector", why, fix));
+    }
+    let wanted = args.stage.wanted().first().copied().flatten();
+    Ok(vec![files(args, wanted, &mut watch)?])
+}
+
+/// The frames of one stage after the other, until one of them is not what it should be or the user stops.
+fn stages(args: &PedestalArgs, detector: &Detector, watch: &mut Watch) -> Result<Vec<Taken>, Failure> {
+    let mut all = Vec::new();
+    for wanted in args.stage.wanted() {
+        if let Some(stage) = wanted.filter(|_| args.stage == StageChoice::All) {
+            detector.force(stage)?;
+        }
+        let taken = live(args, detector, wanted, watch)?;
+        let goes_on = taken.exit == Exit::Complete || taken.exit == Exit::Incomplete;
+        all.push(taken);
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// The detector of a configuration, and the programs that drive it.
+struct Detector {
+    name: String,
+    config: Config,
+    hooks: HookSettings,
+}
+
+impl Detector {
+    fn load(path: &Path) -> Result<Self, Failure> {
+        let mut service = config::service::load(path)?;
+        let (Some(only), true) = (service.detectors.pop(), service.detectors.is_empty()) else {
+            let what = format!("{} has several detectors", path.display());
+            return Err(Failure::new(Exit::Configuration, what, "", "give the configuration of one of them"));
+        };
+        let DetectorConfig { name, hooks, kind: DetectorKindConfig::Udp(config), .. } = only else {
+            let what = format!("{} is of a detector that streams", path.display());
+            return Err(Failure::new(
+                Exit::Configuration,
+                what,
+                "such detectors count photons themselves",
+                "give that of a JUNGFRAU",
+            ));
+        };
+        Ok(Self { name, config: as_words(Config::clone(&config))?, hooks })
+    }
+
+    fn about(&self) -> About {
+        About { detector: self.name.clone(), images: self.config.images, ..About::default() }
+    }
+
+    /// Has the program of the configuration set the gain; people are told what to set where there is none.
+    fn force(&self, stage: GainStage) -> Result<(), Failure> {
+        let gainmode = gainmode(stage);
+        if self.hooks.on_stage.is_empty() {
+            say::to_stderr(&format!("set the detector to: gainmode {gainmode}"));
+            return Ok(());
+        }
+        let more = [("KONKORDIA_STAGE", stage.name()), ("KONKORDIA_GAINMODE", gainmode)];
+        hooks::run_with("on_stage", &self.hooks.on_stage, self.hooks.timeout, &self.about(), &more)
+    }
+}
+
+/// What the SLS detector package calls it.
+const fn gainmode(stage: GainStage) -> &'static str {
+    match stage {
+        GainStage::G1 => "forceswitchg1",
+        GainStage::G2 => "forceswitchg2",
+        GainStage::G0 | GainStage::Hg0 => "dynamic",
+    }
 }
 
 /// A calibration is of whole modules.
@@ -114,28 +199,37 @@ fn as_words(mut config: Config) -> Result<Config, Failure> {
     Ok(config)
 }
 
-fn live(args: &PedestalArgs, path: &Path) -> Result<Taken, Failure> {
-    let mut config = as_words(config::load(path)?)?;
+fn live(args: &PedestalArgs, detector: &Detector, wanted: Option<GainStage>, watch: &mut Watch) -> Result<Taken, Failure> {
+    let mut config = detector.config.clone();
     config.images = Some(args.frames.unwrap_or(FRAMES_LIVE).saturating_add(args.skip));
     config.first_frame = FirstFrame::Auto;
     let mut plan = plan::plan(&config);
     // A dark run is not given up because of a few packets.
     plan.missing = konkordia_core::ledger::MissingPolicy::Keep;
-    let mut watch = Watch::new()?;
     let receivers = arm::bind(&config, plan.streams(), arm::Ports::Configured)?;
     let sources: Vec<Box<dyn Source>> = receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect();
     let last = usize::from(config.first_port) + plan.streams() - 1;
     let place = format!("{}:{} to {last}", config.address, config.first_port);
     if !args.quiet {
-        say::to_stderr(&format!("armed: {place}; waiting for {} dark frames", say::count(config.images.unwrap_or(0))));
+        let of = wanted.map_or(String::new(), |stage| format!(" of {}", stage.name().to_uppercase()));
+        say::to_stderr(&format!("armed: {place}; waiting for {} dark frames{of}", say::count(config.images.unwrap_or(0))));
     }
     let taken = clock::now();
-    let done = run(args, &config, plan, sources, &mut watch)?;
+    // The program that starts the detector may end only when all frames are sent.
+    let (hooks, about) = (detector.hooks.clone(), detector.about());
+    let mut starts = None;
+    let begin = || {
+        let program = move || hooks::run("on_trigger", &hooks.on_trigger, hooks.timeout, &about);
+        starts = (args.stage == StageChoice::All).then(|| std::thread::spawn(program));
+    };
+    let done = run(args, &config, plan, sources, (wanted, watch), begin);
+    let started = starts.map_or(Ok(Ok(())), std::thread::JoinHandle::join).unwrap_or(Ok(()));
+    let done = started.and(done)?;
     let source = format!("detector, {place}");
     Ok(Taken { taken, source, serial: config.metadata.detector_serial.clone(), ..done })
 }
 
-fn files(args: &PedestalArgs) -> Result<Taken, Failure> {
+fn files(args: &PedestalArgs, wanted: Option<GainStage>, watch: &mut Watch) -> Result<Taken, Failure> {
     let options = Options { format: args.format, modules: args.modules, ..Options::default() };
     let input = Input::open(&args.input, &options)?;
     let info = input.info();
@@ -157,10 +251,9 @@ fn files(args: &PedestalArgs) -> Result<Taken, Failure> {
     config.first_frame = FirstFrame::Number(info.first_frame);
     let mut plan = plan::plan(&config);
     plan.lossless_source = true;
-    let mut watch = Watch::new()?;
     let sources: Vec<Box<dyn Source>> =
         (0..input.tiles()).map(|tile| Box::new(FileSource::new(input.open_tile(tile), info.format)) as Box<dyn Source>).collect();
-    let mut done = run(args, &config, plan, sources, &mut watch)?;
+    let mut done = run(args, &config, plan, sources, (wanted, watch), || ())?;
     if !info.has_module_ids() {
         done.collector.module_ids.fill(None);
     }
@@ -178,9 +271,10 @@ fn run(
     config: &Config,
     plan: Plan,
     sources: Vec<Box<dyn Source>>,
-    watch: &mut Watch,
+    (wanted, watch): (Option<GainStage>, &mut Watch),
+    begin: impl FnOnce(),
 ) -> Result<Taken, Failure> {
-    let shared = Arc::new(Mutex::new(Some(Collector::new(config.modules as usize, args.stage.wanted(), args.skip))));
+    let shared = Arc::new(Mutex::new(Some(Collector::new(config.modules as usize, wanted, args.skip))));
     let planned = plan.frames;
     let plan = Arc::new(plan);
     let sink = DarkSink {
@@ -192,6 +286,8 @@ fn run(
     let loaded = crate::calibration::for_config(config)?;
     let armed = arm::arm_with(&plan, loaded, sources, (Box::new(sink), Vec::new()), Isa::detect())?;
     watch.start(armed.control());
+    watch.also_stop(armed.control());
+    begin();
     let outcome = armed.run();
     let (exit, failure) = exit_of(&outcome, planned.is_some(), watch.interrupted());
     if let Some(failure) = failure {

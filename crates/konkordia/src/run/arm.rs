@@ -11,6 +11,7 @@ use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_engine::run::{Armed, RunParts, arm};
 use konkordia_kernels::isa::Isa;
+use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer, unknown};
 use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
 use std::net::SocketAddr;
@@ -103,7 +104,8 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let writer = if additions.write {
         let mut spec = file_spec(config, &plan, &loaded);
         spec.metadata.start_time = Some(begin);
-        let writer = Writer::create(spec)?;
+        let mut writer = Writer::create(spec)?;
+        writer.set_to_disk(ToDisk::Beside(config.sync_interval))?;
         notes.extend(space_note(&writer));
         notes.extend(unknown::notes(&config.metadata));
         notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));

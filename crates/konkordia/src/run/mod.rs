@@ -16,6 +16,7 @@ use crate::config::{self, Config, plan};
 use crate::failure::{Exit, Failure};
 use crate::repack::travel;
 use crate::say;
+use crate::serve::paths::Place;
 use arm::{Ports, Prepared};
 use konkordia_core::plan::Plan;
 use konkordia_core::setup::Finding;
@@ -33,7 +34,8 @@ use std::time::{Duration, Instant};
 
 /// `konkordia receive CONFIG`
 pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
-    let config = config::load(&args.config)?;
+    let mut config = config::load(&args.config)?;
+    apply(args, &mut config)?;
     // From here on a signal ends the run, not the program in the middle of creating files.
     let mut watch = Watch::new()?;
     if let Some(travel) = &config.travel {
@@ -45,7 +47,9 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     watch.start(armed.control());
     let control = armed.control();
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let mut live = Live { config: &config, names: &names, plan: &plan, json: args.json, teller: Teller::default() };
+    let (json, teller, raw_copy_of_run) = (args.json, Teller::default(), raw_copy.clone());
+    let mut live =
+        Live { config: &config, names: &names, plan: &plan, writer: writer.clone(), raw_copy: raw_copy_of_run, json, teller };
     let stray = crate::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
     if args.json {
@@ -66,6 +70,21 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         (Some(failure), _) | (None, Err(failure)) => Err(failure),
         (None, Ok(_)) => Ok(exit),
     }
+}
+
+/// What the command line says otherwise than the configuration.
+fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
+    if let Some(images) = args.images {
+        config.images = (images > 0).then_some(images);
+    }
+    let Some(name) = &args.prefix else { return Ok(()) };
+    let place = Place { root: config.directory.clone(), base: config.directory.clone(), create_folders: false };
+    let target = place.target(name)?;
+    if let Some(travel) = &mut config.travel {
+        travel.prefix = format!("{}_travel", target.prefix);
+    }
+    (config.directory, config.prefix) = (target.directory, target.prefix);
+    Ok(())
 }
 
 /// Closes the files and makes the report.
@@ -116,14 +135,15 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
             let mut rate = Rate::new();
             while !done.load(Ordering::Acquire) {
                 std::thread::park_timeout(Duration::from_millis(100));
-                progress.update(|| rate.line(control, planned));
+                progress.update(|| rate.line(control, planned, live.writer.durable_end()));
                 live.tell(&konkordia_engine::setup::findings(live.plan, control));
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
                     let p = control.progress();
                     let event = json!({
                         "event": "progress", "images_seen": p.images_seen, "images_committed": p.images_committed,
-                        "images_written": p.images_written, "packets_received": p.packets_received, "packets_placed": p.packets_placed,
+                        "images_written": p.images_written, "images_durable": live.writer.durable_end(),
+                        "raw_frames_durable": live.raw_copy.as_ref().map(RawCopy::durable_end), "packets_received": p.packets_received, "packets_placed": p.packets_placed,
                         "kernel_dropped": p.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
                     });
                     say::json(&event, true);
@@ -142,6 +162,8 @@ struct Live<'a> {
     config: &'a Config,
     names: &'a [String],
     plan: &'a Plan,
+    writer: sink::SharedWriter,
+    raw_copy: Option<RawCopy>,
     json: bool,
     teller: Teller,
 }
@@ -170,15 +192,16 @@ impl Rate {
         Self { at: Instant::now(), images: 0, bytes: 0 }
     }
 
-    fn line(&mut self, control: &Control, planned: Option<u64>) -> String {
+    fn line(&mut self, control: &Control, planned: Option<u64>, durable_end: Option<u64>) -> String {
         let p = control.progress();
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
         let (hz, gigabytes) =
             ((p.images_written - self.images) as f64 / seconds, (p.bytes_received - self.bytes) as f64 / seconds / 1e9);
         *self = Self { at: Instant::now(), images: p.images_written, bytes: p.bytes_received };
         let of = planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
+        let safe = durable_end.map_or(String::new(), |n| format!(" ({} safe on disk)", say::count(n)));
         format!(
-            "{}{of} images written, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images in the rings",
+            "{}{of} images written{safe}, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images in the rings",
             say::count(p.images_written),
             say::count(p.kernel_dropped),
             p.slots_used,
@@ -189,8 +212,9 @@ impl Rate {
 
 /// What the run's end means for the shell.
 pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
-    let whole = if outcome.is_complete() { Exit::Complete } else { Exit::Incomplete };
-    if !outcome.ledger.imbalances().is_empty() {
+    let whole = if outcome.is_success() { Exit::Complete } else { Exit::Incomplete };
+    // What a panic cut short does not come out.
+    if !matches!(outcome.ended, Ended::Panicked(_)) && !outcome.ledger.imbalances().is_empty() {
         return (Exit::Bug, None);
     }
     match &outcome.ended {
@@ -207,6 +231,12 @@ pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit,
                 )),
             )
         }
+        Ended::NoThread(error) => {
+            let why = crate::failure::reason(error);
+            let fix = "end other programs, or raise the limit: `ulimit -u`, TasksMax of the service";
+            (Exit::Io, Some(Failure::new(Exit::Io, "the machine has no thread left for the run", why, fix)))
+        }
+        Ended::Panicked(panic) => (Exit::Bug, Some(panic.into())),
         Ended::Stopped if interrupted => (Exit::Interrupted, None),
         Ended::NoData => (Exit::Timeout, None),
         Ended::Stalled if planned && whole == Exit::Incomplete => (Exit::Timeout, None),

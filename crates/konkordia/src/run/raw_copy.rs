@@ -10,6 +10,7 @@ use konkordia_core::MAX_PACKETS_PER_TILE;
 use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::ports::{FrameSink, SinkError, TileRecord};
 use konkordia_core::tile::{DetectorKind, TileFormat};
+use konkordia_sinks::durable::{DiskSync, Durable, SyncFailed, is_out_of_files, while_out_of_files};
 use konkordia_sinks::hdf5::Overwrite;
 use konkordia_wire::sls_file::{DataFileName, RECORD_HEADER_BYTES, master_name, write_record_header};
 use konkordia_wire::sls_master::{Master, WRITTEN_VERSION};
@@ -17,10 +18,16 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 const EXTENSION: &str = "raw";
 const ACQUISITION: u64 = 0;
 const DOING: &str = "cannot write the raw frames to";
+
+/// The master of the raw frames of a run.
+pub fn master_file_name(prefix: &str) -> String {
+    master_name(&format!("{prefix}_raw"), ACQUISITION, "json")
+}
 
 /// What is to be written, and where.
 #[derive(Clone, Debug)]
@@ -31,6 +38,8 @@ pub struct RawSpec {
     pub prefix: String,
     /// What to do with older files of the same names.
     pub overwrite: Overwrite,
+    /// How often files that grow are brought to the disk; `None` = when they are closed.
+    pub sync_interval: Option<Duration>,
     /// Every tile has this format.
     pub format: TileFormat,
     /// Tiles of a frame.
@@ -60,6 +69,7 @@ impl RawSpec {
             directory: config.directory.clone(),
             prefix: config.prefix.clone(),
             overwrite: config.overwrite,
+            sync_interval: config.sync_interval,
             format: *plan.geometry.format(),
             tiles: plan.streams(),
             frames_per_file: u64::from(config.images_per_file),
@@ -87,7 +97,7 @@ impl RawSpec {
     }
 
     fn master_path(&self) -> PathBuf {
-        self.directory.join(master_name(&self.stem(), ACQUISITION, "json"))
+        self.directory.join(master_file_name(&self.prefix))
     }
 
     fn data_path(&self, port: usize, sub_file: u64) -> PathBuf {
@@ -179,7 +189,10 @@ pub struct RawReport {
 /// The files, shared between the sink's thread during the run and the program that closes them afterwards. Nobody ever waits for them.
 /// Dropped without a frame and without [`RawCopy::finish`] they are removed.
 #[derive(Clone)]
-pub struct RawCopy(Arc<Mutex<Option<Files>>>);
+pub struct RawCopy {
+    files: Arc<Mutex<Option<Files>>>,
+    durable: Durable,
+}
 
 impl RawCopy {
     /// Makes the first file of each tile, and a master that counts no frames yet.
@@ -189,25 +202,35 @@ impl RawCopy {
     pub fn create(spec: RawSpec) -> Result<Self, Failure> {
         assert!(PADDING.len() >= spec.format.payload_bytes as usize);
         spec.clear_way()?;
-        let mut files = Files { spec, ports: Vec::new(), count: 0, frames: 0, newest: None, bytes: 0, is_finished: false };
+        let disk = DiskSync::start(&spec.directory, spec.sync_interval).map_err(|e| Failure::io(DOING, &spec.directory, &e))?;
+        let durable = disk.durable();
+        let mut files =
+            Files { spec, ports: Vec::new(), disk: Some(disk), count: 0, frames: 0, newest: None, bytes: 0, is_finished: false };
         write_master(&files.spec.master_path(), &files.spec.master(None))?;
         for port in 0..files.spec.tiles {
-            files.ports.push(Port::create(files.spec.data_path(port, 0))?);
+            let opened = Port::create(files.spec.data_path(port, 0))?;
+            files.grows(port, &opened);
+            files.ports.push(opened);
             files.count += 1;
         }
-        Ok(Self(Arc::new(Mutex::new(Some(files)))))
+        Ok(Self { files: Arc::new(Mutex::new(Some(files))), durable })
+    }
+
+    /// Frames before this one are on the disk, and survive a power cut.
+    pub fn durable_end(&self) -> u64 {
+        self.durable.end()
     }
 
     /// Writes the final master; `None` if that was done before. Wanted also after an error: what was written before it stays.
     pub fn finish(&self) -> Option<Result<RawReport, Failure>> {
-        let files = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner).take();
         files.map(Files::finish)
     }
 }
 
 impl FrameSink for RawCopy {
     fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), SinkError> {
-        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(files) = files.as_mut() else { return Ok(()) };
         files.write(frame, tile, record, bytes).map_err(|Failure { what, why, fix, .. }| SinkError { what, why, fix })
     }
@@ -216,6 +239,8 @@ impl FrameSink for RawCopy {
 struct Files {
     spec: RawSpec,
     ports: Vec<Port>,
+    /// Brings them to the disk; there until the end.
+    disk: Option<DiskSync>,
     /// Data files made.
     count: u64,
     frames: u64,
@@ -235,6 +260,8 @@ impl Files {
         let (limit, records) = (self.spec.frames_per_file, self.ports[tile].records);
         if limit > 0 && records > 0 && records.is_multiple_of(limit) {
             let next = Port::create(self.spec.data_path(tile, records / limit))?;
+            self.is_closed(tile);
+            self.grows(tile, &next);
             self.ports[tile] = Port { records, ..next };
             self.count += 1;
         }
@@ -243,6 +270,7 @@ impl Files {
         port.append(&format.of_tile(tile), record, bytes).map_err(|e| Failure::io(DOING, &port.path, &e))?;
         self.bytes += port.length - before;
         if self.newest != Some(frame) {
+            self.frames_are_written(frame)?;
             self.newest = Some(frame);
             self.frames += 1;
             self.spec.first_frame = self.spec.first_frame.or(record.header.frame_number.checked_sub(frame));
@@ -252,7 +280,10 @@ impl Files {
 
     fn finish(mut self) -> Result<RawReport, Failure> {
         self.is_finished = true;
-        self.to_disk()?;
+        let frames = self.newest.map_or(0, |newest| newest + 1);
+        self.frames_are_written(frames)?;
+        (0..self.ports.len()).for_each(|port| self.is_closed(port));
+        self.disk.take().map_or(Ok(()), DiskSync::finish).map_err(|failed| not_synced(&failed))?;
         let (master, most) = (self.spec.master_path(), self.ports.iter().map(|p| p.records).max());
         write_master(&master, &self.spec.master(most))?;
         Ok(RawReport { master, files: self.count, frames: self.frames, bytes: self.bytes })
@@ -260,21 +291,30 @@ impl Files {
 }
 
 impl Files {
-    /// Waits until the disk has all data files, after the run: no frame ever waits for it.
-    fn to_disk(&self) -> Result<(), Failure> {
-        for (number, port) in self.ports.iter().enumerate() {
-            let count = if self.spec.frames_per_file == 0 { 1 } else { port.records.div_ceil(self.spec.frames_per_file).max(1) };
-            for sub_file in 0..count {
-                let path = self.spec.data_path(number, sub_file);
-                match File::open(&path).and_then(|file| file.sync_data()) {
-                    // Moved away since it was complete: not ours any more.
-                    Err(error) if error.kind() == ErrorKind::NotFound => {}
-                    done => done.map_err(|e| Failure::io(DOING, &path, &e))?,
-                }
-            }
+    /// A file grows from now on.
+    fn grows(&self, tile: usize, port: &Port) {
+        if let Some(disk) = &self.disk {
+            disk.opened(tile as u64, vec![(port.path.clone(), Arc::clone(&port.file))]);
         }
-        Ok(())
     }
+
+    /// The newest file of a tile is complete.
+    fn is_closed(&self, tile: usize) {
+        if let Some(disk) = &self.disk {
+            disk.closed(tile as u64, vec![self.ports[tile].path.clone()], 0, None);
+        }
+    }
+
+    /// All tiles of the frames before this one are written.
+    fn frames_are_written(&self, end: u64) -> Result<(), Failure> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        disk.written(end);
+        disk.failure().map_or(Ok(()), |failed| Err(not_synced(&failed)))
+    }
+}
+
+fn not_synced(failed: &SyncFailed) -> Failure {
+    Failure::io("cannot bring the raw frames to the disk:", failed.path(), failed.error())
 }
 
 impl Drop for Files {
@@ -290,7 +330,7 @@ impl Drop for Files {
 
 /// The newest file of one tile.
 struct Port {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     /// Bytes of whole records in this file.
     length: u64,
@@ -300,8 +340,8 @@ struct Port {
 
 impl Port {
     fn create(path: PathBuf) -> Result<Self, Failure> {
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
-        Ok(Self { file: file.map_err(|e| Failure::io(DOING, &path, &e))?, path, length: 0, records: 0 })
+        let file = while_out_of_files(is_out_of_files, || OpenOptions::new().write(true).create_new(true).open(&path));
+        Ok(Self { file: Arc::new(file.map_err(|e| Failure::io(DOING, &path, &e))?), path, length: 0, records: 0 })
     }
 
     fn append(&mut self, format: &TileFormat, record: &TileRecord, bytes: &[u8]) -> io::Result<()> {
@@ -313,7 +353,7 @@ impl Port {
         if let Err(error) = write_all(&self.file, &mut parts[..count]) {
             // Readers leave a record out that is cut off; this only spares them the note.
             let _ = self.file.set_len(self.length);
-            let _ = self.file.seek(SeekFrom::Start(self.length));
+            let _ = (&*self.file).seek(SeekFrom::Start(self.length));
             return Err(error);
         }
         self.length += header.len() as u64 + u64::from(format.whole().tile_bytes());
@@ -376,7 +416,10 @@ fn write_master(path: &Path, master: &Master) -> Result<(), Failure> {
         let mut file = File::create(&part)?;
         file.write_all(master.to_text().as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&part, path)
+        std::fs::rename(&part, path)?;
+        // Some file systems cannot do this, and lose nothing that they promised.
+        let _ = path.parent().map(|folder| File::open(folder).and_then(|folder| folder.sync_all()));
+        Ok(())
     };
     write().map_err(|e| {
         let _ = std::fs::remove_file(&part);

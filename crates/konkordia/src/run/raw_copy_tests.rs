@@ -7,6 +7,7 @@ fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {
         directory: directory.into(),
         prefix: "run_7".into(),
         overwrite: Overwrite::Refuse,
+        sync_interval: None,
         format: TileFormat::jungfrau(interfaces).unwrap(),
         tiles,
         frames_per_file: 3,
@@ -145,7 +146,7 @@ fn a_failed_write_leaves_whole_records() {
     // Every further write finds the disk full.
     let path = spec.data_path(0, 0);
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    copy.0.lock().unwrap().as_mut().unwrap().ports[0].file = full;
+    copy.files.lock().unwrap().as_mut().unwrap().ports[0].file = Arc::new(full);
     let error = copy.write(1, 0, &record, &bytes).unwrap_err();
     assert!(error.what.contains("run_7_raw_d0_f0_0.raw") && error.why.contains("No space left"), "{error}");
     assert!(error.fix.contains("free some space"), "{error}");

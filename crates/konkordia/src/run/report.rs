@@ -384,7 +384,21 @@ fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String
         ));
     }
     list.extend(lost_on_the_wire(outcome));
+    list.extend(not_kept(outcome));
     list
+}
+
+/// Packets that came and are in no image.
+fn not_kept(outcome: &RunOutcome) -> Option<String> {
+    let (total, packets) = (outcome.ledger.total(), outcome.ledger.packets_not_kept());
+    (packets > 0).then(|| {
+        format!(
+            "{} packets are not kept: {} came twice, {} after their image was closed. Does a second detector send to this port, did the detector count its frames anew, or does the network repeat packets? (docs/ledger.md)",
+            say::count(packets),
+            say::count(total.duplicate),
+            say::count(total.late)
+        )
+    })
 }
 
 /// Missing packets that nothing else explains: streams that are silent, and a set-up that has other packets, do.

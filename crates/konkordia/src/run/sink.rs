@@ -3,18 +3,27 @@
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
 use konkordia_kernels::codec::Framing;
+use konkordia_sinks::durable::Durable;
 use konkordia_sinks::hdf5::{self, FileReport, ImageRecord, LedgerRecord, Writer};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The writer, shared between the sink's thread during the run and the program that closes the file afterwards. Nobody ever waits for it.
 /// The default one writes nothing.
 #[derive(Clone, Default)]
-pub struct SharedWriter(Arc<Mutex<Option<Writer>>>);
+pub struct SharedWriter {
+    writer: Arc<Mutex<Option<Writer>>>,
+    durable: Option<Durable>,
+}
 
 impl SharedWriter {
     /// Takes over a writer.
     pub fn new(writer: Writer) -> Self {
-        Self(Arc::new(Mutex::new(Some(writer))))
+        Self { durable: writer.durable(), writer: Arc::new(Mutex::new(Some(writer))) }
+    }
+
+    /// Images before this position are on the disk, and survive a power cut; `None` where nothing is written, or not brought to the disk before the end.
+    pub fn durable_end(&self) -> Option<u64> {
+        self.durable.as_ref().map(Durable::end)
     }
 
     /// Writes a snapshot of the pedestals without its image, for images that the files of an interrupted run have already. Without effect in a
@@ -28,7 +37,7 @@ impl SharedWriter {
 
     /// Closes the files with the account of the run; `None` if there are none to close any more.
     pub fn finish(&self, ledger: &LedgerRecord) -> Option<Result<FileReport, hdf5::Error>> {
-        let writer = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         writer.map(|w| w.finish(ledger))
     }
 }
@@ -74,7 +83,7 @@ impl FileSink {
     }
 
     fn with_writer(writer: &SharedWriter, f: impl FnOnce(&mut Writer) -> Result<(), hdf5::Error>) -> Result<(), SinkError> {
-        let mut writer = writer.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = writer.writer.lock().unwrap_or_else(PoisonError::into_inner);
         match writer.as_mut() {
             Some(writer) => f(writer).map_err(|e| SinkError {
                 what: format!("cannot {}: {}", e.operation, e.path.display()),

@@ -10,9 +10,11 @@ use crate::cli::ServeArgs;
 use crate::config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use crate::config::{self};
 use crate::failure::{Exit, Failure, reason};
+use crate::log::{self, LogLevel};
 use crate::run::signals;
 use crate::say;
 use arc_swap::ArcSwap;
+use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::master_file_name;
 use serde_json::json;
 use signal_hook::iterator::Signals;
@@ -22,15 +24,17 @@ use std::sync::Arc;
 /// `konkordia serve -c CONFIG`
 pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
     let signals = signals::watched()?;
+    log::start(if args.quiet { LogLevel::Error } else { args.log_level }, args.log_format);
     let mut service = load(args)?;
+    say_who(args);
     if let Some(listen) = args.listen {
         service.settings.http.listen = listen;
     }
     let running = Service::start(&service, |handle| handle)?;
-    let logger = (!args.quiet).then(|| log_events(&running.fleet.events)).transpose()?;
+    let logger = log_events(&running.fleet.events)?;
     announce(args, &service, &running.url());
     wait_for_signal(signals);
-    say::to_stderr("stopping: ending runs and closing their files (once more to stop at once)");
+    tracing::info!("stopping: ending runs and closing their files (once more to stop at once)");
     running.stop();
     drop(logger);
     Ok(Exit::Complete)
@@ -98,7 +102,7 @@ fn open_compat(service: &ServiceConfig, fleet: &Fleet) -> Result<Option<maxiv::s
     };
     let limits = Settings::from(&service.settings.http).limits;
     let server = maxiv::server::spawn(Arc::clone(detector), settings, limits)?;
-    say::to_stderr(&format!("streaming-receiver: http://{} for '{}'", server.address(), detector.name()));
+    tracing::info!("streaming-receiver: http://{} for '{}'", server.address(), detector.name());
     Ok(Some(server))
 }
 
@@ -167,7 +171,7 @@ fn wait_for_signal(mut signals: Signals) {
     let _ = signals::ending(&mut signals, RESTART).next();
     let at_once = move || {
         if signals::ending(&mut signals, RESTART).next().is_some() {
-            say::to_stderr("stopped at once; files are completed by: konkordia repair FILE");
+            tracing::warn!("stopped at once; files are completed by: konkordia repair FILE");
             std::process::exit(i32::from(Exit::Interrupted as u8));
         }
     };
@@ -186,14 +190,8 @@ fn tell_of_unfinished(service: &ServiceConfig, events: &EventLog) {
         for master in unfinished(directory) {
             let message =
                 format!("{} is not finished: unless another program is writing it, konkordia repair {0}", master.display());
-            events.add(
-                Some(&detector.name),
-                "warning",
-                Severity::Warning,
-                message.clone(),
-                json!({ "file": master.display().to_string() }),
-            );
-            say::to_stderr(&format!("note: {message}"));
+            let data = json!({ "file": master.display().to_string() });
+            events.add(Some(&detector.name), "warning", Severity::Warning, message, data);
         }
     }
 }
@@ -219,27 +217,23 @@ fn master_of_journal(name: &str) -> Option<String> {
     Some(master_file_name(prefix))
 }
 
-/// One line on stderr for every event, until the service ends.
+/// The first line of a log: which program this is, and where it runs.
+fn say_who(args: &ServeArgs) {
+    let (version, pid, instruction_set) = (env!("CARGO_PKG_VERSION"), std::process::id(), Isa::detect().name());
+    let configuration = args.config.display().to_string();
+    tracing::info!(version, pid, instruction_set, configuration, "konkordia {version}");
+}
+
+/// A line in the log for every event, until the service ends.
 fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure> {
     let (known, mut listener) = events.listen(0);
-    let known: Vec<_> = known.into_iter().filter(|event| event.severity != Severity::Warning).collect();
     let log = move || {
-        let line = |event: &super::handle::ServiceEvent| {
-            let severity = match event.severity {
-                Severity::Error => "error: ",
-                Severity::Warning => "warning: ",
-                Severity::Info | Severity::Success => "",
-            };
-            let detector = event.detector.as_ref().map_or(String::new(), |name| format!("{name}: "));
-            say::to_stderr(&format!("{} {detector}{severity}{}", event.time, event.message));
-        };
-        known.iter().for_each(|event| line(event));
+        let mut log = log::Log::default();
+        known.iter().for_each(|event| log.line(event));
         loop {
             match listener.blocking_recv() {
-                Ok(event) => line(&event),
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(n)) => {
-                    say::to_stderr(&format!("({n} events are not shown)"))
-                }
+                Ok(event) => log.line(&event),
+                Err(tokio::sync::broadcast::error::RecvError::Lagged(n)) => tracing::warn!("{n} events are not in the log"),
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             }
         }

@@ -63,6 +63,14 @@ pub struct DetectorStatus {
     pub images_committed: u64,
     /// Images that the file has.
     pub images_written: u64,
+    /// Images that came, were to be written, and are not in the file: it could not be written any more (a full disk), or they do not fit it.
+    #[serde(default)]
+    pub images_unwritten: u64,
+    /// Images before this position are on the disk: they survive a power cut (`konkordia repair` makes the file readable). Absent where no file is written,
+    /// and in the MAX IV layout, which cannot promise it.
+    pub images_durable: Option<u64>,
+    /// The same for the raw frames that `keep_raw` writes beside the file; absent without.
+    pub raw_frames_durable: Option<u64>,
     /// Images lost, whole.
     pub images_lost: u64,
     /// Images that miss packets or parts.

@@ -28,6 +28,14 @@ pub struct About {
 /// # Errors
 /// It cannot be started, takes too long, or ends with another code than 0.
 pub fn run(hook: &str, program: &[String], timeout: Duration, about: &About) -> Result<(), Failure> {
+    run_with(hook, program, timeout, about, &[])
+}
+
+/// As [`run`], with more in the environment of the program.
+///
+/// # Errors
+/// As of [`run`].
+pub fn run_with(hook: &str, program: &[String], timeout: Duration, about: &About, more: &[(&str, &str)]) -> Result<(), Failure> {
     let Some((name, arguments)) = program.split_first() else { return Ok(()) };
     let what = format!("control.{hook}: {name}");
     let fail = |why: String, fix: &str| Failure::new(Exit::State, format!("{what} failed"), why, fix);
@@ -38,6 +46,7 @@ pub fn run(hook: &str, program: &[String], timeout: Duration, about: &About) -> 
     command.env("KONKORDIA_DETECTOR", &about.detector).env("KONKORDIA_RUN", about.run.to_string());
     command.env("KONKORDIA_IMAGES", about.images.map_or(String::new(), |n| n.to_string()));
     command.env("KONKORDIA_FILE", about.file.as_deref().unwrap_or(""));
+    command.envs(more.iter().copied());
     let mut child = command.spawn().map_err(|error| {
         fail(reason(&error), "check the path of the program and that this user may run it; no shell looks for it")
     })?;

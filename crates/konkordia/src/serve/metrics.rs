@@ -104,7 +104,7 @@ impl Collector for Snapshot {
 type Labels = Vec<(&'static str, String)>;
 
 /// Families in the order in which they are exported; a family is there even if nothing has a value yet.
-const FAMILIES: [(&str, Kind, &str); 31] = [
+const FAMILIES: [(&str, Kind, &str); 33] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
     ("uptime_seconds", Kind::Gauge, "Since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),
@@ -114,6 +114,8 @@ const FAMILIES: [(&str, Kind, &str); 31] = [
     ("run", Kind::Gauge, "Number of the run, 0 before the first"),
     ("run_progress_ratio", Kind::Gauge, "Images in their final state over images expected"),
     ("run_images_expected", Kind::Gauge, "Images that the run is to have"),
+    ("run_images_durable", Kind::Gauge, "Images before this position are on the disk and survive a power cut"),
+    ("run_raw_frames_durable", Kind::Gauge, "Raw frames before this one are on the disk and survive a power cut"),
     ("run_images", Kind::Gauge, "Images of the run by what became of them"),
     ("run_ledger", Kind::Gauge, "Ledger of the run by entry"),
     ("images", Kind::Counter, "Images since the service began, by state"),
@@ -180,7 +182,13 @@ impl Snapshot {
         self.add("state_age_seconds", vec![detector()], status.state_age_s);
         self.add("draining", vec![detector()], f64::from(u8::from(status.draining)));
         self.add("run", vec![detector()], status.run as f64);
-        let known = [("run_progress_ratio", status.progress), ("run_images_expected", status.images_expected.map(|n| n as f64))];
+        let count = |n: Option<u64>| n.map(|n| n as f64);
+        let known = [
+            ("run_progress_ratio", status.progress),
+            ("run_images_expected", count(status.images_expected)),
+            ("run_images_durable", count(status.images_durable)),
+            ("run_raw_frames_durable", count(status.raw_frames_durable)),
+        ];
         for (name, value) in known {
             if let Some(value) = value {
                 self.add(name, vec![detector()], value);
@@ -189,6 +197,7 @@ impl Snapshot {
         let images = [
             ("committed", status.images_committed),
             ("written", status.images_written),
+            ("unwritten", status.images_unwritten),
             ("lost", status.images_lost),
             ("partial", status.images_partial),
             ("not_taken", status.images_not_taken),

@@ -4,6 +4,8 @@
 //! link in it any more. Somebody who may change folders below the root at the same moment can do worse directly.
 
 use crate::failure::{Exit, Failure};
+use crate::run::raw_copy;
+use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
 use std::path::{Component, Path, PathBuf};
 
 /// Bytes of one component; the endings of data files still fit below the 255 of file systems.
@@ -74,6 +76,25 @@ impl Place {
             return Err(refuse(format!("{} is no folder", at.display()), "give another name"));
         }
         Ok(Target { directory: at, prefix })
+    }
+
+    /// Where a run goes to which nobody gave a name: PREFIX_000007, with this number or, unless older files are replaced, the next one that is free,
+    /// so that a service that was restarted goes on counting.
+    ///
+    /// # Errors
+    /// As for [`Place::target`].
+    pub fn numbered(&self, prefix: &str, from: u64, overwrite: Overwrite) -> Result<(u64, Target), Failure> {
+        for number in from.. {
+            let target = self.target(&format!("{prefix}_{number:06}"))?;
+            let is_there = |name: String| target.directory.join(name).exists();
+            let first = data_file_name(&target.prefix, 1);
+            let raw = raw_copy::master_file_name(&target.prefix);
+            let mut names = [master_file_name(&target.prefix), format!("{first}.journal"), first, raw].into_iter();
+            if overwrite == Overwrite::Replace || !names.any(is_there) {
+                return Ok((number, target));
+            }
+        }
+        unreachable!("a folder has fewer files than numbers")
     }
 
     /// One folder after the other, so that nothing is made behind a link that leads outside.
@@ -193,6 +214,30 @@ mod tests {
         let absolute = f.root.join("beam/old/run_master.h5");
         assert_eq!(at(absolute.to_str().unwrap()), (f.root.join("beam/old"), "run".into()));
         assert_eq!(at(f.root.join("x.h5").to_str().unwrap()), (f.root.clone(), "x".into()));
+    }
+
+    #[test]
+    fn runs_without_a_name_take_the_next_number_that_is_free() {
+        let f = folder();
+        let p = place(&f, false);
+        let next = |from, overwrite| {
+            let (number, target) = p.numbered("run", from, overwrite).unwrap();
+            assert_eq!(target.prefix, format!("run_{number:06}"));
+            number
+        };
+        assert_eq!(next(1, Overwrite::Refuse), 1);
+        let left = [
+            "run_000001_master.h5",
+            "run_000002_data_000001.h5",
+            "run_000003_data_000001.h5.journal",
+            "run_000004_raw_master_0.json",
+        ];
+        for (n, name) in left.iter().enumerate() {
+            std::fs::write(f.root.join("beam").join(name), "").unwrap();
+            assert_eq!(next(1, Overwrite::Refuse), n as u64 + 2, "{name} is in the way");
+        }
+        assert_eq!(next(9, Overwrite::Refuse), 9);
+        assert_eq!(next(2, Overwrite::Replace), 2);
     }
 
     #[test]

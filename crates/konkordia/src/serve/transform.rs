@@ -106,7 +106,7 @@ fn entries(path: &Path, element: Element) -> Result<Entries, Failure> {
 
 impl Materials {
     /// The steps for images of this shape and type.
-    fn recipe(&self, shape: Shape, element: Element) -> Result<Recipe, String> {
+    fn recipe(&self, shape: Shape, element: Element, turn: Orientation) -> Result<Recipe, String> {
         let dimensions = shape.dimensions();
         let last: Vec<usize> = dimensions[dimensions.len().saturating_sub(2)..].iter().map(|n| *n as usize).collect();
         let (rows, columns) = match last[..] {
@@ -120,16 +120,18 @@ impl Materials {
         if let Some(mask) = &self.mask {
             expect_pixels("mask", mask.len(), rows * columns)?;
         }
-        self.steps((rows, columns), element)
+        self.steps((rows, columns), element, turn)
     }
 
     /// As [`Self::recipe`], whether or not the files fit images of this size.
-    fn steps(&self, (rows, columns): (usize, usize), element: Element) -> Result<Recipe, String> {
+    fn steps(&self, (rows, columns): (usize, usize), element: Element, turn: Orientation) -> Result<Recipe, String> {
         let (options, mut steps) = (&self.options, Vec::new());
-        if options.mono12p {
+        // The same camera also sends 8 and 16 bits: those are as they are to be.
+        let is_packed = options.mono12p && element == Element::Mono12p;
+        if is_packed {
             steps.push(Step::Mono12p);
         }
-        let element = if options.mono12p { Element::Uint16 } else { element };
+        let element = if is_packed { Element::Uint16 } else { element };
         match &self.lookup {
             None => {}
             Some(Lookup::All(entries)) => steps.push(Step::Lookup(Arc::new(Table::new(element, entries.clone())?))),
@@ -149,6 +151,9 @@ impl Materials {
         if let Some(orientation) = options.orientation {
             steps.push(Step::Orient(orientation));
         }
+        if options.turn_as_asked && turn != Orientation::UPRIGHT {
+            steps.push(Step::Orient(turn));
+        }
         if let Some([row, column, rows, columns]) = options.mask_rectangle.map(|window| window.map(|n| n as usize)) {
             steps.push(Step::MaskRectangle(Window { row, column, rows, columns }));
         }
@@ -164,11 +169,17 @@ fn expect_pixels(what: &str, has: usize, wants: usize) -> Result<(), String> {
     if has == wants { Ok(()) } else { Err(format!("transform.{what} has {has} pixels, the images have {wants}")) }
 }
 
+/// What is done to images of one form.
+struct Known {
+    form: (Shape, Element, Orientation),
+    compiled: Option<Compiled>,
+}
+
 /// The transformation of one worker.
 struct Worker {
     materials: Arc<Materials>,
-    /// For each shape and type that came; a series has few.
-    compiled: Vec<Compiled>,
+    /// For each turn, shape and type that came; a series has few. `None` = there is nothing to do.
+    compiled: Vec<Known>,
     scratch: Scratch,
 }
 
@@ -180,29 +191,33 @@ impl Worker {
         Self { materials, compiled: Vec::new(), scratch: Scratch::new(Isa::detect()) }
     }
 
-    fn array(&mut self, array: &Array) -> Result<Array, String> {
-        let form = (array.shape, array.element);
-        let at = match self.compiled.iter().position(|compiled| compiled.input() == form) {
+    fn array(&mut self, array: &Array, turn: Orientation) -> Result<Array, String> {
+        let form = (array.shape, array.element, turn);
+        let at = match self.compiled.iter().position(|known| known.form == form) {
             Some(at) => at,
             None => {
-                let recipe = self.materials.recipe(array.shape, array.element)?;
-                let compiled = Compiled::new(&recipe, array.shape, array.element)?;
+                let recipe = self.materials.recipe(array.shape, array.element, turn)?;
+                let is_idle = recipe.steps.is_empty();
+                let compiled = if is_idle { None } else { Some(Compiled::new(&recipe, array.shape, array.element)?) };
                 if self.compiled.len() == Self::FORMS_MAX {
                     self.compiled.clear();
                 }
-                self.compiled.push(compiled);
+                self.compiled.push(Known { form, compiled });
                 self.compiled.len() - 1
             }
         };
-        self.compiled[at].array(array, &mut self.scratch)
+        match &self.compiled[at].compiled {
+            Some(compiled) => compiled.array(array, &mut self.scratch),
+            None => Ok(array.clone()),
+        }
     }
 }
 
 impl Transform for Worker {
-    fn run(&mut self, mut image: SeriesImage) -> Result<SeriesImage, String> {
+    fn run(&mut self, mut image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String> {
         let mut channels = Vec::with_capacity(image.channels.len());
         for channel in &image.channels {
-            channels.push(Channel { name: Arc::clone(&channel.name), array: self.array(&channel.array)? });
+            channels.push(Channel { name: Arc::clone(&channel.name), array: self.array(&channel.array, turn)? });
         }
         image.channels = channels;
         Ok(image)
@@ -211,7 +226,7 @@ impl Transform for Worker {
     fn start(&self, start: &mut SeriesStart) {
         let [rows, columns] = start.image_size.unwrap_or([1, 1]).map(|n| n as usize);
         // A table that cannot take the type that is announced takes no image either: there is nothing to describe.
-        if let Ok(recipe) = self.materials.steps((rows, columns), start.element.unwrap_or(Element::Uint16)) {
+        if let Ok(recipe) = self.materials.steps((rows, columns), start.element.unwrap_or(Element::Uint16), start.turn) {
             start_of_changed(start, &recipe);
         }
         if self.materials.options.upright {
@@ -252,13 +267,13 @@ mod tests {
             ..TransformOptions::default()
         };
         let mut worker = factory(&options).unwrap().unwrap()();
-        let changed = worker.run(image(&[10, 20, 30, 40, 50, 60], 2, 3)).unwrap();
+        let changed = worker.run(image(&[10, 20, 30, 40, 50, 60], 2, 3), Orientation::UPRIGHT).unwrap();
         let array = &changed.channels[0].array;
         assert_eq!((array.element, array.shape.dimensions()), (Element::Int32, &[2u64, 2][..]));
         let pixels: Vec<i32> = array.pieces[0].as_chunks::<4>().0.iter().map(|c| i32::from_le_bytes(*c)).collect();
         // Less background: 10 19 28 / 37 46 55; cut: 10 19 / 37 46; clockwise: 37 10 / 46 19.
         assert_eq!(pixels, [37, 10, 46, 19]);
-        let said = worker.run(image(&[1; 4], 2, 2)).unwrap_err();
+        let said = worker.run(image(&[1; 4], 2, 2), Orientation::UPRIGHT).unwrap_err();
         assert!(said.contains("background has 6 pixels, the images have 4"), "{said}");
     }
 

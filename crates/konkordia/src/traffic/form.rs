@@ -160,9 +160,10 @@ impl Form {
             DetailChoice::Basic => Detail::Basic(self.settings()),
             DetailChoice::All => {
                 let tables = Tables {
-                    flat_field: table(plane, Element::Float32, &ones)?,
-                    pixel_mask: table(plane, Element::Uint32, &zeros)?,
-                    count_rate: table(Shape::new(&[2, 2]).unwrap_or(plane), Element::Float32, &rates)?,
+                    flat_field: Some(table(plane, Element::Float32, &ones)?),
+                    pixel_mask: Some(table(plane, Element::Uint32, &zeros)?),
+                    count_rate: Some(table(Shape::new(&[2, 2]).unwrap_or(plane), Element::Float32, &rates)?),
+                    not_read: Vec::new(),
                 };
                 Detail::All(self.settings(), Box::new(tables))
             }

@@ -54,7 +54,7 @@ impl Outlets {
         let context = context(1).map_err(|e| socket_failure(&e))?;
         let queue_messages = (QUEUE_BYTES / message_bytes.max(1)).clamp(3, 1000) as i32;
         let open = |address: String| {
-            let spec = ZmqOutSpec { address, bind: !to.connect, kind, queue_messages, linger: LINGER };
+            let spec = ZmqOutSpec { bind: !to.connect, kind, queue_messages, linger: LINGER, ..ZmqOutSpec::push(address) };
             ZmqOut::open(&context, &spec).map_err(|e| socket_failure(&e))
         };
         let outs = addresses(&to.to, upstreams)?.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;

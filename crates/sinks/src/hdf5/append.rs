@@ -3,7 +3,8 @@
 //! images that are lost or not to be stored take no place, `sequence_number` tells which are there (protocols section 4).
 //!
 //! There is no journal. What libhdf5 knows of the file is written every 0.4 s and kept back in between, so that a killed process leaves the
-//! file as of the last of these moments, unless it was killed in one of them.
+//! file as of the last of these moments, unless it was killed in one of them. A power cut can meet the disk in one of them as well: of these files
+//! nobody says what is safe, though they are brought to the disk as others are.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use super::packing;
 use super::series_form::{Chunks, Form};
 use super::series_state::SharedState;
 use super::{fields, nexus, reader};
+use crate::durable::{DiskSync, ToDisk};
 
 /// A flush follows the one before after this time or at the next tick.
 const FLUSH_NS: u64 = 400_000_000;
@@ -27,10 +29,13 @@ const FLUSH_NS: u64 = 400_000_000;
 const FLUSH_BYTES: u64 = 1 << 20;
 /// With less than this left the file system is asked before every image.
 const FREE_CLOSE: u64 = 256 << 20;
+/// The one group of files that are synced.
+const GROUP: u64 = 0;
 const SEQUENCE: &str = "sequence_number";
 
 const OPEN: &str = "open the file";
 const WRITE: &str = "append an image";
+const SYNC: &str = "bring the data to the disk";
 
 /// Where the images of one series go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,8 +44,8 @@ pub struct AppendSpec {
     pub path: PathBuf,
     /// The data set, for example "/entry/instrument/zyla/data".
     pub dataset: String,
-    /// Whether the end of a series waits until the file is on the disk.
-    pub sync: bool,
+    /// When the disk gets what is written.
+    pub to_disk: ToDisk,
 }
 
 /// Decides for each series where its images go; `None` = it has no file.
@@ -109,6 +114,7 @@ impl SeriesSink for AppendFile {
 struct Open {
     spec: AppendSpec,
     file: File,
+    disk: Option<DiskSync>,
     sequence: Dataset,
     column: Column,
     /// Rows of `sequence_number` in the file.
@@ -149,11 +155,20 @@ impl Open {
             }
         })?;
         file.flush().context(OPEN, &path)?;
+        let disk = match spec.to_disk {
+            ToDisk::Beside(interval) => {
+                let disk = DiskSync::start(path.parent().unwrap_or(Path::new(".")), interval).context(OPEN, &path)?;
+                disk.opened(GROUP, vec![(path.clone(), std::fs::File::open(&path).context(OPEN, &path)?.into())]);
+                Some(disk)
+            }
+            ToDisk::Never | ToDisk::AtEnd => None,
+        };
         let rows = sequence.shape().first().map_or(0, |&rows| rows as u64);
         let (pending, chunks) = (Vec::new(), Chunks::default());
         Ok(Self {
             spec,
             file,
+            disk,
             sequence,
             column,
             rows,
@@ -218,7 +233,7 @@ impl Open {
             }
             Ok(Ok(())) => {
                 stack.images += 1;
-                self.pending.extend((image.number as u32).to_le_bytes());
+                self.pending.extend((image.frame as u32).to_le_bytes());
                 self.unflushed_bytes += bytes;
             }
         }
@@ -259,6 +274,9 @@ impl Open {
 
     fn flush(&mut self, shared: &SharedState) -> Result<(), Error> {
         self.free_known = 0;
+        if let Some(failed) = self.disk.as_ref().and_then(DiskSync::failure) {
+            return Err(Error::io(SYNC, failed.path(), failed.error()));
+        }
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -270,20 +288,26 @@ impl Open {
         stored.context("bring images into the file", &self.spec.path)?;
         self.rows = rows;
         self.pending.clear();
+        if let Some(disk) = &self.disk {
+            disk.written(rows);
+        }
         shared.wrote(images, std::mem::take(&mut self.unflushed_bytes));
         Ok(())
     }
 
     fn close(mut self, shared: &SharedState) -> Result<(), Error> {
         let flushed = self.flush(shared);
-        let Self { spec, file, sequence, stack, .. } = self;
+        let Self { spec, file, disk, sequence, stack, rows, .. } = self;
+        shared.has_positions(rows);
         drop((sequence, stack));
         let closed = file.close().context("close the file", &spec.path);
         flushed.and(closed)?;
-        if spec.sync {
-            std::fs::File::open(&spec.path)
-                .and_then(|file| file.sync_data())
-                .context("bring the data to the disk", &spec.path)?;
+        if let Some(disk) = disk {
+            disk.closed(GROUP, vec![spec.path.clone()], 0, None);
+            disk.finish().map_err(|failed| Error::io(SYNC, failed.path(), failed.error()))?;
+        }
+        if spec.to_disk == ToDisk::AtEnd {
+            std::fs::File::open(&spec.path).and_then(|file| file.sync_data()).context(SYNC, &spec.path)?;
         }
         Ok(())
     }
@@ -333,7 +357,7 @@ fn fits(dataset: &Dataset, form: &Form, [shape, chunk]: [&[usize]; 2]) -> hdf5::
 }
 
 fn unreadable(mut error: Error) -> Error {
-    if error.kind == ErrorKind::Io {
+    if matches!(error.kind, ErrorKind::Io | ErrorKind::NotHdf5) {
         error.kind = ErrorKind::Damaged;
         error.hint =
             "choose another file name, or move the file away: it is no HDF5 file, or its writer was killed while it flushed"

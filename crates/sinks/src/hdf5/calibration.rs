@@ -269,7 +269,9 @@ impl CalibrationFile {
             Error::new(ErrorKind::Damaged, doing, path, cause).with_hint(hint)
         };
         let file = low::open_file(path).map_err(|error| match Error::hdf5(doing, path, error) {
-            error if error.kind == ErrorKind::Io => damaged(format!("the file is damaged, or not HDF5: {}", error.cause)),
+            error if matches!(error.kind, ErrorKind::Io | ErrorKind::NotHdf5 | ErrorKind::Damaged) => {
+                damaged(format!("the file is damaged, or not HDF5: {}", error.cause))
+            }
             error => error,
         })?;
         if attribute(&file, "format").as_deref() != Some(FORMAT) {

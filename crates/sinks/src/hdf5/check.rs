@@ -122,7 +122,13 @@ impl Report<'_> {
         let directory = self.path.parent().unwrap_or(Path::new("."));
         let Some((prefix, number)) = name else { return };
         for (n, data, _, has_journal) in existing(directory, prefix).unwrap_or_default() {
-            if has_journal && number.is_none_or(|number| number == n) {
+            let concerns = number.is_none_or(|number| number == n);
+            if concerns && std::fs::metadata(&data).is_ok_and(|facts| facts.len() == 0) {
+                let fix = format!("bring back a whole copy; {REPAIR} says which images are missing");
+                let what = "a data file is empty (0 bytes): a power cut took what was written into it, or a copy failed";
+                self.error(what, &data.to_string_lossy(), &fix);
+            }
+            if has_journal && concerns {
                 self.error("a data file was never closed: its writer is alive or was killed", &data.to_string_lossy(), REPAIR);
             }
         }

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hdf5::{Dataset, File, Group};
 
@@ -12,10 +13,11 @@ use super::constant::{LostBudget, MissingChunk};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{Journal, NO_CHUNK, places_bytes};
 use super::low::{self, Format};
-use super::names::{data_file_name, journal_path};
+use super::names::{data_file_name, journal_path, temporary_path};
 use super::nexus;
 use super::pedestals::OWN;
 use super::spec::FileSpec;
+use crate::durable::DiskSync;
 
 /// Path of the image stack in a data file.
 pub(crate) const STACK: &str = "/entry/data/data";
@@ -34,7 +36,7 @@ pub(crate) struct DataFile {
     pub(crate) number: u64,
     file: File,
     /// The same file, for looking at bytes that libhdf5 wrote.
-    raw: std::fs::File,
+    raw: Arc<std::fs::File>,
     stack: Dataset,
     columns: Vec<Dataset>,
     layout: Columns,
@@ -81,12 +83,15 @@ impl Closed {
         self.images.saturating_sub(self.stored)
     }
 
-    /// Its per-image columns; `None` where it is not there, cannot be read, or is not of this run.
-    pub(crate) fn columns(&self) -> Option<Group> {
-        if !self.is_readable() {
-            return None;
+    /// Its per-image columns; `None` of one that is not there or cannot be read, as is known.
+    ///
+    /// # Errors
+    /// It cannot be read now: a master made without it would say that its images are lost.
+    pub(crate) fn columns(&self) -> hdf5::Result<Option<Group>> {
+        if !self.is_readable() || !self.path.exists() {
+            return Ok(None);
         }
-        low::open_file(&self.path).and_then(|file| file.group(COLUMNS)).ok()
+        low::open_file(&self.path).and_then(|file| file.group(COLUMNS)).map(Some)
     }
 }
 
@@ -98,9 +103,15 @@ impl DataFile {
         // The journal first: a data file without journal then always is a closed one.
         let row_bytes = places_bytes(spec.pieces()) + layout.row_bytes;
         let journal = Journal::create(&journal_path(&path), &spec.to_text(), row_bytes, number, first)?;
-        let made = Self::create_hdf5(spec, layout, number, first, path.clone(), Some(journal));
+        // Under its name it is never empty, unless a power cut took what was in it.
+        let part = temporary_path(&path);
+        let _ = std::fs::remove_file(&part);
+        let made = Self::create_hdf5(spec, layout, number, first, part.clone(), Some(journal)).and_then(|file| {
+            std::fs::rename(&part, &path).context("create the data file", &path)?;
+            Ok(Self { path: path.clone(), ..file })
+        });
         if made.is_err() {
-            let _ = std::fs::remove_file(&path);
+            let _ = std::fs::remove_file(&part);
             let _ = std::fs::remove_file(journal_path(&path));
         }
         made
@@ -120,7 +131,7 @@ impl DataFile {
         let file = low::create_file(&path, format).context(doing, &path)?;
         let (stack, columns) = Self::begin(&file, spec, layout, first, number == 1).context(doing, &path)?;
         file.flush().context(doing, &path)?;
-        let raw = std::fs::File::open(&path).context(doing, &path)?;
+        let raw = Arc::new(std::fs::File::open(&path).context(doing, &path)?);
         let bounded = (spec.images_per_file as usize).min(4096);
         Ok(Self {
             path,
@@ -328,21 +339,33 @@ impl DataFile {
         }
     }
 
-    /// Closes the file after a successful [`Self::flush`] and removes the journal.
-    pub(crate) fn close(self) -> Result<Closed, Error> {
-        let Self { path, number, file, stack, columns, journal, images, .. } = self;
+    /// Has it brought to the disk while it grows.
+    pub(crate) fn sync_with(&self, disk: &DiskSync) {
+        let data = (self.path.clone(), Arc::clone(&self.raw));
+        disk.opened(self.number, std::iter::once(data).chain(self.journal.as_ref().map(Journal::file)).collect());
+    }
+
+    /// Closes the file after a successful [`Self::flush`] and removes the journal: at once, or when `disk` has the data.
+    pub(crate) fn close(self, disk: Option<&DiskSync>) -> Result<Closed, Error> {
+        let Self { path, number, file, stack, columns, journal, images, first, .. } = self;
         drop(columns);
         drop(stack);
         file.close().context("close the data file", &path)?;
-        if let Some(journal) = journal {
-            journal.remove()?;
+        match (journal, disk) {
+            (Some(journal), Some(disk)) => {
+                // Whole or not there: what is left of it after a power cut speaks of all images.
+                let journal = journal.file().0;
+                disk.closed(number, vec![path.clone(), journal.clone()], first + images, Some(journal));
+            }
+            (Some(journal), None) => journal.remove()?,
+            (None, _) => {}
         }
         Ok(Closed::whole(number, path, images))
     }
 
     /// Closes and deletes a file without images.
     pub(crate) fn discard(self) -> Result<(), Error> {
-        let closed = self.close()?;
+        let closed = self.close(None)?;
         remove(&closed.path)
     }
 }

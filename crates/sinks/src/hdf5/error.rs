@@ -17,10 +17,14 @@ pub enum ErrorKind {
     Exists,
     /// Another process is writing this run.
     InUse,
+    /// No file descriptor is free.
+    OutOfFiles,
     /// The file specification or a record contradicts itself.
     Invalid,
     /// The file is not what it should be.
     Damaged,
+    /// The file is something else.
+    NotHdf5,
     /// Everything else that the operating system or libhdf5 reports.
     Io,
 }
@@ -50,8 +54,11 @@ impl std::error::Error for Error {}
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, operation: &'static str, path: &Path, cause: impl Into<String>) -> Self {
-        let hint = hint(kind).to_owned();
-        Self { kind, operation, path: path.to_owned(), cause: cause.into(), hint }
+        let hint = match kind {
+            ErrorKind::NotFound if operation.starts_with("read") => "check the path",
+            kind => hint(kind),
+        };
+        Self { kind, operation, path: path.to_owned(), cause: cause.into(), hint: hint.to_owned() }
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -64,24 +71,28 @@ impl Error {
             Some(code) => kind_of_errno(code),
             None => ErrorKind::Io,
         };
-        Self::new(kind, operation, path, error.to_string())
+        Self::new(kind, operation, path, words_of(error))
     }
 
-    /// An error of libhdf5. Its deepest stack frame holds "errno = N" when a system call failed.
+    /// An error of libhdf5. Its stack leads from the call to the cause, which holds "errno = N" when a system call failed.
     pub(crate) fn hdf5(operation: &'static str, path: &Path, error: hdf5::Error) -> Self {
         let text = match error {
             hdf5::Error::Internal(text) => text,
             hdf5::Error::HDF5(stack) => match stack.expand() {
-                Ok(stack) => stack.iter().map(|frame| frame.description().to_owned()).collect::<Vec<_>>().join("; "),
+                Ok(stack) => stack.iter().last().map_or(String::new(), |frame| frame.description().to_owned()),
                 Err(error) => error.to_string(),
             },
         };
-        let kind = errno_in(&text).map_or(ErrorKind::Io, kind_of_errno);
-        let cause = match errno_in(&text) {
-            Some(code) => io::Error::from_raw_os_error(code).to_string(),
-            None => format!("libhdf5: {text}"),
-        };
-        Self::new(kind, operation, path, cause)
+        if let Some(code) = errno_in(&text) {
+            return Self::io(operation, path, &io::Error::from_raw_os_error(code));
+        }
+        if text.contains("file signature not found") {
+            return Self::new(ErrorKind::NotHdf5, operation, path, "it does not begin as an HDF5 file does");
+        }
+        if text.contains("truncated file") {
+            return Self::new(ErrorKind::Damaged, operation, path, format!("the file is cut short ({text})"));
+        }
+        Self::new(ErrorKind::Io, operation, path, format!("libhdf5: {text}"))
     }
 }
 
@@ -102,6 +113,12 @@ impl<T> Context<T> for io::Result<T> {
     }
 }
 
+/// The words of the system without Rust's "(os error N)".
+fn words_of(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
 fn errno_in(text: &str) -> Option<i32> {
     let digits = text.split("errno = ").nth(1)?;
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -113,6 +130,7 @@ fn kind_of_errno(code: i32) -> ErrorKind {
         libc::EROFS | libc::EACCES | libc::EPERM => ErrorKind::NotWritable,
         libc::ENOENT | libc::ENOTDIR => ErrorKind::NotFound,
         libc::EEXIST => ErrorKind::Exists,
+        libc::EMFILE | libc::ENFILE => ErrorKind::OutOfFiles,
         _ => ErrorKind::Io,
     }
 }
@@ -121,11 +139,15 @@ fn hint(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::DiskFull => "free some space or choose another directory; images written before this are safe",
         ErrorKind::NotWritable => "choose a directory that this user may write to, or remount it read-write",
-        ErrorKind::NotFound => "create the directory or correct the path in the configuration",
+        ErrorKind::NotFound => "create the directory, or correct the path",
         ErrorKind::Exists => "choose another prefix, move the old files, or set the overwrite policy to replace",
         ErrorKind::InUse => "wait for the other process to finish, or stop it",
+        ErrorKind::OutOfFiles => {
+            "close other connections to this program, or raise its limit (`ulimit -n`, LimitNOFILE), then run `konkordia repair FILE`"
+        }
         ErrorKind::Invalid => "correct the value named above",
         ErrorKind::Damaged => "run `konkordia repair FILE`",
+        ErrorKind::NotHdf5 => "give the master of a run (PREFIX_master.h5) or one of its data files",
         ErrorKind::Io => "look at the system log (dmesg) for the disk or network behind this path",
     }
 }

@@ -46,23 +46,23 @@ pub(crate) enum Frames {
 
 impl Frames {
     /// Those of a run, from the columns of its data files; `None` while it goes on and they are not known.
-    pub(crate) fn of(spec: &FileSpec, files: &[&Closed], images: u64, is_final: bool) -> Option<Self> {
+    pub(crate) fn of(spec: &FileSpec, files: &[&Closed], images: u64, is_final: bool) -> hdf5::Result<Option<Self>> {
         if !spec.extra_columns.iter().any(|name| name == "first_frame") {
-            return Some(Self::Plain);
+            return Ok(Some(Self::Plain));
         }
         if !is_final {
-            return None;
+            return Ok(None);
         }
         let ipf = u64::from(spec.images_per_file);
-        let mut listed = vec![(0, 0); usize::try_from(images).ok()?];
+        let mut listed = vec![(0, 0); images as usize];
         for file in files {
-            let Some(columns) = file.columns() else { continue };
+            let Some(columns) = file.columns()? else { continue };
             let column = |name: &str| columns.dataset(name).ok()?.read_raw::<u64>().ok();
             let (Some(first), Some(count)) = (column("first_frame"), column("frames")) else { continue };
             let place = listed.get_mut(((file.number - 1) * ipf) as usize..).unwrap_or_default();
             place.iter_mut().zip(first.into_iter().zip(count)).take(file.stored as usize).for_each(|(place, row)| *place = row);
         }
-        Some(Self::Listed(complete(listed)))
+        Ok(Some(Self::Listed(complete(listed))))
     }
 
     /// Frames from the beginning of the first image to the beginning and to the end of this one.

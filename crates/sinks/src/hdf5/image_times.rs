@@ -14,12 +14,17 @@ fn clock(spec: &FileSpec) -> (&'static str, f64) {
 }
 
 /// Begin of each image of one data file in units of its clock; `None` where nothing is known.
-fn ticks(file: &Closed, column: &str) -> Option<Vec<Option<u64>>> {
-    let open = file.columns()?;
-    let (status, time) =
-        (open.dataset("status").ok()?.read_raw::<u8>().ok()?, open.dataset(column).ok()?.read_raw::<u64>().ok()?);
+fn ticks(file: &Closed, column: &str) -> Result<Option<Vec<Option<u64>>>> {
+    let Some(open) = file.columns()? else { return Ok(None) };
+    let read = |name: &str| open.dataset(name).ok();
+    let (Some(status), Some(time)) = (
+        read("status").and_then(|column| column.read_raw::<u8>().ok()),
+        read(column).and_then(|column| column.read_raw::<u64>().ok()),
+    ) else {
+        return Ok(None);
+    };
     let known = |(status, time): (&u8, &u64)| ImageStatus::from_u8(*status).filter(|s| s.has_pixels()).map(|_| *time);
-    Some(status.iter().zip(&time).map(known).take(file.stored as usize).collect())
+    Ok(Some(status.iter().zip(&time).map(known).take(file.stored as usize).collect()))
 }
 
 /// Writes the times of all images, one data file at a time; nothing if the clock of the detector stood still. The clock of a run counts from a
@@ -29,7 +34,7 @@ pub(crate) fn write(detector: &Group, spec: &FileSpec, files: &[&Closed], images
     let ipf = u64::from(spec.images_per_file);
     let (mut field, mut first): (Option<Dataset>, Option<u64>) = (None, None);
     for file in files {
-        let Some(times) = ticks(file, column) else { continue };
+        let Some(times) = ticks(file, column)? else { continue };
         let known: Vec<u64> = times.iter().flatten().copied().collect();
         let is_moving = known.iter().any(|time| *time > 0) && (known.len() < 2 || known.iter().any(|time| *time != known[0]));
         match &field {

@@ -9,10 +9,12 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crc32fast::hash as crc32;
 
 use super::error::{Context, Error, ErrorKind};
+use super::names::temporary_path;
 
 const MAGIC: &[u8; 8] = b"KONKJRN1";
 const FIXED_HEADER: usize = 32;
@@ -33,7 +35,7 @@ pub(crate) fn places_bytes(pieces: usize) -> usize {
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     length: u64,
     record: Vec<u8>,
 }
@@ -80,8 +82,11 @@ pub(crate) struct Replay {
 impl Journal {
     pub(crate) fn create(path: &Path, text: &str, row_bytes: usize, number: u64, first: u64) -> Result<Self, Error> {
         let doing = "create the journal";
-        let file = OpenOptions::new().write(true).create_new(true).open(path).context(doing, path)?;
+        // Under its name it is never without its header, unless a power cut took that.
+        let part = temporary_path(path);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&part).context(doing, &part)?;
         file.try_lock().map_err(|error| Error::new(ErrorKind::InUse, doing, path, error.to_string()))?;
+        file.set_len(0).context(doing, &part)?;
         let mut header = Vec::with_capacity(FIXED_HEADER + text.len() + 4);
         header.extend(MAGIC);
         header.extend((text.len() as u32).to_le_bytes());
@@ -90,9 +95,14 @@ impl Journal {
         header.extend(first.to_le_bytes());
         header.extend(text.as_bytes());
         header.extend(crc32(&header).to_le_bytes());
-        (&file).write_all(&header).context(doing, path)?;
+        let put = || -> std::io::Result<()> {
+            (&file).write_all(&header)?;
+            // Who has the lock on this name is alone.
+            if path.exists() { Err(std::io::ErrorKind::AlreadyExists.into()) } else { std::fs::rename(&part, path) }
+        };
+        put().inspect_err(|_| drop(std::fs::remove_file(&part))).context(doing, path)?;
         let record = Vec::with_capacity(28 + row_bytes);
-        Ok(Self { path: path.to_owned(), file, length: header.len() as u64, record })
+        Ok(Self { path: path.to_owned(), file: Arc::new(file), length: header.len() as u64, record })
     }
 
     /// Appends one record. After an error the journal ends where it ended before.
@@ -106,15 +116,20 @@ impl Journal {
         self.record.extend(row);
         let sum = crc32(&self.record);
         self.record.extend(sum.to_le_bytes());
-        let written = self.file.write_all(&self.record);
+        let written = (&*self.file).write_all(&self.record);
         if written.is_err() {
             // A record cut short is skipped by the reader anyway; this only keeps later records readable.
             let _ = self.file.set_len(self.length);
-            let _ = self.file.seek(std::io::SeekFrom::Start(self.length));
+            let _ = (&*self.file).seek(std::io::SeekFrom::Start(self.length));
         }
         written.context("write the journal", &self.path)?;
         self.length += self.record.len() as u64;
         Ok(())
+    }
+
+    /// The file, for who brings it to the disk.
+    pub(crate) fn file(&self) -> (PathBuf, Arc<File>) {
+        (self.path.clone(), Arc::clone(&self.file))
     }
 
     pub(crate) fn remove(self) -> Result<(), Error> {
@@ -142,7 +157,8 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Reads a journal. `Ok(None)` when its header is unfinished: the writer died before the first image.
+/// Reads a journal. `Ok(None)` when its header is not there: the disk did not get it. (A writer of an earlier version may have died before the first
+/// image.)
 pub(crate) fn replay(path: &Path) -> Result<Option<Replay>, Error> {
     let doing = "read the journal";
     let mut file = File::open(path).context(doing, path)?;
@@ -155,6 +171,10 @@ pub(crate) fn replay(path: &Path) -> Result<Option<Replay>, Error> {
     else {
         return Ok(None);
     };
+    // Where the disk did not get what was written, some file systems give zeros.
+    if bytes.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
     if &bytes[..8] != MAGIC || text_len as usize > MOST_TEXT {
         return Err(Error::new(ErrorKind::Damaged, doing, path, "this is not a journal").with_hint("move the file away"));
     }

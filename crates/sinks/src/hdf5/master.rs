@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{File, Group, Hyperslab, Result, SliceOrIndex};
+use konkordia_core::moment;
 use konkordia_core::pixel::{Number, PixelType};
 
 use super::channels;
@@ -18,17 +19,25 @@ use super::goniometer::{self, Frames};
 use super::image_times;
 use super::low::{self, Format};
 use super::modules;
-use super::moments;
 use super::names::{master_file_name, pedestal_file_name, temporary_path};
 use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, texts, translation};
 use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
 
 /// h c in keV angstrom (CODATA 2018, exact to the digits given).
-const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
+pub(super) const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
 
 /// The pixel mask in the master.
 pub(crate) const MASK: &str = "/entry/instrument/detector/pixel_mask";
+
+/// In `/entry/konkordia` of a run that goes on: which start of the machine it is of.
+pub(crate) const BOOT: &str = "boot_id";
+
+/// A text that is another one after each start of the machine; `None` where the kernel does not tell.
+pub(crate) fn boot_id() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
 
 /// State of the run as told by `/entry/konkordia/state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +109,7 @@ fn build(
     let ipf = u64::from(spec.images_per_file);
     let images = files.last().map_or(0, |last| (last.number - 1) * ipf + last.images);
     let entry = group(&file, "entry", "NXentry")?;
-    let frames = Frames::of(spec, files, images, state != State::Writing);
+    let frames = Frames::of(spec, files, images, state != State::Writing)?;
     write_entry(&entry, spec, ledger, images)?;
     write_sample(&entry, spec, frames.as_ref(), images)?;
     write_instrument(&entry, spec, frames.as_ref(), images)?;
@@ -128,7 +137,7 @@ fn write_entry(entry: &Group, spec: &FileSpec, ledger: Option<&LedgerRecord>, im
     known_text(entry, "end_time", end)?;
     let expected = if ledger.is_some() { Some(images) } else { spec.images_planned };
     let length_s = expected.zip(m.frame_time_s).map(|(images, period_s)| images as f64 * period_s);
-    let computed = m.start_time.as_ref().zip(length_s).and_then(|(start, length_s)| moments::after(start, length_s));
+    let computed = m.start_time.as_ref().zip(length_s).and_then(|(start, length_s)| moment::after(start, length_s));
     known_text(entry, "end_time_estimated", m.end_time_estimated.as_ref().or(end).or(computed.as_ref()))?;
     text(entry, "program_name", &spec.software)?;
     let source = group(entry, "source", "NXsource")?;
@@ -151,7 +160,7 @@ fn write_instrument(entry: &Group, spec: &FileSpec, frames: Option<&Frames>, ima
     let m = &spec.metadata;
     let instrument = group(entry, "instrument", "NXinstrument")?;
     experiment::write_name(&instrument, m.instrument_name.as_ref(), m.experiment.instrument_short_name.as_ref())?;
-    known_text(&instrument, "time_zone", m.start_time.as_deref().and_then(moments::time_zone).as_ref())?;
+    known_text(&instrument, "time_zone", m.start_time.as_deref().and_then(moment::time_zone).as_ref())?;
     let beam = group(&instrument, "beam", "NXbeam")?;
     if let Some(kev) = m.energy_kev {
         number(&beam, "incident_wavelength", KEV_ANGSTROM / kev, "angstrom")?;
@@ -350,6 +359,9 @@ fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], i
 fn write_own(own: &Group, spec: &FileSpec, state: State) -> Result<()> {
     number(own, "version", 1u32, "")?;
     text(own, "state", state.name())?;
+    if let (State::Writing, Some(boot)) = (state, boot_id()) {
+        text(own, BOOT, &boot)?;
+    }
     text(own, "run_description", &spec.to_text())?;
     text(own, "software", &spec.software)?;
     text(own, "configuration", &spec.configuration)?;
@@ -403,7 +415,10 @@ fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileS
     }
     let mut created = Vec::new();
     // Data files of earlier versions have no checksums.
-    let is_old = files.iter().filter_map(|file| file.columns()).any(|columns| !columns.link_exists(CHECKSUM));
+    let mut is_old = false;
+    for file in files {
+        is_old |= file.columns()?.is_some_and(|columns| !columns.link_exists(CHECKSUM));
+    }
     let list: Vec<_> = columns.list.iter().filter(|column| !(is_old && column.name == CHECKSUM)).collect();
     for column in &list {
         let dataset = low::create_column(&target, column, u32::MAX)?;
@@ -415,7 +430,7 @@ fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileS
     let old = low::open_file(&old).and_then(|f: File| f.group(COLUMNS)).ok();
     for file in files {
         let first = (file.number - 1) * ipf;
-        let own = file.columns();
+        let own = file.columns()?;
         for (column, dataset) in list.iter().zip(&created) {
             let mut bytes = match &own {
                 Some(own) => low::read_rows(&own.dataset(&column.name)?, column, 0, file.stored)?,

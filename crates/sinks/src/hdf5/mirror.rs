@@ -49,7 +49,9 @@ pub struct StackLayout {
     pub columns: usize,
     /// Bytes of a pixel.
     pub element_bytes: usize,
-    /// Type of a pixel, where it is one of this program's, little endian.
+    /// Type of a pixel, little endian; `None` where it is another.
+    pub dtype: Option<PixelType>,
+    /// The same, where it is one of those that this program converts to.
     pub pixel: Option<PixelType>,
     /// How its chunks are compressed.
     pub compression: Compression,
@@ -246,6 +248,7 @@ impl Stacks {
             rows,
             columns,
             element_bytes: kind.size(),
+            dtype: pixel,
             pixel: pixel.filter(|pixel| PixelType::CONVERTED.contains(pixel)),
             compression,
             fill,

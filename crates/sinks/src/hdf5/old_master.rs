@@ -7,7 +7,7 @@ use super::datafile::{COLUMNS, Closed, DESCRIPTION};
 use super::look::bytes_that_differ;
 use super::low;
 use super::mappings;
-use super::master::{MASK, State};
+use super::master::{BOOT, MASK, State, boot_id};
 use super::nexus::{read_number, read_text};
 use super::pedestals::{OWN, PEDESTALS};
 use super::repair::{FILE_MISSING, NOT_RESCUED, read_ledger};
@@ -22,6 +22,8 @@ pub(super) struct OldMaster {
     images: u64,
     pub(super) ledger: Option<LedgerRecord>,
     state: String,
+    /// Which start of the machine it was written in, if the run was going on.
+    boot: Option<String>,
     /// Numbers of the data files that are linked.
     linked: Vec<u64>,
     /// All images are one virtual data set, without links.
@@ -49,6 +51,7 @@ impl OldMaster {
             images,
             ledger: read_ledger(&file),
             state: read_text(&file, "/entry/konkordia/state").unwrap_or_default(),
+            boot: read_text(&file, &format!("{OWN}/{BOOT}")),
             is_virtual: linked.is_empty() && links.iter().any(|name| name == "data"),
             linked,
             has_pedestals: file.group(OWN).is_ok_and(|own| own.link_exists(PEDESTALS)),
@@ -61,6 +64,11 @@ impl OldMaster {
     /// Whether the run had ended when it was written, so that it has the columns of all data files.
     pub(super) fn is_final(&self) -> bool {
         self.state != State::Writing.name()
+    }
+
+    /// True if the run was going on when the machine stopped, or was killed before that; also where the files are of another machine.
+    pub(super) fn was_cut(&self) -> bool {
+        !self.is_final() && self.boot.is_some() && self.boot != boot_id()
     }
 
     /// Positions of the run. A bit of the number may have flipped: it counts where the length of the columns or the links agree with it.
@@ -129,6 +137,6 @@ impl OldMaster {
 
 /// States of the images that are in a data file.
 pub(super) fn status_of(file: &Closed) -> Option<Vec<u8>> {
-    let status = file.columns()?.dataset("status").ok()?.read_raw::<u8>().ok()?;
+    let status = file.columns().ok()??.dataset("status").ok()?.read_raw::<u8>().ok()?;
     (status.len() as u64 == file.stored).then_some(status)
 }

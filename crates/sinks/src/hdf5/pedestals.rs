@@ -109,6 +109,11 @@ impl PedestalFile {
         self.file.flush()
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Closes the file; returns the number of snapshots.
     pub(crate) fn close(self) -> Result<u64, Error> {
         let Self { path, file, stack, images, count, .. } = self;

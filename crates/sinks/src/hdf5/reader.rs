@@ -14,7 +14,8 @@ use super::names::{data_file_name, parse};
 use super::nexus::{read_number, read_text};
 use super::packing;
 use super::pedestals::Snapshots;
-use super::repair::NOT_RECEIVED;
+use super::repair::{NOT_RECEIVED, UNWRITTEN};
+use super::series_file::REFUSED;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
@@ -91,12 +92,15 @@ impl Summary {
         self.ledger.iter().find(|(found, _)| found == name || found == short).map_or(0, |(_, n)| *n)
     }
 
-    /// Images by what became of them, in the words of the ledger: those in the files, those whose file is missing, and those that were
-    /// planned and have no place in the files.
+    /// Images by what became of them, in the words of the ledger: those in the files, those whose file is missing, those that came and are not in the
+    /// files because these could not be written, and those that were planned and have no place in the files.
     pub fn image_counts(&self) -> Vec<(&'static str, u64)> {
         let in_files = [1, 2, 0, 3].map(|status| (ImageStatus::NAMES[status], self.images_by_status[status]));
         let planned = [("not received", self.total(NOT_RECEIVED)), ("not taken", self.total("images_not_taken"))];
-        in_files.into_iter().chain([("file missing", self.images_file_missing)]).chain(planned).collect()
+        // What does not fit the file has a place in it, as a lost image.
+        let unwritten = self.total(UNWRITTEN).saturating_sub(self.total(REFUSED));
+        let beside = [("file missing", self.images_file_missing), ("not written", unwritten)];
+        in_files.into_iter().chain(beside).chain(planned).collect()
     }
 }
 
@@ -272,10 +276,13 @@ fn refuse_empty(path: &Path, doing: &'static str) -> Result<(), Error> {
 }
 
 fn damaged(mut error: Error) -> Error {
-    if error.kind == ErrorKind::Io {
-        error.kind = ErrorKind::Damaged;
-        error.hint = "if a run of konkordia was killed here, `konkordia repair FILE` makes it readable".into();
+    let is_of_a_run = || error.path.file_name().and_then(|name| name.to_str()).and_then(parse).is_some();
+    match error.kind {
+        ErrorKind::Io | ErrorKind::Damaged => error.kind = ErrorKind::Damaged,
+        ErrorKind::NotHdf5 if is_of_a_run() => {}
+        _ => return error,
     }
+    error.hint = "if a run of konkordia was killed here, `konkordia repair FILE` makes it readable".into();
     error
 }
 

@@ -50,7 +50,7 @@ impl Run<'_> {
         let journal = journal_path(data);
         let replay = journal::replay(&journal)?;
         let Some(replay) = replay.as_ref().filter(|replay| !replay.entries.is_empty() || replay.bad_behind > 0) else {
-            let is_empty = replay.is_some_and(|replay| replay.is_empty);
+            let is_empty = replay.map(|replay| replay.is_empty);
             return self.without_records(data, has_data, is_empty).map(|()| None);
         };
         let damaged = |cause: String| Error::new(ErrorKind::Damaged, DOING, &journal, cause).with_hint("keep both files and ask");
@@ -84,6 +84,9 @@ impl Run<'_> {
         }
         if made? {
             self.rebuilt.push(data.to_owned());
+        } else {
+            let images = replay.entries.last().map_or(0, |entry| entry.image.wrapping_sub(replay.first).saturating_add(1));
+            self.journaled.push((replay.number, images.min(u64::from(spec.images_per_file))));
         }
         Ok(Some(spec))
     }
@@ -151,10 +154,22 @@ impl Run<'_> {
         }
     }
 
-    /// A data file of which no journal says anything: as a rule it was opened and got no image.
-    fn without_records(&mut self, data: &Path, has_data: bool, is_empty: bool) -> Result<(), Error> {
+    /// A data file of which no journal says anything: as a rule it was opened and got no image. `is_empty` = the journal ends at its header; `None` = it
+    /// has none.
+    fn without_records(&mut self, data: &Path, has_data: bool, is_empty: Option<bool>) -> Result<(), Error> {
         let journal = journal_path(data);
         let name = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let has_bytes = std::fs::metadata(data).is_ok_and(|facts| facts.len() > 0);
+        if has_data && !has_bytes {
+            // A writer that is killed leaves none such: the disk did not get what was written. The file stays and says so.
+            return if journal::has_records(&journal) { put_aside(&journal) } else { remove(&journal) };
+        }
+        if !has_data && is_empty.is_none() {
+            // The same; its journal stays and says so.
+            return Ok(());
+        }
+        let is_cut = is_empty.is_none();
+        let is_empty = is_empty.unwrap_or(false);
         let images = low::open_file(data).and_then(|file| Ok(file.dataset(STACK)?.shape().first().copied().unwrap_or(0)));
         // A journal that ends at its header says that there is no image; what is no journal says nothing.
         let may_hold_images = has_data && images.map_or(!is_empty, |images| images > 0);
@@ -164,7 +179,15 @@ impl Run<'_> {
             if has_data {
                 remove(data)?;
             }
-            self.notes.push(format!("{name} was opened and got no image: removed"));
+            if is_cut {
+                let why = format!(
+                    "neither {name} nor its journal holds one, and the disk did not get the beginning of the journal before a power cut"
+                );
+                let fix = "no file has them: compare with `images_durable` in the log of the run".into();
+                self.lost.push(MissingImages { images: 0, ranges: Vec::new(), why, fix });
+            } else {
+                self.notes.push(format!("{name} was opened and got no image: removed"));
+            }
         }
         if journal::has_records(&journal) { put_aside(&journal) } else { remove(&journal) }
     }
@@ -246,7 +269,7 @@ impl<'a> Source<'a> {
             file.fill_lost(missing, budget);
         }
         file.flush()?;
-        file.close()?;
+        file.close(None)?;
         Ok(copied)
     }
 

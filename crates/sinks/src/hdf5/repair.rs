@@ -99,9 +99,24 @@ fn repair_with(path: &Path, lost_budget: LostBudget) -> Result<RepairReport, Err
         }
     }
     let old = OldMaster::read(&master);
-    let (rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes) = Default::default();
-    Run { directory, prefix, master, old, rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes, lost_budget }
-        .repair(&files)
+    let (rebuilt, rescued, gone, lost, mask_missing, differ, undecided, notes, journaled) = Default::default();
+    let run = Run {
+        directory,
+        prefix,
+        master,
+        old,
+        rebuilt,
+        rescued,
+        gone,
+        lost,
+        mask_missing,
+        differ,
+        undecided,
+        notes,
+        journaled,
+        lost_budget,
+    };
+    run.repair(&files)
 }
 
 /// A run that is being repaired.
@@ -122,13 +137,19 @@ pub(super) struct Run<'a> {
     differ: u64,
     undecided: u64,
     pub(super) notes: Vec<String>,
+    /// Images that journals name of data files of which nothing can be read, by number of the data file.
+    pub(super) journaled: Vec<(u64, u64)>,
     /// For the lost images of all data files that are written anew.
     pub(super) lost_budget: LostBudget,
 }
 
 impl Run<'_> {
     fn repair(mut self, files: &[(u64, PathBuf, bool, bool)]) -> Result<RepairReport, Error> {
-        for rest in [temporary_path(&self.master), reserve_path(self.directory, self.prefix)] {
+        // The data file that was being made when the writer died.
+        let next = self.directory.join(data_file_name(self.prefix, files.last().map_or(0, |(number, ..)| *number) + 1));
+        let begun = [temporary_path(&next), temporary_path(&journal_path(&next))];
+        let rests = [temporary_path(&self.master), reserve_path(self.directory, self.prefix)];
+        for rest in rests.into_iter().chain(begun) {
             if rest.exists() {
                 remove(&rest)?;
             }
@@ -159,6 +180,7 @@ impl Run<'_> {
         let ipf = u64::from(spec.images_per_file);
         let images = closed.last().map_or(0, |last| (last.number - 1) * ipf + last.images);
         let old = self.old.take();
+        let was_cut = old.as_ref().is_some_and(OldMaster::was_cut);
         let is_untouched = self.rebuilt.is_empty() && self.rescued.is_empty() && self.differ == 0;
         let right = is_untouched && old.as_ref().is_some_and(|old| old.is_right(closed, images, spec));
         let lost_now: u64 = self.lost.iter().map(|lost| lost.images).sum();
@@ -190,6 +212,11 @@ impl Run<'_> {
                 self.notes.push(format!("{what}: those of the data file were taken, the master as it was is {kept}"));
             }
             master::publish(spec, columns, closed, Some(&ledger), state)?;
+        }
+        if was_cut {
+            let why = "the machine was started anew since this run was being written (a power cut?), or its files are of another machine: images after the last one here, if there were any, did not reach the disk".into();
+            let fix = "no file has them: compare with `images_durable` in the log of the run, or with the detector".into();
+            self.gone.push(MissingImages { images: 0, ranges: Vec::new(), why, fix });
         }
         if not_rescued > lost_now {
             let why = "an earlier repair could not read them; they read as missing".into();
@@ -288,7 +315,11 @@ impl Run<'_> {
         let read = || Rows::of(&low::open_file(&self.master).ok()?, columns, first, u64::from(spec.images_per_file));
         let is_final = self.old.as_ref().is_some_and(OldMaster::is_final);
         let before = is_final.then(read).flatten().filter(Rows::is_complete);
-        let (why, fix) = match look(&path, spec, columns, before.as_ref()) {
+        let journaled = self.journaled.iter().find(|(file, images)| *file == number && *images > 0).map(|file| file.1);
+        let found = look(&path, spec, columns, before.as_ref());
+        // A file that can be read and holds no image has no place that only its journal knows.
+        let placed = if matches!(found, Look::Foreign(_)) { images } else { images.or(journaled) };
+        let (why, fix) = match found {
             Look::Whole { images: stored, differ, undecided } => {
                 // A final master has the columns of all its data files.
                 let differ = differ + u64::from(is_final && before.is_none());
@@ -303,6 +334,12 @@ impl Run<'_> {
             Look::Gone if !journal_path(&path).exists() && images.is_none() => return Ok(None),
             Look::Gone => (format!("{shown} is not there"), format!("bring the file back to {shown}")),
             Look::Empty => (format!("{shown} is empty (0 bytes)"), whole),
+            Look::Foreign(_) if journaled.is_some() => {
+                let why = format!(
+                    "{shown} holds none of the images that its journal names: they did not reach the disk before a power cut"
+                );
+                (why, format!("no file has them, unless there is a copy of {shown}"))
+            }
             Look::Foreign(why) => (format!("{shown} {why}"), format!("{whole}; this file belongs elsewhere")),
             Look::Damaged(why) => {
                 let damaged = Damaged { path: &path, number, images, spec, columns, master: &self.master };
@@ -314,9 +351,10 @@ impl Run<'_> {
                 }
             }
         };
-        let range = images.map(|images| first..first + images);
-        self.gone.push(MissingImages { images: images.unwrap_or(0), ranges: range.into_iter().collect(), why, fix });
-        Ok(images.map(|images| Closed { number, path, images, stored: 0 }))
+        let named = images.or(journaled);
+        let range = named.map(|images| first..first + images);
+        self.gone.push(MissingImages { images: named.unwrap_or(0), ranges: range.into_iter().collect(), why, fix });
+        Ok(placed.map(|images| Closed { number, path, images, stored: 0 }))
     }
 
     /// Takes a data file that was written anew.
@@ -339,6 +377,8 @@ const DESCRIPTIONS_MAX: usize = 9;
 pub(crate) const KILLED: &str = "killed";
 /// Total of the ledger: images that the run had and that repair could not read.
 pub(crate) const NOT_RESCUED: &str = "images_not_rescued";
+/// Total of the ledger: images that came and that the files could not be given.
+pub(crate) const UNWRITTEN: &str = "images_unwritten";
 /// Total of the ledger: images that were planned or announced and are not in the files.
 pub(crate) const NOT_RECEIVED: &str = "images_not_received";
 /// Total of the ledger: 1 where the pixel mask was found in no file.

@@ -235,7 +235,7 @@ impl Damaged<'_> {
             file.fill_lost(missing, budget);
         }
         file.flush()?;
-        file.close()?;
+        file.close(None)?;
         Ok((lost, unverified))
     }
 }

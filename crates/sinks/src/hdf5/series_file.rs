@@ -21,7 +21,10 @@ use super::series_info::{ChannelInfo, SeriesInfo};
 use super::series_state::SharedState;
 use super::spec::{FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRecord};
 use super::writer::Writer;
+use crate::durable::{Durable, ToDisk};
 
+/// Total of the ledger: images that have no place in the file because they do not fit it; they count as not written.
+pub(crate) const REFUSED: &str = "refused_by_file";
 /// A plan of more images than this sets no more space aside: the number comes from elsewhere.
 const PLANNED_MAX: u64 = 200_000;
 /// Images without pixels before the first one with pixels of which more than the position is kept.
@@ -50,8 +53,8 @@ pub struct SeriesFileSpec {
     pub unit: String,
     /// As in [`FileSpec::xds`].
     pub xds: Option<bool>,
-    /// Whether the end of a series waits until its files are on the disk.
-    pub sync: bool,
+    /// When the disk gets what is written.
+    pub to_disk: ToDisk,
     /// Tells the time of the end as ISO 8601 with offset, if it is to be written.
     pub clock: Option<fn() -> String>,
 }
@@ -70,7 +73,7 @@ impl Default for SeriesFileSpec {
             metadata: Metadata::default(),
             unit: "count".into(),
             xds: None,
-            sync: true,
+            to_disk: ToDisk::AtEnd,
             clock: None,
         }
     }
@@ -96,6 +99,7 @@ struct Open {
     early: Vec<(u64, ImageStatus, u64)>,
     chunks: Chunks,
     data_file: u64,
+    durable: Option<Durable>,
     failed: bool,
 }
 
@@ -120,7 +124,7 @@ impl SeriesSink for SeriesFile {
         Writer::check_way(&file_spec(&spec, start, &stand_in(start))).map_err(|error| self.shared.fail(error))?;
         self.shared.begin(Some(spec.directory.join(master_file_name(&spec.prefix))));
         let (start, early, chunks) = (Arc::clone(start), Vec::new(), Chunks::default());
-        self.open = Some(Open { spec, start, file: None, early, chunks, data_file: 0, failed: false });
+        self.open = Some(Open { spec, start, file: None, early, chunks, data_file: 0, durable: None, failed: false });
         Ok(())
     }
 
@@ -139,6 +143,7 @@ impl SeriesSink for SeriesFile {
 
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
         let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
+        self.shared.is_durable_to(open.durable.as_ref().map(Durable::end));
         let Some((_, writer)) = &mut open.file else { return Ok(()) };
         writer.tick(now_ns).map_err(|error| {
             open.failed = true;
@@ -199,7 +204,8 @@ impl Open {
             series.times_from = times_from;
         }
         let mut writer = Writer::create(spec)?;
-        writer.set_sync(self.spec.sync);
+        writer.set_to_disk(self.spec.to_disk)?;
+        self.durable = writer.durable();
         for (index, status, parts_missing) in self.early.drain(..) {
             let record = SeriesRecord { index, status, pieces: &[], times: None, parts_missing };
             match writer.write_series(&record) {
@@ -216,7 +222,9 @@ impl Open {
             self.create(stand_in(&self.start), None)?;
         }
         let Some((_, writer)) = self.file.take() else { return Ok(()) };
-        writer.finish(&ledger(end, shared.refused(), self.spec.clock.map(|now| now()))).map(drop)
+        let done = writer.finish(&ledger(end, shared, self.spec.clock.map(|now| now())));
+        shared.is_durable_to(self.durable.as_ref().map(Durable::end));
+        done.map(|report| shared.has_positions(report.images))
     }
 }
 
@@ -402,18 +410,22 @@ fn metadata(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> Metadata
     }
 }
 
-fn ledger(end: &SeriesEnd, refused: u64, end_time: Option<String>) -> LedgerRecord {
+fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> LedgerRecord {
     let named = |rows: &[(&'static str, u64)]| rows.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect::<Vec<_>>();
     let (account, total) = (&end.ledger, end.ledger.total());
     let mut totals = named(&account.rows());
     totals.extend(named(&total.rows()));
-    totals.push(("refused_by_file".into(), refused));
+    let written = shared.images();
+    totals.push(("written".into(), written));
+    totals.push(("unwritten".into(), account.to_be_written().saturating_sub(written)));
+    totals.push((REFUSED.into(), shared.refused()));
     let stream = |(n, upstream): (usize, &konkordia_core::series::UpstreamLedger)| StreamRecord {
         name: format!("upstream {n}"),
         counters: named(&upstream.rows()),
     };
     let mut balances = vec![
         "expected = complete + partial + lost + discarded".to_owned(),
+        "expected = written + unwritten + not_stored + lost + discarded".to_owned(),
         "received = placed + control + duplicate + late + foreign + malformed".to_owned(),
     ];
     if account.has_sums() {

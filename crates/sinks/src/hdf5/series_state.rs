@@ -14,9 +14,15 @@ pub struct SharedState {
     images: AtomicU64,
     bytes: AtomicU64,
     refused: AtomicU64,
+    passed: AtomicU64,
+    positions: AtomicU64,
+    /// [`UNKNOWN`] where nothing is promised.
+    durable: AtomicU64,
     series: AtomicU64,
     names: Mutex<Names>,
 }
+
+const UNKNOWN: u64 = u64::MAX;
 
 /// The files of a series.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +51,26 @@ impl SharedState {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// A file that could not be written any more did not take this image.
+    pub fn pass(&self) {
+        self.passed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Images of this series that came and are not in the file: it could not be written any more, or they did not fit it.
+    pub fn unwritten(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed) + self.refused()
+    }
+
+    /// Positions in the file, once it is closed.
+    pub fn positions(&self) -> u64 {
+        self.positions.load(Ordering::Relaxed)
+    }
+
+    /// Images before this position are on the disk, and survive a power cut; `None` without a file, and in a layout that cannot promise it.
+    pub fn durable_end(&self) -> Option<u64> {
+        Some(self.durable.load(Ordering::Relaxed)).filter(|end| *end != UNKNOWN)
+    }
+
     /// Series with a file since the program began.
     pub fn series(&self) -> u64 {
         self.series.load(Ordering::Relaxed)
@@ -60,9 +86,10 @@ impl SharedState {
     }
 
     pub(crate) fn begin(&self, main: Option<PathBuf>) {
-        for number in [&self.images, &self.bytes, &self.refused] {
+        for number in [&self.images, &self.bytes, &self.refused, &self.passed, &self.positions] {
             number.store(0, Ordering::Relaxed);
         }
+        self.is_durable_to(None);
         self.series.fetch_add(u64::from(main.is_some()), Ordering::Relaxed);
         *self.locked() = Names { main, current: None, last_error: None };
     }
@@ -70,6 +97,14 @@ impl SharedState {
     pub(crate) fn wrote(&self, images: u64, bytes: u64) {
         self.images.fetch_add(images, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_durable_to(&self, end: Option<u64>) {
+        self.durable.store(end.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_positions(&self, positions: u64) {
+        self.positions.store(positions, Ordering::Relaxed);
     }
 
     pub(crate) fn writes_into(&self, file: PathBuf) {

@@ -1,4 +1,4 @@
-//! The writer of one run. One thread owns it; it reads no clock and starts nothing.
+//! The writer of one run. One thread owns it; it reads no clock, and never waits for the disk before [`Writer::finish`].
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ use super::repair::{MissingImages, NOT_RESCUED, repair};
 use super::resume;
 use super::spec::{FileSpec, LedgerRecord, Overwrite};
 use super::xds::readable_mask;
+use crate::durable::{DiskSync, Durable, SyncFailed, ToDisk, while_out_of_files};
 
 /// A flush follows the one before after this time or at the next tick: with ticks every 100 ms at most 0.5 s lie between two.
 const FLUSH_NS: u64 = 400_000_000;
@@ -37,6 +38,9 @@ pub struct SpaceEstimate {
     pub reserve: u64,
 }
 
+/// Group of the file of pedestals; data files have their numbers, from 1.
+const PEDESTALS_GROUP: u64 = 0;
+const SYNC: &str = "bring the data to the disk";
 const LOOK_AT_DISK: &str = "look at the system log (dmesg) for the disk; `konkordia repair FILE` names the images";
 /// With less than this left the file system is asked before every image, otherwise at every flush: on a network asking takes its time.
 const FREE_CLOSE: u64 = 256 << 20;
@@ -80,7 +84,8 @@ pub struct Writer {
     free_known: u64,
     images_with_pixels: u64,
     chunk_bytes: u64,
-    sync: bool,
+    to_disk: ToDisk,
+    disk: Option<DiskSync>,
 }
 
 impl Writer {
@@ -92,6 +97,10 @@ impl Writer {
     pub fn create(mut spec: FileSpec) -> Result<Self, Error> {
         spec.validate()?;
         readable_mask(&mut spec.pixel_mask);
+        patiently(|| Self::begin(spec.clone()))
+    }
+
+    fn begin(spec: FileSpec) -> Result<Self, Error> {
         check_directory(&spec.directory)?;
         clear_way(&spec)?;
         let columns = Columns::new(&spec);
@@ -170,7 +179,8 @@ impl Writer {
             free_known: 0,
             images_with_pixels: 0,
             chunk_bytes: 0,
-            sync: true,
+            to_disk: ToDisk::AtEnd,
+            disk: None,
             columns,
             spec,
         }
@@ -184,12 +194,32 @@ impl Writer {
     pub fn check_way(spec: &FileSpec) -> Result<(), Error> {
         spec.validate()?;
         check_directory(&spec.directory)?;
-        if spec.overwrite == Overwrite::Refuse { clear_way(spec) } else { Ok(()) }
+        if spec.overwrite == Overwrite::Refuse { patiently(|| clear_way(spec)) } else { Ok(()) }
     }
 
-    /// Whether [`Writer::finish`] waits until the disk has the data files; it does unless told otherwise.
-    pub fn set_sync(&mut self, sync: bool) {
-        self.sync = sync;
+    /// When the disk gets what is written; at the end unless told otherwise. To be said before the first image.
+    ///
+    /// # Errors
+    /// The machine has no threads left.
+    pub fn set_to_disk(&mut self, to_disk: ToDisk) -> Result<(), Error> {
+        self.to_disk = to_disk;
+        let ToDisk::Beside(interval) = to_disk else { return Ok(()) };
+        let disk = DiskSync::start(&self.spec.directory, interval).context(SYNC, &self.spec.directory)?;
+        if let Some(pedestals) = &self.pedestals {
+            let path = pedestals.path();
+            let file = std::fs::File::open(path).context(SYNC, path)?;
+            disk.opened(PEDESTALS_GROUP, vec![(path.to_owned(), file.into())]);
+        }
+        if let Some(file) = &self.current {
+            file.sync_with(&disk);
+        }
+        self.disk = Some(disk);
+        Ok(())
+    }
+
+    /// Up to which image everything is on the disk, for other threads; `None` unless that is brought there while it is written.
+    pub fn durable(&self) -> Option<Durable> {
+        self.disk.as_ref().map(DiskSync::durable)
     }
 
     /// The specification given to [`Writer::create`].
@@ -279,6 +309,9 @@ impl Writer {
                 self.next_index = index + 1;
                 self.chunk_bytes += chunk_bytes as u64;
                 self.images_with_pixels += u64::from(chunk_bytes > 0);
+                if let Some(disk) = &self.disk {
+                    disk.written(self.next_index);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -384,7 +417,11 @@ impl Writer {
             file.extend(ipf)?;
             self.close_current()?;
             let next = self.closed.last().map_or(1, |closed| closed.number + 1);
-            self.current = Some(DataFile::create(&self.spec, &self.columns, next)?);
+            let next = patiently(|| DataFile::create(&self.spec, &self.columns, next))?;
+            if let Some(disk) = &self.disk {
+                next.sync_with(disk);
+            }
+            self.current = Some(next);
         }
         Ok(())
     }
@@ -397,7 +434,7 @@ impl Writer {
         }
         file.flush()?;
         if let Some(file) = self.current.take() {
-            self.closed.push(file.close()?);
+            self.closed.push(file.close(self.disk.as_ref())?);
         }
         Ok(())
     }
@@ -412,8 +449,8 @@ impl Writer {
         }
         let flushed = *self.flushed_ns.get_or_insert(now_ns);
         let published = *self.published_ns.get_or_insert(now_ns);
-        let mut result = Ok(());
-        if now_ns.saturating_sub(flushed) >= FLUSH_NS {
+        let mut result = self.disk.as_ref().and_then(DiskSync::failure).map_or(Ok(()), |failed| Err(not_synced(&failed)));
+        if result.is_ok() && now_ns.saturating_sub(flushed) >= FLUSH_NS {
             self.flushed_ns = Some(now_ns);
             // Others write to this disk too: ask anew.
             self.free_known = 0;
@@ -422,7 +459,9 @@ impl Writer {
         if result.is_ok() && self.closed.len() > self.published_files && now_ns.saturating_sub(published) >= PUBLISH_NS {
             self.published_ns = Some(now_ns);
             self.published_files = self.closed.len();
-            result = master::publish(&self.spec, &self.columns, &self.closed, None, State::Writing).map(drop);
+            let publish = || master::publish(&self.spec, &self.columns, &self.closed, None, State::Writing).map(drop);
+            // It is made again, and in the end.
+            result = publish().or_else(|error| if error.kind == ErrorKind::OutOfFiles { Ok(()) } else { Err(error) });
         }
         if let Err(error) = &result {
             self.failed = Some(error.clone());
@@ -449,15 +488,16 @@ impl Writer {
             file.extend(end)?;
             if file.images() == 0 {
                 file.flush()?;
+                if let Some(disk) = &self.disk {
+                    disk.forget(file.number);
+                }
                 self.current.take().map_or(Ok(()), DataFile::discard)?;
             } else if let Err(error) = self.close_current() {
                 lost = self.rescue().map_err(|_| error)?;
             }
         }
         let pedestal_snapshots = self.pedestals.take().map_or(Ok(0), PedestalFile::close)?;
-        if self.sync {
-            self.to_disk(pedestal_snapshots > 0)?;
-        }
+        self.all_to_disk(pedestal_snapshots > 0, total)?;
         if lost > 0 {
             let mut ledger = ledger.clone();
             ledger.totals.push((NOT_RESCUED.into(), lost));
@@ -465,7 +505,13 @@ impl Writer {
             let cause = format!("{lost} images that were written could not be read back when their data file was closed");
             return Err(Error::new(ErrorKind::Damaged, "finish the run", &master, cause).with_hint(LOOK_AT_DISK));
         }
-        let master = master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed)?;
+        let master = patiently(|| master::publish(&self.spec, &self.columns, &self.closed, Some(ledger), State::Closed));
+        let master = master.map_err(|error| {
+            let master = self.spec.directory.join(master_file_name(&self.spec.prefix));
+            let hint =
+                format!("{}; the data files are closed: `konkordia repair {}` makes the master", error.hint, master.display());
+            error.with_hint(hint)
+        })?;
         Ok(FileReport {
             master,
             data_files: self.closed.iter().map(|closed| closed.path.clone()).collect(),
@@ -479,15 +525,26 @@ impl Writer {
 
 impl Writer {
     /// Waits until the disk has all files that the master is about to name. Only here, after the run: while data come in nobody waits for it,
-    /// and what the kernel has written by then costs nothing more. After a failed write as much as can be had. A data file that somebody has moved
+    /// and what is there by then costs nothing more. After a failed write as much as can be had. A data file that somebody has moved
     /// away since it was complete is his to look after.
-    fn to_disk(&self, with_pedestals: bool) -> Result<(), Error> {
+    fn all_to_disk(&mut self, with_pedestals: bool, total: u64) -> Result<(), Error> {
         let pedestals = with_pedestals.then(|| self.spec.directory.join(pedestal_file_name(&self.spec.prefix)));
+        if let Some(disk) = self.disk.take() {
+            disk.written(total);
+            if let Some(pedestals) = pedestals {
+                disk.closed(PEDESTALS_GROUP, vec![pedestals], 0, None);
+            }
+            let done = disk.finish();
+            return if self.failed.is_some() { Ok(()) } else { done.map_err(|failed| not_synced(&failed)) };
+        }
+        if self.to_disk != ToDisk::AtEnd {
+            return Ok(());
+        }
         for path in self.closed.iter().map(|closed| &closed.path).chain(&pedestals) {
             let synced = std::fs::File::open(path).and_then(|file| file.sync_data());
             let is_gone = synced.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
             if self.failed.is_none() && !is_gone {
-                synced.context("bring the data to the disk", path)?;
+                synced.context(SYNC, path)?;
             }
         }
         Ok(())
@@ -498,6 +555,10 @@ impl Writer {
         let Some(file) = self.current.take() else { return Ok(0) };
         let (number, path) = (file.number, file.path.clone());
         drop(file);
+        // It holds the locks of journals, and brings to the disk what was closed before.
+        if let Some(disk) = self.disk.take() {
+            disk.finish().map_err(|failed| not_synced(&failed))?;
+        }
         let report = repair(&path)?;
         let images = inspect(&path)?.images;
         self.closed.push(Closed::whole(number, path, images));
@@ -512,6 +573,15 @@ impl Drop for Writer {
     fn drop(&mut self) {
         release_reserve(&self.spec);
     }
+}
+
+/// Waits where no file descriptor is free.
+fn patiently<T>(make: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    while_out_of_files(|error: &Error| error.kind == ErrorKind::OutOfFiles, make)
+}
+
+fn not_synced(failed: &SyncFailed) -> Error {
+    Error::io(SYNC, failed.path(), failed.error()).with_hint(LOOK_AT_DISK)
 }
 
 fn check_directory(directory: &Path) -> Result<(), Error> {

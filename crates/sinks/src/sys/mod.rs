@@ -1,3 +1,4 @@
 //! Calls of C functions outside of HDF5.
 
+pub(crate) mod writeback;
 pub(crate) mod zmq;

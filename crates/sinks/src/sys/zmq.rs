@@ -104,6 +104,25 @@ fn last_error() -> io::Error {
     io::Error::from_raw_os_error(unsafe { zmq_sys::zmq_errno() })
 }
 
+/// Ends a connection that the monitor of a socket listening at TCP port `port` announced as accepted; libzmq then sees its end and closes it. Nothing
+/// happens if the number has become something else meanwhile.
+pub(crate) fn end_connection(descriptor: u32, port: u16) {
+    let Ok(descriptor) = libc::c_int::try_from(descriptor) else { return };
+    // SAFETY: both calls take a number and touch no memory but `address` and `length`, which live during the call and agree in size. A number that is no
+    // socket is refused by the kernel; one that is no connection of this port is left alone. All zero bytes are a valid address.
+    unsafe {
+        let mut address: libc::sockaddr_storage = std::mem::zeroed();
+        let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        let code = libc::getsockname(descriptor, (&raw mut address).cast(), &raw mut length);
+        // In both families the port stands behind the family, in the order of the network.
+        let is_internet = matches!(libc::c_int::from(address.ss_family), libc::AF_INET | libc::AF_INET6);
+        let own = u16::from_be((&raw const address).cast::<u16>().add(1).read());
+        if code == 0 && is_internet && own == port {
+            libc::shutdown(descriptor, libc::SHUT_RDWR);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

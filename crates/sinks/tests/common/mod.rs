@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use konkordia_core::pixel::PixelType;
+use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Compression, Error, FileSpec, ImageRecord, ImageStatus, LedgerRecord, Metadata, Overwrite};
 use konkordia_sinks::hdf5::{StreamRecord, TileInfo, Writer};
 
@@ -213,6 +214,7 @@ pub fn endless(directory: &Path, prefix: &str) -> Result<(), Error> {
     let mut spec = sample(directory, prefix, PixelType::Int16).spec;
     spec.images_per_file = 50;
     let mut writer = Writer::create(spec)?;
+    writer.set_to_disk(ToDisk::Beside(Some(std::time::Duration::from_millis(100))))?;
     let mut out = std::io::stdout().lock();
     for image in (0..).filter(|image| image % 23 != 7) {
         write_image(&mut writer, image, image % 5 == 2)?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod allocator;
 pub(crate) mod inotify;
+pub(crate) mod limits;
 pub(crate) mod zmq;
 
 use std::io;

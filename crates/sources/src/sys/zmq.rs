@@ -51,3 +51,22 @@ pub(crate) fn cut(descriptor: i32) -> bool {
     // SAFETY: it takes no memory; a descriptor that is none is an error.
     unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) == 0 }
 }
+
+/// Ends a connection that the monitor of a socket listening at TCP port `port` announced as accepted; libzmq then sees its end and closes it. Nothing
+/// happens if the number has become something else meanwhile.
+pub(crate) fn end_connection(descriptor: u32, port: u16) {
+    let Ok(descriptor) = libc::c_int::try_from(descriptor) else { return };
+    // SAFETY: both calls take a number and touch no memory but `address` and `length`, which live during the call and agree in size. A number that is no
+    // socket is refused by the kernel; one that is no connection of this port is left alone. All zero bytes are a valid address.
+    unsafe {
+        let mut address: libc::sockaddr_storage = std::mem::zeroed();
+        let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        let code = libc::getsockname(descriptor, (&raw mut address).cast(), &raw mut length);
+        // In both families the port stands behind the family, in the order of the network.
+        let is_internet = matches!(libc::c_int::from(address.ss_family), libc::AF_INET | libc::AF_INET6);
+        let own = u16::from_be((&raw const address).cast::<u16>().add(1).read());
+        if code == 0 && is_internet && own == port {
+            cut(descriptor);
+        }
+    }
+}

@@ -24,8 +24,12 @@ pub fn dectris_v1() -> Vec<Sample> {
     let config: serde_json::Map<_, _> =
         serde_json::from_str(r#"{"bit_depth_image":16,"nimages":2,"photon_energy":8000.0,"trigger_mode":"ints"}"#).unwrap();
     let table = |element| pixels(&[2, 3], element, Packing::None, &WORDS);
-    let tables =
-        Tables { flat_field: table(Element::Float32), pixel_mask: table(Element::Uint32), count_rate: table(Element::Float32) };
+    let tables = Tables {
+        flat_field: Some(table(Element::Float32)),
+        pixel_mask: Some(table(Element::Uint32)),
+        count_rate: Some(table(Element::Float32)),
+        not_read: vec![],
+    };
     let header = |detail, appendix| Message::Header(Header { series: 7, detail, appendix });
     let times = Times { real_ns: 994_339_020, start_ns: 4_843_213_806_960, stop_ns: 4_844_213_800_980 };
     let image = |pixels, appendix| Message::Image(Image { series: 7, frame: 1, pixels, times, appendix });

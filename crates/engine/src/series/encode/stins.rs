@@ -17,8 +17,8 @@ const OURS: [&str; 8] = ["htype", "msg_number", "frame", "shape", "type", "compr
 #[derive(Default)]
 pub struct Stins {
     msg_number: u64,
-    /// The exposure that the header told, for images that do not tell theirs.
-    exposure: Option<Value>,
+    /// What the header tells of every image.
+    extra: Map<String, Value>,
     unpacker: Unpacker,
 }
 
@@ -60,7 +60,7 @@ impl Stins {
         let mut say = |key: &str, value: Value| first.insert(key.to_owned(), value);
         say("htype", "image".into());
         say("msg_number", msg_number.into());
-        say("frame", image.number.into());
+        say("frame", image.frame.into());
         say("shape", array.shape.dimensions().into());
         say("type", array.element.name().into());
         say("compression", compression.into());
@@ -86,8 +86,8 @@ impl Stins {
                 first.entry(key).or_insert(ns.into());
             }
         }
-        if let Some(exposure) = &self.exposure {
-            first.entry("exposure_time").or_insert_with(|| exposure.clone());
+        for (key, value) in self.extra.iter().filter(|(key, _)| !OURS.contains(&key.as_str())) {
+            first.insert(key.clone(), value.clone());
         }
         Ok(Value::Object(first).to_string().into())
     }
@@ -95,7 +95,7 @@ impl Stins {
 
 impl Encoder for Stins {
     fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
-        self.exposure = start.metadata.get("exptime").cloned();
+        self.extra.clone_from(&start.image_extra);
         let header = Header {
             msg_number: self.next_number(),
             filename: start.filename.as_deref().map(Cow::Borrowed),

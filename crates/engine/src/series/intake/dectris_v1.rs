@@ -1,7 +1,7 @@
 //! DECTRIS Stream V1. An image has one channel without a name, for which the tables of the header hold.
 
 use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
-use super::{facts, shared, slices, table, unnumbered};
+use super::{facts, maxiv, shared, slices, table, table_warning, unnumbered};
 use bytes::Bytes;
 use konkordia_core::array::Element;
 use konkordia_core::ports::Message;
@@ -21,12 +21,13 @@ mod part {
 
 pub struct DectrisV1 {
     bounds: Bounds,
+    is_maxiv: bool,
     no_name: Arc<str>,
 }
 
 impl DectrisV1 {
-    pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, no_name: "".into() }
+    pub fn new(bounds: Bounds, is_maxiv: bool) -> Self {
+        Self { bounds, is_maxiv, no_name: "".into() }
     }
 
     fn part(&self, message: &Message, image: &Image) -> ImagePart {
@@ -50,7 +51,9 @@ impl Intake for DectrisV1 {
         let read = dectris_v1::Message::parse(&slices(message), &self.bounds)?;
         let key = SeriesKey(read.series());
         Ok(unnumbered(match read {
-            dectris_v1::Message::Header(header) => Event::Start(key, Box::new(start(message, &header, &self.bounds)?)),
+            dectris_v1::Message::Header(header) => {
+                Event::Start(key, Box::new(start(message, &header, &self.bounds, self.is_maxiv)))
+            }
             dectris_v1::Message::Image(image) => Event::Part(Box::new(self.part(message, &image))),
             dectris_v1::Message::SeriesEnd { .. } => Event::End(key),
         }))
@@ -66,8 +69,9 @@ fn object(appendix: &Bytes) -> Bytes {
     json!({ "image_appendix": said }).to_string().into()
 }
 
-fn start(message: &Message, header: &Header, bounds: &Bounds) -> Result<SeriesStart, Refusal> {
+fn start(message: &Message, header: &Header, bounds: &Bounds, is_maxiv: bool) -> SeriesStart {
     let mut metadata = header.config().cloned().unwrap_or_default();
+    let mut warnings = Vec::new();
     let mut channel =
         ChannelStart { threshold_energy_ev: facts::positive(&metadata, "threshold_energy"), ..ChannelStart::default() };
     let mut facts = facts_of(&metadata);
@@ -76,24 +80,29 @@ fn start(message: &Message, header: &Header, bounds: &Bounds) -> Result<SeriesSt
     let image_size = whole("y_pixels_in_detector").zip(whole("x_pixels_in_detector")).map(|(rows, columns)| [rows, columns]);
     let element = whole("bit_depth_image").and_then(facts::counts);
     if let Some(tables) = header.tables() {
-        let shared =
-            |at: usize, pixels, wanted| table(&message.parts[at], pixels, wanted).map(Some).map_err(|why| Refusal::new(at, why));
-        channel.flat_field = shared(part::FLAT_FIELD, &tables.flat_field, Element::Float32)?;
-        channel.pixel_mask = shared(part::PIXEL_MASK, &tables.pixel_mask, Element::Uint32)?;
-        if let Some(list) = list(&tables.count_rate, bounds) {
+        if !tables.not_read.is_empty() {
+            metadata.insert("tables_not_read".into(), tables.not_read.iter().map(|(kind, _)| Value::from(*kind)).collect());
+        }
+        warnings.extend(tables.not_read.iter().map(|(kind, why)| table_warning(kind, why)));
+        let mut shared = |at: usize, pixels: &Option<Pixels>, wanted, kind: &str| {
+            let read = pixels.as_ref().map(|pixels| table(&message.parts[at], pixels, wanted))?;
+            read.map_err(|why| warnings.push(table_warning(kind, &why))).ok()
+        };
+        channel.flat_field = shared(part::FLAT_FIELD, &tables.flat_field, Element::Float32, "flat field");
+        channel.pixel_mask = shared(part::PIXEL_MASK, &tables.pixel_mask, Element::Uint32, "pixel mask");
+        if let Some(list) = tables.count_rate.as_ref().and_then(|table| list(table, bounds)) {
             metadata.insert("countrate_correction_table".into(), list);
         }
     }
-    let mut filename = None;
-    if let Some(appendix) = header.appendix {
-        let said = facts::user_value(Value::from(String::from_utf8_lossy(appendix)));
-        filename = facts::filename(&said);
+    let appendix = header.appendix.map(|appendix| facts::user_value(Value::from(String::from_utf8_lossy(appendix))));
+    let filename = appendix.as_ref().and_then(facts::filename);
+    if let Some(said) = &appendix {
         if let Some(user) = said.as_object() {
             facts::enter(user, &mut facts);
         }
-        metadata.insert("header_appendix".into(), said);
+        metadata.insert("header_appendix".into(), said.clone());
     }
-    Ok(SeriesStart {
+    let mut start = SeriesStart {
         series: header.series,
         filename,
         images_planned,
@@ -102,9 +111,14 @@ fn start(message: &Message, header: &Header, bounds: &Bounds) -> Result<SeriesSt
         channels: vec![channel],
         facts,
         metadata,
+        warnings,
         store: true,
         ..SeriesStart::default()
-    })
+    };
+    if is_maxiv {
+        maxiv::of_v1(&mut start, appendix.as_ref());
+    }
+    start
 }
 
 pub(super) fn facts_of(config: &Map<String, Value>) -> Facts {

@@ -1,7 +1,7 @@
 //! DECTRIS Stream V2 and the superset of it that Jungfraujoch sends: further kinds of messages are no series of ours, further keys are metadata.
 
 use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
-use super::{facts, names::Names, shared, slices, table, unnumbered};
+use super::{facts, maxiv, names::Names, shared, slices, table, table_warning, unnumbered};
 use bytes::Bytes;
 use konkordia_core::array::Element;
 use konkordia_core::ports::Message;
@@ -18,12 +18,13 @@ const TABLES: [&str; 3] = ["type", "pixel_mask", "flatfield"];
 
 pub struct DectrisV2 {
     bounds: Bounds,
+    is_maxiv: bool,
     names: Names,
 }
 
 impl DectrisV2 {
-    pub fn new(bounds: Bounds) -> Self {
-        Self { bounds, names: Names::default() }
+    pub fn new(bounds: Bounds, is_maxiv: bool) -> Self {
+        Self { bounds, is_maxiv, names: Names::default() }
     }
 
     fn part(&mut self, part: &Bytes, image: &Image) -> Result<ImagePart, Refusal> {
@@ -55,7 +56,7 @@ impl Intake for DectrisV2 {
         let part = &message.parts[0];
         Ok(unnumbered(match read {
             dectris_v2::Message::Start(said) => {
-                let start = start(part, &said, &self.bounds).map_err(|why| Refusal::new(0, why))?;
+                let start = start(part, &said, &self.bounds, self.is_maxiv).map_err(|why| Refusal::new(0, why))?;
                 Event::Start(key, Box::new(start))
             }
             dectris_v2::Message::Image(image) => Event::Part(Box::new(self.part(part, &image)?)),
@@ -80,13 +81,16 @@ fn about(image: &Image, bounds: &Bounds) -> Result<Bytes, Refusal> {
         about.insert("series_date".into(), date.into());
     }
     if let Some(item) = &image.user_data {
-        let said = item.json(&[], bounds.text_bytes_max).map_err(|why| Refusal::new(0, format!("'user_data': {why}")))?;
+        let said = match item.text_in_bytes() {
+            Some(text) => text.into(),
+            None => item.json(&[], bounds.text_bytes_max).map_err(|why| Refusal::new(0, format!("'user_data': {why}")))?,
+        };
         about.insert("user_data".into(), said);
     }
     Ok(if about.is_empty() { Bytes::new() } else { Value::Object(about).to_string().into() })
 }
 
-fn start(part: &Bytes, said: &Start, bounds: &Bounds) -> Result<SeriesStart, String> {
+fn start(part: &Bytes, said: &Start, bounds: &Bounds, is_maxiv: bool) -> Result<SeriesStart, String> {
     let everything = Item::new_checked(part)?.json(&TABLES, bounds.text_bytes_max)?;
     let mut metadata = match everything {
         Value::Object(map) => map,
@@ -98,15 +102,18 @@ fn start(part: &Bytes, said: &Start, bounds: &Bounds) -> Result<SeriesStart, Str
     }
     let mut filename = None;
     if let Some(user) = metadata.get_mut("user_data") {
-        *user = facts::user_value(user.take());
+        let text = said.user_data.and_then(|item| item.text_in_bytes());
+        *user = facts::user_value(text.map_or_else(|| user.take(), Value::from));
         filename = facts::filename(user);
     }
-    let channels = said.channels.iter().map(|name| channel(part, said, name)).collect::<Result<Vec<_>, String>>()?;
+    let mut warnings: Vec<String> =
+        said.tables_not_read.iter().map(|key| table_warning(key, "it is not what such tables are")).collect();
+    let channels = said.channels.iter().map(|name| channel(part, said, name, &mut warnings)).collect();
     let mut facts = facts_of(said, &metadata);
     if let Some(user) = metadata.get("user_data").and_then(Value::as_object) {
         facts::enter(user, &mut facts);
     }
-    Ok(SeriesStart {
+    let mut start = SeriesStart {
         series: said.series.id,
         unique_id: said.series.unique_id.to_owned(),
         filename,
@@ -116,22 +123,27 @@ fn start(part: &Bytes, said: &Start, bounds: &Bounds) -> Result<SeriesStart, Str
         channels,
         facts,
         metadata,
+        warnings,
         store: true,
         ..SeriesStart::default()
-    })
+    };
+    if is_maxiv {
+        maxiv::of_v2(&mut start);
+    }
+    Ok(start)
 }
 
-fn channel(part: &Bytes, said: &Start, name: &str) -> Result<ChannelStart, String> {
-    let of = |all: &[(&str, Pixels)], key: &str, wanted: Element| -> Result<Option<Array>, String> {
-        let mine = all.iter().find(|(of, _)| *of == name);
-        mine.map(|(_, pixels)| table(part, pixels, wanted)).transpose().map_err(|why| format!("'{key}' of '{name}': {why}"))
+fn channel(part: &Bytes, said: &Start, name: &str, warnings: &mut Vec<String>) -> ChannelStart {
+    let mut of = |all: &[(&str, Pixels)], key: &str, wanted: Element| -> Option<Array> {
+        let (_, pixels) = all.iter().find(|(of, _)| *of == name)?;
+        table(part, pixels, wanted).map_err(|why| warnings.push(table_warning(&format!("{key} of {name}"), &why))).ok()
     };
-    Ok(ChannelStart {
+    ChannelStart {
         name: name.to_owned(),
         threshold_energy_ev: said.threshold_energy_ev.iter().find(|(of, _)| *of == name).map(|(_, energy)| *energy),
-        pixel_mask: of(&said.pixel_mask, "pixel_mask", Element::Uint32)?,
-        flat_field: of(&said.flat_field, "flatfield", Element::Float32)?,
-    })
+        pixel_mask: of(&said.pixel_mask, "pixel_mask", Element::Uint32),
+        flat_field: of(&said.flat_field, "flatfield", Element::Float32),
+    }
 }
 
 fn facts_of(said: &Start, metadata: &Map<String, Value>) -> Facts {

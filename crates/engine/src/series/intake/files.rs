@@ -282,7 +282,7 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
         saturation_value: positive("Count_cutoff").map(|counts| counts as u64),
         detector_description: description.filter(|text| !text.is_empty()).map(str::to_owned),
         detector_serial: serial.filter(|text| !text.is_empty()).map(str::to_owned),
-        arm_date: text("date").or_else(|| said.get("date")?.as_str()).and_then(super::dates::iso),
+        arm_date: text("date").or_else(|| said.get("date")?.as_str()).and_then(konkordia_core::moment::iso_8601),
         experiment: Experiment {
             goniometer: goniometer(&items),
             attenuator_transmission: share(text("Filter_transmission")),

@@ -2,12 +2,12 @@
 //! a way that nobody downstream knows.
 
 mod byte_order;
-mod dates;
 mod dectris_v1;
 mod dectris_v2;
 mod facts;
 mod files;
 mod gaps;
+mod maxiv;
 mod names;
 mod sls_json;
 mod stins;
@@ -30,6 +30,8 @@ pub struct IntakeOptions {
     pub pixels_are_cbf: bool,
     /// Pixels that are missing between chips of 256 columns; they are put in between as *masked*. 0 = images come as they are.
     pub chip_gap_px: u32,
+    /// Of DECTRIS's streams: what is told of a series is what the receiver of MAX IV tells, in its words, and the turn that a header asks for is made.
+    pub is_maxiv: bool,
 }
 
 /// A reader of messages of `protocol` for one upstream. It remembers nothing but the series of protocols that do not say where one begins.
@@ -46,8 +48,8 @@ pub fn intake_with(protocol: Protocol, bounds: Bounds, options: IntakeOptions) -
 fn plain(protocol: Protocol, bounds: Bounds, options: IntakeOptions) -> Box<dyn Intake> {
     match protocol {
         Protocol::Stins => Box::new(stins::Stins::new(bounds, options)),
-        Protocol::DectrisV1 => Box::new(dectris_v1::DectrisV1::new(bounds)),
-        Protocol::DectrisV2 => Box::new(dectris_v2::DectrisV2::new(bounds)),
+        Protocol::DectrisV1 => Box::new(dectris_v1::DectrisV1::new(bounds, options.is_maxiv)),
+        Protocol::DectrisV2 => Box::new(dectris_v2::DectrisV2::new(bounds, options.is_maxiv)),
         Protocol::SlsJson => Box::new(sls_json::SlsJson::new(bounds)),
         Protocol::Files => Box::new(files::Files::new(bounds)),
     }
@@ -77,7 +79,12 @@ fn of_part(part: usize) -> impl Fn(Refusal) -> Refusal {
     move |refusal| Refusal { part, ..refusal }
 }
 
-/// A table of a detector: refused where it is not what tables of its kind are.
+/// What is told of a table that cannot be used: the series goes on without.
+fn table_warning(kind: &str, why: &str) -> String {
+    format!("the header's table '{kind}' is not used, and the series goes on without it: {why}")
+}
+
+/// A table of a detector, or why it is none: it is not what tables of its kind are.
 fn table(part: &Bytes, pixels: &Pixels, wanted: konkordia_core::array::Element) -> Result<Array, String> {
     let (is, dimensions) = (pixels.element(), pixels.shape());
     if is != wanted || dimensions.dimensions().len() != 2 || pixels.packing() == Packing::Lz4Block {

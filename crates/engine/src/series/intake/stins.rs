@@ -1,7 +1,7 @@
 //! STINS. Its messages do not name their series, so the key is always 0; they are numbered over the life of the sender.
 
 use super::super::event::{Event, ImagePart, Intake, Read, SeriesKey};
-use super::{IntakeOptions, dectris_v1, facts, files, of_part, slices};
+use super::{IntakeOptions, dectris_v1, facts, files, maxiv, of_part, slices};
 use bytes::{BufMut, Bytes, BytesMut};
 use konkordia_core::ports::Message;
 use konkordia_core::series::{Array, Channel, Facts, SeriesStart};
@@ -90,9 +90,11 @@ fn start(header: Header) -> SeriesStart {
     // Pipelines of MAX IV hand on what an EIGER says of itself, in the words of Stream V1; `exptime` is their own.
     let said = dectris_v1::facts_of(&metadata);
     let facts = Facts { count_time_s: facts::positive(&metadata, "exptime").or(said.count_time_s), ..said };
+    let exposure = metadata.get(maxiv::EXPOSURE[1]).cloned();
     SeriesStart {
         filename: header.filename.map(Into::into),
         facts,
+        image_extra: exposure.into_iter().map(|exposure| (maxiv::EXPOSURE[0].to_owned(), exposure)).collect(),
         metadata,
         header_extra: header.extra,
         store,

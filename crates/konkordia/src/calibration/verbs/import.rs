@@ -7,14 +7,14 @@ use crate::calibration::reasons::{self, DEAD, Thresholds, usable_pedestal};
 use crate::calibration::{load, planes};
 use crate::failure::{Exit, Failure};
 use crate::pedestal::store::{self, Target};
-use crate::run::clock;
 use crate::say;
+use konkordia_core::moment;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, StagePedestal};
 
 /// Reads, marks, writes.
 pub fn command(args: &ImportArgs) -> Result<Exit, Failure> {
     let target = Target::open(Some(&args.output), None, args.overwrite)?;
-    if let Some(taken) = args.taken.as_deref().filter(|t| clock::seconds(t).is_none()) {
+    if let Some(taken) = args.taken.as_deref().filter(|t| moment::unix_s(t).is_none()) {
         let what = format!("--taken \"{taken}\" is no time");
         return Err(Failure::new(Exit::Usage, what, "", "write it in UTC, for example 2026-11-21T05:18:00Z"));
     }

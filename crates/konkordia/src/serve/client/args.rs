@@ -15,7 +15,7 @@ pub struct TargetArgs {
     /// Token, where the service wants one (`konkordia token create`)
     #[arg(long, value_name = "TOKEN", env = "KONKORDIA_TOKEN", hide_env_values = true, help_heading = "Service")]
     pub token: Option<String>,
-    /// PEM file with the certificate that an https service is to be known by
+    /// PEM file with the certificate that an https service is to be known by, its own or of who signed it [default: those that this system trusts]
     #[arg(long, value_name = "FILE", env = "KONKORDIA_CA", help_heading = "Service")]
     pub ca: Option<PathBuf>,
     /// For programs

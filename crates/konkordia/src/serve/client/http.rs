@@ -1,16 +1,16 @@
 //! Requests to the service, and what its answers mean: errors come back as failures with their exit code.
 
 use super::args::TargetArgs;
+use super::tls::{self, Tls};
 use crate::failure::{Exit, Failure};
 use crate::serve::http::problem::ProblemBody;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io::Read;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Response;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, Body};
 
 /// Longest time of an ordinary request; an arm may take its time.
@@ -38,20 +38,19 @@ impl Client {
             let fix = "give --url (or KONKORDIA_URL) such as http://127.0.0.1:8090";
             return Err(Failure::new(Exit::Usage, format!("'{url}' is no address of a service"), why, fix));
         }
-        let mut config = Agent::config_builder()
+        let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(CONNECT))
             .timeout_global(Some(PATIENCE))
             .max_redirects(0)
             .proxy(None);
-        if let Some(file) = &target.ca {
-            config = config.tls_config(tls(file)?);
-        } else if url.starts_with("https://") {
-            let why = "it is not said by which certificate the service is to be known";
-            let fix = "give --ca FILE (or KONKORDIA_CA): the certificate of the service or of who signed it";
-            return Err(Failure::new(Exit::Usage, format!("{url} needs --ca"), why, fix));
-        }
-        let agent = config.build().new_agent();
+        let config = config.build();
+        let agent = if url.starts_with("https://") || target.ca.is_some() {
+            let connector = ().chain(TcpConnector::default()).chain(Tls::new(target.ca.as_deref())?);
+            Agent::with_parts(config, connector, DefaultResolver::default())
+        } else {
+            config.new_agent()
+        };
         Ok(Self { agent, url, token: target.token.clone(), detector: target.detector.clone() })
     }
 
@@ -125,7 +124,14 @@ impl Client {
     fn unreachable(&self, error: &ureq::Error) -> Failure {
         let what = format!("cannot reach the service at {}", self.url);
         let why = match error {
-            ureq::Error::Io(error) => crate::failure::reason(error),
+            ureq::Error::Io(error) => {
+                if let Some(why) = tls::refusal(error) {
+                    let what = format!("{} is not known to be the service", self.url);
+                    let fix = "give --ca FILE (or KONKORDIA_CA): the certificate of the service or of who signed it; without it those count that this system trusts. The name in --url must be one that the certificate is for";
+                    return Failure::new(Exit::Unreachable, what, why, fix);
+                }
+                crate::failure::reason(error)
+            }
             other => other.to_string(),
         };
         let fix = "is it running (konkordia serve -c CONFIG.toml)? --url or KONKORDIA_URL say where it is";
@@ -157,18 +163,6 @@ fn escaped(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-fn tls(file: &Path) -> Result<TlsConfig, Failure> {
-    let text = std::fs::read(file).map_err(|error| Failure::io("cannot read the certificate", file, &error))?;
-    let certificate = Certificate::from_pem(&text).map_err(|error| {
-        let what = format!("{} is no certificate", file.display());
-        Failure::new(Exit::Usage, what, error.to_string(), "a PEM file with BEGIN CERTIFICATE is expected")
-    })?;
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&[certificate]))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,7 +183,6 @@ mod tests {
         );
         assert_eq!(Client::new(&target("http://host:1", None)).unwrap().address("status", &[]), "http://host:1/api/v1/status");
         assert!(Client::new(&target("host:1", None)).is_err_and(|e| e.exit == Exit::Usage));
-        assert!(Client::new(&target("https://host:1", None)).is_err_and(|e| e.fix.contains("--ca")));
         let nobody = Client::new(&target("http://127.0.0.1:9", None)).unwrap().get::<Value>("status", &[]).unwrap_err();
         assert_eq!(nobody.exit, Exit::Unreachable);
     }

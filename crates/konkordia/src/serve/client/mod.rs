@@ -3,6 +3,7 @@
 pub mod args;
 pub mod http;
 mod show;
+mod tls;
 mod watch;
 
 use super::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};
@@ -16,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// Longest that the service waits in one request; for more it is asked again.
 const WAIT_S_MAX: f64 = 300.0;
+
+/// The same, where people are shown how far the run is in between.
+const LOOK_S: f64 = 0.5;
 
 /// What the service says after waiting.
 #[derive(Debug, Deserialize)]
@@ -128,14 +132,17 @@ pub fn wait(args: &WaitArgs) -> Result<Exit, Failure> {
     wait_for(&Client::new(&args.target)?, args.timeout, args.target.json)
 }
 
-/// Waits until nothing is armed or running; the exit code says how the run was.
+/// Waits until nothing is armed or running, and shows people how far it is; the exit code says how the run was.
 fn wait_for(client: &Client, timeout: Option<f64>, as_json: bool) -> Result<Exit, Failure> {
     let begun = Instant::now();
+    let mut progress = say::Progress::new(as_json);
+    let longest_look = if as_json { WAIT_S_MAX } else { LOOK_S };
     loop {
-        let left = timeout.map_or(WAIT_S_MAX, |longest| (longest - begun.elapsed().as_secs_f64()).clamp(0.0, WAIT_S_MAX));
+        let left = timeout.map_or(longest_look, |longest| (longest - begun.elapsed().as_secs_f64()).clamp(0.0, longest_look));
         let patience = Duration::from_secs_f64(left + 10.0);
         let waited: Waited = client.get_within("wait", &[("timeout_s", &left.to_string())], patience)?;
         if waited.done {
+            progress.end();
             if as_json {
                 say::json(&json!(waited.status), false);
             } else {
@@ -144,10 +151,12 @@ fn wait_for(client: &Client, timeout: Option<f64>, as_json: bool) -> Result<Exit
             return Ok(exit_of(&waited.status));
         }
         if timeout.is_some_and(|longest| begun.elapsed().as_secs_f64() >= longest) {
+            progress.end();
             let what = format!("'{}' is still {}", waited.status.detector, show::state(&waited.status));
             let why = waited.status.message.clone();
             return Err(Failure::new(Exit::Timeout, what, why, "wait for longer (--timeout), or stop the run"));
         }
+        progress.update(|| watch::now(client));
     }
 }
 

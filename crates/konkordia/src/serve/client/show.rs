@@ -39,7 +39,14 @@ pub fn line(status: &DetectorStatus) -> String {
 pub fn progress(status: &DetectorStatus) -> String {
     let of = status.images_expected.map_or(String::new(), |n| format!(" of {}", say::count(n)));
     let mut text = format!("{}{of} images", say::count(status.images_committed));
-    let planned = [("not received", status.images_not_received), ("not taken", status.images_not_taken)];
+    if let Some(end) = status.images_durable {
+        text.push_str(&format!(", {} safe on disk", say::count(end)));
+    }
+    let planned = [
+        ("not written", status.images_unwritten),
+        ("not received", status.images_not_received),
+        ("not taken", status.images_not_taken),
+    ];
     for (name, n) in [("lost", status.images_lost), ("partial", status.images_partial)].into_iter().chain(planned) {
         if n > 0 {
             text.push_str(&format!(", {} {name}", say::count(n)));

@@ -69,7 +69,7 @@ fn show_event(data: &str, as_json: bool) {
 }
 
 /// The state of now with its rates.
-fn now(client: &Client) -> String {
+pub(super) fn now(client: &Client) -> String {
     let Ok(status) = client.get::<DetectorStatus>("status", &[]) else { return "no answer".into() };
     let statistics: DetectorStatistics = client.get("statistics", &[]).unwrap_or_default();
     let rate = |name: &str| statistics.rates.get(name).copied().unwrap_or_default();

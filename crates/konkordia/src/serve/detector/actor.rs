@@ -6,11 +6,13 @@ use super::{Request, STACK_BYTES, SendRequest, TICK};
 use crate::config::service::DetectorConfig;
 use crate::failure::{Exit, Failure, reason};
 use crate::serve::fanout::Fanout;
+use crate::serve::fanout::held_back::{Change, HeldBack};
 use crate::serve::handle::{ArmRequest, Command, DetectorStatus, Refusal, Reply, Severity};
 use crate::serve::hooks::{self, About};
 use crate::serve::settings::ServiceSettings;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use konkordia_core::state::{Event, Refused, State};
+use konkordia_engine::contain::{Panic, contain};
 use serde_json::json;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -18,6 +20,8 @@ use std::time::{Duration, Instant};
 
 /// An answer to a cancel comes when a new arm can be taken, and at the latest after this time.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
+/// An actor that panics so often is broken for good.
+const PANICS_MAX: usize = 100;
 /// When the service ends, consumers that take nothing are waited for so long; what they have not got by then is counted as skipped.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -99,7 +103,8 @@ impl Base {
         let (program, timeout, events, name) =
             (hooks.on_stop.clone(), hooks.timeout, self.machine.events.clone(), self.config.name.clone());
         let work = move || {
-            if let Err(failure) = hooks::run("on_stop", &program, timeout, &about) {
+            let result = contain(|| hooks::run("on_stop", &program, timeout, &about));
+            if let Err(failure) = result.unwrap_or_else(|panic| Err((&panic).into())) {
                 let data = json!({ "why": failure.why, "fix": failure.fix });
                 events.add(Some(&name), "warning", Severity::Warning, failure.what, data);
             }
@@ -153,6 +158,7 @@ struct Actor<D: Driver> {
     tickets: u64,
     /// Since when the service is ending.
     going_down: Option<Instant>,
+    held_back: HeldBack,
 }
 
 /// Where threads of a driver put their reports.
@@ -183,7 +189,18 @@ pub fn spawn<D: Driver>(
     let driver = make(&base, Outbox(outbox.clone()))?;
     let (name, requests) = (format!("det-{}", base.config.name), outbox.clone());
     let cancels = Vec::new();
-    let actor = Actor { base, driver, inbox, outbox, pending: None, abandoned: None, cancels, tickets: 0, going_down: None };
+    let actor = Actor {
+        base,
+        driver,
+        inbox,
+        outbox,
+        pending: None,
+        abandoned: None,
+        cancels,
+        tickets: 0,
+        going_down: None,
+        held_back: HeldBack::default(),
+    };
     let thread = Builder::new().name(name.clone()).stack_size(STACK_BYTES).spawn(move || actor.run());
     let thread = thread
         .map_err(|e| Failure::new(Exit::Io, format!("cannot start the thread {name}"), reason(&e), "end other programs"))?;
@@ -197,6 +214,29 @@ pub fn patience(settings: &ServiceSettings, config: &DetectorConfig) -> Duration
 
 impl<D: Driver> Actor<D> {
     fn run(mut self) {
+        // A mistake in what it does for one message costs that message and the run.
+        let mut panics = 0;
+        while let Err(panic) = contain(|| self.work()) {
+            panics += 1;
+            self.recover(&panic);
+            if panics == PANICS_MAX {
+                break;
+            }
+        }
+        let _ = contain(|| self.driver.end());
+        self.base.fanout.close();
+    }
+
+    /// After a panic of its own: the run ends, and the detector is in error.
+    fn recover(&mut self, panic: &Panic) {
+        let failure = Failure::from(panic);
+        let data = json!({ "why": failure.why, "fix": failure.fix });
+        self.base.machine.tell("warning", Severity::Error, failure.what.clone(), data);
+        let _ = contain(|| self.driver.cancel());
+        let _ = self.base.machine.step(Event::Fault, Some(Say::failure(&failure)));
+    }
+
+    fn work(&mut self) {
         loop {
             // Nothing to look after: no reason to wake up.
             let is_quiet = !self.driver.is_busy() && self.pending.is_none() && self.cancels.is_empty();
@@ -213,6 +253,7 @@ impl<D: Driver> Actor<D> {
             let now = Instant::now();
             self.expire(now);
             self.driver.tick(&mut self.base, now);
+            self.tell_who_holds_back(now);
             self.answer_cancels(now);
             if self.going_down.is_some_and(|since| now.duration_since(since) > GRACE) {
                 self.base.fanout.give_up();
@@ -221,8 +262,33 @@ impl<D: Driver> Actor<D> {
                 break;
             }
         }
-        self.driver.end();
-        self.base.fanout.close();
+    }
+
+    fn tell_who_holds_back(&mut self, now: Instant) {
+        let base = &self.base;
+        for Change { consumer, holds } in self.held_back.look(&base.fanout.outlets, now) {
+            let message = match holds {
+                true => format!(
+                    "run {} is held back: '{consumer}' does not take images as fast as they come, and all wait for it",
+                    base.runs
+                ),
+                false => format!("run {}: '{consumer}' takes images again, nobody waits for it", base.runs),
+            };
+            let severity = if holds { Severity::Warning } else { Severity::Info };
+            let data = json!({ "run": base.runs, "consumer": consumer, "holds_back": holds });
+            base.machine.tell("consumer", severity, message.clone(), data);
+            // What is wrong with the run itself is of more interest.
+            let is_said = base.machine.shared.status().severity != Severity::Error && self.driver.is_busy();
+            if is_said {
+                let hint = match consumer.as_str() {
+                    super::FILE => "the disk does not keep up: look at its load and its free space",
+                    _ => {
+                        "look at that program; service = \"reliable-skip\" or \"latest\" in its [[stream]] lets the run go on without it"
+                    }
+                };
+                base.machine.say(Say { message, severity, hint: holds.then(|| hint.into()) });
+            }
+        }
     }
 
     fn take(&mut self, message: Message<D>) {
@@ -308,13 +374,16 @@ impl<D: Driver> Actor<D> {
         self.tickets += 1;
         let (ticket, outbox, hooks) = (self.tickets, self.outbox.clone(), self.base.config.hooks.clone());
         let prepare = move || {
-            let result = preparation().and_then(|ready| match hooks::run("on_arm", &hooks.on_arm, hooks.timeout, &about) {
-                Ok(()) => Ok(ready),
-                Err(failure) => {
-                    D::discard(ready);
-                    Err(failure)
-                }
-            });
+            let prepare = || {
+                preparation().and_then(|ready| match hooks::run("on_arm", &hooks.on_arm, hooks.timeout, &about) {
+                    Ok(()) => Ok(ready),
+                    Err(failure) => {
+                        D::discard(ready);
+                        Err(failure)
+                    }
+                })
+            };
+            let result = contain(prepare).unwrap_or_else(|panic| Err((&panic).into()));
             let _ = outbox.send(Message::Prepared(ticket, Box::new(result)));
         };
         let spawned = Builder::new().name("arm".into()).spawn(prepare);
@@ -367,7 +436,8 @@ impl<D: Driver> Actor<D> {
         }
         let about = self.driver.about(&self.base);
         let work = move || {
-            let _ = outbox.send(Message::Hooked(ticket, hooks::run(name, &program, timeout, &about)));
+            let result = contain(|| hooks::run(name, &program, timeout, &about)).unwrap_or_else(|panic| Err((&panic).into()));
+            let _ = outbox.send(Message::Hooked(ticket, result));
         };
         let spawned = Builder::new().name("hook".into()).stack_size(STACK_BYTES).spawn(work);
         spawned.map(|_| ()).map_err(|error| {
@@ -492,3 +562,7 @@ impl<D: Driver> Actor<D> {
 fn is_plain(request: &ArmRequest) -> bool {
     request.images.is_none() && request.prefix.is_none() && request.write.is_none() && request.metadata.is_empty()
 }
+
+#[cfg(test)]
+#[path = "actor_tests.rs"]
+mod tests;

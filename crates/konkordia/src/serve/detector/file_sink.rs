@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::serve::paths::{Place, Target};
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{SeriesFile, SharedState, master_file_name};
 use std::path::{Path, PathBuf};
@@ -95,7 +96,8 @@ fn append(namer: &mut Namer, start: &SeriesStart, dataset: &str) -> Result<Optio
         _ => return Ok(None),
     };
     let path = path.map_err(|Failure { what, why, fix, .. }| SinkError { what, why, fix })?;
-    Ok(Some(AppendSpec { path, dataset: dataset.to_string(), sync: false }))
+    let to_disk = ToDisk::Beside(namer.config.sync_interval);
+    Ok(Some(AppendSpec { path, dataset: dataset.to_string(), to_disk }))
 }
 
 /// The very file that a header names: unlike in our own layout nothing is added to the name or taken from it.

@@ -22,6 +22,9 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// Stack of the threads of the control plane.
 pub const STACK_BYTES: usize = 256 << 10;
 
+/// Name of the outlet of the file.
+const FILE: &str = "file";
+
 /// What an actor is asked from outside.
 pub enum Request {
     /// A command, and where the answer goes.
@@ -65,7 +68,7 @@ impl Handle {
     pub fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A panic has been reported by the hook.
+            // What can panic in it is contained.
             let _ = thread.join();
         }
     }

@@ -6,6 +6,7 @@ use crate::serve::fanout::Fanout;
 use crate::serve::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Refusal, Severity};
 use crate::serve::statistics::{Rates, Totals};
 use konkordia_core::state::{Action, Event, Refused, State, next};
+use konkordia_engine::latency::Latency;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -23,6 +24,12 @@ pub struct Look {
     pub committed: u64,
     /// Images that the file has.
     pub written: u64,
+    /// Images that came, were to be written, and are not in the file.
+    pub unwritten: u64,
+    /// Images before this position are on the disk.
+    pub durable: Option<u64>,
+    /// Raw frames before this one are on the disk.
+    pub raw_durable: Option<u64>,
     /// Images lost, whole.
     pub lost: u64,
     /// Images that miss something.
@@ -43,7 +50,22 @@ pub struct Look {
     pub totals: Vec<(String, u64)>,
 }
 
+/// Latencies of a stage in microseconds by name: `STAGE_p50_us` and so on. Nothing while nothing was counted.
+pub fn latency_rows(stage: &str, latency: &Latency) -> Vec<(String, f64)> {
+    if latency.count == 0 {
+        return Vec::new();
+    }
+    let values = [("p50", latency.p50_ns), ("p99", latency.p99_ns), ("p999", latency.p999_ns), ("max", latency.max_ns)];
+    values.map(|(name, ns)| (format!("{stage}_{name}_us"), ns as f64 / 1e3)).into()
+}
+
 impl Look {
+    /// What the file of a series has, once that is known.
+    pub fn file_has(&mut self, written: u64, unwritten: u64, durable: Option<u64>) {
+        (self.written, self.unwritten, self.durable) = (written, unwritten, durable);
+        self.ledger.extend([("images_written".into(), written), ("images_unwritten".into(), unwritten)]);
+    }
+
     /// Images in their final state over images expected; never above 1.
     pub fn progress(&self) -> Option<f64> {
         self.expected.filter(|expected| *expected > 0).map(|expected| (self.committed as f64 / expected as f64).min(1.0))
@@ -105,6 +127,9 @@ impl Shared {
             images_expected: None,
             images_committed: 0,
             images_written: 0,
+            images_unwritten: 0,
+            images_durable: None,
+            raw_frames_durable: None,
             images_lost: 0,
             images_partial: 0,
             images_not_taken: 0,
@@ -140,6 +165,8 @@ impl Shared {
         status.images_expected = look.expected;
         status.images_committed = look.committed;
         status.images_written = look.written;
+        status.images_unwritten = look.unwritten;
+        (status.images_durable, status.raw_frames_durable) = (look.durable, look.raw_durable);
         status.images_lost = look.lost;
         status.images_partial = look.partial;
         status.images_not_taken = look.not_taken;
@@ -208,16 +235,21 @@ impl Shared {
     }
 
     /// Images of the last run that its file has, once that is known.
-    pub fn amend_written(&self, written: u64) {
+    pub fn amend_written(&self, written: u64, unwritten: u64, durable: Option<u64>) {
         let mut account = lock(&self.account);
         if account.live.is_none() {
-            account.last.written = written;
+            account.last.file_has(written, unwritten, durable);
         }
     }
 
     /// Counts something that is no part of a run.
     pub fn count(&self, name: &str) {
-        lock(&self.account).totals.add(name, 1);
+        self.add(name, 1);
+    }
+
+    /// Adds to a total what is known only after the run.
+    pub fn add(&self, name: &str, count: u64) {
+        lock(&self.account).totals.add(name, count);
     }
 
     /// Takes a sample for the rates.

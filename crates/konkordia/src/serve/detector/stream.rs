@@ -1,13 +1,13 @@
 //! A detector that sends whole images. Its sockets are there for the life of the service; series follow each other, begun by the sender or after
 //! each arm. The way of messages tells how a series goes, the thread of the file tells when its files are closed.
 
-use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::file_sink::{FileSink, main_file};
 use super::status::{Machine, Say, Shared};
 use super::stream_parts::{
     Namer, SeriesLive, Wish, check_folder, default_wish, look_of, place, spec, sum_up, totals_between, upstreams, wish,
 };
+use super::{FILE, Handle};
 use crate::config::service::{DetectorConfig, DetectorKindConfig};
 use crate::config::stream::StreamConfig;
 use crate::failure::{Exit, Failure, reason};
@@ -18,11 +18,12 @@ use crate::serve::handle::{ArmRequest, FileEntry, Severity};
 use crate::serve::hooks::About;
 use crate::serve::paths::Place;
 use crate::serve::settings::ServiceSettings;
+use arc_swap::ArcSwap;
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
 use konkordia_core::state::{Event, State};
 use konkordia_engine::outlet::{OnFull, Outlet, OutletReader, OutletSpec, Outlets, Service};
-use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl};
+use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::SharedState;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -32,8 +33,6 @@ use std::time::{Duration, Instant};
 
 /// Images that may wait for the file, beside the bound in bytes.
 const FILE_QUEUE_IMAGES: usize = 4096;
-/// Name of the outlet of the file.
-const FILE: &str = "file";
 
 /// What threads report.
 pub enum Report {
@@ -49,8 +48,21 @@ pub enum FileReport {
     Opened(String),
     /// The sink failed.
     Failed(SinkError),
-    /// The files are closed; so many images are not in them, and why the last of them is not.
-    Closed(u64, Option<String>),
+    /// The files are closed, and why an image does not fit them.
+    Closed(InFile, Option<String>),
+}
+
+/// What a closed file has.
+#[derive(Clone, Copy)]
+pub struct InFile {
+    /// Images with pixels.
+    images: u64,
+    /// Images that came, were to be written, and are not there.
+    unwritten: u64,
+    /// All positions.
+    positions: u64,
+    /// Those on the disk.
+    durable: Option<u64>,
 }
 
 /// A series of which not everything is over.
@@ -59,18 +71,49 @@ struct Open {
     file: Option<String>,
     end: Option<Arc<SeriesEnd>>,
     error: Option<SinkError>,
-    /// Images that the file did not take; `None` while it is being written.
-    unwritten: Option<u64>,
+    /// `None` while it is being written.
+    in_file: Option<InFile>,
     has_data: bool,
     waited_for: Option<String>,
 }
 
+/// The parts of a path of messages, made and not yet opened.
+struct Path(SeriesSpec, Vec<Upstream>);
+
+impl Path {
+    fn of(base: &Base, config: &StreamConfig) -> Result<Self, Failure> {
+        let (spec, upstreams) = (spec(config)?, upstreams(config)?);
+        let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
+        base.machine.publish(|status| status.listens = listens);
+        Ok(Self(spec, upstreams))
+    }
+
+    /// Opens it and passes its notices on.
+    fn open(self, base: &Base, outlets: &Arc<Outlets>, outbox: &Outbox<Stream>) -> Result<Series, Failure> {
+        let fail = |why: String| cannot_open(base, why);
+        let series = konkordia_engine::series::open(self.0, self.1, Arc::clone(outlets)).map_err(|error| fail(error.0))?;
+        let (notices, tell) = (series.notices().clone(), outbox.clone());
+        // It ends with the program: whoever may still look at the control keeps the channel open.
+        let pass = move || while notices.recv().is_ok_and(|notice| tell.report(Report::Notice(notice))) {};
+        let passes = Builder::new().name("notices".into()).stack_size(128 << 10).spawn(pass);
+        passes.map_err(|error| fail(reason(&error)))?;
+        Ok(series)
+    }
+}
+
+fn cannot_open(base: &Base, why: String) -> Failure {
+    let what = format!("the detector '{}' cannot be opened", base.config.name);
+    Failure::new(Exit::Configuration, what, why, "correct its configuration")
+}
+
 /// What is particular to streams.
 pub struct Stream {
+    outbox: Outbox<Self>,
     config: Arc<StreamConfig>,
     place: Place,
     series: Option<Series>,
-    control: Arc<SeriesControl>,
+    /// Of the series path that is open now; a new one after a mistake in the program has ended the last.
+    control: Arc<ArcSwap<SeriesControl>>,
     files: Arc<SharedState>,
     outlet: Arc<Outlet>,
     outlets: Arc<Outlets>,
@@ -94,10 +137,20 @@ impl Reports for FileReports {
         self.0.report(Report::File(FileReport::Failed(error.clone())));
     }
 
-    fn ended(&mut self, _: &Arc<SeriesEnd>, unwritten: u64) {
+    fn passed(&mut self, image: &SeriesImage) {
+        if image.store {
+            self.1.pass();
+        }
+    }
+
+    fn ended(&mut self, end: &Arc<SeriesEnd>, _: u64) {
+        let files = &self.1;
         // Images that do not fit the file are no failure of it, and not in it either.
-        let why = self.1.names().last_error.filter(|_| self.1.refused() > 0);
-        self.0.report(Report::File(FileReport::Closed(unwritten + self.1.refused(), why)));
+        let why = files.names().last_error.filter(|_| files.refused() > 0);
+        let is_wanted = files.names().main.is_some() || files.unwritten() > 0;
+        let unwritten = if is_wanted { end.ledger.to_be_written().saturating_sub(files.images()) } else { 0 };
+        let (images, positions, durable) = (files.images(), files.positions(), files.durable_end());
+        self.0.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
     }
 
     fn looked(&mut self, _: &OutletReader) {}
@@ -118,16 +171,16 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), runs: 0 };
-    let mut clock: Option<Arc<SeriesControl>> = None;
+    let mut clock: Option<Arc<ArcSwap<SeriesControl>>> = None;
     let (send, thread) = actor::spawn(base, |base, outbox| {
         let stream = Stream::open(base, outbox)?;
         let control = Arc::clone(&stream.control);
-        base.machine.shared.count_between(move || totals_between(&control));
+        base.machine.shared.count_between(move || totals_between(&control.load()));
         clock = Some(Arc::clone(&stream.control));
         Ok(stream)
     })?;
     let age = move |image: &SeriesImage| {
-        let now_ns = clock.as_ref()?.now_ns();
+        let now_ns = clock.as_ref()?.load().now_ns();
         Some(Duration::from_nanos(now_ns.saturating_sub(image.received_ns)))
     };
     let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(age));
@@ -141,13 +194,8 @@ impl Stream {
         };
         let config: Arc<StreamConfig> = Arc::new((**config).clone());
         let place = place(&base.config, &config, base.settings.data_root.as_ref());
-        let fail = |why: String| {
-            let what = format!("the detector '{}' cannot be opened", base.config.name);
-            Failure::new(Exit::Configuration, what, why, "correct its configuration")
-        };
-        let (spec, upstreams) = (spec(&config)?, upstreams(&config)?);
-        let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
-        base.machine.publish(|status| status.listens = listens);
+        let fail = |why: String| cannot_open(base, why);
+        let path = Path::of(base, &config)?;
         // The file is there before the first message.
         let wish = Arc::new(Mutex::new(default_wish(&base.config, &config)));
         let usual = default_wish(&base.config, &config);
@@ -171,14 +219,10 @@ impl Stream {
             began.elapsed().as_nanos() as u64
         });
         let sink = sink.map_err(|error| fail(reason(&error)))?;
-        let series = konkordia_engine::series::open(spec, upstreams, Arc::clone(outlets)).map_err(|error| fail(error.0))?;
-        let (control, notices) = (series.control(), series.notices().clone());
-        let tell = outbox.clone();
-        // It ends with the program: whoever may still look at the control keeps the channel open.
-        let pass = move || while notices.recv().is_ok_and(|notice| tell.report(Report::Notice(notice))) {};
-        let passes = Builder::new().name("notices".into()).stack_size(128 << 10).spawn(pass);
-        passes.map_err(|error| fail(reason(&error)))?;
+        let series = path.open(base, outlets, &outbox)?;
+        let control = Arc::new(ArcSwap::new(series.control()));
         Ok(Self {
+            outbox,
             config,
             place,
             series: Some(series),
@@ -237,6 +281,14 @@ impl Stream {
                 let hint = Some("look at the network or the folder, then restart the service".to_string());
                 let _ = base.machine.step(Event::Fault, Some(Say { message, severity: Severity::Error, hint }));
             }
+            Notice::Broken { why } => self.open_anew(base, &why),
+            Notice::Crowded { source, refused } => {
+                let message = format!("{source}: {refused} connections were closed, because more are there than it keeps");
+                let why = "every connection takes a file descriptor, and files and HTTP need some";
+                let fix = "find out who connects (`ss -tn`): a port scanner, or a sender that never closes its sockets?";
+                let data = json!({ "source": source, "refused": refused, "why": why, "fix": fix });
+                base.machine.tell("warning", Severity::Warning, message, data);
+            }
             Notice::Refused { upstream, why } => {
                 base.machine.tell(
                     "warning",
@@ -248,20 +300,50 @@ impl Stream {
         }
     }
 
+    /// A mistake in the program has ended the path of messages: a new one takes its place, with sockets of its own.
+    fn open_anew(&mut self, base: &mut Base, why: &str) {
+        // The old sockets go first.
+        drop(self.series.take());
+        let path = Path::of(base, &self.config).and_then(|path| path.open(base, &self.outlets, &self.outbox));
+        let hint = match &path {
+            Ok(_) => {
+                "please report this text with the configuration; messages that were on their way are lost; arm again".to_string()
+            }
+            Err(failure) => format!("restart the service: {}: {}", failure.what, failure.why),
+        };
+        if let Ok(series) = path {
+            self.control.store(series.control());
+            self.series = Some(series);
+        }
+        if self.armed.take().is_some() {
+            // No series will follow this arm.
+            base.machine.shared.end(Default::default());
+            base.machine.publish(|status| status.ended = Some(SeriesEnded::Failed.name().into()));
+            self.set_wish(default_wish(&base.config, &self.config));
+        }
+        let data = json!({ "run": base.runs, "why": why, "fix": hint });
+        base.machine.tell("warning", Severity::Error, why.to_string(), data);
+        let say = Say { message: why.to_string(), severity: Severity::Error, hint: Some(hint) };
+        let _ = base.machine.step(Event::Fault, Some(say));
+    }
+
     fn started(&mut self, base: &mut Base, start: &Arc<SeriesStart>) {
         if self.armed.take().is_none() {
             base.runs += 1;
         }
         let (run, wish) = (base.runs, self.wished());
         let machine = &mut base.machine;
-        self.open.push_back(Open { run, file: None, end: None, error: None, unwritten: None, has_data: false, waited_for: None });
+        self.open.push_back(Open { run, file: None, end: None, error: None, in_file: None, has_data: false, waited_for: None });
         let live = SeriesLive {
-            control: Arc::clone(&self.control),
+            control: self.control.load_full(),
             files: Arc::clone(&self.files),
             outlet: Arc::clone(&self.outlet),
             write: wish.write && start.store,
         };
         let message = format!("run {run} has begun (series {})", start.series);
+        for warning in &start.warnings {
+            machine.tell("warning", Severity::Warning, warning.clone(), json!({ "run": run }));
+        }
         let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
         machine.tell("run_started", Severity::Info, message.clone(), data);
         let shared = Arc::clone(&machine.shared);
@@ -274,7 +356,7 @@ impl Stream {
 
     /// Gives the reports of the file to the series that they are about.
     fn take_file_reports(&mut self, base: &mut Base) {
-        while let Some(open) = self.open.iter_mut().find(|open| open.unwritten.is_none()) {
+        while let Some(open) = self.open.iter_mut().find(|open| open.in_file.is_none()) {
             match self.file_reports.pop_front() {
                 None => break,
                 Some(FileReport::Opened(file)) => {
@@ -294,11 +376,11 @@ impl Stream {
                     base.machine.say(Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
                     open.error.get_or_insert(error);
                 }
-                Some(FileReport::Closed(unwritten, why)) => {
-                    open.unwritten = Some(unwritten);
+                Some(FileReport::Closed(in_file, why)) => {
+                    open.in_file = Some(in_file);
                     if let (Some(why), None) = (why, &open.error) {
                         let message = format!("run {}: images are not in its file: {why}", open.run);
-                        let data = json!({ "run": open.run, "images": unwritten, "why": why });
+                        let data = json!({ "run": open.run, "images": in_file.unwritten, "why": why });
                         base.machine.tell("warning", Severity::Warning, message, data);
                     }
                 }
@@ -317,7 +399,7 @@ impl Stream {
 
     fn ended(&mut self, base: &mut Base, end: &Arc<SeriesEnd>) {
         let mut look = look_of(end);
-        look.written = self.files.images();
+        (look.written, look.durable, look.unwritten) = (self.files.images(), self.files.durable_end(), self.files.unwritten());
         let waited_for = self.waited_for.take();
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
@@ -332,7 +414,7 @@ impl Stream {
                 self.armed = None;
                 base.machine.shared.end(look);
                 let _ = base.machine.step(Event::EndOfData, None);
-                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None, 0);
+                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None, (0, 0));
                 base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
                 base.machine.tell(
                     "run_ended",
@@ -348,16 +430,17 @@ impl Stream {
 
     /// Series that have ended and whose files are closed.
     fn close_what_is_over(&mut self, base: &mut Base) {
-        while self.open.front().is_some_and(|open| open.end.is_some() && open.unwritten.is_some()) {
+        while self.open.front().is_some_and(|open| open.end.is_some() && open.in_file.is_some()) {
             let Some(open) = self.open.pop_front() else { return };
-            let Some(end) = &open.end else { return };
-            let (say, failed) =
-                sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), open.unwritten.unwrap_or(0));
+            let (Some(end), Some(in_file)) = (&open.end, open.in_file) else { return };
+            let written = (in_file.images, in_file.unwritten);
+            let (say, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), written);
             let machine = &mut base.machine;
+            machine.shared.add("images_unwritten", in_file.unwritten);
             let ended = end.ended.name();
             if let Some(file) = &open.file {
                 let ledger = &end.ledger;
-                let is_complete = !failed && ledger.is_complete() && ledger.expected > 0 && open.unwritten == Some(0);
+                let is_complete = !failed && ledger.is_success() && ledger.expected > 0 && in_file.unwritten == 0;
                 let state = match (failed, is_complete) {
                     (true, _) => "failed",
                     (false, true) => "complete",
@@ -365,7 +448,7 @@ impl Stream {
                 };
                 let entry = FileEntry {
                     state: state.into(),
-                    images: ledger.expected,
+                    images: in_file.positions,
                     bytes: if self.open.is_empty() { self.files.bytes() } else { 0 },
                     ended: Some(ended.into()),
                     ..FileEntry::writing(&base.config.name, open.run, file)
@@ -373,7 +456,9 @@ impl Stream {
                 machine.tell("file", Severity::Info, format!("{file} is closed"), json!(entry));
                 machine.shared.enter_file(entry);
             }
-            let data = json!({ "run": open.run, "ended": ended, "ledger": look_of(end).ledger });
+            let mut look = look_of(end);
+            look.file_has(in_file.images, in_file.unwritten, in_file.durable);
+            let data = json!({ "run": open.run, "ended": ended, "ledger": look.ledger });
             machine.tell("run_ended", say.severity, say.message.clone(), data);
             if matches!(end.ended, SeriesEnded::Stopped | SeriesEnded::Cancelled) {
                 base.run_on_stop(About {
@@ -385,7 +470,7 @@ impl Stream {
             }
             // Another series may be on its way already; then this is only told.
             if self.open.is_empty() {
-                base.machine.shared.amend_written(self.files.images());
+                base.machine.shared.amend_written(in_file.images, in_file.unwritten, in_file.durable);
                 base.machine.publish(|status| status.ended = Some(ended.into()));
                 let _ = base.machine.step(if failed { Event::Fault } else { Event::Closed }, Some(say));
                 self.set_wish(default_wish(&base.config, &self.config));
@@ -435,7 +520,7 @@ impl Driver for Stream {
         let images_wished = wish.images;
         self.set_wish(Wish { arm: base.runs, ..wish });
         self.armed = Some((Instant::now(), None));
-        self.control.arm(order);
+        self.control.load().arm(order);
         let run = base.runs;
         base.machine.shared.expect(images_wished);
         for note in crate::config::xds::stream_notes(&self.config) {
@@ -452,7 +537,7 @@ impl Driver for Stream {
             && clock.is_none()
         {
             *clock = Some(Instant::now());
-            self.control.start_clock();
+            self.control.load().start_clock();
             let seconds = self.config.start_timeout_ns as f64 / 1e9;
             self.waited_for =
                 (self.config.start_timeout_ns != u64::MAX).then(|| format!("nothing came within {seconds:.1} s after the start"));
@@ -460,15 +545,15 @@ impl Driver for Stream {
     }
 
     fn stop(&mut self) {
-        self.control.stop();
+        self.control.load().stop();
     }
 
     fn cancel(&mut self) {
-        self.control.cancel();
+        self.control.load().cancel();
     }
 
     fn leave(&mut self) {
-        self.control.leave();
+        self.control.load().leave();
     }
 
     fn report(&mut self, base: &mut Base, report: Report) {
@@ -487,7 +572,7 @@ impl Driver for Stream {
         let Some(longest) = base.settings.armed_timeout.filter(|longest| now.duration_since(armed) > *longest) else { return };
         if base.machine.state() == State::Armed && self.waited_for.is_none() {
             self.waited_for = Some(format!("nothing came within {:.1} s after it was armed", longest.as_secs_f64()));
-            self.control.stop();
+            self.control.load().stop();
         }
     }
 
@@ -506,7 +591,6 @@ impl Driver for Stream {
         drop(self.series.take());
         self.outlets.remove(FILE);
         if let Some(thread) = self.file_thread.take() {
-            // A panic has been reported by the hook.
             let _ = thread.join();
         }
     }

@@ -1,10 +1,11 @@
 //! What the way of messages is made of in the service: sources, the decision where files go, a look at a series, and its end in words.
 
-use super::status::{Live, Look, Say};
+use super::status::{Live, Look, Say, latency_rows};
 use crate::config::overrides;
 use crate::config::service::DetectorConfig;
 use crate::config::stream::{Socket, StreamConfig, StreamSource};
 use crate::failure::{Exit, Failure, reason};
+use crate::machine;
 use crate::run::clock;
 use crate::say;
 use crate::serve::handle::{ArmRequest, Severity};
@@ -16,6 +17,7 @@ use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_engine::outlet::Outlet;
 use konkordia_engine::series::intake::{IntakeOptions, intake_with};
 use konkordia_engine::series::{Join, Phase, Protocol, SeriesControl, SeriesSpec, Upstream};
+use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
@@ -117,6 +119,7 @@ impl Namer {
             directory: target.directory,
             prefix: target.prefix,
             images_per_file: config.images_per_file,
+            to_disk: ToDisk::Beside(config.sync_interval),
             overwrite: config.overwrite,
             layout: config.layout,
             xds: config.xds,
@@ -138,16 +141,11 @@ impl Namer {
         metadata
     }
 
-    /// The configured prefix with the number of the series: the next one that is free, so that a service that was restarted goes on counting.
+    /// The configured prefix with the number of the series.
     fn free_target(&mut self) -> Result<Target, Failure> {
-        loop {
-            let target = self.place.target(&format!("{}_{:06}", self.config.prefix, self.series))?;
-            let master = target.directory.join(konkordia_sinks::hdf5::master_file_name(&target.prefix));
-            if self.config.overwrite == konkordia_sinks::hdf5::Overwrite::Replace || !master.exists() {
-                return Ok(target);
-            }
-            self.series += 1;
-        }
+        let (number, target) = self.place.numbered(&self.config.prefix, self.series, self.config.overwrite)?;
+        self.series = number;
+        Ok(target)
     }
 }
 
@@ -159,8 +157,9 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
             let context = context(1).map_err(|error| open_failed("ZeroMQ", &error))?;
             let open = |address: &String| {
                 let kind = if *socket == Socket::Sub { ZmqKind::Sub } else { ZmqKind::Pull };
-                let message_bytes_max = config.message_bytes_max;
-                let spec = ZmqSourceSpec { bind: *bind, kind, message_bytes_max, ..ZmqSourceSpec::pull(address.clone()) };
+                let (message_bytes_max, peers_max) = (config.message_bytes_max, machine::connections_per_port());
+                let spec =
+                    ZmqSourceSpec { bind: *bind, kind, message_bytes_max, peers_max, ..ZmqSourceSpec::pull(address.clone()) };
                 let source = ZmqSource::open(&context, &spec).map_err(|error| open_failed(address, &error))?;
                 Ok(Box::new(source) as Box<dyn MessageSource>)
             };
@@ -182,7 +181,8 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
     let pieces = if config.pieces { sources.len() as u64 } else { 0 };
     let upstream = |(n, source)| {
         let chip_gap_px = config.modules.as_ref().map_or(0, |modules| modules.chip_gaps_px[n]);
-        let options = IntakeOptions { pieces, pixels_are_cbf: config.transform.cbf, chip_gap_px };
+        let is_maxiv = config.append_dataset.is_some();
+        let options = IntakeOptions { pieces, pixels_are_cbf: config.transform.cbf, chip_gap_px, is_maxiv };
         Upstream { source, intake: intake_with(config.protocol, bounds, options) }
     };
     Ok(sources.into_iter().enumerate().map(upstream).collect())
@@ -212,13 +212,16 @@ pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
     };
     let transform = transform::factory(&config.transform)?;
     let sum_frames = config.transform.sum_frames.unwrap_or(1);
-    let repacks = transform.is_some() || config.modules.is_some() || config.transform.cbf || sum_frames > 1;
+    let is_changed = transform.is_some() && !config.transform.keeps_packing;
+    let repacks = is_changed || config.modules.is_some() || config.transform.cbf || sum_frames > 1;
     Ok(SeriesSpec {
         bounds: bounds(config),
         join,
+        positions: config.positions,
         packing_out: config.transform.packing.or(repacks.then_some(Packing::BitshuffleLz4)),
         transform,
         sum_frames,
+        check_pixels: config.check_pixels,
         window_images: config.window_images,
         wait_ns: config.wait_ns,
         drain_ns: config.drain_ns,
@@ -257,17 +260,14 @@ impl Live for SeriesLive {
         look.totals = totals_of(&progress.ledger);
         look.expected = progress.images_planned;
         look.written = if self.write { self.files.images() } else { 0 };
+        look.durable = self.files.durable_end().filter(|_| self.write);
+        look.unwritten = self.files.unwritten();
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         let limit = progress.upstreams.iter().map(|upstream| upstream.in_flight_bytes_max).sum();
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
         let queued = self.outlet.stats().queued.load(Ordering::Relaxed);
         look.queues.insert("outlet_file".into(), fill(queued, self.outlet.spec().queue_images as u64));
-        let us = |ns: u64| ns as f64 / 1e3;
-        let latency = &progress.latency;
-        if latency.count > 0 {
-            let list = [("p50", latency.p50_ns), ("p99", latency.p99_ns), ("p999", latency.p999_ns), ("max", latency.max_ns)];
-            look.latency = list.map(|(name, ns)| (format!("committed_{name}_us"), us(ns))).into();
-        }
+        look.latency = latency_rows("committed", &progress.latency).into_iter().collect();
         let received = |f: fn(&konkordia_engine::series::UpstreamProgress) -> u64| progress.upstreams.iter().map(f).sum();
         look.counters = vec![
             ("received_messages_hz", received(|u| u.received)),
@@ -319,10 +319,23 @@ pub fn look_of(end: &SeriesEnd) -> Look {
     }
 }
 
-/// The end of a series in words, and whether the detector is in error. `unwritten` = images that came and are not in the file.
-pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Option<&SinkError>, unwritten: u64) -> (Say, bool) {
+/// The end of a series in words, and whether the detector is in error; how many images the file has, and how many came and are not in it.
+pub fn sum_up(
+    run: u64,
+    end: &SeriesEnd,
+    waited_for: Option<&str>,
+    failure: Option<&SinkError>,
+    (written, unwritten): (u64, u64),
+) -> (Say, bool) {
     let (ledger, ended) = (&end.ledger, end.ended.name());
-    if let Some(wrong) = ledger.imbalances().first() {
+    let wrong = ledger.imbalances().first().cloned();
+    if wrong.is_some() && end.ended == SeriesEnded::Failed {
+        // Something cut it short, and that is what there is to tell.
+        let message = format!("run {run} has ended ({ended}): {}", end.reason);
+        let hint = Some("please report this text with the configuration".to_string());
+        return (Say { message, severity: Severity::Error, hint }, true);
+    }
+    if let Some(wrong) = wrong {
         let hint = Some("please report this: it is a mistake in konkordia".into());
         return (
             Say { message: format!("run {run}: the ledger does not balance: {wrong}"), severity: Severity::Error, hint },
@@ -330,7 +343,14 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
         );
     }
     if let Some(error) = failure {
-        let message = format!("run {run}: {}: {}", error.what, error.why);
+        let mut message = format!("run {run}: {}: {}", error.what, error.why);
+        if unwritten > 0 {
+            let (there, not) = (say::count(written), say::count(unwritten));
+            message.push_str(&format!(
+                "; of {} images {there} are in the file, {not} came and are not in it",
+                say::count(ledger.expected)
+            ));
+        }
         return (Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
     }
     let came = ledger.complete + ledger.partial > 0;
@@ -346,7 +366,7 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
             end.ended == SeriesEnded::Failed,
         );
     }
-    let is_whole = ledger.is_complete() && unwritten == 0 && matches!(end.ended, SeriesEnded::Finished | SeriesEnded::Stopped);
+    let is_whole = ledger.is_success() && unwritten == 0 && matches!(end.ended, SeriesEnded::Finished | SeriesEnded::Stopped);
     let severity = if is_whole { Severity::Success } else { Severity::Warning };
     let mut message = format!(
         "run {run} has ended ({ended}){because}: {} of {} images complete",
@@ -358,6 +378,9 @@ pub fn sum_up(run: u64, end: &SeriesEnd, waited_for: Option<&str>, failure: Opti
         if n > 0 {
             message.push_str(&format!(", {} {name}", say::count(n)));
         }
+    }
+    if ledger.not_kept > 0 {
+        message.push_str(&format!(", {} more came and are not kept (twice, late or of no series)", say::count(ledger.not_kept)));
     }
     if unwritten > 0 {
         message.push_str(&format!(", {} not in the file because they do not fit it", say::count(unwritten)));

@@ -5,8 +5,8 @@
 
 use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
-use super::status::{Machine, Say, Shared};
-use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, discard, finish, ready, wish};
+use super::status::{Live, Machine, Say, Shared};
+use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, broken_off, discard, finish, ready, wish};
 use crate::config::Config;
 use crate::config::service::DetectorConfig;
 use crate::failure::{Exit, Failure};
@@ -22,6 +22,7 @@ use crate::serve::settings::ServiceSettings;
 use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::setup::Finding;
 use konkordia_core::state::{Event, State};
+use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
 use serde_json::json;
 use std::ops::Range;
@@ -103,9 +104,9 @@ impl Driver for Udp {
     type Report = Report;
 
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
-        let wish = wish(&base.config, base.settings.data_root.as_ref(), request)?;
-        let file = wish.config.directory.join(format!("{}_master.h5", wish.config.prefix));
         let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
+        let wish = wish(&base.config, base.settings.data_root.as_ref(), run, request)?;
+        let file = wish.config.directory.join(format!("{}_master.h5", wish.config.prefix));
         let about = About {
             detector: base.config.name.clone(),
             run,
@@ -150,19 +151,26 @@ impl Driver for Udp {
         let stray = crate::machine::datagrams_to_closed_ports();
         let closing = Closing { config: wish.config, writer, raw_copy, addresses, run, writes: wish.write, stray };
         let (outbox, outlets, counts) = (self.outbox.clone(), Arc::clone(&base.fanout.outlets), Arc::clone(&live.counts));
+        let (of_actor, live) = (Arc::clone(&live), live);
         let work = move || {
-            let outcome = armed.run();
-            outbox.report(Report::DataEnded(run));
-            let reason = reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            let finished = finish(&closing, &outcome, control.progress().images_seen, &reason);
-            drop(outcome);
+            let to_its_end = || {
+                let outcome = armed.run();
+                outbox.report(Report::DataEnded(run));
+                let reason = reason.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let mut finished = finish(&closing, &outcome, control.progress().images_seen, &reason);
+                finished.look.latency = live.latency();
+                finished
+            };
+            // What a mistake in closing leaves behind can be repaired; the other detectors have nothing to do with it.
+            let finished = contain(to_its_end).unwrap_or_else(|panic| broken_off(&closing, live.look(), &panic));
             if counts.begun.load(Ordering::Acquire) {
                 outlets.end(&finished.end);
             }
             let master = finished.file.as_ref().map(|(master, ..)| master.clone());
             outbox.report(Report::Closed(run, Box::new(finished)));
             if let (Some(travel), Some(master)) = (&closing.config.travel, master) {
-                travel::make_and_tell(travel, closing.config.overwrite, &master, true, false);
+                // A panic in it was reported by the hook; the files of the run are closed.
+                let _ = contain(|| travel::make_and_tell(travel, closing.config.overwrite, &master, true, false));
             }
         };
         let spawned = Builder::new().name(format!("run-{}", base.config.name)).spawn(work);
@@ -171,7 +179,7 @@ impl Driver for Udp {
         })?;
         base.runs = run;
         let early = current.gates.wait(streams);
-        base.machine.shared.begin(live);
+        base.machine.shared.begin(of_actor);
         announce(base, &current, listens, &notes, early);
         self.current = Some(current);
         Ok(())

@@ -1,12 +1,14 @@
 //! What a run over UDP is made of in the service: the configuration after the wishes of a command, the gates in front of the sockets, the
 //! preparation with everything that can fail, and the end with its files.
 
-use super::status::{Live, Look, Say};
+use super::status::{Live, Look, Say, latency_rows};
 use crate::config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
 use crate::config::{Config, overrides};
 use crate::failure::{Exit, Failure};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
+use crate::run::raw_copy::RawCopy;
 use crate::run::report::{self, Report};
+use crate::run::sink::SharedWriter;
 use crate::run::{angles, clock, exit_of};
 use crate::say;
 use crate::serve::fanout::Fanout;
@@ -20,14 +22,16 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
-use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_core::setup::Finding;
+use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_engine::run_tap::end_of_run;
 use konkordia_engine::series::encode::Outgoing;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
 use konkordia_sources::udp::UdpReceiver;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -102,7 +106,21 @@ pub struct UdpLive {
     /// By state, as they are committed.
     pub counts: Arc<ImageCounts>,
     plan: Arc<Plan>,
+    writer: SharedWriter,
+    raw_copy: Option<RawCopy>,
     writes: bool,
+}
+
+impl UdpLive {
+    /// From the first packet of an image to its place in the order, and to its place in the file.
+    pub fn latency(&self) -> BTreeMap<String, f64> {
+        let (committed, written) = self.control.latencies();
+        let mut rows = latency_rows("committed", &committed);
+        if self.writes {
+            rows.extend(latency_rows("written", &written));
+        }
+        rows.into_iter().collect()
+    }
 }
 
 impl Live for UdpLive {
@@ -129,6 +147,10 @@ impl Live for UdpLive {
             expected: self.plan.images(),
             committed: p.images_committed,
             written,
+            // A sink that fails ends the run, and the ledger says what it did not take.
+            unwritten: 0,
+            durable: self.writer.durable_end(),
+            raw_durable: self.raw_copy.as_ref().map(RawCopy::durable_end),
             lost,
             partial,
             not_taken: 0,
@@ -139,7 +161,7 @@ impl Live for UdpLive {
                 ("packed_ring".to_string(), fill(p.images_waiting, self.plan.packed_slots)),
             ]
             .into(),
-            latency: [].into(),
+            latency: self.latency(),
             counters: vec![
                 ("received_packets_hz", p.packets_received),
                 ("received_bytes_per_s", p.bytes_received),
@@ -175,8 +197,8 @@ pub struct Wish {
     pub notes: Vec<String>,
 }
 
-/// The configuration after the wishes of a command.
-pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, request: &ArmRequest) -> Result<Wish, Failure> {
+/// The configuration of this run after the wishes of a command.
+pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, run: u64, request: &ArmRequest) -> Result<Wish, Failure> {
     let DetectorKindConfig::Udp(own) = &base.kind else {
         return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
     };
@@ -197,8 +219,11 @@ pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, request: &ArmReq
     if write {
         let root = data_root.unwrap_or(&own.directory).clone();
         let place = Place { root, base: own.directory.clone(), create_folders: base.create_folders };
-        let target = place.target(request.prefix.as_deref().unwrap_or(&own.prefix))?;
-        if let Some(travel) = config.travel.as_mut().filter(|_| target.prefix != own.prefix) {
+        let target = match &request.prefix {
+            Some(name) => place.target(name)?,
+            None => place.numbered(&own.prefix, run, own.overwrite)?.1,
+        };
+        if let Some(travel) = config.travel.as_mut() {
             travel.prefix = format!("{}_travel", target.prefix);
         }
         (config.directory, config.prefix) = (target.directory, target.prefix);
@@ -279,7 +304,8 @@ pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
     prepared.notes.retain(|note| !note.starts_with("the disk has") || !notes.iter().any(|n| n.starts_with("the disk has")));
     prepared.notes.splice(0..0, notes);
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
-    let live = UdpLive { control, counts, plan: Arc::clone(&plan), writes: wish.write };
+    let (writer, raw_copy) = (prepared.writer.clone(), prepared.raw_copy.clone());
+    let live = UdpLive { control, counts, plan: Arc::clone(&plan), writer, raw_copy, writes: wish.write };
     Ok(Ready { prepared, wish, gates, live: Arc::new(live) })
 }
 
@@ -355,9 +381,9 @@ pub struct Closing {
     /// Configuration of the run.
     pub config: Config,
     /// What was prepared, without the run itself.
-    pub writer: crate::run::sink::SharedWriter,
+    pub writer: SharedWriter,
     /// Raw frames.
-    pub raw_copy: Option<crate::run::raw_copy::RawCopy>,
+    pub raw_copy: Option<RawCopy>,
     /// Where the streams arrived.
     pub addresses: Vec<std::net::SocketAddr>,
     /// Of this run.
@@ -383,7 +409,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     // Raw frames without a frame go away with the copy that makes them.
     let is_nothing = reason.cancelled && outcome.images == 0;
     let copy = closing.raw_copy.as_ref().filter(|_| !is_nothing);
-    let raw = copy.and_then(crate::run::raw_copy::RawCopy::finish).transpose();
+    let raw = copy.and_then(RawCopy::finish).transpose();
     let (_, mut failure) = exit_of(outcome, closing.config.images.is_some(), false);
     let file = file.map_err(|error| failure.get_or_insert_with(|| error.into()).clone()).unwrap_or_default();
     if let Err(error) = raw {
@@ -396,6 +422,8 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         kept = None;
     }
     let (first, mut look) = (outcome.first_frame, last_look(outcome));
+    look.durable = closing.writer.durable_end();
+    look.raw_durable = closing.raw_copy.as_ref().map(RawCopy::durable_end);
     if !closing.writes {
         look.written = 0;
     }
@@ -409,6 +437,25 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         findings: outcome.findings.clone(),
         frames: first.map(|first| first..first + images_seen),
         end: Arc::new(series_end(outcome, reason.cancelled)),
+    }
+}
+
+/// The end of a run whose closing panicked: its files stay as after a crash, to be repaired.
+pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished {
+    let ended = SeriesEnded::Failed;
+    let ledger = SeriesLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..SeriesLedger::default() };
+    let master = closing.config.directory.join(format!("{}_master.h5", closing.config.prefix));
+    look.totals.push(("runs_program_error".into(), 1));
+    Finished {
+        ended: "program error",
+        say: Say::failure(&panic.into()),
+        failed: true,
+        file: closing.writes.then_some((master, look.written, 0)),
+        is_complete: false,
+        findings: Vec::new(),
+        frames: None,
+        end: Arc::new(SeriesEnd { ended, reason: panic.to_string(), ledger }),
+        look,
     }
 }
 
@@ -452,11 +499,13 @@ fn last_look(outcome: &RunOutcome) -> Look {
     ledger.insert("from_strangers".into(), from_strangers);
     totals.push((FROM_STRANGERS.into(), from_strangers));
     totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
+    totals.push(("images_unwritten".into(), images.unwritten));
     totals.push((format!("runs_{}", outcome.ended.name().replace(' ', "_")), 1));
     Look {
         expected: Some(images.expected),
         committed: images.complete + images.partial + images.lost + images.discarded,
         written: images.written,
+        unwritten: images.unwritten,
         lost: images.lost,
         partial: images.partial,
         not_taken: images.not_taken,
@@ -469,7 +518,8 @@ fn last_look(outcome: &RunOutcome) -> Look {
 
 fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure: Option<&Failure>, reason: &Reason) -> Say {
     let wrong = outcome.ledger.imbalances();
-    if let Some(wrong) = wrong.first() {
+    // What a panic cut short does not come out; the panic is what there is to tell.
+    if let (Some(wrong), false) = (wrong.first(), matches!(outcome.ended, Ended::Panicked(_))) {
         let hint = Some("please report this: it is a mistake in konkordia".into());
         return Say { message: format!("run {run}: the ledger does not balance: {wrong}"), severity: Severity::Error, hint };
     }
@@ -488,7 +538,7 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
         return Say { message: format!("run {run} has no image ({ended}){why}{cause}"), severity: Severity::Warning, hint };
     }
     let severity =
-        if outcome.is_complete() && !matches!(outcome.ended, Ended::Stalled) { Severity::Success } else { Severity::Warning };
+        if outcome.is_success() && !matches!(outcome.ended, Ended::Stalled) { Severity::Success } else { Severity::Warning };
     let mut message =
         format!("run {run} has ended ({ended}): {} of {} images complete", say::count(i.complete), say::count(i.expected));
     let others = [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)];
@@ -496,6 +546,10 @@ fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure:
         if n > 0 {
             message.push_str(&format!(", {} {name}", say::count(n)));
         }
+    }
+    let not_kept = outcome.ledger.packets_not_kept();
+    if not_kept > 0 {
+        message.push_str(&format!(", {} packets came twice or too late and are not kept", say::count(not_kept)));
     }
     message.push_str(&cause);
     Say { message, severity, hint }

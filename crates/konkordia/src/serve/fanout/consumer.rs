@@ -6,6 +6,7 @@ use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
 use konkordia_engine::outlet::{Item, OutletReader};
 use konkordia_engine::series::encode::{self, Outgoing, Parts};
+use konkordia_engine::series::guarded;
 use konkordia_sinks::zmq::MessageEncoder;
 use serde_json::json;
 use std::io;
@@ -47,6 +48,8 @@ pub trait Reports: Send {
     fn failed(&mut self, error: &SinkError, unwritten: u64);
     /// It has taken the end of a series; `unwritten` images were not taken.
     fn ended(&mut self, end: &Arc<SeriesEnd>, unwritten: u64);
+    /// An image goes past the sink, which has failed.
+    fn passed(&mut self, _image: &SeriesImage) {}
     /// After each batch.
     fn looked(&mut self, reader: &OutletReader);
     /// Longest time between two looks while there is no series.
@@ -116,20 +119,22 @@ impl<S: SeriesSink, R: Reports> Delivery<S, R> {
         match item {
             Item::Start(start) => {
                 (self.failed, self.in_series, self.unwritten) = (false, true, 0);
-                let result = self.sink.start(start);
+                let result = guarded(|| self.sink.start(start));
                 // Of a series that it did not take, a sink gets no end either.
                 self.in_series = result.is_ok();
                 self.note(result);
             }
-            Item::Image(image) if self.failed => self.unwritten += u64::from(image.status.has_pixels()),
             Item::Image(image) => {
-                let result = self.sink.image(image);
-                self.unwritten += u64::from(result.is_err() && image.status.has_pixels());
-                self.note(result);
+                let result = if self.failed { None } else { Some(guarded(|| self.sink.image(image))) };
+                if !matches!(result, Some(Ok(()))) && image.status.has_pixels() {
+                    self.unwritten += 1;
+                    self.reports.passed(image);
+                }
+                self.note(result.unwrap_or(Ok(())));
             }
             Item::End(end) => {
                 if std::mem::take(&mut self.in_series) {
-                    let result = self.sink.end(end);
+                    let result = guarded(|| self.sink.end(end));
                     self.note(result);
                 }
                 self.reports.ended(end, self.unwritten);
@@ -164,7 +169,7 @@ where
             items.iter().for_each(|item| delivery.take(item));
             items.clear();
             if !delivery.failed {
-                let result = delivery.sink.tick(now_ns());
+                let result = guarded(|| delivery.sink.tick(now_ns()));
                 delivery.note(result);
             }
             delivery.reports.looked(&reader);

@@ -1,6 +1,7 @@
 //! Who gets the images of a detector beside its files: the ring of the newest ones, and consumers of streams.
 
 pub mod consumer;
+pub mod held_back;
 pub mod run_tap;
 
 use super::events::EventLog;
@@ -116,7 +117,8 @@ impl Fanout {
             (true, ServiceLevel::Latest) => ZmqOutKind::Pub,
         };
         let linger = Duration::from_millis(500);
-        let spec = ZmqOutSpec { address: wanted.address.clone(), bind: wanted.bind, kind, queue_messages: SOCKET_QUEUE, linger };
+        let (address, bind, peers_max) = (wanted.address.clone(), wanted.bind, crate::machine::connections_per_port());
+        let spec = ZmqOutSpec { address, bind, kind, queue_messages: SOCKET_QUEUE, linger, peers_max };
         let out = ZmqOut::open(context, &spec).map_err(|error| fail(reason(&error)))?;
         let address = out.name().to_string();
         let protocol = match wanted.protocol {

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// What a handler tells the audit log, through the extensions of its response.
 #[derive(Clone, Debug)]
@@ -50,11 +51,12 @@ pub async fn record(
             role: identity.role().map(|role| role.name()),
             address: address.ip().to_canonical().to_string(),
             method,
-            path,
-            detector,
+            path: Record::path(&path),
+            detector: detector.map(|name| Record::path(&name)),
             status: response.status().as_u16(),
             code: response.extensions().get::<ProblemCode>().map(|code| code.0.clone()),
-            request,
+            request: Record::request(request),
+            unrecorded: 0,
         };
         keep(&shared, record, &identity).await;
         response
@@ -62,12 +64,16 @@ pub async fn record(
     work.await.unwrap_or_else(|_| Problem::bug("the service made a mistake with this request").into_response())
 }
 
-async fn keep(shared: &Arc<Shared>, record: Record, identity: &Identity) {
+async fn keep(shared: &Arc<Shared>, mut record: Record, identity: &Identity) {
     // Those without a token could flush the history of events away with their attempts; the audit log has them all the same.
     if identity.role().is_some() {
         tell(shared, &record);
     }
     let Some(log) = shared.audit.clone() else { return };
+    if identity.role().is_none() {
+        let Some(unrecorded) = log.admit_stranger(Instant::now()) else { return };
+        record.unrecorded = unrecorded;
+    }
     let written = tokio::task::spawn_blocking(move || log.write(&record).map_err(|error| (error, log))).await;
     match written {
         Ok(Ok(())) => shared.audit_failed.store(false, Ordering::Relaxed),

@@ -1,18 +1,20 @@
-//! Connections: how many there may be, altogether and from one address, and an end for those that take nothing of what is sent to them.
+//! Connections: let in where there is a place, and ended where they lose it or take nothing of what is sent to them.
 
-use crate::serve::security::rate::network;
+use super::rooms::{Room, Rooms, Seat};
+use axum::Extension;
+use axum::middleware::AddExtension;
 use axum_server::accept::Accept;
-use std::collections::HashMap;
 use std::future::Future;
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
+use tower::Layer;
 
 /// To whom there is no room for, where that can be said without TLS.
 const FULL: &[u8] =
@@ -29,58 +31,6 @@ pub struct Gate<A> {
     speaks_plainly: bool,
 }
 
-/// Connections that are open.
-#[derive(Clone)]
-pub struct Rooms {
-    open: Arc<Mutex<Open>>,
-    max: usize,
-    max_per_address: usize,
-}
-
-#[derive(Default)]
-struct Open {
-    all: usize,
-    by_address: HashMap<IpAddr, usize>,
-}
-
-impl Rooms {
-    /// For so many altogether, and from one address.
-    pub fn new(max: usize, max_per_address: usize) -> Self {
-        Self { open: Arc::default(), max, max_per_address }
-    }
-
-    fn enter(&self, address: IpAddr) -> Option<Room> {
-        let address = network(address);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_address = open.by_address.get(&address).copied().unwrap_or(0);
-        if open.all >= self.max || of_address >= self.max_per_address {
-            return None;
-        }
-        open.all += 1;
-        open.by_address.insert(address, of_address + 1);
-        Some(Room { rooms: self.clone(), address })
-    }
-}
-
-/// The place of one connection, given back when it is dropped.
-struct Room {
-    rooms: Rooms,
-    address: IpAddr,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        let mut open = self.rooms.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.all -= 1;
-        if let Some(count) = open.by_address.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                open.by_address.remove(&self.address);
-            }
-        }
-    }
-}
-
 impl<A> Gate<A> {
     /// `stall` = longest time in which a peer may take nothing of what waits for it; `speaks_plainly` = without TLS.
     pub fn new(inner: A, rooms: Rooms, stall: Duration, speaks_plainly: bool) -> Self {
@@ -90,7 +40,7 @@ impl<A> Gate<A> {
 
 impl<A, S> Accept<TcpStream, S> for Gate<A>
 where
-    A: Accept<Guarded, S> + Clone + Send + 'static,
+    A: Accept<Guarded, AddExtension<S, Arc<Seat>>> + Clone + Send + 'static,
     A::Future: Send,
     S: Send + 'static,
 {
@@ -108,29 +58,33 @@ where
                 }
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "too many connections"));
             };
-            let guarded = Guarded { stream, stall: gate.stall, timer: Box::pin(sleep(gate.stall)), stalled: false, _room: room };
+            let service = Extension(Arc::clone(&room.0)).layer(service);
+            let guarded = Guarded { stream, stall: gate.stall, timer: Box::pin(sleep(gate.stall)), stalled: false, room };
             gate.inner.accept(guarded, service).await
         })
     }
 }
 
-/// A connection that ends when its peer takes nothing for too long.
+/// A connection that ends when its peer takes nothing for too long, or when somebody else gets its place.
 pub struct Guarded {
     stream: TcpStream,
     stall: Duration,
     timer: Pin<Box<Sleep>>,
     stalled: bool,
-    _room: Room,
+    room: Room,
 }
 
 impl Guarded {
     fn watch<T>(&mut self, result: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if result.is_ready() {
-            self.stalled = false;
+            if std::mem::take(&mut self.stalled) {
+                self.room.0.is_sending.store(false, Ordering::Relaxed);
+            }
             return result;
         }
         if !self.stalled {
             self.stalled = true;
+            self.room.0.is_sending.store(true, Ordering::Relaxed);
             let end = Instant::now() + self.stall;
             self.timer.as_mut().reset(end);
         }
@@ -143,6 +97,9 @@ impl Guarded {
 
 impl AsyncRead for Guarded {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.room.0.was_sent_away(cx.waker()) {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its place was needed")));
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
@@ -186,20 +143,5 @@ mod tests {
             body.len()
         );
         assert_eq!(serde_json::from_str::<serde_json::Value>(body).unwrap()["code"], "busy");
-    }
-
-    #[test]
-    fn rooms_are_given_back() {
-        let rooms = Rooms::new(3, 2);
-        let (a, b): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
-        let first = rooms.enter(a);
-        let second = rooms.enter(a);
-        assert!(first.is_some() && second.is_some() && rooms.enter(a).is_none(), "two of one address");
-        let third = rooms.enter(b);
-        assert!(third.is_some() && rooms.enter(b).is_none(), "three altogether");
-        drop(first);
-        assert!(rooms.enter(b).is_some());
-        drop((second, third));
-        assert!(rooms.open.lock().unwrap().by_address.is_empty());
     }
 }

@@ -2,14 +2,15 @@
 
 use super::extract::Query;
 use super::problem::Problem;
+use super::rooms::Seat;
 use super::state::Shared;
-use crate::run::clock;
 use crate::serve::handle::{ServiceEvent, Severity};
-use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
+use konkordia_core::moment;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::convert::Infallible;
@@ -49,6 +50,7 @@ pub async fn events(
     State(shared): State<Arc<Shared>>,
     Query(query): Query<EventsQuery>,
     headers: HeaderMap,
+    seat: Option<Extension<Arc<Seat>>>,
 ) -> Result<impl IntoResponse, Problem> {
     if query.detector.is_some() {
         shared.detector(query.detector.as_deref())?;
@@ -66,7 +68,11 @@ pub async fn events(
         None => query.after,
     };
     let (sender, receiver) = mpsc::channel(UNSENT_MAX);
-    tokio::spawn(forward(shared, query.detector, after, sender));
+    let streaming = seat.map(|Extension(seat)| seat.streams());
+    tokio::spawn(async move {
+        forward(shared, query.detector, after, sender).await;
+        drop(streaming);
+    });
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
@@ -192,7 +198,7 @@ pub async fn logs(State(shared): State<Arc<Shared>>, Query(query): Query<LogsQue
     }
     let since = query.since.as_deref().map(|text| {
         let hint = "write it as 2026-11-21T12:00:00Z";
-        clock::seconds(text).ok_or_else(|| Problem::new("bad_query", format!("since: {text:?} is no time in UTC"), hint))
+        moment::unix_s(text).ok_or_else(|| Problem::new("bad_query", format!("since: {text:?} is no time in UTC"), hint))
     });
     let since = since.transpose()?;
     let limit = query.limit.unwrap_or(LOGS_MAX);
@@ -203,7 +209,7 @@ pub async fn logs(State(shared): State<Arc<Shared>>, Query(query): Query<LogsQue
     let level = query.level.unwrap_or(Level::Info);
     let wanted = |event: &&Arc<ServiceEvent>| {
         let of_detector = event.detector.is_none() || query.detector.is_none() || event.detector == query.detector;
-        let is_late = since.is_none_or(|since| clock::seconds(&event.time).is_some_and(|at| at >= since));
+        let is_late = since.is_none_or(|since| moment::unix_s(&event.time).is_some_and(|at| at >= since));
         of_detector && is_late && level.takes(event.severity)
     };
     let mut logs: Vec<ServiceEvent> = known.iter().rev().filter(wanted).take(limit).map(|event| (**event).clone()).collect();

@@ -1,6 +1,7 @@
 //! What a request says, taken strictly: unknown parameters and fields, wrong types and odd media types are refused, with the place in words.
 
 use super::problem::Problem;
+use super::rooms::Seat;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query as AxumQuery, Request};
@@ -8,6 +9,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use utoipa::{IntoParams, ToSchema};
 
 /// Longest value of a query parameter.
@@ -71,8 +74,12 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let seat = request.extensions().get::<Arc<Seat>>().cloned();
         let type_problem = check_type(request.headers());
         let bytes = Bytes::from_request(request, state).await.map_err(|rejection| unreadable(&rejection))?;
+        if let Some(seat) = seat {
+            seat.is_working.store(true, Ordering::Relaxed);
+        }
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }

@@ -1,8 +1,9 @@
-//! What stands between a connection and the handlers, in the order in which a request meets it: the rate, who it is, the audit log, the name it was
+//! What stands between a connection and the handlers, in the order in which a request meets it: who it is, its size, the rate, the audit log, the name it was
 //! sent to, the page it comes from, the role.
 
 use super::audit::only_reads;
 use super::problem::Problem;
+use super::rooms::Seat;
 use super::state::Shared;
 use crate::serve::security::{Identity, Role};
 use axum::extract::{ConnectInfo, Request, State};
@@ -26,18 +27,34 @@ pub async fn count(State(shared): State<Arc<Shared>>, request: Request, next: Ne
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// Refuses an address that sends too many requests.
+/// Refuses headers that are larger than is said. The buffer that they were read into may be larger.
+pub async fn headers(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    // As on the line: ": " and the end of the line.
+    let fields: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    let limit = shared.settings.limits.header_bytes;
+    if fields + path <= limit {
+        return next.run(request).await;
+    }
+    let detail = format!("the path and the headers have {} bytes, at most {limit} are taken", fields + path);
+    Problem::new("large_headers", detail, "send fewer or shorter headers; a browser may have too many cookies").into_response()
+}
+
+/// Refuses an address that sends too many requests. Those with a token are counted apart, so that nobody without one uses up what they may send.
 pub async fn rate(
     State(shared): State<Arc<Shared>>,
     ConnectInfo(address): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
-    let taken = shared.rate.lock().unwrap_or_else(PoisonError::into_inner).take(address.ip(), Instant::now());
+    let is_known = request.extensions().get::<Identity>().is_some_and(|identity| identity.role().is_some());
+    let rate = if is_known { &shared.rate } else { &shared.rate_of_strangers };
+    let taken = rate.lock().unwrap_or_else(PoisonError::into_inner).take(address.ip(), Instant::now());
     match taken {
         Ok(()) => next.run(request).await,
         Err(seconds) => {
@@ -49,11 +66,21 @@ pub async fn rate(
     }
 }
 
-/// Finds out who it is.
+/// Finds out who it is; the connection of somebody who is known keeps its place.
 pub async fn identify(State(shared): State<Arc<Shared>>, mut request: Request, next: Next) -> Response {
     let identity = shared.identify(request.headers());
+    let seat = request.extensions().get::<Arc<Seat>>().cloned();
+    if let Some(seat) = &seat {
+        seat.asks(identity.role().is_some());
+        // One with a body is whole when that has come, see `extract::Body`.
+        seat.is_working.store(only_reads(request.method()), Ordering::Relaxed);
+    }
     request.extensions_mut().insert(identity);
-    next.run(request).await
+    let response = next.run(request).await;
+    if let Some(seat) = &seat {
+        seat.is_working.store(false, Ordering::Relaxed);
+    }
+    response
 }
 
 /// Refuses requests that were sent to a name of somebody else, and changes that a page of somebody else asks for.

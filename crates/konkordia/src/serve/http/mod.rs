@@ -14,6 +14,7 @@ pub mod openapi;
 mod page;
 pub mod problem;
 mod render;
+pub mod rooms;
 mod routes;
 pub mod state;
 mod status;
@@ -28,7 +29,8 @@ use crate::failure::{Exit, Failure, reason};
 use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
-use connection::{Gate, Rooms};
+use connection::Gate;
+use rooms::{Places, Rooms};
 use state::Shared;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -49,6 +51,8 @@ const GRACE: Duration = Duration::from_millis(1500);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Headers of a request.
 const HEADERS_MAX: usize = 64;
+/// One in so many connections is kept for this machine, and for those from whose address a token came before.
+const KEPT_SHARE: usize = 8;
 
 /// What the server is to be like.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,6 +111,14 @@ impl Default for Limits {
             requests_burst: 1000,
             image_memory_mib: 1024,
         }
+    }
+}
+
+impl Limits {
+    /// Places for connections.
+    pub fn rooms(&self) -> Rooms {
+        let kept = self.connections / KEPT_SHARE;
+        Rooms::new(Places { all: self.connections, per_address: self.connections_per_address, kept })
     }
 }
 
@@ -177,6 +189,11 @@ pub fn spawn(fleet: Arc<Fleet>, settings: Settings) -> Result<Server, Failure> {
     let handle = Handle::new();
     let tls = tls.map(RustlsConfig::from_config);
     runtime.spawn(watch::files(Arc::clone(&shared), tls.clone()));
+    if shared.tokens.is_some() && tls.is_none() && !address.ip().is_loopback() {
+        shared.warn(format!(
+            "tokens are sent to {address} in the clear: whoever can listen on the network reads them and can use them; set service.tls_certificate and service.tls_key, or listen on 127.0.0.1 behind an SSH tunnel or a proxy with TLS"
+        ));
+    }
     let served = serve(&runtime, listener, &shared, &handle, tls).map_err(|error| io("cannot serve HTTP", &error))?;
     Ok(Server { address, shared, handle, task: Some(served), runtime: Some(runtime) })
 }
@@ -190,7 +207,7 @@ fn serve(
 ) -> std::io::Result<JoinHandle<()>> {
     let _inside = runtime.enter();
     let limits = shared.settings.limits;
-    let rooms = Rooms::new(limits.connections, limits.connections_per_address);
+    let rooms = limits.rooms();
     let app = routes::router(shared).into_make_service_with_connect_info::<SocketAddr>();
     let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
     let timer = hyper_util::rt::TokioTimer::new();

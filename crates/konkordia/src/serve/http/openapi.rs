@@ -20,7 +20,7 @@ use utoipa::OpenApi;
 pub struct Description;
 
 /// Status and words of the problems that every path may answer with, and those of commands alone.
-const OF_ALL: [u16; 7] = [400, 405, 413, 421, 429, 500, 503];
+const OF_ALL: [u16; 8] = [400, 405, 413, 421, 429, 431, 500, 503];
 const OF_ROLES: [u16; 2] = [401, 403];
 const OF_DETECTORS: [u16; 1] = [404];
 const OF_COMMANDS: [u16; 4] = [408, 409, 415, 422];

@@ -49,7 +49,7 @@ pub struct Problem {
 pub struct ProblemCode(pub String);
 
 /// Code, status and title of every problem; docs/api.md has the same table.
-pub const CODES: [(&str, StatusCode, &str); 27] = [
+pub const CODES: [(&str, StatusCode, &str); 28] = [
     ("bad_query", StatusCode::BAD_REQUEST, "Query parameters are wrong"),
     ("bad_path", StatusCode::BAD_REQUEST, "The path is wrong"),
     ("bad_host", StatusCode::MISDIRECTED_REQUEST, "Sent to a name that is not ours"),
@@ -73,6 +73,7 @@ pub const CODES: [(&str, StatusCode, &str); 27] = [
     ("bad_body", StatusCode::UNPROCESSABLE_ENTITY, "The body is wrong"),
     ("bad_request", StatusCode::UNPROCESSABLE_ENTITY, "The request cannot be carried out"),
     ("bad_image", StatusCode::UNPROCESSABLE_ENTITY, "The image cannot be given like this"),
+    ("large_headers", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large"),
     ("too_many", StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
     ("bug", StatusCode::INTERNAL_SERVER_ERROR, "A mistake in konkordia"),
     ("busy", StatusCode::SERVICE_UNAVAILABLE, "Busy"),

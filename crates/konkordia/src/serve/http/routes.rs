@@ -79,8 +79,9 @@ pub fn router(shared: &Arc<Shared>) -> Router {
     router
         .layer(from_fn(guard::only_problems))
         .layer(from_fn_with_state(Arc::clone(shared), audit::record))
-        .layer(from_fn_with_state(Arc::clone(shared), guard::identify))
         .layer(from_fn_with_state(Arc::clone(shared), guard::rate))
+        .layer(from_fn_with_state(Arc::clone(shared), guard::headers))
+        .layer(from_fn_with_state(Arc::clone(shared), guard::identify))
         .layer(CatchPanicLayer::custom(problem::panicked))
         .layer(from_fn_with_state(Arc::clone(shared), guard::count))
         .with_state(Arc::clone(shared))

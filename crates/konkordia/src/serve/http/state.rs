@@ -35,8 +35,10 @@ pub struct Shared {
     pub tokens: Option<ArcSwap<Tokens>>,
     /// Names and pages.
     pub origins: Origins,
-    /// Requests by address.
+    /// Requests by address, of those who may look or command.
     pub rate: Mutex<RateLimit>,
+    /// Requests by address, of all others.
+    pub rate_of_strangers: Mutex<RateLimit>,
     /// Where commands are recorded.
     pub audit: Option<AuditLog>,
     /// True once the audit log could not be written.
@@ -70,6 +72,7 @@ impl Shared {
         let limits = &settings.limits;
         Ok(Self {
             rate: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
+            rate_of_strangers: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
             image_mib: Arc::new(Semaphore::new(limits.image_memory_mib as usize)),
             tokens: tokens.map(ArcSwap::from_pointee),
             origins,

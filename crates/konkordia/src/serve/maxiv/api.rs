@@ -1,37 +1,42 @@
 //! The HTTP interface of the MAX IV streaming-receiver, so that its Tango device, viewer and scripts go on working: `/status`,
-//! `/received_frames`, `/downsample` and, if asked for, `/last_frame` (protocols 4).
+//! `/received_frames`, `/downsample`, `/docs` and, if asked for, `/last_frame` (protocols 4).
 
-use super::pickle;
+use super::{docs, pickle};
 use crate::serve::handle::{Detector, DetectorState, Severity};
-use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Largest factor that makes sense: a pixel is left of any image.
-const DOWNSAMPLE_MAX: u32 = 65_536;
+const DOWNSAMPLE_MAX: i64 = 65_536;
+const PATHS: [&str; 7] = ["/status", "/received_frames", "/downsample", "/last_frame", "/docs", "/redoc", "/openapi.json"];
 
 struct Shared {
     detector: Arc<dyn Detector>,
-    downsample: AtomicU32,
+    downsample: AtomicI64,
     /// `/last_frame` hands out a pickle, which is code to whoever loads it: only on request.
     with_last_frame: bool,
 }
 
 /// The endpoints for one detector.
 pub fn router(detector: Arc<dyn Detector>, with_last_frame: bool) -> Router {
-    let shared = Arc::new(Shared { detector, downsample: AtomicU32::new(1), with_last_frame });
+    let shared = Arc::new(Shared { detector, downsample: AtomicI64::new(1), with_last_frame });
     Router::new()
         .route("/status", get(status))
         .route("/received_frames", get(received_frames))
         .route("/downsample", get(downsample).post(set_downsample))
         .route("/last_frame", get(last_frame))
+        .route("/docs", get(docs::page))
+        .route("/redoc", get(docs::page))
+        .route("/openapi.json", get(docs::openapi))
+        .fallback(elsewhere)
+        .method_not_allowed_fallback(wrong_method)
         .with_state(shared)
 }
 
@@ -57,23 +62,34 @@ async fn downsample(State(shared): State<Arc<Shared>>) -> Json<Value> {
     Json(json!({"value": shared.downsample.load(Ordering::Relaxed)}))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Factor {
-    value: u32,
+/// Any whole number, as the peer; below 2 images stay as they are. Other parameters are not looked at.
+async fn set_downsample(State(shared): State<Arc<Shared>>, Query(all): Query<BTreeMap<String, String>>) -> Response {
+    let refuse = |kind: &str, why: &str, input: Option<&String>| {
+        let detail = json!([{ "type": kind, "loc": ["query", "value"], "msg": why, "input": input }]);
+        (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "detail": detail }))).into_response()
+    };
+    let Some(text) = all.get("value") else { return refuse("missing", "Field required", None) };
+    match text.trim().parse::<i64>() {
+        Ok(value) => {
+            shared.downsample.store(value, Ordering::Relaxed);
+            Json(json!({ "value": value })).into_response()
+        }
+        Err(_) => refuse("int_parsing", "Input should be a valid integer, unable to parse string as an integer", Some(text)),
+    }
 }
 
-async fn set_downsample(State(shared): State<Arc<Shared>>, factor: Result<Query<Factor>, QueryRejection>) -> Response {
-    match factor {
-        Ok(Query(Factor { value })) if (1..=DOWNSAMPLE_MAX).contains(&value) => {
-            shared.downsample.store(value, Ordering::Relaxed);
-            Json(json!({"value": value})).into_response()
-        }
-        _ => {
-            let detail = format!("give ?value=N, a whole number from 1 to {DOWNSAMPLE_MAX}");
-            (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({"detail": detail}))).into_response()
-        }
+/// A path with a slash too many is where it is without, as with the peer.
+async fn elsewhere(uri: Uri) -> Response {
+    let path = uri.path().trim_end_matches('/');
+    if path != uri.path() && PATHS.contains(&path) {
+        let location = uri.query().map_or(path.to_string(), |query| format!("{path}?{query}"));
+        return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response();
     }
+    (StatusCode::NOT_FOUND, Json(json!({ "detail": "Not Found" }))).into_response()
+}
+
+async fn wrong_method() -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, Json(json!({ "detail": "Method Not Allowed" }))).into_response()
 }
 
 async fn last_frame(State(shared): State<Arc<Shared>>) -> Response {
@@ -82,11 +98,13 @@ async fn last_frame(State(shared): State<Arc<Shared>>) -> Response {
                       To have it all the same: compat_pickle = true in [service], or --last-frame-pickle";
         return (StatusCode::NOT_FOUND, Json(json!({"detail": detail}))).into_response();
     }
-    let Some((_, image)) = shared.detector.images().get(None) else {
-        return (StatusCode::NOT_FOUND, Json(json!({"detail": "no image has come yet"}))).into_response();
+    let newest = shared.detector.images().get(None);
+    let factor = shared.downsample.load(Ordering::Relaxed).clamp(1, DOWNSAMPLE_MAX) as usize;
+    let make = move || match newest {
+        Some((start, image)) => pickle::last_frame(&start, &image, factor),
+        None => pickle::before_the_first(),
     };
-    let factor = shared.downsample.load(Ordering::Relaxed) as usize;
-    let made = tokio::task::spawn_blocking(move || pickle::last_frame(&image, factor)).await;
+    let made = tokio::task::spawn_blocking(make).await;
     match made {
         Ok(Ok(body)) => ([(header::CONTENT_TYPE, "image/pickle")], body).into_response(),
         Ok(Err(why)) => (StatusCode::INTERNAL_SERVER_ERROR, Json(json!({"detail": why}))).into_response(),

@@ -1,7 +1,7 @@
 //! The body of `/last_frame`: a pickled list of the image's header and its parts, as the viewers of MAX IV load it.
 
 use konkordia_core::array::{Element, Packing};
-use konkordia_core::series::{Array, SeriesImage};
+use konkordia_core::series::{Array, SeriesImage, SeriesStart};
 use serde_pickle::{HashableValue, SerOptions, Value};
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// In words: the image has no pixels or cannot be written as a pickle.
-pub fn last_frame(image: &SeriesImage, factor: usize) -> Result<Vec<u8>, String> {
+pub fn last_frame(start: &SeriesStart, image: &SeriesImage, factor: usize) -> Result<Vec<u8>, String> {
     let array = &image.channels.first().ok_or("the image has no pixels")?.array;
-    let mut header = known_keys(image, array);
+    let mut header = known_keys(start, image, array);
     let mut parts: Vec<Vec<u8>> = match image.channels.len() {
         1 => array.pieces.iter().map(|piece| piece.to_vec()).collect(),
         _ => image.channels.iter().flat_map(|channel| &channel.array.pieces).map(|piece| piece.to_vec()).collect(),
@@ -27,6 +27,15 @@ pub fn last_frame(image: &SeriesImage, factor: usize) -> Result<Vec<u8>, String>
     serde_pickle::value_to_vec(&Value::List(list), SerOptions::new()).map_err(|why| format!("no pickle: {why}"))
 }
 
+/// What the peer hands out before an image has come: a header without keys and no bytes.
+///
+/// # Errors
+/// None in practice.
+pub fn before_the_first() -> Result<Vec<u8>, String> {
+    let nothing = Value::List(vec![Value::Dict(BTreeMap::new()), Value::Bytes(Vec::new())]);
+    serde_pickle::value_to_vec(&nothing, SerOptions::new()).map_err(|why| format!("no pickle: {why}"))
+}
+
 fn insert(header: &mut BTreeMap<HashableValue, Value>, key: &str, value: Value) {
     header.insert(HashableValue::String(key.into()), value);
 }
@@ -36,12 +45,15 @@ fn integers(numbers: &[u64]) -> Value {
 }
 
 /// The keys of an image in STINS, and what the sender said beside them.
-fn known_keys(image: &SeriesImage, array: &Array) -> BTreeMap<HashableValue, Value> {
+fn known_keys(start: &SeriesStart, image: &SeriesImage, array: &Array) -> BTreeMap<HashableValue, Value> {
     let mut header = BTreeMap::new();
     if let Ok(serde_json::Value::Object(said)) = serde_json::from_slice(&image.header_json) {
         for (key, value) in &said {
             insert(&mut header, key, plain(value));
         }
+    }
+    for (key, value) in &start.image_extra {
+        insert(&mut header, key, plain(value));
     }
     let compression = match array.packing {
         Packing::None => "none",
@@ -53,7 +65,7 @@ fn known_keys(image: &SeriesImage, array: &Array) -> BTreeMap<HashableValue, Val
     let own = array.shape.dimensions();
     let shape = if channels > 1 { [&[channels], own].concat() } else { own.to_vec() };
     insert(&mut header, "htype", Value::String("image".into()));
-    insert(&mut header, "frame", Value::I64(image.number as i64));
+    insert(&mut header, "frame", Value::I64(image.frame as i64));
     insert(&mut header, "shape", integers(&shape));
     insert(&mut header, "type", Value::String(array.element.name().into()));
     insert(&mut header, "compression", Value::String(compression.into()));
@@ -118,19 +130,19 @@ mod tests {
 
     #[test]
     fn a_frame_is_its_header_and_its_bytes() {
-        let (header, pixels) = read(&last_frame(&image(), 1).unwrap());
+        let (header, pixels) = read(&last_frame(&SeriesStart::default(), &image(), 1).unwrap());
         let get = |key: &str| header[&HashableValue::String(key.into())].clone();
         assert_eq!(get("htype"), Value::String("image".into()));
         assert_eq!(get("frame"), Value::I64(7));
         assert_eq!(get("exposure_time"), Value::F64(0.5));
         assert_eq!(get("shape"), Value::List(vec![Value::I64(3), Value::I64(5)]));
         assert_eq!(pixels.len(), 30);
-        assert!(last_frame(&SeriesImage::lost(0), 1).is_err());
+        assert!(last_frame(&SeriesStart::default(), &SeriesImage::lost(0), 1).is_err());
     }
 
     #[test]
     fn smaller_frames_are_means_with_the_rest_at_the_edges() {
-        let (header, pixels) = read(&last_frame(&image(), 2).unwrap());
+        let (header, pixels) = read(&last_frame(&SeriesStart::default(), &image(), 2).unwrap());
         assert_eq!(header[&HashableValue::String("shape".into())], Value::List(vec![Value::I64(2), Value::I64(3)]));
         let values: Vec<u16> = pixels.chunks(2).map(|c| u16::from_le_bytes([c[0], c[1]])).collect();
         // Rows of 0 10 20 30 40 | 50 .. 90 | 100 .. 140.

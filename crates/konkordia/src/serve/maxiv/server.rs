@@ -4,7 +4,7 @@
 use super::api;
 use crate::failure::{Exit, Failure, reason};
 use crate::serve::handle::Detector;
-use crate::serve::http::connection::{Gate, Rooms};
+use crate::serve::http::connection::Gate;
 use crate::serve::http::{self, Limits};
 use crate::serve::settings::CompatSettings;
 use axum_server::Handle;
@@ -50,8 +50,8 @@ pub fn spawn(detector: Arc<dyn Detector>, settings: &CompatSettings, limits: Lim
             .header_read_timeout(limits.header_timeout)
             .max_headers(HEADERS_MAX)
             .max_buf_size(limits.header_bytes.max(8192));
-        let rooms = Rooms::new(limits.connections, limits.connections_per_address);
-        let server = server.acceptor(Gate::new(DefaultAcceptor::new(), rooms, limits.stall_timeout, true)).http1_only();
+        let gate = Gate::new(DefaultAcceptor::new(), limits.rooms(), limits.stall_timeout, true);
+        let server = server.acceptor(gate).http1_only();
         runtime.spawn(async move { drop(server.serve(app).await) });
     }
     Ok(CompatServer { address, handle, runtime: Some(runtime) })

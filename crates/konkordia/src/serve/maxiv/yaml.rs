@@ -31,6 +31,13 @@ struct Entry {
     mask: Option<Vec<[u32; 2]>>,
     #[serde(default)]
     tot: Option<String>,
+    /// Ours, which the peer ignores: `[source] window_images`, `wait_ms`, `queue_mib`.
+    #[serde(default)]
+    window_images: Option<u64>,
+    #[serde(default)]
+    wait_ms: Option<u64>,
+    #[serde(default)]
+    queue_mib: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -158,6 +165,11 @@ impl Entry {
             class.socket,
             list.join(", ")
         ));
+        for (key, value) in [("window_images", self.window_images), ("wait_ms", self.wait_ms), ("queue_mib", self.queue_mib)] {
+            if let Some(value) = value {
+                line(format!("{key} = {value}"));
+            }
+        }
         match self.class.as_str() {
             "Lambda" => line("join = \"pieces\"".into()),
             "PsiEiger" => line(PSI_EIGER.into()),
@@ -166,7 +178,13 @@ impl Entry {
         if let Some(workers) = self.nworkers {
             line(format!("[processing]\nworkers = {}", workers.max(1)));
         }
-        self.pipeline(&mut line)?;
+        match self.class.as_str() {
+            "Detector" => self.pipeline(&mut line)?,
+            // Put together or unpacked, and not packed again.
+            "PsiEiger" | "Jungfrau" => line("[transform]\ncompression = \"none\"".into()),
+            // The others have no pipeline.
+            _ => {}
+        }
         line(format!(
             "[output]\ndirectory = {root}\nprefix = {}\nformat = \"maxiv\"\ndset_name = {}",
             text(name),
@@ -183,7 +201,7 @@ impl Entry {
     fn pipeline(&self, line: &mut impl FnMut(String)) -> Result<(), String> {
         match self.pipeline.as_deref() {
             None => {}
-            Some("OrcaPipeline") => line("[transform]\nunpack = \"mono12p\"".into()),
+            Some("OrcaPipeline") => line("[transform]\nunpack = \"mono12p\"\ncompression = \"as-received\"".into()),
             Some("PilatusPipeline") => {
                 line("[transform]\nunpack = \"cbf\"".into());
                 if let Some(tot) = &self.tot {
@@ -245,6 +263,8 @@ pilatus:
   rotate: true
   compress: false
   mask: [[10, 20], [30, 50]]
+  window_images: 5000
+  wait_ms: 300
 ";
 
     #[test]
@@ -267,6 +287,8 @@ pilatus:
         assert_eq!(pilatus["transform"]["rotate_deg"].as_integer(), Some(90));
         assert_eq!(pilatus["transform"]["compression"].as_str(), Some("none"));
         assert!(!pilatus.contains_key("stream"));
+        let source = &pilatus["source"];
+        assert_eq!((source["window_images"].as_integer(), source["wait_ms"].as_integer()), (Some(5000), Some(300)));
     }
 
     #[test]
@@ -278,7 +300,10 @@ pilatus:
             let service = crate::config::service::load_text(&text, Path::new("detectors.toml"));
             let detectors = service.unwrap_or_else(|why| panic!("{name}: {why}\n{text}")).detectors;
             let crate::config::service::DetectorKindConfig::Stream(config) = &detectors[0].kind else { panic!("{name}") };
-            assert!(config.append_dataset.is_some());
+            assert!(config.append_dataset.is_some() && config.positions == konkordia_engine::series::Positions::Messages);
+            assert_eq!(config.transform.turn_as_asked, name == "eiger");
+            let unpacked = ["psi", "live", "pilatus"].contains(&name);
+            assert_eq!(config.transform.packing, unpacked.then_some(konkordia_core::array::Packing::None));
             assert_eq!((config.pieces, config.transform.cbf), (name == "four", name == "pilatus"));
             assert_eq!(config.modules.as_ref().map(|modules| modules.chip_gaps_px.clone()), (name == "psi").then(|| vec![2, 2]));
         }

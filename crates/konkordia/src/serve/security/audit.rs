@@ -1,6 +1,7 @@
 //! The audit log: who tried to change what, when, from where, and what became of it; a JSON object a line.
 //!
-//! The file is opened anew for each line, so that log rotation may move it away at any time.
+//! The file is opened anew for each line, so that log rotation may move it away at any time; where nobody does, it is moved away here when it is large.
+//! Of requests without a token so many are recorded as tell what goes on, and the others are counted: they cost their sender nothing.
 
 use crate::failure::Failure;
 use crate::run::clock;
@@ -10,6 +11,20 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A file that has reached this size is moved away: FILE.1 is the newest of the old ones, FILE.4 goes away for it.
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Old files that are kept.
+const FILES_KEPT: usize = 4;
+/// Lines for requests without a token, per second on average, and at once.
+const STRANGERS_PER_S: f64 = 2.0;
+const STRANGERS_BURST: f64 = 50.0;
+/// Characters of a path.
+const PATH_CHARS_MAX: usize = 200;
+/// Bytes of what was asked for.
+const REQUEST_BYTES_MAX: usize = 4096;
 
 /// One line.
 #[derive(Clone, Debug, Serialize)]
@@ -35,6 +50,13 @@ pub struct Record {
     pub code: Option<String>,
     /// What was asked for, as far as it is no secret and no mass of data.
     pub request: Value,
+    /// Requests without a token that were not recorded since the last such line.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unrecorded: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Record {
@@ -42,12 +64,36 @@ impl Record {
     pub fn now() -> String {
         clock::now()
     }
+
+    /// A path as it is recorded: no longer than any of ours.
+    pub fn path(path: &str) -> String {
+        match path.char_indices().nth(PATH_CHARS_MAX) {
+            None => path.into(),
+            Some((end, _)) => format!("{}... ({} bytes)", &path[..end], path.len()),
+        }
+    }
+
+    /// What was asked for, as it is recorded.
+    pub fn request(request: Value) -> Value {
+        let bytes = request.to_string().len();
+        if bytes <= REQUEST_BYTES_MAX { request } else { Value::String(format!("({bytes} bytes)")) }
+    }
+}
+
+/// What requests without a token may still write.
+#[derive(Debug)]
+struct Strangers {
+    lines: f64,
+    at: Instant,
+    unrecorded: u64,
 }
 
 /// Where the lines go.
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     path: PathBuf,
+    strangers: Arc<Mutex<Strangers>>,
+    file_bytes_max: u64,
 }
 
 impl AuditLog {
@@ -57,7 +103,22 @@ impl AuditLog {
     /// If it cannot.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         append(path).map_err(|error| Failure::io("cannot write the audit log", path, &error))?;
-        Ok(Self { path: path.into() })
+        let strangers = Strangers { lines: STRANGERS_BURST, at: Instant::now(), unrecorded: 0 };
+        Ok(Self { path: path.into(), strangers: Arc::new(Mutex::new(strangers)), file_bytes_max: FILE_BYTES_MAX })
+    }
+
+    /// Whether a request without a token is recorded: `None` = it is only counted, else how many were only counted before it.
+    pub fn admit_stranger(&self, now: Instant) -> Option<u64> {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed_s = now.saturating_duration_since(strangers.at).as_secs_f64();
+        strangers.lines = (strangers.lines + passed_s * STRANGERS_PER_S).min(STRANGERS_BURST);
+        strangers.at = now;
+        if strangers.lines < 1.0 {
+            strangers.unrecorded += 1;
+            return None;
+        }
+        strangers.lines -= 1.0;
+        Some(std::mem::take(&mut strangers.unrecorded))
     }
 
     /// Adds a line.
@@ -67,8 +128,32 @@ impl AuditLog {
     pub fn write(&self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(record)?;
         line.push(b'\n');
+        let mut file = append(&self.path)?;
+        if file.metadata()?.len() >= self.file_bytes_max {
+            self.move_away()?;
+            file = append(&self.path)?;
+        }
         // One write of a whole line: lines of two processes do not mix.
-        append(&self.path)?.write_all(&line)
+        file.write_all(&line)
+    }
+
+    fn move_away(&self) -> io::Result<()> {
+        let old = |n: usize| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{n}"));
+            PathBuf::from(name)
+        };
+        for n in (1..FILES_KEPT).rev() {
+            match std::fs::rename(old(n), old(n + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        match std::fs::rename(&self.path, old(1)) {
+            // Two requests at once: the other has done it.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Where it is.
@@ -101,6 +186,7 @@ mod tests {
             status: 200,
             code: None,
             request: serde_json::json!({"images": 10, "prefix": "a\nb"}),
+            unrecorded: 0,
         };
         log.write(&record).unwrap();
         std::fs::rename(&path, folder.path().join("audit.1")).unwrap();
@@ -112,5 +198,37 @@ mod tests {
         let back: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!((back["who"].as_str(), back["request"]["prefix"].as_str()), (Some("alice"), Some("a\nb")));
         assert!(AuditLog::open(&folder.path().join("no/folder")).unwrap_err().what.contains("audit log"));
+
+        // Large files are moved away, and so many are kept.
+        let log = AuditLog { file_bytes_max: 1000, ..log };
+        (0..60).for_each(|_| log.write(&record).unwrap());
+        let names: std::collections::BTreeSet<String> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let expected = ["audit.1", "audit.jsonl", "audit.jsonl.1", "audit.jsonl.2", "audit.jsonl.3", "audit.jsonl.4"];
+        assert!(names.iter().eq(expected), "{names:?}");
+        assert!(names.iter().all(|name| std::fs::metadata(folder.path().join(name)).unwrap().len() < 1500));
+    }
+
+    #[test]
+    fn requests_without_a_token_are_recorded_at_a_bounded_rate_and_counted_beyond_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = AuditLog::open(&folder.path().join("audit.jsonl")).unwrap();
+        let now = Instant::now();
+        let admitted = (0..10_000).filter(|_| log.admit_stranger(now).is_some()).count();
+        assert_eq!(admitted, STRANGERS_BURST as usize);
+        assert_eq!(log.admit_stranger(now + std::time::Duration::from_secs(1)), Some(10_000 - admitted as u64));
+        assert_eq!(log.admit_stranger(now + std::time::Duration::from_secs(1)), Some(0));
+        assert_eq!(log.admit_stranger(now + std::time::Duration::from_secs(1)), None);
+    }
+
+    #[test]
+    fn long_paths_and_large_requests_are_cut() {
+        assert_eq!(Record::path("/api/v1/arm"), "/api/v1/arm");
+        let long = format!("/{}", "\u{e4}".repeat(10_000));
+        let cut = Record::path(&long);
+        assert!(cut.chars().count() < PATH_CHARS_MAX + 20 && cut.ends_with("... (20001 bytes)"), "{cut}");
+        let small = serde_json::json!({"images": 3});
+        assert_eq!(Record::request(small.clone()), small);
+        assert_eq!(Record::request(Value::String("a".repeat(10_000))), Value::String("(10002 bytes)".into()));
     }
 }

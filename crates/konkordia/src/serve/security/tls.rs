@@ -45,7 +45,11 @@ pub fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, Failure> {
     Ok(Arc::new(config))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+/// The certificates of a PEM file.
+///
+/// # Errors
+/// If it cannot be read, or has none.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let text = read("cannot read the certificate", path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let why = match found {

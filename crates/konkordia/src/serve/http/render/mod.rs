@@ -2,12 +2,12 @@
 
 mod cbor;
 mod pixels;
-mod png;
 #[cfg(test)]
 mod tests;
 mod tiff;
 
 use super::problem::Problem;
+use crate::picture::image;
 use axum::body::Bytes;
 use konkordia_core::array::Packing;
 use konkordia_core::series::{Array, SeriesImage, SeriesStart};
@@ -96,7 +96,10 @@ pub fn render(start: &SeriesStart, image: &SeriesImage, selection: &Selection) -
         Format::Npy => Ok(Rendered::new("application/x-npy", npy(&Pixels::of(array)?)).ending("npy")),
         Format::Tiff => Ok(Rendered::new("image/tiff", tiff::file(&Pixels::of(array)?)?).ending("tiff")),
         Format::Png | Format::Cbor | Format::Json => {
-            let picture = png::file(&Pixels::of(array)?, selection.size)?;
+            let pixels = Pixels::of(array)?;
+            let Pixels { element, data, .. } = &pixels;
+            let of = image::Pixels { element: *element, columns: pixels.size().1, bytes: data };
+            let picture = image::png(of, selection.size).map_err(Problem::bug)?;
             Ok(Rendered::new("image/png", picture).ending("png"))
         }
     }

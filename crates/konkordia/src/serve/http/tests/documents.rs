@@ -2,6 +2,7 @@
 
 use super::super::{openapi, problem};
 use super::*;
+use crate::serve::detector::status::latency_rows;
 use crate::serve::metrics;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -120,6 +121,23 @@ fn dashboard_rules_and_page_name_metrics_that_are_there() {
     let page = named(&file("docs/monitoring.md"));
     let missing: Vec<_> = exported.difference(&page).collect();
     assert!(missing.is_empty(), "docs/monitoring.md does not name {missing:?}");
+}
+
+#[test]
+fn latencies_have_the_names_that_dashboard_and_page_say() {
+    use konkordia_engine::latency::Latency;
+    let counted = Latency { count: 1, p50_ns: 1, p99_ns: 1, p999_ns: 1, max_ns: 1 };
+    let rows = ["committed", "written"].iter().flat_map(|stage| latency_rows(stage, &counted));
+    let given: BTreeSet<String> = rows.map(|(name, _)| name).collect();
+    let page = file("docs/api.md");
+    for name in &given {
+        assert!(page.contains(&format!("`{name}`")), "docs/api.md does not name {name}");
+    }
+    let dashboard = file("deploy/grafana-dashboard.json");
+    let used: BTreeSet<String> =
+        dashboard.split("name=\\\"").skip(1).filter_map(|rest| rest.split('\\').next()).map(str::to_string).collect();
+    let latencies: Vec<_> = used.iter().filter(|name| name.ends_with("_us")).collect();
+    assert!(latencies.len() >= 4 && latencies.iter().all(|name| given.contains(*name)), "{used:?}");
 }
 
 #[test]

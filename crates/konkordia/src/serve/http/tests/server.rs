@@ -124,7 +124,7 @@ fn connections_are_limited() {
     let held: Vec<TcpStream> = (0..3)
         .map(|_| {
             let mut stream = connect(&server);
-            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            stream.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
             let mut start = [0; 12];
             stream.read_exact(&mut start).unwrap();
             stream
@@ -137,6 +137,40 @@ fn connections_are_limited() {
     while !ask(connect(&server), STATUS).starts_with("HTTP/1.1 200") {
         assert!(Instant::now() < end, "places are given back");
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn who_only_sits_there_keeps_nobody_out() {
+    let limits = Limits { connections: 8, connections_per_address: 3, ..Limits::default() };
+    let (server, _) = serve(Settings { limits, ..Settings::on(loopback()) });
+    let mut idle: Vec<TcpStream> = Vec::new();
+    for n in 0..30 {
+        let mut stream = connect(&server);
+        // Nothing, the half of a request, the half of a body, a whole request and then nothing.
+        let sent = [
+            "",
+            "GET /api/v1/status HTTP/1.1\r\nHost: loc",
+            "POST /api/v1/arm HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+            STATUS,
+        ][n % 4];
+        stream.write_all(sent.replace("Connection: close\r\n", "").as_bytes()).unwrap();
+        idle.push(stream);
+        if n % 5 == 4 {
+            let answer = ask(connect(&server), &STATUS.replace("GET", "POST").replace("status", "cancel"));
+            assert!(answer.starts_with("HTTP/1.1 200"), "after {n}: {answer}");
+        }
+    }
+}
+
+#[test]
+fn the_limit_of_headers_is_what_it_says() {
+    let (server, _) = serve(Settings::on(loopback()));
+    for (bytes, start) in [(30 << 10, "HTTP/1.1 200"), (33 << 10, "HTTP/1.1 431"), (44 << 10, "HTTP/1.1 431")] {
+        let filler = "a".repeat(bytes);
+        let request = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Large: {filler}\r\n\r\n");
+        let answer = ask(connect(&server), &request);
+        assert!(answer.starts_with(start), "{bytes}: {answer}");
     }
 }
 

@@ -1,9 +1,8 @@
 //! Pictures of images: the largest number of each square, on a logarithmic scale.
 
-use super::pixels::Pixels;
-use crate::picture;
-use crate::serve::http::problem::Problem;
 use konkordia_core::array::Element;
+
+use super::{map_colour, percentiles};
 
 /// Index of the colour for pixels without a number.
 const NOTHING: u8 = 255;
@@ -12,25 +11,36 @@ const BRIGHTEST: f32 = 254.0;
 /// Part of the pixels that are darker than the brightest colour: a few hot ones do not darken all others.
 const BELOW: f64 = 0.9995;
 
+/// The pixels of an image, little endian, row after row.
+#[derive(Clone, Copy)]
+pub struct Pixels<'a> {
+    /// Type of a pixel.
+    pub element: Element,
+    /// Pixels of a row; there are as many rows as the bytes give.
+    pub columns: usize,
+    /// The pixels.
+    pub bytes: &'a [u8],
+}
+
 /// A PNG of at most `size` x `size` dots.
 ///
 /// # Errors
 /// If it cannot be made.
-pub fn file(pixels: &Pixels, size: u32) -> Result<Vec<u8>, Problem> {
+pub fn png(pixels: Pixels<'_>, size: u32) -> Result<Vec<u8>, String> {
     let (rows, columns, values) = pooled(pixels, size as usize);
-    let (_, high) = picture::percentiles(&values, 0.0, BELOW);
+    let (_, high) = percentiles(&values, 0.0, BELOW);
     let scale = high.max(1.0).ln_1p();
     let dots: Vec<u8> = values.iter().map(|value| dot(*value, scale)).collect();
-    let mut palette: Vec<u8> = (0..255u8).flat_map(|index| picture::map_colour(f32::from(index) / BRIGHTEST)).collect();
-    palette.extend(picture::map_colour(f32::NAN));
+    let mut palette: Vec<u8> = (0..255u8).flat_map(|index| map_colour(f32::from(index) / BRIGHTEST)).collect();
+    palette.extend(map_colour(f32::NAN));
     let mut bytes = Vec::new();
-    let mut encoder = png::Encoder::new(&mut bytes, columns as u32, rows as u32);
-    encoder.set_color(png::ColorType::Indexed);
-    encoder.set_depth(png::BitDepth::Eight);
+    let mut encoder = ::png::Encoder::new(&mut bytes, columns as u32, rows as u32);
+    encoder.set_color(::png::ColorType::Indexed);
+    encoder.set_depth(::png::BitDepth::Eight);
     encoder.set_palette(palette);
-    encoder.set_compression(png::Compression::Fast);
+    encoder.set_compression(::png::Compression::Fast);
     let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&dots));
-    written.map_err(|error| Problem::bug(format!("the picture could not be made: {error}")))?;
+    written.map_err(|error| format!("the picture could not be made: {error}"))?;
     Ok(bytes)
 }
 
@@ -44,15 +54,16 @@ fn dot(value: f32, scale: f32) -> u8 {
 }
 
 /// Rows, columns and the largest number of each square; NaN where a square has none.
-fn pooled(pixels: &Pixels, size: usize) -> (usize, usize, Vec<f32>) {
-    let (rows, columns) = pixels.size();
+fn pooled(pixels: Pixels<'_>, size: usize) -> (usize, usize, Vec<f32>) {
+    let Pixels { element, columns, bytes } = pixels;
+    let row_bytes = columns * (element.bits() as usize / 8);
+    let rows = bytes.len() / row_bytes.max(1);
     let side = rows.max(columns).div_ceil(size).max(1);
     let (out_rows, out_columns) = (rows.div_ceil(side), columns.div_ceil(side));
     let mut values = vec![f32::NAN; out_rows * out_columns];
     let mut row_values = vec![f32::NAN; columns];
-    let row_bytes = columns * (pixels.element.bits() as usize / 8);
-    for (row, bytes) in pixels.data.chunks_exact(row_bytes).enumerate() {
-        numbers(pixels.element, bytes, &mut row_values);
+    for (row, bytes) in bytes.chunks_exact(row_bytes.max(1)).enumerate() {
+        numbers(element, bytes, &mut row_values);
         let out = &mut values[row / side * out_columns..][..out_columns];
         for (out, square) in out.iter_mut().zip(row_values.chunks(side)) {
             // The larger of a number and NaN is the number.

@@ -1,4 +1,4 @@
-//! How long images take from their first byte to their place in the order: a histogram of atomics that one thread fills and anybody reads.
+//! How long images take from their first byte to a stage on their way: a histogram of atomics that one thread fills and anybody reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

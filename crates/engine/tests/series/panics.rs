@@ -1,0 +1,83 @@
+//! A mistake in the program costs as little as can be: a message, an image, a series; never the threads that wait for each other.
+
+use super::harness::*;
+use konkordia_core::series::{SeriesEnded, SeriesImage, SeriesStart};
+use konkordia_engine::series::{Notice, Protocol, SeriesSpec, Transform, TransformFactory};
+
+use Say::*;
+
+const FORM: Form = Form { rows: 3, columns: 4, has_numbers: false };
+
+/// Panics at the start of a series of this number, and at images of that one.
+struct Breaks {
+    at_start: u64,
+    at_image: u64,
+}
+
+impl Transform for Breaks {
+    fn run(&mut self, image: SeriesImage) -> Result<SeriesImage, String> {
+        assert!(image.number != self.at_image, "the test says so");
+        Ok(image)
+    }
+
+    fn start(&self, start: &mut SeriesStart) {
+        assert!(start.series != self.at_start, "the test says so");
+    }
+}
+
+fn spec(at_start: u64, at_image: u64) -> SeriesSpec {
+    let make: TransformFactory = Box::new(move || Box::new(Breaks { at_start, at_image }));
+    SeriesSpec { transform: Some(make), wait_ns: 200 * MS, budget_bytes: 1 << 20, ..SeriesSpec::new(Protocol::DectrisV2) }
+}
+
+#[test]
+fn a_panic_at_an_image_costs_that_image() {
+    let mut bench = Bench::new(spec(0, 1), 1, FORM);
+    bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (SeriesEnded::Finished, 2, 1));
+    assert!(bench.refusals().iter().any(|why| why.contains("the test says so")), "{:?}", bench.refusals());
+}
+
+#[test]
+fn a_panic_at_a_message_costs_that_message() {
+    let mut bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, FORM);
+    bench.say(0, 5, 0, &[Start(2), Image(0), Bug, Image(1), End]);
+    let end = bench.end();
+    assert_eq!((end.ended, end.ledger.complete, end.ledger.total().malformed), (SeriesEnded::Finished, 2, 1));
+    assert!(bench.refusals().iter().any(|why| why.contains("the intake has a bug")), "{:?}", bench.refusals());
+    bench.assert_at_rest();
+}
+
+#[test]
+fn a_sink_that_panics_has_failed_for_that_series() {
+    let keeper = Keeper { panics_at: Some(1), ..Keeper::default() };
+    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, FORM, keeper);
+    bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
+    let error = bench.wait("a failure", |notice| match notice {
+        Notice::SinkFailed { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    assert!(error.why.contains("the sink has a bug"), "{error}");
+    bench.say(0, 6, 0, &[Start(1), Image(0), End]);
+    let kept = bench.kept(2);
+    assert_eq!((kept[0].states(), kept[1].states()), ("c".into(), "c".into()));
+}
+
+/// The thread that everything passes cannot go on; what it had begun is brought to an end, and whoever drives it hears of it.
+#[test]
+fn a_panic_on_the_thread_that_everything_passes_is_told_and_ends_the_path() {
+    let mut bench = Bench::new(spec(6, u64::MAX), 1, FORM);
+    bench.say(0, 5, 0, &[Start(1), Image(0), End]);
+    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    bench.say(0, 6, 0, &[Start(1), Image(0), End]);
+    let why = bench.wait("the end of the path", |notice| match notice {
+        Notice::Broken { why } => Some(why.clone()),
+        _ => None,
+    });
+    assert!(why.contains("the thread sort") && why.contains("the test says so"), "{why}");
+    // Its threads end, and nobody waits for them.
+    bench.control().arm(Default::default());
+    drop(bench.series);
+    assert_eq!(bench.keeper.kept.lock().unwrap().len(), 1, "what never began has no end");
+}

@@ -1,0 +1,126 @@
+//! What `inspect` and `check` say of files that other programs wrote.
+
+use super::check::Looked;
+use super::statistics::Statistics;
+use super::{decode, inspect};
+use crate::cli::InspectArgs;
+use crate::failure::{Exit, Failure};
+use crate::say;
+use konkordia_core::pixel::PixelType;
+use konkordia_sinks::hdf5::Finding;
+use konkordia_sinks::hdf5::others::{Facts, OthersFile, Placed};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const WRITER: &str = "another program: no ledger, no checksums";
+
+/// `konkordia inspect FILE`
+pub fn inspect(args: &InspectArgs) -> Result<Exit, Failure> {
+    let file = OthersFile::open(&args.file)?;
+    let shown = args.image.or(args.png.as_ref().map(|_| 0));
+    let image = shown.map(|n| one_image(&file, n)).transpose()?;
+    let statistics = image.as_ref().and_then(|image| image.statistics);
+    if let (Some(path), Some(image)) = (&args.png, &image) {
+        inspect::draw(path, image.dtype, image.columns, &image.pixels)?;
+    }
+    if args.json {
+        let mut value = to_json(&args.file, &file);
+        if let (Some(n), Some(statistics)) = (args.image, statistics) {
+            value["image"] = statistics.to_json();
+            value["image"]["image"] = json!(n);
+        }
+        say::json(&value, false);
+    } else {
+        say::to_stdout(&to_text(&args.file, &file));
+        if let (Some(n), Some(statistics)) = (args.image, statistics) {
+            say::to_stdout(&format!("image {n:<6} {}", statistics.to_text()));
+        }
+    }
+    Ok(Exit::Complete)
+}
+
+/// For `konkordia check FILE`.
+pub fn check(path: &Path) -> Result<(Vec<Finding>, Looked), Failure> {
+    let file = OthersFile::open(path)?;
+    let (findings, not_there) = file.findings(&decode);
+    Ok((findings, Looked { images: Some(file.images()), is_complete: not_there == 0, by_status: None }))
+}
+
+struct Image {
+    statistics: Option<Statistics>,
+    dtype: Option<PixelType>,
+    columns: usize,
+    pixels: Vec<u8>,
+}
+
+fn one_image(file: &OthersFile, n: u64) -> Result<Image, Failure> {
+    let (placed, pixels) = file.image(n, &decode)?;
+    let pixels = pixels.ok_or_else(|| {
+        let what = format!("image {n} of {} was never written", placed.path.display());
+        Failure::new(Exit::Incomplete, what, "its data set has no chunk for it", "ask for another image")
+    })?;
+    let (dtype, columns) = (placed.layout.dtype, placed.layout.columns);
+    let statistics = dtype.map(|dtype| Statistics::within(&pixels, dtype, range(file.facts(), dtype)));
+    Ok(Image { statistics, dtype, columns, pixels })
+}
+
+/// What counts as a measurement: as the file says, otherwise numbers from 0 on, without the highest, by which detectors mark pixels that are none.
+fn range(facts: &Facts, dtype: PixelType) -> (f64, f64) {
+    let highest = match dtype {
+        PixelType::Uint8 => f64::from(u8::MAX),
+        PixelType::Uint16 => f64::from(u16::MAX),
+        PixelType::Uint32 => f64::from(u32::MAX),
+        PixelType::Uint64 => u64::MAX as f64,
+        _ => f64::INFINITY,
+    };
+    (facts.underload_value.unwrap_or(0.0), facts.saturation_value.unwrap_or(highest).min(highest.next_down()))
+}
+
+fn dtype(placed: &Placed) -> String {
+    placed.layout.dtype.map_or(format!("{} bytes a pixel", placed.layout.element_bytes), |dtype| dtype.to_string())
+}
+
+fn to_text(path: &Path, file: &OthersFile) -> String {
+    let mut rows = vec![("file", path.display().to_string()), ("written by", WRITER.into())];
+    rows.push(("images", file.images().to_string()));
+    let facts = file.facts();
+    rows.extend(facts.energy_kev.map(|energy| ("energy", format!("{energy:.4} keV"))));
+    rows.extend(facts.detector_distance_m.map(|distance| ("distance", format!("{} mm", distance * 1e3))));
+    rows.extend(facts.beam_center_px.map(|(x, y)| ("beam", format!("column {x}, row {y}"))));
+    rows.extend(facts.pixel_size_m.map(|size| ("pixel", format!("{} um", (size * 1e9).round() / 1e3))));
+    rows.extend(file.stacks().iter().map(|placed| {
+        let from = placed.first_image.map_or(", of another shape than the first".into(), |n| format!(", from image {n}"));
+        let l = &placed.layout;
+        let text = format!(
+            "{} {}: {} images of {} x {} pixels (rows x columns), {}, {}{from}",
+            placed.path.display(),
+            l.name,
+            l.images,
+            l.rows,
+            l.columns,
+            dtype(placed),
+            inspect::compression(l.compression)
+        );
+        ("stack", text)
+    }));
+    rows.extend(file.unreadable().map(|(path, why)| ("data file", format!("{}: {why}", path.display()))));
+    rows.iter().map(|(name, value)| format!("{name:<12} {value}")).collect::<Vec<_>>().join("\n")
+}
+
+fn to_json(path: &Path, file: &OthersFile) -> Value {
+    let stack = |placed: &Placed| {
+        let l = &placed.layout;
+        json!({
+            "file": placed.path, "name": l.name, "images": l.images, "rows": l.rows, "columns": l.columns, "dtype": l.dtype.map(PixelType::name),
+            "compression": l.compression.name(), "compression_level": l.compression.level(), "first_image": placed.first_image,
+        })
+    };
+    let facts = file.facts();
+    json!({
+        "file": path, "written_by": "another program", "images": file.images(), "stacks": file.stacks().iter().map(stack).collect::<Vec<_>>(),
+        "unreadable_files": file.unreadable().map(|(path, why)| json!({ "path": path, "why": why })).collect::<Vec<_>>(),
+        "energy_kev": facts.energy_kev, "detector_distance_m": facts.detector_distance_m, "beam_center_px": facts.beam_center_px,
+        "pixel_size_m": facts.pixel_size_m, "saturation_value": facts.saturation_value, "underload_value": facts.underload_value,
+        "images_announced": facts.images_announced,
+    })
+}

@@ -1,0 +1,84 @@
+//! The log of the service on stderr: text for people, JSON lines for programs that collect logs.
+
+use crate::run::clock;
+use crate::say;
+use crate::serve::handle::{ServiceEvent, Severity};
+use clap::ValueEnum;
+use std::fmt;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
+
+/// What is logged: this and everything graver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// What failed
+    Error,
+    /// What somebody should look at
+    Warn,
+    /// What happens: states, runs, files
+    Info,
+    /// Also what the libraries say of HTTP and TLS
+    Debug,
+    /// Everything
+    Trace,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Time, level, message, then what it is about
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// From now on lines go to stderr. Only the first call has an effect.
+pub fn start(level: LogLevel, format: LogFormat) {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_timer(Clock).with_max_level(level);
+    let _ = match format {
+        LogFormat::Text => lines.with_target(false).with_ansi(say::takes_colours()).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+}
+
+/// The clock of the events.
+struct Clock;
+
+impl FormatTime for Clock {
+    fn format_time(&self, line: &mut Writer<'_>) -> fmt::Result {
+        line.write_str(&clock::now())
+    }
+}
+
+/// The events of the service as lines.
+#[derive(Default)]
+pub struct Log {
+    /// Detector and words of the line before.
+    last: (Option<String>, String),
+}
+
+impl Log {
+    /// Writes a line. `GET /api/v1/events?since=` has the rest of the event under the same number. What a change of the state says in the words of the event
+    /// before it is not said again.
+    pub fn line(&mut self, of: &ServiceEvent) {
+        let ServiceEvent { id, event, message, .. } = of;
+        let said = (of.detector.clone(), message.clone());
+        if std::mem::replace(&mut self.last, said.clone()) == said && event == "state" {
+            return;
+        }
+        let detector = of.detector.as_deref();
+        match of.severity {
+            Severity::Error => tracing::error!(detector, event, id, "{message}"),
+            Severity::Warning => tracing::warn!(detector, event, id, "{message}"),
+            Severity::Info | Severity::Success => tracing::info!(detector, event, id, "{message}"),
+        }
+    }
+}

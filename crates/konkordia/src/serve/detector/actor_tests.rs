@@ -1,0 +1,134 @@
+//! Mistakes in what a detector does for a command: they cost the command, and the detector can be armed again.
+
+use super::*;
+use crate::config::service;
+use crate::serve::detector::status::Shared;
+use crate::serve::events::EventLog;
+use crate::serve::handle::DetectorState;
+use crossbeam_channel::bounded;
+
+const CONFIG: &str = "[detector]\ntype = \"eiger\"\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n";
+
+/// Panics where the number of images asks for it.
+#[derive(Default)]
+struct Breaks {
+    images: Option<u64>,
+    is_running: bool,
+}
+
+const IN_PREPARE: u64 = 1;
+const IN_PREPARATION: u64 = 2;
+const IN_LAUNCH: u64 = 3;
+const IN_TICK: u64 = 4;
+
+impl Driver for Breaks {
+    type Ready = u64;
+    type Report = ();
+
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<u64>), Failure> {
+        let images = request.images.unwrap_or_default();
+        assert!(images != IN_PREPARE, "the test says so");
+        let work = move || {
+            assert!(images != IN_PREPARATION, "the test says so");
+            Ok(images)
+        };
+        Ok((self.about(base), Box::new(work)))
+    }
+
+    fn discard(_: u64) {}
+
+    fn launch(&mut self, base: &mut Base, ready: u64) -> Result<(), Failure> {
+        assert!(ready != IN_LAUNCH, "the test says so");
+        (self.images, self.is_running) = (Some(ready), true);
+        base.runs += 1;
+        let _ = base.machine.step(Event::Arm, None);
+        Ok(())
+    }
+
+    fn begin_clock(&mut self) {}
+
+    fn stop(&mut self) {}
+
+    fn cancel(&mut self) {
+        self.is_running = false;
+    }
+
+    fn report(&mut self, _: &mut Base, (): ()) {}
+
+    fn tick(&mut self, base: &mut Base, _: Instant) {
+        assert!(!self.is_running || self.images != Some(IN_TICK), "the test says so");
+        if !self.is_running && base.machine.state() == State::Draining {
+            let _ = base.machine.step(Event::Closed, None);
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        self.is_running
+    }
+
+    fn about(&self, base: &Base) -> About {
+        About { detector: base.config.name.clone(), run: base.runs, images: None, file: None }
+    }
+}
+
+struct Bench {
+    shared: Arc<Shared>,
+    send: SendRequest,
+    thread: JoinHandle<()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let loaded = service::load_text(CONFIG, std::path::Path::new("run.toml")).unwrap();
+        let config = Arc::new(loaded.detectors[0].clone());
+        let settings = Arc::new(ServiceSettings { arm_timeout: Duration::from_secs(60), ..ServiceSettings::default() });
+        let events = EventLog::new();
+        let fanout = Arc::new(Fanout::open(&config, &settings, &events).unwrap());
+        let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
+        let machine = Machine::new(Arc::clone(&shared), events);
+        let base = Base { machine, config, settings, fanout, runs: 0 };
+        let (send, thread) = spawn(base, |_, _| Ok(Breaks::default())).unwrap();
+        Self { shared, send, thread }
+    }
+
+    /// `None` = the answer was lost with the panic.
+    fn arm(&self, images: u64) -> Option<Reply> {
+        let (sender, receiver) = bounded(1);
+        let request = Box::new(ArmRequest { images: Some(images), ..ArmRequest::default() });
+        assert!((self.send)(Request::Command(Command::Arm(request), sender)));
+        receiver.recv_timeout(Duration::from_secs(60)).ok()
+    }
+
+    fn until(&self, state: DetectorState) -> DetectorStatus {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let status = self.shared.status();
+            if status.state == state {
+                return status;
+            }
+            assert!(Instant::now() < end, "{status:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn a_panic_costs_the_command_or_the_run_and_the_next_arm_is_taken() {
+    let bench = Bench::new();
+    // While it is made ready: refused, with the cause.
+    let refusal = bench.arm(IN_PREPARATION).expect("it is answered").unwrap_err();
+    assert!(refusal.code == "arm_failed" && refusal.why.contains("the test says so"), "{refusal:?}");
+    for images in [IN_PREPARE, IN_LAUNCH, IN_TICK] {
+        let _ = bench.arm(images);
+        let status = bench.until(DetectorState::Error);
+        assert!(status.message.contains("a mistake in konkordia itself") && status.hint.is_some(), "{status:?}");
+        let status = bench.arm(100).expect("it is answered").expect("it is taken");
+        assert_eq!(status.state, DetectorState::Armed);
+        let (sender, receiver) = bounded(1);
+        assert!((bench.send)(Request::Command(Command::Cancel, sender)));
+        assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap().is_ok());
+        bench.until(DetectorState::Idle);
+    }
+    assert!((bench.send)(Request::Shutdown));
+    bench.thread.join().unwrap();
+}

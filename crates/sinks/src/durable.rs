@@ -1,0 +1,319 @@
+//! Brings files to the disk while they are written, in a thread beside the one that writes: what a program has written stays in the memory of the
+//! kernel for half a minute, and a power cut takes it. The writer says which files grow and which are closed, and never waits; anybody can read up to
+//! which image everything is on the disk.
+//!
+//! A file that is closed is synced at once; one that grows, once in an interval. A number counts as on the disk when the files that hold it were synced
+//! after it was written, and the folder after their names were made. Files of one group are synced in the order in which they are given: data before the
+//! journal that names them, so that a journal on the disk speaks of data on the disk.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::sys::writeback;
+
+/// How often, and after which pause, something is tried again while no file descriptor is free.
+const ATTEMPTS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Makes something that needs file descriptors; while none is free it waits for some seconds, because connections that are too many are closed by and by.
+///
+/// # Errors
+/// Those of `make`.
+pub fn while_out_of_files<T, E>(is_out: impl Fn(&E) -> bool, mut make: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    for _ in 0..ATTEMPTS {
+        match make() {
+            Err(error) if is_out(&error) => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    make()
+}
+
+/// True if no descriptor was free.
+pub fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// When what was written is brought to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToDisk {
+    /// When the kernel likes.
+    Never,
+    /// At the end, which waits for it.
+    #[default]
+    AtEnd,
+    /// While it is written, in a thread beside: closed files at once, those that grow once in this interval. `None` = only closed files. The end waits.
+    Beside(Option<Duration>),
+}
+
+/// A file that is open.
+pub type OpenFile = (PathBuf, Arc<File>);
+
+/// A file that could not be brought to the disk, and why.
+#[derive(Clone, Debug)]
+pub struct SyncFailed(Arc<(PathBuf, io::Error)>);
+
+impl SyncFailed {
+    /// Which file.
+    pub fn path(&self) -> &Path {
+        &self.0.0
+    }
+
+    /// Why.
+    pub fn error(&self) -> &io::Error {
+        &self.0.1
+    }
+}
+
+/// The number up to which everything is on the disk, for anybody.
+#[derive(Clone, Debug)]
+pub struct Durable(Arc<Shared>);
+
+impl Durable {
+    /// Images (or frames) before this number survive a power cut.
+    pub fn end(&self) -> u64 {
+        self.0.durable_end.load(Ordering::Acquire)
+    }
+}
+
+/// The thread. Dropping it brings to the disk what is left and waits for that.
+#[derive(Debug)]
+pub struct DiskSync {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    directory: PathBuf,
+    interval: Option<Duration>,
+    written_end: AtomicU64,
+    durable_end: AtomicU64,
+    todo: Mutex<Todo>,
+    changed: Condvar,
+}
+
+/// A file that is closed, with what belongs to it.
+#[derive(Debug)]
+struct Closed {
+    group: u64,
+    files: Vec<PathBuf>,
+    end: u64,
+    then_remove: Option<PathBuf>,
+}
+
+#[derive(Debug, Default)]
+struct Todo {
+    /// Files that grow, by group.
+    growing: BTreeMap<u64, Vec<OpenFile>>,
+    /// At most one for each data file of the run.
+    closed: Vec<Closed>,
+    /// The group that was closed last. Its locks are held until it is on the disk, so that at no time the run looks abandoned.
+    newest_closed: Option<(u64, Vec<OpenFile>)>,
+    has_new_names: bool,
+    is_ending: bool,
+    failed: Option<SyncFailed>,
+}
+
+/// What is done in one go.
+#[derive(Default)]
+struct Work {
+    growing: Vec<OpenFile>,
+    closed: Vec<Closed>,
+    has_new_names: bool,
+    end: Option<u64>,
+    is_last: bool,
+}
+
+impl DiskSync {
+    /// Starts the thread for files in `directory`.
+    ///
+    /// # Errors
+    /// The machine has no threads left.
+    pub fn start(directory: &Path, interval: Option<Duration>) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            directory: directory.to_owned(),
+            interval,
+            written_end: AtomicU64::new(0),
+            durable_end: AtomicU64::new(0),
+            todo: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("sync".into()).stack_size(128 << 10).spawn(move || own.run())?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// How far it is, for others.
+    pub fn durable(&self) -> Durable {
+        Durable(Arc::clone(&self.shared))
+    }
+
+    /// Files were made that grow from now on; they are synced in this order.
+    pub fn opened(&self, group: u64, files: Vec<OpenFile>) {
+        let mut todo = self.shared.locked();
+        todo.growing.insert(group, files);
+        todo.has_new_names = true;
+        self.shared.changed.notify_one();
+    }
+
+    /// Everything before this number was written into files that were [`Self::opened`].
+    pub fn written(&self, end: u64) {
+        self.shared.written_end.store(end, Ordering::Release);
+    }
+
+    /// The files of a group are complete, and with them everything before `end`. When they are on the disk one of them is removed, if it is needed no more.
+    pub fn closed(&self, group: u64, files: Vec<PathBuf>, end: u64, then_remove: Option<PathBuf>) {
+        let mut todo = self.shared.locked();
+        todo.newest_closed = todo.growing.remove(&group).map(|files| (group, files));
+        todo.closed.push(Closed { group, files, end, then_remove });
+        self.shared.changed.notify_one();
+    }
+
+    /// The files of a group are gone.
+    pub fn forget(&self, group: u64) {
+        self.shared.locked().growing.remove(&group);
+    }
+
+    /// What went wrong. From then on nothing more counts as on the disk.
+    pub fn failure(&self) -> Option<SyncFailed> {
+        self.shared.locked().failed.clone()
+    }
+
+    /// Brings to the disk what is left, waits for that, and ends the thread.
+    ///
+    /// # Errors
+    /// What went wrong first.
+    pub fn finish(mut self) -> Result<(), SyncFailed> {
+        self.join();
+        self.shared.locked().failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn join(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        self.shared.locked().is_ending = true;
+        self.shared.changed.notify_one();
+        // A panic has been reported by the hook.
+        let _ = thread.join();
+        let mut todo = self.shared.locked();
+        (todo.growing, todo.newest_closed) = (BTreeMap::new(), None);
+    }
+}
+
+impl Drop for DiskSync {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+impl Shared {
+    fn locked(&self) -> MutexGuard<'_, Todo> {
+        self.todo.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let (mut synced, mut synced_end, mut is_first) = (Instant::now(), 0, true);
+        loop {
+            let work = self.wait(synced, synced_end);
+            let has_failed = self.locked().failed.is_some();
+            let done = self.sync(&work, is_first, has_failed);
+            if let Some(end) = work.end {
+                (synced, synced_end) = (Instant::now(), end);
+            }
+            is_first &= !work.has_new_names;
+            let mut todo = self.locked();
+            match done {
+                Ok(()) if todo.failed.is_none() => {
+                    let end = work.closed.iter().map(|closed| closed.end).chain(work.end).max();
+                    self.durable_end.fetch_max(end.unwrap_or(0), Ordering::AcqRel);
+                }
+                Ok(()) => {}
+                Err(error) => drop(todo.failed.get_or_insert(error)),
+            }
+            if todo.newest_closed.as_ref().is_some_and(|(group, _)| work.closed.iter().any(|closed| closed.group == *group)) {
+                todo.newest_closed = None;
+            }
+            if work.is_last {
+                return;
+            }
+        }
+    }
+
+    /// Waits until there is something to do, and takes it.
+    fn wait(&self, synced: Instant, synced_end: u64) -> Work {
+        let mut todo = self.locked();
+        loop {
+            // Read before the lists are: what is counted here is in one of them.
+            let written_end = self.written_end.load(Ordering::Acquire);
+            let left = self.interval.map(|interval| interval.saturating_sub(synced.elapsed()));
+            let is_due = left.is_some_and(|left| left.is_zero()) && written_end != synced_end;
+            if todo.is_ending || todo.has_new_names || is_due || !todo.closed.is_empty() {
+                let with_growing = todo.is_ending || todo.has_new_names || is_due;
+                let growing = if with_growing { todo.growing.values().flatten().cloned().collect() } else { Vec::new() };
+                return Work {
+                    growing,
+                    closed: std::mem::take(&mut todo.closed),
+                    has_new_names: std::mem::take(&mut todo.has_new_names),
+                    end: with_growing.then_some(written_end),
+                    is_last: todo.is_ending,
+                };
+            }
+            todo = match left {
+                // Nothing was written since: look again after an interval.
+                Some(left) => {
+                    let pause = if left.is_zero() { self.interval.unwrap_or_default() } else { left };
+                    self.changed.wait_timeout(todo, pause).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(todo).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// After a failure nothing is removed any more: the kernel reports it once, and the next `fdatasync` of the same file may say that all is well.
+    fn sync(&self, work: &Work, is_first: bool, has_failed: bool) -> Result<(), SyncFailed> {
+        let paths = || work.closed.iter().flat_map(|closed| &closed.files);
+        if work.closed.len() > 1 {
+            paths().filter_map(|path| File::open(path).ok()).for_each(|file| writeback::begin(&file));
+        }
+        if work.has_new_names {
+            sync_directory(&self.directory, is_first);
+        }
+        let failed = |path: &Path, error| SyncFailed(Arc::new((path.to_owned(), error)));
+        for path in paths() {
+            match while_out_of_files(is_out_of_files, || File::open(path)).and_then(|file| file.sync_data()) {
+                // Who has moved it away since it was complete looks after it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done => done.map_err(|error| failed(path, error))?,
+            }
+        }
+        for (path, file) in &work.growing {
+            file.sync_data().map_err(|error| failed(path, error))?;
+        }
+        for path in work.closed.iter().filter_map(|closed| closed.then_remove.as_ref()).filter(|_| !has_failed) {
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done => done.map_err(|error| failed(path, error))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the names in a directory last; the first time also those of the folders above it, which may be as new. File systems that cannot do it lose
+/// nothing that they promised.
+fn sync_directory(directory: &Path, with_above: bool) {
+    let Ok(directory) = directory.canonicalize() else { return };
+    let device = |path: &Path| path.metadata().map(|facts| facts.dev()).ok();
+    let own = device(&directory);
+    let above = directory.ancestors().skip(1).take_while(|path| with_above && device(path) == own);
+    for path in std::iter::once(directory.as_path()).chain(above) {
+        let _ = File::open(path).and_then(|folder| folder.sync_all());
+    }
+}

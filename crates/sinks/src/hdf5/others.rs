@@ -1,0 +1,246 @@
+//! Files that other programs wrote, as far as one looks at them: image stacks in the file itself or in the files that it names, and the facts of NXmx.
+
+use std::path::{Path, PathBuf};
+
+use hdf5::File;
+
+use super::check::{Finding, Severity};
+use super::datafile::DESCRIPTION;
+use super::error::{Error, ErrorKind};
+use super::master::KEV_ANGSTROM;
+use super::mirror::{StackLayout, Stacks};
+use super::nexus::{read_attribute, read_number};
+use super::spec::Compression;
+use super::{Decode, low};
+
+const DETECTOR: &str = "/entry/instrument/detector";
+/// Findings of one kind are listed up to this number.
+const LISTED_MAX: usize = 10;
+
+/// What such a file says of the experiment; `None` where it says nothing, or in units that are not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    /// Photon energy.
+    pub energy_kev: Option<f64>,
+    /// Sample to detector.
+    pub detector_distance_m: Option<f64>,
+    /// Column and row.
+    pub beam_center_px: Option<(f64, f64)>,
+    /// Along a row.
+    pub pixel_size_m: Option<f64>,
+    /// Highest value that counts as a measurement.
+    pub saturation_value: Option<f64>,
+    /// Lowest value that counts as a measurement.
+    pub underload_value: Option<f64>,
+    /// Images that its writer announced.
+    pub images_announced: Option<u64>,
+}
+
+/// One stack of images and where its images stand among all.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The file that holds it.
+    pub path: PathBuf,
+    /// Shape, pixels, compression.
+    pub layout: StackLayout,
+    /// Number of its first image. Stacks of another shape than the first one are not counted with it.
+    pub first_image: Option<u64>,
+    file: usize,
+    stack: usize,
+}
+
+/// A file of another program with the files that it names.
+pub struct OthersFile {
+    path: PathBuf,
+    files: Vec<Stacks>,
+    stacks: Vec<Placed>,
+    problems: Vec<(PathBuf, Error)>,
+    facts: Facts,
+}
+
+/// Whether this program wrote the file; only then it has more than [`OthersFile`] tells. `None` if it cannot be read.
+pub fn is_ours(path: &Path) -> Option<bool> {
+    low::open_file(path).ok().map(|file| file.link_exists(DESCRIPTION))
+}
+
+impl OthersFile {
+    /// Opens a file and those that it names.
+    ///
+    /// # Errors
+    /// When it cannot be read, or holds stacks with filters or chunks that this program does not know. What is wrong with the files that it names is
+    /// told by [`Self::findings`].
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let main = Stacks::open(path)?;
+        let facts = facts(main.file());
+        let (mut linked, mut problems, mut files) = (main.linked_files(), Vec::new(), vec![main]);
+        let own = path.canonicalize().ok();
+        linked.sort();
+        linked.dedup();
+        for name in linked {
+            if name.canonicalize().ok().is_some_and(|name| Some(name) == own) {
+                continue;
+            }
+            match Stacks::open(&name) {
+                Ok(stacks) => files.push(stacks),
+                Err(error) => problems.push((name, error)),
+            }
+        }
+        let mut stacks: Vec<Placed> = Vec::new();
+        let mut images = 0;
+        for (n, file) in files.iter().enumerate() {
+            for (stack, layout) in file.layouts().enumerate() {
+                let shape = |l: &StackLayout| (l.rows, l.columns, l.element_bytes);
+                let counts = stacks.first().is_none_or(|first| shape(&first.layout) == shape(layout));
+                let first_image = counts.then_some(images);
+                images += if counts { layout.images } else { 0 };
+                stacks.push(Placed { path: file.path().to_owned(), layout: layout.clone(), first_image, file: n, stack });
+            }
+        }
+        if stacks.is_empty() && problems.is_empty() {
+            let error =
+                Error::new(ErrorKind::Invalid, "read the file", path, "it holds no images and names no files with images");
+            return Err(error.with_hint("give a master file, or a file with a stack of images (/entry/data/data)"));
+        }
+        Ok(Self { path: path.to_owned(), files, stacks, problems, facts })
+    }
+
+    /// All stacks: those of the file itself, then those of the files that it names, by name.
+    pub fn stacks(&self) -> &[Placed] {
+        &self.stacks
+    }
+
+    /// What it says of the experiment.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Images that are there.
+    pub fn images(&self) -> u64 {
+        self.stacks.iter().filter(|s| s.first_image.is_some()).map(|s| s.layout.images).sum()
+    }
+
+    /// Files that it names and that cannot be read, with the reason.
+    pub fn unreadable(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.problems.iter().map(|(path, error)| (path.as_path(), error.cause.as_str()))
+    }
+
+    /// The stack of an image, and the pixels of it; `None` for an image without chunk.
+    ///
+    /// # Errors
+    /// There is no such image, or it cannot be read or decoded.
+    pub fn image(&self, number: u64, decode: &Decode<'_>) -> Result<(&Placed, Option<Vec<u8>>), Error> {
+        let of = |s: &&Placed| s.first_image.is_some_and(|first| (first..first + s.layout.images).contains(&number));
+        let Some(placed) = self.stacks.iter().find(of) else {
+            let cause = format!("it has {} images, counted from 0", self.images());
+            return Err(Error::new(ErrorKind::Invalid, "read this image of", &self.path, cause).with_hint("give a lower number"));
+        };
+        let mut chunk = Vec::new();
+        let pixels = self.pixels(placed, number - placed.first_image.unwrap_or(0), decode, &mut chunk)?;
+        Ok((placed, pixels))
+    }
+
+    fn pixels(&self, at: &Placed, image: u64, decode: &Decode<'_>, chunk: &mut Vec<u8>) -> Result<Option<Vec<u8>>, Error> {
+        let Some(is_compressed) = self.files[at.file].read(at.stack, image, chunk)? else { return Ok(None) };
+        let layout = &at.layout;
+        if !is_compressed || layout.compression == Compression::None {
+            let (bytes, wanted) = (chunk.len(), layout.image_bytes());
+            let why =
+                || Error::new(ErrorKind::Damaged, "read an image of", &at.path, format!("{bytes} bytes instead of {wanted}"));
+            return if bytes == wanted { Ok(Some(std::mem::take(chunk))) } else { Err(why()) };
+        }
+        let mut pixels = vec![0; layout.image_bytes()];
+        decode(layout.compression, chunk, layout.element_bytes, &mut pixels)
+            .map_err(|why| Error::new(ErrorKind::Damaged, "decode an image of", &at.path, why))?;
+        Ok(Some(pixels))
+    }
+
+    /// Reads and decodes every image, and says what is missing or wrong; with it the number of images that are not there.
+    pub fn findings(&self, decode: &Decode<'_>) -> (Vec<Finding>, u64) {
+        let (mut found, mut not_there) = (Vec::new(), 0);
+        let mut add = |severity, what: String, place: String, fix: &str| {
+            found.push(Finding { severity, what, place, fix: fix.into() });
+        };
+        for (path, error) in &self.problems {
+            let what = if path.exists() { error.cause.clone() } else { "a file that is named here is missing".into() };
+            add(Severity::Error, what, path.display().to_string(), "bring the file back from the detector or a backup");
+        }
+        for placed in &self.stacks {
+            let (mut chunk, mut absent, mut bad) = (Vec::new(), 0_u64, 0);
+            let place = |image| format!("{} {} image {image}", placed.path.display(), placed.layout.name);
+            for image in 0..placed.layout.images {
+                match self.pixels(placed, image, decode, &mut chunk) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => absent += 1,
+                    Err(error) => {
+                        bad += 1;
+                        if bad <= LISTED_MAX {
+                            let what = format!("the image cannot be decoded: {}", error.cause);
+                            add(Severity::Error, what, place(image), "bring back a whole copy of the file");
+                        }
+                    }
+                }
+            }
+            if bad > LISTED_MAX {
+                let what = format!("{} more images cannot be decoded", bad - LISTED_MAX);
+                add(Severity::Error, what, placed.path.display().to_string(), "bring back a whole copy of the file");
+            }
+            not_there += absent;
+            if absent > 0 {
+                let what = format!("{absent} of {} images were never written", placed.layout.images);
+                let place = format!("{} {}", placed.path.display(), placed.layout.name);
+                add(Severity::Warning, what, place, "readers show the fill value for them; do not use them");
+            }
+        }
+        let few = self.facts.images_announced.unwrap_or(0).saturating_sub(self.images());
+        if few > 0 && self.problems.is_empty() {
+            let what = format!("{few} of the images that were announced are not here, {} are", self.images());
+            add(Severity::Warning, what, self.path.display().to_string(), "the series ended early, or data files are missing");
+        }
+        let facts = &self.facts;
+        let known = [
+            ("photon energy", facts.energy_kev.is_some()),
+            ("detector distance", facts.detector_distance_m.is_some()),
+            ("beam centre", facts.beam_center_px.is_some()),
+            ("pixel size", facts.pixel_size_m.is_some()),
+        ];
+        let unknown: Vec<&str> = known.iter().filter(|(_, is_known)| !is_known).map(|(name, _)| *name).collect();
+        if !unknown.is_empty() {
+            let what = format!("not known: {}", unknown.join(", "));
+            add(Severity::Warning, what, self.path.display().to_string(), "programs that process the images must be told");
+        }
+        (found, not_there + few)
+    }
+}
+
+fn facts(file: &File) -> Facts {
+    let detector = |name: &str| read_number(file, &format!("{DETECTOR}/{name}"));
+    let length = |name: &str| {
+        let units = file.dataset(&format!("{DETECTOR}/{name}")).ok().and_then(|d| read_attribute(&d, "units"));
+        let per_m = match units.as_deref() {
+            None | Some("m" | "metre" | "meter") => 1.0,
+            Some("mm") => 1e3,
+            Some("um" | "micron" | "µm") => 1e6,
+            Some(_) => return None,
+        };
+        detector(name).map(|value| value / per_m)
+    };
+    let beams = ["/entry/instrument/beam", "/entry/sample/beam"];
+    let of_beam = |name: &str| beams.iter().find_map(|beam| read_number(file, &format!("{beam}/{name}")));
+    let wavelength = of_beam("incident_wavelength").filter(|angstrom| *angstrom > 0.0);
+    Facts {
+        energy_kev: wavelength.map(|angstrom| KEV_ANGSTROM / angstrom).or_else(|| Some(of_beam("incident_energy")? / 1000.0)),
+        detector_distance_m: length("detector_distance").or_else(|| length("distance")),
+        beam_center_px: detector("beam_center_x").zip(detector("beam_center_y")),
+        pixel_size_m: length("x_pixel_size"),
+        saturation_value: detector("saturation_value"),
+        underload_value: detector("underload_value"),
+        images_announced: announced(file),
+    }
+}
+
+/// As DECTRIS detectors write it.
+fn announced(file: &File) -> Option<u64> {
+    let number = |name: &str| read_number(file, &format!("{DETECTOR}/detectorSpecific/{name}"));
+    let product = number("nimages")? * number("ntrigger").unwrap_or(1.0);
+    (0.0..1e15).contains(&product).then_some(product as u64)
+}

@@ -1,0 +1,207 @@
+//! Files are brought to the disk while they are written: how far that is, what the end waits for, and what a repair makes of files that a power cut emptied.
+//! tests/e2e/test_power_cut.py cuts the power of a whole service.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Scratch, decode, ledger, sample, write_image, write_images};
+use konkordia_core::pixel::PixelType;
+use konkordia_sinks::durable::{DiskSync, ToDisk};
+use konkordia_sinks::hdf5::{Compression, Overwrite, Reader, Severity, Writer, check, data_file_name, repair};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < LONG, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn journals(directory: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut found: Vec<String> = names.filter(|name| name.ends_with(".journal")).collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn what_is_written_is_on_the_disk_soon_and_journals_go_when_their_data_are() {
+    let scratch = Scratch::new("durable");
+    let mut sample = sample(&scratch.0, "d", PixelType::Int16);
+    sample.spec.images_per_file = 4;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    assert!(writer.durable().is_none(), "nobody has asked for it");
+    writer.set_to_disk(ToDisk::Beside(Some(Duration::from_millis(20)))).unwrap();
+    let durable = writer.durable().unwrap();
+    for image in [0, 1, 2, 3, 4, 5, 9] {
+        write_image(&mut writer, image, false).unwrap();
+    }
+    // No tick, no further image: the thread does it by itself, of the file that grows too.
+    wait_until("all is on the disk", || durable.end() == 10);
+    wait_until("closed files have no journal", || journals(&scratch.0) == ["d_data_000003.h5.journal"]);
+    writer.tick(0).unwrap();
+    let mut record = ledger(&sample);
+    record.images_expected = 10;
+    writer.finish(&record).unwrap();
+    assert_eq!((durable.end(), journals(&scratch.0)), (10, vec![]));
+}
+
+#[test]
+fn without_an_interval_closed_files_count() {
+    let scratch = Scratch::new("durable-closed");
+    let mut sample = sample(&scratch.0, "d", PixelType::Int16);
+    sample.spec.images_per_file = 3;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    writer.set_to_disk(ToDisk::Beside(None)).unwrap();
+    let durable = writer.durable().unwrap();
+    write_images(&mut writer, &sample).unwrap();
+    let closed = (sample.images - 1) / 3 * 3;
+    wait_until("closed files are on the disk", || durable.end() >= closed);
+    writer.finish(&ledger(&sample)).unwrap();
+    assert!(durable.end() >= sample.images && journals(&scratch.0).is_empty());
+}
+
+#[test]
+fn nothing_counts_after_a_file_that_cannot_be_synced_and_no_journal_goes() {
+    let scratch = Scratch::new("durable-failed");
+    let path = |name: &str| scratch.0.join(name);
+    let disk = DiskSync::start(&scratch.0, Some(Duration::from_millis(10))).unwrap();
+    std::fs::write(path("data"), "data").unwrap();
+    std::fs::write(path("journal"), "journal").unwrap();
+    let open = |path: PathBuf| (path.clone(), Arc::new(std::fs::File::open(path).unwrap()));
+    disk.opened(1, vec![open(path("data"))]);
+    disk.written(7);
+    let durable = disk.durable();
+    wait_until("the file is on the disk", || durable.end() == 7);
+    // The kernel syncs files and no other things.
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let pipe: std::os::fd::OwnedFd = reader.into();
+    disk.opened(2, vec![(path("pipe"), Arc::new(pipe.into()))]);
+    wait_until("it fails", || disk.failure().is_some());
+    assert_eq!(disk.failure().unwrap().path(), path("pipe"));
+    disk.forget(2);
+    disk.written(9);
+    disk.closed(1, vec![path("data")], 9, Some(path("journal")));
+    assert!(disk.finish().is_err());
+    assert_eq!(durable.end(), 7);
+    assert!(path("journal").exists(), "only repair knows what became of its data");
+}
+
+/// A run of ten images in files of four, as a power cut leaves its last data file and journal.
+fn cut(scratch: &Scratch, data: Option<&[u8]>, journal: &[u8]) -> PathBuf {
+    let mut sample = sample(&scratch.0, "c", PixelType::Int16);
+    sample.spec.images_per_file = 4;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    (0..10).for_each(|image| write_image(&mut writer, image, false).unwrap());
+    let mut record = ledger(&sample);
+    record.images_expected = 10;
+    let master = writer.finish(&record).unwrap().master;
+    // The one of the moment in which the run was cut is not there any more: repair has to do without.
+    std::fs::remove_file(&master).unwrap();
+    let last = scratch.0.join(data_file_name("c", 3));
+    match data {
+        Some(bytes) => std::fs::write(&last, bytes).unwrap(),
+        None => std::fs::remove_file(&last).unwrap(),
+    }
+    std::fs::write(scratch.0.join(data_file_name("c", 3) + ".journal"), journal).unwrap();
+    master
+}
+
+#[test]
+fn empty_files_after_a_power_cut_are_missing_images_and_not_nothing() {
+    let zeros = vec![0; 300];
+    for (n, (data, journal)) in [(Some(&b""[..]), &b""[..]), (None, b""), (Some(b""), &zeros)].into_iter().enumerate() {
+        let scratch = Scratch::new(&format!("cut-{n}"));
+        let master = cut(&scratch, data, journal);
+        for _ in 0..2 {
+            let report = repair(&master).unwrap();
+            assert_eq!(report.images, 8, "{n}: {report:?}");
+            let named = |missing: &konkordia_sinks::hdf5::MissingImages| missing.why.contains(&data_file_name("c", 3));
+            assert!(report.missing.len() == 1 && report.missing.iter().all(named), "{n}: {report:?}");
+        }
+        let findings = check(&master, &decode);
+        assert!(findings.iter().any(|finding| finding.severity == Severity::Error), "{n}: {findings:?}");
+        assert_eq!(Reader::open(&master).unwrap().summary().images, 8);
+    }
+}
+
+#[test]
+fn an_empty_file_whose_journal_is_whole_has_its_images_named() {
+    let scratch = Scratch::new("cut-journal");
+    let mut sample = sample(&scratch.0, "c", PixelType::Int16);
+    sample.spec.images_per_file = 4;
+    (sample.spec.overwrite, sample.spec.compression) = (Overwrite::Replace, Compression::None);
+    let last = scratch.0.join(data_file_name("c", 2));
+    // The data file is empty, or as it was before its first image.
+    for is_empty in [true, false] {
+        let mut writer = Writer::create(sample.spec.clone()).unwrap();
+        (0..4).for_each(|image| write_image(&mut writer, image, false).unwrap());
+        // Its file is made with the first image; nothing of that is flushed yet.
+        write_image(&mut writer, 4, false).unwrap();
+        let begun = std::fs::read(&last).unwrap();
+        (5..7).for_each(|image| write_image(&mut writer, image, false).unwrap());
+        drop(writer);
+        // Without the chunk, or the end of it; what libhdf5 has flushed when it made the file is before that.
+        let made = &begun[..begun.len() - sample.spec.image_bytes()];
+        std::fs::write(&last, if is_empty { &[] } else { made }).unwrap();
+        let master = scratch.0.join("c_master.h5");
+        for n in 0..2 {
+            let report = repair(&master).unwrap();
+            assert_eq!(
+                (report.images_missing(), report.missing[0].ranges.as_slice()),
+                (3, &[4..7][..]),
+                "{is_empty}: {report:?}"
+            );
+            assert_eq!(report.master_written, n == 0, "{is_empty}: {report:?}");
+        }
+        let findings = check(&master, &decode);
+        assert!(findings.iter().any(|finding| finding.severity == Severity::Error), "{findings:?}");
+    }
+}
+
+#[test]
+fn a_master_that_cannot_be_completed_is_an_error_and_repair_makes_it() {
+    let scratch = Scratch::new("no-master");
+    let mut sample = sample(&scratch.0, "m", PixelType::Int16);
+    sample.spec.images_per_file = 2;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    (0..4).for_each(|image| write_image(&mut writer, image, false).unwrap());
+    let (first, whole) = (scratch.0.join(data_file_name("m", 1)), scratch.0.join("whole"));
+    std::fs::copy(&first, &whole).unwrap();
+    // As when no descriptor is free: there, and not to be opened.
+    std::fs::write(&first, "no HDF5").unwrap();
+    let mut record = ledger(&sample);
+    record.images_expected = 4;
+    let error = writer.finish(&record).unwrap_err();
+    assert!(error.hint.contains("`konkordia repair") && error.hint.contains("m_master.h5"), "{error}");
+    std::fs::rename(&whole, &first).unwrap();
+    let master = scratch.0.join("m_master.h5");
+    let report = repair(&master).unwrap();
+    assert!(report.master_written && report.missing.is_empty(), "{report:?}");
+    assert_eq!(Reader::open(&master).unwrap().summary().images_by_status, [0, 4, 0, 0]);
+}
+
+#[test]
+fn a_run_that_another_start_of_the_machine_finds_may_lack_its_last_images() {
+    let scratch = Scratch::new("boot");
+    let mut sample = sample(&scratch.0, "b", PixelType::Int16);
+    sample.spec.images_per_file = 4;
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    (0..6).for_each(|image| write_image(&mut writer, image, false).unwrap());
+    drop(writer);
+    let master = scratch.0.join("b_master.h5");
+    let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let mut bytes = std::fs::read(&master).unwrap();
+    let at = bytes.windows(36).position(|window| window == own.trim().as_bytes()).expect("a running master names it");
+    bytes[at..at + 36].copy_from_slice(b"00000000-0000-4000-8000-000000000000");
+    std::fs::write(&master, bytes).unwrap();
+    let report = repair(&master).unwrap();
+    assert_eq!((report.images, report.missing.len(), report.images_missing()), (6, 1, 0), "{report:?}");
+    assert!(report.missing[0].why.contains("power cut"), "{report:?}");
+    assert_eq!(repair(&master).unwrap().missing, [], "it is said once: the file is what there is");
+}

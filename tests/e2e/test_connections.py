@@ -1,0 +1,64 @@
+"""Connections that nobody needs, beside a run: every one takes a file descriptor, of which files and HTTP need some."""
+
+import resource
+import socket
+import stat
+import time
+
+import pytest
+from driving import BINARY
+from streams import Stins, pictures
+
+CROWD = 1100
+
+
+@pytest.fixture
+def many_files():
+    """This process may hold the other ends."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < CROWD + 500:
+        pytest.skip(f"this process may open {hard} files, and {CROWD + 500} are needed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, CROWD + 500), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("limits", ["ulimit -Sn 1024", "ulimit -n 1024"])
+def test_idle_connections_to_a_zeromq_port_cost_neither_the_run_nor_http(serve, tmp_path, monkeypatch, many_files, limits):
+    """With a limit that the program may raise, and with one that it may not."""
+    limited = tmp_path / "limited"
+    limited.write_text(f'#!/bin/bash\n{limits} && exec "{BINARY}" "$@"\n')
+    limited.chmod(limited.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr("service.BINARY", str(limited))
+    folder = tmp_path / "data"
+    folder.mkdir()
+    service = serve(output_folder=folder, output="images_per_file = 4")
+    images, stins = pictures(160), Stins()
+    service.send(stins.start(), *(stins.image(n, images[n]) for n in range(10)))
+    service.until(lambda s: s["images_written"] >= 10)
+    host, port = service.addresses[0].removeprefix("tcp://").split(":")
+    crowd = []
+    try:
+        for _ in range(CROWD):
+            idle = socket.socket()
+            idle.setblocking(False)
+            idle.connect_ex((host, int(port)))
+            crowd.append(idle)
+        for n in range(10, len(images)):
+            service.send(stins.image(n, images[n]))
+            # Data files are made all the time, and HTTP is asked all the time.
+            if n % 4 == 0:
+                begin = time.monotonic()
+                assert service.status()["state"] == "running"
+                assert time.monotonic() - begin < 30
+        service.send(stins.end())
+        file = service.file(1, timeout=60)
+        service.until_logged(lambda line: "connections were closed" in line)
+        fds, _, _ = service.resources()
+        assert fds < 600, fds
+    finally:
+        for idle in crowd:
+            idle.close()
+    file.equals(images)
+    assert service.status()["severity"] == "success"
+    assert service.end()[0] == 0
