@@ -154,7 +154,7 @@ fn an_empty_file_whose_journal_is_whole_has_its_images_named() {
             let report = repair(&master).unwrap();
             assert_eq!(
                 (report.images_missing(), report.missing[0].ranges.as_slice()),
-                (3, &[4..7][..]),
+                (3, std::slice::from_ref(&(4..7))),
                 "{is_empty}: {report:?}"
             );
             assert_eq!(report.master_written, n == 0, "{is_empty}: {report:?}");

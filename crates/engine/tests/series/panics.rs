@@ -15,7 +15,7 @@ struct Breaks {
 }
 
 impl Transform for Breaks {
-    fn run(&mut self, image: SeriesImage) -> Result<SeriesImage, String> {
+    fn run(&mut self, image: SeriesImage, _: konkordia_core::geometry::Orientation) -> Result<SeriesImage, String> {
         assert!(image.number != self.at_image, "the test says so");
         Ok(image)
     }
