@@ -1,8 +1,8 @@
 //! How errors reach people, and the exit codes.
 
 use konkordia_core::ports::SinkError;
-use serde_json::{Value, json};
 use konkordia_engine::contain::{self, Panic};
+use serde_json::{Value, json};
 use std::fmt;
 use std::process::ExitCode;
 
