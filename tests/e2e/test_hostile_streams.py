@@ -8,6 +8,7 @@ import threading
 import time
 
 import zmq
+from service import free_port
 from streams import SeriesFile, Stins, pictures
 
 MIB = 1 << 20
@@ -84,8 +85,14 @@ def test_a_message_without_an_end_costs_no_more_memory_than_a_message_may(serve)
 
 def test_many_connections_do_not_multiply_the_queue(serve):
     """Four senders of large messages, and a consumer of the service that takes nothing: what waits is bounded."""
-    service = serve(source="queue_mib = 64", extra='[[stream]]\nname = "stuck"\naddress = "tcp://127.0.0.1:*"\nrequired = true')
+    address = f"tcp://127.0.0.1:{free_port()}"
+    service = serve(source="queue_mib = 64", extra=f'[[stream]]\nname = "stuck"\naddress = "{address}"\nqueue_mib = 64')
     stins, senders = Stins(5), [service.socket() for _ in range(4)]
+    # Little is kept in the network, so that what it does not take waits in the service.
+    consumer = service.context.socket(zmq.PULL)
+    consumer.linger, consumer.rcvhwm, consumer.rcvbuf = 0, 1, 4096
+    consumer.connect(address)
+    service.until_logged(lambda line: "is there" in line and "stuck" in line)
     with Watch(service) as watch:
         service.send(stins.start())
         header = {"htype": "image", "shape": [4096, 2048], "type": "uint16", "compression": "none"}
@@ -101,11 +108,10 @@ def test_many_connections_do_not_multiply_the_queue(serve):
                     number += 1
                 except zmq.Again:
                     stuck.add(n)
-            if number > 400:
-                break
-    # Of each connection two messages wait and one is under way; beside them the queue of 64 MiB, and the consumer's.
+            assert number < 400, "nobody was ever held back"
+    # Of each connection two messages wait and one is under way; beside them the queue of 64 MiB, that of the consumer, and what is written.
     print(f"{number} messages were sent")
-    assert watch.more < 64 + 4 * 3 * 16 + 200, f"{watch.more} MiB"
+    assert watch.more < 4 * 3 * 16 + 64 + 64 + 200, f"{watch.more} MiB"
 
 
 def test_a_lone_number_far_ahead_makes_no_files_and_cancel_ends_at_once(serve, tmp_path):
@@ -145,4 +151,5 @@ def test_cancel_and_sigterm_end_a_service_with_three_thousand_series_behind(serv
     service.process.wait(60)
     took = time.monotonic() - begun
     print(f"cancel took {cancelled:.1f} s, SIGTERM {took:.1f} s, {service.process.returncode}")
-    assert cancelled < 5 and took < 5
+    # Before, neither ended within a minute.
+    assert cancelled < 15 and took < 15

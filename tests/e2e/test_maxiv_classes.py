@@ -111,7 +111,7 @@ def test_what_comes_twice_is_no_success(receiver, tmp_path):
     done = r.run("warning")
     assert "1 more came and are not kept" in done["message"] and done["images_lost"] == 0, done
     assert r.service.statistics()["ledger"]["images_not_kept"] == 1
-    assert r.is_logged("warning: ", "came before"), r.service.log
+    assert r.is_logged(" WARN ", "came before"), r.service.log
     with h5py.File(path) as file:
         np.testing.assert_array_equal(file[DSET][:], stack)
 
@@ -238,7 +238,7 @@ def test_a_table_that_cannot_be_used_costs_a_warning_and_no_image(receiver, tmp_
     with h5py.File(path) as file:
         np.testing.assert_array_equal(file[DSET][0], data)
     for word in words:
-        assert r.is_logged("warning: ", word, "goes on without it"), (word, r.service.log)
+        assert r.is_logged(" WARN ", word, "goes on without it"), (word, r.service.log)
 
 
 def test_each_image_of_a_lambda_tells_where_its_pieces_lie(receiver, tmp_path):
@@ -304,7 +304,7 @@ def test_a_consumer_that_takes_nothing_and_holds_the_run_back_is_named(receiver)
     r.send(header(""))
     r.senders[0].sndhwm, r.senders[0].sndtimeo = 4, 100
     end, number = time.monotonic() + 60, 0
-    while not r.is_logged("warning: ", "is held back: 'data_port'"):
+    while not r.is_logged(" WARN ", "is held back: 'data_port'"):
         assert time.monotonic() < end, (r.service.status(), r.service.statistics())
         try:
             r.senders[0].send_multipart([json.dumps(image(number, data) | {"msg_number": number + 1}).encode(), data.tobytes()])

@@ -173,7 +173,7 @@ def test_packets_with_raw_frames(disk, tmp_path):
     config = write_config(tmp_path, port, detector=detector, output=output, processing={"dtype": "raw"}, run={"buffer_mib": 64, "stall_timeout_s": 600})
     service = Service(config)
     try:
-        service.command("arm", {"images": 0})
+        service.command("arm", {"images": 0, "prefix": "run"})
         command = [BINARY, "simulate", "jungfrau", "--to", f"127.0.0.1:{port}", "--rate", "4", "--images", "100000", "-q"]
         sender = subprocess.Popen(command)
         try:

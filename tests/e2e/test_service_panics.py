@@ -80,7 +80,7 @@ def test_a_panic_costs_the_run_of_its_detector_and_nothing_else(two):
     assert (status["state"], status["images_written"], status["ended"]) == ("idle", 20, "finished"), status
 
     # Its file is closed, or can be repaired: every image in it is whole.
-    entry = [entry for entry in service.request("GET", "files")["files"] if entry["detector"] == "hit"][-1]
+    entry = service.request("GET", "files", detector="hit")["files"][-1]
     assert (entry["state"], entry["ended"]) == ("failed", "program error"), entry
     checked = program("check", entry["master"], "--json", check=None)
     assert checked.returncode in (0, 1), checked

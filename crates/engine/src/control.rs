@@ -24,6 +24,8 @@ pub struct StreamProgress {
     /// The frame to which it seems to have gone; [`NOT_YET`] = none.
     ahead: AtomicU64,
     drained: AtomicBool,
+    /// When it was seen empty last, ns since the run was armed; 0 before.
+    drained_ns: AtomicU64,
     halted: AtomicBool,
     /// A copy for those who look; the receiver never waits for them.
     seen: Mutex<Seen>,
@@ -226,6 +228,9 @@ impl Control {
         s.placed.store(ledger.placed, Ordering::Relaxed);
         s.no_slot.store(ledger.no_slot, Ordering::Relaxed);
         s.kernel_dropped.store(ledger.kernel_dropped, Ordering::Relaxed);
+        if drained {
+            s.drained_ns.store(self.now_ns(), Ordering::Relaxed);
+        }
         s.drained.store(drained, Ordering::Release);
     }
 
@@ -246,15 +251,15 @@ impl Control {
         })
     }
 
-    /// Packets that the other streams have placed, and if the sources of all were seen empty; `None` if all of them are dead, so many frames
-    /// behind the newest.
-    pub(crate) fn others(&self, stream: usize, behind_frames: u64) -> Option<(u64, bool)> {
+    /// Packets that the other streams have placed, and since when the sources of all were seen empty at least once, ns since the run was armed;
+    /// `None` if all of them are dead, so many frames behind the newest.
+    pub(crate) fn others(&self, stream: usize, behind_frames: u64) -> Option<(u64, u64)> {
         let alive_from = self.newest_end().saturating_sub(behind_frames).max(1);
         let is_alive = |s: &&StreamProgress| s.own_end.load(Ordering::Relaxed) >= alive_from;
         let placed = |s: &StreamProgress| s.placed.load(Ordering::Relaxed);
         self.beside(stream).find(is_alive)?;
-        let have_read_all = self.beside(stream).all(|s| s.drained.load(Ordering::Acquire));
-        Some((self.beside(stream).map(placed).sum(), have_read_all))
+        let drained_ns = self.beside(stream).map(|s| s.drained_ns.load(Ordering::Relaxed)).min().unwrap_or(0);
+        Some((self.beside(stream).map(placed).sum(), drained_ns))
     }
 
     /// Shows what a stream has seen; another time if somebody is just looking.

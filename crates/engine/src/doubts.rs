@@ -133,13 +133,14 @@ impl Sorter<'_> {
         if self.control.is_ahead_too(self.stream, place.first, doubts.near_images) {
             return true;
         }
-        let Some((placed, have_read_all)) = self.control.others(self.stream, self.settling_images) else { return true };
+        let Some((placed, drained_ns)) = self.control.others(self.stream, self.settling_images) else { return true };
         let (since_ns, placed_before) = *doubts.waits.get_or_insert((now_ns, placed));
         let waited_ns = now_ns.saturating_sub(since_ns);
         if waited_ns < AGREE_NS || is_last {
             return false;
         }
-        if placed != placed_before && (have_read_all || waited_ns >= READ_NS) {
+        // Those that were seen empty since then would have gone there, too.
+        if placed != placed_before && (drained_ns >= since_ns || waited_ns >= READ_NS) {
             doubts.is_patient = false;
             self.drop_doubts();
             return false;

@@ -54,7 +54,10 @@ fn a_v1_header_has_tables_for_its_one_channel() {
     let wrong = described("pixelmask", "uint16");
     let mut parts = parts;
     (parts[3], parts[4]) = (wrong.as_bytes(), &TABLE[..12]);
-    assert!(v1_header("all", &parts).unwrap_err().contains("part 6 of the message: a table of uint16 with shape [2, 3]"));
+    // A table that cannot be used is told, and costs no series.
+    let (_, rest) = start(v1_header("all", &parts).unwrap());
+    assert!(rest.warnings[0].contains("a table of uint16 with shape [2, 3]"), "{:?}", rest.warnings);
+    assert!(rest.channels[0].pixel_mask.is_none() && rest.channels[0].flat_field.is_some());
     assert!(v1_header("all", &parts[..6]).unwrap_err().contains("has 8 to 9 parts, but 7 came"));
 }
 
@@ -200,6 +203,12 @@ fn kinds_of_jungfraujoch_are_of_no_interest_and_others_are_refused() {
     let long = json!({"type": "start", "series_id": 1, "user_data": "x".repeat(2 << 20)});
     assert!(refused(long, &[]).contains("more text than is accepted"));
     let mask = [&[0xA1][..], &item_of(&json!("a")), &typed(2, 3, 69, &TABLE[..12])].concat();
-    let wrong = refused(json!({"type": "start", "series_id": 1, "channels": ["a"]}), &[("pixel_mask", &mask)]);
-    assert!(wrong.contains("'pixel_mask' of 'a': a table of uint16"));
+    let wrong = cbor(&json!({"type": "start", "series_id": 1, "channels": ["a"]}), &[("pixel_mask", &mask)]);
+    let (_, begun) = start(read(V2, &message(&[wrong])).unwrap());
+    assert!(begun.channels[0].pixel_mask.is_none());
+    assert!(
+        begun.warnings[0].contains("pixel_mask of a") && begun.warnings[0].contains("a table of uint16"),
+        "{:?}",
+        begun.warnings
+    );
 }

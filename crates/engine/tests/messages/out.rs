@@ -101,7 +101,8 @@ fn a_stins_header_holds_what_came() {
 #[test]
 fn a_stins_image_takes_its_keys_along_and_shares_its_pixels() {
     let mut out = encoder(Outgoing::Stins);
-    out.start(&sample_start()).unwrap();
+    let image_extra = object(json!({"exposure_time": 0.5, "frame": 99}));
+    out.start(&SeriesStart { image_extra, ..sample_start() }).unwrap();
     let mut image = image_of(3, vec![("", packed(Packing::BitshuffleLz4, &[2, 8]))]);
     image.header_json = r#"{"htype":"other","msg_number":77,"frame":77,"shape":[9],"chunks":[9],"rotation":1.5,"x":[1]}"#.into();
     image.store = false;

@@ -338,7 +338,8 @@ impl Sink for Keeper {
             image: image.image,
             status: image.head.status,
             head: image.head,
-            tiles: image.tiles.to_vec(),
+            // When they came is another time in each run.
+            tiles: image.tiles.iter().map(|tile| TileRecord { received_ns: 0, ..*tile }).collect(),
             strips: image.strips.iter().map(|s| s.to_vec()).collect(),
             pedestals: image.pedestals.iter().flat_map(|s| s.iter().map(|p| p.to_bits())).collect(),
         });

@@ -3,6 +3,7 @@
 use super::harness::*;
 use konkordia_core::series::SeriesEnded;
 use konkordia_engine::series::{Accept, ArmOrder, Notice, Phase, Protocol, SeriesSpec};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -130,7 +131,8 @@ fn cancel_ends_a_long_gap() {
     let keeper = Keeper { pause: Duration::from_millis(1), ..Keeper::default() };
     let mut bench = Bench::with(spec(), 1, PLAIN, keeper);
     bench.say(0, 1, 0, &[Start(0), Image(0), Image(1_000_000), Image(1_000_001)]);
-    eventually("the gap is being handed on", || bench.control().progress().images_committed > 100);
+    let handed_on = Arc::clone(&bench.keeper.kept);
+    eventually("the gap is being handed on", || handed_on.lock().unwrap().last().is_some_and(|kept| kept.images.len() > 100));
     bench.control().cancel();
     let end = bench.end();
     assert!(end.ended == SeriesEnded::Cancelled && end.ledger.expected > 900_000, "{end:?}");

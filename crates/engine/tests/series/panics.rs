@@ -60,7 +60,8 @@ fn a_sink_that_panics_has_failed_for_that_series() {
     });
     assert!(error.why.contains("the sink has a bug"), "{error}");
     bench.say(0, 6, 0, &[Start(1), Image(0), End]);
-    let kept = bench.kept(2);
+    eventually("the sink sees the ends", || bench.sink.series_ended() == 2);
+    let kept = bench.keeper.kept.lock().unwrap();
     assert_eq!((kept[0].states(), kept[1].states()), ("c".into(), "c".into()));
 }
 

@@ -87,7 +87,7 @@ impl Stins {
             }
         }
         for (key, value) in self.extra.iter().filter(|(key, _)| !OURS.contains(&key.as_str())) {
-            first.insert(key.clone(), value.clone());
+            first.entry(key).or_insert_with(|| value.clone());
         }
         Ok(Value::Object(first).to_string().into())
     }

@@ -153,8 +153,8 @@ struct Actor<D: Driver> {
     pending: Option<Pending>,
     /// An arm that nobody waits for any more and that still holds what it has got.
     abandoned: Option<u64>,
-    /// Who sent cancel and hears when it is done, and when at the latest.
-    cancels: Vec<(Sender<Reply>, Instant)>,
+    /// Who sent cancel and hears when it is done: in which run, and when at the latest.
+    cancels: Vec<(Sender<Reply>, u64, Instant)>,
     tickets: u64,
     /// Since when the service is ending.
     going_down: Option<Instant>,
@@ -508,18 +508,19 @@ impl<D: Driver> Actor<D> {
         if is_running || self.driver.is_busy() {
             self.driver.cancel();
         }
-        self.cancels.push((reply.clone(), Instant::now() + CANCEL_PATIENCE));
+        self.cancels.push((reply.clone(), run, Instant::now() + CANCEL_PATIENCE));
         Ok(())
     }
 
-    /// Tells those who cancelled that an arm can be taken now, or how far it is when their time is over.
+    /// Tells those who cancelled that an arm can be taken now, or how far it is when their time is over. Where a sender begins runs by itself, the next
+    /// one may go on already.
     fn answer_cancels(&mut self, now: Instant) {
         if self.cancels.is_empty() {
             return;
         }
         let is_free = !self.driver.is_busy() && self.abandoned.is_none();
-        let status = self.status();
-        for (reply, _) in self.cancels.extract_if(.., |(_, latest)| is_free || now >= *latest) {
+        let (status, runs) = (self.status(), self.base.runs);
+        for (reply, ..) in self.cancels.extract_if(.., |(_, run, latest)| is_free || runs > *run || now >= *latest) {
             let _ = reply.send(Ok(status.clone()));
         }
     }
