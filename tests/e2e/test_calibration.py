@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 from driving import BINARY, LYSO, Master, balanced, jungfrau_packet, lyso_raw, lyso_tables, needs_lyso, program, simulate
+from service import Service
 
 PIXELS = 512 * 1024
 STAGES = ("g0", "g1", "g2")
@@ -96,27 +97,41 @@ def test_from_first_dark_frame_to_a_corrected_file(bench):
     assert np.array_equal(ours.mask != 0, theirs.mask != 0) and set(np.unique(ours.mask)) == {0, 2, 16}
 
 
-def test_all_stages_by_one_command(bench):
-    """The programs of [control] set the gain of the detector and start it, stage after stage, and leave it in its normal mode."""
-    folder, pedestals, _ = truth(bench)
-    control = {"on_stage": ["./set"], "on_trigger": ["./start"], "timeout_s": 100}
-    config = bench.config(**tables(), control=control, run={"images": 6})
-    (bench.folder / "set").write_text('#!/bin/sh\necho "$KONKORDIA_STAGE $KONKORDIA_GAINMODE" >> stages\n')
-    send = f'{BINARY} simulate jungfrau --to {bench.to} --images 40 --rate 200 --dark -q'
-    (bench.folder / "start").write_text(f'#!/bin/sh\ncase $(tail -n 1 stages) in g0*) {send};; g1*) {send} --force-gain 1;; g2*) {send} --force-gain 2;; esac\n')
-    for name in ("set", "start"):
+def staged(bench, images=40, rate=200):
+    """The programs of [control] that set the gain of the simulated detector and start it; what was set stands in `stages`."""
+    stages = bench.folder / "stages"
+    send = f"{BINARY} simulate jungfrau --to {bench.to} --images {images} --rate {rate} --dark -q"
+    lines = {
+        "set": f'echo "$KONKORDIA_STAGE $KONKORDIA_GAINMODE" >> {stages}',
+        "start": f"case $(tail -n 1 {stages}) in g0*) {send};; g1*) {send} --force-gain 1;; g2*) {send} --force-gain 2;; esac",
+    }
+    for name, line in lines.items():
+        (bench.folder / name).write_text(f"#!/bin/sh\n{line}\n")
         (bench.folder / name).chmod(0o755)
-    command = ["pedestal", config, "--stage", "all", "--frames", 40, "-o", "cal.h5", "--gain", folder / "gain_adu_per_kev.f32"]
-    found = json.loads(program(*command, "--json", check=0, cwd=bench.folder).stdout)
-    assert [(row["stage"], row["frames"]) for row in found["rows"]] == [(stage, 40) for stage in STAGES], found
-    wanted = "g0 dynamic\ng1 forceswitchg1\ng2 forceswitchg2\ng0 dynamic\n"
-    assert (bench.folder / "stages").read_text() == wanted
-    with h5py.File(bench.folder / "cal.h5") as file:
+    return {"on_stage": [str(bench.folder / "set")], "on_trigger": [str(bench.folder / "start")], "timeout_s": 100}
+
+
+def has_pedestals(path, pedestals, frames=40):
+    with h5py.File(path) as file:
         for stage, noise in zip(STAGES, (29.5, 4.0, 3.0), strict=True):
             group = file[f"cell_03/{stage}"]
             good = group["mask"][()] == 0
-            close = np.abs(group["mean"][()] - pedestals[stage])[good] < 4 * noise / np.sqrt(40)
+            close = np.abs(group["mean"][()] - pedestals[stage])[good] < 4 * noise / np.sqrt(frames)
             assert close.mean() > 0.999
+
+
+ALL_SET = "g0 dynamic\ng1 forceswitchg1\ng2 forceswitchg2\ng0 dynamic\n"
+
+
+def test_all_stages_by_one_command(bench):
+    """The programs of [control] set the gain of the detector and start it, stage after stage, and leave it in its normal mode."""
+    folder, pedestals, _ = truth(bench)
+    config = bench.config(**tables(), control=staged(bench), run={"images": 6})
+    command = ["pedestal", config, "--stage", "all", "--frames", 40, "-o", "cal.h5", "--gain", folder / "gain_adu_per_kev.f32"]
+    found = json.loads(program(*command, "--json", check=0, cwd=bench.folder).stdout)
+    assert [(row["stage"], row["frames"]) for row in found["rows"]] == [(stage, 40) for stage in STAGES], found
+    assert (bench.folder / "stages").read_text() == ALL_SET
+    has_pedestals(bench.folder / "cal.h5", pedestals)
     # The second stage fails: nothing is written, and the detector is not left as it is.
     (bench.folder / "stages").unlink()
     (bench.folder / "set").write_text('#!/bin/sh\necho "$KONKORDIA_STAGE" >> stages\ntest $KONKORDIA_STAGE != g1 || { echo "no answer" >&2; exit 1; }\n')
@@ -126,6 +141,67 @@ def test_all_stages_by_one_command(bench):
     assert (bench.folder / "stages").read_text() == "g0\ng1\ng0\n" and not (bench.folder / "other.h5").exists()
     refused = program("pedestal", "dark.u16", "--stage", "all", "-o", "x.h5", check=2, cwd=bench.folder).stderr
     assert "--stage all is for a detector" in refused and "leave --stage out" in refused
+
+
+def test_all_stages_by_one_request(bench):
+    """The same over HTTP: a new file, and then the file of the configuration, which keeps its gains."""
+    folder, pedestals, gains = truth(bench)
+    program("pedestal", dark_file(bench)[0], "-o", "cal.h5", "--gain", folder / "gain_adu_per_kev.f32", check=0, cwd=bench.folder)
+    stages = bench.folder / "stages"
+    service = Service(bench.config(**tables(), control=staged(bench), run={"images": 6}))
+    try:
+        for body, why in (
+            ({"file": "../out"}, "outside"),
+            ({"file": "x", "frames": 0}, "0 frames are not possible"),
+            ({"file": "x", "stage": "g3"}, "unknown variant"),
+            ({"file": "x", "time": 1}, "unknown field"),
+        ):
+            assert why in str(service.refused("pedestal", body).body), body
+        status = service.command("pedestal", {"frames": 40, "file": "new"}, wait_s=120)
+        assert (status["state"], status["ended"], status["severity"]) == ("idle", "complete", "success"), status
+        assert status["progress"] == 1.0 and "new.h5 has new pedestals" in status["message"], status
+        assert stages.read_text() == ALL_SET
+        has_pedestals(bench.folder / "new.h5", pedestals)
+        events = [e for e in service.request("GET", "logs")["logs"] if e["event"] == "pedestal"]
+        rows = events[-1]["data"]["pedestal"]["rows"]
+        assert [(row["stage"], row["frames"], row["good"]) for row in rows] == [(stage, 40, True) for stage in STAGES], events
+        status = service.command("pedestal", {"frames": 40}, wait_s=120)
+        assert (status["run"], status["ended"]) == (2, "complete"), status
+        has_pedestals(bench.folder / "cal.h5", pedestals)
+        with h5py.File(bench.folder / "cal.h5") as file:
+            assert np.array_equal(file["gain/g0"][()], gains[0]) and len(file["history"]) == 2
+    finally:
+        assert service.end()[0] == 0
+
+
+def test_pedestals_over_http_can_be_stopped_and_leave_nothing(bench):
+    """Nothing else is taken meanwhile; a cancel answers when an arm can be taken, and the detector is in its normal mode then."""
+    service = Service(bench.config(**tables(), control=staged(bench, images=400, rate=20), run={"images": 6}))
+    try:
+        status = service.command("pedestal", {"frames": 400, "file": "new"})
+        assert (status["state"], status["run"]) == ("armed", 1), status
+        service.until(lambda status: status["state"] == "running" and status["images_committed"] > 0)
+        for verb in ("arm", "start", "pedestal"):
+            assert service.refused(verb).code == "wrong_state"
+        status = service.command("cancel")
+        assert (status["state"], status["ended"]) == ("idle", "stopped"), status
+        assert "no calibration file was written" in status["message"] and not (bench.folder / "new.h5").exists()
+        assert (bench.folder / "stages").read_text() == "g0 dynamic\ng0 dynamic\n"
+        assert service.command("arm", {"images": 1})["state"] == "armed"
+        service.command("cancel")
+    finally:
+        assert service.end()[0] == 0
+
+
+def test_pedestals_over_http_say_what_is_missing(bench):
+    """No file, no program that sets the gain."""
+    service = Service(bench.config(**{**tables(), "calibration": {"kind": "none"}}, processing={"dtype": "raw"}, run={"images": 6}))
+    try:
+        assert "on_stage" in service.refused("pedestal", {"file": "new"}).body["hint"]
+        refused = service.refused("pedestal", {"stage": "g0"}).body
+        assert "there is no file" in refused["detail"] and "calibration/today" in refused["hint"], refused
+    finally:
+        assert service.end()[0] == 0
 
 
 def test_storage_cells_have_pedestals_of_their_own(bench):

@@ -4,10 +4,13 @@ use crate::calibration::reasons::Thresholds;
 use crate::input::Format;
 use clap::{Args, ValueEnum};
 use konkordia_sinks::hdf5::calibration::GainStage;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use utoipa::ToSchema;
 
-/// `--stage`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Gain stage of dark frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum StageChoice {
     /// As the headers and the gain bits of each frame say
     Auto,
@@ -97,6 +100,32 @@ pub struct PedestalArgs {
 }
 
 impl PedestalArgs {
+    /// Dark frames of a detector for a new file, or for one that exists. Nobody looks on.
+    pub fn of_detector(stage: StageChoice, file: PathBuf) -> Self {
+        let thresholds = Thresholds::default();
+        let (output, into) = if file.exists() { (None, Some(file)) } else { (Some(file), None) };
+        Self {
+            input: Vec::new(),
+            output,
+            into,
+            overwrite: false,
+            stage,
+            frames: None,
+            skip: 0,
+            format: None,
+            modules: None,
+            force: false,
+            gain: Vec::new(),
+            serial: None,
+            noisy_k: thresholds.noisy_k,
+            stuck_fraction: thresholds.stuck_fraction,
+            outside_max: thresholds.outside_max,
+            wrong_stage_max: thresholds.wrong_stage_max,
+            json: false,
+            quiet: true,
+        }
+    }
+
     /// When a pixel is masked.
     pub fn thresholds(&self) -> Thresholds {
         Thresholds {

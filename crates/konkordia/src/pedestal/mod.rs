@@ -7,17 +7,32 @@ mod light;
 pub mod store;
 mod take;
 
+pub use take::frames_of_stage;
+
 use crate::calibration::reasons;
+use crate::config::service::DetectorConfig;
 use crate::failure::{Exit, Failure};
+use crate::run::signals::Watch;
 use crate::say;
 use args::PedestalArgs;
 use judge::ModuleRow;
 use konkordia_sinks::hdf5::calibration::CalibrationFile;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use store::Target;
 use take::Taken;
+
+/// A calibration file that was made, or whose pedestals were renewed.
+pub struct Made {
+    path: PathBuf,
+    file: CalibrationFile,
+    hash: String,
+    taken: Vec<Taken>,
+    rows: Vec<ModuleRow>,
+    /// Whether all dark frames came.
+    pub exit: Exit,
+}
 
 /// `konkordia pedestal ...`
 pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
@@ -25,14 +40,27 @@ pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
     if args.input.is_empty() {
         return only_gains(args, target);
     }
-    let mut all = take::take(args)?;
-    if all.iter().any(|taken| taken.exit == Exit::Interrupted) {
+    let Some(made) = make(args, target, take::take(args)?)? else {
         say::to_stderr("stopped: nothing was written");
         return Ok(Exit::Interrupted);
+    };
+    report(args, &made);
+    Ok(made.exit)
+}
+
+/// Pedestals from dark frames that this detector sends; `None` if that was stopped, and then nothing was written.
+pub fn from_detector(args: &PedestalArgs, detector: DetectorConfig, watch: &mut Watch) -> Result<Option<Made>, Failure> {
+    let target = Target::open(args.output.as_deref(), args.into.as_deref(), args.overwrite)?;
+    make(args, target, take::from_detector(args, detector, watch)?)
+}
+
+fn make(args: &PedestalArgs, target: Target, mut taken: Vec<Taken>) -> Result<Option<Made>, Failure> {
+    if taken.iter().any(|taken| taken.exit == Exit::Interrupted) {
+        return Ok(None);
     }
     let (path, mut file) = target.into_file();
     let (mut rows, mut what) = (Vec::new(), Vec::new());
-    for taken in &mut all {
+    for taken in &mut taken {
         let (planes, judged) = judge::judge(taken, &args.thresholds(), args.force)?;
         let serial = args.serial.as_deref().or(taken.serial.as_deref());
         store::identify(&mut file, &path, taken.collector.module_ids.len(), serial, &taken.collector.module_ids)?;
@@ -43,12 +71,12 @@ pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
     if !args.gain.is_empty() {
         store::add_gains(&mut file, &args.gain)?;
     }
-    let source = all.first().map_or("", |taken| &taken.source);
+    let source = taken.first().map_or("", |taken| &taken.source);
     let hash = store::write(&mut file, &path, format!("pedestals of {} from {source}", what.join(", ")))?;
     count_masks(&mut rows, &file);
-    report(args, &all, &rows, &path, &file, &hash);
     // Few packets more or less do not matter to a mean, and are told; a run that ended early is told by its exit code.
-    Ok(all.iter().map(|taken| taken.exit).find(|exit| *exit != Exit::Complete).unwrap_or(Exit::Complete))
+    let exit = taken.iter().map(|taken| taken.exit).find(|exit| *exit != Exit::Complete).unwrap_or(Exit::Complete);
+    Ok(Some(Made { path, file, hash, taken, rows, exit }))
 }
 
 /// Masks of the file may have more reasons than the dark run knew: gains.
@@ -81,34 +109,56 @@ fn only_gains(args: &PedestalArgs, target: Target) -> Result<Exit, Failure> {
     Ok(Exit::Complete)
 }
 
-fn report(args: &PedestalArgs, all: &[Taken], rows: &[ModuleRow], path: &Path, file: &CalibrationFile, hash: &str) {
-    let mut refused = BTreeMap::new();
-    for (why, n) in all.iter().flat_map(|taken| &taken.collector.refused) {
-        *refused.entry(why.words()).or_insert(0) += n;
+impl Made {
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
-    let notes: Vec<&String> = all.iter().flat_map(|taken| &taken.notes).collect();
-    if args.json {
+
+    /// Modules that are worth a look, and why.
+    pub fn remarks(&self) -> Vec<String> {
+        let bad = self.rows.iter().filter(|row| !row.remarks.is_empty());
+        bad.map(|row| format!("module {}, {}: {}", row.module, row.stage.name().to_uppercase(), row.remarks.join("; "))).collect()
+    }
+
+    fn refused(&self) -> BTreeMap<String, u64> {
+        let mut refused = BTreeMap::new();
+        for (why, n) in self.taken.iter().flat_map(|taken| &taken.collector.refused) {
+            *refused.entry(why.words()).or_insert(0) += n;
+        }
+        refused
+    }
+
+    fn notes(&self) -> Vec<&String> {
+        self.taken.iter().flat_map(|taken| &taken.notes).collect()
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        let (file, first, refused) = (&self.file, self.taken.first(), self.refused());
         let reasons: Vec<_> = refused.iter().map(|(why, n)| json!({ "frames": n, "why": why })).collect();
-        let first = all.first();
-        say::json(
-            &json!({
-                "file": path, "hash": hash, "modules": file.modules, "module_ids": file.module_ids,
-                "detector_serial": file.detector_serial, "source": first.map(|taken| &taken.source), "taken": first.map(|taken| &taken.taken),
-                "frames_used": rows.iter().filter(|r| r.module == 0).map(|r| r.frames).sum::<u64>(),
-                "frames_refused": refused.values().sum::<u64>(), "refused": reasons,
-                "incomplete_frames": all.iter().map(|taken| taken.incomplete_frames).sum::<u64>(), "notes": notes,
-                "rows": rows.iter().map(ModuleRow::to_json).collect::<Vec<_>>(),
-            }),
-            true,
-        );
+        json!({
+            "file": self.path, "hash": self.hash, "modules": file.modules, "module_ids": file.module_ids,
+            "detector_serial": file.detector_serial, "source": first.map(|taken| &taken.source), "taken": first.map(|taken| &taken.taken),
+            "frames_used": self.rows.iter().filter(|r| r.module == 0).map(|r| r.frames).sum::<u64>(),
+            "frames_refused": refused.values().sum::<u64>(), "refused": reasons,
+            "incomplete_frames": self.taken.iter().map(|taken| taken.incomplete_frames).sum::<u64>(), "notes": self.notes(),
+            "rows": self.rows.iter().map(ModuleRow::to_json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn report(args: &PedestalArgs, made: &Made) {
+    if args.json {
+        say::json(&made.to_json(), true);
         return;
     }
-    say::to_stdout(&judge::table(rows));
-    for (why, n) in &refused {
+    say::to_stdout(&judge::table(&made.rows));
+    for (why, n) in &made.refused() {
         say::to_stdout(&format!("refused: {} frames {why}", say::count(*n)));
     }
-    notes.iter().for_each(|note| say::to_stdout(&format!("note: {note}")));
-    say::to_stdout(&format!("{}\n{hash}", path.display()));
+    made.notes().iter().for_each(|note| say::to_stdout(&format!("note: {note}")));
+    say::to_stdout(&format!("{}\n{}", made.path.display(), made.hash));
 }
 
 #[cfg(test)]

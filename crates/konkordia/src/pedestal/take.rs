@@ -82,11 +82,7 @@ pub fn is_live(input: &[PathBuf]) -> bool {
 pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {
     let mut watch = Watch::new()?;
     if is_live(&args.input) {
-        let detector = Detector::load(&args.input[0])?;
-        let taken = stages(args, &detector, &mut watch);
-        // Whatever happened, the detector is not left with its gain forced.
-        let back = if args.stage == StageChoice::All { detector.force(GainStage::G0) } else { Ok(()) };
-        return taken.and_then(|taken| back.map(|()| taken));
+        return from_detector(args, load(&args.input[0])?, &mut watch);
     }
     if args.stage == StageChoice::All {
         let why = "files hold what they hold: each of their frames goes to the stage that its gain bits say";
@@ -95,6 +91,25 @@ pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {
     }
     let wanted = args.stage.wanted().first().copied().flatten();
     Ok(vec![files(args, wanted, &mut watch)?])
+}
+
+/// The configuration of the one detector that this file is of.
+fn load(path: &Path) -> Result<DetectorConfig, Failure> {
+    let mut service = config::service::load(path)?;
+    if let (Some(only), true) = (service.detectors.pop(), service.detectors.is_empty()) {
+        return Ok(only);
+    }
+    let what = format!("{} has several detectors", path.display());
+    Err(Failure::new(Exit::Configuration, what, "", "give the configuration of one of them"))
+}
+
+/// Takes frames from a detector: those of each gain stage that is asked for, one after the other.
+pub fn from_detector(args: &PedestalArgs, config: DetectorConfig, watch: &mut Watch) -> Result<Vec<Taken>, Failure> {
+    let detector = Detector::new(config)?;
+    let taken = stages(args, &detector, watch);
+    // Whatever happened, the detector is not left with its gain forced.
+    let back = if args.stage == StageChoice::All { detector.force(GainStage::G0) } else { Ok(()) };
+    taken.and_then(|taken| back.map(|()| taken))
 }
 
 /// The frames of one stage after the other, until one of them is not what it should be or the user stops.
@@ -114,7 +129,12 @@ fn stages(args: &PedestalArgs, detector: &Detector, watch: &mut Watch) -> Result
     Ok(all)
 }
 
-/// The detector of a configuration, and the programs that drive it.
+/// Frames that are taken of each stage from a detector, those that are not used included.
+pub fn frames_of_stage(args: &PedestalArgs) -> u64 {
+    args.frames.unwrap_or(FRAMES_LIVE).saturating_add(args.skip)
+}
+
+/// A detector, and the programs that drive it.
 struct Detector {
     name: String,
     config: Config,
@@ -122,20 +142,10 @@ struct Detector {
 }
 
 impl Detector {
-    fn load(path: &Path) -> Result<Self, Failure> {
-        let mut service = config::service::load(path)?;
-        let (Some(only), true) = (service.detectors.pop(), service.detectors.is_empty()) else {
-            let what = format!("{} has several detectors", path.display());
-            return Err(Failure::new(Exit::Configuration, what, "", "give the configuration of one of them"));
-        };
-        let DetectorConfig { name, hooks, kind: DetectorKindConfig::Udp(config), .. } = only else {
-            let what = format!("{} is of a detector that streams", path.display());
-            return Err(Failure::new(
-                Exit::Configuration,
-                what,
-                "such detectors count photons themselves",
-                "give that of a JUNGFRAU",
-            ));
+    fn new(config: DetectorConfig) -> Result<Self, Failure> {
+        let DetectorConfig { name, hooks, kind: DetectorKindConfig::Udp(config), .. } = config else {
+            let why = "such detectors count photons themselves";
+            return Err(Failure::new(Exit::Configuration, "a detector that streams has no pedestals", why, "name a JUNGFRAU"));
         };
         Ok(Self { name, config: as_words(Config::clone(&config))?, hooks })
     }
@@ -201,7 +211,7 @@ fn as_words(mut config: Config) -> Result<Config, Failure> {
 
 fn live(args: &PedestalArgs, detector: &Detector, wanted: Option<GainStage>, watch: &mut Watch) -> Result<Taken, Failure> {
     let mut config = detector.config.clone();
-    config.images = Some(args.frames.unwrap_or(FRAMES_LIVE).saturating_add(args.skip));
+    config.images = Some(frames_of_stage(args));
     config.first_frame = FirstFrame::Auto;
     let mut plan = plan::plan(&config);
     // A dark run is not given up because of a few packets.
@@ -223,7 +233,8 @@ fn live(args: &PedestalArgs, detector: &Detector, wanted: Option<GainStage>, wat
         starts = (args.stage == StageChoice::All).then(|| std::thread::spawn(program));
     };
     let done = run(args, &config, plan, sources, (wanted, watch), begin);
-    let started = starts.map_or(Ok(Ok(())), std::thread::JoinHandle::join).unwrap_or(Ok(()));
+    // Who has stopped does not wait for a program that was to last longer; its time is bounded.
+    let started = starts.filter(|_| !watch.interrupted()).map_or(Ok(Ok(())), std::thread::JoinHandle::join).unwrap_or(Ok(()));
     let done = started.and(done)?;
     let source = format!("detector, {place}");
     Ok(Taken { taken, source, serial: config.metadata.detector_serial.clone(), ..done })

@@ -7,7 +7,7 @@ use konkordia_engine::control::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is said to who sends SIGHUP to a program with one run.
 const SIGTERM_ENDS: &str = "Ctrl-C or SIGTERM does";
@@ -42,54 +42,100 @@ fn unwatched(error: &std::io::Error) -> Failure {
     Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(error), "try again; the system is out of some resource")
 }
 
+/// Looks after runs that come one after the other, and ends them from another thread.
+#[derive(Clone, Default)]
+pub struct Stopper {
+    is_stopped: Arc<AtomicBool>,
+    runs: Arc<Mutex<Runs>>,
+}
+
+#[derive(Default)]
+struct Runs {
+    /// The one that goes on.
+    control: Option<Arc<Control>>,
+    /// Images of those before it.
+    images_before: u64,
+}
+
+impl Stopper {
+    /// Ends the run that goes on, and those after it before they begin.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Release);
+        if let Some(control) = &self.runs().control {
+            control.stop();
+        }
+    }
+
+    /// True after [`Stopper::stop`].
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// Images of all runs until now.
+    pub fn images(&self) -> u64 {
+        let runs = self.runs();
+        runs.images_before + runs.control.as_ref().map_or(0, |control| control.progress().images_committed)
+    }
+
+    /// Another run begins.
+    fn follow(&self, control: Arc<Control>) {
+        let mut runs = self.runs();
+        if self.is_stopped() {
+            control.stop();
+        }
+        if let Some(before) = runs.control.replace(control) {
+            runs.images_before += before.progress().images_committed;
+        }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Watches the signals of this process from now on.
 pub struct Watch {
     signals: Option<Signals>,
-    interrupted: Arc<AtomicBool>,
-    /// What the first signal stops.
-    control: Arc<Mutex<Option<Arc<Control>>>>,
+    stopper: Stopper,
 }
 
 impl Watch {
     /// Takes the signals over; until [`Watch::start`] they wait.
     pub fn new() -> Result<Self, Failure> {
         let signals = watched()?;
-        Ok(Self { signals: Some(signals), interrupted: Arc::default(), control: Arc::default() })
+        Ok(Self { signals: Some(signals), stopper: Stopper::default() })
+    }
+
+    /// For runs that commands end and not signals.
+    pub fn without_signals(stopper: Stopper) -> Self {
+        Self { signals: None, stopper }
     }
 
     /// Stops the run of `control` at the first signal, the program at the second.
     pub fn start(&mut self, control: Arc<Control>) {
         self.also_stop(control);
         let Some(mut signals) = self.signals.take() else { return };
-        let interrupted = Arc::clone(&self.interrupted);
-        let control = Arc::clone(&self.control);
+        let stopper = self.stopper.clone();
         std::thread::spawn(move || {
             for (n, _) in ending(&mut signals, SIGTERM_ENDS).enumerate() {
                 if n > 0 {
                     say::to_stderr("stopped at once; the file is completed by: konkordia repair FILE");
                     std::process::exit(i32::from(Exit::Interrupted as u8));
                 }
-                interrupted.store(true, Ordering::Release);
                 say::to_stderr("stopping: closing the file (once more to stop at once)");
-                if let Some(control) = &*control.lock().unwrap_or_else(PoisonError::into_inner) {
-                    control.stop();
-                }
+                stopper.stop();
             }
         });
     }
 
     /// From now on the first signal stops this run; at once if it has come already.
     pub fn also_stop(&self, control: Arc<Control>) {
-        let mut place = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.interrupted() {
-            control.stop();
-        }
-        *place = Some(control);
+        self.stopper.follow(control);
     }
 
     /// True after the first signal.
     pub fn interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Acquire)
+        self.stopper.is_stopped()
     }
 }
 

@@ -2,6 +2,7 @@
 //! is behind any of it: states are snapshots that an actor publishes, commands go through its queue.
 
 use crate::failure::Failure;
+use crate::pedestal::args::StageChoice;
 use arc_swap::ArcSwap;
 use konkordia_core::series::{SeriesImage, SeriesStart};
 use serde::{Deserialize, Serialize};
@@ -144,6 +145,32 @@ pub struct ArmRequest {
     pub metadata: serde_json::Map<String, Value>,
 }
 
+/// What a `pedestal` takes. Absent = as the verb of the command line has it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PedestalRequest {
+    /// Gain stages. `all`: G0, G1 and G2 one after the other; `on_stage` of the configuration sets the gain of the detector, `on_trigger` starts it.
+    pub stage: StageChoice,
+    /// Dark frames of each stage, all storage cells together; 1000 if absent.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    #[serde(deserialize_with = "whole")]
+    pub frames: Option<u64>,
+    /// Frames at the beginning of each stage that are not used.
+    #[schema(maximum = 1_000_000)]
+    #[serde(deserialize_with = "whole")]
+    pub skip: Option<u64>,
+    /// The calibration file, below the data root; one that exists keeps what is not taken. Absent: the file of `[calibration]` in the configuration.
+    pub file: Option<String>,
+    /// Use frames that look as if there was light.
+    pub force: bool,
+}
+
+impl Default for PedestalRequest {
+    fn default() -> Self {
+        Self { stage: StageChoice::All, frames: None, skip: None, file: None, force: false }
+    }
+}
+
 /// A whole number, however it is written: for JSON 1000.0 is one too, and some programs write it so.
 fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
@@ -159,6 +186,8 @@ pub enum Command {
     Arm(Box<ArmRequest>),
     /// Arm if need be, and begin the clock for the first data.
     Start(Box<ArmRequest>),
+    /// Take dark frames and make a calibration file of them.
+    Pedestal(Box<PedestalRequest>),
     /// Tell the detector to expose, if a way is configured.
     Trigger,
     /// End the run; what has come is kept.
@@ -201,7 +230,7 @@ pub struct ServiceEvent {
     pub time: String,
     /// Detector, if it is about one.
     pub detector: Option<String>,
-    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `refused`, `command`, `warning`, `consumer`, `log`.
+    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `refused`, `command`, `warning`, `consumer`, `log`.
     pub event: String,
     /// How bad it is.
     pub severity: Severity,

@@ -7,7 +7,7 @@ use crate::config::service::DetectorConfig;
 use crate::failure::{Exit, Failure, reason};
 use crate::serve::fanout::Fanout;
 use crate::serve::fanout::held_back::{Change, HeldBack};
-use crate::serve::handle::{ArmRequest, Command, DetectorStatus, Refusal, Reply, Severity};
+use crate::serve::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, Reply, Severity};
 use crate::serve::hooks::{self, About};
 use crate::serve::settings::ServiceSettings;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -55,6 +55,14 @@ pub trait Driver: Sized + Send + 'static {
     fn cancel(&mut self);
     /// The service is going down: no further run begins.
     fn leave(&mut self) {}
+    /// Begins to take dark frames for a calibration file.
+    ///
+    /// # Errors
+    /// It cannot be, as asked, or not with this detector.
+    fn pedestal(&mut self, _: &mut Base, _: &PedestalRequest) -> Result<(), Failure> {
+        let why = "such detectors count photons themselves";
+        Err(Failure::new(Exit::Configuration, "a detector that streams has no pedestals", why, "name a JUNGFRAU"))
+    }
     /// Takes a report.
     fn report(&mut self, base: &mut Base, report: Self::Report);
     /// Looks after what goes on; called every [`TICK`] while [`Driver::is_busy`].
@@ -310,6 +318,7 @@ impl<D: Driver> Actor<D> {
             _ if self.going_down.is_some() => Some(Err(self.base.machine.refuse_busy("command", "the service is going down"))),
             Command::Cancel => self.cancel(reply).err().map(Err),
             Command::Stop => Some(self.stop()),
+            Command::Pedestal(request) => Some(self.pedestal(&request)),
             other => self.begin(other, reply).err().map(Err),
         };
         if let Some(answer) = answer {
@@ -325,10 +334,7 @@ impl<D: Driver> Actor<D> {
             Command::Start(request) => (Verb::Start, request),
             _ => (Verb::Trigger, Box::default()),
         };
-        if let Some(pending) = &self.pending {
-            let doing = format!("it is carrying out another command ({})", pending.verb.name());
-            return Err(machine.refuse_busy(verb.name(), &doing));
-        }
+        self.is_free_for(verb.name())?;
         if verb == Verb::Trigger && self.base.config.hooks.on_trigger.is_empty() {
             let what = format!("'{}' cannot be triggered from here", machine.shared.name);
             let fix = "set [control] on_trigger = [\"PROGRAM\", \"ARGUMENT\"], or trigger the detector itself";
@@ -344,11 +350,8 @@ impl<D: Driver> Actor<D> {
         if verb == Verb::Start && matches!(machine.state(), State::Idle | State::Error) {
             verb = Verb::ArmAndStart;
         }
-        if verb.arms() && self.driver.is_busy() {
-            // After an error, while another source still brings images.
-            return Err(machine.refuse_busy(verb.name(), "the series before has not ended"));
-        }
         if verb.arms() {
+            self.has_ended_for(verb.name())?;
             return self.prepare(verb, &request, reply);
         }
         if verb == Verb::Start && !is_plain(&request) {
@@ -361,12 +364,41 @@ impl<D: Driver> Actor<D> {
         self.hook(verb, reply)
     }
 
+    /// One command at a time.
+    fn is_free_for(&self, verb: &str) -> Result<(), Refusal> {
+        let Some(pending) = &self.pending else { return Ok(()) };
+        let doing = format!("it is carrying out another command ({})", pending.verb.name());
+        Err(self.base.machine.refuse_busy(verb, &doing))
+    }
+
+    /// What was before lets go of everything first.
+    fn has_ended_for(&self, verb: &str) -> Result<(), Refusal> {
+        let doing = if self.driver.is_busy() {
+            // After an error, while another source still brings images.
+            "the series before has not ended"
+        } else if self.abandoned.is_some() {
+            "an arm that was given up still lets go of what it held"
+        } else {
+            return Ok(());
+        };
+        Err(self.base.machine.refuse_busy(verb, doing))
+    }
+
+    /// Begins to take dark frames.
+    fn pedestal(&mut self, request: &PedestalRequest) -> Reply {
+        const VERB: &str = "take pedestals of";
+        self.is_free_for(VERB)?;
+        let machine = &self.base.machine;
+        machine.may(Event::Arm).map_err(|refused| machine.refuse_state(VERB, refused))?;
+        self.has_ended_for(VERB)?;
+        let begun = self.driver.pedestal(&mut self.base, request);
+        begun.map_err(|failure| self.base.machine.refuse(Refusal::of("bad_request", &failure)))?;
+        Ok(self.status())
+    }
+
     /// Begins an arm.
     fn prepare(&mut self, verb: Verb, request: &ArmRequest, reply: &Sender<Reply>) -> Result<(), Refusal> {
         let machine = &self.base.machine;
-        if self.abandoned.is_some() {
-            return Err(machine.refuse_busy(verb.name(), "an arm that was given up still lets go of what it held"));
-        }
         let refuse = |code: &str, failure: &Failure| machine.refuse(Refusal::of(code, failure));
         let prepared = self.driver.prepare(&self.base, request);
         let (about, preparation) = prepared.map_err(|failure| refuse("bad_request", &failure))?;

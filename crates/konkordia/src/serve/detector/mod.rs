@@ -7,6 +7,7 @@ pub mod status;
 pub mod stream;
 mod stream_parts;
 pub mod udp;
+mod udp_dark;
 mod udp_parts;
 
 use super::handle::{Command, Detector, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Refusal, Reply};

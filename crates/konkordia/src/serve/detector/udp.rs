@@ -6,6 +6,7 @@
 use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::status::{Live, Machine, Say, Shared};
+use super::udp_dark::{Dark, DarkEnd};
 use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, broken_off, discard, finish, ready, wish};
 use crate::config::Config;
 use crate::config::service::DetectorConfig;
@@ -16,7 +17,7 @@ use crate::run::report::stream_name;
 use crate::run::setup::Teller;
 use crate::serve::events::EventLog;
 use crate::serve::fanout::{Fanout, Ring};
-use crate::serve::handle::{ArmRequest, FileEntry, Severity};
+use crate::serve::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
 use crate::serve::hooks::About;
 use crate::serve::settings::ServiceSettings;
 use konkordia_core::plan::{FirstFrame, Plan};
@@ -40,6 +41,8 @@ pub enum Report {
     DataEnded(u64),
     /// Its files are closed.
     Closed(u64, Box<Finished>),
+    /// The dark frames of a run are taken, or why not.
+    Dark(u64, Box<DarkEnd>),
 }
 
 /// The run that is armed or goes on.
@@ -79,6 +82,8 @@ impl Current {
 pub struct Udp {
     outbox: Outbox<Self>,
     current: Option<Current>,
+    /// Pedestals are being taken.
+    dark: Option<Dark>,
     /// Last frames of the run before.
     stragglers: Option<Range<u64>>,
 }
@@ -95,7 +100,7 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout, runs: 0 };
-    let (send, thread) = actor::spawn(base, |_, outbox| Ok(Udp { outbox, current: None, stragglers: None }))?;
+    let (send, thread) = actor::spawn(base, |_, outbox| Ok(Udp { outbox, current: None, dark: None, stragglers: None }))?;
     Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
 }
 
@@ -195,6 +200,9 @@ impl Driver for Udp {
         if let Some(current) = &self.current {
             current.control.stop();
         }
+        if let Some(dark) = &self.dark {
+            dark.stop();
+        }
     }
 
     fn cancel(&mut self) {
@@ -203,6 +211,18 @@ impl Driver for Udp {
             current.gates.shut.store(true, Ordering::Release);
             current.control.stop();
         }
+        if let Some(dark) = &self.dark {
+            dark.stop();
+        }
+    }
+
+    fn pedestal(&mut self, base: &mut Base, request: &PedestalRequest) -> Result<(), Failure> {
+        let outbox = self.outbox.clone();
+        let report = move |run, end| {
+            outbox.report(Report::Dark(run, Box::new(end)));
+        };
+        self.dark = Some(Dark::begin(base, request, report)?);
+        Ok(())
     }
 
     fn report(&mut self, base: &mut Base, report: Report) {
@@ -214,12 +234,22 @@ impl Driver for Udp {
             }
             Report::DataEnded(_) => {}
             Report::Closed(run, finished) => self.closed(base, run, *finished),
+            Report::Dark(run, end) => {
+                if let Some(dark) = self.dark.take_if(|dark| dark.run() == run) {
+                    // The detector may go on sending.
+                    self.stragglers = None;
+                    dark.end(base, *end);
+                }
+            }
         }
     }
 
     fn tick(&mut self, base: &mut Base, now: Instant) {
         self.note_data(base);
         self.look_at_setup(base, now);
+        if let Some(dark) = &self.dark {
+            dark.tick(base);
+        }
         let Some(current) = &self.current else { return };
         base.machine.shared.sample();
         if base.machine.state() != State::Armed {
@@ -239,7 +269,7 @@ impl Driver for Udp {
     }
 
     fn is_busy(&self) -> bool {
-        self.current.is_some()
+        self.current.is_some() || self.dark.is_some()
     }
 
     fn about(&self, base: &Base) -> About {

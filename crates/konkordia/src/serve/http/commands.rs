@@ -5,7 +5,7 @@ use super::extract::{Body, Nothing, Query};
 use super::problem::Problem;
 use super::state::Shared;
 use super::status::seconds;
-use crate::serve::handle::{ArmRequest, Command, DetectorStatus};
+use crate::serve::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest};
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -55,6 +55,16 @@ pub async fn start(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(
     responses((status = 200, description = "The state after it", body = DetectorStatus)))]
 pub async fn trigger(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
     carry_out(shared, query, Command::Trigger, Value::Null).await
+}
+
+/// Takes dark frames and makes a calibration file of them, or renews the pedestals of one that is there. Answers when the ports are taken over, or after
+/// the wait; an event `pedestal` has the table of modules.
+#[utoipa::path(post, path = "/api/v1/pedestal", tag = "commands", params(CommandQuery),
+    request_body(content = PedestalRequest, example = json!({"stage": "all", "frames": 400})),
+    responses((status = 200, description = "Begun, or the state after the wait", body = DetectorStatus)))]
+pub async fn pedestal(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<PedestalRequest>) -> Answer {
+    let summary = json!(request);
+    carry_out(shared, query, Command::Pedestal(Box::new(request)), summary).await
 }
 
 /// Ends the run; what has come is kept.

@@ -58,6 +58,7 @@ fn operating() -> Routes {
         .routes(routes!(commands::arm))
         .routes(routes!(commands::start))
         .routes(routes!(commands::trigger))
+        .routes(routes!(commands::pedestal))
         .routes(routes!(commands::stop))
         .routes(routes!(commands::cancel))
         .layer(RequestBodyDeadlineLayer::new(REQUEST_BODY))

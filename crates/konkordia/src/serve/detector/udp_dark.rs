@@ -1,0 +1,202 @@
+//! Pedestals of a detector that sends packets: a run that makes a calibration file instead of images, in a thread of its own.
+
+use super::actor::Base;
+use super::status::{Live, Look, Say};
+use crate::config::Config;
+use crate::config::model::CalibrationKind;
+use crate::config::service::DetectorKindConfig;
+use crate::failure::{Exit, Failure, reason};
+use crate::pedestal::args::{PedestalArgs, StageChoice};
+use crate::pedestal::{frames_of_stage, from_detector};
+use crate::run::signals::{Stopper, Watch};
+use crate::say;
+use crate::serve::handle::{PedestalRequest, Severity};
+use crate::serve::hooks::About;
+use crate::serve::paths::Place;
+use konkordia_core::state::{Event, State};
+use konkordia_engine::contain::contain;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::Builder;
+
+/// Most frames of a stage, as on the command line.
+const FRAMES_MAX: u64 = 1_000_000;
+
+/// What became of it; `None` = it was stopped, and nothing was written.
+pub type DarkEnd = Result<Option<DarkFile>, Failure>;
+
+/// The calibration file, for people and programs.
+pub struct DarkFile {
+    path: PathBuf,
+    /// Modules that are worth a look.
+    remarks: Vec<String>,
+    /// Not all frames came.
+    is_incomplete: bool,
+    table: Value,
+}
+
+/// Dark frames that are being taken.
+pub struct Dark {
+    run: u64,
+    stopper: Stopper,
+    frames: u64,
+}
+
+/// For those who look on.
+struct Taking {
+    stopper: Stopper,
+    frames: u64,
+}
+
+impl Live for Taking {
+    fn look(&self) -> Look {
+        Look { expected: Some(self.frames), committed: self.stopper.images(), ..Look::default() }
+    }
+}
+
+impl Dark {
+    /// Begins; `report` hears of the end.
+    ///
+    /// # Errors
+    /// The request cannot be carried out.
+    pub fn begin(
+        base: &mut Base,
+        request: &PedestalRequest,
+        report: impl FnOnce(u64, DarkEnd) + Send + 'static,
+    ) -> Result<Self, Failure> {
+        let args = arguments(base, request)?;
+        let detector = base.config.as_ref().clone();
+        let (run, stopper) = (base.runs + 1, Stopper::default());
+        let frames = frames_of_stage(&args).saturating_mul(args.stage.wanted().len() as u64);
+        let taking = Arc::new(Taking { stopper: stopper.clone(), frames });
+        let mut watch = Watch::without_signals(stopper.clone());
+        let work = move || {
+            let taken = contain(|| from_detector(&args, detector, &mut watch)).unwrap_or_else(|panic| Err((&panic).into()));
+            let file = |made: crate::pedestal::Made| DarkFile {
+                path: made.path().to_owned(),
+                remarks: made.remarks(),
+                is_incomplete: made.exit != Exit::Complete,
+                table: made.to_json(),
+            };
+            report(run, taken.map(|made| made.map(file)));
+        };
+        let spawned = Builder::new().name(format!("dark-{}", base.config.name)).spawn(work);
+        spawned.map_err(|e| Failure::new(Exit::Io, "cannot start a thread for the run", reason(&e), "end other programs"))?;
+        base.runs = run;
+        base.machine.shared.begin(taking);
+        base.machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
+        let say = Say::info(format!("run {run} waits for {} dark frames", say::count(frames)));
+        let _ = base.machine.step(Event::Arm, Some(say));
+        Ok(Self { run, stopper, frames })
+    }
+
+    /// Its number.
+    pub fn run(&self) -> u64 {
+        self.run
+    }
+
+    /// Ends it; nothing is written.
+    pub fn stop(&self) {
+        self.stopper.stop();
+    }
+
+    /// Tells how far it is.
+    pub fn tick(&self, base: &mut Base) {
+        let frames = self.stopper.images();
+        if frames == 0 || self.stopper.is_stopped() {
+            return;
+        }
+        let say = Say::info(format!("run {}: {} of {} dark frames", self.run, say::count(frames), say::count(self.frames)));
+        match base.machine.state() {
+            State::Armed => {
+                let _ = base.machine.step(Event::Data, Some(say));
+            }
+            _ => base.machine.say(say),
+        }
+    }
+
+    /// Everything is there, or it has failed.
+    pub fn end(self, base: &mut Base, end: DarkEnd) {
+        let (run, machine) = (self.run, &mut base.machine);
+        machine.shared.end(Look { expected: Some(self.frames), committed: self.stopper.images(), ..Look::default() });
+        let (ended, event, say, data) = match end {
+            Ok(Some(file)) => {
+                let ended = if file.is_incomplete { "incomplete" } else { "complete" };
+                let (event, say) = (Event::Closed, file.say(run));
+                (ended, event, say, file.table)
+            }
+            Ok(None) => {
+                let say = Say::info(format!("run {run}: the pedestals were stopped; no calibration file was written"));
+                ("stopped", Event::Closed, say, Value::Null)
+            }
+            Err(failure) => {
+                let data = json!({ "why": failure.why, "fix": failure.fix });
+                ("failed", Event::Fault, Say::failure(&failure), data)
+            }
+        };
+        machine.publish(|status| status.ended = Some(ended.into()));
+        machine.tell("pedestal", say.severity, say.message.clone(), json!({ "run": run, "ended": ended, "pedestal": data }));
+        let _ = machine.step(Event::EndOfData, None);
+        let _ = machine.step(event, Some(say));
+        if ended == "stopped" {
+            base.run_on_stop(About { detector: base.config.name.clone(), run, ..About::default() });
+        }
+    }
+}
+
+impl DarkFile {
+    fn say(&self, run: u64) -> Say {
+        let mut message = format!("run {run}: {} has new pedestals", self.path.display());
+        if self.is_incomplete {
+            message += "; not all dark frames came";
+        }
+        if self.remarks.is_empty() && !self.is_incomplete {
+            return Say { message, severity: Severity::Success, hint: None };
+        }
+        if !self.remarks.is_empty() {
+            message = format!("{message}; look at {}", self.remarks.join(", "));
+        }
+        let hint = Some(format!("konkordia calibration plot {}", self.path.display()));
+        Say { message, severity: Severity::Warning, hint }
+    }
+}
+
+/// The request as the arguments of the verb, which does the same.
+fn arguments(base: &Base, request: &PedestalRequest) -> Result<PedestalArgs, Failure> {
+    let DetectorKindConfig::Udp(own) = &base.config.kind else {
+        return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
+    };
+    let number = |name: &str, value: Option<u64>, least: u64| match value {
+        Some(n) if n < least || n > FRAMES_MAX => {
+            let what = format!("{n} {name} are not possible");
+            Err(Failure::new(Exit::Configuration, what, format!("{least} to {FRAMES_MAX} are"), "give another number"))
+        }
+        value => Ok(value),
+    };
+    if request.stage == StageChoice::All && base.config.hooks.on_stage.is_empty() {
+        let why = "nothing is configured that sets the gain of the detector";
+        let fix = "set [control] on_stage and on_trigger, or take one stage after the other (\"stage\": \"g0\") and set the detector yourself";
+        return Err(Failure::new(Exit::Configuration, "all gain stages cannot be taken in one go", why, fix));
+    }
+    let mut args = PedestalArgs::of_detector(request.stage, file(base, own, request)?);
+    args.frames = number("frames", request.frames, 1)?;
+    args.skip = number("frames to skip", request.skip, 0)?.unwrap_or(0);
+    args.force = request.force;
+    Ok(args)
+}
+
+/// Where the pedestals go.
+fn file(base: &Base, own: &Config, request: &PedestalRequest) -> Result<PathBuf, Failure> {
+    if let Some(name) = &request.file {
+        let root = base.settings.data_root.as_ref().unwrap_or(&own.directory).clone();
+        let place = Place { root, base: own.directory.clone(), create_folders: base.config.create_folders };
+        let target = place.target(name)?;
+        return Ok(target.directory.join(format!("{}.h5", target.prefix)));
+    }
+    let configured = own.calibration.as_ref().filter(|files| files.kind == CalibrationKind::Konkordia);
+    configured.and_then(|files| files.pedestal.first()).cloned().ok_or_else(|| {
+        let why = "the configuration names no calibration file of Konkordia ([calibration] kind = \"konkordia\")";
+        Failure::new(Exit::Configuration, "there is no file for the pedestals", why, "give one: \"file\": \"calibration/today\"")
+    })
+}
