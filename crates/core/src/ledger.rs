@@ -317,6 +317,12 @@ impl RunLedger {
         let total = self.total();
         total.duplicate + total.late
     }
+
+    /// True if a stream has as many of those as its part of an image: then an image may have been thrown away whole. Fewer are copies that a network makes.
+    pub fn may_lack_an_image(&self) -> bool {
+        let of_stream = (self.packets_per_image / self.streams.len().max(1) as u64).max(1);
+        self.streams.iter().any(|stream| stream.duplicate + stream.late >= of_stream)
+    }
 }
 
 #[cfg(test)]
@@ -333,6 +339,19 @@ mod tests {
             StreamLedger { received: 240, placed: 228, duplicate: 5, late: 3, no_slot: 2, foreign: 1, ..Default::default() };
         stream.count_malformed(Malformed::Version);
         RunLedger { streams: vec![stream], images, packets_per_image: 128 }
+    }
+
+    #[test]
+    fn as_many_packets_as_an_image_may_be_one() {
+        let mut ledger = balanced();
+        assert_eq!((ledger.packets_not_kept(), ledger.may_lack_an_image()), (8, false));
+        ledger.streams[0].late = 123;
+        assert!(ledger.may_lack_an_image());
+        ledger.streams.push(StreamLedger::default());
+        (ledger.streams[0].late, ledger.packets_per_image) = (58, 128);
+        assert!(!ledger.may_lack_an_image());
+        ledger.streams[0].late = 59;
+        assert!(ledger.may_lack_an_image());
     }
 
     #[test]
