@@ -9,7 +9,8 @@ use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_udp::{HEADER_BYTES, Packet};
 
-/// So long a stream that has gone far ahead waits for one of the others to go there too, and so long for one that has more to read.
+/// So long a stream that has gone far ahead waits for one of the others, when these have read all, to go there too or to go on where they were; and so
+/// long for one that has more to read.
 const AGREE_NS: u64 = 100_000_000;
 const READ_NS: u64 = 1_000_000_000;
 /// And so long for a slot there, because all the images between are committed first.
@@ -22,10 +23,19 @@ pub(crate) struct Doubts {
     near_images: u64,
     /// Newest image of any stream + 1, when the first of these came.
     newest_end: u64,
-    /// Since when the others are waited for, and the packets that they had placed by then.
-    waits: Option<(u64, u64)>,
+    /// The other streams are waited for.
+    waits: Option<Waits>,
     /// The source is not read while the others are waited for. They are not waited for again after they have contradicted.
     is_patient: bool,
+}
+
+/// What is known of the other streams while they are waited for.
+struct Waits {
+    since_ns: u64,
+    /// When the sources of all had been seen empty since then: what they place after it came after it.
+    read_ns: Option<u64>,
+    /// Packets that they had placed by then.
+    placed: u64,
 }
 
 impl Doubts {
@@ -134,18 +144,23 @@ impl Sorter<'_> {
             return true;
         }
         let Some((placed, drained_ns)) = self.control.others(self.stream, self.settling_images) else { return true };
-        let (since_ns, placed_before) = *doubts.waits.get_or_insert((now_ns, placed));
-        let waited_ns = now_ns.saturating_sub(since_ns);
-        if waited_ns < AGREE_NS || is_last {
+        let waits = doubts.waits.get_or_insert(Waits { since_ns: now_ns, read_ns: None, placed });
+        if waits.read_ns.is_none() && drained_ns >= waits.since_ns {
+            (waits.read_ns, waits.placed) = (Some(now_ns), placed);
+        }
+        let is_over = match waits.read_ns {
+            Some(read_ns) => now_ns.saturating_sub(read_ns) >= AGREE_NS,
+            None => now_ns.saturating_sub(waits.since_ns) >= READ_NS,
+        };
+        if !is_over || is_last {
             return false;
         }
-        // Those that were seen empty since then would have gone there, too.
-        if placed != placed_before && (drained_ns >= since_ns || waited_ns >= READ_NS) {
+        if placed != waits.placed {
             doubts.is_patient = false;
             self.drop_doubts();
             return false;
         }
-        placed == placed_before
+        true
     }
 
     /// The stream is there: what is held of that place gets its verdict, and the rest is not of this run.
