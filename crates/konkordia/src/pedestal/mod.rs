@@ -19,6 +19,8 @@ use std::path::Path;
 use store::Target;
 use take::Taken;
 
+pub use take::is_live;
+
 /// `konkordia pedestal ...`
 pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
     let target = Target::open(args.output.as_deref(), args.into.as_deref(), args.overwrite)?;

@@ -1,40 +1,94 @@
 //! Ctrl-C and SIGTERM: the first ends the run and closes the file, the second ends the program. SIGHUP, which comes when a terminal is closed, ends
 //! nothing: a run is worth more than the terminal it was begun in.
 
+use crate::contained;
 use crate::failure::{Exit, Failure, reason};
 use crate::say;
 use konkordia_engine::control::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::exfiltrator::origin::Origin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is said to who sends SIGHUP to a program with one run.
 const SIGTERM_ENDS: &str = "Ctrl-C or SIGTERM does";
 
+/// Signals that came to this process, each once.
+pub struct Signals {
+    came: SignalsInfo<WithOrigin>,
+    ends: Once,
+    hangups: Once,
+}
+
+/// Ctrl-C reaches all processes of a terminal, and a child (`contained`) once more, from the process that watches over it: that one cannot know which of
+/// its signals the child has got by itself.
+#[derive(Default)]
+struct Once {
+    direct: u32,
+    passed_on: u32,
+    heard: u32,
+}
+
+impl Once {
+    /// Whether there is a new one in what came at the same time; `true` = passed on.
+    fn is_new(&mut self, came: impl Iterator<Item = bool> + Clone) -> bool {
+        // Who wants to be sure sends a signal twice: `timeout` does, to the process and to its group.
+        self.direct += u32::from(came.clone().any(|is_passed_on| !is_passed_on));
+        self.passed_on += u32::from(came.clone().any(|is_passed_on| is_passed_on));
+        let sent = self.direct.max(self.passed_on);
+        sent > std::mem::replace(&mut self.heard, sent)
+    }
+}
+
+impl Signals {
+    fn new(which: &[i32]) -> Result<Self, Failure> {
+        let came = SignalsInfo::new(which).map_err(|error| unwatched(&error))?;
+        Ok(Self { came, ends: Once::default(), hangups: Once::default() })
+    }
+}
+
+fn is_passed_on(signal: &Origin) -> bool {
+    let sender = signal.process.and_then(|process| u32::try_from(process.pid).ok());
+    sender.is_some() && sender == contained::parent_id()
+}
+
 /// The signals of this process from now on.
 pub fn watched() -> Result<Signals, Failure> {
-    Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| unwatched(&error))
+    Signals::new(&[SIGINT, SIGTERM, SIGHUP])
 }
 
 /// Those of them that end something; `fix` says what to do for which the others are often taken.
 pub fn ending(signals: &mut Signals, fix: &str) -> impl Iterator<Item = i32> {
-    signals.forever().filter(move |signal| {
-        if *signal == SIGHUP {
-            say::to_stderr(&format!("SIGHUP ends nothing; {fix}"));
+    let Signals { came, ends, hangups } = signals;
+    std::iter::from_fn(move || {
+        loop {
+            let now: Vec<Origin> = came.wait().collect();
+            let (hung_up, ended): (Vec<&Origin>, Vec<&Origin>) = now.iter().partition(|origin| origin.signal == SIGHUP);
+            if hangups.is_new(hung_up.iter().map(|origin| is_passed_on(origin))) {
+                say::to_stderr(&format!("SIGHUP ends nothing; {fix}"));
+            }
+            if ends.is_new(ended.iter().map(|origin| is_passed_on(origin))) {
+                return ended.first().map(|origin| origin.signal);
+            }
         }
-        *signal != SIGHUP
     })
 }
 
 /// Set by the first Ctrl-C or SIGTERM from now on; the second ends the program.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, i32::from(Exit::Interrupted as u8), Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|error| unwatched(&error))?;
-    }
+    let mut signals = Signals::new(&[SIGINT, SIGTERM])?;
+    let set = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        for _ in ending(&mut signals, SIGTERM_ENDS) {
+            if set.swap(true, Ordering::AcqRel) {
+                // Without a look at what the other threads do.
+                signal_hook::low_level::exit(i32::from(Exit::Interrupted as u8));
+            }
+        }
+    });
     Ok(flag)
 }
 
@@ -103,4 +157,26 @@ pub fn remove_folder_on_signal(folder: std::path::PathBuf) -> Result<(), Failure
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Once;
+
+    #[test]
+    fn what_is_passed_on_counts_once() {
+        let heard = |signals: &[bool]| {
+            let mut once = Once::default();
+            signals.iter().map(|is_passed_on| once.is_new([*is_passed_on].into_iter())).collect::<Vec<_>>()
+        };
+        // Ctrl-C twice on a terminal, in any order; then only to the process that passes it on.
+        assert_eq!(heard(&[false, true, false, true, true]), [true, false, true, false, true]);
+        assert_eq!(heard(&[true, false, false, true]), [true, false, true, false]);
+        assert_eq!(heard(&[true, true]), [true, true]);
+        assert_eq!(heard(&[false, false]), [true, true]);
+        let mut once = Once::default();
+        assert!(
+            once.is_new([false, true, false].into_iter()) && !once.is_new([].into_iter()) && once.is_new([false].into_iter())
+        );
+    }
 }
