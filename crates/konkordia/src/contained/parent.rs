@@ -3,7 +3,7 @@
 use super::STARTED_BY;
 use super::task::Task;
 use crate::failure::{Exit, Failure, reason};
-use crate::say;
+use crate::{machine, say};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP};
 use signal_hook::iterator::Signals;
@@ -11,6 +11,9 @@ use signal_hook::low_level::{emulate_default_handler, signal_name};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
+
+/// What people and programs send to end a command. A child without a terminal would not get it.
+const PASSED_ON: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// What ends a process that does what it must not.
 const BREAKDOWNS: [i32; 7] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP];
@@ -20,12 +23,13 @@ const BREAKDOWNS: [i32; 7] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, 
 /// # Errors
 /// When it cannot be started, or did not come to its end.
 pub fn watch(task: &Task) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::new([SIGCHLD]).map_err(|error| cannot("watch the process that reads files", &error))?;
+    // What is ignored here (nohup) is ignored by the child, too, unless it is handled here before the child begins.
+    let ignored = machine::ignored_signals();
+    let (later, now): (Vec<i32>, Vec<i32>) = PASSED_ON.into_iter().partition(|signal| ignored & (1 << (signal - 1)) != 0);
+    let unwatched = |error| cannot("watch for Ctrl-C", &error);
+    let mut signals = Signals::new(now.into_iter().chain([SIGCHLD])).map_err(unwatched)?;
     let mut child = start().map_err(|error| cannot("start the process that reads files", &error))?;
-    // Not before: a signal that is ignored here (nohup) is ignored by the child, too, and one that is handled would not be.
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signals.add_signal(signal).map_err(|error| cannot("watch for Ctrl-C", &error))?;
-    }
+    later.into_iter().try_for_each(|signal| signals.add_signal(signal)).map_err(unwatched)?;
     let pid = Pid::from_child(&child);
     let status = loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("wait for the process that reads files", &error))? {

@@ -11,6 +11,7 @@ use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::exfiltrator::origin::Origin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What is said to who sends SIGHUP to a program with one run.
 const SIGTERM_ENDS: &str = "Ctrl-C or SIGTERM does";
@@ -22,22 +23,32 @@ pub struct Signals {
     hangups: Once,
 }
 
+/// The same signal twice within this time is one: `timeout` and others send it to the process and at once to its group.
+const ONE: Duration = Duration::from_millis(100);
+
 /// Ctrl-C reaches all processes of a terminal, and a child (`contained`) once more, from the process that watches over it: that one cannot know which of
 /// its signals the child has got by itself.
 #[derive(Default)]
 struct Once {
-    direct: u32,
-    passed_on: u32,
+    direct: Way,
+    passed_on: Way,
     heard: u32,
 }
 
+#[derive(Default)]
+struct Way {
+    count: u32,
+    last: Option<(i32, Instant)>,
+}
+
 impl Once {
-    /// Whether there is a new one in what came at the same time; `true` = passed on.
-    fn is_new(&mut self, came: impl Iterator<Item = bool> + Clone) -> bool {
-        // Who wants to be sure sends a signal twice: `timeout` does, to the process and to its group.
-        self.direct += u32::from(came.clone().any(|is_passed_on| !is_passed_on));
-        self.passed_on += u32::from(came.clone().any(|is_passed_on| is_passed_on));
-        let sent = self.direct.max(self.passed_on);
+    fn is_new(&mut self, signal: i32, is_passed_on: bool, now: Instant) -> bool {
+        let way = if is_passed_on { &mut self.passed_on } else { &mut self.direct };
+        if way.last.is_none_or(|(last, at)| last != signal || now.duration_since(at) >= ONE) {
+            way.count += 1;
+            way.last = Some((signal, now));
+        }
+        let sent = self.direct.count.max(self.passed_on.count);
         sent > std::mem::replace(&mut self.heard, sent)
     }
 }
@@ -62,17 +73,14 @@ pub fn watched() -> Result<Signals, Failure> {
 /// Those of them that end something; `fix` says what to do for which the others are often taken.
 pub fn ending(signals: &mut Signals, fix: &str) -> impl Iterator<Item = i32> {
     let Signals { came, ends, hangups } = signals;
-    std::iter::from_fn(move || {
-        loop {
-            let now: Vec<Origin> = came.wait().collect();
-            let (hung_up, ended): (Vec<&Origin>, Vec<&Origin>) = now.iter().partition(|origin| origin.signal == SIGHUP);
-            if hangups.is_new(hung_up.iter().map(|origin| is_passed_on(origin))) {
-                say::to_stderr(&format!("SIGHUP ends nothing; {fix}"));
-            }
-            if ends.is_new(ended.iter().map(|origin| is_passed_on(origin))) {
-                return ended.first().map(|origin| origin.signal);
-            }
+    came.forever().filter_map(move |origin| {
+        let is_hangup = origin.signal == SIGHUP;
+        let once = if is_hangup { &mut *hangups } else { &mut *ends };
+        let is_new = once.is_new(origin.signal, is_passed_on(&origin), Instant::now());
+        if is_hangup && is_new {
+            say::to_stderr(&format!("SIGHUP ends nothing; {fix}"));
         }
+        (is_new && !is_hangup).then_some(origin.signal)
     })
 }
 
@@ -161,22 +169,28 @@ pub fn remove_folder_on_signal(folder: std::path::PathBuf) -> Result<(), Failure
 
 #[cfg(test)]
 mod tests {
-    use super::Once;
+    use super::{Duration, Instant, Once, SIGINT, SIGTERM};
 
     #[test]
-    fn what_is_passed_on_counts_once() {
-        let heard = |signals: &[bool]| {
+    fn what_is_passed_on_and_what_is_sent_twice_at_once_counts_once() {
+        let begin = Instant::now();
+        let heard_all = |signals: &[(u64, i32, bool)]| {
             let mut once = Once::default();
-            signals.iter().map(|is_passed_on| once.is_new([*is_passed_on].into_iter())).collect::<Vec<_>>()
+            let is_new = |&(ms, signal, is_passed_on): &(u64, i32, bool)| {
+                once.is_new(signal, is_passed_on, begin + Duration::from_millis(ms))
+            };
+            signals.iter().map(is_new).collect::<Vec<_>>()
+        };
+        let heard = |signals: &[(u64, bool)]| {
+            heard_all(&signals.iter().map(|(ms, is_passed_on)| (*ms, SIGINT, *is_passed_on)).collect::<Vec<_>>())
         };
         // Ctrl-C twice on a terminal, in any order; then only to the process that passes it on.
-        assert_eq!(heard(&[false, true, false, true, true]), [true, false, true, false, true]);
-        assert_eq!(heard(&[true, false, false, true]), [true, false, true, false]);
-        assert_eq!(heard(&[true, true]), [true, true]);
-        assert_eq!(heard(&[false, false]), [true, true]);
-        let mut once = Once::default();
-        assert!(
-            once.is_new([false, true, false].into_iter()) && !once.is_new([].into_iter()) && once.is_new([false].into_iter())
-        );
+        let twice = [(0, false), (900, true), (1000, false), (1001, true), (2000, true)];
+        assert_eq!(heard(&twice), [true, false, true, false, true]);
+        assert_eq!(heard(&[(0, true), (1, false), (300, false), (300, true)]), [true, false, true, false]);
+        assert_eq!(heard(&[(0, true), (200, true)]), [true, true]);
+        // Twice at once, and again.
+        assert_eq!(heard(&[(0, false), (1, false), (99, false), (100, false)]), [true, false, false, true]);
+        assert_eq!(heard_all(&[(0, SIGINT, false), (1, SIGTERM, false)]), [true, true]);
     }
 }
