@@ -80,9 +80,9 @@ fn ended_by(task: &Task, signal: i32) -> Failure {
         (format!("{files} was not read to the end"), why, "look at the system log (dmesg), and try again with more memory")
     } else {
         let why = format!(
-            "the process that read it broke down ({name}), most likely in libhdf5: the file is damaged in a way that nobody foresaw, or made to break programs"
+            "the process that read it broke down ({name}), most likely in libhdf5: the file, or one that it names, is damaged in a way that nobody foresaw, or made to break programs"
         );
-        let fix = "recover it from a copy; if it comes from somebody else, distrust it; if other programs read it, please report this with the file";
+        let fix = "`konkordia check` of the files one by one shows which; recover it from a copy, and distrust it if it comes from somebody else\nif other programs read it, please report this with the file";
         (format!("{files} cannot be read"), why, fix)
     };
     let fix = [fix, &task.left].iter().filter(|line| !line.is_empty()).copied().collect::<Vec<_>>().join("\n");
