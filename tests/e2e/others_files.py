@@ -40,3 +40,14 @@ def dectris_legacy(folder, dtype=np.uint16, codec="bslz4", images=7, per_file=3)
                 stack.attrs["image_nr_low"], stack.attrs["image_nr_high"] = np.int32(start + 1), np.int32(start + len(part))
             data[f"data_{n:06d}"] = h5py.ExternalLink(name, "/entry/data/data")
     return folder / "series_5_master.h5", frames
+
+
+def with_an_endless_index(path, copy):
+    """A copy in which each page of the indices of groups names itself as the page below. libhdf5 1.14 goes down until its stack is full."""
+    data = bytearray(path.read_bytes())
+    at = -1
+    while (at := data.find(b"TREE\x00", at + 1)) >= 0:
+        data[at + 5] = 1  # not the lowest level
+        data[at + 32 : at + 40] = at.to_bytes(8, "little")  # the first page below
+    copy.write_bytes(data)
+    return copy

@@ -290,6 +290,10 @@ def test_other_modules_and_the_other_gain_are_refused_before_anything_is_replace
     options = [path, "--calibration", file, "--energy-kev", "12.4", "-o", tmp_path / "out"]
     event, _ = convert(*options, "--set", "travel.enabled=true")
     assert event["event"] == "travel" and (tmp_path / "out_travel_master.h5").exists()
+    (tmp_path / "copies").mkdir()
+    elsewhere = ["--set", "travel.enabled=true", "--set", f"travel.directory={tmp_path / 'copies'}"]
+    convert(*options[:-1], tmp_path / "again", *elsewhere)
+    assert (tmp_path / "copies" / "again_travel_master.h5").exists()
     before = chunks(tmp_path / "out_master.h5")
     # Bytes 32 and 33 of the first header are the id of the module, 40 to 43 the DAQ info.
     for port, at, changed, why in [(1, 32, b"\x77\x07", "of other modules"), (0, 40, b"\x01\0\0\0", "is set to HG0")]:

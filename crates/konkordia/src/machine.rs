@@ -72,6 +72,11 @@ pub fn line() -> String {
     )
 }
 
+/// Signals that this process does not take notice of, as it was started or as it chose: bit n for signal n + 1.
+pub fn ignored_signals() -> u64 {
+    first_after("/proc/self/status", "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0)
+}
+
 /// Processors that this process may use, if the system says so.
 pub fn processors_allowed() -> Option<Vec<usize>> {
     let list = first_after("/proc/self/status", "Cpus_allowed_list")?;
@@ -91,5 +96,7 @@ mod tests {
         assert!(facts["processors"].as_u64() > Some(0) && facts["kernel"].is_string() && facts["instruction_set"].is_string());
         assert!(super::processors_allowed().is_some_and(|p| !p.is_empty()));
         assert!(super::line().contains("processors"));
+        // Rust ignores SIGPIPE, 13.
+        assert_eq!(super::ignored_signals() >> 12 & 1, 1);
     }
 }

@@ -5,6 +5,7 @@ mod bench;
 mod calibration;
 mod cli;
 mod config;
+mod contained;
 mod convert;
 mod demo;
 mod failure;
@@ -40,8 +41,8 @@ fn main() -> ExitCode {
     };
     let wants_json = wants_json(&matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    match dispatch(&cli.command) {
-        Ok(exit) => exit.into(),
+    match contained::run(&cli.command, || dispatch(&cli.command)) {
+        Ok(code) => code,
         Err(failure) if wants_json => {
             say::json(&failure.to_json(), true);
             failure.exit.into()

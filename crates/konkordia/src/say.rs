@@ -68,6 +68,13 @@ impl Progress {
     }
 }
 
+/// Leaves the progress line of a process that was ended before it could.
+pub fn leave_progress() {
+    if takes_colours() {
+        let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+    }
+}
+
 /// Bytes for people: 1.5 MiB.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];

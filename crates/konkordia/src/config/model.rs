@@ -313,7 +313,7 @@ struct Reader<'a> {
 }
 
 /// Relative paths count from the folder of the configuration file.
-pub(super) fn resolve(file: &Path, path: &str) -> PathBuf {
+pub fn resolve(file: &Path, path: &str) -> PathBuf {
     let joined = file.parent().unwrap_or(Path::new("")).join(path);
     // Without the "." in "folder/./file".
     let clean: PathBuf = joined.components().collect();

@@ -72,6 +72,15 @@ pub struct ConvertArgs {
     pub quiet: bool,
 }
 
+impl ConvertArgs {
+    /// The master that the conversion writes, as OUT names it.
+    pub fn master(&self) -> PathBuf {
+        let name = self.output.file_name().unwrap_or_default().to_string_lossy();
+        let prefix = name.strip_suffix("_master.h5").unwrap_or(&name);
+        self.output.with_file_name(format!("{prefix}_master.h5"))
+    }
+}
+
 /// One `--set`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {

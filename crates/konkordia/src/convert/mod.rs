@@ -34,6 +34,8 @@ use std::path::Path;
 use std::sync::Arc;
 use verify::Verified;
 
+pub use settings::folders;
+
 /// `konkordia convert INPUT... -o OUT`
 pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     let options = Options {

@@ -94,6 +94,18 @@ fn has_its_words(config: &Config, info: &InputInfo) -> Result<(), Failure> {
     Err(usage("the input has no double pixels", why, "leave double_pixels out, or write double_pixels = \"mask\""))
 }
 
+/// Folders that the conversion will write to, as far as the options and the configuration name them; what is wrong with these is told by [`settings`].
+pub fn folders(args: &ConvertArgs) -> Vec<PathBuf> {
+    let mut root = start(args).unwrap_or_default();
+    let _ = output(&mut root, args);
+    for setting in &args.set {
+        let _ = table(&mut root, &setting.table).map(|table| table.insert(setting.key.clone(), setting.value.clone()));
+    }
+    let file = args.config.as_deref().unwrap_or(Path::new(NO_FILE));
+    let folder = |name: &str| Some(config::model::resolve(file, root.get(name)?.get("directory")?.as_str()?));
+    ["output", "travel"].into_iter().filter_map(folder).collect()
+}
+
 fn bug(why: &str) -> Failure {
     Failure::new(
         Exit::Bug,

@@ -7,7 +7,7 @@ mod light;
 pub mod store;
 mod take;
 
-pub use take::frames_of_stage;
+pub use take::{frames_of_stage, is_live};
 
 use crate::calibration::reasons;
 use crate::config::service::DetectorConfig;

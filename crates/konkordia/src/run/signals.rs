@@ -1,40 +1,102 @@
 //! Ctrl-C and SIGTERM: the first ends the run and closes the file, the second ends the program. SIGHUP, which comes when a terminal is closed, ends
 //! nothing: a run is worth more than the terminal it was begun in.
 
+use crate::contained;
 use crate::failure::{Exit, Failure, reason};
 use crate::say;
 use konkordia_engine::control::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::exfiltrator::origin::Origin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What is said to who sends SIGHUP to a program with one run.
 const SIGTERM_ENDS: &str = "Ctrl-C or SIGTERM does";
 
+/// Signals that came to this process, each once.
+pub struct Signals {
+    came: SignalsInfo<WithOrigin>,
+    ends: Once,
+    hangups: Once,
+}
+
+/// The same signal twice within this time is one: `timeout` and others send it to the process and at once to its group.
+const ONE: Duration = Duration::from_millis(100);
+
+/// Ctrl-C reaches all processes of a terminal, and a child (`contained`) once more, from the process that watches over it: that one cannot know which of
+/// its signals the child has got by itself.
+#[derive(Default)]
+struct Once {
+    direct: Way,
+    passed_on: Way,
+    heard: u32,
+}
+
+#[derive(Default)]
+struct Way {
+    count: u32,
+    last: Option<(i32, Instant)>,
+}
+
+impl Once {
+    fn is_new(&mut self, signal: i32, is_passed_on: bool, now: Instant) -> bool {
+        let way = if is_passed_on { &mut self.passed_on } else { &mut self.direct };
+        if way.last.is_none_or(|(last, at)| last != signal || now.duration_since(at) >= ONE) {
+            way.count += 1;
+            way.last = Some((signal, now));
+        }
+        let sent = self.direct.count.max(self.passed_on.count);
+        sent > std::mem::replace(&mut self.heard, sent)
+    }
+}
+
+impl Signals {
+    fn new(which: &[i32]) -> Result<Self, Failure> {
+        let came = SignalsInfo::new(which).map_err(|error| unwatched(&error))?;
+        Ok(Self { came, ends: Once::default(), hangups: Once::default() })
+    }
+}
+
+fn is_passed_on(signal: &Origin) -> bool {
+    let sender = signal.process.and_then(|process| u32::try_from(process.pid).ok());
+    sender.is_some() && sender == contained::parent_id()
+}
+
 /// The signals of this process from now on.
 pub fn watched() -> Result<Signals, Failure> {
-    Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| unwatched(&error))
+    Signals::new(&[SIGINT, SIGTERM, SIGHUP])
 }
 
 /// Those of them that end something; `fix` says what to do for which the others are often taken.
 pub fn ending(signals: &mut Signals, fix: &str) -> impl Iterator<Item = i32> {
-    signals.forever().filter(move |signal| {
-        if *signal == SIGHUP {
+    let Signals { came, ends, hangups } = signals;
+    came.forever().filter_map(move |origin| {
+        let is_hangup = origin.signal == SIGHUP;
+        let once = if is_hangup { &mut *hangups } else { &mut *ends };
+        let is_new = once.is_new(origin.signal, is_passed_on(&origin), Instant::now());
+        if is_hangup && is_new {
             say::to_stderr(&format!("SIGHUP ends nothing; {fix}"));
         }
-        *signal != SIGHUP
+        (is_new && !is_hangup).then_some(origin.signal)
     })
 }
 
 /// Set by the first Ctrl-C or SIGTERM from now on; the second ends the program.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, i32::from(Exit::Interrupted as u8), Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|error| unwatched(&error))?;
-    }
+    let mut signals = Signals::new(&[SIGINT, SIGTERM])?;
+    let set = Arc::clone(&flag);
+    std::thread::spawn(move || {
+        for _ in ending(&mut signals, SIGTERM_ENDS) {
+            if set.swap(true, Ordering::AcqRel) {
+                // Without a look at what the other threads do.
+                signal_hook::low_level::exit(i32::from(Exit::Interrupted as u8));
+            }
+        }
+    });
     Ok(flag)
 }
 
@@ -149,4 +211,32 @@ pub fn remove_folder_on_signal(folder: std::path::PathBuf) -> Result<(), Failure
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Instant, Once, SIGINT, SIGTERM};
+
+    #[test]
+    fn what_is_passed_on_and_what_is_sent_twice_at_once_counts_once() {
+        let begin = Instant::now();
+        let heard_all = |signals: &[(u64, i32, bool)]| {
+            let mut once = Once::default();
+            let is_new = |&(ms, signal, is_passed_on): &(u64, i32, bool)| {
+                once.is_new(signal, is_passed_on, begin + Duration::from_millis(ms))
+            };
+            signals.iter().map(is_new).collect::<Vec<_>>()
+        };
+        let heard = |signals: &[(u64, bool)]| {
+            heard_all(&signals.iter().map(|(ms, is_passed_on)| (*ms, SIGINT, *is_passed_on)).collect::<Vec<_>>())
+        };
+        // Ctrl-C twice on a terminal, in any order; then only to the process that passes it on.
+        let twice = [(0, false), (900, true), (1000, false), (1001, true), (2000, true)];
+        assert_eq!(heard(&twice), [true, false, true, false, true]);
+        assert_eq!(heard(&[(0, true), (1, false), (300, false), (300, true)]), [true, false, true, false]);
+        assert_eq!(heard(&[(0, true), (200, true)]), [true, true]);
+        // Twice at once, and again.
+        assert_eq!(heard(&[(0, false), (1, false), (99, false), (100, false)]), [true, false, false, true]);
+        assert_eq!(heard_all(&[(0, SIGINT, false), (1, SIGTERM, false)]), [true, true]);
+    }
 }

@@ -17,7 +17,6 @@ use arc_swap::ArcSwap;
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::master_file_name;
 use serde_json::json;
-use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -166,7 +165,7 @@ fn end_all(handles: &[Arc<Handle>]) {
 }
 
 /// The first signal comes back from here, the second ends the program.
-fn wait_for_signal(mut signals: Signals) {
+fn wait_for_signal(mut signals: signals::Signals) {
     const RESTART: &str = "the configuration is read when the service starts: restart it to change something";
     let _ = signals::ending(&mut signals, RESTART).next();
     let at_once = move || {

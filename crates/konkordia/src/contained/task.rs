@@ -1,0 +1,162 @@
+//! Which verbs read files of others, and where each of them writes.
+
+use crate::calibration::verbs::args::CalibrationCommand;
+use crate::cli::Command;
+use crate::{convert, pedestal};
+use std::path::{Path, PathBuf};
+
+/// Files that a message names.
+const NAMED_MAX: usize = 8;
+
+/// What a child is to do, as far as it matters to who watches over it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Task {
+    /// What is read, as the command line names it; it may name further files itself.
+    pub files: Vec<PathBuf>,
+    /// Existing folders in which, and below which, files may be written.
+    pub folders: Vec<PathBuf>,
+    /// It deletes files that it has read, wherever these lie.
+    pub deletes_originals: bool,
+    /// How to go on if it did not come to its end; may be empty.
+    pub left: String,
+}
+
+impl Task {
+    /// The task of a command that reads files; `None` of those that talk to detectors and services.
+    pub fn of(command: &Command) -> Option<Self> {
+        match command {
+            Command::Check(args) => Some(Self::read([&args.file])),
+            Command::Inspect(args) => {
+                // A link to a picture elsewhere is followed.
+                let picture = args.png.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
+                Some(Self { folders: picture.iter().map(|path| folder_of(path)).collect(), ..Self::read([&args.file]) })
+            }
+            Command::Repair(args) => Some(Self {
+                folders: vec![folder_of(&args.file)],
+                left:
+                    "what repair has finished stays; with a copy of the file, or without it, the same command goes on from there"
+                        .into(),
+                ..Self::read([&args.file])
+            }),
+            Command::Repack(args) => Some(Self {
+                folders: vec![if args.output.is_dir() { args.output.clone() } else { folder_of(&args.output) }],
+                deletes_originals: args.delete_source,
+                left: "copies that are finished stay; the same command goes on from there".into(),
+                ..Self::read([&args.file])
+            }),
+            Command::Convert(args) => Some(Self {
+                folders: convert::folders(args),
+                left: format!(
+                    "what was converted stays: the same command with --resume goes on from there, `konkordia repair {}` makes it readable as it is",
+                    args.master().display()
+                ),
+                ..Self::read(args.input.iter().chain(&args.calibration))
+            }),
+            Command::Pedestal(args) if !pedestal::is_live(&args.input) => {
+                let target = args.into.iter().chain(&args.output);
+                Some(Self {
+                    folders: target.map(|path| folder_of(path)).collect(),
+                    left: "the calibration file is as it was".into(),
+                    ..Self::read(args.input.iter().chain(&args.gain).chain(&args.into))
+                })
+            }
+            Command::Calibration(which) => Some(Self::of_calibration(which)),
+            _ => None,
+        }
+    }
+
+    fn of_calibration(which: &CalibrationCommand) -> Self {
+        match which {
+            CalibrationCommand::Show(args) => Self::read(&args.files),
+            CalibrationCommand::Compare(args) => Self::read([&args.before, &args.after]),
+            CalibrationCommand::Plot(args) => {
+                let folder = args.dir.clone().unwrap_or_else(|| folder_of(&args.file));
+                Self { folders: existing(&folder).into_iter().collect(), ..Self::read([&args.file]) }
+            }
+            CalibrationCommand::Import(args) => Self {
+                folders: vec![folder_of(&args.output)],
+                left: "the calibration file is as it was".into(),
+                ..Self::read(args.pedestal.iter().chain(&args.rms).chain(&args.gain))
+            },
+        }
+    }
+
+    /// Reads files and writes nothing.
+    fn read<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
+        Self { files: files.into_iter().cloned().collect(), ..Self::default() }
+    }
+
+    /// The files for a sentence.
+    pub fn files_in_words(&self) -> String {
+        let shown: Vec<String> = self.files.iter().take(NAMED_MAX).map(|path| path.display().to_string()).collect();
+        let more = self.files.len() - shown.len();
+        match shown.as_slice() {
+            [one] => one.clone(),
+            _ if more > 0 => format!("one of {} and {more} others", shown.join(", ")),
+            _ => format!("one of {}", shown.join(", ")),
+        }
+    }
+}
+
+/// The folder in which a file lies.
+fn folder_of(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
+}
+
+/// The folder, or the one in which it will be made.
+fn existing(folder: &Path) -> Option<PathBuf> {
+    let ancestors = folder.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part });
+    ancestors.map(Path::to_owned).find(|part| part.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser;
+
+    fn task(line: &str) -> Option<Task> {
+        Task::of(&Cli::try_parse_from(line.split(' ')).expect("a command").command)
+    }
+
+    #[test]
+    fn verbs_that_read_files_are_tasks_and_others_are_not() {
+        for line in ["check a.h5", "inspect a.h5", "calibration show a.h5", "calibration compare a.h5 b.h5"] {
+            let task = task(&format!("konkordia {line}")).expect(line);
+            assert!(task.folders.is_empty() && task.files[0] == Path::new("a.h5") && !task.deletes_originals, "{line}");
+        }
+        for line in ["receive a.toml", "serve -c a.toml", "pedestal a.toml -o b.h5", "demo", "status", "version"] {
+            assert_eq!(task(&format!("konkordia {line}")), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn each_writes_where_its_results_go() {
+        let folders = |line: &str| task(&format!("konkordia {line}")).expect(line).folders;
+        assert_eq!(folders("inspect in/a.h5 --png b.png"), [Path::new(".")]);
+        assert_eq!(folders("repair in/a_master.h5"), [Path::new("in")]);
+        assert_eq!(folders("repack in/a.h5 -o out/run --compression lz4"), [Path::new("out")]);
+        assert_eq!(folders("pedestal a.raw --into cal/b.h5"), [Path::new("cal")]);
+        assert_eq!(folders("calibration import --pedestal p --cell 0 -o cal/b.h5"), [Path::new("cal")]);
+        let here = std::env::current_dir().expect("a folder");
+        let convert = folders("convert a.raw -o out/run --set travel.enabled=true --set travel.directory=/t");
+        assert_eq!(convert, [here.join("out"), "/t".into()]);
+        let line = "repack a.h5 -o out/run --compression lz4 --delete-source";
+        assert!(task(&format!("konkordia {line}")).expect(line).deletes_originals);
+    }
+
+    #[test]
+    fn a_folder_that_is_still_to_be_made_lies_in_one_that_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(existing(&folder.path().join("new/newer")), Some(folder.path().to_owned()));
+        assert_eq!(existing(Path::new("there-is-none-of-this-name")), Some(".".into()));
+    }
+
+    #[test]
+    fn many_files_are_not_all_named() {
+        let named = |n| Task { files: (0..n).map(|n| format!("{n}").into()).collect(), ..Task::default() }.files_in_words();
+        assert_eq!((named(1), named(2)), ("0".into(), "one of 0, 1".into()));
+        assert!(named(20).ends_with("6, 7 and 12 others"));
+    }
+}

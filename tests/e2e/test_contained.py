@@ -1,0 +1,231 @@
+"""Files of others are read in a child process: what becomes of the command when one of them ends libhdf5, how signals find the child, what it may not do."""
+
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import h5py
+import numpy as np
+import pytest
+from driving import BINARY, program
+from others_files import dectris_legacy, with_an_endless_index
+
+COMPRESSION = ["--compression", "zstd", "--compression-level", "19", "--workers", "1"]
+
+
+def landlock_abi():
+    """What the kernel can take away from a process; 0 = nothing."""
+    return max(0, ctypes.CDLL(None).syscall(444, None, 0, 1))
+
+
+def until(condition, what, timeout=60):
+    end = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.005)
+    return found
+
+
+def state_and_parent(pid):
+    """As /proc tells; None where the process is gone."""
+    try:
+        text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, parent = text.rpartition(")")[2].split()[:2]
+    return state, int(parent)
+
+
+def is_gone(pid):
+    # Nobody may be there to take the exit code of an orphan.
+    found = state_and_parent(pid)
+    return found is None or found[0] == "Z"
+
+
+def children(pid):
+    numbers = [int(path.name) for path in pathlib.Path("/proc").iterdir() if path.name.isdigit()]
+    return [number for number in numbers if (found := state_and_parent(number)) and found[1] == pid]
+
+
+class Repacking:
+    """`konkordia repack` of 600 images, slow enough to be met in the middle of it."""
+
+    def __init__(self, folder, **options):
+        (folder / "in").mkdir()
+        self.out = folder / "out"
+        self.out.mkdir()
+        self.master, self.frames = dectris_legacy(folder / "in", images=600, per_file=100)
+        self.command = ["repack", str(self.master), "-o", str(self.out), *COMPRESSION]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([BINARY, *self.command], **pipes, **options)
+        try:
+            until(lambda: list(self.out.iterdir()), "a file is begun")
+            (self.child,) = children(self.process.pid)
+        except Exception:
+            self.process.kill()
+            raise
+
+    def end(self):
+        out, errors = self.process.communicate(timeout=60)
+        until(lambda: is_gone(self.child), "the child is gone")
+        return self.process.returncode, out + errors
+
+    def goes_on(self):
+        """The same command makes the rest."""
+        program(*self.command, check=0)
+        with h5py.File(self.out / self.master.name) as file:
+            data = file["/entry/data"]
+            assert np.array_equal(np.concatenate([data[name][()] for name in sorted(data)]), self.frames)
+
+
+@pytest.fixture
+def repacking(tmp_path):
+    started = []
+
+    def start(**options):
+        started.append(Repacking(tmp_path, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+@pytest.mark.parametrize("verb", ["check", "inspect", "repair", "repack", "convert", "pedestal"])
+def test_a_file_that_ends_libhdf5_is_named(tmp_path, verb):
+    (tmp_path / "out").mkdir()
+    master, _ = dectris_legacy(tmp_path)
+    bad = with_an_endless_index(master, tmp_path / "bad_master.h5")
+    results = {
+        "repack": ["-o", tmp_path / "out", "--compression", "zstd"], "convert": ["-o", tmp_path / "out" / "run", "--dtype", "raw"],
+        "pedestal": ["-o", tmp_path / "out" / "cal.h5"],
+    }.get(verb, [])
+    done = program(verb, bad, *results, check=1)
+    assert f"error: {bad} cannot be read" in done.stderr and "SIGABRT" in done.stderr and "fix: " in done.stderr, done.stderr
+    assert done.stdout == "" and list((tmp_path / "out").iterdir()) == [], "nothing half written"
+    failure = json.loads(program(verb, bad, *results, "--json", check=1).stdout.splitlines()[-1])
+    assert failure["event"] == "error" and failure["error"]["exit_code"] == 1 and str(bad) in failure["error"]["what"]
+    assert "broke down" in failure["error"]["why"] and failure["error"]["fix"]
+
+
+def test_a_data_file_that_ends_libhdf5_is_found_by_looking_at_each(tmp_path):
+    master, _ = dectris_legacy(tmp_path)
+    bad = tmp_path / "series_5_data_000002.h5"
+    with_an_endless_index(bad, bad)
+    done = program("check", master, check=1)
+    assert "or one that it names" in done.stderr and "one by one" in done.stderr, done.stderr
+    program("check", tmp_path / "series_5_data_000001.h5", check=0)
+    assert str(bad) in program("check", bad, check=1).stderr
+
+
+def test_one_of_several_files(tmp_path):
+    master, _ = dectris_legacy(tmp_path)
+    bad = with_an_endless_index(master, tmp_path / "bad.h5")
+    done = program("convert", bad, master, "-o", tmp_path / "run", "--dtype", "raw", check=1)
+    assert f"error: one of {bad}, {master} cannot be read" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("whom", ["the first process", "its group"])
+def test_a_signal_ends_both_and_counts_once(repacking, number, whom):
+    running = repacking(start_new_session=True)
+    if whom == "its group":
+        # As Ctrl-C on a terminal.
+        os.killpg(running.process.pid, number)
+    else:
+        running.process.send_signal(number)
+    code, said = running.end()
+    assert code == 130 and said.count("the same command goes on from there") == 1, said
+    assert all(path.name.startswith("series_5_data_") for path in running.out.iterdir()), "nothing half written"
+    running.goes_on()
+
+
+def test_a_verb_that_waits_for_no_signal_ends_by_it(repacking):
+    running = repacking()
+    running.process.send_signal(signal.SIGHUP)
+    code, _ = running.end()
+    assert code == -signal.SIGHUP
+
+
+def test_the_child_does_not_outlive_a_kill(repacking):
+    running = repacking()
+    running.process.kill()
+    code, _ = running.end()
+    assert code == -signal.SIGKILL
+    running.goes_on()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
+def test_a_child_that_is_ended_is_told_and_the_same_command_goes_on(repacking, number):
+    running = repacking()
+    os.kill(running.child, number)
+    code, said = running.end()
+    words = "was not read to the end" if number == signal.SIGKILL else "cannot be read"
+    assert code == 1 and f"{running.master} {words}" in said and number.name in said and "goes on from there" in said, said
+    running.goes_on()
+
+
+def test_the_child_may_gain_no_rights(repacking):
+    running = repacking()
+    gains_none = [line for line in pathlib.Path(f"/proc/{running.child}/status").read_text(encoding="utf-8").splitlines() if "NoNewPrivs" in line]
+    assert gains_none == ["NoNewPrivs:\t1"]
+
+
+def test_the_child_writes_where_its_results_go_and_nowhere_else(tmp_path):
+    if landlock_abi() < 1:
+        pytest.skip("this kernel has no Landlock")
+    master, _ = dectris_legacy(tmp_path)
+    pictures, elsewhere = tmp_path / "pictures", tmp_path / "elsewhere"
+    pictures.mkdir()
+    elsewhere.mkdir()
+    program("inspect", master, "--png", pictures / "image.png", check=0)
+    assert (pictures / "image.png").stat().st_size > 0
+    # The user named `pictures`; that a link in it leads out of it is nothing that the command line says.
+    (pictures / "out.png").symlink_to(elsewhere / "image.png")
+    refused = program("inspect", master, "--png", pictures / "out.png", check=6)
+    assert "Permission denied" in refused.stderr and list(elsewhere.iterdir()) == [], refused.stderr
+
+
+def test_files_that_a_master_names_elsewhere_are_read(tmp_path):
+    there = tmp_path / "there"
+    there.mkdir()
+    _, frames = dectris_legacy(there)
+    with h5py.File(tmp_path / "virtual.h5", "w") as file:
+        layout = h5py.VirtualLayout(frames.shape, frames.dtype)
+        for start, path in zip(range(0, 7, 3), sorted(there.glob("*_data_*.h5")), strict=True):
+            end = min(start + 3, 7)
+            layout[start:end] = h5py.VirtualSource(path, "/entry/data/data", shape=(end - start, *frames.shape[1:]))
+        group = file.create_group("entry/data")
+        file["entry"].attrs["NX_class"], group.attrs["NX_class"] = "NXentry", "NXdata"
+        group.create_virtual_dataset("data", layout)
+    with h5py.File(tmp_path / "links_master.h5", "w") as file:
+        group = file.create_group("entry/data")
+        file["entry"].attrs["NX_class"], group.attrs["NX_class"] = "NXentry", "NXdata"
+        for n, path in enumerate(sorted(there.glob("*_data_*.h5")), 1):
+            group[f"data_{n:06}"] = h5py.ExternalLink(path, "/entry/data/data")
+    for name in ("virtual.h5", "links_master.h5"):
+        done = program("check", tmp_path / name, check=0)
+        assert "7 images" in done.stdout and "whole and valid" in done.stdout, done.stdout
+
+
+def test_originals_elsewhere_are_deleted_where_that_is_asked_for(tmp_path):
+    for name in ("in", "out"):
+        (tmp_path / name).mkdir()
+    master, _ = dectris_legacy(tmp_path / "in")
+    program("repack", master, "-o", tmp_path / "out", "--compression", "zstd", "--delete-source", check=0)
+    assert list((tmp_path / "in").iterdir()) == [] and len(list((tmp_path / "out").iterdir())) == 4
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(repacking):
+    """As under nohup."""
+    running = repacking(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    running.process.send_signal(signal.SIGHUP)
+    os.kill(running.child, signal.SIGHUP)
+    code, said = running.end()
+    assert code == 0, said
