@@ -80,7 +80,7 @@ def test_a_message_without_an_end_costs_no_more_memory_than_a_message_may(serve)
     file.equals(images)
     # The message, and what came until it was looked at.
     assert watch.more < 700, f"{watch.more} MiB"
-    assert any("was disconnected" in line for line in service.log), service.log
+    service.until_logged(lambda line: "was disconnected" in line)
 
 
 def test_many_connections_do_not_multiply_the_queue(serve):
