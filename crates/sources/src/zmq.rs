@@ -2,7 +2,7 @@
 //!
 //! Facts relied on (libzmq 4.3, `pipe.cpp`): a message comes with all its parts or not at all. The high water mark counts whole messages per
 //! connection and holds back the sender through TCP. A connection is made again by libzmq when it breaks. The bound on a part ends its connection;
-//! what bounds a message of many parts is [`crate::connections`].
+//! what bounds a message of many parts is the module `connections`.
 //!
 //! A change of the high water mark takes effect on connections that are there. But the reader tells the writer only every mark / 2 messages how many
 //! it has read, so that a change at the wrong moment leaves a full writer waiting for a word that never comes. It is safe right after such a word,
