@@ -468,3 +468,12 @@ def test_counters_of_images_grow_with_the_file(bench):
     master = Master(bench.master)
     assert (np.diff(master.columns["timestamp"].astype(np.int64)) == 100000).all()
     assert (master.columns["bunch_id"] == master.columns["frame_number"]).all()
+
+
+def test_a_run_for_which_there_is_no_memory_is_refused_with_the_limit(bench):
+    config = bench.config(**raw_tables(images=1, buffer_mib=4000))
+    limited = 'ulimit -v 2000000 && exec "$0" receive "$1"'
+    done = subprocess.run(["sh", "-c", limited, BINARY, config], capture_output=True, text=True, check=False)
+    assert done.returncode == 6 and "there is not enough memory for this run" in done.stderr, done
+    assert "a limit of 1.9 GiB for this process leaves" in done.stderr and "buffer_mib" in done.stderr and "ulimit -v" in done.stderr, done
+    assert not list(bench.folder.glob("*.h5"))

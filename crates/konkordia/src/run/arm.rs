@@ -2,7 +2,7 @@
 
 use super::raw_copy::{RawCopy, RawSpec};
 use super::sink::{FileSink, SharedWriter};
-use super::{clock, recorded};
+use super::{clock, recorded, room};
 use crate::calibration::{self, Loaded};
 use crate::config::{Config, plan};
 use crate::failure::{Exit, Failure, reason};
@@ -57,6 +57,7 @@ pub struct Ground {
 /// Loads the calibration and completes the plan with what follows from it.
 pub fn ground(config: &Config) -> Result<Ground, Failure> {
     let mut plan = plan::plan(config);
+    room::check(&plan)?;
     let loaded = calibration::for_config(config)?;
     if config.options.negative_offset_auto {
         plan.processing.negative = Negative::Offset(auto_offset(&loaded)?);

@@ -7,6 +7,7 @@ pub mod loopback;
 pub mod raw_copy;
 mod recorded;
 pub mod report;
+mod room;
 pub mod setup;
 pub mod signals;
 pub mod sink;
