@@ -1,8 +1,12 @@
 //! What can go wrong with a file, told as: what, where, why, what to do next.
 
+use super::low;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// A disk with less than this is full: libhdf5 writes some of its pages together.
+const FULL_BYTES: u64 = 1 << 16;
 
 /// The reason, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,17 +78,20 @@ impl Error {
         Self::new(kind, operation, path, words_of(error))
     }
 
-    /// An error of libhdf5. Its stack leads from the call to the cause, which holds "errno = N" when a system call failed.
+    /// An error of libhdf5. Its stack leads from the call to the cause; where a system call failed, one of its lines holds "errno = N".
     pub(crate) fn hdf5(operation: &'static str, path: &Path, error: hdf5::Error) -> Self {
         let text = match error {
             hdf5::Error::Internal(text) => text,
             hdf5::Error::HDF5(stack) => match stack.expand() {
-                Ok(stack) => stack.iter().last().map_or(String::new(), |frame| frame.description().to_owned()),
+                Ok(stack) => cause(stack.iter().map(|frame| frame.description())),
                 Err(error) => error.to_string(),
             },
         };
         if let Some(code) = errno_in(&text) {
             return Self::io(operation, path, &io::Error::from_raw_os_error(code));
+        }
+        if text.is_empty() && is_full(path) {
+            return Self::io(operation, path, &io::Error::from_raw_os_error(libc::ENOSPC));
         }
         if text.contains("file signature not found") {
             return Self::new(ErrorKind::NotHdf5, operation, path, "it does not begin as an HDF5 file does");
@@ -117,6 +124,19 @@ impl<T> Context<T> for io::Result<T> {
 fn words_of(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
+/// What the last line of a stack says that says something, or the last one that tells of a system call.
+fn cause<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+    let said: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let of_system = said.iter().rfind(|line| errno_in(line).is_some());
+    of_system.or(said.last()).copied().unwrap_or_default().to_owned()
+}
+
+/// True if the disk has no room for another page of data, for errors without a word.
+fn is_full(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    low::free_bytes(folder).is_ok_and(|free| free < FULL_BYTES)
 }
 
 fn errno_in(text: &str) -> Option<i32> {
@@ -162,6 +182,12 @@ mod tests {
         assert_eq!(errno_in("nothing here"), None);
         let error = Error::hdf5("write", Path::new("/x"), hdf5::Error::Internal("a; errno = 28, b".into()));
         assert_eq!(error.kind, ErrorKind::DiskFull);
+        // The line of the system call need not be the last, and the last may be empty.
+        assert_eq!(cause(["write failed, errno = 28, x", "cannot flush", ""].into_iter()), "write failed, errno = 28, x");
+        assert_eq!((cause(["a", "b", ""].into_iter()), cause([].into_iter())), ("b".into(), String::new()));
+        assert!(!is_full(Path::new("a.h5")) && is_full(Path::new("/proc/a.h5")), "a file system without any room");
+        let wordless = hdf5::Error::Internal(String::new());
+        assert_eq!(Error::hdf5("write", Path::new("/proc/a.h5"), wordless).kind, ErrorKind::DiskFull);
         let shown = error.to_string();
         assert!(shown.contains("cannot write: /x") && shown.contains("fix:"), "{shown}");
     }
