@@ -10,10 +10,13 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Addresses that are remembered because somebody with a token came from there: 1024 x 17 bytes.
 const KNOWN_MAX: usize = 1024;
+
+/// Who comes from where people with a token come from has so long for a first request before it counts as a stranger's.
+const NEW: Duration = Duration::from_secs(1);
 
 /// How many connections there may be.
 #[derive(Clone, Copy, Debug)]
@@ -121,12 +124,14 @@ impl Open {
             *strangers.entry(seat.address).or_default() += 1;
         }
         let is_friend = |seat: &Seat| seat.is_near || self.known.contains(&seat.address);
+        // Two that come at once must not send each other away while others rest.
+        let counts = |seat: &Seat| seat.is_known() || (is_friend(seat) && seat.is_new());
         let may_leave = |seat: &&Arc<Seat>| {
-            is_meant(seat) && if is_known { !seat.is_known() || seat.rests() } else { !seat.is_known() && !is_friend(seat) }
+            is_meant(seat) && if is_known { !counts(seat) || seat.rests() } else { !seat.is_known() && !is_friend(seat) }
         };
         let rank = |seat: &&Arc<Seat>| {
             let crowd = strangers.get(&seat.address).copied().unwrap_or(0);
-            (seat.is_known(), is_friend(seat), Reverse(crowd), seat.last_asked())
+            (counts(seat), is_friend(seat), Reverse(crowd), seat.last_asked())
         };
         let Some(seat) = self.seats.values().filter(may_leave).min_by_key(rank).cloned() else { return false };
         self.seats.remove(&seat.number);
@@ -138,6 +143,11 @@ impl Open {
 impl Seat {
     fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Relaxed)
+    }
+
+    /// It had no time yet for a request.
+    fn is_new(&self) -> bool {
+        self.asked_ns.load(Ordering::Relaxed) == 0 && self.began.elapsed() < NEW
     }
 
     /// Nothing goes on over it.
@@ -276,6 +286,18 @@ mod tests {
         known.iter().for_each(|room| room.0.is_sending.store(true, Ordering::Relaxed));
         drop((fourth, fifth));
         assert_eq!(rooms.count(), 2);
+    }
+
+    #[test]
+    fn two_that_come_at_once_send_those_away_that_rest_and_not_each_other() {
+        let rooms = rooms(3, 3, 0);
+        let resting: Vec<Room> = (0..3).map(|_| rooms.enter(at(1)).unwrap()).collect();
+        resting.iter().for_each(|room| room.0.asks(true));
+        let new: Vec<Room> = (0..2).map(|_| rooms.enter(at(1)).unwrap()).collect();
+        assert_eq!(
+            (resting.iter().filter(|room| is_gone(room)).count(), new.iter().filter(|room| is_gone(room)).count()),
+            (2, 0)
+        );
     }
 
     #[test]
