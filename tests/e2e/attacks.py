@@ -255,13 +255,13 @@ ATTACKS = [
 class Outcome:
     """What an attack did to the detector at which it was aimed, and how long `cancel` of it took meanwhile."""
 
-    def __init__(self, attack, target, note, status, cancel_s, state):
-        self.attack, self.target, self.note, self.cancel_s, self.state = attack, target, note, cancel_s, state
+    def __init__(self, attack, target, note, status, cancel_s, answer):
+        self.attack, self.target, self.note, self.cancel_s, self.answer = attack, target, note, cancel_s, answer
         self.images, self.lost = status["images_committed"], status["images_lost"] + status["images_partial"]
 
     def line(self, beside):
         return (
-            f"{self.attack.name} | beside: {beside} | cancel {self.cancel_s * 1000:.0f} ms, then {self.state} | "
+            f"{self.attack.name} | beside: {beside} | cancel {self.cancel_s * 1000:.0f} ms, then {self.answer['state']} | "
             f"attacked {self.target.name}: {self.images} images, {self.lost} lost or partial; {self.note}"
         )
 
@@ -272,5 +272,5 @@ def attacked(attack, target, meanwhile, rng):
         meanwhile()
         status, note = target.status(), told()
         begun = time.monotonic()
-        state = target.command("cancel")["state"]
-        return Outcome(attack, target, note, status, time.monotonic() - begun, state)
+        answer = target.command("cancel")
+        return Outcome(attack, target, note, status, time.monotonic() - begun, answer)
