@@ -56,8 +56,10 @@ class Detector:
         self.runs += 1
         return f"{'small/' if on_small_disk else ''}run{self.runs}"
 
-    def remove(self, prefix):
-        for path in (self.folder / prefix).parent.glob(f"{prefix.removeprefix('small/')}_*"):
+    def ready_again(self):
+        """Waits until a run that was attacked is over, and removes its files."""
+        self.at_rest()
+        for path in [*self.folder.glob("run*"), *self.small_disk.glob("run*")]:
             path.unlink()
 
     def whole_run(self, images):
@@ -73,22 +75,20 @@ class Detector:
         assert not lost, (self.name, lost, ledger)
         checked = json.loads(program("check", "--json", status["file"], check=0, timeout=WAIT_S).stdout)
         assert checked["valid"] and checked["whole"] and checked["images_by_status"]["complete"] == images, checked
-        self.remove(prefix)
+        for path in self.folder.glob(f"{prefix}_*"):
+            path.unlink()
 
     @contextlib.contextmanager
     def run_of_its_own(self, on_small_disk=False):
-        """A run without an end, of the sender in `self.sender`, which may be made to send more than it should. Its files are removed."""
-        prefix = self.next_prefix(on_small_disk)
-        self.command("arm", {"images": 0, "prefix": prefix})
+        """A run without an end, of the sender in `self.sender`, which may be made to send more than it should."""
+        self.command("arm", {"images": 0, "prefix": self.next_prefix(on_small_disk)})
         try:
             with self.make_sender() as self.sender:
                 self.until(lambda status: status["images_committed"] >= 3)
                 yield
         finally:
-            # The sender has ended. A run that failed was an error when it was cancelled; once more makes it idle.
+            # A run that failed was an error when it was cancelled; once more makes it idle.
             self.command("cancel")
-            self.at_rest()
-            self.remove(prefix)
 
     def at_rest(self):
         """Waits until the detector is idle and what was on its way to it has been counted."""
@@ -177,7 +177,7 @@ class Sender:
     """Sends an image every 40 ms in a thread of its own, and what it is told to send beside them, until it is ended."""
 
     def __init__(self):
-        self.number, self.beside, self.problem, self.is_over = 0, None, None, threading.Event()
+        self.number, self.far_ahead, self.problem, self.is_over = 0, None, None, threading.Event()
         self.thread = threading.Thread(target=self._send)
 
     def __enter__(self):
@@ -196,20 +196,25 @@ class Sender:
             while not self.is_over.wait(1 / RATE_HZ):
                 self.number += 1
                 self.send_image(self.number)
-                if self.beside:
-                    for send in self.beside(self.number):
-                        send()
+                if (far_ahead := self.far_ahead) and self.number % 5 == 0:
+                    far_ahead(self.number)
         except Exception as problem:
             self.problem = problem
 
     @contextlib.contextmanager
-    def also_sending(self, beside):
-        """`beside` gets the number of each image, and gives what is to be sent behind it."""
-        self.beside = beside
+    def also_sending(self, far_ahead):
+        """Behind every fifth image a little of that frame far ahead which the function names; gives those that were sent."""
+        sent = []
+
+        def send(number):
+            sent.append(far_ahead(number))
+            self.send_little(sent[-1])
+
+        self.far_ahead = send
         try:
-            yield
+            yield sent
         finally:
-            self.beside = None
+            self.far_ahead = None
 
 
 class PacketSender(Sender):
@@ -222,8 +227,8 @@ class PacketSender(Sender):
     def send_image(self, number):
         self.packets.send(number)
 
-    def lone(self, frame):
-        return [lambda: self.packets.send(frame, 3)]
+    def send_little(self, frame):
+        self.packets.send(frame, 3)
 
     def close(self):
         self.packets.close()
@@ -287,8 +292,8 @@ class MessageSender(Sender):
             self.socket.send_multipart(self.stins.start())
         self.socket.send_multipart(self.stins.image(number - 1, self.pictures[number % 8]))
 
-    def lone(self, frame):
-        return [lambda: self.socket.send_multipart(self.stins.image(frame, self.pictures[0]))]
+    def send_little(self, frame):
+        self.socket.send_multipart(self.stins.image(frame, self.pictures[0]))
 
     def close(self):
         self.context.destroy(linger=0)
@@ -305,6 +310,7 @@ class WholeRuns:
 
     def _run(self):
         try:
+            self.detector.ready_again()
             while not self.is_over.is_set():
                 self.detector.whole_run(self.images_per_run)
                 self.runs += 1
