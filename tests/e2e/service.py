@@ -131,6 +131,28 @@ class Service:
         return self.process.returncode, log
 
 
+def settled(service):
+    """Open files and threads when nothing has changed for half a second: connections and threads of what is over have gone."""
+    newest, since, end = None, time.monotonic(), time.monotonic() + 20
+    while time.monotonic() - since < 0.5:
+        found = service.resources()[:2]
+        if found != newest:
+            newest, since = found, time.monotonic()
+        assert time.monotonic() < end, f"open files and threads do not come to rest: {newest}"
+        time.sleep(0.05)
+    return newest
+
+
+def more_than(before, service, within_s=10):
+    """Whether there are more open files or threads than before, and there still are after a while; fewer are no leak."""
+    end = time.monotonic() + within_s
+    while any(now > then for now, then in zip(service.resources(), before, strict=False)):
+        if time.monotonic() > end:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def write_config(folder, port, *, name="run.toml", detector=None, extra="", **tables):
     """Writes the configuration of an EIGER of 8 bits, four ports from `port` on."""
     tables.setdefault("output", {})

@@ -11,7 +11,21 @@ import time
 
 import numpy as np
 import pytest
-from driving import BINARY, INTERRUPT, LYSO, MISSING, TERMINATE, Master, balanced, jungfrau_packet, lyso_raw, program, raw_tables, simulate
+from driving import (
+    BINARY,
+    INTERRUPT,
+    LYSO,
+    MISSING,
+    TERMINATE,
+    Master,
+    balanced,
+    jungfrau_packet,
+    lyso_raw,
+    mount_small_disk,
+    program,
+    raw_tables,
+    simulate,
+)
 
 PACKETS = 128
 
@@ -387,8 +401,7 @@ def test_output_folder_missing_or_read_only(bench):
 def small_disk(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+    if not mount_small_disk(folder):
         pytest.skip("only root can make a small disk, and not in every container")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)

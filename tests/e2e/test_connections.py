@@ -1,26 +1,18 @@
 """Connections that nobody needs, beside a run: every one takes a file descriptor, of which files and HTTP need some."""
 
-import resource
-import socket
 import stat
 import time
 
 import pytest
+from attacks import crowd_at, many_files_allowed
 from driving import BINARY
 from streams import Stins, pictures
-
-CROWD = 1100
 
 
 @pytest.fixture
 def many_files():
-    """This process may hold the other ends."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < CROWD + 500:
-        pytest.skip(f"this process may open {hard} files, and {CROWD + 500} are needed")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, CROWD + 500), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with many_files_allowed():
+        yield
 
 
 @pytest.mark.parametrize("limits", ["ulimit -Sn 1024", "ulimit -n 1024"])
@@ -36,14 +28,8 @@ def test_idle_connections_to_a_zeromq_port_cost_neither_the_run_nor_http(serve, 
     images, stins = pictures(160), Stins()
     service.send(stins.start(), *(stins.image(n, images[n]) for n in range(10)))
     service.until(lambda s: s["images_written"] >= 10)
-    host, port = service.addresses[0].removeprefix("tcp://").split(":")
-    crowd = []
+    crowd = crowd_at(service.addresses[0])
     try:
-        for _ in range(CROWD):
-            idle = socket.socket()
-            idle.setblocking(False)
-            idle.connect_ex((host, int(port)))
-            crowd.append(idle)
         for n in range(10, len(images)):
             service.send(stins.image(n, images[n]))
             # Data files are made all the time, and HTTP is asked all the time.

@@ -147,7 +147,8 @@ def test_a_signal_ends_both_and_counts_once(repacking, number, whom):
 
 
 def test_a_verb_that_waits_for_no_signal_ends_by_it(repacking):
-    running = repacking()
+    # Under nohup it would be ignored.
+    running = repacking(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
     running.process.send_signal(signal.SIGHUP)
     code, _ = running.end()
     assert code == -signal.SIGHUP

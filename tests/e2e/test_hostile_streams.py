@@ -2,16 +2,14 @@
 
 import pathlib
 import signal
-import socket
-import struct
 import threading
 import time
 
 import zmq
+from attacks import MIB, endless
 from service import free_port
 from streams import SeriesFile, Stins, pictures
 
-MIB = 1 << 20
 PART = 16 * MIB
 
 
@@ -46,25 +44,6 @@ class Watch:
     @property
     def more(self):
         return self.most - self.before
-
-
-def endless(address, part):
-    """One message whose parts never end, as a PUSH socket sends it (ZMTP 3.0), until the connection is cut; gives the bytes."""
-    host, port = address.removeprefix("tcp://").rsplit(":", 1)
-    ready = b"\x05READY\x0bSocket-Type\0\0\0\x04PUSH"
-    parts = (b"\x03" + struct.pack(">Q", len(part)) + part) * max(1, MIB // len(part))
-    sent = 0
-    with socket.create_connection((host, int(port)), timeout=60) as s:
-        s.sendall(b"\xff" + bytes(8) + b"\x7f\x03\0" + b"NULL".ljust(20, b"\0") + bytes(32))
-        s.recv(64)
-        s.sendall(bytes([4, len(ready)]) + ready)
-        try:
-            while sent < 1024 * MIB:
-                s.sendall(parts)
-                sent += len(parts)
-        except OSError:
-            pass
-    return sent
 
 
 def test_a_message_without_an_end_costs_no_more_memory_than_a_message_may(serve):

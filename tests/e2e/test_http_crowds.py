@@ -2,10 +2,10 @@
 fills a disk."""
 
 import json
-import socket
 import time
 
 import pytest
+from attacks import HALF_SENDERS, IDLE_CONNECTIONS, connect_from, half_requests_from
 from driving import program
 from test_http import Service
 
@@ -16,24 +16,13 @@ def tokens_and_service(folder, extra=""):
     return {"Authorization": f"Bearer {operator}"}, Service(folder, f'tokens = "{tokens}"\n{extra}')
 
 
-def connect(service, source):
-    host, port = service.url.removeprefix("http://").split(":")
-    # Linux answers for all of 127.0.0.0/8.
-    return socket.create_connection((host, int(port)), timeout=30, source_address=(source, 0))
-
-
 def test_idle_connections_and_half_requests_do_not_keep_a_cancel_out(tmp_path, record_property):
     operator, service = tokens_and_service(tmp_path)
     crowd = []
     try:
         assert service.ask("/api/v1/start", "POST", {"images": 1000}, **operator)[0] == 200
-        for _ in range(64):
-            crowd.append(connect(service, "127.0.0.1"))
-        for source in range(2, 8):
-            for _ in range(60):
-                half = connect(service, f"127.0.0.{source}")
-                half.sendall(b"POST /api/v1/cancel HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-                crowd.append(half)
+        crowd += [connect_from(service, "127.0.0.1") for _ in range(IDLE_CONNECTIONS)]
+        crowd += half_requests_from(service, HALF_SENDERS, each=60)
         status, _, body = service.ask("/api/v1/status", **operator)
         assert status == 200 and json.loads(body)["state"] == "armed", body
         began = time.monotonic()
@@ -52,7 +41,7 @@ def test_requests_without_a_token_do_not_fill_the_audit_log(tmp_path):
     try:
         path = b"/api/v1/" + b"a" * 8000
         for _ in range(20):
-            with connect(service, "127.0.0.1") as flood:
+            with connect_from(service, "127.0.0.1") as flood:
                 request = b"POST " + path + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
                 flood.sendall(request * 25)
                 answers = b""

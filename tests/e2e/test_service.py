@@ -16,7 +16,7 @@ import urllib.request
 import h5py
 import pytest
 from driving import BINARY, free_ports, program
-from service import Service, free_port, write_config
+from service import Service, free_port, more_than, settled, write_config
 
 SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 
@@ -751,28 +751,6 @@ def test_sigterm_in_mid_series_closes_the_files(bench):
     assert code == 0
     assert images_in(bench.folder / "s_000001_master.h5") > 10
     program("check", bench.folder / "s_000001_master.h5", check=0)
-
-
-def settled(service):
-    """Open files and threads when nothing has changed for half a second: connections and threads of what is over have gone."""
-    newest, since, end = None, time.monotonic(), time.monotonic() + 20
-    while time.monotonic() - since < 0.5:
-        found = service.resources()[:2]
-        if found != newest:
-            newest, since = found, time.monotonic()
-        assert time.monotonic() < end, f"open files and threads do not come to rest: {newest}"
-        time.sleep(0.05)
-    return newest
-
-
-def more_than(before, service, within_s=10):
-    """Whether there are more open files or threads than before, and there still are after a while; fewer are no leak."""
-    end = time.monotonic() + within_s
-    while any(now > then for now, then in zip(service.resources(), before, strict=False)):
-        if time.monotonic() > end:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_the_search_for_leaks_sees_one_more_open_file(bench):

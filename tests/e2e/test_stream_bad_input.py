@@ -13,7 +13,7 @@ import h5py
 import hdf5plugin  # noqa: F401  registers the filters
 import numpy as np
 import pytest
-from driving import BINARY, program
+from driving import BINARY, mount_small_disk, program
 from streams import SHAPE, SeriesFile, Stins, bslz4, pictures
 
 SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
@@ -292,11 +292,9 @@ def ended(sender):
 
 
 def test_the_disk_is_full_in_mid_series(serve, tmp_path):
-    """A tmpfs of its own where one may mount; else the limit of the size of a file, which comes closest."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk], capture_output=True, check=False).returncode == 0
-    if not mounted:
+    if not mount_small_disk(disk):
         pytest.skip("no right to mount a small tmpfs")
     try:
         service = serve(output_folder=disk)

@@ -8,7 +8,7 @@ use konkordia_core::experiment::Experiment;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::{SeriesSink, SinkError};
-use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::series::{Array, SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
 
 use serde_json::{Map, Value};
 
@@ -438,6 +438,7 @@ fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> Le
         balances,
         ended: format!("{}{reason}", end.ended.name()),
         end_time,
-        images_expected: account.expected,
+        // Whoever cancels does not wait for files of lost images, of which there may be a million.
+        images_expected: if end.ended == SeriesEnded::Cancelled { 0 } else { account.expected },
     }
 }
