@@ -339,13 +339,17 @@ def test_kill_9_loses_at_most_the_last_second(bench, codec, moment, capsys):
     assert code == -9 and report is None
     program("repair", bench.master, check=0)
     program("check", bench.master, check=0)
-    images = Master(bench.master).images
+    master = Master(bench.master)
+    images = master.images
     with capsys.disabled():
         print(f" killed {moment}: {written} images were written a second before, {len(images)} can be read")
     assert len(images) >= written
     if source:
         raw = [np.fromfile(f, "<u2").reshape(512, 1024) for f in lyso_raw()]
-        assert all((image == raw[n % 10]).all() for n, image in enumerate(images[:written]))
+        # What did not come on a busy machine is no loss of the file.
+        for n, image in enumerate(images[:written]):
+            rows = np.repeat(master.arrived(n, PACKETS)[0], 512 // PACKETS)
+            assert rows.any() and (image[rows] == raw[n % 10][rows]).all(), n
 
 
 def test_a_port_in_use_says_how_to_find_who_has_it(bench):
