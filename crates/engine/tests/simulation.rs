@@ -491,18 +491,18 @@ fn under_faults_a_second_detector_on_the_same_ports_is_left_out() {
     }
 }
 
-/// Frames that are lost on the wire for long, on all streams: nothing that came is lost, neither before the gap nor behind it. With few packets of a
-/// frame far ahead in the middle: nothing moves.
+/// Frames that are lost on the wire for long, on all streams: nothing that came is lost, neither before the gap nor behind it. Where there is one stream, with few
+/// packets of a frame far ahead in the middle: nothing moves. (Streams from memory share no clock: one may be through before the other has begun.)
 #[test]
 fn under_faults_a_gap_loses_nothing_and_strays_far_ahead_move_nothing() {
     for seed in 1..=5u64 {
-        let kind = DetectorKind::Jungfrau { interfaces: 1 + (seed % 2) as u8 };
+        let interfaces = 1 + (seed % 2) as u8;
+        let (kind, strays_at) = (DetectorKind::Jungfrau { interfaces }, (interfaces == 1).then_some(10));
         let model = FaultModel { seed, duplicate: 0.01, reorder: 0.02, reorder_packets_max: 60, ..FaultModel::default() };
         let images = 60;
         // Sources in memory run away from each other, at most by half of the slots.
         let slots = 2 * images + 2;
-        let case =
-            Case { kind, images, slots, gap: Some(20..20 + 7 * seed), strays_at: Some(10), faults: model, ..Case::default() };
+        let case = Case { kind, images, slots, gap: Some(20..20 + 7 * seed), strays_at, faults: model, ..Case::default() };
         let seen = check::<i16>(&case);
         let lost = seen.iter().filter(|s| s.1 == ImageStatus::Lost).count() as u64;
         assert_eq!((lost, seen.len() as u64), (7 * seed, images), "seed {seed}");
