@@ -115,6 +115,8 @@ fn a_stins_image_takes_its_keys_along_and_shares_its_pixels() {
     assert_eq!(parts[1].as_ptr(), image.channels[0].array.pieces[0].as_ptr(), "not copied");
     let back = read_back(Protocol::Stins, parts);
     assert_eq!((back.store, &back.channels), (false, &image.channels));
+    (image.store, image.header_json) = (true, r#"{"discard":false}"#.into());
+    assert_eq!(first(&one(out.image(&image).unwrap()))["discard"], false, "as it was said");
     image.header_json = r#"{"exposure_time":7}"#.into();
     assert_eq!(first(&one(out.image(&image).unwrap()))["exposure_time"], 7, "its own counts");
 }

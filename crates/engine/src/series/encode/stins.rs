@@ -68,13 +68,13 @@ impl Stins {
             let piece = array.piece_shape().ok_or("its pieces are not equal parts of it")?;
             say("chunks", piece.dimensions().into());
         }
-        if !image.store {
-            say("discard", true.into());
+        let came: Map<String, Value> = serde_json::from_slice(&image.header_json).unwrap_or_default();
+        if !image.store || came.contains_key("discard") {
+            say("discard", (!image.store).into());
         }
         if image.status == ImageStatus::Partial {
             say("partial", true.into());
         }
-        let came: Map<String, Value> = serde_json::from_slice(&image.header_json).unwrap_or_default();
         for (key, value) in came {
             if !OURS.contains(&key.as_str()) {
                 first.entry(key).or_insert(value);

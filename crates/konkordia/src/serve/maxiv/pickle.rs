@@ -67,6 +67,11 @@ fn known_keys(start: &SeriesStart, image: &SeriesImage, array: &Array) -> BTreeM
     insert(&mut header, "htype", Value::String("image".into()));
     insert(&mut header, "frame", Value::I64(image.frame as i64));
     insert(&mut header, "shape", integers(&shape));
+    let piece = array.piece_shape();
+    if let Some(piece) = piece.filter(|_| channels > 1 || array.pieces.len() > 1) {
+        let of_stack = [&[1], piece.dimensions()].concat();
+        insert(&mut header, "chunks", integers(if channels > 1 { &of_stack } else { piece.dimensions() }));
+    }
     insert(&mut header, "type", Value::String(array.element.name().into()));
     insert(&mut header, "compression", Value::String(compression.into()));
     header
@@ -138,6 +143,18 @@ mod tests {
         assert_eq!(get("shape"), Value::List(vec![Value::I64(3), Value::I64(5)]));
         assert_eq!(pixels.len(), 30);
         assert!(last_frame(&SeriesStart::default(), &SeriesImage::lost(0), 1).is_err());
+    }
+
+    #[test]
+    fn of_several_thresholds_each_part_is_told() {
+        let mut two = image();
+        two.channels.push(two.channels[0].clone());
+        let body = last_frame(&SeriesStart::default(), &two, 1).unwrap();
+        let Value::List(list) = serde_pickle::value_from_slice(&body, DeOptions::new()).unwrap() else { panic!("no list") };
+        let [Value::Dict(header), Value::Bytes(_), Value::Bytes(_)] = &list[..] else { panic!("not three parts") };
+        let get = |key: &str| header[&HashableValue::String(key.into())].clone();
+        assert_eq!(get("shape"), Value::List([2, 3, 5].map(Value::I64).into()));
+        assert_eq!(get("chunks"), Value::List([1, 3, 5].map(Value::I64).into()));
     }
 
     #[test]
