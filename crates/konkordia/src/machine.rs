@@ -2,12 +2,24 @@
 
 use konkordia_kernels::isa::Isa;
 use serde_json::{Value, json};
+use std::path::Path;
 use std::sync::OnceLock;
 
 fn first_after(path: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().find(|l| l.starts_with(key))?;
     Some(line.split_once(':')?.1.trim().to_string())
+}
+
+/// The value of a key in lines such as `key: 12 kB` or `key 12`, in bytes.
+pub fn bytes_after(path: &Path, key: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut words = text.lines().map(str::split_whitespace).find_map(|mut words| {
+        let found = words.next()?.trim_end_matches(':') == key;
+        found.then_some(words)
+    })?;
+    let value: u64 = words.next()?.parse().ok()?;
+    Some(if words.next() == Some("kB") { value << 10 } else { value })
 }
 
 fn line_of(path: &str) -> Option<String> {
@@ -37,11 +49,10 @@ pub fn connections_per_port() -> usize {
 
 /// Processor, memory, kernel, limits.
 pub fn facts() -> Value {
-    let memory_kib = first_after("/proc/meminfo", "MemTotal").and_then(|m| m.split(' ').next()?.parse::<u64>().ok());
     json!({
         "cpu": first_after("/proc/cpuinfo", "model name"),
         "processors": std::thread::available_parallelism().map_or(1, usize::from),
-        "memory_bytes": memory_kib.map(|k| k * 1024),
+        "memory_bytes": bytes_after(Path::new("/proc/meminfo"), "MemTotal"),
         "kernel": line_of("/proc/sys/kernel/osrelease"),
         "rmem_max_bytes": konkordia_sources::udp::kernel_receive_buffer_bytes_max(),
         "instruction_set": Isa::detect().name(),

@@ -7,7 +7,7 @@ use konkordia_core::ports::{Message, MessageSource, SeriesSink, SinkError};
 use konkordia_core::series::{Array, Channel, SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
 use konkordia_engine::outlet::{OnFull, OutletSpec, Outlets, Service, Tap};
 use konkordia_engine::series::event::{Event, ImagePart, Intake, Read, SeriesKey};
-use konkordia_engine::series::{self, Notice, Series, SeriesControl, SeriesSpec, SinkThread, Upstream, spawn_sink};
+use konkordia_engine::series::{self, Notice, Protocol, Series, SeriesControl, SeriesSpec, SinkThread, Upstream, spawn_sink};
 use konkordia_wire::stream::Refusal;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -328,6 +328,21 @@ impl Bench {
         eventually("the budget is free", || self.control().progress().in_flight_bytes() == 0);
     }
 }
+
+/// A path with short times, so that tests see their ends.
+pub fn quick(protocol: Protocol) -> SeriesSpec {
+    SeriesSpec {
+        window_images: 32,
+        wait_ns: 150 * MS,
+        drain_ns: 150 * MS,
+        stall_timeout_ns: 300 * MS,
+        budget_bytes: 1 << 20,
+        ..SeriesSpec::new(protocol)
+    }
+}
+
+pub const PLAIN: Form = Form { rows: 3, columns: 4, has_numbers: false };
+pub const NUMBERED: Form = Form { has_numbers: true, ..PLAIN };
 
 /// Waits until something holds.
 pub fn eventually(what: &str, is_so: impl Fn() -> bool) {

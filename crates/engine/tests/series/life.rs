@@ -8,18 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 fn spec() -> SeriesSpec {
-    SeriesSpec {
-        window_images: 32,
-        wait_ns: 150 * MS,
-        drain_ns: 150 * MS,
-        stall_timeout_ns: 300 * MS,
-        budget_bytes: 1 << 20,
-        ..SeriesSpec::new(Protocol::DectrisV2)
-    }
+    quick(Protocol::DectrisV2)
 }
-
-const PLAIN: Form = Form { rows: 3, columns: 4, has_numbers: false };
-const NUMBERED: Form = Form { rows: 3, columns: 4, has_numbers: true };
 
 use Say::*;
 

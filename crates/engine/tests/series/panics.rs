@@ -6,8 +6,6 @@ use konkordia_engine::series::{Notice, Protocol, SeriesSpec, Transform, Transfor
 
 use Say::*;
 
-const FORM: Form = Form { rows: 3, columns: 4, has_numbers: false };
-
 /// Panics at the start of a series of this number, and at images of that one.
 struct Breaks {
     at_start: u64,
@@ -32,7 +30,7 @@ fn spec(at_start: u64, at_image: u64) -> SeriesSpec {
 
 #[test]
 fn a_panic_at_an_image_costs_that_image() {
-    let mut bench = Bench::new(spec(0, 1), 1, FORM);
+    let mut bench = Bench::new(spec(0, 1), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (SeriesEnded::Finished, 2, 1));
@@ -41,7 +39,7 @@ fn a_panic_at_an_image_costs_that_image() {
 
 #[test]
 fn a_panic_at_a_message_costs_that_message() {
-    let mut bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, FORM);
+    let mut bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(2), Image(0), Bug, Image(1), End]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.complete, end.ledger.total().malformed), (SeriesEnded::Finished, 2, 1));
@@ -52,7 +50,7 @@ fn a_panic_at_a_message_costs_that_message() {
 #[test]
 fn a_sink_that_panics_has_failed_for_that_series() {
     let keeper = Keeper { panics_at: Some(1), ..Keeper::default() };
-    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, FORM, keeper);
+    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, PLAIN, keeper);
     bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     let error = bench.wait("a failure", |notice| match notice {
         Notice::SinkFailed { error, .. } => Some(error.clone()),
@@ -68,7 +66,7 @@ fn a_sink_that_panics_has_failed_for_that_series() {
 /// The thread that everything passes cannot go on; what it had begun is brought to an end, and whoever drives it hears of it.
 #[test]
 fn a_panic_on_the_thread_that_everything_passes_is_told_and_ends_the_path() {
-    let mut bench = Bench::new(spec(6, u64::MAX), 1, FORM);
+    let mut bench = Bench::new(spec(6, u64::MAX), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(1), Image(0), End]);
     assert_eq!(bench.ended(), SeriesEnded::Finished);
     bench.say(0, 6, 0, &[Start(1), Image(0), End]);

@@ -6,19 +6,8 @@ use konkordia_engine::series::{Join, Positions, Protocol, SeriesSpec};
 use std::sync::Arc;
 
 fn spec() -> SeriesSpec {
-    SeriesSpec {
-        positions: Positions::Messages,
-        window_images: 32,
-        wait_ns: 150 * MS,
-        drain_ns: 150 * MS,
-        stall_timeout_ns: 300 * MS,
-        budget_bytes: 1 << 20,
-        ..SeriesSpec::new(Protocol::Stins)
-    }
+    SeriesSpec { positions: Positions::Messages, ..quick(Protocol::Stins) }
 }
-
-const PLAIN: Form = Form { rows: 3, columns: 4, has_numbers: false };
-const NUMBERED: Form = Form { rows: 3, columns: 4, has_numbers: true };
 
 use Say::*;
 

@@ -2,6 +2,7 @@
 //! process, or another one, and say so to nobody here.
 
 use crate::failure::{Exit, Failure};
+use crate::machine::bytes_after;
 use crate::say;
 use konkordia_core::plan::Plan;
 use rustix::process::{Resource, getrlimit};
@@ -47,25 +48,14 @@ fn number(root: &Path, path: &str) -> Option<u64> {
     read_to_string(root.join(path)).ok()?.trim().parse().ok()
 }
 
-/// The value of a key in lines such as `key: 12 kB` or `key 12`, in bytes.
-fn value(root: &Path, path: &str, key: &str) -> Option<u64> {
-    let text = read_to_string(root.join(path)).ok()?;
-    let mut words = text.lines().map(str::split_whitespace).find_map(|mut words| {
-        let found = words.next()?.trim_end_matches(':') == key;
-        found.then_some(words)
-    })?;
-    let value: u64 = words.next()?.parse().ok()?;
-    Some(if words.next() == Some("kB") { value << 10 } else { value })
-}
-
 fn of_process(root: &Path, limit: Option<u64>) -> Option<Left> {
-    let used = value(root, "proc/self/status", "VmSize")?;
+    let used = bytes_after(&root.join("proc/self/status"), "VmSize")?;
     let fix = "raise the limit of the address space (ulimit -v, LimitAS= of systemd)";
     Some(Left { bytes: limit?.saturating_sub(used), of: format!("a limit of {} for this process", say::bytes(limit?)), fix })
 }
 
 fn of_machine(root: &Path) -> Option<Left> {
-    let bytes = value(root, "proc/meminfo", "MemAvailable")?;
+    let bytes = bytes_after(&root.join("proc/meminfo"), "MemAvailable")?;
     Some(Left { bytes, of: "what other programs use of this machine".into(), fix: "end other programs" })
 }
 
@@ -83,7 +73,7 @@ fn of_group(root: &Path) -> Option<Left> {
         Path::new(path).ancestors().filter_map(move |group| {
             let at = base.join(group);
             let most = number(&at, most)?;
-            let used = number(&at, used)?.saturating_sub(value(&at, "memory.stat", cached).unwrap_or(0));
+            let used = number(&at, used)?.saturating_sub(bytes_after(&at.join("memory.stat"), cached).unwrap_or(0));
             let of = format!("the limit of {} for the control group /{}", say::bytes(most), group.display());
             let fix = "raise the limit of the service (MemoryMax= of systemd, memory of the container)";
             Some(Left { bytes: most.saturating_sub(used), of, fix })
