@@ -49,7 +49,7 @@ class Receiver:
             while not self.service.statistics()["consumers"][0]["connected"]:
                 assert time.monotonic() < end
                 time.sleep(0.02)
-        self.number = 0
+        self.number = self.runs = 0
 
     def send(self, *parts, sender=0, number=None):
         first = {"msg_number": self.number if number is None else number} | parts[0]
@@ -63,8 +63,9 @@ class Receiver:
             return answer.headers["Content-Type"], answer.read()
 
     def run(self, severity):
-        """The status of the run that has just ended, whose files are closed."""
-        done = self.service.until(lambda s: s["state"] in ("idle", "error") and s["ended"], 60)
+        """The status of the next run, once it has ended and its files are closed; to be called once for each."""
+        self.runs += 1
+        done = self.service.until(lambda s: s["state"] in ("idle", "error") and s["ended"] and s["run"] == self.runs, 60)
         assert done["severity"] == severity, (done, "".join(self.service.log))
         return done
 

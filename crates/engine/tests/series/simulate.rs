@@ -247,11 +247,8 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
     let stuck = bench.outlets.add(OutletSpec { name: "stuck".into(), service, queue_images: 5, queue_bytes: 1 << 20 });
     let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
     bench.say(0, 1, 0, &says);
-    eventually("the budget is used up", || {
-        let upstream = &bench.control().progress().upstreams[0];
-        let has_filled = bench.outlets.tap().unwrap().newest().is_some_and(|newest| newest.image.number >= 5);
-        has_filled && upstream.in_flight_bytes + 2100 > upstream.in_flight_bytes_max
-    });
+    // The share of the upstream need not be used up: small batches fill the queue of the sort thread first.
+    eventually("everybody waits for the sink", || stuck.stats().waited_ns.load(Ordering::Relaxed) > 200 * MS);
     let received = bench.control().progress().upstreams[0].received;
     assert!(received < 100, "{received} messages were received");
     bench.control().cancel();
