@@ -540,9 +540,13 @@ def test_verbs(bench):
     verb("start", "--prefix", "b", "--no-write")
     verb("stop")
     verb("wait", "--timeout", 10, check=1)
+    before = service.resources()[0]
     watch = subprocess.Popen([BINARY, "watch", "--json"], env=env, stdout=subprocess.PIPE, text=True)
     try:
-        time.sleep(0.5)
+        end = time.monotonic() + 20
+        while service.resources()[0] == before:
+            assert time.monotonic() < end, "it does not connect"
+            time.sleep(0.02)
         verb("start", "--prefix", "c")
         # Before that come what XDS would misread and what is not known.
         said = [watch.stdout.readline()]
