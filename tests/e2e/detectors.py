@@ -87,7 +87,7 @@ class Detector:
                 self.until(lambda status: status["images_committed"] >= 3)
                 yield
         finally:
-            # A run that failed was an error when it was cancelled; once more makes it idle.
+            # Once more does no harm where it was cancelled already.
             self.command("cancel")
 
     def at_rest(self):

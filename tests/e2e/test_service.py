@@ -443,9 +443,13 @@ def test_late_packets_of_the_last_run_are_foreign_or_left_out(bench):
     bench.send(1, first_frame=149)
     bench.send(10, first_frame=150)
     service.until(lambda s: s["images_committed"] >= 10)
+    # Already while it goes on.
+    live = service.statistics()["ledger"]
     service.command("stop")
     service.wait()
     ledger = service.statistics()["ledger"]
+    packets = [name for name in live if not name.startswith("images_")]
+    assert len(packets) == 13 and all(live[name] == ledger[name] for name in packets), (live, ledger)
     assert ledger["foreign"] > 0 and ledger["images_lost"] == 0 and ledger["images_partial"] == 0, ledger
     assert images_in(bench.master("b")) == 10
     # A detector that was reset begins with 1 again, and is not mistaken for late packets.
@@ -540,11 +544,11 @@ def test_verbs(bench):
     verb("start", "--prefix", "b", "--no-write")
     verb("stop")
     verb("wait", "--timeout", 10, check=1)
-    before = service.resources()[0]
+    before = settled(service)[0]
     watch = subprocess.Popen([BINARY, "watch", "--json"], env=env, stdout=subprocess.PIPE, text=True)
     try:
         end = time.monotonic() + 20
-        while service.resources()[0] == before:
+        while service.resources()[0] <= before:
             assert time.monotonic() < end, "it does not connect"
             time.sleep(0.02)
         verb("start", "--prefix", "c")
@@ -679,6 +683,17 @@ def test_a_stream_that_is_taken_only_when_armed(bench):
     service.command("arm", {"prefix": "again"})
     stream.send(5)
     assert service.wait()["severity"] == "success"
+
+
+def test_latencies_of_the_images_of_a_stream(bench):
+    stream = Stream(bench)
+    stream.send(5)
+    stream.service.until(lambda s: s["run"] == 1 and s["state"] == "idle")
+    latency = stream.service.statistics()["latency"]
+    for stage in ("committed", "written"):
+        p50, p99, p999, most = (latency[f"{stage}_{share}_us"] for share in ("p50", "p99", "p999", "max"))
+        assert 0 < p50 <= p99 <= p999 <= most < 60e6, latency
+    assert latency["written_max_us"] >= latency["committed_p50_us"], latency
 
 
 def test_transformations_of_a_stream(bench):

@@ -73,8 +73,11 @@ impl StreamLedger {
         self.malformed[why as usize] += 1;
     }
 
+    /// Number of [`StreamLedger::rows`].
+    pub const ROWS: usize = 12;
+
     /// Names and values, in the order in which they are printed and stored.
-    pub fn rows(&self) -> [(&'static str, u64); 12] {
+    pub fn rows(&self) -> [(&'static str, u64); Self::ROWS] {
         let m = |i: usize| (Malformed::ALL[i].name(), self.malformed[i]);
         [
             ("received", self.received),
@@ -90,6 +93,13 @@ impl StreamLedger {
             ("kernel_dropped", self.kernel_dropped),
             ("received_bytes", self.received_bytes),
         ]
+    }
+
+    /// The ledger whose [`StreamLedger::rows`] have these values.
+    pub fn from_rows(rows: [u64; Self::ROWS]) -> Self {
+        let [received, placed, duplicate, late, no_slot, foreign, m0, m1, m2, m3, kernel_dropped, received_bytes] = rows;
+        let malformed = [m0, m1, m2, m3];
+        Self { received, received_bytes, placed, duplicate, late, no_slot, foreign, malformed, kernel_dropped }
     }
 }
 
@@ -328,6 +338,12 @@ impl RunLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_make_the_ledger_that_they_are_of() {
+        let values = std::array::from_fn(|n| n as u64 + 1);
+        assert_eq!(StreamLedger::from_rows(values).rows().map(|(_, value)| value), values);
+    }
 
     fn balanced() -> RunLedger {
         let mut images = ImageLedger { written: 2, ..Default::default() };

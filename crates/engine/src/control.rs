@@ -13,12 +13,9 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct StreamProgress {
-    received: AtomicU64,
-    received_bytes: AtomicU64,
-    placed: AtomicU64,
-    no_slot: AtomicU64,
+    /// Rows of its ledger.
+    ledger: [AtomicU64; StreamLedger::ROWS],
     stranger: AtomicU64,
-    kernel_dropped: AtomicU64,
     /// Its own newest frame + 1.
     own_end: AtomicU64,
     /// The frame to which it seems to have gone; [`NOT_YET`] = none.
@@ -34,18 +31,10 @@ pub struct StreamProgress {
 /// A look at a run while it goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Datagrams received on all streams.
-    pub packets_received: u64,
-    /// Their bytes.
-    pub bytes_received: u64,
-    /// Packets placed.
-    pub packets_placed: u64,
-    /// Packets refused because the ring was full.
-    pub packets_no_slot: u64,
-    /// Packets of other senders than the own ones.
+    /// Packets of all streams.
+    pub packets: StreamLedger,
+    /// Packets of other senders than the own ones, a part of the foreign ones.
     pub packets_stranger: u64,
-    /// Datagrams that the kernel dropped.
-    pub kernel_dropped: u64,
     /// Newest frame seen + 1. Without a selection frames are images.
     pub images_seen: u64,
     /// Images that are committed.
@@ -97,6 +86,12 @@ struct Stragglers {
 pub(crate) const NOT_YET: u64 = u64::MAX;
 /// Above every number of a frame, so that a maximum with one changes nothing.
 const FROZEN: u64 = 1 << 63;
+
+impl StreamProgress {
+    fn ledger(&self) -> StreamLedger {
+        StreamLedger::from_rows(std::array::from_fn(|row| self.ledger[row].load(Ordering::Relaxed)))
+    }
+}
 
 impl Control {
     pub(crate) fn new(streams: usize, first_frame: Option<u64>) -> Self {
@@ -175,18 +170,15 @@ impl Control {
 
     /// A look at the counters. They move on while they are read, so sums need not agree before the run has ended.
     pub fn progress(&self) -> Progress {
-        let sum = |field: fn(&StreamProgress) -> &AtomicU64| self.streams.iter().map(|s| field(s).load(Ordering::Relaxed)).sum();
+        let mut packets = StreamLedger::default();
+        self.streams.iter().for_each(|s| packets += s.ledger());
         let images_written = self.written.load(Ordering::Relaxed);
         let images_committed = self.committed.load(Ordering::Relaxed);
         let images_seen = self.newest_end();
         let in_frames = images_seen.saturating_sub(self.frames_committed.load(Ordering::Relaxed));
         Progress {
-            packets_received: sum(|s| &s.received),
-            bytes_received: sum(|s| &s.received_bytes),
-            packets_placed: sum(|s| &s.placed),
-            packets_no_slot: sum(|s| &s.no_slot),
-            packets_stranger: sum(|s| &s.stranger),
-            kernel_dropped: sum(|s| &s.kernel_dropped),
+            packets,
+            packets_stranger: self.streams.iter().map(|s| s.stranger.load(Ordering::Relaxed)).sum(),
             images_seen,
             images_committed,
             images_written,
@@ -223,11 +215,7 @@ impl Control {
         if ledger.received > 0 && self.heard_ns.load(Ordering::Relaxed) == NOT_YET {
             self.heard_ns.fetch_min(self.now_ns(), Ordering::Relaxed);
         }
-        s.received.store(ledger.received, Ordering::Relaxed);
-        s.received_bytes.store(ledger.received_bytes, Ordering::Relaxed);
-        s.placed.store(ledger.placed, Ordering::Relaxed);
-        s.no_slot.store(ledger.no_slot, Ordering::Relaxed);
-        s.kernel_dropped.store(ledger.kernel_dropped, Ordering::Relaxed);
+        s.ledger.iter().zip(ledger.rows()).for_each(|(row, (_, value))| row.store(value, Ordering::Relaxed));
         if drained {
             s.drained_ns.store(self.now_ns(), Ordering::Relaxed);
         }
@@ -256,7 +244,7 @@ impl Control {
     pub(crate) fn others(&self, stream: usize, behind_frames: u64) -> Option<(u64, u64)> {
         let alive_from = self.newest_end().saturating_sub(behind_frames).max(1);
         let is_alive = |s: &&StreamProgress| s.own_end.load(Ordering::Relaxed) >= alive_from;
-        let placed = |s: &StreamProgress| s.placed.load(Ordering::Relaxed);
+        let placed = |s: &StreamProgress| s.ledger().placed;
         self.beside(stream).find(is_alive)?;
         let drained_ns = self.beside(stream).map(|s| s.drained_ns.load(Ordering::Relaxed)).min().unwrap_or(0);
         Some((self.beside(stream).map(placed).sum(), drained_ns))
@@ -273,7 +261,7 @@ impl Control {
     /// What the streams have seen, as they last showed it; how many datagrams came is known to the last batch.
     pub fn seen(&self) -> Vec<Seen> {
         let shown = |s: &StreamProgress| Seen {
-            received: s.received.load(Ordering::Relaxed),
+            received: s.ledger().received,
             ..s.seen.lock().map_or_else(|e| *e.into_inner(), |seen| *seen)
         };
         self.streams.iter().map(shown).collect()

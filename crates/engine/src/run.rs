@@ -465,7 +465,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
         watch(control, monitor);
         let progress = control.progress();
         // Packets that find the ring full tell of a slow sink, not of a detector that has stopped.
-        let judged = progress.packets_placed + progress.packets_no_slot;
+        let judged = progress.packets.placed + progress.packets.no_slot;
         if judged > taken {
             taken = judged;
             last = Instant::now();
@@ -479,7 +479,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
         }
         if plan.lossless_source && control.all_quiet() {
             // Looked at again, because the last packets may have come since.
-            break if control.progress().packets_placed > 0 { Ended::Finished } else { Ended::NoData };
+            break if control.progress().packets.placed > 0 { Ended::Finished } else { Ended::NoData };
         }
         match first {
             None if control.has_given_up() || armed.elapsed() > Duration::from_nanos(plan.start_timeout_ns) => {

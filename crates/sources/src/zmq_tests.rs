@@ -39,6 +39,12 @@ fn take_now(source: &mut ZmqSource) -> usize {
     all.len()
 }
 
+/// That of `patches/zeromq-src`, not the one that the bindings ask for.
+#[test]
+fn the_library_is_the_patched_one() {
+    assert!(::zmq::version() >= (4, 3, 5), "{:?}", ::zmq::version());
+}
+
 #[test]
 fn messages_of_every_size_come_whole_and_in_order() {
     let (context, mut source) = open(listening(ZmqKind::Pull));

@@ -130,7 +130,7 @@ pub struct UpstreamProgress {
 /// A look at the path while it works. Rates are differences of two looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// When, in ns since the path was opened.
+    /// When, in ns; see [`SeriesControl::now_ns`].
     pub now_ns: u64,
     /// Where it stands.
     pub phase: Phase,
@@ -192,7 +192,7 @@ pub(crate) struct PullState {
 /// Drives the series of a detector and tells how they go.
 #[derive(Debug)]
 pub struct SeriesControl {
-    opened: Instant,
+    clock_began: Instant,
     commands: Sender<Command>,
     notices: Sender<Notice>,
     notices_lost: AtomicU64,
@@ -206,7 +206,11 @@ pub struct SeriesControl {
 }
 
 impl SeriesControl {
-    pub(crate) fn new(names: Vec<String>, budget_bytes: u64) -> (Arc<Self>, Receiver<Command>, Receiver<Notice>) {
+    pub(crate) fn new(
+        names: Vec<String>,
+        budget_bytes: u64,
+        clock_began: Instant,
+    ) -> (Arc<Self>, Receiver<Command>, Receiver<Notice>) {
         let (commands, command_queue) = crossbeam_channel::bounded(COMMANDS);
         let (notices, notice_queue) = crossbeam_channel::bounded(NOTICES);
         let share_bytes = (budget_bytes / names.len().max(1) as u64).max(1);
@@ -219,7 +223,7 @@ impl SeriesControl {
             is_closed: AtomicBool::new(false),
         });
         let control = Self {
-            opened: Instant::now(),
+            clock_began,
             commands,
             notices,
             notices_lost: AtomicU64::new(0),
@@ -234,9 +238,9 @@ impl SeriesControl {
         (Arc::new(control), command_queue, notice_queue)
     }
 
-    /// Time since the path was opened, in ns; [`konkordia_core::series::SeriesImage::received_ns`] counts from the same moment.
+    /// Time since [`super::SeriesSpec::clock_began`], in ns.
     pub fn now_ns(&self) -> u64 {
-        self.opened.elapsed().as_nanos() as u64
+        self.clock_began.elapsed().as_nanos() as u64
     }
 
     /// Takes the next series, with these wishes. A second arm before a series has begun replaces the first.

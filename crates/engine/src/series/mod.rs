@@ -38,6 +38,7 @@ use konkordia_core::ports::MessageSource;
 use konkordia_core::series::{SeriesImage, SeriesStart};
 use konkordia_wire::stream::Bounds;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What the messages of a detector are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -184,6 +185,8 @@ pub struct SeriesSpec {
     pub accept: Accept,
     /// Images (sums) of a series that nobody has armed; `None` = as many as the sender announces.
     pub images: Option<u64>,
+    /// The moment from which [`konkordia_core::series::SeriesImage::received_ns`] and [`SeriesControl::now_ns`] count.
+    pub clock_began: Instant,
 }
 
 impl SeriesSpec {
@@ -209,6 +212,7 @@ impl SeriesSpec {
             workers: 1,
             accept: Accept::Always,
             images: None,
+            clock_began: Instant::now(),
         }
     }
 }

@@ -30,7 +30,7 @@ const IMAGES_PER_WORKER: usize = 4;
 pub fn open(spec: SeriesSpec, upstreams: Vec<Upstream>, outlets: Arc<Outlets>) -> Result<Series, OpenError> {
     check(&spec, upstreams.len()).map_err(OpenError)?;
     let names = upstreams.iter().map(|upstream| upstream.source.name()).collect();
-    let (control, commands, notices) = SeriesControl::new(names, spec.budget_bytes);
+    let (control, commands, notices) = SeriesControl::new(names, spec.budget_bytes, spec.clock_began);
     // From here on dropping it ends the threads that were started.
     let mut series = Series { control: Arc::clone(&control), notices, threads: Vec::new() };
     let spec = Arc::new(spec);

@@ -74,7 +74,7 @@ impl Pace {
             share * 100.0,
             say::count(self.kept + p.images_written),
             p.images_written as f64 / seconds,
-            p.bytes_received as f64 / seconds / 1e9
+            p.packets.received_bytes as f64 / seconds / 1e9
         )
     }
 
@@ -83,7 +83,7 @@ impl Pace {
         let (share, left) = self.share(control);
         json!({
             "event": "progress", "share": share, "seconds_left": left, "images_written": self.kept + p.images_written,
-            "images_seen": p.images_seen, "packets_placed": p.packets_placed, "bytes_read": p.bytes_received,
+            "images_seen": p.images_seen, "packets_placed": p.packets.placed, "bytes_read": p.packets.received_bytes,
             "seconds": self.started.elapsed().as_secs_f64(),
         })
     }

@@ -144,8 +144,8 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
                     let event = json!({
                         "event": "progress", "images_seen": p.images_seen, "images_committed": p.images_committed,
                         "images_written": p.images_written, "images_durable": live.writer.durable_end(),
-                        "raw_frames_durable": live.raw_copy.as_ref().map(RawCopy::durable_end), "packets_received": p.packets_received, "packets_placed": p.packets_placed,
-                        "kernel_dropped": p.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
+                        "raw_frames_durable": live.raw_copy.as_ref().map(RawCopy::durable_end), "packets_received": p.packets.received, "packets_placed": p.packets.placed,
+                        "kernel_dropped": p.packets.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
                     });
                     say::json(&event, true);
                 }
@@ -197,14 +197,14 @@ impl Rate {
         let p = control.progress();
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
         let (hz, gigabytes) =
-            ((p.images_written - self.images) as f64 / seconds, (p.bytes_received - self.bytes) as f64 / seconds / 1e9);
-        *self = Self { at: Instant::now(), images: p.images_written, bytes: p.bytes_received };
+            ((p.images_written - self.images) as f64 / seconds, (p.packets.received_bytes - self.bytes) as f64 / seconds / 1e9);
+        *self = Self { at: Instant::now(), images: p.images_written, bytes: p.packets.received_bytes };
         let of = planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
         let safe = durable_end.map_or(String::new(), |n| format!(" ({} safe on disk)", say::count(n)));
         format!(
             "{}{of} images written{safe}, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images in the rings",
             say::count(p.images_written),
-            say::count(p.kernel_dropped),
+            say::count(p.packets.kernel_dropped),
             p.slots_used,
             p.images_waiting
         )

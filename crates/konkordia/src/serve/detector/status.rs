@@ -234,11 +234,11 @@ impl Shared {
         account.last = last;
     }
 
-    /// Images of the last run that its file has, once that is known.
-    pub fn amend_written(&self, written: u64, unwritten: u64, durable: Option<u64>) {
+    /// What is known of the last run only when its file is closed.
+    pub fn amend(&self, amend: impl FnOnce(&mut Look)) {
         let mut account = lock(&self.account);
         if account.live.is_none() {
-            account.last.file_has(written, unwritten, durable);
+            amend(&mut account.last);
         }
     }
 

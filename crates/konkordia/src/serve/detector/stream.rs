@@ -5,7 +5,7 @@ use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::file_sink::{FileSink, main_file};
 use super::status::{Machine, Say, Shared};
 use super::stream_parts::{
-    Namer, SeriesLive, Wish, check_folder, default_wish, look_of, place, spec, sum_up, totals_between, upstreams, wish,
+    Namer, SeriesLive, Wish, check_folder, default_wish, latencies, look_of, place, spec, sum_up, totals_between, upstreams, wish,
 };
 use super::{FILE, Handle};
 use crate::config::service::{DetectorConfig, DetectorKindConfig};
@@ -22,11 +22,12 @@ use arc_swap::ArcSwap;
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
 use konkordia_core::state::{Event, State};
+use konkordia_engine::latency::Histogram;
 use konkordia_engine::outlet::{OnFull, Outlet, OutletReader, OutletSpec, Outlets, Service};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::SharedState;
 use serde_json::json;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
@@ -82,7 +83,7 @@ struct Path(SeriesSpec, Vec<Upstream>);
 
 impl Path {
     fn of(base: &Base, config: &StreamConfig) -> Result<Self, Failure> {
-        let (spec, upstreams) = (spec(config)?, upstreams(config)?);
+        let (spec, upstreams) = (spec(config, base.fanout.began)?, upstreams(config)?);
         let listens: Vec<String> = upstreams.iter().map(|upstream| upstream.source.name()).collect();
         base.machine.publish(|status| status.listens = listens);
         Ok(Self(spec, upstreams))
@@ -115,6 +116,7 @@ pub struct Stream {
     /// Of the series path that is open now; a new one after a mistake in the program has ended the last.
     control: Arc<ArcSwap<SeriesControl>>,
     files: Arc<SharedState>,
+    written_latency: Arc<Histogram>,
     outlet: Arc<Outlet>,
     outlets: Arc<Outlets>,
     /// Of the series that begins next, shared with the file sink.
@@ -130,27 +132,43 @@ pub struct Stream {
 }
 
 /// Tells the actor what the file sink does.
-struct FileReports(Outbox<Stream>, Arc<SharedState>);
+struct FileReports {
+    outbox: Outbox<Stream>,
+    files: Arc<SharedState>,
+    latency: Arc<Histogram>,
+    clock_began: Instant,
+    /// Images in the file of this series, as of the last one.
+    images: u64,
+}
 
 impl Reports for FileReports {
     fn failed(&mut self, error: &SinkError, _: u64) {
-        self.0.report(Report::File(FileReport::Failed(error.clone())));
+        self.outbox.report(Report::File(FileReport::Failed(error.clone())));
+    }
+
+    fn taken(&mut self, image: &SeriesImage) {
+        // A sink without a file takes images as well.
+        let images = self.files.images();
+        if images > std::mem::replace(&mut self.images, images) {
+            self.latency.count((self.clock_began.elapsed().as_nanos() as u64).saturating_sub(image.received_ns));
+        }
     }
 
     fn passed(&mut self, image: &SeriesImage) {
         if image.store {
-            self.1.pass();
+            self.files.pass();
         }
     }
 
     fn ended(&mut self, end: &Arc<SeriesEnd>, _: u64) {
-        let files = &self.1;
+        let files = &self.files;
+        self.images = 0;
         // Images that do not fit the file are no failure of it, and not in it either.
         let why = files.names().last_error.filter(|_| files.refused() > 0);
         let is_wanted = files.names().main.is_some() || files.unwritten() > 0;
         let unwritten = if is_wanted { end.ledger.to_be_written().saturating_sub(files.images()) } else { 0 };
         let (images, positions, durable) = (files.images(), files.positions(), files.durable_end());
-        self.0.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
+        self.outbox.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
     }
 
     fn looked(&mut self, _: &OutletReader) {}
@@ -171,18 +189,14 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout: Arc::clone(&fanout), runs: 0 };
-    let mut clock: Option<Arc<ArcSwap<SeriesControl>>> = None;
     let (send, thread) = actor::spawn(base, |base, outbox| {
         let stream = Stream::open(base, outbox)?;
         let control = Arc::clone(&stream.control);
         base.machine.shared.count_between(move || totals_between(&control.load()));
-        clock = Some(Arc::clone(&stream.control));
         Ok(stream)
     })?;
-    let age = move |image: &SeriesImage| {
-        let now_ns = clock.as_ref()?.load().now_ns();
-        Some(Duration::from_nanos(now_ns.saturating_sub(image.received_ns)))
-    };
+    let began = fanout.began;
+    let age = move |image: &SeriesImage| Some(began.elapsed().saturating_sub(Duration::from_nanos(image.received_ns)));
     let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(age));
     Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
 }
@@ -215,9 +229,15 @@ impl Stream {
         let outlet = outlets.list().into_iter().find(|outlet| outlet.spec().name == FILE);
         let outlet = outlet.ok_or_else(|| fail("its file has no queue".into()))?;
         let began = base.fanout.began;
-        let sink = consumer::spawn(FILE, reader, file, FileReports(outbox.clone(), Arc::clone(&files)), move || {
-            began.elapsed().as_nanos() as u64
-        });
+        let written_latency = Arc::new(Histogram::default());
+        let reports = FileReports {
+            outbox: outbox.clone(),
+            files: Arc::clone(&files),
+            latency: Arc::clone(&written_latency),
+            clock_began: began,
+            images: 0,
+        };
+        let sink = consumer::spawn(FILE, reader, file, reports, move || began.elapsed().as_nanos() as u64);
         let sink = sink.map_err(|error| fail(reason(&error)))?;
         let series = path.open(base, outlets, &outbox)?;
         let control = Arc::new(ArcSwap::new(series.control()));
@@ -228,6 +248,7 @@ impl Stream {
             series: Some(series),
             control,
             files,
+            written_latency,
             outlet,
             outlets: Arc::clone(outlets),
             wish,
@@ -241,6 +262,10 @@ impl Stream {
 
     fn wished(&self) -> Wish {
         self.wish.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn latencies(&self) -> BTreeMap<String, f64> {
+        latencies(&self.control.load().progress().latency, &self.written_latency)
     }
 
     fn set_wish(&self, wish: Wish) {
@@ -337,6 +362,7 @@ impl Stream {
         let live = SeriesLive {
             control: self.control.load_full(),
             files: Arc::clone(&self.files),
+            written_latency: Arc::clone(&self.written_latency),
             outlet: Arc::clone(&self.outlet),
             write: wish.write && start.store,
         };
@@ -400,6 +426,7 @@ impl Stream {
     fn ended(&mut self, base: &mut Base, end: &Arc<SeriesEnd>) {
         let mut look = look_of(end);
         (look.written, look.durable, look.unwritten) = (self.files.images(), self.files.durable_end(), self.files.unwritten());
+        look.latency = self.latencies();
         let waited_for = self.waited_for.take();
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
@@ -470,9 +497,15 @@ impl Stream {
             }
             // Another series may be on its way already; then this is only told.
             if self.open.is_empty() {
-                base.machine.shared.amend_written(in_file.images, in_file.unwritten, in_file.durable);
+                let latency = self.latencies();
+                base.machine.shared.amend(|look| {
+                    look.file_has(in_file.images, in_file.unwritten, in_file.durable);
+                    look.latency = latency;
+                });
                 base.machine.publish(|status| status.ended = Some(ended.into()));
-                let _ = base.machine.step(if failed { Event::Fault } else { Event::Closed }, Some(say));
+                // Who cancels a run puts its failure aside as well; the message and the event keep it.
+                let is_fault = failed && end.ended != SeriesEnded::Cancelled;
+                let _ = base.machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(say));
                 self.set_wish(default_wish(&base.config, &self.config));
             }
         }

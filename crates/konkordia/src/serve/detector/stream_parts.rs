@@ -14,6 +14,7 @@ use crate::serve::transform;
 use konkordia_core::array::Packing;
 use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_engine::latency::{Histogram, Latency};
 use konkordia_engine::outlet::Outlet;
 use konkordia_engine::series::intake::{IntakeOptions, intake_with};
 use konkordia_engine::series::{Join, Phase, Protocol, SeriesControl, SeriesSpec, Upstream};
@@ -22,10 +23,11 @@ use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
 use konkordia_wire::stream::Bounds;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a command wants of the next series.
 #[derive(Clone, Debug, Default)]
@@ -202,8 +204,8 @@ fn bounds(config: &StreamConfig) -> Bounds {
     Bounds { image_bytes_max: most, table_bytes_max: most, ..Bounds::default() }
 }
 
-/// The way of messages of this detector.
-pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
+/// The way of messages of this detector; its clock is that of the fan-out.
+pub fn spec(config: &StreamConfig, clock_began: Instant) -> Result<SeriesSpec, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let join = match &config.modules {
         None if config.pieces => Join::Pieces,
@@ -232,6 +234,7 @@ pub fn spec(config: &StreamConfig) -> Result<SeriesSpec, Failure> {
         workers: config.workers.unwrap_or(processors.saturating_sub(1).max(1)),
         accept: config.accept,
         images: config.images,
+        clock_began,
         ..SeriesSpec::new(config.protocol)
     })
 }
@@ -246,6 +249,8 @@ pub struct SeriesLive {
     pub control: Arc<SeriesControl>,
     /// What the file sink has done.
     pub files: Arc<SharedState>,
+    /// From the message of an image to its place in the file.
+    pub written_latency: Arc<Histogram>,
     /// In front of the file sink.
     pub outlet: Arc<Outlet>,
     /// Files are written.
@@ -267,7 +272,7 @@ impl Live for SeriesLive {
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
         let queued = self.outlet.stats().queued.load(Ordering::Relaxed);
         look.queues.insert("outlet_file".into(), fill(queued, self.outlet.spec().queue_images as u64));
-        look.latency = latency_rows("committed", &progress.latency).into_iter().collect();
+        look.latency = latencies(&progress.latency, &self.written_latency);
         let received = |f: fn(&konkordia_engine::series::UpstreamProgress) -> u64| progress.upstreams.iter().map(f).sum();
         look.counters = vec![
             ("received_messages_hz", received(|u| u.received)),
@@ -278,6 +283,11 @@ impl Live for SeriesLive {
         ];
         look
     }
+}
+
+/// From the message of an image to its place in the order, and to its place in the file.
+pub fn latencies(committed: &Latency, written: &Histogram) -> BTreeMap<String, f64> {
+    latency_rows("committed", committed).into_iter().chain(latency_rows("written", &written.read())).collect()
 }
 
 /// What an account adds to the totals of a detector.
@@ -301,7 +311,7 @@ pub fn totals_between(control: &SeriesControl) -> Vec<(String, u64)> {
 /// The account of a series.
 pub fn look_of(end: &SeriesEnd) -> Look {
     let (ledger, total) = (&end.ledger, end.ledger.total());
-    let mut entries: std::collections::BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
+    let mut entries: BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
     let name = |n: &str| if n == "parts_missing" || n.starts_with("frames") { n.into() } else { format!("images_{n}") };
     entries.extend(ledger.rows().iter().map(|(n, v)| (name(n), *v)));
     let mut totals = totals_of(ledger);

@@ -307,7 +307,7 @@ impl Udp {
     /// The first packet has come, if it has.
     fn note_data(&mut self, base: &mut Base) {
         let Some(current) = &self.current else { return };
-        if base.machine.state() == State::Armed && current.control.progress().packets_placed > 0 {
+        if base.machine.state() == State::Armed && current.control.progress().packets.placed > 0 {
             let message = format!("run {} is being received", current.run);
             let data = json!({ "run": current.run, "file": current.file });
             base.machine.tell("run_started", Severity::Info, message.clone(), data);
@@ -355,7 +355,9 @@ impl Udp {
         );
         machine.shared.end(look);
         machine.publish(|status| status.ended = Some(ended.into()));
-        let _ = machine.step(if failed { Event::Fault } else { Event::Closed }, Some(say));
+        // Who cancels a run puts its failure aside as well; the message and the event keep it.
+        let is_fault = failed && ended != "cancelled";
+        let _ = machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(say));
         if matches!(ended, "stopped" | "cancelled") {
             let about = About { detector: base.config.name.clone(), run, images: current.images, file: current.file.clone() };
             base.run_on_stop(about);

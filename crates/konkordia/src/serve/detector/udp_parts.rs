@@ -18,6 +18,7 @@ use crate::serve::paths::Place;
 use crate::serve::readiness::{self, Demand};
 use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
+use konkordia_core::ledger::StreamLedger;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
@@ -130,18 +131,8 @@ impl Live for UdpLive {
             [&self.counts.complete, &self.counts.partial, &self.counts.lost, &self.counts.discarded]
                 .map(|n| n.load(Ordering::Relaxed));
         let written = if self.writes { p.images_written } else { 0 };
-        let ledger = [
-            ("received", p.packets_received),
-            ("placed", p.packets_placed),
-            ("no_slot", p.packets_no_slot),
-            ("from_strangers", p.packets_stranger),
-            ("kernel_dropped", p.kernel_dropped),
-            ("received_bytes", p.bytes_received),
-            ("images_complete", complete),
-            ("images_partial", partial),
-            ("images_lost", lost),
-            ("images_discarded", discarded),
-        ];
+        let states = [("complete", complete), ("partial", partial), ("lost", lost), ("discarded", discarded)];
+        let (ledger, totals) = account(&p.packets, p.packets_stranger, &states);
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         Look {
             expected: self.plan.images(),
@@ -155,7 +146,7 @@ impl Live for UdpLive {
             partial,
             not_taken: 0,
             not_received: 0,
-            ledger: ledger.map(|(name, value)| (name.to_string(), value)).into(),
+            ledger,
             queues: [
                 ("ring".to_string(), fill(p.slots_used, self.plan.slots)),
                 ("packed_ring".to_string(), fill(p.images_waiting, self.plan.packed_slots)),
@@ -163,24 +154,13 @@ impl Live for UdpLive {
             .into(),
             latency: self.latency(),
             counters: vec![
-                ("received_packets_hz", p.packets_received),
-                ("received_bytes_per_s", p.bytes_received),
+                ("received_packets_hz", p.packets.received),
+                ("received_bytes_per_s", p.packets.received_bytes),
                 ("received_hz", p.images_seen),
                 ("committed_hz", p.images_committed),
                 ("written_hz", written),
             ],
-            totals: vec![
-                ("packets_received".into(), p.packets_received),
-                ("packets_placed".into(), p.packets_placed),
-                ("packets_no_slot".into(), p.packets_no_slot),
-                (FROM_STRANGERS.into(), p.packets_stranger),
-                ("packets_kernel_dropped".into(), p.kernel_dropped),
-                ("bytes_received".into(), p.bytes_received),
-                ("images_complete".into(), complete),
-                ("images_partial".into(), partial),
-                ("images_lost".into(), lost),
-                ("images_discarded".into(), discarded),
-            ],
+            totals,
         }
     }
 }
@@ -481,24 +461,28 @@ pub fn discard(ready: Ready) {
     }
 }
 
+/// Packets and images by state, as rows of the ledger and as what they add to the totals of the detector.
+fn account(packets: &StreamLedger, from_strangers: u64, images: &[(&str, u64)]) -> (BTreeMap<String, u64>, Vec<(String, u64)>) {
+    let rows = packets.rows();
+    let of_packets =
+        |(n, v): &(&str, u64)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("packets_{n}") }, *v);
+    let images = || images.iter().map(|(n, v)| (format!("images_{n}"), *v));
+    let own = |(n, v): &(&str, u64)| ((*n).to_string(), *v);
+    let ledger = rows.iter().map(own).chain([("from_strangers".to_string(), from_strangers)]).chain(images());
+    let totals = rows.iter().map(of_packets).chain([(FROM_STRANGERS.into(), from_strangers)]).chain(images());
+    (ledger.collect(), totals.collect())
+}
+
 fn last_look(outcome: &RunOutcome) -> Look {
-    let (images, total) = (&outcome.ledger.images, outcome.ledger.total());
-    let mut ledger: std::collections::BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
+    let images = &outcome.ledger.images;
+    let states =
+        [("complete", images.complete), ("partial", images.partial), ("lost", images.lost), ("discarded", images.discarded)];
+    let from_strangers = outcome.seen.iter().map(|seen| seen.strangers.packets()).sum();
+    let (mut ledger, mut totals) = account(&outcome.ledger.total(), from_strangers, &states);
     ledger.extend(images.rows().iter().map(|(n, v)| {
         let name = if n.starts_with("packets") || n.starts_with("frames") { (*n).to_string() } else { format!("images_{n}") };
         (name, *v)
     }));
-    let mut totals: Vec<(String, u64)> = total
-        .rows()
-        .iter()
-        .map(|(n, v)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("packets_{n}") }, *v))
-        .collect();
-    let states =
-        [("complete", images.complete), ("partial", images.partial), ("lost", images.lost), ("discarded", images.discarded)];
-    let from_strangers = outcome.seen.iter().map(|seen| seen.strangers.packets()).sum();
-    ledger.insert("from_strangers".into(), from_strangers);
-    totals.push((FROM_STRANGERS.into(), from_strangers));
-    totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
     totals.push(("images_unwritten".into(), images.unwritten));
     totals.push((format!("runs_{}", outcome.ended.name().replace(' ', "_")), 1));
     Look {

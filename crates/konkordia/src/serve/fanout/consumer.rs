@@ -48,6 +48,8 @@ pub trait Reports: Send {
     fn failed(&mut self, error: &SinkError, unwritten: u64);
     /// It has taken the end of a series; `unwritten` images were not taken.
     fn ended(&mut self, end: &Arc<SeriesEnd>, unwritten: u64);
+    /// The sink has taken an image with pixels.
+    fn taken(&mut self, _image: &SeriesImage) {}
     /// An image goes past the sink, which has failed.
     fn passed(&mut self, _image: &SeriesImage) {}
     /// After each batch.
@@ -126,9 +128,13 @@ impl<S: SeriesSink, R: Reports> Delivery<S, R> {
             }
             Item::Image(image) => {
                 let result = if self.failed { None } else { Some(guarded(|| self.sink.image(image))) };
-                if !matches!(result, Some(Ok(()))) && image.status.has_pixels() {
-                    self.unwritten += 1;
-                    self.reports.passed(image);
+                if image.status.has_pixels() {
+                    if matches!(result, Some(Ok(()))) {
+                        self.reports.taken(image);
+                    } else {
+                        self.unwritten += 1;
+                        self.reports.passed(image);
+                    }
                 }
                 self.note(result.unwrap_or(Ok(())));
             }
