@@ -382,12 +382,18 @@ fn one_stream_alone_moves_no_other() {
         assert_eq!((streams[0].placed, streams[1].placed, streams[1].foreign), (1600, 48, 16));
         assert_eq!((outcome.ledger.images.complete, outcome.ledger.images.partial), (3, 97));
 
-        let gone = || frames(10, 1).chain((60..=100).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]));
+        // Both have sent ten frames before the one goes on.
+        let gone = |stage: &Arc<AtomicU64>| {
+            let wait = Step::RaiseAndAwait(Arc::clone(stage), 0, 1);
+            frames(10, 1).chain([wait]).chain((60..=100).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]))
+        };
         for late_ms in [0, 20, 300] {
-            let late = (1..=10).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]).chain([Pause(late_ms)]);
+            let late = (1..=10).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]);
+            let stage = Arc::new(AtomicU64::new(0));
+            let late = late.chain([Step::RaiseAndAwait(Arc::clone(&stage), 1, 1), Pause(late_ms)]);
             let late = late.chain((60..=100).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]));
             let plan = Plan { slots: 128, stall_timeout_ns: 3_000_000_000, ..plan(2, Some(100)) };
-            let outcome = run_within(30, armed(plan, vec![script(gone()), script(late)], Slow::default()));
+            let outcome = run_within(30, armed(plan, vec![script(gone(&stage)), script(late)], Slow::default()));
             let (total, images) = (outcome.ledger.total(), outcome.ledger.images);
             assert_eq!((images.complete, images.lost, total.foreign, total.no_slot), (51, 49, 0, 0), "{late_ms} ms: {total:?}");
         }
