@@ -55,7 +55,7 @@ test-repeat:
 	@scripts/test-repeat $(RUNS)
 
 check:
-	@scripts/setup build
+	@scripts/setup build deny
 	@scripts/check
 
 bench:

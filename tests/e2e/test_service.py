@@ -128,7 +128,8 @@ def test_the_log_has_levels_and_a_form_for_programs(bench):
     assert first["version"] and first["pid"] == service.process.pid and first["configuration"] == str(bench.folder / "run.toml"), first
     armed = next(line for line in lines if line.get("event") == "state" and "armed" in line["message"])
     assert armed["detector"] == "detector" and armed["id"] >= 1
-    assert any(line.get("event") == "run_ended" for line in lines) and any("stopping" in line["message"] for line in lines)
+    assert any(line.get("event") == "run_ended" for line in lines) and any("stopping" in line["message"] for line in lines), log
+    assert lines[-1]["message"] == "stopped: all files are closed", log
     quiet = bench.serve("--quiet")
     quiet.command("arm", {"prefix": "quiet"})
     assert quiet.end() == (0, "")

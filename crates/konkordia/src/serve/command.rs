@@ -30,12 +30,15 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
         service.settings.http.listen = listen;
     }
     let running = Service::start(&service, |handle| handle)?;
-    let logger = log_events(&running.fleet.events)?;
+    let events = running.fleet.events.clone();
+    let logger = log_events(&events)?;
     announce(args, &service, &running.url());
     wait_for_signal(signals);
     tracing::info!("stopping: ending runs and closing their files (once more to stop at once)");
     running.stop();
-    drop(logger);
+    // What happened last is what people look for: it is waited for, unless the thread has told of its own panic.
+    events.add(None, "log", Severity::Info, STOPPED.into(), json!({}));
+    let _ = logger.join();
     Ok(Exit::Complete)
 }
 
@@ -223,7 +226,10 @@ fn say_who(args: &ServeArgs) {
     tracing::info!(version, pid, instruction_set, configuration, "konkordia {version}");
 }
 
-/// A line in the log for every event, until the service ends.
+/// The last event of a service.
+const STOPPED: &str = "stopped: all files are closed";
+
+/// A line in the log for every event, until the service has stopped.
 fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure> {
     let (known, mut listener) = events.listen(0);
     let log = move || {
@@ -231,7 +237,12 @@ fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure>
         known.iter().for_each(|event| log.line(event));
         loop {
             match listener.blocking_recv() {
-                Ok(event) => log.line(&event),
+                Ok(event) => {
+                    log.line(&event);
+                    if event.detector.is_none() && event.message == STOPPED {
+                        return;
+                    }
+                }
                 Err(tokio::sync::broadcast::error::RecvError::Lagged(n)) => tracing::warn!("{n} events are not in the log"),
                 Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
             }
