@@ -131,6 +131,15 @@ class Service:
         return self.process.returncode, log
 
 
+def until(condition, what, timeout=60):
+    """Waits until a condition holds, and returns what it gives."""
+    end = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < end, f"never: {what}"
+        time.sleep(0.005)
+    return found
+
+
 def settled(service):
     """Open files and threads when nothing has changed for half a second: connections and threads of what is over have gone."""
     newest, since, end = None, time.monotonic(), time.monotonic() + 20

@@ -6,13 +6,13 @@ import os
 import pathlib
 import signal
 import subprocess
-import time
 
 import h5py
 import numpy as np
 import pytest
 from driving import BINARY, program
 from others_files import dectris_legacy, with_an_endless_index
+from service import until
 
 COMPRESSION = ["--compression", "zstd", "--compression-level", "19", "--workers", "1"]
 
@@ -20,14 +20,6 @@ COMPRESSION = ["--compression", "zstd", "--compression-level", "19", "--workers"
 def landlock_abi():
     """What the kernel can take away from a process; 0 = nothing."""
     return max(0, ctypes.CDLL(None).syscall(444, None, 0, 1))
-
-
-def until(condition, what, timeout=60):
-    end = time.monotonic() + timeout
-    while not (found := condition()):
-        assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.005)
-    return found
 
 
 def state_and_parent(pid):

@@ -16,7 +16,7 @@ import urllib.request
 import h5py
 import pytest
 from driving import BINARY, free_ports, program
-from service import Service, free_port, more_than, settled, write_config
+from service import Service, free_port, more_than, settled, until, write_config
 
 SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 
@@ -312,10 +312,7 @@ def test_arm_is_bounded_in_time(bench):
     assert service.refused("arm").code == "busy", "what was given up still holds its sockets"
     service.command("cancel")
     assert not bench.master().exists() or service.status()["state"] == "idle"
-    end = time.monotonic() + 30
-    while bench.master().exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not bench.master().exists(), "the arm that was given up left its files"
+    until(lambda: not bench.master().exists(), "the arm that was given up leaves no files", 30)
 
 
 def test_commands_in_the_wrong_state(bench):
@@ -349,9 +346,7 @@ def test_hooks_are_run_and_their_failure_is_told(bench):
     service.command("trigger")
     service.command("stop")
     service.wait()
-    end = time.monotonic() + 10
-    while "stop" not in said.read_text() and time.monotonic() < end:
-        time.sleep(0.02)
+    until(lambda: "stop" in said.read_text(), "the hook of stop", 10)
     assert said.read_text().splitlines() == ["arm 1 4", "start 1 4", "trigger 1 4", "stop 1 4"]
 
 
@@ -548,10 +543,7 @@ def test_verbs(bench):
     before = settled(service)[0]
     watch = subprocess.Popen([BINARY, "watch", "--json"], env=env, stdout=subprocess.PIPE, text=True)
     try:
-        end = time.monotonic() + 20
-        while service.resources()[0] <= before:
-            assert time.monotonic() < end, "it does not connect"
-            time.sleep(0.02)
+        until(lambda: service.resources()[0] > before, "it connects", 20)
         verb("start", "--prefix", "c")
         # Before that come what XDS would misread and what is not known.
         said = [watch.stdout.readline()]
