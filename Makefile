@@ -1,5 +1,5 @@
-# What a person or a machine may ask of this repository. Every target first sets up what it needs itself.
-# The work is done by the scripts in scripts/, so that it can also be read and run without make.
+# The entry points of this repository, for people and for continuous integration. Every target first sets up what it
+# needs. The scripts in scripts/ do the work, so that it can also be done without make.
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-slow demo test test-slow test-peers test-repeat bench check fuzz clean
@@ -8,15 +8,15 @@
 SECONDS := 60
 # How often `make test-repeat` runs the whole suite.
 RUNS := 10
-# What `make demo` hands on to `konkordia demo`, for example: make demo ARGS="--images 2000 --keep-serving"
+# Arguments for `konkordia demo`, for example: make demo ARGS="--images 2000 --keep-serving"
 ARGS :=
 
 help:
 	@echo "make setup       install what is missing to build and to test"
-	@echo "make demo        build, then run the service with a simulated JUNGFRAU and prove the file (ARGS=--keep-serving to go on)"
+	@echo "make demo        build, then run the service with a simulated JUNGFRAU and check the file (ARGS=--keep-serving to go on)"
 	@echo "make test        build and run all tests"
 	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS"
-	@echo "make test-peers  other people's programs on our files and sockets; writes the matrix in README (exit 77: one cannot be had here)"
+	@echo "make test-peers  other people's programs on our files and sockets; writes the matrix in README (a missing program or a skipped test: scripts/peers exits with 77)"
 	@echo "make test-repeat the whole suite RUNS=10 times, every second time beside a compiler"
 	@echo "make check       formatting, clippy, documentation, licences; changes nothing"
 	@echo "make bench       measure, and write the figures to benches/record/"
@@ -29,7 +29,7 @@ setup:
 setup-slow:
 	@scripts/setup build python slow
 
-# The demonstration needs no Python, so it asks for the build tools only.
+# The demonstration needs no Python.
 demo:
 	@scripts/setup build
 	@scripts/build
@@ -43,7 +43,8 @@ test-slow:
 	@scripts/setup build python slow
 	@KONKORDIA_SLOW=1 scripts/test
 
-# Make itself ends with 2 where a target fails; the last lines say whether something failed or only could not be had. DIALS may be what cannot be had.
+# DIALS may be unavailable, so its setup may fail. make itself exits with 2 where a target fails; the last lines of the
+# output say whether a test failed or a program was only unavailable.
 test-peers:
 	@scripts/setup build python
 	-@scripts/setup slow

@@ -1,6 +1,7 @@
-"""Holds Cargo.lock against a clone of the RustSec list, where cargo-deny cannot be had.
+"""Checks Cargo.lock against a clone of the RustSec list of advisories, where cargo-deny is not available.
 
-python3 scripts/advisories.py CLONE Cargo.lock: a line for each advisory that a crate of ours has; ends with 1 if one of them is a defect (not only "unmaintained").
+python3 scripts/advisories.py CLONE Cargo.lock: prints a line for each advisory about a crate in Cargo.lock. Exits with
+1 if one of them is a defect (not only "unmaintained" or a "notice").
 """
 
 import pathlib
@@ -11,7 +12,7 @@ import tomllib
 
 
 def version(text):
-    """Compares as Cargo does; a pre-release comes before its release."""
+    """A key that sorts versions as Cargo does: a pre-release comes before its release."""
     text = text.split("+")[0]
     numbers = (text.split("-")[0].split(".") + ["0", "0"])[:3]
     return (*map(int, numbers), "-" not in text)
@@ -48,7 +49,7 @@ def texts(clone):
 
 
 def advisories(clone, lock):
-    """(is a defect, line) for every advisory that a crate of the lock file has."""
+    """(is a defect, line) for every advisory about a crate of the lock file."""
     have = {}
     for package in tomllib.loads(lock)["package"]:
         if "source" in package:
@@ -69,7 +70,7 @@ def advisories(clone, lock):
 
 
 def main(clone, lock):
-    """Prints what was found."""
+    """Prints what was found; returns the exit code."""
     found = list(advisories(pathlib.Path(clone), pathlib.Path(lock).read_text()))
     for is_defect, line in found:
         print(f"advisories: {'DEFECT ' if is_defect else ''}{line}")

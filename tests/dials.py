@@ -1,4 +1,4 @@
-"""Runs DIALS from Debian, which runs on Debian's Python and takes the filter of the images from hdf5plugin."""
+"""Runs Debian's DIALS. It uses Debian's Python and takes the HDF5 filters of the images from hdf5plugin."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def call(folder, *arguments):
 
 
 def dials(folder, *arguments):
-    """What a program says that ends well."""
+    """Output of a program that must exit with 0."""
     done = call(folder, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -1,6 +1,7 @@
-"""Ports that no other test has, also where several test processes run side by side on one machine.
+"""Ports that no other test uses, even where several test processes run side by side on one machine.
 
-Each process locks a block of ports for as long as it lives; the blocks lie below the range from which the system hands out ports by itself.
+Each process locks a block of ports for as long as it lives. The blocks lie below the range from which the system
+assigns ports.
 """
 
 import fcntl
@@ -19,12 +20,12 @@ def _end():
     except OSError:
         text = "32768 60999"
     end = min(32768, int(text.split()[0]))
-    # Where the system hands out nearly all ports by itself, none are kept back for anybody.
+    # Where that range begins so low that no block fits below it, the blocks lie inside it.
     return end if end - FIRST >= BLOCK else 32768
 
 
 class Ports:
-    """The block of this process; its ports are handed out in turn, so that one is not used again at once."""
+    """The block of this process. Its ports are given out in turn, so that none is used again at once."""
 
     def __init__(self):
         folder = pathlib.Path(tempfile.gettempdir()) / f"konkordia-ports-{os.getuid()}"
@@ -41,7 +42,7 @@ class Ports:
         raise RuntimeError(f"every block of ports is taken; the locks are in {folder}")
 
     def take(self, count):
-        """First of so many consecutive ports that are free for UDP and for TCP."""
+        """First of `count` consecutive ports that are free for UDP and for TCP."""
         for _ in range(2 * BLOCK):
             if self.next + count > BLOCK:
                 self.next = 0
@@ -56,7 +57,7 @@ def is_free(port):
     for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
         with socket.socket(socket.AF_INET, kind) as s:
             if kind == socket.SOCK_STREAM:
-                # Connections that were closed a moment ago do not count: servers bind beside them as well.
+                # A recently closed connection does not make a port busy: servers bind in spite of it.
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 s.bind(("127.0.0.1", port))
@@ -69,7 +70,7 @@ _own = None
 
 
 def free_ports(count=1):
-    """First of so many consecutive ports that are free now and that nobody else will take."""
+    """First of `count` consecutive ports that are free now and that no other test takes."""
     global _own
     if _own is None or _own.process != os.getpid():
         _own = Ports()

@@ -1,4 +1,5 @@
-"""Sample runs of known content (content.py in tests/readers): written by the example `write_sample`, or taken from the directory KONKORDIA_SAMPLE."""
+"""Sample runs of known content (tests/readers/content.py), written by the example `write_sample` or taken from the
+directory KONKORDIA_SAMPLE."""
 
 import os
 import subprocess
@@ -13,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def samples(tmp_path_factory):
     if given := os.environ.get("KONKORDIA_SAMPLE"):
         return Path(given)
-    # Of several processes that share the tests each has samples of its own: a reader may open them for writing, which locks them.
+    # Each test process has its own samples, because a reader may open a file for writing, which locks it.
     directory = tmp_path_factory.mktemp("samples")
     command = ["cargo", "run", "-q", "--release", "-p", "konkordia-sinks", "--example", "write_sample", "--", "samples", str(directory)]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 //! How a Rust test says that it does not run on this machine: `cargo test` itself knows only "passed" and "failed".
-//! Each such test adds one line to the file that KONKORDIA_SKIPPED names; `scripts/test` shows these lines, counts them as skipped,
-//! and takes them from the passed tests. Used with `#[path = ".../tests/skip.rs"] mod skip;`.
+//! Each such test adds one line to the file that KONKORDIA_SKIPPED names; `scripts/test` shows these lines, counts them
+//! as skipped, and subtracts them from the passed tests. Used with `#[path = ".../tests/skip.rs"] mod skip;`.
 #![allow(dead_code)]
 
 use std::io::Write;

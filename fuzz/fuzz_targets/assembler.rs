@@ -1,5 +1,5 @@
-//! Any order of packets, ticks, jumps and slot limits: no packet is placed twice, nothing is placed in a sealed or absent slot, `low` only rises,
-//! packets far ahead move nothing, and the bitmaps agree with what was placed.
+//! Any order of packets, ticks, jumps and slot limits: no packet is placed twice, nothing is placed in a sealed or
+//! absent slot, `low` only rises, packets far ahead move nothing, and the bitmaps agree with what was placed.
 #![no_main]
 
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler, Verdict};

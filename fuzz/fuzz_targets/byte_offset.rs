@@ -1,4 +1,5 @@
-//! Any bytes as byte-offset data: decoding refuses or fills the image; what it gives, and any pixels, come back after packing.
+//! Any bytes as byte-offset data: decoding refuses or fills the image. The decoded image, and any pixels, are the same
+//! after packing and decoding.
 #![no_main]
 
 use konkordia_kernels::byte_offset;

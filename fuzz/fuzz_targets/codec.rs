@@ -1,4 +1,5 @@
-//! Any bytes as a chunk of any codec: decoding refuses or fills the image, and never reads, writes or allocates beyond it.
+//! Any bytes as a chunk of any codec: decoding refuses or fills the image, and never reads, writes or allocates beyond
+//! it.
 #![no_main]
 
 use konkordia_core::plan::{Compression, ErrorBound};

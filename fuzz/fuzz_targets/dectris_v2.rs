@@ -1,4 +1,5 @@
-//! Any capture, or any bytes as one part, as messages of Stream V2: refused, or what is built from them is the same message.
+//! Any capture, or any bytes as one part, as messages of Stream V2: they are refused, or building them again gives the
+//! same message.
 #![no_main]
 
 use konkordia_wire::dectris_v2::Message;

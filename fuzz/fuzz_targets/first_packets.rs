@@ -1,5 +1,6 @@
-//! Any packets and pauses against what is held at the beginning of a stream and what is found out about it: nothing panics or overflows, no more is
-//! held than there is room for, every packet is begun, refused, dropped or still held, and in strict mode no run begins without a frame of the tile.
+//! Any packets and pauses at the beginning of a stream. Nothing panics or overflows; no more is held back than the
+//! memory for it; every packet starts the stream, is refused, dropped or still held back; and in strict mode no run
+//! begins without a frame of the tile.
 #![no_main]
 
 use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Opening, OpeningSpec, Origin};
@@ -81,7 +82,7 @@ fuzz_target!(|data: &[u8]| {
                 assert!(is_known || step[3] == 255 || 2 * near >= spec.packets.min(16));
                 seen[0].on_begin(origin.map(|origin| origin.port));
                 for held in opening.held() {
-                    seen[0].strangers.count(held.origin.sender);
+                    seen[0].other_senders.count(held.origin.sender);
                     seen[0].on_frame(held.frame);
                     seen[0].is_own(held.origin.port, format.packets());
                     seen[0].on_number(held.number);

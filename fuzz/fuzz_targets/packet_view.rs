@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     .expect("all of these exist");
     // Partial readout where there is one of so many rows.
     let format = whole.with_rows(8 * u32::from(*rows)).unwrap_or(whole).of_tile(usize::from(*tile));
-    // Bytes as they are, and also stretched to the one length that the format takes, so that the later checks are reached.
+    // The bytes as they are, and cut or extended to the length of the format, so that the later checks are reached.
     let mut whole = rest.to_vec();
     whole.resize(HEADER_BYTES + format.payload_bytes as usize, 0);
     for datagram in [rest, &whole] {

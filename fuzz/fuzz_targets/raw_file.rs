@@ -1,4 +1,5 @@
-//! Any bytes as what stands before the pixels of a raw file, as a master and as names: refused, or every number inside its bounds.
+//! Any bytes as the header of a raw file, as a master and as file names: they are refused, or every number is within
+//! its bounds.
 #![no_main]
 
 use konkordia_core::tile::DetectorKind;

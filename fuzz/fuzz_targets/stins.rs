@@ -1,4 +1,5 @@
-//! Any capture, or any bytes as one part, as messages of STINS: refused, or what is built from them is the same message.
+//! Any capture, or any bytes as one part, as messages of STINS: they are refused, or building them again gives the same
+//! message.
 #![no_main]
 
 mod messages;

@@ -1,5 +1,5 @@
-//! Any bytes as an array in any packing: unpacking refuses or fills the pixels, the same for every instruction set, and never reads, writes
-//! or allocates beyond them.
+//! Any bytes as an array in any packing: unpacking refuses or fills the pixels, the same for every instruction set, and
+//! never reads, writes or allocates beyond them.
 #![no_main]
 
 use konkordia_core::array::{Element, Packing};

@@ -1,5 +1,6 @@
-"""Attacks on a service: what somebody without any right can do to its ports, and a disk that fills. Each is a context: its block begins when the attack
-is seen to do something, and the attack goes on until the block ends. The block gets a function that says what became of it.
+"""Attacks on a service: what a program without any rights can do to its ports, and a disk that fills. Each attack is a
+context manager. Its block begins when the attack has a visible effect, and the attack goes on until the block ends. The
+block gets a function that describes the effect.
 """
 
 import contextlib
@@ -26,12 +27,12 @@ def http_address(service):
 
 
 def connect_from(service, source):
-    """A connection to HTTP from an address of this machine: Linux answers for all of 127.0.0.0/8."""
+    """An HTTP connection from another loopback address; on Linux all of 127.0.0.0/8 belong to the machine."""
     return socket.create_connection(http_address(service), timeout=30, source_address=(source, 0))
 
 
 def half_requests_from(service, sources, each):
-    """Connections over which the beginning of a request came, and no more."""
+    """Connections that have sent only the beginning of a request."""
     halves = []
     for source in sources:
         for _ in range(each):
@@ -43,7 +44,8 @@ def half_requests_from(service, sources, each):
 
 @contextlib.contextmanager
 def many_files_allowed():
-    """This process may hold the other ends of a crowd; those that it starts later inherit that."""
+    """Raises the limit of open files, so that this process can hold its ends of many connections. Child processes
+    inherit the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < CROWD + 500:
         pytest.skip(f"this process may open {hard} files, and {CROWD + 500} are needed")
@@ -58,10 +60,11 @@ def host_and_port(address):
 
 
 def crowd_at(address):
-    """Connections that say nothing."""
+    """Opens many connections that send nothing."""
     crowd = []
     for n in range(CROWD):
-        # A hundred wait at the port at once; of those that find it full the kernel says to this side that they are open, and to nobody else.
+        # The port queues a hundred connections. The kernel reports a connection that finds the queue full as open to
+        # this side, but not to the service.
         if n % 50 == 0:
             time.sleep(0.02)
         idle = socket.socket()
@@ -72,7 +75,8 @@ def crowd_at(address):
 
 
 def endless(address, part, goes_on=lambda: True):
-    """One message whose parts never end, as a PUSH socket sends it (ZMTP 3.0), until the connection is cut; gives the bytes."""
+    """Sends one message with endless parts as a PUSH socket does (ZMTP 3.0), until the connection is closed. Returns
+    the bytes sent."""
     ready = b"\x05READY\x0bSocket-Type\0\0\0\x04PUSH"
     parts = memoryview((b"\x03" + struct.pack(">Q", len(part)) + part) * max(1, MIB // len(part)))
     sent = 0
@@ -101,7 +105,7 @@ def until(condition, what):
 
 
 class Repeated:
-    """Does the same again and again in a thread of its own, until it is ended. What goes wrong in it is raised at the end."""
+    """Repeats `step` in its own thread until the block ends. Then raises the exception that occurred in it, if any."""
 
     def __init__(self, step, pause_s):
         self.step, self.pause_s = step, pause_s
@@ -179,7 +183,7 @@ def endless_multipart(target, _):
                 assert sent < 1024 * MIB, "it was never cut off"
                 cut.append(sent)
 
-    # Without a pause it would be an attack on the processors, too.
+    # Without a pause it would also be an attack on the processors.
     with Repeated(step, pause_s=0.1):
         until(lambda: cut, "a message without an end is cut off")
         yield lambda: f"{len(cut)} messages cut off, after at most {max(cut) / MIB:.0f} MiB"
@@ -187,9 +191,9 @@ def endless_multipart(target, _):
 
 @contextlib.contextmanager
 def far_frame_numbers(target, rng):
-    """The detector itself sends a little of frames far ahead, between its own frames; every one is as far as no other."""
+    """Between its own frames, the detector itself sends parts of frames far ahead, each at a different distance."""
     refused = target.refused()
-    # Within the whole range of its type.
+    # Numbers from the whole range of the type.
     with target.sender.also_sending(lambda number: min(number + int(10 ** rng.uniform(6, 19)), target.sender.frame_max)) as far:
         until(lambda: target.refused() > refused, "numbers far ahead are refused")
         yield lambda: f"{len(far)} numbers far ahead, up to {max(far):.0e}, {target.refused() - refused} packets or messages refused"
@@ -197,7 +201,8 @@ def far_frame_numbers(target, rng):
 
 @contextlib.contextmanager
 def far_frame_numbers_that_agree(target, _):
-    """The same, all as far ahead as if the detector had gone there: nearer than 2^20, beyond which a number is foreign whatever comes behind it."""
+    """The same, but all at one distance, as if the detector had jumped there. The distance is below 2^20; a number
+    further ahead is always foreign."""
     with target.sender.also_sending(lambda number: number + 900_000) as far:
         until(lambda: len(far) >= 10, "numbers far ahead are sent")
         yield lambda: f"{len(far)} numbers far ahead that agree"
@@ -219,7 +224,7 @@ def stranger(target, _):
 
 @contextlib.contextmanager
 def disk_full(target, _):
-    """The disk of the run fills to the brim."""
+    """The disk of the run fills up completely."""
     filler = target.small_disk / "filler"
     try:
         with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -236,7 +241,7 @@ def disk_full(target, _):
 
 
 class Attack:
-    """Its name, what carries it out, which kind of detector it is for, and whether the run lies on the small disk."""
+    """Name, function, kinds of detectors that it applies to, and whether the run is on the small disk."""
 
     def __init__(self, name, carry_out, kinds=(PacketDetector, MessageDetector), on_small_disk=False):
         self.name, self.carry_out, self.kinds, self.on_small_disk = name, carry_out, kinds, on_small_disk
@@ -258,7 +263,7 @@ ATTACKS = [
 
 
 class Outcome:
-    """What an attack did to the detector at which it was aimed, and how long `cancel` of it took meanwhile."""
+    """What an attack did to the attacked detector, and how long its `cancel` took during the attack."""
 
     def __init__(self, attack, target, note, status, cancel_s, answer):
         self.attack, self.target, self.note, self.cancel_s, self.answer = attack, target, note, cancel_s, answer
@@ -272,7 +277,7 @@ class Outcome:
 
 
 def attacked(attack, target, meanwhile, rng):
-    """Attacks a detector in the middle of a run; `meanwhile` is called while the attack goes on, before the run is cancelled."""
+    """Attacks a detector in the middle of a run. Calls `meanwhile` during the attack, then cancels the run."""
     with target.run_of_its_own(on_small_disk=attack.on_small_disk), attack.carry_out(target, rng) as told:
         meanwhile()
         status, note = target.status(), told()

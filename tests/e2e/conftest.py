@@ -26,7 +26,7 @@ def bench(tmp_path):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Services for streams, ended at the end."""
+    """Starts services for streams; ends them after the test."""
     services = []
 
     def start(*arguments, **options):
@@ -40,7 +40,7 @@ def serve(tmp_path):
 
 @pytest.fixture
 def receiver(tmp_path):
-    """Detectors of `detectors.yaml`, ended at the end."""
+    """Starts detectors of `detectors.yaml`; ends them after the test."""
     opened = []
 
     def make(entry=None, **options):

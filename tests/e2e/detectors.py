@@ -1,5 +1,5 @@
-"""Four small detectors in one service, two of packets and two of messages: runs of theirs that must be whole, one after the other, and runs that are there to
-be attacked."""
+"""Four small detectors in one service, two with packets and two with messages. Some runs must lose nothing; others are
+there to be attacked."""
 
 import contextlib
 import json
@@ -14,17 +14,17 @@ from driving import BINARY, free_ports, mount_small_disk, program
 from service import Service, free_port, write_config
 from streams import Stins, pictures
 
-# Two busy cores may let a program wait long; nothing here is slow by itself.
+# On two busy cores a program may have to wait long. Nothing here is slow by itself.
 WAIT_S = 120
 RATE_HZ = 25
 SHAPE = (128, 256)
-# What must be 0 in the ledger of a run of which nothing was lost; packets and messages have some of these each.
+# Entries of the ledger that must be 0 if nothing was lost. Runs from packets and from messages have some of them each.
 LOSSES = ["late", "duplicate", "no_slot", "kernel_dropped", "packets_missing", "parts_missing"]
 LOSSES += [f"images_{name}" for name in ("lost", "partial", "discarded", "unwritten", "not_received", "not_taken", "not_stored")]
 
 
 class Detector:
-    """One of the detectors of a service: its folder, a folder on a small disk in there, its commands."""
+    """One of the detectors of a service: its folder, with a small disk mounted in it, and its commands."""
 
     losses = LOSSES
 
@@ -33,7 +33,7 @@ class Detector:
         self.small_disk = self.folder / "small"
         self.small_disk.mkdir(parents=True)
         self.has_small_disk = mount_small_disk(self.small_disk)
-        # The sender of the run that is attacked.
+        # `sender` sends the images of the run that is attacked.
         self.service, self.sender, self.runs = None, None, 0
 
     def command(self, verb, body=None):
@@ -57,13 +57,13 @@ class Detector:
         return f"{'small/' if on_small_disk else ''}run{self.runs}"
 
     def ready_again(self):
-        """Waits until a run that was attacked is over, and removes its files."""
+        """Waits until the attacked run is over, and removes its files."""
         self.at_rest()
         for path in [*self.folder.glob("run*"), *self.small_disk.glob("run*")]:
             path.unlink()
 
     def whole_run(self, images):
-        """A run of which nothing is lost: by its state, its ledger, and its file, which is removed then."""
+        """Makes a run and checks by its status, ledger and file that nothing is lost. Removes the file."""
         prefix = self.next_prefix()
         self.command("arm", {"images": images, "prefix": prefix})
         program(*self.generator(images), "-q", check=0, timeout=images / RATE_HZ + WAIT_S)
@@ -80,18 +80,18 @@ class Detector:
 
     @contextlib.contextmanager
     def run_of_its_own(self, on_small_disk=False):
-        """A run without an end, of the sender in `self.sender`, which may be made to send more than it should."""
+        """A run without a planned end from `self.sender`, which can be made to send more than a real detector."""
         self.command("arm", {"images": 0, "prefix": self.next_prefix(on_small_disk)})
         try:
             with self.make_sender() as self.sender:
                 self.until(lambda status: status["images_committed"] >= 3)
                 yield
         finally:
-            # Once more does no harm where it was cancelled already.
+            # A second cancel does no harm.
             self.command("cancel")
 
     def at_rest(self):
-        """Waits until the detector is idle and what was on its way to it has been counted."""
+        """Waits until the detector is idle and has counted what was still on its way."""
         self.until(lambda status: status["state"] == "idle")
 
     def close(self):
@@ -101,7 +101,7 @@ class Detector:
 
 
 class PacketDetector(Detector):
-    """Packets over UDP: part of the rows of a module, 128 KiB an image."""
+    """Packets over UDP: part of the rows of a module, 128 KiB per image."""
 
     losses = [*LOSSES, "foreign"]
 
@@ -116,7 +116,7 @@ class PacketDetector(Detector):
             name=f"{name}.toml",
             detector={"type": model, "rows": 64, **({"bits": 8} if model == "eiger" else {})},
             source={"receive_buffer_mib": 16},
-            # Packets do not get lost on the way, but who sends them may have to wait for a processor.
+            # No packet is lost on the way, but the sender may have to wait for a processor.
             processing={"deadline_ms": 20_000, **({"dtype": "raw"} if model == "jungfrau" else {})},
             output={"directory": str(self.folder), "images_per_file": 50},
             run={"buffer_mib": 32, "stall_timeout_s": 60},
@@ -130,13 +130,13 @@ class PacketDetector(Detector):
         return PacketSender(self)
 
     def refused(self):
-        """Packets of this run that came and are in no image; which are foreign is in the ledger when the run is over."""
+        """Packets of this run that came and are in no image. The ledger names the foreign ones only after the run."""
         ledger = self.ledger()
         return ledger["received"] - ledger["placed"]
 
 
 class Packets:
-    """The packets of one frame as `konkordia simulate` sends them, which can be sent again under any number."""
+    """The packets of one frame of `konkordia simulate`, which can be sent again with any frame number."""
 
     def __init__(self, first_port, packets):
         self.first_port, self.packets = first_port, packets
@@ -159,11 +159,11 @@ class Packets:
         return cls(detector.first_port, packets)
 
     def from_somebody_else(self):
-        """The same from other ports."""
+        """The same packets, to be sent from other ports."""
         return Packets(self.first_port, [(port, bytearray(packet)) for port, packet in self.packets])
 
     def send(self, frame, count=None):
-        """All of them, or the first ones."""
+        """Sends all packets, or the first `count`."""
         for port, packet in self.packets[:count]:
             packet[0:8] = frame.to_bytes(8, "little")
             self.sockets[port].sendto(packet, ("127.0.0.1", self.first_port + port))
@@ -174,7 +174,7 @@ class Packets:
 
 
 class Sender:
-    """Sends an image every 40 ms in a thread of its own, and what it is told to send beside them, until it is ended."""
+    """Sends an image every 40 ms in its own thread until it is ended, and on request other frames as well."""
 
     def __init__(self):
         self.number, self.far_ahead, self.problem, self.is_over = 0, None, None, threading.Event()
@@ -203,7 +203,7 @@ class Sender:
 
     @contextlib.contextmanager
     def also_sending(self, far_ahead):
-        """Behind every fifth image a little of that frame far ahead which the function names; gives those that were sent."""
+        """After every fifth image, sends part of the frame that `far_ahead` names. Yields the numbers sent."""
         sent = []
 
         def send(number):
@@ -235,7 +235,7 @@ class PacketSender(Sender):
 
 
 class MessageDetector(Detector):
-    """STINS over ZeroMQ, 64 KiB an image."""
+    """STINS over ZeroMQ, 64 KiB per image."""
 
     def __init__(self, folder, name):
         super().__init__(folder, name)
@@ -256,7 +256,7 @@ class MessageDetector(Detector):
     def whole_run(self, images):
         refused = self.refused()
         super().whole_run(images)
-        # The ledger of a run has also the foreign ones that came between the run before and this one.
+        # The ledger of a run also counts the foreign messages between the previous run and this one.
         assert self.refused() == refused, (self.name, refused, self.refused())
 
     def refused(self):
@@ -266,7 +266,7 @@ class MessageDetector(Detector):
     def at_rest(self):
         super().at_rest()
         received, since, end = None, time.monotonic(), time.monotonic() + WAIT_S
-        # What came behind a run is counted as foreign; in a run that began meanwhile it would be counted there.
+        # Messages that arrive after a run count as foreign. If a run began before they arrived, it would count them.
         while time.monotonic() - since < 0.5:
             found = self.service.statistics(detector=self.name)["totals"].get("messages_received", 0)
             if found != received:
@@ -276,7 +276,7 @@ class MessageDetector(Detector):
 
 
 class MessageSender(Sender):
-    # A message says it in JSON.
+    # The frame number is in JSON.
     frame_max = 2**63 - 1
 
     def __init__(self, address):
@@ -300,7 +300,7 @@ class MessageSender(Sender):
 
 
 class WholeRuns:
-    """Runs of one detector, one after the other, in a thread of their own until they are ended; nothing of any may be lost."""
+    """Runs of one detector, one after the other in their own thread, until they are ended. None may lose anything."""
 
     def __init__(self, detector, images_per_run):
         self.detector, self.images_per_run = detector, images_per_run
@@ -318,7 +318,7 @@ class WholeRuns:
             self.problem = problem
 
     def go_on(self, images):
-        """Waits until so many more images of a run have come."""
+        """Waits until `images` more images of this run, or that many of a later one, are committed."""
         begun = self.detector.status()
 
         def has_gone_on(status):
@@ -331,7 +331,7 @@ class WholeRuns:
         self.detector.until(has_gone_on)
 
     def end(self):
-        """After the run that goes on; what was lost is raised here."""
+        """Waits for the end of the current run; raises if any run has lost something."""
         self.is_over.set()
         self.thread.join(2 * WAIT_S)
         if self.problem:
@@ -343,7 +343,7 @@ class WholeRuns:
 
 
 class FourDetectors:
-    """One service with two detectors of packets and two of messages."""
+    """One service with two detectors that send packets and two that send messages."""
 
     def __init__(self, folder):
         self.all, self.service = [], None

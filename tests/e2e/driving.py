@@ -109,7 +109,7 @@ class Receiver:
             found = self._queue.get()
             if found is not None:
                 self.events.append(found)
-        # A failure is JSON, too; tests look for its words among those for people.
+        # A failure is reported as JSON too. Tests look for its texts in `errors`.
         self.errors += "".join("\n".join(map(str, e["error"].values())) for e in self.events if e["event"] == "error")
         assert "panicked" not in self.errors, self.errors
         reports = [e for e in self.events if e["event"] == "report"]
@@ -124,7 +124,7 @@ class Bench:
         self.receivers = []
 
     def config(self, streams=1, **tables):
-        """Writes run.toml from {table: {key: value}}; the ports are free ones."""
+        """Writes run.toml from {table: {key: value}}, with free ports."""
         self.port = free_ports(streams)
         tables = {name: dict(values) for name, values in tables.items()}
         tables.setdefault("source", {}).update(address="127.0.0.1", first_port=self.port)
@@ -161,7 +161,7 @@ class Bench:
 
 
 def mount_small_disk(folder):
-    """Puts a tmpfs of 24 MiB over the folder; whether one may do that here."""
+    """Mounts a tmpfs of 24 MiB over the folder; returns whether that is permitted here."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
     return os.geteuid() == 0 and subprocess.run(mount, capture_output=True, check=False).returncode == 0
 
@@ -171,13 +171,13 @@ def toml(value):
 
 
 def simulate(*arguments, timeout=60):
-    """Sends, and returns what was sent."""
+    """Runs `konkordia simulate`; returns its report of what was sent."""
     done = program("simulate", *arguments, "--json", "--quiet", check=0, timeout=timeout)
     return json.loads(done.stdout)
 
 
 class Master:
-    """All images of a run, through its master file, with stock h5py."""
+    """All images of a run, read through its master file by h5py."""
 
     def __init__(self, path):
         with h5py.File(path, "r") as f:
@@ -188,14 +188,14 @@ class Master:
             self.columns = {name: columns[name][()] for name in columns if isinstance(columns[name], h5py.Dataset)}
 
     def arrived(self, image, packets):
-        """Booleans (tile, packet)."""
+        """Which packets of an image arrived: booleans (tile, packet)."""
         words = self.columns["packet_bitmap"][image]
         packet = np.arange(packets)
         return (words[:, packet // 64] >> (packet % 64).astype(np.uint64) & np.uint64(1)).astype(bool)
 
 
 def balanced(code, report):
-    """The exit code and the ledger belong together and every sum comes out."""
+    """Checks that the exit code is that of the report and that every sum of the ledger balances."""
     assert report is not None and report["balances"], report
     for stream in report["streams"]:
         verdicts = ["placed", "duplicate", "late", "no_slot", "foreign", *(k for k in stream if k.startswith("malformed"))]
@@ -207,7 +207,7 @@ def balanced(code, report):
 
 
 def lyso_tables(**run):
-    """Configuration of the real module."""
+    """The configuration of the module whose real frames are in LYSO."""
     return {
         "detector": {"type": "jungfrau", "energy_kev": 12.4, "detector_distance_mm": 100.0},
         "calibration": {
@@ -224,7 +224,7 @@ def lyso_raw():
 
 
 def raw_tables(modules=1, interfaces=1, **run):
-    """Words unchanged: no calibration, so any JUNGFRAU will do."""
+    """A JUNGFRAU that stores raw words, without a calibration."""
     return {
         "detector": {"type": "jungfrau", "modules": modules, "interfaces": interfaces, "detector_distance_mm": 100.0, "energy_kev": 12.4},
         "processing": {"dtype": "raw"},

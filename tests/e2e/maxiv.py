@@ -1,4 +1,5 @@
-"""A detector of `detectors.yaml` as MAX IV has it: its sender(s), the program in place of the streaming-receiver, and a consumer behind."""
+"""A detector of `detectors.yaml` as at MAX IV: its sender(s), the program in place of the streaming-receiver, and a
+consumer."""
 
 import json
 import struct
@@ -13,7 +14,7 @@ DSET = "/entry/instrument/zyla/data"
 
 
 class Receiver:
-    """A detector of `detectors.yaml` at work, with its sender(s) and a consumer behind."""
+    """A running detector of `detectors.yaml`, with its sender(s) and a consumer."""
 
     def __init__(self, folder, entry, *, hosts=("127.0.0.1",), ports=None, options=(), consume=True):
         self.folder, self.context = folder, zmq.Context()
@@ -63,14 +64,14 @@ class Receiver:
             return answer.headers["Content-Type"], answer.read()
 
     def run(self, severity):
-        """The status of the next run, once it has ended and its files are closed; to be called once for each."""
+        """The status of the next run, once it has ended and its files are closed. Call it once for each run."""
         self.runs += 1
         done = self.service.until(lambda s: s["state"] in ("idle", "error") and s["ended"] and s["run"] == self.runs, 60)
         assert done["severity"] == severity, (done, "".join(self.service.log))
         return done
 
     def is_logged(self, *words):
-        """A line of the log has all of these words."""
+        """Whether a line of the log contains all of these words."""
         return any(all(word in line for word in words) for line in self.service.log)
 
     def json(self, path, method="GET"):
@@ -79,7 +80,7 @@ class Receiver:
     def until(self, state, frames=None, why=""):
         end = time.monotonic() + 20
         while True:
-            # First the frames: idle behind them is the end of their series, and not the time before it.
+            # Asks for the frames first: "idle" after them then means the end of the series, not the time before it.
             received = self.json("received_frames")["value"]
             status = self.json("status")
             if status["state"] == state and why in status.get("error", "") and frames in (None, received):

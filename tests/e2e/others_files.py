@@ -6,7 +6,7 @@ import numpy as np
 
 
 def dectris_legacy(folder, dtype=np.uint16, codec="bslz4", images=7, per_file=3):
-    """As the DECTRIS file writer names things (legacy): links data_000001 and so on, detectorSpecific."""
+    """A series in the legacy layout of the DECTRIS file writer: links data_000001 and so on, detectorSpecific."""
     rng = np.random.default_rng(5)
     frames = rng.poisson(3, (images, 75, 130)).astype(dtype)
     frames[:, 10, :] = np.iinfo(dtype).max
@@ -43,7 +43,8 @@ def dectris_legacy(folder, dtype=np.uint16, codec="bslz4", images=7, per_file=3)
 
 
 def with_an_endless_index(path, copy):
-    """A copy in which each page of the indices of groups names itself as the page below. libhdf5 1.14 goes down until its stack is full."""
+    """A copy in which each page of the group indices names itself as its child. libhdf5 1.14 descends until its stack
+    overflows."""
     data = bytearray(path.read_bytes())
     at = -1
     while (at := data.find(b"TREE\x00", at + 1)) >= 0:

@@ -1,4 +1,5 @@
-"""Writes raw files as other programs do, from their published layouts (slsDetectorPackage 9.2, jungfrau_utils), and the frames to put in."""
+"""Makes frames, and writes raw files as other programs do, from their published layouts (slsDetectorPackage 9.2,
+jungfrau_utils)."""
 
 import json
 
@@ -19,7 +20,7 @@ assert HEADER.itemsize == 48
 
 
 def frames(count, modules=1, seed=1):
-    """Words of noise around 3000 ADU with some in G1 and G2: (count, modules, 512, 1024)."""
+    """Words of noise around 3000 ADU, some of them in G1 and G2: (count, modules, 512, 1024)."""
     rng = np.random.default_rng(seed)
     words = rng.integers(2900, 3300, (count, modules, ROWS, COLUMNS), dtype=np.uint16)
     switched = rng.random((count, modules, ROWS, COLUMNS), dtype=np.float32)
@@ -29,7 +30,7 @@ def frames(count, modules=1, seed=1):
 
 
 def packet_header(frame, packet, *, kind=3, row=0, column=0, module=0, version=2, timestamp=0, bunch=0):
-    """Header of a packet; in files of the slsReceiver the packets that it caught stand in the place of the packet number."""
+    """Header of a packet. In files of the slsReceiver the number of packets caught replaces the packet number."""
     h = bytearray(HEADER.itemsize)
     for field, value in (("frame_number", frame), ("packet_number", packet), ("bunch_id", bunch), ("timestamp", timestamp), ("module_id", module),
                          ("row", row), ("column", column), ("detector_type", kind), ("version", version)):  # fmt: skip
@@ -39,7 +40,7 @@ def packet_header(frame, packet, *, kind=3, row=0, column=0, module=0, version=2
 
 
 def header(frame, port, caught, interfaces, kind=3):
-    """Header of a frame of a port; timestamps and the like are as the simulator of konkordia sends them nowhere compared."""
+    """Header of a frame of a port. Timestamp and bunch id differ from those of `konkordia simulate`."""
     return packet_header(frame, caught, kind=kind, module=port // interfaces, row=port, timestamp=1000 * frame, bunch=7 * frame)
 
 
@@ -50,7 +51,7 @@ def mask_of(packets, lost):
 
 
 def tile(words, port, interfaces, lost=()):
-    """The bytes of a port's part of one frame of (modules, 512, 1024) words, padded as the receiver does."""
+    """A port's part of one frame of (modules, 512, 1024) words, as bytes. Lost packets are 0xFF, as in the receiver."""
     rows = ROWS // interfaces
     part = words[port // interfaces, (port % interfaces) * rows : (port % interfaces + 1) * rows]
     data = np.frombuffer(part.astype("<u2").tobytes(), "u1").reshape(-1, PACKET_BYTES).copy()
@@ -66,7 +67,7 @@ def record(words, port, frame, interfaces, lost=()):
 
 
 def master(version, ports_x, ports_y, interfaces, count, per_file, detector="Jungfrau"):
-    """The JSON of the binary writer, key by key as it stands there."""
+    """The JSON master of the receiver's binary writer, key by key."""
     rows = ROWS // interfaces
     old = version < 8
     whole = {"xmin": 0, "xmax": ports_x * COLUMNS - 1, "ymin": 0, "ymax": ports_y * rows - 1}
@@ -96,7 +97,8 @@ def master(version, ports_x, ports_y, interfaces, count, per_file, detector="Jun
 
 
 def write_sls(folder, words, *, version=7.2, interfaces=1, per_file=10000, numbers=None, lost=None, ports_x=1, name="run", pad=""):
-    """An acquisition of (frames, modules, 512, 1024) words; `lost` is {(frame index, port): packets}. Returns the master."""
+    """Writes an acquisition of (frames, modules, 512, 1024) words; `lost` is {(frame index, port): packets}. Returns
+    the path of the master."""
     count, modules = words.shape[:2]
     numbers = list(numbers or range(1, count + 1))
     lost = lost or {}
@@ -112,8 +114,9 @@ def write_sls(folder, words, *, version=7.2, interfaces=1, per_file=10000, numbe
 
 
 def write_sls_hdf5(folder, words, *, interfaces=1, numbers=None, lost=None, name="run", made_for=None, unused=0):
-    """The same as HDF5 of the slsReceiver: one data file for each port, chunks of one image, parameters beside it. With `made_for` the data sets
-    were made for so many frames, of which only those of `words` were written; the rest of the frame numbers is `unused`."""
+    """The same as HDF5 of the slsReceiver: one data file for each port, chunks of one image, parameters beside it. With
+    `made_for` the data sets have room for so many frames, of which only those of `words` were written; the frame number
+    of the others is `unused`."""
     count, modules = words.shape[:2]
     numbers = list(numbers or range(1, count + 1))
     lost = lost or {}
@@ -136,7 +139,7 @@ def write_sls_hdf5(folder, words, *, interfaces=1, numbers=None, lost=None, name
                 f.create_dataset(key, data=np.concatenate([values, rest]))
             data.resize(made_for or count, axis=0)
             masks += [np.zeros((), "V64")] * ((made_for or count) - count)
-            # Strings of fixed length with zero bytes inside, which only the low-level interface writes.
+            # Strings of fixed length that contain zero bytes. Only the low-level interface of h5py writes them.
             text = h5py.h5t.C_S1.copy()
             text.set_size(64)
             space = h5py.h5s.create_simple((len(masks),))
@@ -157,7 +160,7 @@ def write_sls_hdf5(folder, words, *, interfaces=1, numbers=None, lost=None, name
 
 
 def write_swissfel(path, words, *, good=None, frame_index=None, detector="JF07T02V01", **storage):
-    """A raw file as SwissFEL writes it: (frames, modules, 512, 1024) words as images of modules x 512 rows."""
+    """Writes a raw file as SwissFEL does: (frames, modules, 512, 1024) words as images of modules x 512 rows."""
     count, modules = words.shape[:2]
     with h5py.File(path, "w") as f:
         group = f.create_group(f"/data/{detector}")
@@ -173,8 +176,8 @@ def write_swissfel(path, words, *, good=None, frame_index=None, detector="JF07T0
 
 
 def eiger_ports(down, across):
-    """Row and column of each port of an EIGER of whole modules, in the order of the receiver: half modules count down a column first. Lower
-    half modules are mounted upside down, so that their left port has the higher column."""
+    """Row and column of each port of an EIGER of whole modules, in the order of the receiver: half modules are counted
+    down each column first. Lower half modules are mounted upside down, so their left port has the higher column."""
     places = []
     for half in range(2 * down * across):
         row, column = half % (2 * down), half // (2 * down) * 2
@@ -183,7 +186,7 @@ def eiger_ports(down, across):
 
 
 def eiger_bytes(counts, bits):
-    """The bytes of a port's counts as they travel (4 bits: high half of the byte first; 12 bits: three bytes for two pixels)."""
+    """A port's counts as bytes in packets (4 bits: high half of a byte first; 12 bits: three bytes for two pixels)."""
     counts = np.asarray(counts).reshape(-1)
     if bits == 4:
         return (counts[0::2] << 4 | counts[1::2]).astype("u1").tobytes()
@@ -198,7 +201,8 @@ def eiger_header(frame, place, packets):
 
 
 def write_eiger(folder, counts, bits, places, *, ten_giga=True, lost=None, name="e"):
-    """An acquisition of an EIGER: (frames, ports, 256, 512) counts, raw, with the JSON master. `lost` is {(frame index, port): packets}."""
+    """Writes an acquisition of an EIGER, (frames, ports, 256, 512) counts, as raw files with the JSON master. `lost` is
+    {(frame index, port): packets}."""
     count, ports = counts.shape[:2]
     payload = 4096 if ten_giga else 1024
     packets, lost = 256 * 64 * bits // payload, lost or {}
@@ -218,7 +222,7 @@ def write_eiger(folder, counts, bits, places, *, ten_giga=True, lost=None, name=
 
 
 def write_eiger_hdf5(folder, counts, bits, places, *, ten_giga=True, lost=None, name="e"):
-    """The same as HDF5 of the slsReceiver: 4 bits as half as many bytes, 12 bits as 16-bit words."""
+    """The same as HDF5 of the slsReceiver: counts of 4 bits two to a byte, counts of 12 bits as 16-bit words."""
     count, ports = counts.shape[:2]
     packets, lost = 256 * 64 * bits // (4096 if ten_giga else 1024), lost or {}
     kind = {4: "u1", 8: "u1", 12: "<u2", 16: "<u2", 32: "<u4"}[bits]

@@ -1,4 +1,4 @@
-"""Drives a running service: `konkordia serve` as a process, its HTTP interface by urllib."""
+"""Drives a running service: `konkordia serve` as a process, its HTTP interface through urllib."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from driving import BINARY, free_ports
 
 
 class Problem(Exception):
-    """The service turned a request down (RFC 9457)."""
+    """The service refused a request (RFC 9457)."""
 
     def __init__(self, status, body):
         super().__init__(f"{status}: {body}")
@@ -78,7 +78,7 @@ class Service:
         return self.request("POST", verb, body or {}, **query)
 
     def refused(self, verb, body=None, **query):
-        """The problem with which a command is turned down."""
+        """The problem with which a command is refused."""
         try:
             status = self.command(verb, body, **query)
         except Problem as problem:
@@ -91,7 +91,7 @@ class Service:
         return waited["status"]
 
     def until(self, condition, timeout=20, **query):
-        """Waits for a state that fulfils the condition."""
+        """Waits for a status that fulfils the condition."""
         end = time.monotonic() + timeout
         while True:
             status = self.status(**query)
@@ -127,12 +127,12 @@ class Service:
         for thread in self._threads:
             thread.join(10)
         log = "".join(self.log)
-        assert "panicked" not in log and "a mistake in konkordia" not in log, log
+        assert "panicked" not in log and "a bug in konkordia" not in log, log
         return self.process.returncode, log
 
 
 def until(condition, what, timeout=60):
-    """Waits until a condition holds, and returns what it gives."""
+    """Waits until a condition holds, and returns its value."""
     end = time.monotonic() + timeout
     while not (found := condition()):
         assert time.monotonic() < end, f"never: {what}"
@@ -141,7 +141,7 @@ def until(condition, what, timeout=60):
 
 
 def settled(service):
-    """Open files and threads when nothing has changed for half a second: connections and threads of what is over have gone."""
+    """Open files and threads, after their numbers have not changed for half a second: those of past runs are closed."""
     newest, since, end = None, time.monotonic(), time.monotonic() + 20
     while time.monotonic() - since < 0.5:
         found = service.resources()[:2]
@@ -153,7 +153,7 @@ def settled(service):
 
 
 def more_than(before, service, within_s=10):
-    """Whether there are more open files or threads than before, and there still are after a while; fewer are no leak."""
+    """Whether there are more open files or threads than before, even after `within_s`. Fewer are no leak."""
     end = time.monotonic() + within_s
     while any(now > then for now, then in zip(service.resources(), before, strict=False)):
         if time.monotonic() > end:
@@ -163,7 +163,7 @@ def more_than(before, service, within_s=10):
 
 
 def write_config(folder, port, *, name="run.toml", detector=None, extra="", **tables):
-    """Writes the configuration of an EIGER of 8 bits, four ports from `port` on."""
+    """Writes a configuration, by default of an EIGER of 8 bits with four ports from `port` on."""
     tables.setdefault("output", {})
     tables["output"].setdefault("directory", str(folder))
     tables["output"].setdefault("prefix", "run")
@@ -181,5 +181,5 @@ def write_config(folder, port, *, name="run.toml", detector=None, extra="", **ta
 
 
 def free_port():
-    """A TCP port that is free now, and that no other test takes."""
+    """A port that is free now and that no other test takes."""
     return free_ports()

@@ -1,4 +1,4 @@
-"""Streams through the running service: senders made of pyzmq and json alone, decoders of other people, readers of the files."""
+"""Streams through the running service: senders of pyzmq and json only, other people's decoders, readers of files."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ LOST, COMPLETE, PARTIAL, DISCARDED = range(4)
 
 
 def addresses(count=1):
-    # Not ipc: what a sender that ends at once has left in such a connection is lost in libzmq while the receiver is full.
+    # Not ipc: there libzmq loses the last messages of a sender that ends while the receiver is full.
     found = []
     while len(found) < count:
         address = f"tcp://127.0.0.1:{free_port()}"
@@ -28,7 +28,8 @@ def addresses(count=1):
 
 
 class StreamService(Service):
-    """A service with one stream detector that listens, or connects to a given address. Its files are `s_NNNNNN_master.h5`, unless a header names them."""
+    """A service with one stream detector that listens, or connects to a given address. Its files are
+    `s_NNNNNN_master.h5` unless a header names them."""
 
     def __init__(self, folder, protocol="stins", *, upstreams=1, connect_to=None, source="", output="", run="", extra="", output_folder=None, **options):
         self.folder = pathlib.Path(output_folder or folder)
@@ -44,27 +45,27 @@ class StreamService(Service):
         super().__init__(config, **options)
 
     def socket(self, upstream=0, kind=zmq.PUSH):
-        """A socket that sends to the service, the connection made."""
+        """A socket that sends to the service."""
         s = self.context.socket(kind)
         s.linger, s.sndtimeo, s.sndhwm = 20_000, 20_000, 10_000
         s.connect(self.addresses[upstream])
         return s
 
     def send(self, *messages, upstream=0):
-        """Sends over one lasting connection, as detectors do: what two connections bring is in no order."""
+        """Sends over one lasting connection, as detectors do. Messages of two connections have no order among them."""
         if upstream not in self.senders:
             self.senders[upstream] = self.socket(upstream)
         for message in messages:
             self.senders[upstream].send_multipart(message)
 
     def taken(self, run, severity="success", timeout=20):
-        """The state when this run is over, and its file."""
+        """The status when this run is over."""
         done = self.until(lambda s: s["run"] > run or (s["run"] == run and s["state"] in ("idle", "error")), timeout)
         assert done["run"] == run and done["severity"] == severity, (done, self.log)
         return done
 
     def file(self, run, **options):
-        """The file of a run that has ended well."""
+        """The file of a run that must end with this severity (default: success)."""
         return SeriesFile(self.taken(run, **options)["file"])
 
     def close(self):
@@ -75,7 +76,7 @@ class StreamService(Service):
 
 
 class SeriesFile:
-    """Images and account of a series, read by h5py; `konkordia check` has nothing against it."""
+    """Images and ledger of a series, read by h5py; `konkordia check` must exit with `check`."""
 
     def __init__(self, path, check=0):
         self.path = pathlib.Path(path)
@@ -94,7 +95,7 @@ class SeriesFile:
             self.detector = fields(f["/entry/instrument/detector"])
 
     def equals(self, expected, status=None):
-        """Every pixel, type and position; `None` stands for an image that is not there."""
+        """Compares every pixel, type and position; `None` stands for a missing image."""
         assert len(self.images) == len(expected), self.images.shape
         for n, (image, wanted) in enumerate(zip(self.images, expected, strict=True)):
             if wanted is None:
@@ -115,7 +116,7 @@ def fields(group):
 
 
 def chunks(master):
-    """Every chunk as it lies in the data files."""
+    """Every chunk as stored in the data files."""
     master, found = pathlib.Path(master), []
     with h5py.File(master) as f:
         names = [f["/entry/data"].get(name, getlink=True).filename for name in sorted(f["/entry/data"]) if name.startswith("data_0")]
@@ -127,13 +128,13 @@ def chunks(master):
 
 
 def bslz4(pixels, header=True):
-    """A chunk of HDF5's filter 32008; bitshuffle itself leaves its header out."""
+    """A chunk of HDF5's filter 32008. The bitshuffle package itself does not write the header."""
     packed = bitshuffle.compress_lz4(np.ascontiguousarray(pixels)).tobytes()
     return (struct.pack(">QI", pixels.nbytes, 8192) if header else b"") + packed
 
 
 def unpacked(packed, dtype, shape):
-    """A chunk of HDF5's filter 32008 by bitshuffle's own decoder."""
+    """A chunk of HDF5's filter 32008, decoded by the bitshuffle package."""
     total, block = struct.unpack_from(">QI", packed)
     dtype = np.dtype(dtype)
     assert total == np.prod(shape) * dtype.itemsize
@@ -141,7 +142,7 @@ def unpacked(packed, dtype, shape):
 
 
 class Stins:
-    """Messages by the book, numbered over the life of the sender."""
+    """STINS messages as specified, numbered over the life of the sender."""
 
     def __init__(self, number=0):
         self.number = number
@@ -152,7 +153,7 @@ class Stins:
         return [json.dumps(first).encode(), *parts]
 
     def start(self, filename="", metadata=None, **extra):
-        """Without a name the configuration names the file; `None`: the key is not there."""
+        """With an empty name the configuration names the file; `None` leaves the key out."""
         first = {"htype": "header", **extra}
         if filename is not None:
             first["filename"] = filename
@@ -179,7 +180,7 @@ class Stins:
 
 
 def pictures(count, shape=SHAPE, dtype="uint16", seed=1):
-    """Different images, the whole range of the type but the ends, which stand for what is missing."""
+    """Random images: integers from 0 to below 1000 (or half of the type's maximum), floats normally distributed."""
     rng = np.random.default_rng(seed)
     dtype = np.dtype(dtype)
     if dtype.kind == "f":
@@ -189,7 +190,7 @@ def pictures(count, shape=SHAPE, dtype="uint16", seed=1):
 
 
 def messages_of(path):
-    """A capture, read by its description."""
+    """The messages of a capture, read as its format is documented."""
     content, at, messages = pathlib.Path(path).read_bytes(), 0, []
     while at < len(content):
         (count,) = struct.unpack_from("<I", content, at)

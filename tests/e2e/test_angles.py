@@ -1,4 +1,5 @@
-"""Angles and other facts of the experiment on their way into the file: from the configuration, a command, Stream V1 and V2, STINS and CBF headers."""
+"""Angles and other facts of the experiment in the file: from the configuration, a command, Stream V1 and V2, STINS and
+CBF headers."""
 
 import bz2
 import json
@@ -32,7 +33,7 @@ def text(value):
 
 
 def angles(master, axis="omega"):
-    """First angle, step and number of angles; the chain leads to this axis."""
+    """First angle, step and number of angles of this axis, on which the sample must depend."""
     with h5py.File(master) as file:
         assert text(file["/entry/sample/depends_on"]) == f"/entry/sample/transformations/{axis}"
         values = file[f"/entry/sample/transformations/{axis}"][()]
@@ -43,7 +44,7 @@ def angles(master, axis="omega"):
 
 
 def imported(folder, *files):
-    """What DIALS makes of it: the words of `dials.import`, oscillation, image range, rotation axis, distance, wavelength."""
+    """What DIALS reads: output of `dials.import`, oscillation and image range, rotation axis, origin, wavelength."""
     said = dials(folder, "dials.import", *files, "output.experiments=imported.expt")
     experiment = json.loads((folder / "imported.expt").read_text())
     assert len(experiment["scan"]) == 1, said
@@ -90,7 +91,7 @@ def test_dials_takes_a_run_over_udp_for_a_sweep(bench):
     assert code in (0, 1)
     found = imported(bench.folder, bench.master)
     assert "sweep:    1" in found["said"] and found["scan"] == (90.0, 0.1, 1, 12)
-    # From the frame of McStas to that of imgCIF x and z change their sign.
+    # Between the coordinate frames of McStas and imgCIF, x and z change their sign.
     assert found["axis"] == [0, -1, 0] and found["origin"][2] == -150
 
 
@@ -123,7 +124,7 @@ def test_what_is_not_known_is_said_when_a_run_is_armed(bench):
 
 @pytest.mark.parametrize("bits, depth", [(8, None), (12, None), (16, 16), (32, 32)])
 def test_no_count_of_an_eiger_is_taken_for_a_special_value(bench, bits, depth):
-    """Of a detector of 12 bits in pixels of 16, dxtbx would take 4095 and 4094 for special values."""
+    """With bit_depth_readout = 12 in 16-bit pixels, dxtbx would take 4095 and 4094 for special values."""
     receiver = bench.receive(bench.config(streams=4, detector={**EIGER, "bits": bits}, run={"images": 1}))
     simulate("eiger", "--to", bench.to, "--bits", bits, "--rate", 20, "--images", 1)
     receiver.finish()
@@ -161,7 +162,7 @@ def test_a_command_comes_before_the_configuration(tmp_path):
     ("frames", "summation", "increment"), [({"keep_every": 3}, 1, 1.5), ({"keep_every": 2}, 2, 2.0), ({"dark_every": 3}, 1, None)]
 )
 def test_consumers_get_angles_from_image_to_image(tmp_path, frames, summation, increment):
-    """Stream V2 has one increment; where images lie at unequal distances there is none, and the file has an angle for each."""
+    """Stream V2 has one increment, and none where angles are not equally spaced. The file always has every angle."""
     address = f"tcp://127.0.0.1:{free_tcp_port()}"
     tables = {"frames": frames, "processing": {"summation": summation}, "goniometer": {"omega_start_deg": 10.0, "omega_increment_deg": 0.5}}
     extra = f'[[stream]]\nname = "live"\nprotocol = "stream2"\naddress = "{address}"\n'
@@ -294,19 +295,19 @@ def test_what_stream_2_brings_stands_where_nxmx_has_it(serve):
         detector = entry["instrument/detector"]
         assert detector["transformations/two_theta"][()].tolist() == [12]
         assert (detector["flatfield_applied"][()], detector["countrate_correction_applied"][()]) == (1, 1)
-        # Of one channel the threshold is that of the detector; what was said of others is no field of NXdetector.
+        # With one channel its threshold is that of the detector. The thresholds of other channels are not stored here.
         assert detector["threshold_energy"][()] == 6200
         np.testing.assert_allclose(detector["start_time"][()], [0, 0.1, 0.2, 0.3])
         assert text(detector["start_time"].attrs["start"]) == "2026-11-21T12:00:05+01:00"
     program("check", master, check=0)
-    # It is installed with the tests, whether or not their environment is on the PATH.
+    # nxvalidate lies beside this Python; it need not be on PATH.
     valid = subprocess.run([pathlib.Path(sys.executable).with_name("nxvalidate"), "-e", master], capture_output=True, text=True)
     assert "Total number of errors: 0" in valid.stdout, valid.stdout + valid.stderr
 
 
 @needs_streams
 def test_a_captured_header_that_says_nothing_of_angles_makes_stills(serve):
-    """The detector sends zeros for axes that nobody has set."""
+    """The detector sends zeros for axes that were not set."""
     messages = messages_of(STREAMS / "eiger-1m-stream-v1.zmsg")
     master = sent(serve, "stream1", messages, run="images = 9")
     with h5py.File(master) as file:
@@ -316,7 +317,7 @@ def test_a_captured_header_that_says_nothing_of_angles_makes_stills(serve):
 
 @needs_streams
 def test_a_captured_stream_2_names_sample_and_beam(serve):
-    """The user data of this capture are JSON of Jungfraujoch."""
+    """The user_data of this capture are JSON as Jungfraujoch writes it."""
     messages = messages_of(STREAMS / "eiger-1m-stream-v2.zmsg")
     master = sent(serve, "stream2", messages, run="images = 10")
     with h5py.File(master) as file:
@@ -345,9 +346,9 @@ def test_a_stream_that_says_nothing_gets_what_the_configuration_says(serve):
         assert [name for name in absent if name in file["/entry"]] == []
 
 
-# Images that are cut, turned and binned on their way.
+# Images that are cut, turned and binned.
 
-# Transformation; rows and columns of the sender's image that become one pixel; the images that leave by numpy.
+# Transformation; rows and columns of the sender's image that become one pixel; the same transformation by numpy.
 MOVED = {
     "cut": ("crop = [3, 5, 12, 20]", (4, 5, 11, 12), lambda a: a[3:15, 5:25]),
     "turned": ("rotate_deg = 90", (4, 5, 11, 12), lambda a: np.rot90(a, -1)),
@@ -368,13 +369,13 @@ def with_marker(part):
 
 
 def marker(image):
-    """Middle of the only pixel that counted, in pixels."""
+    """Middle of the only pixel that is not 0, in pixels."""
     ((row, column),) = np.argwhere(image)
     return row + 0.5, column + 0.5
 
 
 def laboratory(master, row, column):
-    """Where a point of the image lies, in m in the McStas frame, as nxmx reads the file."""
+    """The position of a point of the image, in m in the McStas frame, as nxmx reads it from the file."""
     with h5py.File(master) as file:
         (entry,) = nxmx.NXmx(file).entries
         (module,) = entry.instruments[0].detectors[0].modules
@@ -386,7 +387,8 @@ def laboratory(master, row, column):
 
 @pytest.fixture
 def moved(serve):
-    """Sends a series with the marker through a transformation; gives the file, the start that a consumer of Stream V2 gets, and the image."""
+    """Sends a series with the marker through a transformation. Returns the file, the start message that a consumer of
+    Stream V2 gets, and the stored image."""
     context = zmq.Context()
 
     def send(protocol, name, series, more="", **said):
@@ -412,10 +414,10 @@ def moved(serve):
 
 @pytest.mark.parametrize("name", MOVED)
 def test_beam_and_pixels_stay_where_they_are_when_images_are_cut_turned_and_binned(moved, name):
-    """The sender's numbers are those of its own image; file and consumers are told of the image that they get."""
+    """The sender's numbers refer to its own image; those in the file and for consumers refer to the image they get."""
     master, start, stored = moved("stream1", name, v1_series)
     first, end, left, right = MOVED[name][1]
-    # Upright at the sender: its rows run to -x, its columns to -y.
+    # The sender's image is upright: its fast axis is -x, its slow axis -y.
     wanted = [(10.5 - (left + right) / 2) * 75e-6, (5.5 - (first + end) / 2) * 75e-6, 0.2]
     np.testing.assert_allclose(laboratory(master, *marker(stored)), wanted, atol=1e-12)
     with h5py.File(master) as file:
@@ -427,7 +429,7 @@ def test_beam_and_pixels_stay_where_they_are_when_images_are_cut_turned_and_binn
         said = text(file["/entry/konkordia/conversion/transform_sender_said"])
         assert "beam centre 10.5 (x), 5.5 (y)" in said and "image size 40 (x), 24 (y)" in said
     if name == "all":
-        # Cut: 5.5, 2.5 of 20 x 12; flipped: 9.5 from above; turned: 2.5 from the right of 12, 5.5 from above; binned by 4 and 2.
+        # Cut: x 5.5, y 2.5 in 20 x 12; flipped: y 9.5; turned: x 2.5, y 5.5 in 12 x 20; then binned by 4 (x) and 2 (y).
         assert (start["beam_center_x"], start["beam_center_y"]) == (2.5 / 4, 5.5 / 2)
         assert (start["pixel_size_x"], start["pixel_size_y"]) == (pytest.approx(4 * 75e-6), pytest.approx(2 * 75e-6))
 
@@ -453,7 +455,7 @@ def test_a_turn_may_set_the_images_of_a_mounted_detector_upright(moved):
     with h5py.File(master) as file:
         detector = file["/entry/instrument/detector"]
         assert detector["module/fast_pixel_direction"].attrs["vector"].tolist() == [-1, 0, 0]
-        # 5.5 from the right of 24, 10.5 from above.
+        # x is 5.5 from the right of 24 columns, y is 10.5.
         x, y = detector["beam_center_x"][()], detector["beam_center_y"][()]
         assert (x, y) == (18.5, 10.5)
     row, column = marker(stored)
@@ -468,7 +470,7 @@ def test_dials_finds_a_cut_turned_and_binned_image_where_it_was(moved, tmp_path)
     row, column = marker(stored)
     (width, height), fast, slow = panel["pixel_size"], np.array(panel["fast_axis"]), np.array(panel["slow_axis"])
     place = np.array(found["origin"]) + fast * width * column + slow * height * row
-    # In mm in the frame of imgCIF: x to the right along the beam, z against it.
+    # In mm in the frame of imgCIF: x points to the right, looking along the beam; z points against the beam.
     np.testing.assert_allclose(place, [(12.0 - 10.5) * 0.075, (5.5 - 5.0) * 0.075, -200], atol=1e-9)
     np.testing.assert_allclose(found["axis"], [1, 0, 0])
 
@@ -477,7 +479,7 @@ def test_dials_finds_a_cut_turned_and_binned_image_where_it_was(moved, tmp_path)
 
 
 def cbf_series(folder, count, start=10.0, increment=1.0):
-    """Real frames of a PILATUS under headers of a sweep: only these lines and the name differ from what the beamline wrote."""
+    """A real PILATUS frame with the headers of a sweep. Only the angle lines and the names differ from the original."""
     original = bz2.decompress((THAUMATIN / "thau_3_2_0001.cbf.bz2").read_bytes())
     for n in range(count):
         angle, turn = f"{start + n * increment:.4f} deg.", f"{increment:.4f} deg."
@@ -492,7 +494,7 @@ def cbf_series(folder, count, start=10.0, increment=1.0):
 
 
 def taken_from_a_folder(serve, tmp_path, count, **options):
-    """The file that is made of so many CBF files."""
+    """The master of a series of `count` CBF files that the service reads from a folder."""
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
     source = f'folder = "{tmp_path}/in"\nsettle_ms = 100\npoll_ms = 50'
@@ -506,7 +508,7 @@ def test_a_folder_of_cbf_files_is_the_sweep_that_their_headers_say(serve, tmp_pa
     master = taken_from_a_folder(serve, tmp_path, 3)
     assert angles(master) == (10.0, pytest.approx(1.0), 3)
     with h5py.File(master) as file:
-        # When it was taken, not when it was received; the header says no time zone.
+        # The time of the exposure, not of the reception. The header has no time zone.
         assert text(file["/entry/start_time"]).startswith("2019-09-11T13:20:28.989") and "end_time" not in file["/entry"]
         assert text(file["/entry/end_time_estimated"]) == "2019-09-11T13:20:29.049"
         assert file["/entry/instrument/attenuator/attenuator_transmission"][()] == 0.2547
@@ -516,8 +518,9 @@ def test_a_folder_of_cbf_files_is_the_sweep_that_their_headers_say(serve, tmp_pa
 @needs_thaumatin
 @needs_dials
 def test_dials_sees_the_sweep_of_the_original_files(serve, tmp_path):
-    """10 frames of 1 degree: what DIALS says of the CBF files themselves is the reference. It knows by the serial number of the detector that the
-    goniometer of I24 stands upright, which no header says: that comes from the configuration, the angles from the headers."""
+    """10 frames of 1 degree. The reference is what DIALS reads from the CBF files themselves. DIALS knows from the
+    serial number of the detector that the goniometer of I24 is vertical, which no header says. In our file the axis
+    comes from the configuration, and the angles from the headers."""
     master = taken_from_a_folder(serve, tmp_path, 10, extra="[goniometer]\nomega_vector = [0, 1, 0]\nomega_start_deg = 33.0")
     original = imported(tmp_path, *sorted((tmp_path / "in").glob("*.cbf")))
     assert original["scan"] == (10.0, 1.0, 1, 10)

@@ -1,5 +1,5 @@
-"""A service under attack: the runs beside lose nothing, `cancel` of the attacked detector answers in time. One attack at a time, and all of them for half an
-hour."""
+"""A service under attack: the runs of the other detectors lose nothing, and `cancel` of the attacked detector answers
+in time. One attack at a time, and all of them for half an hour."""
 
 import os
 import pathlib
@@ -14,11 +14,11 @@ from service import more_than, settled
 
 SLOW = os.environ.get("KONKORDIA_SLOW") == "1"
 SOAK_S = float(os.environ.get("KONKORDIA_SOAK_S", "1800"))
-# What docs/service.md promises.
+# The limit stated in docs/service.md, in s.
 CANCEL_S = 5
 MIB = 1 << 20
 
-# They need most of two cores, and measure how long `cancel` takes.
+# The attacks need most of two cores, and the tests measure how long `cancel` takes.
 pytestmark = pytest.mark.alone
 
 
@@ -42,7 +42,7 @@ def four(tmp_path_factory):
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=[attack.name for attack in ATTACKS])
 def test_an_attack_costs_the_runs_beside_nothing_and_keeps_nobody_from_cancel(four, attack):
-    """One service takes all attacks, one after the other."""
+    """The same service is attacked in all of these tests, one after the other."""
     packets, other_packets, messages, other_messages = four.all
     target = other_packets if isinstance(other_packets, tuple(attack.kinds)) else other_messages
     if attack.on_small_disk and not target.has_small_disk:
@@ -57,13 +57,13 @@ def test_an_attack_costs_the_runs_beside_nothing_and_keeps_nobody_from_cancel(fo
             runs.end()
     told(outcome.line(", ".join(map(str, beside))))
     answered_in_time(outcome)
-    # And the one that was attacked is as before.
+    # The attacked detector works as before.
     target.ready_again()
     target.whole_run(10)
 
 
 class Minutes:
-    """What the service has done and needs, looked at once a minute."""
+    """Records once a minute how many images the service has taken and how much memory, files and threads it needs."""
 
     def __init__(self, four, every_s):
         self.four, self.every_s, self.is_over = four, every_s, threading.Event()
@@ -90,15 +90,17 @@ class Minutes:
 
 
 def is_flat(resident):
-    """Memory of the service at rest after each round, in MiB. The allocator keeps some of what the largest message without an end took until it was cut off,
-    which is more where the service had to wait for a processor. That is reached soon, and does not grow from then on."""
+    """Checks the memory of the idle service after each round, in MiB. The allocator keeps part of the memory that the
+    largest endless message took before it was cut off, which is more if the service had to wait for a processor. This
+    amount is reached soon and must not grow afterwards."""
     assert max(resident) < resident[0] + 512, resident
     half = len(resident) // 2
     assert len(resident) < 6 or max(resident[half:]) < max(resident[:half]) + 64, resident
 
 
 def a_round(four, rng, seen):
-    """All attacks once, each at a detector picked at random; the others go on with their runs, and the attacked one is one of these again afterwards."""
+    """Makes each attack once on a random detector, while the other detectors go on with their runs. The attacked
+    detector then joins them again."""
     runs = {detector: WholeRuns(detector, images_per_run=100) for detector in four.all}
     try:
         for attack in rng.sample(ATTACKS, len(ATTACKS)):
@@ -124,12 +126,12 @@ def test_a_soak_under_all_attacks(four):
     rng, seen, rests = random.Random(seed), [], []
     minutes = Minutes(four, every_s=min(60, SOAK_S / 8))
     try:
-        # The first round warms up; at least two are compared with it.
+        # The first round warms up; at least two more are compared with it.
         while time.monotonic() - minutes.began < SOAK_S or len(rests) < 3:
             a_round(four, rng, seen)
             rests.append((*settled(four.service), four.service.resources()[2] / MIB))
             told("after round {}: {} files, {} threads, {:.0f} MiB, all detectors idle".format(len(rests), *rests[-1]))
-            # Threads that HTTP had for a while end when there is nothing to do for them.
+            # Threads of HTTP end when they have been idle for a while.
             assert not more_than(rests[0][:2], four.service, within_s=60), (rests, four.service.resources())
             is_flat([resident for _, _, resident in rests])
     finally:

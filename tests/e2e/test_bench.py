@@ -1,4 +1,5 @@
-"""The benches verify their own output; here only that they run, say so, and write what was asked for. Nothing here judges a speed."""
+"""The benches verify their own output. These tests only check that they run, report this, and write what was asked for;
+no test judges a speed."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""From dark frames to a corrected file: `konkordia pedestal`, `konkordia calibration` and runs with what they make."""
+"""From dark frames to a corrected file: `konkordia pedestal`, `konkordia calibration`, and runs with their results."""
 
 import json
 import shutil
@@ -23,7 +23,7 @@ def tables(**calibration):
 
 
 def take(bench, config, images, *options, sender=(), rate=200, code=0):
-    """`konkordia pedestal` live, with the simulator as the detector; returns what it printed as JSON, or its errors."""
+    """Runs `konkordia pedestal` live with the simulator as the detector; returns its JSON output, or its errors."""
     command = [BINARY, "pedestal", config, "--frames", images, "--json", *options]
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=bench.folder)
     try:
@@ -38,7 +38,7 @@ def take(bench, config, images, *options, sender=(), rate=200, code=0):
 
 
 def truth(bench):
-    """Pedestals and gains of the simulated module, and where they are."""
+    """The folder with pedestals and gains of the simulated module, the pedestals, and the gains."""
     folder = bench.folder / "truth"
     program("simulate", "jungfrau", "--to", "127.0.0.1:1", "--write-calibration", folder, check=0)
     read = lambda name: np.fromfile(folder / name, "<f4").reshape(-1, 512, 1024)
@@ -46,7 +46,7 @@ def truth(bench):
 
 
 def dark_file(bench, frames=80, gain_bits=0, mean=3000.0, sigma=20.0, name="dark.u16"):
-    """Plain words of dark frames, and their mean and standard deviation by pixel."""
+    """Writes plain words of dark frames; returns the path, and mean and standard deviation of each pixel."""
     rng = np.random.default_rng(5)
     adc = rng.normal(mean, sigma, (frames, 512, 1024)).round().astype(np.uint16)
     (adc | gain_bits << 14).astype("<u2").tofile(bench.folder / name)
@@ -77,7 +77,7 @@ def test_from_first_dark_frame_to_a_corrected_file(bench):
             assert close.mean() > 0.999 and good.mean() > 0.999
         assert np.array_equal(f["gain/g0"][()], gains[0]) and len(f["history"]) == 3
         planes = {stage: f[f"cell_03/{stage}/mean"][()] for stage in STAGES}
-    # The same light with these pedestals, and with the same planes as plain files in which masked pixels are marked.
+    # The same frames with this calibration, and with the same planes as plain files in which masked pixels are marked.
     simulated = ["jungfrau", "--to", bench.to, "--images", 6, "--rate", 50]
     receiver = bench.receive(config)
     simulate(*simulated)
@@ -98,7 +98,8 @@ def test_from_first_dark_frame_to_a_corrected_file(bench):
 
 
 def staged(bench, images=40, rate=200):
-    """A configuration with the programs that set the gain of the simulated detector and start it; what was set stands in `stages`."""
+    """A configuration with programs that set the gain of the simulated detector and start it. They log the gains that
+    they set in the file `stages`."""
     control = {"on_stage": [str(bench.folder / "set")], "on_trigger": [str(bench.folder / "start")], "timeout_s": 100}
     config = bench.config(**tables(), control=control, run={"images": 6})
     stages = bench.folder / "stages"
@@ -126,7 +127,7 @@ ALL_SET = "g0 dynamic\ng1 forceswitchg1\ng2 forceswitchg2\ng0 dynamic\n"
 
 
 def test_all_stages_by_one_command(bench):
-    """The programs of [control] set the gain of the detector and start it, stage after stage, and leave it in its normal mode."""
+    """The programs of [control] set the gain and start the detector for each stage, and leave it in its normal mode."""
     folder, pedestals, _ = truth(bench)
     config = staged(bench)
     command = ["pedestal", config, "--stage", "all", "--frames", 40, "-o", "cal.h5", "--gain", folder / "gain_adu_per_kev.f32"]
@@ -134,7 +135,7 @@ def test_all_stages_by_one_command(bench):
     assert [(row["stage"], row["frames"]) for row in found["rows"]] == [(stage, 40) for stage in STAGES], found
     assert (bench.folder / "stages").read_text() == ALL_SET
     has_pedestals(bench.folder / "cal.h5", pedestals)
-    # The second stage fails: nothing is written, and the detector is not left as it is.
+    # The second stage fails: nothing is written, and the detector returns to its normal mode.
     (bench.folder / "stages").unlink()
     (bench.folder / "set").write_text('#!/bin/sh\necho "$KONKORDIA_STAGE" >> stages\ntest $KONKORDIA_STAGE != g1 || { echo "no answer" >&2; exit 1; }\n')
     command[command.index("cal.h5")] = "other.h5"
@@ -146,7 +147,7 @@ def test_all_stages_by_one_command(bench):
 
 
 def test_all_stages_by_one_request(bench):
-    """The same over HTTP: a new file, and then the file of the configuration, which keeps its gains."""
+    """The same over HTTP: first into a new file, then into the file of the configuration, which keeps its gains."""
     folder, pedestals, gains = truth(bench)
     program("pedestal", dark_file(bench)[0], "-o", "cal.h5", "--gain", folder / "gain_adu_per_kev.f32", check=0, cwd=bench.folder)
     stages = bench.folder / "stages"
@@ -177,7 +178,8 @@ def test_all_stages_by_one_request(bench):
 
 
 def test_pedestals_over_http_can_be_stopped_and_leave_nothing(bench):
-    """Nothing else is taken meanwhile; a cancel answers when an arm can be taken, and the detector is in its normal mode then."""
+    """Other commands are refused meanwhile. When cancel has answered, an arm is accepted and the detector is in its
+    normal mode."""
     folder, _, _ = truth(bench)
     program("pedestal", dark_file(bench)[0], "-o", "cal.h5", "--gain", folder / "gain_adu_per_kev.f32", check=0, cwd=bench.folder)
     service = Service(staged(bench, images=400, rate=20))
@@ -198,7 +200,7 @@ def test_pedestals_over_http_can_be_stopped_and_leave_nothing(bench):
 
 
 def test_pedestals_over_http_say_what_is_missing(bench):
-    """No file, no program that sets the gain."""
+    """There is no calibration file, and no program that sets the gain."""
     service = Service(bench.config(**{**tables(), "calibration": {"kind": "none"}}, processing={"dtype": "raw"}, run={"images": 6}))
     try:
         assert "on_stage" in service.refused("pedestal", {"file": "new"}).body["hint"]
@@ -220,7 +222,7 @@ def test_storage_cells_have_pedestals_of_their_own(bench):
     balanced(code, report)
     images = Master(bench.master).images
     medians = [np.median(image[np.isfinite(image)]) for image in images]
-    # Another cell's pedestals would be off by tens of ADU, of which 508 are a photon.
+    # The pedestals of another cell would be wrong by tens of ADU; a photon is 508 ADU.
     assert np.max(np.abs(medians)) < 0.003, medians
     spread = [np.std(image[np.isfinite(image)]) for image in images]
     assert np.max(spread) < 0.062, spread
@@ -263,18 +265,18 @@ def test_pedestals_from_files_are_exact(bench):
         assert whole.mean() > 0.999
         assert np.abs(group["mean"][()] - mean)[whole].max() < 1e-3
         assert np.abs(group["rms"][()] - rms)[whole].max() < 1e-3
-    # A second stage goes into the same file; a name that exists is not taken.
+    # An existing file is not replaced (-o), but a second stage can be added to it (--into).
     path, _, _ = dark_file(bench, frames=20, gain_bits=1, mean=15000.0, sigma=4.0, name="g1.u16")
     program("pedestal", path, "--format", "u16", "-o", "cal.h5", check=5, cwd=bench.folder)
     done = program("pedestal", path, "--format", "u16", "--into", "cal.h5", check=0, cwd=bench.folder)
-    assert "look at it: few frames" in done.stdout
+    assert "check: few frames" in done.stdout
     shown = json.loads(program("calibration", "show", "cal.h5", "--json", check=0, cwd=bench.folder).stdout)[0]
     assert [(s["cell"], s["stage"], s["frames"]) for s in shown["stages"]] == [(0, "g0", 80), (0, "g1", 20)]
 
 
 def test_runs_that_are_not_dark_are_refused(bench):
     config = bench.config(**tables())
-    # The crystal is in the beam.
+    # Without --dark the simulator sends diffraction.
     errors = take(bench, config, 40, "-o", "cal.h5", rate=50, code=3)
     assert "of G0 in storage cell 3 are not dark" in errors and "close the shutter" in errors
     errors = take(bench, config, 80, "-o", "cal.h5", sender=["--dark", "--stray", 0.02], code=3)
@@ -290,7 +292,7 @@ def test_forced_runs_in_the_wrong_stage_are_refused(bench):
         errors = take(bench, config, 12, "--stage", stage, "-o", "cal.h5", sender=["--dark", *sender], code=3)
         assert "in the wrong gain stage" in errors and f"12 of 12 frames were refused: 12 in stage {found}" in errors
     assert not (bench.folder / "cal.h5").exists()
-    # Without --stage each frame says what it is.
+    # Without --stage the frames themselves say which stage they are of.
     row = take(bench, config, 70, "-o", "cal.h5", sender=["--dark", "--high-gain"])["rows"][0]
     assert row["stage"] == "hg0" and row["good"]
 
@@ -302,7 +304,7 @@ def test_a_detector_that_sends_nothing_is_told(bench):
 
 
 def imported(bench, *options, name="cal.h5"):
-    """A calibration file of plausible constant planes."""
+    """Imports a calibration file of plausible constant planes."""
     for stage, value in zip(STAGES, (3000.0, 15000.0, 14500.0), strict=True):
         np.full(PIXELS, value, "<f4").tofile(bench.folder / f"{stage}.f32")
     np.repeat(np.array([41.0, -1.44, -0.114], "<f4"), PIXELS).tofile(bench.folder / "gain.f32")
@@ -324,7 +326,7 @@ def test_calibrations_that_do_not_belong_are_refused(bench):
     assert "age of the calibration" in program("receive", config, check=3).stderr
     config = bench.config(**tables())
     assert "is valid" in program("config", "check", config, check=0).stdout
-    # Another detector's frames are not mixed into it.
+    # Frames of another detector are refused.
     path, _, _ = dark_file(bench, frames=24)
     program("pedestal", path, "--format", "u16", "--into", "cal.h5", "--serial", "X", check=0, cwd=bench.folder)
     done = program("pedestal", path, "--format", "u16", "--into", "cal.h5", "--serial", "Y", check=3, cwd=bench.folder)
@@ -355,7 +357,7 @@ def test_damaged_and_wrong_files_are_refused(bench):
     path.write_bytes(good[:at] + bytes([good[at] ^ 8]) + good[at + 1 :])
     for command in (["receive", config], ["calibration", "show", path], ["pedestal", "--gain", bench.folder / "gain.f32", "--into", path]):
         refused = program(*command, check=3).stderr
-        assert "the file is damaged: its content has sha256:" in refused, refused
+        assert "the file is damaged: its content has the hash sha256:" in refused, refused
     path.write_bytes(good[: len(good) // 2])
     assert "the file is damaged" in program("receive", config, check=3).stderr
     path.write_bytes(b"this is no HDF5 file")
@@ -405,13 +407,13 @@ def test_the_mask_finds_the_unusable_pixels_of_the_real_module(bench):
     unusable = np.fromfile(planes[0], "<f4")
     with h5py.File(bench.folder / "cal.h5") as f:
         assert np.array_equal(f["cell_03/g0/mask"][()].ravel() == 2, (unusable <= 0) | (unusable >= 16383))
-    # Noise is judged where that is asked for, with reasons of its own.
+    # Noisy pixels are masked only with --noisy-k, as a reason of their own.
     done = program("calibration", "import", *common, "-o", bench.folder / "strict.h5", "--noisy-k", 3, "--json", check=0)
     strict = json.loads(done.stdout)["rows"][0]["masked"]
     assert strict["dead"] == 83 and 300 < strict["noisy"] < 1000
     compared = json.loads(program("calibration", "compare", bench.folder / "cal.h5", bench.folder / "strict.h5", "--json", check=0).stdout)
     assert compared["rows"][0]["newly_masked"] == strict["noisy"] + strict.get("stuck", 0) and not compared["equal"]
-    # Real frames: the same photons as from the planes.
+    # Real frames give the same photons as with the planes themselves.
     images = []
     for calibration in ({"kind": "konkordia", "file": "cal.h5"}, lyso_tables()["calibration"]):
         config = bench.config(**{**lyso_tables(images=10), "calibration": calibration}, output={"overwrite": "replace"})

@@ -1,4 +1,4 @@
-"""The commands of docs/calibration.md, typed in their order."""
+"""Runs the commands of docs/calibration.md in their order."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def test_the_page_works_as_it_is_written(tmp_path):
             continue
         options = {"cwd": tmp_path, "env": environment, "text": True}
         if re.match(r"konkordia (receive|pedestal run\.toml)", block):
-            # It waits for the detector, which the next block starts.
+            # This command waits for the detector, which the next block starts.
             waiting = subprocess.Popen(["bash", "-ec", block], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options)
             lines = []
             while not lines or "armed" not in lines[-1]:
@@ -49,7 +49,7 @@ def test_the_page_works_as_it_is_written(tmp_path):
     assert not (tmp_path / "lit.h5").exists()
     pictures = sorted(p.name for p in (tmp_path / "pictures").iterdir())
     assert pictures == ["cal_g0_cell03.png", "cal_g1_cell03.png", "cal_g2_cell03.png", "cal_gain.png"]
-    # Live and converted: the same pixels.
+    # The live run and its conversion have the same pixels.
     images = []
     for name in ("lyso", "again"):
         images.append(Master(tmp_path / f"{name}_master.h5").images)

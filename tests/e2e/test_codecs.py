@@ -1,4 +1,4 @@
-"""Every compression through the whole program, read back by h5py with the plugins, fabio and silx."""
+"""Every compression through the whole program, read back by h5py with hdf5plugin, by fabio and by silx."""
 
 import h5py
 import hdf5plugin  # noqa: F401  (registers the filters for h5py)
@@ -24,7 +24,7 @@ CODECS = {
 @needs_lyso
 @pytest.mark.parametrize("codec, level", CODECS)
 def test_what_is_packed_is_read_back(bench, truth, codec, level):  # noqa: F811
-    """Complete images are bit-exact, discarded ones read as missing."""
+    """Complete images are exact; discarded ones read as missing."""
     images = 12
     tables = lyso_tables(images=images, stall_timeout_s=2)
     tables["processing"] = {"missing": "discard", "workers": 2}

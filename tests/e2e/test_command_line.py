@@ -1,4 +1,4 @@
-"""Help, configuration, inspect, check: what a person types and reads."""
+"""Help, configuration, inspect and check as a person uses them."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def test_the_examples_of_the_first_help_work_one_after_the_other(tmp_path):
     lines = program("--help", check=0).stdout.split("Examples:\n")[1].split("\n\n")[0].split("\n")
     (tmp_path / "konkordia").symlink_to(BINARY)
     for line in lines:
-        # A port that is free, and less to wait for.
+        # A free port, and fewer images to wait for.
         line = line.replace("konkordia demo", "konkordia demo --listen 127.0.0.1:0 --images 20")
         done = subprocess.run(["bash", "-ec", f"PATH=$PWD:$PATH; {line}"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{line}\n{done.stderr}"
@@ -40,7 +40,7 @@ def test_the_configurations_in_the_documentation_are_valid(tmp_path):
         path = tmp_path / "run.toml"
         path.write_text(re.sub(r'directory = ".*"', f'directory = "{tmp_path}"', block))
         refused = program("config", "check", path).stderr
-        # The calibration files that a page names are not there; every other complaint is a mistake of the page.
+        # The calibration files that a page names do not exist; every other error is a mistake of the page.
         mistakes = [line for line in refused.splitlines() if line.startswith("error:") and "cannot read the calibration" not in line]
         assert not mistakes, f"{page}: {refused}"
 
@@ -78,7 +78,7 @@ def test_usage_errors_exit_with_2():
     for arguments in (["nonsense"], ["receive"], ["simulate", "jungfrau"], ["simulate", "jungfrau", "--to", "x", "--loss", "2"], ["inspect"]):
         program(*arguments, check=2)
     assert "write 0.02" in program("simulate", "jungfrau", "--to", "127.0.0.1:1", "--loss", "2", check=2).stderr
-    assert "no address to send to" in program("simulate", "jungfrau", "--to", "127.0.0.1", check=2).stderr
+    assert "not an address to send to" in program("simulate", "jungfrau", "--to", "127.0.0.1", check=2).stderr
 
 
 def test_version_and_completion():
@@ -93,7 +93,7 @@ def test_the_example_configuration_is_valid(tmp_path):
     program("config", "init", path, check=0)
     assert path.read_text().strip() == program("config", "init", check=0).stdout.strip()
     program("config", "init", path, check=6)
-    # Its calibration files are not there, which is not a mistake of the file but worth saying.
+    # Its calibration files do not exist. The configuration is valid, but the missing files are reported.
     done = program("config", "check", path, check=3)
     assert "is valid; the plan:" in done.stdout and "cannot read the calibration" in done.stderr
     schema = json.loads(program("config", "schema", check=0).stdout)

@@ -1,4 +1,4 @@
-"""Connections that nobody needs, beside a run: every one takes a file descriptor, of which files and HTTP need some."""
+"""Idle connections during a run. Each takes a file descriptor, of which data files and HTTP need some."""
 
 import stat
 import time
@@ -17,7 +17,7 @@ def many_files():
 
 @pytest.mark.parametrize("limits", ["ulimit -Sn 1024", "ulimit -n 1024"])
 def test_idle_connections_to_a_zeromq_port_cost_neither_the_run_nor_http(serve, tmp_path, monkeypatch, many_files, limits):
-    """With a limit that the program may raise, and with one that it may not."""
+    """With a limit of open files that the program may raise (soft), and with one that it may not (hard)."""
     limited = tmp_path / "limited"
     limited.write_text(f'#!/bin/bash\n{limits} && exec "{BINARY}" "$@"\n')
     limited.chmod(limited.stat().st_mode | stat.S_IXUSR)
@@ -32,7 +32,7 @@ def test_idle_connections_to_a_zeromq_port_cost_neither_the_run_nor_http(serve, 
     try:
         for n in range(10, len(images)):
             service.send(stins.image(n, images[n]))
-            # Data files are made all the time, and HTTP is asked all the time.
+            # Data files are opened, and HTTP requests made, throughout.
             if n % 4 == 0:
                 begin = time.monotonic()
                 assert service.status()["state"] == "running"

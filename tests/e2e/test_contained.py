@@ -1,4 +1,5 @@
-"""Files of others are read in a child process: what becomes of the command when one of them ends libhdf5, how signals find the child, what it may not do."""
+"""Files of other programs are read in a child process: what the command reports when libhdf5 aborts on a file, how
+signals reach the child, and what the child may not do."""
 
 import ctypes
 import json
@@ -18,12 +19,12 @@ COMPRESSION = ["--compression", "zstd", "--compression-level", "19", "--workers"
 
 
 def landlock_abi():
-    """What the kernel can take away from a process; 0 = nothing."""
+    """Version of Landlock, with which the kernel restricts a process; 0 = none."""
     return max(0, ctypes.CDLL(None).syscall(444, None, 0, 1))
 
 
 def state_and_parent(pid):
-    """As /proc tells; None where the process is gone."""
+    """State and parent of a process as in /proc; None if the process is gone."""
     try:
         text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -33,7 +34,7 @@ def state_and_parent(pid):
 
 
 def is_gone(pid):
-    # Nobody may be there to take the exit code of an orphan.
+    # An orphan may stay a zombie if no process takes its exit code.
     found = state_and_parent(pid)
     return found is None or found[0] == "Z"
 
@@ -44,7 +45,7 @@ def children(pid):
 
 
 class Repacking:
-    """`konkordia repack` of 600 images, slow enough to be met in the middle of it."""
+    """`konkordia repack` of 600 images, slow enough to be interrupted in the middle."""
 
     def __init__(self, folder, **options):
         (folder / "in").mkdir()
@@ -67,7 +68,7 @@ class Repacking:
         return self.process.returncode, out + errors
 
     def goes_on(self):
-        """The same command makes the rest."""
+        """Checks that the same command finishes the copy."""
         program(*self.command, check=0)
         with h5py.File(self.out / self.master.name) as file:
             data = file["/entry/data"]
@@ -103,7 +104,7 @@ def test_a_file_that_ends_libhdf5_is_named(tmp_path, verb):
     assert done.stdout == "" and list((tmp_path / "out").iterdir()) == [], "nothing half written"
     failure = json.loads(program(verb, bad, *results, "--json", check=1).stdout.splitlines()[-1])
     assert failure["event"] == "error" and failure["error"]["exit_code"] == 1 and str(bad) in failure["error"]["what"]
-    assert "broke down" in failure["error"]["why"] and failure["error"]["fix"]
+    assert "crashed" in failure["error"]["why"] and failure["error"]["fix"]
 
 
 def test_a_data_file_that_ends_libhdf5_is_found_by_looking_at_each(tmp_path):
@@ -111,7 +112,7 @@ def test_a_data_file_that_ends_libhdf5_is_found_by_looking_at_each(tmp_path):
     bad = tmp_path / "series_5_data_000002.h5"
     with_an_endless_index(bad, bad)
     done = program("check", master, check=1)
-    assert "or one that it names" in done.stderr and "one by one" in done.stderr, done.stderr
+    assert "or one that it refers to" in done.stderr and "each of the files" in done.stderr, done.stderr
     program("check", tmp_path / "series_5_data_000001.h5", check=0)
     assert str(bad) in program("check", bad, check=1).stderr
 
@@ -128,7 +129,7 @@ def test_one_of_several_files(tmp_path):
 def test_a_signal_ends_both_and_counts_once(repacking, number, whom):
     running = repacking(start_new_session=True)
     if whom == "its group":
-        # As Ctrl-C on a terminal.
+        # Like Ctrl-C in a terminal.
         os.killpg(running.process.pid, number)
     else:
         running.process.send_signal(number)
@@ -139,7 +140,7 @@ def test_a_signal_ends_both_and_counts_once(repacking, number, whom):
 
 
 def test_a_verb_that_waits_for_no_signal_ends_by_it(repacking):
-    # Under nohup it would be ignored.
+    # Under nohup the signal would be ignored.
     running = repacking(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
     running.process.send_signal(signal.SIGHUP)
     code, _ = running.end()
@@ -160,7 +161,7 @@ def test_a_child_that_is_ended_is_told_and_the_same_command_goes_on(repacking, n
     os.kill(running.child, number)
     code, said = running.end()
     words = "was not read to the end" if number == signal.SIGKILL else "cannot be read"
-    assert code == 1 and f"{running.master} {words}" in said and number.name in said and "goes on from there" in said, said
+    assert code == 1 and f"{running.master} {words}" in said and number.name in said and "run the same command again" in said, said
     running.goes_on()
 
 
@@ -179,7 +180,7 @@ def test_the_child_writes_where_its_results_go_and_nowhere_else(tmp_path):
     elsewhere.mkdir()
     program("inspect", master, "--png", pictures / "image.png", check=0)
     assert (pictures / "image.png").stat().st_size > 0
-    # The user named `pictures`; that a link in it leads out of it is nothing that the command line says.
+    # The command line permits writing in `pictures`, but not where a link in it leads.
     (pictures / "out.png").symlink_to(elsewhere / "image.png")
     refused = program("inspect", master, "--png", pictures / "out.png", check=6)
     assert "Permission denied" in refused.stderr and list(elsewhere.iterdir()) == [], refused.stderr
@@ -216,7 +217,7 @@ def test_originals_elsewhere_are_deleted_where_that_is_asked_for(tmp_path):
 
 
 def test_a_hangup_that_is_ignored_stays_ignored(repacking):
-    """As under nohup."""
+    """The signal is ignored as under nohup."""
     running = repacking(preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     running.process.send_signal(signal.SIGHUP)
     os.kill(running.child, signal.SIGHUP)

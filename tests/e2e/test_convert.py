@@ -1,4 +1,5 @@
-"""Raw files written from their published layouts, converted: the same bytes as from the network, whatever the format."""
+"""Conversion of raw files that are written here from their published layouts. The result has the same bytes as a live
+run, whatever the format."""
 
 import json
 
@@ -18,7 +19,7 @@ def convert(*arguments, check=0, timeout=120):
 
 
 def chunks(path):
-    """The stored bytes of every image of all data files of this master, in order; None where nothing is stored."""
+    """The stored chunks (filter mask, bytes) of every image of all data files of this master, in order."""
     stem = str(path).removesuffix("_master.h5")
     found = []
     for number in range(1, 1000):
@@ -49,8 +50,8 @@ def sum_of_ledger(report):
 
 @pytest.mark.parametrize("kind", ["json", "hdf5", "no master"])
 def test_times_are_those_that_the_master_tells(tmp_path, kind):
-    """The slsReceiver writes its master when it was stopped, with the time by the clock of its machine: no start, and no zone. When a file was
-    last written is no time of the measurement."""
+    """The slsReceiver writes its master when it is stopped, with the local time of its machine, so there is no start
+    time and no time zone. The modification time of a file is not a time of the measurement."""
     words = raw_files.frames(4)
     path = raw_files.write_sls_hdf5(tmp_path, words) if kind == "hdf5" else raw_files.write_sls(tmp_path, words)
     more = []
@@ -90,7 +91,7 @@ def test_the_same_bytes_as_from_the_network(bench, tmp_path, interfaces, version
 @needs_lyso
 @pytest.mark.parametrize("seed", [3, 4])
 def test_the_same_bytes_under_losses(bench, tmp_path, seed):
-    """What the network lost is written to files as the receiver would have, and converted."""
+    """The raw files that are converted lack the packets that the live run lost, and are padded as by the receiver."""
     tables = lyso_tables(images=20, stall_timeout_s=2)
     tables["detector"]["interfaces"] = 2
     receiver = bench.receive(bench.config(streams=2, **tables))
@@ -183,7 +184,7 @@ def test_hdf5_of_swissfel(tmp_path, words, storage):
 
 
 def test_files_of_swissfel_without_usable_numbers_follow_each_other(tmp_path, words):
-    """Frames that are not good have a place, too: no frame of the second file may get the number of one of the first."""
+    """Bad frames keep their place too. No frame of the second file may get the number of one of the first."""
     none = [0] * 3
     paths = [
         raw_files.write_swissfel(tmp_path / f"{n}.h5", words[3 * n : 3 * n + 3], good=good, frame_index=none)
@@ -192,12 +193,12 @@ def test_files_of_swissfel_without_usable_numbers_follow_each_other(tmp_path, wo
     master, report, done = converted(tmp_path, paths, check=1)
     expected = whole(words).copy()
     expected[1] = 0xFFFF
-    assert (master.images == expected).all() and "was there before" not in done.stderr
+    assert (master.images == expected).all() and "repeat an earlier" not in done.stderr
     assert sum_of_ledger(report)["lost"] == 1
 
 
 def test_modules_beside_each_other_lie_as_aare_reads_them(tmp_path):
-    """An independent reader of the same files, of both versions and with one and two interfaces."""
+    """Compares with aare, an independent reader, for both versions and for one and two interfaces."""
     aare = pytest.importorskip("aare", reason="aare has no wheel for this Python")
     words = raw_files.frames(3, modules=4, seed=5)
     for version, interfaces, ports_x in [(7.2, 1, 1), (7.2, 2, 1), (8.0, 1, 1), (7.2, 1, 2)]:
@@ -213,7 +214,7 @@ def test_modules_beside_each_other_lie_as_aare_reads_them(tmp_path):
 
 
 def side_by_side(counts, places):
-    """(frames, ports, 256, 512) counts where their headers say."""
+    """The counts (frames, ports, 256, 512) as images, each port at the row and column of its header."""
     rows, columns = (max(p[axis] for p in places) + 1 for axis in (0, 1))
     image = np.zeros((len(counts), rows * 256, columns * 512), counts.dtype)
     for port, (row, column) in enumerate(places):
@@ -224,7 +225,7 @@ def side_by_side(counts, places):
 @pytest.mark.parametrize("form", ["raw", "hdf5"])
 @pytest.mark.parametrize("bits", [4, 8, 12, 16, 32])
 def test_eiger_ports_lie_where_their_headers_say(tmp_path, bits, form):
-    """Two modules beside each other, the left and right ports of their lower halves exchanged, as the hardware has them."""
+    """Two modules side by side. Left and right ports of their lower halves are exchanged, as in the hardware."""
     counts = np.random.default_rng(bits).integers(0, min(2**bits - 1, 200), (3, 8, 256, 512))
     places = raw_files.eiger_ports(1, 2)
     lost = {(1, 2): [0], (2, 7): [4 * bits - 1]}
@@ -257,7 +258,7 @@ def test_eiger_over_one_gigabit_from_files(tmp_path, bits, form):
 
 @pytest.mark.parametrize("form", ["raw", "hdf5"])
 def test_an_eiger_with_its_geometry(tmp_path, form):
-    """The same file in the preset: gaps open, the upper half turned."""
+    """The same file with the preset geometry: gaps between the chips, the upper half flipped."""
     counts = np.random.default_rng(1).integers(0, 200, (2, 4, 256, 512))
     places = raw_files.eiger_ports(1, 1)
     write = raw_files.write_eiger if form == "raw" else raw_files.write_eiger_hdf5
@@ -285,7 +286,7 @@ def test_eiger_ports_without_rows_and_columns_lie_by_their_numbers(tmp_path):
 def test_eiger_ports_lie_as_aare_reads_them(tmp_path, ports, bits):
     aare = pytest.importorskip("aare", reason="aare has no wheel for this Python")
     counts = np.random.default_rng(4).integers(0, 200, (2, ports[0] * ports[1], 256, 512))
-    # It counts ports down a column first, and turns the upper half modules, which is left to the geometry here.
+    # aare counts ports down each column first, and flips the upper half modules. Without a geometry Konkordia does not.
     places = [(k % ports[1], k // ports[1]) for k in range(ports[0] * ports[1])]
     path = raw_files.write_eiger(tmp_path, counts, bits, places)
     convert(path, "-o", tmp_path / "out")
@@ -299,11 +300,11 @@ def test_eiger_ports_lie_as_aare_reads_them(tmp_path, ports, bits):
 @pytest.mark.parametrize("unused", [0, 2**64 - 1])
 @pytest.mark.parametrize("interfaces", [1, 2])
 def test_what_a_receiver_never_used_is_no_loss(tmp_path, words, interfaces, unused):
-    """Data sets made for 20 frames of which 6 came."""
+    """The data sets have room for 20 frames, of which 6 came."""
     path = raw_files.write_sls_hdf5(tmp_path, words, interfaces=interfaces, made_for=20, unused=unused)
     master, report, done = converted(tmp_path, [path], "--verify")
     assert (master.images == whole(words)).all() and sum_of_ledger(report)["complete"] == 6
-    assert "its data set was made for 20 frames, 6 were written" in done.stderr
+    assert "its data set has room for 20 frames, 6 were written" in done.stderr
 
 
 def test_frames_that_the_master_counts_and_nobody_wrote_are_missing(tmp_path, words):
@@ -319,7 +320,7 @@ def test_how_several_modules_were_placed_is_said(tmp_path, words):
     _, report, done = converted(tmp_path, [path])
     said = "the 2 modules were placed one below the other, without gaps"
     assert said in done.stderr and "--geometry jungfrau-1m" in done.stderr
-    # A remark is no headline of a complete conversion.
+    # The note is not the headline of a complete conversion.
     assert any(said in note for note in report["notes"]) and report["headline"] is None and report["advice"] == []
     with h5py.File(tmp_path / "out_master.h5", "r") as f:
         assert said in f["/entry/konkordia/conversion/placement"][()].decode()
@@ -330,7 +331,7 @@ def test_how_several_modules_were_placed_is_said(tmp_path, words):
 
 
 def test_raw_frames_that_were_kept_know_their_geometry(bench, tmp_path):
-    """Converted without a word of geometry they give the image of the run."""
+    """Converted without any geometry option they give the image of the run."""
     tables = raw_tables(2, 2, images=3)
     tables["detector"] |= {"geometry": "jungfrau-1m", "double_pixels": "mask", "beam_center_x_px": 500.5}
     receiver = bench.receive(bench.config(streams=4, output={"keep_raw": True}, **tables))
@@ -340,7 +341,7 @@ def test_raw_frames_that_were_kept_know_their_geometry(bench, tmp_path):
     assert chunks(tmp_path / "again_master.h5") == chunks(bench.master) and "placed one below" not in done.stderr
     with h5py.File(tmp_path / "again_master.h5", "r") as f:
         assert f["/entry/instrument/detector/beam_center_x"][()] == 500.5
-    # What the user says comes first.
+    # Options of the user come first.
     convert(tmp_path / "run_raw_master_0.json", "-o", tmp_path / "other", "--dtype", "raw", "--set", "detector.geometry=stacked")
     assert Master(tmp_path / "other_master.h5").images.shape == (3, 1024, 1024)
 
@@ -352,7 +353,7 @@ PLACED = [{"row": 0, "column": 0}, {"row": 0, "column": 512}, {"row": 256, "colu
 
 @pytest.mark.parametrize("tiles", [PLACED, None])
 def test_kept_frames_of_an_eiger_keep_the_order_of_their_ports(bench, tmp_path, tiles):
-    """The run's tiles are in the order of its ports, whatever the headers say of rows and columns."""
+    """The tiles are in the order of the run's ports, whatever rows and columns the headers have."""
     from test_modes import eiger_packets, send
 
     counts = np.random.default_rng(3).integers(0, 60000, (3, 4, 256, 512), dtype=np.int64)
@@ -366,7 +367,7 @@ def test_kept_frames_of_an_eiger_keep_the_order_of_their_ports(bench, tmp_path, 
     if tiles:
         image = Master(bench.master).images[0]
         assert (image[256:, 512:] == counts[0, 2]).all() and (image[256:, :512] == counts[0, 3]).all()
-        # Files of the slsReceiver, with the configuration of a live run.
+        # The same for files of the slsReceiver, with the configuration of a live run.
         for name, write in (("binary", raw_files.write_eiger), ("hdf5", raw_files.write_eiger_hdf5)):
             path = write(tmp_path, counts, 16, TURNED, name=name)
             convert(path, "-o", tmp_path / f"{name}_later", "--config", config)

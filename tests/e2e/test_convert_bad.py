@@ -1,4 +1,5 @@
-"""Input that is not whole or not right: named, counted, and never taken for something else; interruptions that are made good."""
+"""Incomplete or wrong input of convert is reported and counted, and never misread. Interrupted conversions can be
+continued."""
 
 import json
 import os
@@ -47,7 +48,7 @@ def test_a_missing_sub_file_leaves_its_frames_missing(tmp_path, words):
     assert (master.images == expected).all()
     assert "port 0: 1 of 3 data files are missing, the first is _d0_f1_" in done.stderr
     assert sum_of_ledger(report) and report["images"]["partial"] == 2
-    # The last file of all ports: only the master knows.
+    # If the last file of every port is missing, only the master shows it.
     for port in range(2):
         (tmp_path / f"run_d{port}_f2_0.raw").unlink()
     _, done = convert(path, "-o", tmp_path / "less", "--dtype", "raw", check=1)
@@ -70,7 +71,7 @@ def test_frames_out_of_order_and_doubled_are_put_right(tmp_path, words):
     expected = whole(words).copy()
     expected[3] = 0xFFFF
     assert (master.images == expected).all() and list(master.columns["frame_number"]) == [1, 2, 3, 0, 5]
-    assert "not in order" in done.stderr and "1 frames have a number that was there before" in done.stderr
+    assert "not in order" in done.stderr and "1 frames repeat an earlier frame number" in done.stderr
     assert "1 frame numbers between 1 and 5 are in no file" in done.stderr
     assert sum_of_ledger(report)["lost"] == 1
 
@@ -88,19 +89,19 @@ def test_frames_missing_in_one_module_are_missing_there_only(tmp_path, words):
 
 
 def test_frames_without_a_packet_end_no_run(tmp_path, words):
-    """The receiver keeps frames of which nothing came, with an empty mask; without masks, such a frame is all padding."""
+    """The receiver stores frames without any packet with an empty mask. Without masks such a frame is padding only."""
     lost = {(n, port): range(128) for n in (2, 4) for port in range(2)}
     path = raw_files.write_sls(tmp_path, words, lost=lost)
     master, report, done = converted(tmp_path, [path], check=1)
     assert len(master.images) == 4 and (master.images[3] == whole(words)[3]).all() and (master.images[2] == 0xFFFF).all()
-    assert "no packet was caught of 2 frames" in done.stderr and sum_of_ledger(report)["lost"] == 1
+    assert "2 frames have no packets" in done.stderr and sum_of_ledger(report)["lost"] == 1
     (tmp_path / "padding.u16").write_bytes(words[:2, 0].tobytes() + b"\xff" * 2**20)
     report, _ = convert(tmp_path / "padding.u16", "-o", tmp_path / "plain", "--dtype", "raw", check=1)
     assert report["ended"] == "finished" and (sum_of_ledger(report)["complete"], report["images"]["not_received"]) == (2, 1)
 
 
 def test_a_long_gap_in_one_module_loses_nothing_else(tmp_path):
-    """A jump that a receiver on a network would first doubt: 40 frames that one module did not store."""
+    """One module did not store 58 frames. In a live run the packets after such a jump would first be held back."""
     words = raw_files.frames(3, modules=2, seed=8)
     path = raw_files.write_sls(tmp_path, words[[0, 1]], numbers=[1, 60])
     with open(tmp_path / "run_d0_f0_0.raw", "wb") as out:
@@ -125,12 +126,12 @@ def test_wild_headers_and_other_files_are_named(tmp_path, words):
     data.write_bytes(bytes_)
     assert "too far apart" in refused(path, "-o", tmp_path / "wild", "--dtype", "raw")
     (tmp_path / "text.raw").write_text("hello")
-    assert "cannot tell what" in refused(tmp_path / "text.raw", "-o", tmp_path / "x", "--dtype", "raw")
+    assert "has an unknown format" in refused(tmp_path / "text.raw", "-o", tmp_path / "x", "--dtype", "raw")
     (tmp_path / "bad_master_0.json").write_text("{")
     assert "not JSON" in refused(tmp_path / "bad_master_0.json", "-o", tmp_path / "x", "--dtype", "raw")
     with h5py.File(tmp_path / "other.h5", "w") as f:
         f["x"] = 1
-    assert "no raw file that is known" in refused(tmp_path / "other.h5", "-o", tmp_path / "x", "--dtype", "raw")
+    assert "not a raw file of a known format" in refused(tmp_path / "other.h5", "-o", tmp_path / "x", "--dtype", "raw")
     with h5py.File(tmp_path / "done.h5", "w") as f:
         f["/data/JF01T01V01/data"] = np.zeros((1, 512, 1024), "<f4")
     assert "not words of a detector" in refused(tmp_path / "done.h5", "-o", tmp_path / "x", "--dtype", "raw")
@@ -147,7 +148,7 @@ def test_what_photons_need_is_asked_for(tmp_path, words):
 
 
 def kill_after(files, folder, number, arguments):
-    """Sends the signal as soon as there are so many data files."""
+    """Sends the signal as soon as there are `files` data files."""
     process = subprocess.Popen([BINARY, "convert", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and len(list(folder.glob("out_data_*.h5"))) < files:
         time.sleep(0.005)
@@ -159,11 +160,11 @@ def kill_after(files, folder, number, arguments):
 
 @pytest.fixture(scope="module")
 def long_run(tmp_path_factory):
-    """240 frames of one module in two files, of which some miss packets."""
+    """240 frames of one module in two files; some frames lack packets."""
     folder = tmp_path_factory.mktemp("long")
     words = raw_files.frames(8, seed=4)
     path = raw_files.write_sls(folder, words[np.arange(240) % 8], per_file=150, lost={(n, 0): [n % 128] for n in range(0, 240, 50)})
-    # A level that takes long enough, and a ring that is small enough, to be interrupted in the middle.
+    # Slow compression and a small ring, so that the conversion can be interrupted in the middle.
     level = ["--compression", "bszstd", "--compression-level", 7]
     options = [path, "--dtype", "raw", "--images-per-file", 20, *level, "--set", "run.buffer_mib=16"]
     reference, _ = convert(*options, "-o", folder / "whole", check=1)
@@ -180,7 +181,7 @@ def test_an_interrupted_conversion_goes_on(long_run, tmp_path, number):
         program("check", tmp_path / "out_master.h5", check=0)
     report, done = convert(*options, "--resume", check=1)
     kept = report["images_kept"]
-    assert kept % 20 == 0 and 60 <= kept < 240 and f"{kept} images are there already" in done.stderr
+    assert kept % 20 == 0 and 60 <= kept < 240 and f"{kept} images are already in the files" in done.stderr
     assert sum_of_ledger(report) == reference["images"], "the account is that of a conversion in one go"
     assert chunks(tmp_path / "out_master.h5") == chunks(folder / "whole_master.h5")
     a, b = Master(tmp_path / "out_master.h5"), Master(folder / "whole_master.h5")
@@ -226,7 +227,7 @@ def test_what_depends_on_earlier_frames_is_computed_again(tmp_path):
 
 
 def test_snapshots_of_the_pedestals_are_those_of_one_go(tmp_path):
-    """The file of snapshots begins anew when a conversion goes on; those of the images that are kept must be in it again."""
+    """A continued conversion writes the snapshot file anew. It must again contain the snapshots of the images kept."""
     path = raw_files.write_sls(tmp_path, raw_files.frames(6, modules=1, seed=8))
     for g, (pedestal, gain) in enumerate([(3000, 41), (15000, -1.4), (15000, -0.11)]):
         np.full(512 * 1024, pedestal, np.float32).tofile(tmp_path / f"pedestal_g{g}.f32")
@@ -248,13 +249,14 @@ def test_snapshots_of_the_pedestals_are_those_of_one_go(tmp_path):
     report, _ = convert(*options, "-o", tmp_path / "out", "--resume")
     assert report["images_kept"] == 2 and snapshots("once")[0] == [0, 2, 4]
     assert snapshots("out") == snapshots("once") and chunks(tmp_path / "out_master.h5") == chunks(tmp_path / "once_master.h5")
-    # Of a conversion that is complete nothing is taken away.
+    # Continuing a complete conversion removes nothing.
     convert(*options, "-o", tmp_path / "out", "--resume")
     assert snapshots("out") == snapshots("once")
 
 
 def test_a_calibration_that_knows_module_ids_serves_input_without(tmp_path):
-    """Plain words have no ids: they are not refused as those of other modules. Frames of a storage cell without pedestals are told."""
+    """Plain words have no module ids, so they are not refused as words of other modules. Frames of a storage cell
+    without pedestals are reported."""
     planes = [tmp_path / f"pedestal_g{g}.f32" for g in range(3)]
     for plane, pedestal in zip(planes, [3000, 15000, 15000], strict=True):
         np.full(2 * 512 * 1024, pedestal, np.float32).tofile(plane)
@@ -263,7 +265,7 @@ def test_a_calibration_that_knows_module_ids_serves_input_without(tmp_path):
     darks = np.random.default_rng(1).normal(3000, 20, (12, 2, 512, 1024)).astype("<u2")
     master, words = raw_files.write_sls(tmp_path, darks), tmp_path / "words.u16"
     darks[:2].tofile(words)
-    # The dark frames are of cell 0; without them a calibration knows no ids.
+    # The dark frames are of cell 0. Without them the calibration has no module ids.
     for cell, ids, told in [(0, True, False), (5, False, True)]:
         file = tmp_path / f"cell{cell}.h5"
         imported = ["--pedestal", *planes, "--gain", gain, "--modules", 2, "--cell", cell, "-o", file]
@@ -277,7 +279,7 @@ def test_a_calibration_that_knows_module_ids_serves_input_without(tmp_path):
 
 
 def test_other_modules_and_the_other_gain_are_refused_before_anything_is_replaced(tmp_path):
-    """--overwrite removes the older result: not for a conversion that the headers of the input already forbid."""
+    """--overwrite must not remove the older result if the headers of the input forbid the conversion."""
     planes = [tmp_path / f"pedestal_g{g}.f32" for g in range(3)]
     for plane, pedestal in zip(planes, [3000, 15000, 15000], strict=True):
         np.full(2 * 512 * 1024, pedestal, np.float32).tofile(plane)
@@ -295,8 +297,8 @@ def test_other_modules_and_the_other_gain_are_refused_before_anything_is_replace
     convert(*options[:-1], tmp_path / "again", *elsewhere)
     assert (tmp_path / "copies" / "again_travel_master.h5").exists()
     before = chunks(tmp_path / "out_master.h5")
-    # Bytes 32 and 33 of the first header are the id of the module, 40 to 43 the DAQ info.
-    for port, at, changed, why in [(1, 32, b"\x77\x07", "of other modules"), (0, 40, b"\x01\0\0\0", "is set to HG0")]:
+    # In the first header, bytes 32 and 33 are the module id, bytes 40 to 43 the DAQ info.
+    for port, at, changed, why in [(1, 32, b"\x77\x07", "with other modules"), (0, 40, b"\x01\0\0\0", "is set to HG0")]:
         data = tmp_path / f"short_d{port}_f0_0.raw"
         whole_data = data.read_bytes()
         data.write_bytes(whole_data[:at] + changed + whole_data[at + len(changed) :])
@@ -306,7 +308,7 @@ def test_other_modules_and_the_other_gain_are_refused_before_anything_is_replace
 
 
 def test_the_age_of_a_calibration_is_that_at_the_time_of_the_data(tmp_path):
-    """The configuration of a live run has a limit; the same run is converted years later with the pedestals of its day."""
+    """A limit of the age refers to the time of the data, so that a run can be converted years later."""
     planes = [tmp_path / f"pedestal_g{g}.f32" for g in range(3)]
     for plane, pedestal in zip(planes, [3000, 15000, 15000], strict=True):
         np.full(512 * 1024, pedestal, np.float32).tofile(plane)
@@ -324,7 +326,8 @@ def test_the_age_of_a_calibration_is_that_at_the_time_of_the_data(tmp_path):
 
 
 def test_a_changed_pixel_is_found(tmp_path, words):
-    """--verify reads what is on the disk: a byte changed between the two conversions would be another input, so the file is changed."""
+    """--verify compares with what is on the disk. The test changes the output file, because a changed input would be
+    refused as another input."""
     path = raw_files.write_sls(tmp_path, words)
     convert(path, "-o", tmp_path / "out", "--dtype", "raw", "--compression", "none")
     report, _ = convert(path, "-o", tmp_path / "out", "--dtype", "raw", "--compression", "none", "--resume", "--verify")

@@ -1,4 +1,4 @@
-"""The first thing that a new user tries."""
+"""`konkordia demo`, the first thing that a new user tries."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ def test_the_demonstration_proves_itself(tmp_path):
     assert result["status"]["ended"] == "finished" and result["status"]["severity"] == "success"
     assert Master(tmp_path / "demo" / "demo_master.h5").images.shape == (120, 512, 1024)
     program("check", tmp_path / "demo" / "demo_master.h5", check=0)
-    # What it leaves behind is all that a run of one's own needs.
+    # The configuration that it leaves is valid for a run of one's own.
     program("config", "check", tmp_path / "demo" / "demo.toml", check=0)
 
 
@@ -43,7 +43,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
 
 @pytest.fixture
 def going_on(tmp_path):
-    """`konkordia demo --keep-serving` after its proof, and what it said."""
+    """`konkordia demo --keep-serving` after its own check, and what it printed."""
     command = [BINARY, "demo", "--keep-serving", "--json", "--images", "30", "--listen", "127.0.0.1:0", "--again-every", "600"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     line = process.stdout.readline()
@@ -56,7 +56,7 @@ def going_on(tmp_path):
 
 
 def curls_of_the_readme():
-    """The three lines of the first screen."""
+    """The three curl lines at the top of README."""
     text = (ROOT / "README.md").read_text()
     block = next(block for block in re.findall(r"```bash\n(.*?)```", text, re.S) if "curl" in block)
     lines = [line.split("   #")[0].strip() for line in block.strip().split("\n")]
@@ -117,12 +117,12 @@ def test_series_come_by_themselves_if_asked_for(tmp_path):
 def test_a_port_that_is_taken_is_left_alone(tmp_path):
     with socket.socket() as http:
         http.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):  # Somebody else has it: as good.
+        with contextlib.suppress(OSError):  # Another program has the port, which serves as well.
             http.bind(("127.0.0.1", 8090))
             http.listen()
         done = program("demo", "--images", 16, "--json", check=0, cwd=tmp_path)
     result = json.loads(done.stdout)
     assert not result["url"].endswith(":8090")
-    # Nothing on a network without tokens.
+    # Without tokens it does not listen on a network.
     open_to_all = program("demo", "--images", 16, "--listen", "192.0.2.1:8090", check=3, cwd=tmp_path)
     assert "needs tokens" in open_to_all.stderr and "fix: " in open_to_all.stderr

@@ -1,4 +1,4 @@
-"""EIGER: the captured packets of a real module, and synthetic ones of every depth."""
+"""EIGER: captured packets of a real module, and synthetic ones of every bit depth."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ TILES = [
 
 
 def decode():
-    """(5, 514, 1026) as the protocol says, gaps 0."""
+    """The images (5, 514, 1026), decoded as the protocol says, with 0 in the gaps."""
     images = np.zeros((FRAMES, 514, 1026), np.int64)
     for path, tile in zip(PORTS, TILES):
         record = np.fromfile(path, np.dtype([("length", "<u8"), ("header", "V48"), ("pixels", "<u4", 1024)]))
@@ -52,14 +52,14 @@ def test_the_captured_module_is_assembled_as_the_protocol_says(bench):
 def test_the_first_frame_may_be_any(bench):
     detector = {"type": "eiger", "bits": 32, "geometry": "eiger-500k", "detector_distance_mm": 100.0, "energy_kev": 12.4}
     receiver = bench.receive(bench.config(streams=4, detector=detector, run={"images": 12, "first_frame": "auto"}))
-    # The recording is sent in a loop, with frame numbers that go on.
+    # The recording is repeated, with frame numbers that count on.
     simulate("eiger", "--to", bench.to, "--rate", 20, "--images", 12, "--first-frame", 1000, "--raw", *PORTS)
     code, report = receiver.finish()
     balanced(code, report)
     assert code == 0 and report["first_frame"] == 1000
     master = Master(bench.master)
     expected = decode()
-    # The gaps of two pixels between the chips are open.
+    # The image has gaps of two pixels between the chips.
     assert (master.images[11, 0:256, 0:256] == expected[1, 0:256, 0:256]).all()
     assert (master.images[11, 258:514, 774:1030] == expected[1, 258:514, 770:1026]).all()
 

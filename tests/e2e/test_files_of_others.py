@@ -1,4 +1,4 @@
-"""`konkordia inspect` and `konkordia check` of files that other programs wrote, and pictures of images."""
+"""`konkordia inspect` and `konkordia check` on files of other programs, and pictures of images."""
 
 import json
 import shutil
@@ -55,7 +55,7 @@ def test_check_names_what_is_damaged_or_missing_in_files_of_others(dectris, tmp_
     whole = part.read_bytes()
     with h5py.File(part) as file:
         where = file["entry/data/data"].id.get_chunk_info(1)
-    # 12 bytes of the length come first in a chunk of bslz4: behind them anything can be wrong.
+    # Overwrites the 12 bytes of lengths at the beginning of a bslz4 chunk and some of its data.
     damaged = bytearray(whole)
     damaged[where.byte_offset : where.byte_offset + 40] = b"\xff" * 40
     part.write_bytes(damaged)
@@ -65,7 +65,7 @@ def test_check_names_what_is_damaged_or_missing_in_files_of_others(dectris, tmp_
     part.unlink()
     done = program("check", master, check=1)
     assert "missing" in done.stdout and part.name in done.stdout and "bring the file back" in done.stdout
-    # Never written: no error of the file, but not every image is there.
+    # Images that were never written are no error of the file, but the series is not complete.
     part.write_bytes(whole)
     with h5py.File(part, "r+") as file:
         file["entry/data/data"].resize(5, axis=0)

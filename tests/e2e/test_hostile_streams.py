@@ -1,4 +1,5 @@
-"""Senders that would take the memory, the disk or the time of a service: what they send is bounded, and the service stays at hand."""
+"""Senders that would exhaust the memory, the disk or the time of a service. What they can use is bounded, and the
+service keeps answering."""
 
 import pathlib
 import signal
@@ -14,13 +15,13 @@ PART = 16 * MIB
 
 
 def memory_mib(service):
-    """Memory of the process now."""
+    """Resident memory of the process now, in MiB."""
     text = pathlib.Path(f"/proc/{service.process.pid}/status").read_text()
     return int(next(line for line in text.splitlines() if line.startswith("VmRSS")).split()[1]) / 1024
 
 
 class Watch:
-    """The most memory that the service takes meanwhile."""
+    """Measures the largest memory of the service during the block."""
 
     def __init__(self, service):
         self.service, self.most, self.is_over = service, 0, False
@@ -57,24 +58,24 @@ def test_a_message_without_an_end_costs_no_more_memory_than_a_message_may(serve)
         service.send(*Stins(5).series(images))
         file = service.file(1)
     file.equals(images)
-    # The message, and what came until it was looked at.
+    # The message, and what arrived before its size was checked.
     assert watch.more < 700, f"{watch.more} MiB"
     service.until_logged(lambda line: "was disconnected" in line)
 
 
 def test_many_connections_do_not_multiply_the_queue(serve):
-    """Four senders of large messages, and a consumer of the service that takes nothing: what waits is bounded."""
+    """Four senders of large messages, and a consumer that takes nothing: the waiting data are bounded."""
     address = f"tcp://127.0.0.1:{free_port()}"
     service = serve(source="queue_mib = 64", extra=f'[[stream]]\nname = "stuck"\naddress = "{address}"\nqueue_mib = 64')
     stins, senders = Stins(5), [service.context.socket(zmq.PUSH) for _ in range(4)]
     for sender in senders:
         sender.linger, sender.sndhwm, sender.sndtimeo = 0, 1, 300
         sender.connect(service.addresses[0])
-    # Little is kept in the network, so that what it does not take waits in the service.
+    # The network holds little, so what the consumer does not take waits in the service.
     consumer = service.context.socket(zmq.PULL)
     consumer.linger, consumer.rcvhwm, consumer.rcvbuf = 0, 1, 4096
     consumer.connect(address)
-    service.until_logged(lambda line: "is there" in line and "stuck" in line)
+    service.until_logged(lambda line: "is connected" in line and "stuck" in line)
     with Watch(service) as watch:
         service.send(stins.start())
         header = {"htype": "image", "shape": [4096, 2048], "type": "uint16", "compression": "none"}
@@ -90,8 +91,8 @@ def test_many_connections_do_not_multiply_the_queue(serve):
                     stuck.add(n)
             assert number < 400, "nobody was ever held back"
     print(f"{number} messages were sent")
-    # Of each connection two messages wait and one is under way; beside them the queue of 64 MiB; that of the consumer with five messages at its socket; the
-    # newest images for those who look.
+    # Three messages for each connection (two waiting, one in transfer); the receive queue of 64 MiB; the consumer's
+    # queue with five messages at its socket; the newest images, kept for viewers.
     bound = 4 * 3 * 16 + 64 + (64 + 5 * 16) + 256
     assert watch.more < bound + 100, f"{watch.more} MiB"
 
@@ -133,5 +134,5 @@ def test_cancel_and_sigterm_end_a_service_with_three_thousand_series_behind(serv
     service.process.wait(60)
     took = time.monotonic() - begun
     print(f"cancel took {cancelled:.1f} s, SIGTERM {took:.1f} s, {service.process.returncode}")
-    # Before, neither ended within a minute.
+    # Without the limits neither ended within a minute.
     assert cancelled < 15 and took < 15

@@ -1,4 +1,5 @@
-"""The HTTP interface of the running service: requests made at random from its own description, tokens, formats that others read."""
+"""The HTTP interface of the running service: random requests made from its OpenAPI description, tokens, and formats
+that other programs read."""
 
 import json
 import pathlib
@@ -49,7 +50,7 @@ requests_per_s = 100000
 
 
 class Service:
-    """`konkordia serve` in the background, on a port that the kernel chose."""
+    """`konkordia serve` in the background, on a port that the kernel chooses."""
 
     def __init__(self, folder, service="", name="service.toml"):
         config = folder / name
@@ -78,7 +79,7 @@ class Service:
         self.process.wait()
 
     def ask(self, path, method="GET", body=None, **headers):
-        """Status, headers and bytes of an answer."""
+        """Status, headers and body of an answer."""
         headers = {name.replace("_", "-"): value for name, value in headers.items()}
         if body is not None:
             headers.setdefault("Content-Type", "application/json")
@@ -110,8 +111,8 @@ def test_the_committed_description_is_what_the_program_prints_and_serves(service
 
 
 def test_requests_at_random_find_no_mistake(service, tmp_path):
-    """schemathesis makes good and bad requests from the description, and compares every answer with it."""
-    (tmp_path / "lyso").mkdir()  # of the examples
+    """schemathesis makes good and bad requests from the description, and checks every answer against it."""
+    (tmp_path / "lyso").mkdir()  # used in the examples
     before = service.get("version")["uptime_s"]
     done = subprocess.run(
         [
@@ -120,12 +121,12 @@ def test_requests_at_random_find_no_mistake(service, tmp_path):
             service.url + "/api/v1/openapi.json",
             "--url",
             service.url,
-            # A stream without end has no end to compare; waits are tested elsewhere.
+            # `events` never ends, so there is no answer to check; `wait` is tested elsewhere.
             "--exclude-path=/api/v1/events",
             "--exclude-path=/api/v1/wait",
             "--phases=examples,coverage,fuzzing",
             "--checks=all",
-            # What a good prefix may still run into is a matter of the disk, not of the description.
+            # A valid prefix may still be refused because of what is on the disk, which the description cannot say.
             "--exclude-checks=positive_data_acceptance",
             "--max-examples=40",
             "--generation-deterministic",

@@ -1,5 +1,5 @@
-"""Crowds without a token: connections that only sit there, halves of requests, floods of requests. None of them keeps anybody from stopping a run, and none
-fills a disk."""
+"""Many connections without a token: idle ones, incomplete requests, floods of requests. They neither block the
+cancelling of a run nor fill the disk."""
 
 import json
 import time
@@ -53,9 +53,9 @@ def test_requests_without_a_token_do_not_fill_the_audit_log(tmp_path):
         assert 0 < len(strangers) < 300 and audit.stat().st_size < 300_000, (len(strangers), audit.stat().st_size)
         assert all(len(line["path"]) < 300 for line in lines)
         assert any("8008 bytes" in line["path"] for line in strangers), strangers[0]
-        # Who has a token is always recorded.
+        # Requests with a token are always recorded.
         assert lines[-1]["who"] == "olga", lines[-1]
-        # Those that were left out are counted in the next line that there is room for.
+        # Requests that were not recorded are counted in the next line that may be written.
         end = time.monotonic() + 60
         while sum(line.get("unrecorded", 0) for line in lines) + sum(line["who"] == "(no token)" for line in lines) < 501:
             assert time.monotonic() < end, lines[-1]

@@ -1,4 +1,4 @@
-"""TLS with certificates as people make them, by openssl, and the commands of konkordia as clients."""
+"""TLS with certificates made by openssl, as people make them, and with the commands of konkordia as clients."""
 
 import json
 import os
@@ -14,7 +14,7 @@ def openssl(folder, *arguments):
 
 
 def usual(folder, name, *extra):
-    """The usual line: a certificate that is its own signer."""
+    """A self-signed certificate, made by the usual openssl command."""
     openssl(
         folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-keyout", f"{name}.key", "-out", f"{name}.crt",
         "-subj", "/CN=localhost", *extra,
@@ -60,9 +60,9 @@ def test_another_certificate_or_name_is_refused(tmp_path, serve):
     other = usual(tmp_path, "other", "-addext", "subjectAltName=DNS:localhost")
     url = serve("own")
     for arguments in [["--ca", other], ["--ca", tmp_path / "own.crt"], []]:
-        # It is for localhost and not for the address; it is not the other one; the system does not trust it.
+        # Signed by another key; for localhost and not for this address; not trusted by the system.
         refused = status(url, *arguments)
-        assert refused.returncode == 4 and "is not known to be the service" in refused.stdout, refused
+        assert refused.returncode == 4 and "cannot make a secure connection to" in refused.stdout, refused
         assert "--ca FILE" in refused.stdout
     assert is_answered(status(url.replace("127.0.0.1", "localhost"), "--ca", tmp_path / "own.crt"))
 
@@ -77,7 +77,7 @@ def test_without_ca_those_count_that_the_system_trusts(tmp_path, serve):
     )
     url = serve("leaf")
     assert is_answered(status(url, "--ca", tmp_path / "root.crt"))
-    # Where the system keeps its certificates can be said in the environment, as with OpenSSL.
+    # The environment can name the certificates that the system trusts, as with OpenSSL.
     assert is_answered(status(url, SSL_CERT_FILE=str(tmp_path / "root.crt")))
     (tmp_path / "none").mkdir()
     refused = status(url, SSL_CERT_FILE=str(tmp_path / "nothing.pem"), SSL_CERT_DIR=str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""What becomes of files after they were closed: flipped bits, data files that are gone, cut or empty, and that come back."""
+"""Damage to closed files: flipped bits, and data files that are missing, cut or empty and are then restored."""
 
 import json
 import random
@@ -14,7 +14,7 @@ IMAGES = 20
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """A run of real conversion and compression, with its data files."""
+    """The master of a run of `konkordia demo`."""
     folder = tmp_path_factory.mktemp("written") / "run"
     program("demo", "--images", IMAGES, "--dir", folder, "--listen", "127.0.0.1:0", check=0)
     return folder / "demo_master.h5"
@@ -22,13 +22,13 @@ def written(tmp_path_factory):
 
 @pytest.fixture
 def run(written, tmp_path):
-    """A copy to be damaged, in data files of 8 images."""
+    """Master and data file of a copy that may be damaged."""
     program("repack", written, "-o", tmp_path / "run", "--compression", "bslz4", check=0)
     return tmp_path / "run_master.h5", tmp_path / "run_data_000001.h5"
 
 
 def places(data, name="/entry/data/data"):
-    """Offset and bytes of every chunk."""
+    """Offset and size in bytes of every chunk."""
     with h5py.File(data) as file:
         stack = file[name].id
         return [(info.byte_offset, info.size) for info in map(stack.get_chunk_info, range(stack.get_num_chunks()))]

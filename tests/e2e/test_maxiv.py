@@ -1,5 +1,5 @@
-"""In place of the streaming-receiver of MAX IV: its configuration, its messages in and out, its files, its HTTP interface; pyzmq is the detector and the
-pipeline behind, as in the tests of the peer."""
+"""Konkordia in place of the streaming-receiver of MAX IV: configuration, messages in and out, files, HTTP interface.
+pyzmq is both the detector and the consumer, as in the tests of the streaming-receiver itself."""
 
 import json
 import pickle
@@ -87,7 +87,7 @@ def test_a_name_outside_is_an_error_and_images_pass_on(receiver, tmp_path):
     data = np.ones((2, 3), "uint8")
     for name, why in (("/nowhere/x.h5", "outside of"), (tmp_path / "no_folder/x.h5", "does not exist"), ("../x.h5", "has a part . or ..")):
         r.send(header(name))
-        # Already before its end.
+        # The error is reported before the series ends.
         r.until("error", why=why)
         r.send(image(0, data), data.tobytes())
         r.send(END)
@@ -194,7 +194,7 @@ def test_http(receiver, tmp_path):
     assert r.json("downsample?value=2", "POST") == {"value": 2}
     first, pixels = pickle.loads(r.get("last_frame")[1])
     assert (first["shape"], len(pixels)) == ([3, 3], 18)
-    # Any whole number is taken, and other parameters are not looked at.
+    # Any whole number is accepted, and other parameters are ignored.
     for value in (0, -3, 1):
         assert r.json(f"downsample?value={value}&other=1", "POST") == {"value": value} == r.json("downsample")
         assert pickle.loads(r.get("last_frame")[1])[0]["shape"] == [5, 6]
@@ -210,7 +210,7 @@ def test_http_beside_the_answers(receiver):
     # Before the first image: no keys, no bytes.
     kind, body = r.get("last_frame")
     assert (kind, pickle.loads(body)) == ("image/pickle", [{}, b""])
-    # A slash too many leads to where it is without.
+    # A slash at the end of a path makes no difference.
     assert r.json("status/") == {"state": "idle"}
     assert r.json("downsample/") == {"value": 1}
     assert b"received_frames" in r.get("docs")[1] and r.get("docs")[0].startswith("text/html")
@@ -251,7 +251,7 @@ def test_a_real_eiger_with_the_name_in_its_appendix(receiver, tmp_path):
         elif json.loads(parts[0])["htype"].startswith("dimage"):
             blobs.append(parts[2])
         r.senders[0].send_multipart(parts)
-    # The capture ends before the series.
+    # The capture has no end of the series.
     r.senders[0].send_multipart([json.dumps({"htype": "dseries_end-1.0", "series": series}).encode()])
     r.until("idle", len(blobs))
     assert blobs

@@ -1,5 +1,5 @@
-"""What the streaming-receiver of MAX IV makes of its classes of detectors and their pipelines, message by message; and that nothing which comes is thrown away
-and called a success. `tests/peers/test_streaming_receiver.py` holds the same against the program itself."""
+"""The detector classes and pipelines of the streaming-receiver of MAX IV, message by message. No image that came may be
+discarded and the run still be a success. `tests/peers/test_streaming_receiver.py` compares with the program itself."""
 
 import json
 import time
@@ -28,7 +28,7 @@ V1_KEYS = {
 
 
 def v1_header(appendix, detail="all", tables=None, **more):
-    """A header of Stream V1 with every table; the count rate table has the size that detectors send."""
+    """A header of Stream V1 with every table; the count rate table has the size of a real one."""
     mask, flat, rates = np.zeros((3, 4), "uint32"), np.ones((3, 4), "float32"), np.arange(8000, dtype="float32")
     tables = tables or [("dflatfield-1.0", [4, 3], flat), ("dpixelmask-1.0", [4, 3], mask), ("dcountrate_table-1.0", [2, 4000], rates)]
     parts = [{"htype": "dheader-1.0", "series": 1, "header_detail": detail}, V1_KEYS | {"detector_distance": 0.2, "wavelength": 1.5} | more]
@@ -64,7 +64,7 @@ def filters(file):
 
 
 def group(file):
-    """The data sets beside the images."""
+    """The data sets beside the images, without the sequence numbers."""
     return {name: item[()] for name, item in file[DSET].parent.items() if name not in (DSET.rsplit("/")[-1], "sequence_number")}
 
 
@@ -109,9 +109,9 @@ def test_what_comes_twice_is_no_success(receiver, tmp_path):
     r.send(END, number=4)
     r.until("idle", 3)
     done = r.run("warning")
-    assert "1 more came and are not kept" in done["message"] and done["images_lost"] == 0, done
+    assert "1 more arrived and were not used" in done["message"] and done["images_lost"] == 0, done
     assert r.service.statistics()["ledger"]["images_not_kept"] == 1
-    assert r.is_logged(" WARN ", "came before"), r.service.log
+    assert r.is_logged(" WARN ", "already received"), r.service.log
     with h5py.File(path) as file:
         np.testing.assert_array_equal(file[DSET][:], stack)
 
@@ -173,7 +173,7 @@ def test_an_eiger_that_packs_nothing_leaves_so(receiver, tmp_path):
 
 
 def v2_start(path, user_data, **more):
-    """A start of Stream V2 with the tables of detectors."""
+    """A start of Stream V2 with the tables that detectors send."""
     start = {
         "type": "start",
         "number_of_images": 2,
@@ -246,7 +246,7 @@ def test_each_image_of_a_lambda_tells_where_its_pieces_lie(receiver, tmp_path):
     r = receiver({"class": "Lambda"}, hosts=hosts, ports=[9010, 9011, 9012, 9013])
     stack = np.random.default_rng(8).integers(0, 50, (2, 4, 8, 8), "uint16")
     for n in range(4):
-        # The messages of the senders have numbers of their own; their images count from 1.
+        # Each sender numbers its messages from another number; image numbers begin at 1.
         first = 100 * n
         r.send(header(tmp_path / "lambda.h5"), {"x": n, "y": 2 * n, "rotation": 0, "full_shape": [16, 16]}, sender=n, number=first)
         for frame in range(2):
@@ -265,7 +265,7 @@ def test_each_image_of_a_lambda_tells_where_its_pieces_lie(receiver, tmp_path):
 
 
 def test_two_half_modules_leave_unpacked(receiver, tmp_path):
-    # The ports of this class are fixed, so it has addresses of its own.
+    # The ports of this class are fixed, so the test uses other addresses.
     hosts = ["127.0.7.1", "127.0.7.2"]
     context, halves = zmq.Context(), []
     try:
@@ -277,7 +277,7 @@ def test_two_half_modules_leave_unpacked(receiver, tmp_path):
         r = receiver({"class": "PsiEiger", "dcu_host_purple": json.dumps(hosts)})
         pixels = np.random.default_rng(9).integers(0, 9, (2, 256, 512), "uint16")
         end = time.monotonic() + 60
-        # Subscribers take a while until they hear anything; the first image that both halves bring is as good as any.
+        # A subscription takes a while. The first image of which both halves arrive is enough.
         number = 0
         while r.json("received_frames")["value"] == 0:
             assert time.monotonic() < end
@@ -296,10 +296,10 @@ def test_two_half_modules_leave_unpacked(receiver, tmp_path):
 
 def test_a_consumer_that_takes_nothing_and_holds_the_run_back_is_named(receiver):
     r = receiver(consume=False, entry={"queue_mib": 16})
-    # Little is kept in the network, so that what it does not take waits in the service.
+    # The network holds little, so the images that the consumer does not take wait in the service.
     r.consumer.rcvhwm, r.consumer.rcvbuf = 1, 4096
     r.consumer.connect(f"tcp://127.0.0.1:{r.data_port}")
-    r.service.until_logged(lambda line: "is there" in line and "data_port" in line)
+    r.service.until_logged(lambda line: "is connected" in line and "data_port" in line)
     data = np.zeros((1024, 1024), "uint16")
     r.send(header(""))
     r.senders[0].sndhwm, r.senders[0].sndtimeo = 4, 100
@@ -313,7 +313,7 @@ def test_a_consumer_that_takes_nothing_and_holds_the_run_back_is_named(receiver)
             pass
     status = r.service.until(lambda s: s["severity"] == "warning")
     assert "held back" in status["message"] and "reliable-skip" in status["hint"]
-    # It begins to take: the warning goes.
+    # When the consumer takes images again, the warning ends.
     r.consumer.rcvtimeo = 100
     while not r.is_logged("'data_port' takes images again"):
         assert time.monotonic() < end + 60

@@ -1,4 +1,5 @@
-"""Modes of the detectors, with packets made here from the published tables: partial readout, EIGER over 1 GbE, the gaps between chips."""
+"""Modes of the detectors, with packets made from the published tables: partial readout, EIGER over 1 GbE, the gaps
+between chips."""
 
 import json
 import socket
@@ -15,7 +16,7 @@ COUNT = 3
 
 
 def send(port, datagrams):
-    """Sends (stream, bytes) in order to consecutive ports, slowly enough for the receive buffers."""
+    """Sends each (stream, bytes) in order to port + stream, slowly enough for the receive buffers."""
     out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     for n, (stream, datagram) in enumerate(datagrams):
         out.sendto(datagram, ("127.0.0.1", port + stream))
@@ -25,8 +26,9 @@ def send(port, datagrams):
 
 
 def jungfrau_packets(words, rows, interfaces, first_module=0):
-    """What a JUNGFRAU sends that reads `rows` rows: of the 128 packets of a module those from 64 - n / 2 to 64 + n / 2 - 1. With two interfaces
-    the first 64 go to the first port, the others to the second, which counts from 0 again."""
+    """The packets of a JUNGFRAU that reads `rows` rows: n = rows / 4 of the 128 packets of a module, from 64 - n / 2 to
+    64 + n / 2 - 1. With two interfaces the packets below 64 go to the first port, the others to the second, which
+    numbers them from 0 again."""
     n = rows * 64 // 256
     for frame, modules in enumerate(words, 1):
         for module, image in enumerate(modules):
@@ -56,9 +58,9 @@ def test_a_jungfrau_that_reads_part_of_its_rows(bench, rows, modules, interfaces
 
 @pytest.mark.parametrize("interfaces", [1, 2])
 def test_packets_of_other_rows_are_not_taken(bench, interfaces):
-    """A detector that reads more rows than was said: it is another readout, so that nothing of it is taken for rows of this one."""
+    """The detector reads more rows than configured. No packet of it may be taken for one of the configured readout."""
     words = raw_files.frames(COUNT, seed=4)
-    # No image begins, so that the timeout is what ends the run.
+    # No image begins, so the start timeout ends the run.
     tables = raw_tables(1, interfaces, images=COUNT, start_timeout_s=5)
     tables["detector"]["rows"] = 64
     receiver = bench.receive(bench.config(streams=interfaces, **tables))
@@ -70,7 +72,7 @@ def test_packets_of_other_rows_are_not_taken(bench, interfaces):
 
 @pytest.mark.parametrize("interfaces", [1, 2])
 def test_the_simulator_reads_part_of_the_rows_and_files_give_the_same(bench, tmp_path, interfaces):
-    """With loss and kept raw frames; photons are those of the same rows of a whole readout."""
+    """With losses and kept raw frames too. The photons are those of the same rows of a full readout."""
     gains = tmp_path / "gains"
     program("simulate", "jungfrau", "--to", "127.0.0.1:1", "--modules", 2, "--write-calibration", gains, check=0)
     planes = [str(gains / f"pedestal_g{g}.f32") for g in range(3)]
@@ -93,7 +95,7 @@ def test_the_simulator_reads_part_of_the_rows_and_files_give_the_same(bench, tmp
         convert(raw, "-o", tmp_path / f"again{rows}{loss}", "--calibration", gains, check=code)
         assert chunks(tmp_path / f"again{rows}{loss}_master.h5") == chunks(tmp_path / f"run{rows}{loss}_master.h5")
     whole, part, lossy = images
-    # Opened, a module has two rows more, at its middle.
+    # With the gaps between chips, a module has two more rows, at its middle.
     whole_modules = whole.images.reshape(5, 2, 514, 1030)[:, :, 192:322]
     assert part.images.shape == (5, 260, 1030) and (part.images.reshape(5, 2, 130, 1030) == whole_modules).all()
     assert (part.mask.reshape(2, 130, 1030) == whole.mask.reshape(2, 514, 1030)[:, 192:322]).all()
@@ -101,7 +103,7 @@ def test_the_simulator_reads_part_of_the_rows_and_files_give_the_same(bench, tmp
 
 
 def test_the_receiver_keeps_whole_ports_of_part_of_the_rows(bench, tmp_path):
-    """The raw frames that were kept are those of the slsReceiver: whole ports, 0xFF where nothing was read."""
+    """The kept raw frames are those of the slsReceiver: whole ports, with 0xFF where nothing was read."""
     aare = pytest.importorskip("aare", reason="aare has no wheel for this Python")
     words = raw_files.frames(COUNT, seed=11)
     tables = raw_tables(1, 1, images=COUNT) | {"output": {"keep_raw": True}}
@@ -119,7 +121,7 @@ def test_the_receiver_keeps_whole_ports_of_part_of_the_rows(bench, tmp_path):
 
 
 def test_rows_of_a_file_of_the_receiver(tmp_path):
-    """Its master says that part of the rows was read; one that says so while all packets came is not believed."""
+    """The master says that part of the rows was read. If packets of other rows came, the master is not believed."""
     words = raw_files.frames(COUNT, modules=2, seed=12)
     outside = [p for p in range(128) if not 48 <= p < 80]
     path = raw_files.write_sls(tmp_path, words, lost={(n, port): outside for n in range(COUNT) for port in range(2)})
@@ -129,12 +131,12 @@ def test_rows_of_a_file_of_the_receiver(tmp_path):
     assert report["images"]["complete"] == COUNT and (master.images == words[:, :, 192:320].reshape(COUNT, -1, 1024)).all()
     path.write_text(path.read_text().replace('"Number of rows": 128', '"Number of rows": 64'))
     report, done = convert(path, "-o", tmp_path / "more", "--dtype", "raw", check=1)
-    assert "packets of other rows came: all rows are taken" in done.stderr and report["images"]["partial"] == COUNT
+    assert "packets of other rows came: all rows are used" in done.stderr and report["images"]["partial"] == COUNT
     assert (Master(tmp_path / "more_master.h5").images.reshape(COUNT, 2, 512, 1024)[:, :, 192:320] == words[:, :, 192:320]).all()
 
 
 def test_common_mode_of_the_rows_that_are_read(bench, tmp_path):
-    """Constant planes, so that the offset of a column of a chip is the mean of the words of those of its rows that are read."""
+    """The planes are constant, so the offset of a chip's column (or row) is the mean of its words that are read."""
     rng = np.random.default_rng(5)
     words = rng.integers(2950, 3050, (1, 1, 512, 1024), dtype=np.uint16)
     for name, value in [("p0", 3000), ("p1", 15000), ("p2", 15000), ("rms", 50)]:
@@ -180,7 +182,7 @@ def test_pedestals_need_all_rows(bench):
 
 
 def eiger_packets(counts, bits, payload, lost=(), places=((0, 0), (0, 1), (1, 0), (1, 1))):
-    """Frames of four ports (frames, 4, rows, 512): every packet but the lost ones, which are (frame, port, packet)."""
+    """The packets of frames of four ports, (frames, 4, rows, 512), without the lost ones (frame, port, packet)."""
     for frame, ports in enumerate(counts):
         data = [raw_files.eiger_bytes(port, bits) for port in ports]
         for packet in range(len(data[0]) // payload):
@@ -196,7 +198,7 @@ def eiger_packets(counts, bits, payload, lost=(), places=((0, 0), (0, 1), (1, 0)
 def test_every_depth_over_both_networks(bench, bits, rows, ten_giga):
     payload = 4096 if ten_giga else 1024
     rng = np.random.default_rng(bits)
-    # Below the values that mean something else in 16 and 32 bit.
+    # Below the special values of 16 and 32 bits.
     counts = rng.integers(0, min(2**bits, 60000 if bits == 16 else 2**31 - 1000), (COUNT, 4, rows, 512), dtype=np.int64)
     packets = rows * 64 * bits // payload
     lost = {(1, 2, packets - 1), (1, 3, 1), (2, 0, packets // 2)}
@@ -210,7 +212,7 @@ def test_every_depth_over_both_networks(bench, bits, rows, ten_giga):
     assert report["images"]["complete"] == 1 and report["images"]["packets_missing"] == 3
     master = Master(bench.master)
     expected = counts.reshape(COUNT, 4 * rows * 512).copy()
-    # A pixel of which one packet is missing is missing.
+    # A pixel is missing if any packet with a part of it is missing.
     for frame, port, packet in lost:
         first, last = packet * payload * 8 // bits, -(-(packet + 1) * payload * 8 // bits)
         expected[frame, port * rows * 512 + first : port * rows * 512 + last] = MISSING[str(master.images.dtype)]
@@ -232,7 +234,8 @@ def test_the_simulator_sends_over_one_gigabit(bench):
 
 
 def opened(ports, gap):
-    """Four ports (256, 512) in the image of a module: 2 pixels between chips, the upper half turned so that its row 0 is next to the middle."""
+    """Four ports (256, 512) as the image of a module: gaps of 2 pixels between chips, the upper half flipped so that
+    its row 0 lies at the middle."""
     image = np.full((514, 1030), gap, ports.dtype)
     for port, data in enumerate(ports):
         half, side = port // 2, port % 2
@@ -265,7 +268,7 @@ def test_the_gaps_between_the_chips_of_an_eiger_are_open(bench, double_pixels):
             edge |= np.roll(np.roll(gaps, 1, 0), 1, 1)
             assert (master.mask[gaps] == 258).all() and (image[~edge] == expected[~edge]).all() and (image[gaps] == masked).all()
         else:
-            # Nothing is won or lost, and both halves of a double pixel are alike up to one count.
+            # The sum is unchanged, and both halves of a double pixel are equal to within one count.
             assert image.sum() == counts[n].sum() and (master.mask == 0).all()
             wide = image[:100, 255:257]
             assert (wide.sum(1) == expected[:100, 255]).all() and (abs(wide[:, 0] - wide[:, 1]) <= 1).all()

@@ -1,9 +1,12 @@
-"""Power cuts in the middle of a run: what the service called durable is there afterwards, and `konkordia repair` says what is not.
+"""Power cuts in the middle of a run. What the service has reported as durable is there afterwards, and `konkordia
+repair` reports what is missing.
 
-The model: the files lie on an ext4 of its own, in a file behind a loop device. Service and sender are stopped, so that nothing new is written, and the file
-behind the device is copied until two copies in a row are the same. A copy has what the file system has handed to its device, and nothing of what the kernel
-still holds in memory for it: as a disk has after a power cut that loses nothing of what it was given. A disk that says of writes in its own cache that they are
-done, and loses them, is not modelled. The copy is mounted elsewhere, which replays the journal of ext4 as a reboot does, and repaired there; the run goes on.
+The model: the files lie on an ext4 file system in a file behind a loop device. Service and sender are stopped, so that
+nothing new is written. The file behind the device is copied until the copy equals it. The copy has what the file system
+has handed to its device, and nothing that the kernel still holds in memory. A disk is in this state after a power cut
+if it loses nothing that it was given. A disk that reports writes in its own cache as done and then loses them is not
+modelled. The copy is mounted elsewhere, which replays the ext4 journal as a reboot does, and is repaired there; the run
+goes on.
 """
 
 import contextlib
@@ -32,7 +35,7 @@ RAW_RECORD = 112 + 512 * 1024 * 2
 
 
 class Disk:
-    """An ext4 in a file, mounted."""
+    """An ext4 file system in a file, mounted."""
 
     def __init__(self, folder):
         self.image, self.mount = folder / "disk.img", folder / "disk"
@@ -51,7 +54,7 @@ class Disk:
 
     @contextlib.contextmanager
     def cut(self, folder, processes):
-        """What is on the disk at this moment, mounted elsewhere."""
+        """Mounts elsewhere what is on the disk at this moment."""
         copy, where = folder / "copy.img", folder / "copy"
         where.mkdir(exist_ok=True)
         for process in processes:
@@ -90,7 +93,7 @@ def sum_of(image):
 
 
 class Images:
-    """States of the images of a run, and sums over the pixels of each, read by h5py."""
+    """Status and SHA-1 of the pixels of each image of a run, read by h5py."""
 
     def __init__(self, master):
         with h5py.File(master) as f:
@@ -104,7 +107,7 @@ class Images:
 
 
 def raw_records(folder):
-    """Sums over the whole records of the raw files, by number of the frame, with which each begins. What is cut off at the end is none."""
+    """SHA-1 of each whole record of the raw files, by frame number. A record that is cut off at the end is left out."""
     found = {}
     for path in folder.glob("run_raw_d0_f*_0.raw"):
         content = path.read_bytes()
@@ -115,7 +118,7 @@ def raw_records(folder):
 
 
 class AfterACut:
-    """The files of a run after a power cut, repaired; `None` for images where there was no run yet."""
+    """The files of a run after a power cut and a repair. `images` is None if the run had no file yet."""
 
     def __init__(self, folder, prefix, status):
         self.status, self.images, self.raw = status, None, None
@@ -139,14 +142,14 @@ class AfterACut:
 
 
 def cuts(disk, folder, prefix, service, sender):
-    """Cuts at random moments, and what was there after each."""
+    """Makes power cuts at random moments; returns what was there after each."""
     seed = time.time_ns()
     print("seed", seed)
     moments, found = random.Random(seed), []
     for n in range(CUTS):
         time.sleep(moments.uniform(0, 1.2))
         if n == 1:
-            # The others are to have something to lose.
+            # From the second cut on there must be durable images that could be lost.
             service.until(lambda s: (s["images_durable"] or 0) > 0)
         status = service.status()
         with disk.cut(folder, [sender, service.process]) as where:
@@ -155,7 +158,7 @@ def cuts(disk, folder, prefix, service, sender):
 
 
 def judged(found, master):
-    """Every image that was called durable is there as it is in the file of the run that went on."""
+    """Checks that every image reported as durable is the same as in the file of the run that went on."""
     whole = Images(master)
     for after in found:
         durable = after.status["images_durable"] or 0
@@ -186,7 +189,7 @@ def test_packets_with_raw_frames(disk, tmp_path):
         assert done["images_durable"] == done["images_committed"] == done["raw_frames_durable"], done
         assert service.end()[0] == 0
         judged(found, done["file"])
-        # Frames of which no packet came have no record.
+        # Frames without a packet have no record.
         whole = raw_records(disk.mount)
         for after in (after for after in found if after.raw is not None):
             end = min(whole) + after.status["raw_frames_durable"]
@@ -199,7 +202,7 @@ def test_packets_with_raw_frames(disk, tmp_path):
 
 
 class Sender:
-    """Sends images of a series, one every 20 ms, until it is told to end; may be stopped in between as a process may be."""
+    """Sends a series, an image every 20 ms, until `end` is called. It can be stopped and continued like a process."""
 
     def __init__(self, service):
         self.service, self.sent, self.is_over = service, [], threading.Event()
@@ -250,7 +253,7 @@ def test_streams(disk, tmp_path):
 
 
 def test_files_that_a_power_cut_emptied_are_not_taken_for_nothing(tmp_path):
-    """As ext4 leaves the files of a run of which nothing was synced: there, and empty."""
+    """After a power cut, ext4 may leave files that were not synced as empty files."""
     service = StreamService(tmp_path, output="images_per_file = 4")
     try:
         service.send(*Stins().series(pictures(10)))

@@ -1,5 +1,5 @@
-"""What happens to frames and pixels, through the whole program: the same simulated frames are received plainly and processed, and numpy does
-with the plain images what the options say."""
+"""Processing of frames and pixels, through the whole program. The same simulated frames are received unprocessed and
+processed, and numpy applies the options to the unprocessed images."""
 
 import json
 
@@ -41,7 +41,7 @@ def receive(bench, config, frames=FRAMES, *options):
 
 @pytest.fixture(scope="module")
 def plain(calibration, tmp_path_factory):
-    """All frames as int32 images of their own."""
+    """All frames as unprocessed int32 images."""
     from driving import Bench
 
     bench = Bench(tmp_path_factory.mktemp("plain"))
@@ -60,7 +60,7 @@ def test_a_sum_is_the_sum_of_the_images(bench, calibration, plain):
     config = tables(calibration, 4, processing={"summation": 5}, frames={"warmup_frames": 2, "dark_every": 11})
     master, report = receive(bench, bench.config(**config))
     assert master.images.dtype == np.int32
-    # Of 24 frames 0 and 1 are warm-up; then every 11th is dark: 12 and 23.
+    # Of 24 frames, 0 and 1 are warm-up; then every 11th is dark: 12 and 23.
     kept = [i for i in range(2, FRAMES) if (i - 2) % 11 != 10]
     assert report["images"]["frames_dark"] == 3 and report["images"]["complete"] == 4
     for image in range(4):
@@ -108,7 +108,7 @@ def test_split_pixels_conserve_the_count(bench, calibration, plain):
 
 @pytest.mark.parametrize("negative", ["clamp", "offset"])
 def test_counts_below_zero(bench, calibration, negative):
-    """In eighths of a photon, where noise goes below zero."""
+    """Counts in eighths of a photon, of which noise makes some negative."""
     eighths = {"dtype": "int32", "rounding_photons": 0.125}
     kept, _ = receive(bench, bench.config(**tables(calibration, FRAMES, processing=eighths)))
     offset = {"negative_offset": 7} if negative == "offset" else {}
@@ -171,7 +171,7 @@ def test_fixed_point_is_close_to_single_precision(bench, calibration, plain):
 
 
 def test_any_number_of_workers_follows_the_drift_alike(bench, calibration):
-    """Same frames, 1, 2 and 5 workers: same bytes in images and in the snapshots of the pedestals."""
+    """With 1, 2 and 5 workers the same frames give the same bytes in the images and in the pedestal snapshots."""
     rms = calibration / "rms.f32"
     np.full(512 * 1024, 12.0, np.float32).tofile(rms)
     seen = []

@@ -1,4 +1,4 @@
-"""Save raw now, convert later: runs with dtype = "raw", converted, against live conversions of the same packets."""
+"""Save raw now, convert later: converted runs with dtype = "raw" against live conversions of the same packets."""
 
 import json
 import os
@@ -37,12 +37,12 @@ def planes(folder):
     }
 
 
-# Of each run they are another: when it was, and where its files lie.
+# Fields that differ in every run: its times, and where its files lie.
 OWN = ("start_time", "end_time", "end_time_estimated", "detectorSpecific")
 
 
 def facts(master):
-    """Every small field of sample, source and instrument: energy, distance, beam, angles of all images and what else is told."""
+    """Every field of up to 1000 values of sample, source and instrument, such as energy, distance, beam and angles."""
     found = {}
 
     def take(name, field):
@@ -64,7 +64,7 @@ def times(master):
 
 
 def same_run(live, later, raw=None):
-    """The same images, chunk by chunk, the same account of each, the same facts, and the times of the raw run."""
+    """Checks that images (chunk by chunk), columns and facts are equal, and that the times are those of the raw run."""
     a, b = facts(live), facts(later)
     assert {name: (a.get(name), b.get(name)) for name in a.keys() | b.keys() if repr(a.get(name)) != repr(b.get(name))} == {}
     assert times(later) == times(raw or live.with_name("raw_master.h5"))
@@ -104,13 +104,13 @@ def test_raw_and_converted_later_is_converted_live(bench, tmp_path, gains, modul
     report, _ = convert(tmp_path / "raw_master.h5", "-o", tmp_path / "later", *options, "--verify", check=codes[0])
     assert report["verified"]["images_different"] == 0 and sum_of_ledger(report)["lost"] == 0
     same_run(tmp_path / "live_master.h5", tmp_path / "later_master.h5")
-    # Any data file stands for the run, and the words come out as they went in.
+    # Any data file may name the run, and the words are unchanged.
     convert(tmp_path / "raw_data_000002.h5", "-o", tmp_path / "words", "--dtype", "raw", check=codes[0])
     assert (Master(tmp_path / "words_master.h5").images == Master(tmp_path / "raw_master.h5").images).all()
 
 
 def test_lost_images_are_lost_at_the_same_places(bench, tmp_path, gains):
-    """At the beginning, in the middle and at the end, and one of which a whole module is missing."""
+    """Lost images at the beginning, in the middle and at the end, and one image without one of its modules."""
     words = raw_files.frames(9, modules=2, seed=3)
     gone = {(1, 0), (1, 1), (4, 0), (4, 1), (6, 1), (8, 0), (8, 1), (9, 0), (9, 1)}
     for prefix, more in [("live", {"calibration": planes(gains / "2")}), ("raw", {"processing": {"dtype": "raw"}})]:
@@ -121,23 +121,23 @@ def test_lost_images_are_lost_at_the_same_places(bench, tmp_path, gains):
         send(bench.port, ((s, d) for s, d in jungfrau_packets(words, 512, 1) if (int.from_bytes(d[:8], "little"), s) not in gone))
         code, report = receiver.finish()
         balanced(code, report)
-        # Nothing says that the last two were sent.
+        # Nothing shows that the last two images were sent.
         assert code == 7 and [report["images"][k] for k in ("complete", "partial", "lost")] == [4, 1, 2]
     report, done = convert(tmp_path / "raw_master.h5", "-o", tmp_path / "later", "--calibration", gains / "2", check=1)
-    # What is behind the last image of the file was never in it.
+    # Images after the last one of the file were never in it.
     images = len(Master(tmp_path / "live_master.h5").images)
     assert [sum_of_ledger(report)[k] for k in ("complete", "partial", "lost")] == [4, 1, images - 5]
     assert f"{images - 5} frame numbers between 1 and {images} are in no file" in done.stderr
     same_run(tmp_path / "live_master.h5", tmp_path / "later_master.h5")
     convert(tmp_path / "raw_master.h5", "-o", tmp_path / "part", "--calibration", gains / "2", "--frames", "4:6", check=1)
     part = Master(tmp_path / "part_master.h5")
-    # Nobody knows when a part of a run began and ended.
+    # The beginning and the end of a part of a run are unknown.
     assert times(tmp_path / "part_master.h5") == [None, None]
     assert (part.images == Master(tmp_path / "live_master.h5").images[3:6]).all() and list(part.columns["status"]) == [0, 1, 2]
 
 
 def test_storage_cells_and_first_frames_are_those_of_the_run(bench, tmp_path):
-    """Pedestals of two cells, taken from raw runs too, and a run that did not begin with frame 1."""
+    """Pedestals of two storage cells, themselves from a raw run, and a run that does not begin with frame 1."""
     receiver = bench.receive(bench.config(**raw_tables(images=200, first_frame="auto"), output={"prefix": "dark"}))
     options = ["--storage-cells", 2, "--dark", "--rate", 100]
     simulate("jungfrau", "--to", bench.to, *options, "--images", 200, "--first-frame", 101)
@@ -160,7 +160,7 @@ def test_storage_cells_and_first_frames_are_those_of_the_run(bench, tmp_path):
 
 @pytest.fixture(scope="module")
 def raw_run(tmp_path_factory):
-    """A run of 6 images of words in 3 data files."""
+    """A run of 6 images of raw words in 3 data files."""
     folder = tmp_path_factory.mktemp("raw")
     port = free_ports()
     text = '[detector]\ntype = "jungfrau"\nenergy_kev = 12.4\n[processing]\ndtype = "raw"\n[run]\nimages = 6\n'
@@ -212,7 +212,7 @@ def test_damaged_words_are_named_and_no_pixel_is_made_of_them(run):
 
 
 def test_words_that_changed_on_the_disk_are_found_where_they_decode(run):
-    """One bit of the last literal of a chunk: LZ4 decodes it to another word without an error."""
+    """Flips one bit of the last literal of a chunk, which LZ4 decodes to another word without an error."""
     data = run / "raw_data_000002.h5"
     with h5py.File(data, "r") as f:
         place = f["/entry/data/data"].id.get_chunk_info(1)
@@ -276,7 +276,7 @@ def test_a_run_that_was_killed_is_repaired_first(bench, tmp_path):
 
 @pytest.fixture
 def armed(tmp_path):
-    """Starts a service of a JUNGFRAU, takes 4 images with facts that the command gives, and returns the master."""
+    """Starts a service with a JUNGFRAU, takes 4 images with metadata from the command, and returns the master."""
     services = []
 
     def take(given, gains, **tables):
@@ -320,7 +320,7 @@ def test_facts_of_the_command_that_armed_the_run_hold_for_its_conversion(armed, 
         assert f["/entry/sample/name"][()] == b"lyso2"
         assert f["/entry/sample/transformations/omega"][()].tolist() == [90.0, 90.5, 91.0, 91.5]
     assert times(tmp_path / "later_master.h5") == times(raw)
-    # What the user of convert says comes first, and a part of a run begins at its own angle.
+    # Options of convert come before the facts of the run, and a part of a run begins at its own angle.
     convert(raw, "-o", tmp_path / "part", "--dtype", "raw", "--frames", "3:4", "--set", "output.sample_name=other", "--energy-kev", 9)
     with h5py.File(tmp_path / "part_master.h5", "r") as f:
         assert f["/entry/sample/transformations/omega"][()].tolist() == [91.0, 91.5] and f["/entry/sample/name"][()] == b"other"
@@ -328,7 +328,7 @@ def test_facts_of_the_command_that_armed_the_run_hold_for_its_conversion(armed, 
 
 
 def test_raw_frames_that_were_kept_have_the_facts_of_the_run(armed, tmp_path, gains):
-    """Those of the command that armed it and of every table of the configuration, and its start."""
+    """The facts of the arm command and of every table of the configuration, and the start of the run."""
     tables = {"output": {"keep_raw": True, "beamline": "X06SA"}, "experiment": {"unit_cell": [79.1, 79.1, 38.0, 90.0, 90.0, 90.0]}}
     live = armed(GIVEN | {"sample_temperature_k": 100}, gains, **tables)
     kept = live.with_name(live.name.replace("_master.h5", "_raw_master_0.json"))
@@ -339,7 +339,7 @@ def test_raw_frames_that_were_kept_have_the_facts_of_the_run(armed, tmp_path, ga
     assert a["sample/temperature"] == 100 and a["sample/name"] == b"lyso2" and a["instrument/name"] == b"X06SA"
     assert a["sample/goniometer/omega"] == [90.0, 90.5, 91.0, 91.5] and "sample/unit_cell_abc" in a
     assert {name: (a.get(name), b.get(name)) for name in a.keys() | b.keys() if repr(a.get(name)) != repr(b.get(name))} == {}
-    # The end of a run is in its own file only.
+    # The raw frames do not contain the end of the run.
     assert times(tmp_path / "later_master.h5") == [times(live)[0], None]
     options = ["--frames", "3:4", "--set", "output.sample_name=other", "--set", "detector.detector_distance_mm=50"]
     convert(kept, "-o", tmp_path / "part", "--dtype", "raw", *options)
@@ -350,7 +350,7 @@ def test_raw_frames_that_were_kept_have_the_facts_of_the_run(armed, tmp_path, ga
 
 
 def test_angles_of_raw_frames_count_from_the_first_image_of_the_run(bench, tmp_path, gains):
-    """Warm-up frames are kept too, and stand before it. The first frame that follows them does not come."""
+    """Warm-up frames are kept too, and come before the first image. The first frame after them is lost."""
     words, turn = raw_files.frames(6, seed=3), {"omega_start_deg": 10.0, "omega_increment_deg": 0.5}
     tables = raw_tables(images=4, stall_timeout_s=2, first_frame=1) | {"goniometer": turn, "frames": {"warmup_frames": 2}}
     tables |= {"calibration": planes(gains / "1"), "processing": {}, "output": {"keep_raw": True}}
@@ -370,7 +370,7 @@ def test_angles_of_raw_frames_count_from_the_first_image_of_the_run(bench, tmp_p
 
 
 def test_angles_of_raw_frames_are_left_out_where_nothing_tells_their_origin(bench, tmp_path):
-    """Headers decided which frame was the first image."""
+    """The master does not say which frame was the first image."""
     tables = raw_tables(images=3) | {"goniometer": {"omega_start_deg": 10.0, "omega_increment_deg": 0.5, "phi_start_deg": 3.0}}
     receiver = bench.receive(bench.config(**tables, output={"keep_raw": True}))
     simulate("jungfrau", "--to", bench.to, "--images", 3, "--rate", 20)
@@ -380,7 +380,7 @@ def test_angles_of_raw_frames_are_left_out_where_nothing_tells_their_origin(benc
     assert text.pop("Konkordia First Frame") == 1
     kept.write_text(json.dumps(text))
     _, done = convert(kept, "-o", tmp_path / "later", "--dtype", "raw")
-    assert "axes that turned are left out" in done.stderr
+    assert "the angles of axes that turned are left out" in done.stderr
     found = facts(tmp_path / "later_master.h5")
     assert "sample/goniometer/omega" not in found and found["sample/goniometer/phi"] == [3.0, 3.0, 3.0]
 
@@ -394,7 +394,7 @@ def test_angles_of_raw_frames_are_left_out_where_nothing_tells_their_origin(benc
     ],
 )
 def test_angles_of_a_run_that_did_not_keep_every_frame(bench, tmp_path, frames, first, omega, part):
-    """Each image has the angle of its frame, also in a part of the run and in a conversion of the conversion."""
+    """Each image has the angle of its frame, even in a part of the run and in a conversion of the conversion."""
     tables = raw_tables(images=4) | {"frames": frames, "goniometer": {"omega_start_deg": 10.0, "omega_increment_deg": 0.5}}
     receiver = bench.receive(bench.config(**tables))
     simulate("jungfrau", "--to", bench.to, "--images", 10, "--rate", 20)
@@ -413,7 +413,8 @@ def test_angles_of_a_run_that_did_not_keep_every_frame(bench, tmp_path, frames, 
 
 
 def test_a_wrong_setup_is_not_forgotten(bench, tmp_path):
-    """Exchanged modules: the run told it with exit code 1, and so does its conversion, which knows the ids of the modules."""
+    """The modules are exchanged. The run reports it with exit code 1, and so does its conversion, which knows the
+    module ids."""
     words = raw_files.frames(3, modules=2, seed=9)
     receiver = bench.receive(bench.config(streams=2, **raw_tables(2, images=3)))
     send(bench.port, ((1 - stream, datagram) for stream, datagram in jungfrau_packets(words, 512, 1)))
@@ -422,7 +423,7 @@ def test_a_wrong_setup_is_not_forgotten(bench, tmp_path):
     report, done = convert(bench.master, "-o", tmp_path / "out", "--dtype", "raw", check=1)
     assert "the run had a wrong set-up: modules are in another order than the ports" in done.stderr
     assert report["input"]["module_ids"] == [1, 0]
-    # Nor does a conversion of the conversion.
+    # A conversion of the conversion reports it too.
     _, done = convert(tmp_path / "out_master.h5", "-o", tmp_path / "again", "--dtype", "raw", check=1)
     assert done.stderr.count("the run had a wrong set-up: modules are in another order than the ports") == 1
     with h5py.File(tmp_path / "out_master.h5", "r") as f, h5py.File(tmp_path / "again_master.h5", "r") as again:
@@ -457,7 +458,7 @@ def test_words_that_a_run_masked_are_not_invented(bench, tmp_path, gains):
 
 
 def test_the_page_of_convert_works_as_it_is_written(tmp_path):
-    """The section of docs/convert.md, block by block: a receiver waits for the detector that the next block starts."""
+    """Runs the section of docs/convert.md by blocks. A receiver waits for the detector that the next block starts."""
     page = (ROOT / "docs" / "convert.md").read_text()
     section = page.split("## Save raw now, convert later")[1].split("\n## ")[0]
     (tmp_path / "bin").mkdir()

@@ -1,4 +1,4 @@
-"""Real JUNGFRAU frames as UDP packets against PSI's own conversion of the same frames."""
+"""Real JUNGFRAU frames, sent as UDP packets, compared with PSI's own conversion of the same frames."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ ROWS, COLUMNS, PACKETS = 512, 1024, 128
 
 @pytest.fixture(scope="module")
 def truth():
-    """(raw words, photons of the reference, pixels with a usable pedestal), each (10, 512, 1024) but the last."""
+    """Raw words, photons of the reference (both 10 x 512 x 1024), pixels with a usable G0 pedestal (512 x 1024)."""
     raw = np.stack([np.fromfile(p, "<u2").reshape(ROWS, COLUMNS) for p in lyso_raw()])
     photons = np.stack([np.fromfile(p, "<f4").reshape(ROWS, COLUMNS) for p in sorted(LYSO.glob("photons_*.f32"))])
     pedestal = np.fromfile(LYSO / "pedestal_g0.f32", "<f4").reshape(ROWS, COLUMNS)
@@ -18,7 +18,7 @@ def truth():
 
 
 def unusable_stage(raw, usable):
-    """Pixels whose own stage has no usable pedestal."""
+    """Pixels with a usable G0 pedestal whose own gain stage has no usable one."""
     bad = np.zeros(raw.shape, bool)
     for gain, stage in ((1, 1), (3, 2)):
         pedestal = np.fromfile(LYSO / f"pedestal_g{stage}.f32", "<f4").reshape(ROWS, COLUMNS)
@@ -27,7 +27,8 @@ def unusable_stage(raw, usable):
 
 
 def compare(images, truth, indices, where, dtype="int16"):
-    """Number of differing pixels by gain stage, of ties, and of special pixels checked, where `where`."""
+    """Compares the pixels in `where`. Returns the number that differ by gain stage, and the numbers of ties, of special
+    pixels and of normal pixels compared."""
     raw, photons, usable = (truth[0][indices], truth[1][indices], truth[2])
     gain = raw >> 14
     special = (raw == 0xFFFF) | (raw == 0xC000) | (raw == 0x4000) | (gain == 2)
@@ -81,7 +82,7 @@ def test_under_faults_what_arrived_is_right_and_the_rest_is_missing(bench, truth
     balanced(code, report)
     total, done = report["total"], sent["faults"]
     assert code == 1 and total["kernel_dropped"] == 0
-    # The run ends with its last image; copies that come even later are not its own any more.
+    # The run ends with its last image. Copies that come after that are not counted.
     assert done["delivered"] - 20 <= total["received"] <= done["delivered"]
     malformed = sum(total[k] for k in total if k.startswith("malformed"))
     assert abs(malformed - (done["header_corrupted"] + done["truncated"] + done["foreign"])) <= 20

@@ -1,4 +1,4 @@
-"""`konkordia repack`: files of ours and of DECTRIS detectors in any compression, read back by h5py with the stock plugins."""
+"""`konkordia repack`: our files and DECTRIS files in any compression, read back by h5py with hdf5plugin."""
 
 import json
 import pathlib
@@ -20,7 +20,7 @@ FILTERS = {"bslz4": 32008, "bszstd": 32008, "lz4": 32004, "zstd": 32015, "gzip":
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory):
-    """A run of 12 images, with what h5py says of it."""
+    """The master of a run of 12 images."""
     folder = tmp_path_factory.mktemp("ours")
     program("demo", "--images", 12, "--dir", folder / "run", "--listen", "127.0.0.1:0", check=0)
     return folder / "run" / "demo_master.h5"
@@ -43,7 +43,7 @@ def filter_of(path, name="/entry/data/data"):
 
 
 def everything(path):
-    """All objects and attributes but the image stack, links, and what a repacking changes."""
+    """All objects, links and attributes, without the pixels of image stacks and without what repacking changes."""
     found = {}
 
     def attributes(item):
@@ -77,7 +77,7 @@ def everything(path):
 
 
 def same(a, b):
-    """As ==, with NaN equal to NaN, whatever the order of the members and whatever kind of string holds a text."""
+    """Like ==, but NaN equals NaN, and neither the order of members nor the kind of string matters."""
 
     def plain(value):
         if isinstance(value, dict):
@@ -187,7 +187,7 @@ def test_dectris_legacy_files(tmp_path, dtype, before):
 
 
 def test_dectris_2024_files(tmp_path):
-    """One virtual data set (images, channels, rows, columns), no links."""
+    """The layout with one virtual data set (images, channels, rows, columns) and no links."""
     rng = np.random.default_rng(6)
     frames = rng.poisson(2, (6, 2, 64, 100)).astype(np.uint32)
     whole = h5py.VirtualLayout((6, 2, 64, 100), np.uint32)
@@ -248,10 +248,10 @@ def test_hard_links_stay_links_also_where_a_group_holds_itself(tmp_path):
     with h5py.File(tmp_path / "one.h5", "w") as file:
         data = file.create_group("entry/data")
         data.create_dataset("data", data=frames, chunks=(1, 40, 50))
-        # One stack under three names, one of them where no images are looked for.
+        # One stack under three names, one of them in a place where images are not expected.
         data["again"] = data["data"]
         file["entry/instrument/detector/data"] = data["data"]
-        # Groups that lead back to those above them, and to themselves.
+        # Groups that contain their parents or themselves.
         data["up"] = file["entry"]
         file["entry/root"] = file["/"]
         file["entry/self"] = file["entry"]
@@ -259,7 +259,7 @@ def test_hard_links_stay_links_also_where_a_group_holds_itself(tmp_path):
         file["entry/notes/more/text"] = "kept"
         file["entry/notes/more/loop"] = file["entry/notes"]
         file["other"] = file["entry/notes/more"]
-        # More names than fit into the header of a group, in an order of their own.
+        # More names than fit into the header of a group, not in alphabetical order.
         for n in range(20):
             data.create_dataset(f"s{(7 * n) % 20}", data=frames[:2] + n, chunks=(1, 40, 50))
     done = program("repack", tmp_path / "one.h5", "-o", tmp_path / "two.h5", "--compression", "bszstd", "--verify", "--json", check=0)
@@ -281,7 +281,7 @@ def test_hard_links_stay_links_also_where_a_group_holds_itself(tmp_path):
 
 
 def test_references_are_left_out_and_all_else_stays(tmp_path):
-    """Dimension scales are attributes with references in sequences and in records."""
+    """Dimension scales are stored as attributes that contain references in sequences and in records."""
     record = np.dtype([("object", h5py.ref_dtype), ("number", np.int32)])
     sequence = np.empty(1, object)
     sequence[0] = np.arange(4, dtype=np.int32)
@@ -323,7 +323,7 @@ def test_goes_on_after_an_interruption_also_when_originals_are_gone(tmp_path):
     (tmp_path / "out").mkdir()
     master, frames = dectris_legacy(tmp_path / "in")
     options = ["-o", tmp_path / "out", "--compression", "zstd", "--delete-source"]
-    # What an interrupted attempt leaves: a finished first file without its original, and the beginning of the next.
+    # An interrupted attempt leaves a finished first file without its original, and the beginning of the next file.
     first = tmp_path / "in" / "series_5_data_000001.h5"
     program("repack", first, *options, check=0)
     assert not first.exists()
@@ -338,7 +338,7 @@ def test_goes_on_after_an_interruption_also_when_originals_are_gone(tmp_path):
 
 
 def two_runs(tmp_path):
-    """Two runs of the same name and shape with other images, and a folder for copies."""
+    """Two runs of the same name and shape with different images, and a folder for copies."""
     masters = []
     for name, first in [("monday", 0), ("tuesday", 1)]:
         (tmp_path / name).mkdir()
@@ -353,7 +353,7 @@ def two_runs(tmp_path):
 
 
 def damage(path, image=1):
-    """Overwrites 64 bytes in the chunk of an image."""
+    """Overwrites 64 bytes of the chunk of an image."""
     with h5py.File(path) as file:
         place = file["/entry/data/data"].id.get_chunk_info_by_coord((image, 0, 0))
     with open(path, "r+b") as file:
@@ -368,10 +368,10 @@ def test_another_run_of_the_same_name_is_not_taken_for_finished(tmp_path):
     program("repack", monday, *options, check=0)
     before = {path: path.read_bytes() for path in [tuesday, *data_files(tuesday)]}
     for also in [[], ["--delete-source"]]:
-        refused(tuesday, *options, *also, code=6, words=["series_5_data_000001.h5 exists", "another file"])
+        refused(tuesday, *options, *also, code=6, words=["series_5_data_000001.h5 exists", "not a copy of"])
     assert {path: path.read_bytes() for path in [tuesday, *data_files(tuesday)]} == before
     assert np.array_equal(images_of(out / monday.name), frames)
-    # Also where the file of the other run is gone, and only its name is left to compare.
+    # The same if the original of the other run is gone and only its recorded name can be compared.
     for path in [out / monday.name, *data_files(out / monday.name)[1:]]:
         path.unlink()
     data_files(tuesday)[0].unlink()
@@ -401,7 +401,7 @@ def test_a_copy_of_an_earlier_attempt_is_compared_before_the_original_goes(tmp_p
 
 
 def test_a_new_copy_that_differs_never_gets_its_name(tmp_path):
-    """The copy is damaged on the disk while it is compared."""
+    """The test damages the copy on the disk while it is being compared."""
     (tmp_path / "out").mkdir()
     master, _ = dectris_legacy(tmp_path, codec="gzip", images=1000, per_file=1000)
     [source] = data_files(master)
@@ -488,7 +488,7 @@ def test_mistakes_are_named(ours, tmp_path):
     refused(ours, "-o", out, "--compression", "sz3", "--error-bound", 2, "--delete-source", code=2, words=["lossy"])
     refused(ours, "-o", out, "--compression", "lzma", code=2, words=["bslz4"])
     refused(ours, "-o", out, "--compression", "lz4", "--compression-level", 3, code=2, words=["no levels"])
-    refused(ours, "-o", out, "--compression", "lz4", "--error-bound", 3, code=2, words=["loses nothing"])
+    refused(ours, "-o", out, "--compression", "lz4", "--error-bound", 3, code=2, words=["is lossless"])
     refused(ours, "-o", ours.parent, "--compression", "lz4", code=2, words=["over itself"])
     refused(ours, "-o", tmp_path / "no" / "a", "--compression", "lz4", code=6, words=["no folder"])
     refused(tmp_path / "none_master.h5", "-o", out, "--compression", "lz4", code=6, words=["none_master.h5"])
@@ -543,7 +543,7 @@ def test_checksums_that_cannot_be_read_end_it_before_anything_is_written(ours, t
 
 @needs_lyso
 def test_a_travel_copy_is_made_after_the_run(bench):
-    """Real frames: the copy is within its bound, small, and neither the run nor its report change."""
+    """With real frames the archive copy keeps its error bound and is small; the run and its report do not change."""
     tables = lyso_tables(images=10)
     tables["travel"] = {"enabled": True, "error_bound": 2, "prefix": "home"}
     config = bench.config(**tables)

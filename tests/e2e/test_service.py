@@ -1,4 +1,4 @@
-"""The service from arm to idle, over and over: what is refused and why, what is lost and said, what is left behind."""
+"""Runs of the service from arm to idle: what it refuses and why, which losses it reports, and which files it leaves."""
 
 import json
 import os
@@ -102,14 +102,14 @@ def test_runs_without_a_name_number_themselves(bench):
         bench.send(3)
         assert service.wait()["severity"] == "success"
         assert (bench.folder / f"run_{number:06}_raw_master_0.json").exists()
-    # A name of its own does not disturb the counting, and is taken only once.
+    # A given name does not change the counting, and is accepted only once.
     service.command("start", {"prefix": "mine"})
     bench.send(3)
     service.wait()
     assert service.refused("arm", {"prefix": "mine"}).code == "arm_failed"
     assert service.status()["state"] == "idle", "a taken name is no error of the detector"
     service.end()
-    # A service that was started anew goes on behind what is there, also behind what a killed one left.
+    # A restarted service counts on after the files that are there, those of a killed service included.
     (bench.folder / "run_000003_data_000001.h5.journal").write_bytes(b"")
     again = bench.serve(run={"images": 3})
     assert again.command("arm")["file"] == str(bench.master("run_000004"))
@@ -151,7 +151,7 @@ def test_lines_of_the_log_come_once(bench):
 
 
 def test_waiting_shows_how_far_the_run_is(bench):
-    """On a terminal, while the run goes on; for programs nothing but the end."""
+    """A terminal shows the progress of the run; other outputs show only its end."""
     service = bench.serve(run={"images": 20, "first_frame": 1})
     env = {**os.environ, "KONKORDIA_URL": service.url, "TERM": "xterm"}
     ours, its = pty.openpty()
@@ -182,7 +182,7 @@ def test_latencies_of_the_images_of_a_run(bench):
     assert sorted(latency) == sorted(names), latency
     for stage in ("committed", "written"):
         p50, p99, p999, most = (latency[f"{stage}_{share}_us"] for share in ("p50", "p99", "p999", "max"))
-        # At 400 Hz an image takes some of 2500 us to come; nothing took a minute.
+        # At 400 Hz the packets of an image arrive within 2500 us; nothing takes a minute.
         assert 0 < p50 <= p99 <= p999 <= most < 60e6, latency
     assert latency["written_max_us"] > latency["committed_p50_us"], latency
     with urllib.request.urlopen(service.url + "/metrics", timeout=30) as answer:
@@ -196,7 +196,7 @@ def test_latencies_of_the_images_of_a_run(bench):
 
 
 def test_sighup_ends_nothing(bench):
-    """It comes when the terminal is closed in which the service was started."""
+    """The signal comes when the terminal is closed in which the service was started."""
     # Two programs send, one after the other.
     service = bench.serve(run={"images": 20, "first_frame": 1}, source={"senders": "any"})
     service.process.send_signal(signal.SIGHUP)
@@ -208,7 +208,7 @@ def test_sighup_ends_nothing(bench):
     done = service.wait()
     assert (done["severity"], done["images_written"]) == ("success", 20)
     code, log = service.end()
-    assert code == 0 and log.count("SIGHUP ends nothing; the configuration is read when the service starts") == 2, log
+    assert code == 0 and log.count("SIGHUP is ignored; the configuration is read when the service starts") == 2, log
 
 
 def test_wishes_of_a_run(bench):
@@ -219,7 +219,7 @@ def test_wishes_of_a_run(bench):
     assert service.wait()["file"] == str(bench.folder / "lyso" / "a_master.h5")
     with h5py.File(bench.folder / "lyso" / "a_master.h5") as file:
         assert file["/entry/sample/name"][()] == b"lysozyme"
-    # Without files, and until stopped.
+    # Without files, and until it is stopped.
     status = service.command("arm", {"images": 0, "write": False})
     assert status["images_expected"] is None and status["file"] is None
     bench.send(7)
@@ -251,7 +251,7 @@ ARM_FAILURES = [
     ({}, {"detector": {"type": "eiger", "bits": 8, "frame_time_us": 10}, "output": {"compression": "none"}}, "arm_failed", "too slow"),
     ({}, {"control": {"on_arm": ["sh", "-c", "echo the shutter is closed >&2; exit 1"]}}, "arm_failed", "the shutter is closed"),
     ({}, {"control": {"on_arm": ["/no/such/program"]}}, "arm_failed", "No such file"),
-    ({}, {"control": {"on_arm": ["sleep", "60"], "timeout_s": 0.3}}, "arm_failed", "was ended"),
+    ({}, {"control": {"on_arm": ["sleep", "60"], "timeout_s": 0.3}}, "arm_failed", "was killed"),
 ]
 
 
@@ -263,14 +263,14 @@ def test_an_arm_that_fails_says_why(bench, wish, tables, code, part):
     problem = service.refused("arm", wish)
     assert problem.code == code and part in str(problem.body), problem
     assert problem.body["hint"]
-    # A script that opens a shutter when it reads "armed" is not misled, and the service stays in its cluster.
+    # No event says "armed", which could make a script open a shutter, and the service stays ready (/readyz).
     status, told = service.status(), service.request("GET", "logs")["logs"]
     assert status["state"] == "idle" and not [event for event in told if event["event"] == "state"], told
     assert code == "bad_request" or (status["severity"] == "error" and part in status["message"] + status["hint"]), status
     with urllib.request.urlopen(service.url + "/readyz", timeout=10) as ready:
         assert ready.status == 200
     assert sorted(bench.folder.iterdir()) == before, "something was left behind"
-    # The next one is not in its way.
+    # The failed arm does not block the next one.
     if not tables:
         assert service.command("arm", {"images": 1})["state"] == "armed"
     service.command("cancel")
@@ -289,7 +289,7 @@ def test_ports_that_are_taken_are_named(bench):
 
 
 def test_calibration_that_is_too_old(bench):
-    # A calibration without times cannot be young enough either; its message is tested with the calibrations.
+    # The calibration file does not exist. The message about its age is tested in test_calibration.py.
     config = write_config(
         bench.folder,
         bench.port,
@@ -385,13 +385,13 @@ def test_an_armed_detector_can_give_up(bench):
 def test_cancel_in_every_state(bench):
     service = bench.serve(run={"images": 100000}, output={"overwrite": "replace"})
     assert service.command("cancel")["state"] == "idle"
-    # Armed: nothing came, nothing is left.
+    # Armed: no image came, so no file is left.
     service.command("arm")
     assert bench.master().exists()
     service.command("cancel")
     assert service.wait()["ended"] == "cancelled"
     assert not list(bench.folder.glob("run_*")), "no image came, so the name is free"
-    # Being armed.
+    # While it is being armed.
     slow = write_config(bench.folder, bench.port, name="slow.toml", control={"on_arm": ["sleep", "1"]})
     other = Service(slow)
     bench.services.append(other)
@@ -412,7 +412,7 @@ def test_cancel_in_every_state(bench):
     service.until(lambda s: s["state"] == "running" and s["images_written"] > 5)
     done = service.command("cancel")
     assert (done["state"], done["ended"]) == ("idle", "cancelled")
-    # The answer says that a new arm can be taken.
+    # As soon as cancel has answered, a new arm is accepted.
     assert service.command("cancel")["state"] == "idle"
     assert service.command("arm", {"prefix": "next"})["state"] == "armed"
     assert service.command("cancel")["state"] == "idle"
@@ -420,7 +420,7 @@ def test_cancel_in_every_state(bench):
     assert 5 < written < 300
     bench.check("run_000002")
     sender.join()
-    # In error.
+    # After a refused arm.
     blocked = {"prefix": "../x"}
     assert service.refused("arm", blocked).code == "bad_request"
     service.command("cancel")
@@ -435,11 +435,11 @@ def test_late_packets_of_the_last_run_are_foreign_or_left_out(bench):
     service.command("stop")
     service.wait()
     service.command("arm", {"prefix": "b"})
-    # One image of the run before still comes, then the detector goes on.
+    # One image of the previous run still comes, then the detector goes on.
     bench.send(1, first_frame=149)
     bench.send(10, first_frame=150)
     service.until(lambda s: s["images_committed"] >= 10)
-    # Already while it goes on.
+    # The ledger of the run in progress must already have the final packet counts.
     live = service.statistics()["ledger"]
     service.command("stop")
     service.wait()
@@ -448,7 +448,7 @@ def test_late_packets_of_the_last_run_are_foreign_or_left_out(bench):
     assert len(packets) == 13 and all(live[name] == ledger[name] for name in packets), (live, ledger)
     assert ledger["foreign"] > 0 and ledger["images_lost"] == 0 and ledger["images_partial"] == 0, ledger
     assert images_in(bench.master("b")) == 10
-    # A detector that was reset begins with 1 again, and is not mistaken for late packets.
+    # A reset detector begins with frame 1 again. Its packets are not taken for late ones.
     service.command("arm", {"prefix": "c"})
     bench.send(10, first_frame=1)
     service.until(lambda s: s["images_committed"] == 10)
@@ -545,7 +545,7 @@ def test_verbs(bench):
     try:
         until(lambda: service.resources()[0] > before, "it connects", 20)
         verb("start", "--prefix", "c")
-        # Before that come what XDS would misread and what is not known.
+        # Warnings about XDS and about unknown values come first.
         said = [watch.stdout.readline()]
         while '"detail":"armed"' not in said[-1]:
             assert '"severity":"warning"' in said[-1], said
@@ -581,7 +581,7 @@ class Stream:
 
     def __init__(self, bench, protocol="stins", *, detector="", source="", output="", extra="", run=""):
         self.folder = bench.folder
-        # Not ipc: what a sender that ends at once has left in such a connection is lost in libzmq while the receiver is full.
+        # Not ipc: there libzmq loses the last messages of a sender that ends while the receiver is full.
         self.address = f"tcp://127.0.0.1:{free_port()}"
         text = f"""[detector]
 type = "stream"
@@ -643,7 +643,7 @@ def test_names_in_headers_stay_below_the_data_root(bench):
         done = service.until(lambda s: s["run"] == number and s["state"] == "error")
         assert done["severity"] == "error" and done["hint"], done
     assert sorted(p.name for p in bench.folder.parent.iterdir() if p.suffix == ".h5") == []
-    # A bad name costs its own series only.
+    # A bad name affects its own series only.
     stream.send(5)
     done = service.until(lambda s: s["run"] == 6 and s["state"] == "idle")
     assert done["severity"] == "success"
@@ -668,7 +668,7 @@ def test_a_stream_that_is_taken_only_when_armed(bench):
     service.command("start", {"prefix": "none"})
     done = service.wait(15)
     assert (done["ended"], done["severity"]) == ("no data", "warning"), done
-    # Armed and thrown away, twice.
+    # Armed and cancelled, twice.
     service.command("arm", {"prefix": "other"})
     assert service.command("cancel")["state"] == "idle"
     assert service.wait()["state"] == "idle"
@@ -718,7 +718,7 @@ def test_images_of_a_stream_are_added(bench):
         assert stream.service.end()[0] == 0
     images, sums = read[1], read[4]
     assert sums.dtype.itemsize == 2 * images.dtype.itemsize == 4 and images.any()
-    # The values that are no numbers are the highest of the type.
+    # The special values are the highest numbers of the type.
     special = (images[:8] > 65531).reshape(2, 4, 24, 40).any(axis=1)
     expected = images[:8].astype("u8").reshape(2, 4, 24, 40).sum(axis=1)
     assert (sums == expected)[~special].all() and (sums[special] > 2**32 - 5).all() and not special.all()
@@ -757,7 +757,7 @@ def test_sigterm_in_mid_series_closes_the_files(bench):
         stream.service.until(lambda s: s["images_written"] > 10)
         code, _ = stream.service.end(signal.SIGTERM)
     finally:
-        # It would go on trying to deliver the rest for half a minute.
+        # The sender would try for half a minute to deliver the rest.
         sender.kill()
         sender.wait()
     assert code == 0
@@ -795,6 +795,6 @@ def test_short_runs_do_not_leak(bench):
     complete = sum(run()["severity"] == "success" for _ in range(runs))
     assert complete == runs
     assert not more_than(before, service), (before, service.resources(), "open files, threads")
-    # Threads come and go, and each leaves the allocator a little; it does not grow with the number of runs.
+    # Each thread that ends leaves some memory in the allocator; this does not grow with the number of runs.
     assert service.resources()[2] < resident + (64 << 20), "memory"
     assert service.statistics()["totals"]["images_complete"] == 2 * (runs + 30)

@@ -1,4 +1,5 @@
-"""The service where two things meet: a series right behind an armed one, images that no file takes, an end while nobody takes images."""
+"""Coincidences in the service: a series right after an armed one, images that cannot be stored, an end while a consumer
+takes no images."""
 
 import json
 import signal
@@ -8,7 +9,7 @@ import h5py
 import pytest
 import zmq
 from driving import program
-from service import Service, free_port
+from service import Service, free_port, write_config
 
 
 class Edge:
@@ -83,11 +84,46 @@ def test_the_name_of_an_arm_is_for_one_series(edge, overwrite):
     assert sorted(value for path in edge.folder.glob("s_*_master.h5") for value in values_in(path)) == [2] * 3 + [3] * 3 + [4] * 3 + [5] * 3
 
 
+def runs_of_images(service):
+    """Runs that HTTP gives for the newest image and for the list of images."""
+    return service.request("GET", "images/latest", format="json")["run"], service.request("GET", "images")["run"]
+
+
+def test_an_image_of_an_earlier_run_is_not_given_for_one_of_the_next(edge):
+    edge = edge()
+    edge.series(2, 1)
+    edge.series(2, 2)
+    edge.service.until(lambda s: s["run"] == 2 and s["state"] == "idle")
+    assert runs_of_images(edge.service) == (2, 2)
+    edge.service.command("arm", {"prefix": "third"})
+    assert edge.service.status()["run"] == 3
+    assert runs_of_images(edge.service) == (2, 2), "the third run has no image yet"
+    edge.series(1, 3)
+    edge.service.until(lambda s: s["run"] == 3 and s["state"] == "idle")
+    assert runs_of_images(edge.service) == (3, 3)
+    assert edge.service.request("GET", "images/1", format="json")["run"] == 2
+
+
+def test_an_image_of_packets_says_its_run(tmp_path):
+    port = free_port()
+    service = Service(write_config(tmp_path, port))
+    try:
+        service.command("arm", {"images": 2, "prefix": "first"})
+        program("simulate", "eiger", "--to", f"127.0.0.1:{port}", "--bits", 8, "--images", 2, "-q", check=0)
+        service.until(lambda s: s["run"] == 1 and s["state"] == "idle")
+        assert runs_of_images(service) == (1, 1)
+        service.command("arm", {"images": 2, "prefix": "second"})
+        assert service.status()["run"] == 2 and runs_of_images(service)[0] == 1
+        service.command("cancel")
+    finally:
+        service.end()
+
+
 def test_images_that_no_file_takes_are_told(edge):
     edge = edge()
     edge.say(htype="header", filename="")
     edge.image(0, 1)
-    # The same pixels, packed: the ledger is whole, the file is not.
+    # A compressed image in an uncompressed series is complete in the ledger, but cannot be stored in the file.
     packed = (64).to_bytes(8, "big") + (8192).to_bytes(4, "big") + bytes([7]) * 40
     edge.say(packed, htype="image", frame=1, shape=[8, 8], type="uint8", compression="bslz4")
     edge.image(2, 3)

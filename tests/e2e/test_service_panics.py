@@ -1,5 +1,5 @@
-"""A mistake in the program costs the run of one detector. The mistake is made from outside: a library between the program and the kernel says of one port
-that more datagrams came than were asked for, and the receiver panics at the first that is not there."""
+"""A bug in the program costs only the run of one detector. A library between the program and the kernel provokes it:
+for one port it reports more datagrams than were asked for, and the receiver panics at the first that does not exist."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ int recvmmsg(int fd, struct mmsghdr *headers, unsigned int count, int flags, str
 
 
 class Two:
-    """A service with two detectors; the kernel lies about the first port of the first one while a file exists."""
+    """A service with two detectors. While a file exists, recvmmsg reports too many datagrams on a port of the first."""
 
     def __init__(self, folder):
         self.folder, self.ports, self.lie = folder, free_ports(8), folder / "lie"
@@ -68,25 +68,25 @@ def test_a_panic_costs_the_run_of_its_detector_and_nothing_else(two):
     two.lie.touch()
     two.send("hit", 5)
     status = service.until(lambda s: s["state"] == "error", detector="hit")
-    assert "a mistake in konkordia itself" in status["message"] and "rx-" in status["message"], status
+    assert "a bug in konkordia" in status["message"] and "rx-" in status["message"], status
     assert status["ended"] == "program error" and status["severity"] == "error" and "report" in status["hint"], status
     assert status["images_written"] >= 4, status
 
-    # The other one knows nothing of it.
+    # The other detector is not affected.
     assert service.status(detector="other")["state"] == "running"
-    # The first five are copies now.
+    # The first five images are duplicates.
     two.send("other", 20)
     status = service.wait(detector="other")
     assert (status["state"], status["images_written"], status["ended"]) == ("idle", 20, "finished"), status
 
-    # Its file is closed, or can be repaired: every image in it is whole.
+    # The file is closed or can be repaired; every image in it is whole.
     entry = service.request("GET", "files", detector="hit")["files"][-1]
     assert (entry["state"], entry["ended"]) == ("failed", "program error"), entry
     checked = program("check", entry["master"], "--json", check=None)
     assert checked.returncode in (0, 1), checked
     assert any(e["event"] == "run_ended" and e["severity"] == "error" for e in service.request("GET", "logs")["logs"])
 
-    # And it can be armed anew.
+    # The detector can be armed again.
     two.lie.unlink()
     service.command("arm", {"images": 10, "prefix": "again"}, detector="hit")
     two.send("hit", 10)

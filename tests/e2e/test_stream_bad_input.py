@@ -1,4 +1,4 @@
-"""What senders do wrong, disks that fill, and ends of the process: the service stays, the next series is whole, files can be read."""
+"""Wrong messages, full disks, killed services: the service goes on, the next series is whole, files are readable."""
 
 import json
 import os
@@ -21,11 +21,11 @@ KILLS = 20 if SLOW else 5
 
 
 def whole_series(service, stins=None, name=""):
-    """A series without a fault is received as such, whatever came before it; gives its run."""
+    """Sends a correct series, which must be received whole whatever came before it; returns the number of its run."""
     images = pictures(6, seed=99)
     before = service.status()["run"]
     service.send(*(stins or Stins(1_000_000)).series(images, name))
-    # Bad messages may have begun runs of their own.
+    # Bad messages may have begun runs too.
     done = service.until(lambda s: s["run"] > before and s["state"] == "idle" and s["images_committed"] == 6)
     assert done["severity"] == "success", (done, service.log)
     SeriesFile(done["file"]).equals(images)
@@ -89,12 +89,12 @@ BAD_STINS = {
 
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "in mid-series"])
 def test_bad_stins(serve, alone):
-    """Every one is counted as malformed or foreign, and costs nothing but itself."""
+    """Every bad message is counted as malformed or foreign and affects no other message."""
     service = serve(source="wait_ms = 200")
     before = service.resources()[2]
     if alone:
         service.send(*BAD_STINS.values())
-        # Numbers of a message that was refused are seen by nobody.
+        # The message numbers of refused messages have no effect.
         run = whole_series(service)
         totals = service.statistics()["totals"]
         assert run == 1 and totals["messages_received"] == totals["messages_control"] + totals["messages_placed"] + len(BAD_STINS), totals
@@ -163,14 +163,14 @@ BAD_V2 = {
 def test_bad_stream2(serve):
     service = serve("stream2", source="wait_ms = 200", run="stall_timeout_s = 1")
     before = service.resources()[2]
-    # Some of them are parts of series in which nothing can be received.
+    # Some of them begin series in which nothing can be received.
     service.send(*BAD_V2.values())
     images = pictures(4)
     unique = {"series_id": 77, "series_unique_id": "whole"}
     series = [v2(type="start", **unique, number_of_images=4, image_size_x=40, image_size_y=24, image_dtype="uint16", channels=["t"])]
     for n, pixels in enumerate(images):
         series.append(v2(type="image", **unique, image_id=n, data={"t": array([24, 40], pixels.tobytes())}))
-        # In mid-series too.
+        # The bad messages come in the middle of the series too.
         series += [message for name, message in BAD_V2.items() if not name.startswith("mask")]
     service.send(*series, v2(type="end", **unique))
     done = service.until(lambda s: s["images_committed"] == 4 and s["state"] == "idle")
@@ -208,7 +208,7 @@ BAD_V1 = {
 
 
 def refused(service, count):
-    """Waits until so many messages were refused since the service began; there are no more."""
+    """Waits until exactly `count` messages were refused since the service began."""
     end = time.monotonic() + 20
     while True:
         totals = service.statistics()["totals"]
@@ -225,7 +225,7 @@ def test_bad_json_of_others(serve, protocol):
     service = serve(protocol, source="wait_ms = 200", run="stall_timeout_s = 1")
     bad = [*BAD_V1.values(), *BAD_STINS.values(), *BAD_V2.values()]
     service.send(*bad)
-    # Counted at once, although no series is received.
+    # They are counted at once, although no series is being received.
     refused(service, len(bad))
     program(
         *("stream", "--protocol", protocol, "--shape", "24x40", "--images", 5, "--to", service.addresses[0], "--connect", "-q"),
@@ -242,7 +242,7 @@ def test_messages_without_a_header_and_ends_of_nothing(serve):
     service, stins = serve(), Stins(50)
     service.send(*(stins.image(n, p) for n, p in enumerate(pictures(5))), stins.end(), stins.end())
     assert whole_series(service, stins) == 1
-    # Those of a series that is over do no harm to the next one, which counts them.
+    # Messages of a series that is over do not disturb the next one, which counts them.
     old = Stins(10)
     service.send(old.image(3, pictures(1)[0]), old.end())
     start, *messages, end = Stins(2_000_000).series(pictures(6))
@@ -270,7 +270,7 @@ def test_names_that_lead_elsewhere(serve, tmp_path):
         if done["state"] == "error":
             assert done["message"] and done["hint"], done
         else:
-            # Some are names after all.
+            # Some of them are valid names.
             assert done["file"].startswith(str(root)), done
         assert not any(outside.iterdir()), name
     assert sorted(p.name for p in tmp_path.iterdir()) == ["outside", "root", "stream.toml"]
@@ -279,7 +279,7 @@ def test_names_that_lead_elsewhere(serve, tmp_path):
 
 
 def run_until_written(service, images, *arguments, at_least):
-    """Sends in the background until so many images are in the file."""
+    """Sends in the background; returns when `at_least` images are in the file."""
     command = [BINARY, "stream", "--images", str(images), "--to", service.addresses[0], "--connect", "-q", *map(str, arguments)]
     sender = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     service.until(lambda s: s["images_written"] >= at_least)
@@ -309,7 +309,7 @@ def test_the_disk_is_full_in_mid_series(serve, tmp_path):
         assert file.status.count(1) == written and written + unwritten == 400, done
         assert f"{written} are in the file, {unwritten} came and are not in it" in done["message"], done
         assert done["images_committed"] == 400, "consumers get every image whatever the disk does"
-        # The account says so everywhere: of the detector, in the totals, in the file, and of the file.
+        # Ledger, totals, the file itself and the list of files say the same.
         statistics = service.statistics()
         assert (statistics["ledger"]["images_written"], statistics["ledger"]["images_unwritten"]) == (written, unwritten)
         assert statistics["totals"]["images_unwritten"] == unwritten
@@ -339,7 +339,7 @@ def test_sigterm_in_mid_series(serve, tmp_path):
 
 
 def killed(service, seconds, generator):
-    """Kills the service at some moment; gives what the status had said a second before at the latest."""
+    """Kills the service after `seconds`; returns the images that the status reported a second before the kill."""
     said = []
     stop = threading.Event()
 
@@ -363,7 +363,8 @@ def killed(service, seconds, generator):
 
 
 def on_disk(folder, per_file):
-    """Images that a killed service left: those of its closed data files, which are full, and the whole records of the journals beside the others."""
+    """Number of images that a killed service left: `per_file` for each closed data file, and for each other one the
+    whole records of its journal."""
     images = 0
     for data in folder.glob("s_000001_data_*.h5"):
         journal = data.with_name(f"{data.name}.journal")
@@ -381,7 +382,7 @@ def test_sigkill_in_mid_series(serve, tmp_path, seed):
     rng = random.Random(seed)
     shape, compression = rng.choice([("64x64", "none"), ("256x512", "bslz4"), ("512x512", "none")])
     per_file, announced = rng.choice([20, 1000]), 100_000
-    # Of these two only the first announces how many images come.
+    # Only Stream V1 announces the number of images.
     protocol = ("stream1", "stins")[seed % 2]
     service = serve(protocol, output=f"images_per_file = {per_file}")
     args = ("--shape", shape, "--compression", compression, "--rate", rng.choice([100, 400]), "--pool", 8, "--seed", seed)
@@ -398,12 +399,12 @@ def test_sigkill_in_mid_series(serve, tmp_path, seed):
     program("repair", master, check=0)
     file = SeriesFile(master)
     assert len(file.images) == there and file.status == [1] * there
-    # What was announced and did not come has no place.
+    # Images that were announced and did not come have no position in the file.
     said = json.loads(program("check", master, "--json", check=0).stdout)
     rest = announced - there if protocol == "stream1" else 0
     none = dict.fromkeys(["partial", "lost", "discarded", "file_missing", "not_taken", "not_written"], 0)
     assert said["images"] == there and said["images_by_status"] == {"complete": there, "not_received": rest, **none}
-    # Eight images in a loop.
+    # The sender repeats eight images.
     for n in range(8, there):
         assert np.array_equal(file.images[n], file.images[n % 8]), n
     assert len({image.tobytes() for image in file.images[:8]}) == min(8, len(file.images))

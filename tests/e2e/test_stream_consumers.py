@@ -1,4 +1,5 @@
-"""Streams out of the running service: what consumers get, each at its own pace, and what the others and the file have of it."""
+"""Streams out of the running service: what each consumer gets at its own pace, and how that affects the other consumers
+and the file."""
 
 import json
 import os
@@ -20,13 +21,13 @@ STALL_S = 10 if SLOW else 5
 
 
 class Taker:
-    """A consumer: takes in the background, as long as it may."""
+    """A consumer that takes messages in the background, except while `may_take` is cleared."""
 
     def __init__(self, address, kind=zmq.PULL, hwm=1000):
         self.context = zmq.Context()
         self.socket = self.context.socket(kind)
         self.socket.linger, self.socket.rcvtimeo, self.socket.rcvhwm = 0, 100, hwm
-        # Little is kept in the network, so that what a consumer does not take waits in the service.
+        # The network holds little, so what a consumer does not take waits in the service.
         self.socket.rcvbuf = 64 << 10
         if kind == zmq.SUB:
             self.socket.subscribe(b"")
@@ -49,7 +50,7 @@ class Taker:
         self.socket.close()
 
     def until(self, condition, timeout=20):
-        """Waits for messages that fulfil the condition."""
+        """Waits until the messages received so far fulfil the condition."""
         end = time.monotonic() + timeout
         while not condition(self.messages):
             assert time.monotonic() < end, f"{len(self.messages)} messages"
@@ -64,14 +65,14 @@ class Taker:
 
 @pytest.fixture
 def world(tmp_path):
-    """Services and consumers, ended at the end."""
+    """Starts services and consumers; ends them after the test."""
 
     class World:
         folder = tmp_path
         all_of_them = []
 
         def serve(self, *consumers, protocol="stins", **options):
-            """A service with these consumers, each (name, protocol, and further lines)."""
+            """Starts a service with these consumers, each (name, protocol, further configuration lines)."""
             self.out, extra = addresses(len(consumers)), options.pop("extra", "")
             for address, (name, kind, more) in zip(self.out, consumers, strict=True):
                 extra += f'\n[[stream]]\nname = "{name}"\nprotocol = "{kind}"\naddress = "{address}"\n{more}\n'
@@ -138,7 +139,7 @@ def test_every_protocol(world, pack):
     service.send(*series, stins.end())
     file = service.file(1).equals(images)
     out, of_v2, of_sls = takers
-    # STINS, by the models of dranspose.
+    # STINS, checked by the models of dranspose.
     messages = out.until(is_stins_end)
     packets = [Stream1Packet.validate_json(m[0]) for m in messages]
     assert [type(p) for p in packets] == [Stream1Start] + [Stream1Data] * 20 + [Stream1End]
@@ -149,7 +150,7 @@ def test_every_protocol(world, pack):
         assert np.array_equal(stins_pixels(message), images[n])
         assert json.loads(message[0])["rotation"] == n / 2
         assert message[1] == series[n + 1][1], "packed pixels pass untouched"
-    # Stream V2, by cbor2.
+    # Stream V2, read by cbor2.
     start, *seen, end = map(v2, of_v2.until(lambda m: len(m) == 22))
     assert (start["type"], end["type"]) == ("start", "end")
     assert (start["image_size_x"], start["image_size_y"], start["image_dtype"]) == (40, 24, "uint16")
@@ -202,7 +203,7 @@ def sent_in_background(service, *arguments):
 
 
 def test_one_of_three_consumers_stalls(world):
-    """The file, and those who keep up, lose nothing; what the third misses is counted."""
+    """The file and the other two consumers lose nothing. The images that the third does not get are counted."""
     limits = "queue_images = 20\nqueue_mib = 4"
     service = world.serve(
         ("a", "stins", 'service = "reliable"'), ("b", "stream2", 'service = "reliable"'), ("slow", "stins", f'service = "reliable-skip"\n{limits}')
@@ -251,7 +252,7 @@ def test_a_consumer_that_vanishes_holds_nobody_back(world, kind):
     assert (done["images_written"], done["images_lost"]) == (count, 0)
     assert len(stays.until(is_stins_end)) == count + 2
     assert consumer(service, "goes")["connected"] is False
-    # And the next series finds it again.
+    # The consumer comes back and gets the next series.
     again = world.take(1)
     world.connected(service)
     service.send(*Stins(10_000).series(pictures(5)))
@@ -271,7 +272,7 @@ def test_the_latest_only(world, socket, kind):
     done = service.taken(1, timeout=60)
     sender.join()
     everything.until(is_stins_end)
-    # What a subscriber has no room for is dropped, the end as well.
+    # A PUB socket drops what a subscriber has no room for, the end included.
     received = view.until(is_stins_end) if socket == "push" else view.until(lambda m: len(m) > 2)
     frames = [head["frame"] for head in (json.loads(message[0]) for message in list(received)) if head["htype"] == "image"]
     told = consumer(service, "view")
@@ -294,7 +295,7 @@ def test_a_reliable_consumer_holds_the_sender_back(world):
     time.sleep(1)
     held = service.status()["images_committed"]
     time.sleep(1)
-    # 150 MB do not fit into queues of 12 MB and what lies in sockets.
+    # The 150 MB of the series do not fit into queues of 12 MB and the sockets.
     assert service.status()["images_committed"] == held < count
     taker.may_take.set()
     done = service.taken(1, timeout=60)

@@ -1,5 +1,5 @@
-"""Messages that our builders make, read by other people's decoders. They are the seeds of the fuzz targets; a test of crates/wire holds them equal to what
-is built."""
+"""Messages that our encoders build, read by other people's decoders. They are the seeds of the fuzz targets; a test of
+crates/wire compares them with what is built now."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ WORDS = np.arange(1, 7, dtype="<u4")
 
 
 def parts_of(form, name):
-    """The parts of the one message of a capture."""
+    """The parts of the only message of a capture."""
     bytes_ = (SEEDS / form / name).read_bytes()
     (count,), at, parts = struct.unpack_from("<I", bytes_), 4, []
     for _ in range(count):
@@ -30,14 +30,14 @@ def parts_of(form, name):
 def stream2(name):
     (part,) = parts_of("dectris_v2", name)
     assert part.startswith(b"\xd9\xd9\xf7")
-    # Inside of the tag the decoder would hand out frozen maps.
+    # Skips the tag, inside which cbor2 would return immutable maps.
     message = cbor2.loads(part[3:])
     assert isinstance(message, dict) and next(iter(message)) == "type"
     return message
 
 
 def array(value, tag):
-    """Shape and content of tag 40 over `tag`, with the content as it stands there."""
+    """Shape and undecoded content of an array (tag 40) of type `tag`."""
     assert value.tag == 40
     shape, typed = value.value
     assert typed.tag == tag
@@ -86,7 +86,7 @@ def test_an_image_of_stream_v1_hashes_its_second_part(name):
 def test_stins_is_what_numpy_reads():
     first, data = parts_of("stins", "image_raw")
     first = json.loads(first)
-    # The keys that models of this format require, and their types.
+    # The keys that the models of STINS require, with their types.
     assert (first["htype"], first["msg_number"], first["frame"], first["compression"]) == ("image", 4, 0, "none")
     pixels = np.frombuffer(data, first["type"]).reshape(first["shape"])
     assert pixels.shape == (2, 3) and np.array_equal(pixels.view("<u4").ravel(), WORDS)

@@ -1,4 +1,4 @@
-"""Streams into the running service: real ones, and those of senders made of pyzmq alone. Files are read by h5py and hdf5plugin."""
+"""Streams into the running service: real ones, and those that pyzmq alone sends. h5py and hdf5plugin read the files."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ def decoded_v1(parts):
 
 
 def decoded_v2(image):
-    """The channels of an image, by cbor2 and the decoder of DECTRIS."""
+    """The channels of an image, read by cbor2 and DECTRIS's decoder."""
     found = {}
     for name, value in image["data"].items():
         shape, typed = value.value
@@ -38,7 +38,7 @@ def decoded_v2(image):
 
 
 def plain(value):
-    """Table of numbers by cbor2."""
+    """A table of numbers, read by cbor2."""
     shape, typed = value.value
     dtype = {64: "u1", 69: "<u2", 70: "<u4", 85: "<f4"}[typed.tag]
     data = typed.value
@@ -65,7 +65,7 @@ def sent_by(how, service, path, messages):
 def test_real_stream1(serve, how):
     path = STREAMS / "eiger-1m-stream-v1.zmsg"
     messages = messages_of(path)
-    # The header announces 100 000 images; this capture has nine, and no end.
+    # The header announces 100 000 images; this capture has nine of them and no end.
     service = serve("stream1", run="images = 9")
     sent_by(how, service, path, messages)
     file = service.file(1)
@@ -86,7 +86,7 @@ def test_real_stream2(serve, how):
     messages = messages_of(path)
     start, *images, end = map(v2, messages)
     assert (start["type"], end["type"], len(images)) == ("start", "end", 10)
-    # Its start announces more images than were kept.
+    # The start announces more images than the capture has.
     service = serve("stream2", run="images = 10")
     sent_by(how, service, path, messages)
     file = service.file(1)
@@ -101,7 +101,7 @@ def test_real_stream2(serve, how):
 
 
 def three_channel_start(image, packed):
-    """The capture has no start: one that fits its images."""
+    """A start that fits the images of the capture, which has none."""
     names = list(image["data"])
     shape = image["data"][names[0]].value[0]
     masks = {name: np.full(shape, 1 << n, "<u4") for n, name in enumerate(names)}
@@ -224,7 +224,7 @@ def test_pixels_of_12_bits(serve):
 def test_out_of_order_within_the_window(serve):
     service, images, rng = serve(source="window_images = 64"), pictures(300), np.random.default_rng(7)
     start, *messages, end = Stins(1000).series(images)
-    # None further than 16 from its place.
+    # No image is more than 16 places away from its own.
     order = np.argsort(np.arange(300) + rng.uniform(0, 16, 300))
     service.send(start, *(messages[n] for n in order), end)
     file = service.file(1).equals(images)
@@ -286,7 +286,7 @@ def test_lost_messages_are_gaps_where_they_were(serve, with_end):
     lost = {0, 7, 8, 9, 25, 39} if with_end else {0, 7, 8, 9, 25}
     begun = time.monotonic()
     service.send(start, *(m for n, m in enumerate(messages) if n not in lost))
-    # What comes after a gap waits for it no longer than wait_ms, not for the end of the series.
+    # Images after a gap are held back for wait_ms at most, not until the end of the series.
     service.until(lambda s: s["images_written"] >= 30)
     assert time.monotonic() - begun < 5
     if with_end:
@@ -300,7 +300,7 @@ def test_lost_messages_are_gaps_where_they_were(serve, with_end):
 
 @pytest.mark.parametrize("how", ["end", "stop", "silence"])
 def test_a_series_that_ends_early_is_as_long_as_what_came(serve, how):
-    """9 of 100 000 images: 3 data files of 4 images, not 25 000, and the same words everywhere."""
+    """9 of 100 000 images give 3 data files of 4 images, not 25 000, and every report says the same."""
     service, images = serve(output="images_per_file = 4", run="images = 100000\nstall_timeout_s = 1"), pictures(9)
     start, *messages, end = Stins().series(images)
     service.send(start, *messages, *([end] if how == "end" else []))
@@ -324,7 +324,7 @@ def test_a_series_that_ends_early_is_as_long_as_what_came(serve, how):
 
 @needs_streams
 def test_a_real_capture_without_its_end_is_as_long_as_what_it_holds(serve):
-    """Its header announces 100 000 images, nine came."""
+    """Its header announces 100 000 images; nine come."""
     service = serve("stream1", run="stall_timeout_s = 1", output="images_per_file = 1000")
     service.send(*messages_of(STREAMS / "eiger-1m-stream-v1.zmsg"))
     done = service.taken(1, severity="warning")
@@ -361,7 +361,7 @@ def test_duplicates_are_counted_and_the_first_stays(serve):
     start, *messages, end = Stins().series(images)
     other = [messages[3][0], bytes(len(messages[3][1]))]
     service.send(start, start, *messages[:5], other, messages[4], *messages[5:], end)
-    # The second header is one of them; the two images are thrown away, which is no success.
+    # Of the three repeated messages one is the header. The two images are discarded, so the run is no success.
     file = service.file(1, severity="warning").equals(images)
     assert file.totals["duplicate"] + file.totals["late"] == 3 and file.totals["not_kept"] == 2, file.totals
 
@@ -419,7 +419,7 @@ def test_four_streams_make_an_image(serve, lost):
 
 
 def sls(version, n, pixels=None, *, port=0, ports=1, bits=16, complete=1, file_index=3, **extra):
-    """Keys as the slsReceiver writes them; names changed between versions."""
+    """A message of the slsReceiver with its keys; some names changed between versions."""
     old = {"bunchId": 0, "reserved": 0, "debug": 0, "roundRNumber": 0}
     new = {"detSpec1": 0, "detSpec2": 0, "detSpec3": 0, "detSpec4": 0}
     is_image = pixels is not None
@@ -459,11 +459,11 @@ def sls(version, n, pixels=None, *, port=0, ports=1, bits=16, complete=1, file_i
 def test_sls_receivers(serve, version, ports):
     modules = f'join = "modules"\nimage_rows = {ROWS * 2}\nimage_columns = {COLUMNS}\n[[source.module]]\nrow = 0\ncolumn = 0\n'
     modules += f"[[source.module]]\nrow = {ROWS}\ncolumn = 0\nflip_rows = true\n"
-    # The name in its messages is one of another machine.
+    # The file name in the messages is a path of another machine, so arm names the file.
     service = serve("sls", upstreams=ports, source='socket = "sub"\n' + (modules if ports == 2 else ""))
     service.command("arm", {"prefix": "mine"})
     sockets = [service.socket(n, zmq.PUB) for n in range(ports)]
-    # PUB drops silently while nobody is there.
+    # A PUB socket drops messages silently while nobody has subscribed.
     time.sleep(0.3)
     parts = [pictures(8, seed=n) for n in range(ports)]
     for n in range(8):

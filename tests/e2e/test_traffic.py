@@ -1,4 +1,4 @@
-"""`stream`, `record` and `replay`, with pyzmq as the other side and other people's decoders."""
+"""`stream`, `record` and `replay`, with pyzmq as the other side, and with other people's decoders."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ SHAPE = (24, 40)
 
 
 class Sender:
-    """`konkordia stream` or `replay` in the background, with a socket that takes what it sends."""
+    """`konkordia stream` or `replay` in the background, with sockets that receive its messages."""
 
     def __init__(self, tmp_path, *arguments, upstreams=1, kind=zmq.PULL, listen=False):
         self.context = zmq.Context()
@@ -45,7 +45,7 @@ class Sender:
         return [self.sockets[upstream].recv_multipart() for _ in range(count)]
 
     def end(self, code=0):
-        """What it says it has sent."""
+        """Its report of what it has sent, or its error."""
         out, err = self.process.communicate(timeout=30)
         self.close()
         assert self.process.returncode == code, err
@@ -76,7 +76,7 @@ def stream(protocol, *arguments, shape=SHAPE, images=6):
 
 
 def unpacked(packed, dtype, shape):
-    """A chunk of HDF5's filter 32008 by bitshuffle's own decoder."""
+    """A chunk of HDF5's filter 32008, decoded by the bitshuffle package."""
     total, block = struct.unpack_from(">QI", packed)
     dtype = np.dtype(dtype)
     assert total == np.prod(shape) * dtype.itemsize
@@ -84,7 +84,7 @@ def unpacked(packed, dtype, shape):
 
 
 def plausible(image):
-    """Photons: not all the same, few, and not noise."""
+    """Checks that the pixels look like photons: few, and not all the same."""
     assert 0.5 < image.mean() < 3 and image.max() < 100 and len(np.unique(image)) > 3
 
 
@@ -114,7 +114,7 @@ def test_stins_compressed_and_without_metadata(sender):
     assert json.loads(header[0]) == {"htype": "header", "msg_number": 0, "filename": ""} and len(header) == 1
     pixels = [unpacked(data, "uint16", SHAPE) for _, data in images]
     assert all(p.max() > 10 for p in pixels)
-    # A pool of four images in a loop.
+    # The sender repeats a pool of four images.
     assert np.array_equal(pixels[0], pixels[4]) and not np.array_equal(pixels[0], pixels[1])
     assert s.end()["messages"] == 7
 
@@ -238,10 +238,10 @@ def test_what_has_no_form_and_who_is_not_there(tmp_path):
     to = f"ipc://{tmp_path}/s"
     for arguments, why in [
         (["--channels", 2], "only stream2 has channels"),
-        (["--compression", "lz4"], "has no name in this format"),
+        (["--compression", "lz4"], "this format cannot carry"),
         (["--protocol", "sls", "--compression", "bslz4"], "does not compress"),
-        (["--size", 3, "--dtype", "uint16"], "no whole number of uint16"),
-        (["--protocol", "stream1", "--dtype", "mono12p"], "no name in this format"),
+        (["--size", 3, "--dtype", "uint16"], "not a whole number of uint16"),
+        (["--protocol", "stream1", "--dtype", "mono12p"], "this format cannot carry"),
     ]:
         assert why in program("stream", *arguments, "--to", to, "--wait", 0, check=2).stderr
     assert "no receiver" in program("stream", "--to", to, "--wait", 0.1, check=7).stderr
@@ -257,7 +257,7 @@ def test_an_interrupt_ends_a_stream(sender):
 
 
 class Recorder:
-    """`konkordia record` of sockets that this test sends by."""
+    """`konkordia record` in the background, on sockets by which this test sends."""
 
     def __init__(self, tmp_path, *arguments, upstreams=1, kind=zmq.PUSH, before=()):
         self.context = zmq.Context()
@@ -273,7 +273,7 @@ class Recorder:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def end(self, code=0):
-        """What it says it has kept, or its error."""
+        """Its report of what it has recorded, or its error."""
         out, self.errors = self.process.communicate(timeout=30)
         self.context.destroy()
         assert self.process.returncode == code, self.errors
@@ -337,7 +337,7 @@ def test_an_interrupted_capture_is_whole(tmp_path, number):
 
 def test_a_full_disk_leaves_whole_messages(tmp_path):
     limit = 1_000_000
-    # The limit of the size of a file is what comes closest to a full disk without one; its signal must be ignored.
+    # A limit of the file size stands for a full disk. Its signal must be ignored.
     limited = ["bash", "-c", f"trap '' XFSZ; ulimit -f {limit // 1024}; exec \"$0\" \"$@\""]
     for n, size in enumerate([300_000, 5_000]):
         folder = tmp_path / str(n)

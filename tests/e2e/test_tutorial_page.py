@@ -1,4 +1,4 @@
-"""The commands of docs/tutorial.md, typed in their order."""
+"""Runs the commands of docs/tutorial.md in their order."""
 
 import contextlib
 import json
@@ -19,14 +19,14 @@ PAGE = ROOT / "docs" / "tutorial.md"
 
 
 def blocks(section):
-    """Configurations and lines of commands of a section."""
+    """The configurations and command lines of a section."""
     text = PAGE.read_text().split(f"## {section}. ")[1].split("\n## ")[0]
     return re.findall(r"```(toml|bash)\n(.*?)```", text, re.S)
 
 
 @pytest.fixture()
 def shell(tmp_path):
-    """Runs lines with `konkordia` in the path, in a folder of their own."""
+    """Runs command lines with `konkordia` on PATH, in a temporary folder."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "konkordia").symlink_to(BINARY)
     options = {"cwd": tmp_path, "env": {**os.environ, "PATH": f"{tmp_path / 'bin'}:{ROOT / '.venv/bin'}:{os.environ['PATH']}"}, "text": True}
@@ -51,7 +51,7 @@ def test_the_file_of_the_demonstration_is_looked_into(shell, tmp_path):
 
 
 def test_sender_and_receiver_are_started_apart(shell, tmp_path):
-    """Sections 3 and 4, with a free port in place of the one of the example."""
+    """Sections 3 and 4, with a free port in place of that of the example."""
     port = str(free_ports())
     (_, ready), (_, receive), (_, send) = blocks(3)
     for line in ready.strip().split("\n"):
@@ -60,7 +60,7 @@ def test_sender_and_receiver_are_started_apart(shell, tmp_path):
             config = tmp_path / "run.toml"
             config.write_text(config.read_text().replace("50010", port).replace('"0.0.0.0"', '"127.0.0.1"'))
     first = run_apart(shell, receive, send.replace("50010", port))
-    # A busy machine may lose packets: then the report says so.
+    # A busy machine may lose packets, which the report must say.
     assert first.returncode == 0 or "partial" in first.out, first.out + first.err
     assert len(Master(tmp_path / "run01_master.h5").images) == 1000
     (_, receive), (_, send) = blocks(4)
@@ -76,7 +76,7 @@ def test_sender_and_receiver_are_started_apart(shell, tmp_path):
 
 
 def run_apart(shell, receive, send):
-    """The receiver in one terminal, the sender in another."""
+    """Runs the receiver and the sender as in two terminals."""
     receiver = shell.begin(receive)
     try:
         said = ""
@@ -113,7 +113,7 @@ def test_a_detector_that_streams(shell, tmp_path):
             for line in block.strip().split("\n"):
                 outputs.append(shell(line).stdout)
                 if f":{ports['9999']}" in line:
-                    # A person is slower: the series has begun when the next line is typed.
+                    # When a person types the next line, the series has begun.
                     runs += 1
                     wait_for_run(url, runs)
         served.send_signal(signal.SIGINT)
@@ -127,7 +127,7 @@ def test_a_detector_that_streams(shell, tmp_path):
     assert images.shape == (500, 512, 1024) and images[0].max() > 0
     assert (tmp_path / "latest.png").read_bytes().startswith(b"\x89PNG")
     assert np.array_equal(np.load(tmp_path / "latest.npy"), images[-1])
-    # What was kept and sent again.
+    # The series that was recorded and sent again.
     assert len(Master(tmp_path / "streamed_000002_master.h5").images) == 20
     assert "500 of 500 images complete" in "".join(outputs) and "whole and valid" in outputs[-1]
 

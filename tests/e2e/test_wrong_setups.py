@@ -1,6 +1,6 @@
-"""Detectors that are set up otherwise than the configuration says: the exit code, and the first sentence that the user reads.
+"""Detectors whose set-up differs from the configuration: the exit code, and the first sentence that the user reads.
 
-The table in docs/troubleshooting.md is made from this list: KONKORDIA_PRINT=1 prints it, and a test holds the two together.
+The table in docs/troubleshooting.md is made from this list: KONKORDIA_PRINT=1 prints it, and a test compares the two.
 """
 
 import functools
@@ -40,7 +40,7 @@ DETECTOR = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 def send(port, frames=range(1, FRAMES + 1), packets=range(128), payload=8192, streams=1, **about):
-    """Frames of one port, or of several that send the same, a millisecond apart."""
+    """Sends frames a millisecond apart to one port, or the same frames to several."""
     for frame in frames:
         for packet in packets:
             for n in range(streams):
@@ -56,7 +56,7 @@ def send_eiger(bench, bits, payload=4096, per_packet=1, frames=range(1, FRAMES +
 
 
 def send_modules(bench, ports, **more):
-    """One JUNGFRAU port of row `n` to each of these ports, counted from the first of the receiver, frame by frame."""
+    """Sends the JUNGFRAU port of header row `n` to the n-th of `ports` (0 = first of the receiver), frame by frame."""
     for frame in range(1, FRAMES + 1):
         for row, port in enumerate(ports):
             send(bench.port + port, [frame], row=row, module=10 + row, **more)
@@ -77,7 +77,7 @@ def cut(bench):
 
 
 def pedestals(bench, modules):
-    """Files of plain planes for so many modules."""
+    """A calibration of constant planes in plain files for `modules` modules."""
     paths = []
     for name, value in (("g0", 3000.0), ("g1", 15000.0), ("g2", 15000.0), ("gain0", 40.0), ("gain1", -1.5), ("gain2", -0.1)):
         np.full((modules * 512, 1024), value, "<f4").tofile(bench.folder / f"{name}.f32")
@@ -128,7 +128,7 @@ SETUPS = {
     ),
     "too_many_modules": (
         "1 module", "`modules = 2`", jungfrau(2), 2, lambda b: send(b.port), 1,
-        "wrong set-up: nothing comes on udp://ADDRESS, while other streams have frames",
+        "wrong set-up: no packets arrive on udp://ADDRESS, although other streams receive frames",
     ),
     "swapped_ports": (
         "2 modules, cables or ports exchanged", "`modules = 2`", jungfrau(2), 2, lambda b: send_modules(b, [1, 0]), 1,
@@ -186,7 +186,7 @@ SETUPS = {
     ),
     "noise": (
         "another sender on the same port", "JUNGFRAU", jungfrau(), 1, noise, 1,
-        "wrong set-up: 192 of 1 728 datagrams are no packets of this detector",
+        "wrong set-up: 192 of 1 728 datagrams are not packets of this detector",
     ),
     "other_calibration": (
         "2 modules", "calibration of 1 module", other_calibration, 2, NOTHING, 3, None,
@@ -201,7 +201,7 @@ SETUPS = {
 
 
 def configured(bench, tables, streams):
-    """Writes the configuration; an address in the tables stands in place of the usual one."""
+    """Writes the configuration; an address in the tables replaces the usual one."""
     tables = tables(bench) if callable(tables) else {name: dict(values) for name, values in tables.items()}
     tables.setdefault("run", {})
     tables["run"] = {"images": FRAMES, "start_timeout_s": 2, "stall_timeout_s": 1} | tables["run"]
@@ -213,7 +213,7 @@ def configured(bench, tables, streams):
 
 
 def first_sentence(bench, tables, streams, sends):
-    """Exit code, first sentence, report."""
+    """Runs a set-up; returns exit code, first sentence and report."""
     path = configured(bench, tables, streams)
     if sends is NOTHING:
         done = program("receive", path)
@@ -224,7 +224,7 @@ def first_sentence(bench, tables, streams, sends):
     code, report = receiver.finish()
     balanced(code, report)
     sentence = re.sub(r"(?<=udp://)[\d.]+:\d+", "ADDRESS", report["headline"])
-    # Other programs on this machine have closed ports too.
+    # The number is that of the whole machine, so it varies with its other programs.
     return code, re.sub(r"^\d[\d ]* (?=datagrams came)", "N ", sentence), report
 
 
@@ -247,7 +247,7 @@ def test_the_first_sentence_names_the_cause(bench, name, capsys):
         with h5py.File(bench.master) as f:
             ended = f["/entry/konkordia/ledger/ended"][()].decode()
         assert report["setup"][0]["what"] in ended and report["setup"][0]["fix"]
-        # Programs hear it as an event, at the latest when the run has ended.
+        # It is also an event for programs, at the latest at the end of the run.
         live = [event["finding"]["key"] for event in bench.receivers[0].events if event["event"] == "setup"]
         assert report["setup"][0]["key"] in live, live
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
@@ -267,7 +267,7 @@ def test_every_wrong_depth_is_named_and_places_nothing(bench, sent, bits):
     code, report = receiver.finish()
     balanced(code, report)
     assert (code, report["total"]["placed"]) == (7, 0)
-    # Fewer packets may also be those of fewer rows: then both are said.
+    # Fewer packets may also mean fewer rows; then both are named.
     rows = f", or rows = {256 * sent // bits}" if sent < bits and (256 * sent) % bits == 0 else ""
     assert report["setup"][0]["key"] == "detector.bits" and f"bits = {sent}{rows};" in report["headline"], report["headline"]
 
@@ -312,7 +312,7 @@ def test_headers_are_in_the_file_and_may_be_expected_one_by_one(bench):
 
 
 def test_half_modules_are_never_whole_ones(bench):
-    """Both ports of a two-interface module where two whole modules are configured, and the other way round."""
+    """A module with two interfaces sends where two modules with one interface each are configured."""
     receiver = bench.receive(configured(bench, jungfrau(2, 1), 2))
     for frame in range(1, FRAMES + 1):
         for half in range(2):
@@ -324,7 +324,7 @@ def test_half_modules_are_never_whole_ones(bench):
 
 
 def test_acquisitions_of_a_detector_that_goes_on_counting(bench):
-    """The default takes the second acquisition too, and one after the count began again."""
+    """By default the second acquisition is received too, and one after the detector has begun to count again."""
     path = configured(bench, jungfrau() | {"output": {"overwrite": "replace"}, "run": {"start_timeout_s": 30}}, 1)
     for first in (1, 13, 1, 70_000):
         receiver = bench.receive(path)

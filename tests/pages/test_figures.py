@@ -1,4 +1,4 @@
-"""Figures of speed and size: README and docs/ say what stands in benches/record/, and nothing else."""
+"""Figures of speed and size: README and docs/ state those in benches/record/ and no others."""
 
 import importlib.machinery
 import importlib.util
@@ -16,7 +16,7 @@ figures = importlib.util.module_from_spec(importlib.util.spec_from_loader("figur
 loader.exec_module(figures)
 
 MEASURED = re.compile(r"\b[0-9][0-9 .,±]*\s?(GB/s|MB/s|images/s|Hz|MB resident|% of a core)|\b[0-9.]+ (x|of) (plain|the peer)")
-# What a detector does, not what this program does.
+# Rates of a detector, not of this program.
 GIVEN = re.compile(r"1\.1 kHz|1100 Hz")
 
 
@@ -54,13 +54,13 @@ def recorded(page, line):
 
 
 def numbers_that_differ(template, cell, records):
-    """Compares the numbers of a cell with the records, by what benches/figures.toml says of it."""
+    """Compares the numbers of a cell with the records, as its template in benches/figures.toml says."""
     shape = re.split(r"\{([^{}]+)\}", template)
     match = re.fullmatch("(.+)".join(map(re.escape, shape[::2])), cell)
     assert match, f"{cell} has not the form {template}"
     for said, number in zip(shape[1::2], match.groups()):
         bench, figure, scale = re.fullmatch(r"([^:]+):(.+?)(?:\*([0-9.e-]+))?(?::[.,0-9]*[dfeg])?", said).groups()
-        # As exact as it is printed, however that is written.
+        # Compares to the printed precision, also for numbers with an exponent.
         digits = len(number.partition("e")[0].partition(".")[2])
         step = 10.0 ** (int(number.partition("e")[2] or 0) - digits)
         value = float(records[bench][figure]) * float(scale or 1)
@@ -69,7 +69,7 @@ def numbers_that_differ(template, cell, records):
 
 
 def test_every_number_of_a_row_is_that_of_the_record_that_it_names():
-    """Read from the pages as they are, not by the program that wrote them."""
+    """Reads the pages independently of `scripts/figures`, which wrote them."""
     rows = 0
     for table in tomllib.loads((ROOT / "benches/figures.toml").read_text())["table"]:
         page = table["page"]
@@ -118,7 +118,7 @@ def test_a_changed_record_changes_the_page(tmp_path):
     assert first == "| x | 65 of 132.0 | `speed` at [abc](benches/record/a-machine/2026-11-21.csv) |"
     again = rendered("abc,2026-11-21T02:00:00Z,speed,good,64", "abc,2026-11-21T02:00:00Z,speed,all,66")
     assert again == first.replace("65", "64")
-    # A newer call of the bench that lacks figures of the row, at the same commit too: no record, and none of the old one.
+    # A newer call at the same commit lacks a figure of the row: the row has no record, and does not show the old call.
     assert rendered("abc,2026-11-21T03:00:00Z,speed,good,63") == "| x |  | none yet: `scripts/record speed` |"
 
 

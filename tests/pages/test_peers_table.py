@@ -1,4 +1,4 @@
-"""README's table of other people's programs is that of the last run of `make test-peers`."""
+"""README's table of other people's programs shows the last run of `make test-peers`."""
 
 import csv
 import datetime

@@ -49,7 +49,7 @@ def test_the_sum(tmp_path, log, status, last):
 
 
 def test_no_rust_test_skips_in_silence():
-    """All that look for real data ask tests/skip.rs, which counts them."""
+    """Every test that looks for real data uses tests/skip.rs, which counts the skipped ones."""
     found = []
     for path in [*ROOT.glob("crates/**/*.rs"), *ROOT.glob("tests/**/*.rs")]:
         if "target" in path.parts or path == ROOT / "tests/skip.rs":

@@ -1,4 +1,4 @@
-"""`scripts/setup` on a machine without Rust, with a stand-in for the installer behind a stand-in for curl."""
+"""`scripts/setup` on a machine without Rust. Stand-ins replace curl and the installer that it fetches."""
 
 import os
 import pathlib
@@ -16,7 +16,8 @@ done
 
 
 def machine(tmp_path, curl):
-    """A PATH with everything but Rust, and with this curl; a home of its own. Without what installs packages: the test must not."""
+    """A machine with this curl and an empty home. Its PATH has neither Rust nor a package installer, which the test
+    must not run."""
     programs, home = tmp_path / "bin", tmp_path / "home"
     programs.mkdir()
     home.mkdir()
@@ -36,7 +37,7 @@ def machine(tmp_path, curl):
 
 def test_setup_installs_rust_where_there_is_none_and_says_so_first(tmp_path):
     (tmp_path / "installer.sh").write_text(INSTALLER)
-    # As curl's own: what is fetched goes to the file behind -o.
+    # Like curl, writes what it fetches to the file named after -o.
     curl = f'#!/bin/sh\necho "$@" >>"$HOME/fetched"\nwhile [ "$1" != -o ]; do shift; done\ncp "{tmp_path}/installer.sh" "$2"\n'
     run, home = machine(tmp_path, curl)
     assert run("sh", "-c", "command -v cargo || command -v rustc").returncode != 0
@@ -45,7 +46,7 @@ def test_setup_installs_rust_where_there_is_none_and_says_so_first(tmp_path):
     assert "installing Rust with its official installer (https://sh.rustup.rs)" in done.stdout
     assert "https://sh.rustup.rs" in (home / "fetched").read_text() and "--proto =https" in (home / "fetched").read_text()
     assert "-y --no-modify-path" in (home / "installer-was-asked").read_text()
-    # The other scripts find it, though nobody changed PATH; and the next call has nothing to do.
+    # The other scripts find cargo although PATH is unchanged, and the next call has nothing to do.
     found = run("bash", "-c", ". scripts/rust-path && cargo --version")
     assert found.stdout == "cargo 1.99.0 (a stand-in)\n", found
     (home / "fetched").unlink()

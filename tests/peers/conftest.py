@@ -1,4 +1,4 @@
-"""Which program a test is about, and the results of a run, for the matrix in README (`scripts/peers`)."""
+"""Records which program each test is about and how it ended, for the matrix in README (`scripts/peers`)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Files that the built program makes through UDP and streams, and what is in them by h5py."""
+"""Files that the built program writes from UDP and from streams, and their images as h5py reads them."""
 
 import pathlib
 
@@ -10,7 +10,7 @@ from driving import Bench, free_ports, program, raw_tables, simulate
 from streams import StreamService
 
 IMAGES = 5
-# What NXmx requires and nobody else can know.
+# NXmx requires these, and only the user can know them.
 NAMES = {"sample_name": "nothing", "beamline": "simulation", "source_name": "simulation"}
 
 
@@ -22,7 +22,8 @@ def by_h5py(master):
 
 
 def make_all(folder):
-    """{name: master file}: JUNGFRAU in photons and in words and EIGER over UDP; STINS, Stream V1 and V2 with two channels over ZeroMQ."""
+    """Returns {name: master file}: over UDP, JUNGFRAU in photons and in raw words, and EIGER; over ZeroMQ, STINS,
+    Stream V1, and Stream V2 with two channels."""
     made = {}
     program("demo", "--images", IMAGES, "--dir", folder / "demo", check=0, cwd=folder)
     made["jungfrau-photons"] = folder / "demo/demo_master.h5"

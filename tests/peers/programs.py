@@ -1,4 +1,5 @@
-"""Where the other programs are, and how they are started. `scripts/peers` has put them into the folder KONKORDIA_PEERS."""
+"""Where other people's programs are, and how they are started. `scripts/peers` puts them into the folder
+KONKORDIA_PEERS."""
 
 import contextlib
 import os
@@ -27,7 +28,7 @@ def needs(path, why):
 
 
 def python(code_or_file, *arguments, packages=None, timeout=120, check=True, **environment):
-    """Runs a piece of Python, or a file, in the environment of the peers; `packages` is one more folder of packages, looked at first."""
+    """Runs Python code or a file in the environment of the peers. `packages` is a folder of packages searched first."""
     text = str(code_or_file)
     command = [PYTHON, *([text] if text.endswith(".py") else ["-c", text]), *map(str, arguments)]
     env = {**os.environ, **environment, **({"PYTHONPATH": str(packages)} if packages else {})}
@@ -38,7 +39,7 @@ def python(code_or_file, *arguments, packages=None, timeout=120, check=True, **e
 
 @contextlib.contextmanager
 def running(*command, log, **options):
-    """A program in the background, its words in the file `log`; ended at the end by its own id."""
+    """Runs a program in the background, with its output in the file `log`, until the block ends."""
     with open(log, "wb") as out:
         process = subprocess.Popen([str(part) for part in command], stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options)
         try:

@@ -1,4 +1,5 @@
-"""Receives one series of Stream V1 with libertem-dectris: receive_with_libertem.py URI FILE.npy. Prints "listening" when it does."""
+"""Receives one series of Stream V1 with libertem-dectris: receive_with_libertem.py URI FILE.npy. Prints "listening"
+when it is ready."""
 
 import sys
 import tempfile
@@ -13,7 +14,7 @@ with tempfile.TemporaryDirectory() as folder:
     print("listening", flush=True)
     config = connection.wait_for_arm(60)
     assert config is not None, "no start came"
-    if isinstance(config, tuple):  # with the number of the series, or without it
+    if isinstance(config, tuple):  # the configuration together with the number of the series
         config = next(part for part in config if hasattr(part, "get_num_frames"))
     client = libertem_dectris.CamClient(connection.get_socket_path())
     images = []
@@ -25,7 +26,7 @@ with tempfile.TemporaryDirectory() as folder:
         out = np.zeros((len(stack), *stack_shape), stack.get_dtype_string())
         client.decode_range_into_buffer(stack, out, 0, len(stack))
         client.done(stack)
-        # The shape is that of the message, [fast, slow].
+        # The message gives the shape as [fast, slow].
         images.append(out.reshape(len(out), *stack_shape[::-1]))
     np.save(path, np.concatenate(images))
     connection.close()

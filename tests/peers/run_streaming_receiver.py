@@ -1,7 +1,8 @@
 """Starts the streaming-receiver of MAX IV as it is installed: run_streaming_receiver.py CONFIGURATION NAME
 
-Three things around it are not as on a machine of MAX IV. It listens on loopback only. And its module bitshuffle, a package of MAX IV's own that cannot be
-had elsewhere, is the public one with what that adds to it: packed arrays begin with the 12 bytes of HDF5's filter, the filter is there, and two names.
+Two things differ from a machine of MAX IV. It listens on loopback only. And MAX IV's own package bitshuffle, which is
+not public, is replaced by the public one with its additions: compressed arrays begin with the 12 bytes of HDF5's
+filter, the filter is registered, and two more names exist.
 """
 
 import struct
@@ -36,6 +37,6 @@ zmq.Socket.bind = lambda self, address: bind(self, address.replace("tcp://*", "t
 configure = uvicorn.Config.__init__
 uvicorn.Config.__init__ = lambda self, *a, **k: configure(self, *a, **(k | {"host": "127.0.0.1"}))
 
-from streaming_receiver.app.main import main  # noqa: E402  after what it imports is as it expects
+from streaming_receiver.app.main import main  # noqa: E402  after the changes above
 
 sys.exit(main())

@@ -1,6 +1,8 @@
-"""Drives an acquisition with the slsdet client of the SLS detector package. Run in the environment of the peers: sls_client.py '{"kind": ...}'
+"""Drives an acquisition with the slsdet client of the SLS detector package. Run in the environment of the peers:
+sls_client.py '{"kind": ...}'
 
-Prints one line of JSON; with "wait" it waits for a line on standard input before the detector is started.
+Prints one line of JSON at the end. With "wait" it prints "ready" and waits for a line on standard input before it
+starts the detector.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""DIALS on frames of a Pilatus that went through `konkordia serve`: it finds what it finds in the detector's own files, and nothing in images that are lost."""
+"""DIALS on Pilatus frames that went through `konkordia serve`. It must find the spots that it finds in the detector's
+own files, and none in lost images."""
 
 import bz2
 import re
@@ -12,7 +13,7 @@ from dials import dials, needs_dials
 from driving import DATA
 
 THAUMATIN = DATA / "thaumatin"
-# What DIALS 3.12 finds in the CBF files themselves with its default settings.
+# Number of spots that DIALS 3.12 finds in the CBF files themselves with its default settings.
 SPOTS = {"thau_3_2_0001.cbf": 290, "thau_3_2_0008.cbf": 1104}
 
 pytestmark = [
@@ -23,7 +24,7 @@ pytestmark = [
 
 
 def spots(folder, file):
-    """Spots by image (from 1), as dials.find_spots counts them."""
+    """Strong pixels by image (from 1), and the number of spots, as dials.find_spots reports them."""
     folder.mkdir()
     dials(folder, "dials.import", file)
     said = dials(folder, "dials.find_spots", "imported.expt", "nproc=1")
@@ -41,7 +42,7 @@ def frames(tmp_path_factory):
 
 
 def through_the_service(folder, files):
-    """The master of a series of these files."""
+    """Puts these files into a folder that the service reads; returns the master of the series."""
     from streams import StreamService
 
     (folder / "in").mkdir(parents=True)
@@ -71,7 +72,7 @@ def test_a_frame_has_the_spots_of_the_original(frames, tmp_path, capsys, name):
 
 
 def test_lost_images_have_no_spots(frames, tmp_path):
-    """Frames 1 and 8 of a series: six images between them are lost."""
+    """Frames 1 and 8 of a series: the six images between them are lost, and have no spots."""
     master = through_the_service(tmp_path / "series", [frames / name for name in SPOTS])
     pixels, found = spots(tmp_path / "ours", master)
     assert found == sum(SPOTS.values())

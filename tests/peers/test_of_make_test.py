@@ -1,4 +1,4 @@
-"""Tests of `make test` that run other people's readers and models on the sample runs and on our streams: their results belong to the matrix, too."""
+"""Repeats the tests of `make test` that use other people's readers and models, so that the matrix has their results."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ READERS = ["h5py", "nxvalidate", "fabio", "silx"]
 
 @pytest.mark.parametrize("reader", [pytest.param(name, marks=pytest.mark.peer(name), id=name) for name in READERS])
 def test_samples(samples, reader):
-    """All sample runs: every pixel of those that this reader can open, and no error of the validator."""
+    """Every pixel of every sample run that this reader can open; the validator reports no error."""
     run(samples, "tests/readers" if reader == "h5py" else "tests/readers/test_readers.py", reader)
 
 
@@ -38,6 +38,6 @@ def test_samples_in_dials(samples):
 
 @pytest.mark.peer("dranspose")
 def test_models_of_dranspose():
-    """Its models accept the STINS that we send and that `konkordia stream` mimics."""
+    """Its models accept the STINS messages that `konkordia serve` and `konkordia stream` send."""
     run("", "tests/e2e/test_stream_consumers.py", "every_protocol")
     run("", "tests/e2e/test_traffic.py", "stins")

@@ -37,7 +37,7 @@ def data_files(master):
 @pytest.mark.peer("h5py")
 @pytest.mark.parametrize("name", MADE)
 def test_check_finds_the_made_files_whole(made, name):
-    """Files from UDP and streams open, every image is there, and `konkordia check` has nothing against them."""
+    """Files from UDP and streams open, every image is there, and `konkordia check` finds nothing wrong."""
     program("check", made[name], check=0)
     assert len(by_h5py(made[name])) == 5
 
@@ -116,7 +116,7 @@ print(json.dumps(out))
 @pytest.mark.peer("pyFAI")
 @needs(PYTHON, "the environment of the peers")
 def test_pyfai_integrates_with_our_geometry_and_mask(samples, made, tmp_path):
-    """Azimuthal integration with geometry, mask and valid range from the file: all counts of all good pixels, none of the special values."""
+    """Azimuthal integration with geometry, mask and valid range from the file sums exactly the good pixels."""
     masters = [samples / f"{run}_master.h5" for run in ("int16", "uint16", "int32", "uint32", "odd")] + [made["jungfrau-photons"]]
     ranges = []
     for master in masters:
@@ -137,9 +137,9 @@ def test_pyfai_integrates_with_our_geometry_and_mask(samples, made, tmp_path):
 @needs_dials
 @pytest.mark.parametrize("name", ["jungfrau-photons", "jungfrau-words", "eiger-counts"])
 def test_dials_imports_files_from_udp(made, tmp_path, name):
-    """dials.import takes files from UDP for NXmx with every image, and dials.find_spots reads them all."""
+    """dials.import reads files from UDP as NXmx with every image; dials.find_spots reads counts and photons."""
     imported = dials(tmp_path, "dials.import", made[name])
     assert "FormatNXmx" in imported and "num images: 5" in imported, imported
-    # Raw words are no counts: every pixel would be a spot.
+    # Raw words are not counts: every pixel would be a spot.
     if name != "jungfrau-words":
         assert "Saved" in dials(tmp_path, "dials.find_spots", "imported.expt", "nproc=1")

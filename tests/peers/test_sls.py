@@ -1,4 +1,5 @@
-"""The SLS detector package: its virtual JUNGFRAU and EIGER send UDP packets, its client drives them, its receiver writes raw files."""
+"""The SLS detector package: its virtual JUNGFRAU and EIGER send UDP packets, its client drives them, its receiver
+writes raw files."""
 
 import json
 import os
@@ -60,7 +61,7 @@ def ends_well(process):
 
 
 def words_of_the_jungfrau():
-    """What the virtual JUNGFRAU sends: the number of the packet with the gain of the column."""
+    """The words of the virtual JUNGFRAU: the number of the packet (from 1), and gain bits that depend on the column."""
     pixel = np.arange(512 * 1024)
     column = pixel % 1024
     gain = np.select([column < 300, column < 600], [0, 1], 3)
@@ -77,7 +78,7 @@ def received_is(receiver, master, wanted):
 
 @pytest.mark.parametrize("first_frame", ["auto", None], ids=["auto", "default"])
 def test_a_virtual_jungfrau_is_received_acquisition_after_acquisition(tmp_path, first_frame):
-    """Packets of the virtual JUNGFRAU, two acquisitions without a restart of the detector, every pixel; `first_frame` "auto" and as it is by default."""
+    """Every pixel of two acquisitions of the virtual JUNGFRAU without a restart; `first_frame` "auto" and default."""
     port = free_ports(2)
     with server("jungfrau", tmp_path / "server", port):
         ready(tmp_path / "server")
@@ -101,7 +102,7 @@ def test_a_virtual_jungfrau_is_received_acquisition_after_acquisition(tmp_path, 
 
 @needs(SERVERS / "sls_detector_put", "the client of the command line")
 def test_the_page_from_sls_detector_put_to_the_first_file(tmp_path):
-    """docs/first-file.md as it is written, with the virtual JUNGFRAU in the place of the detector and a free port."""
+    """The commands of docs/first-file.md, with the virtual JUNGFRAU as the detector and a free port."""
     text = (ROOT / "docs/first-file.md").read_text(encoding="utf-8")
     tcp, udp = free_ports(2), free_ports()
     blocks = [
@@ -122,7 +123,7 @@ def test_the_page_from_sls_detector_put_to_the_first_file(tmp_path):
                 continue
             for line in block.strip().split("\n"):
                 if line.startswith(("konkordia receive", "konkordia pedestal")):
-                    # In one terminal. What is armed says so on stdout, what waits for dark frames on stderr.
+                    # Both outputs, as in a terminal: `receive` reports "armed" on stdout, `pedestal` on stderr.
                     receiver = subprocess.Popen(["bash", "-c", f"exec {line} 2>&1"], stdout=subprocess.PIPE, **options)
                     while "armed" not in (words := receiver.stdout.readline()):
                         assert words, line
@@ -138,7 +139,7 @@ def test_the_page_from_sls_detector_put_to_the_first_file(tmp_path):
         images = Master(tmp_path / f"{name}_master.h5").images
         assert images.shape == (20, 512, 1024) and all(np.array_equal(image, words_of_the_jungfrau()) for image in images)
     assert (tmp_path / "first.png").exists()
-    # The virtual detector sends words of all stages with no noise at all: no dark frames, and that is what is said.
+    # The virtual detector sends words of all gain stages without noise. These are not dark frames, and are refused.
     (pedestal,) = [(code, out) for line, code, out in said if "pedestal" in line]
     assert pedestal[0] != 0 and "g0" in pedestal[1].lower(), pedestal
 
@@ -170,7 +171,7 @@ def test_a_virtual_eiger_is_received(tmp_path, bits):
 @pytest.mark.peer("aare")
 @needs(SERVERS / "slsReceiver", "the receiver")
 def test_files_of_the_slsreceiver_are_converted(tmp_path):
-    """Raw files that slsReceiver wrote of a virtual JUNGFRAU: `konkordia convert` has its pixels, and aare reads the same from the raw files."""
+    """From raw files that slsReceiver wrote of a virtual JUNGFRAU, `konkordia convert` and aare read every pixel."""
     import aare
 
     port, tcp, udp = free_ports(2), free_ports(), free_ports()

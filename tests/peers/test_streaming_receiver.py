@@ -1,5 +1,5 @@
-"""The streaming-receiver of MAX IV and Konkordia in its place: the same messages go to both, and what comes out is compared: files, streams, answers to HTTP.
-What may differ is named here, once, and docs/maxiv.md lists it for people."""
+"""Sends the same messages to the streaming-receiver of MAX IV and to Konkordia in its place, and compares their files,
+streams and answers to HTTP. This file names the permitted differences; docs/maxiv.md lists them for users."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ PYTHON = BUILD / NAME / "bin/python"
 pytestmark = [pytest.mark.peer(NAME), needs(PYTHON, "an environment with the streaming-receiver installed")]
 
 DSET = "/entry/instrument/own/data"
-# Keys of messages that only we send: what the detector says of each image beside its number, and what nobody else counts.
+# Keys of messages that only Konkordia sends: the detector's times of an image, and the mark of a partial image.
 OURS = {"real_time", "start_time", "stop_time", "series_date", "partial"}
 
 
@@ -48,7 +48,7 @@ def text(part):
 
 
 class Recording:
-    """Messages by sender for one class of detectors, made for a folder that the files go to."""
+    """The messages of each sender for one class of detectors. `make(folder)` builds them for a file in that folder."""
 
     def __init__(self, kind, port, make, entry=None, senders=1, *, title):
         self.kind, self.port, self.make, self.entry = kind, port, make, entry or {}
@@ -56,7 +56,7 @@ class Recording:
 
 
 def stins(images, first=1, frames=None, order=None, metadata=None, head=None, **more):
-    """A series of STINS in which messages are counted without a break, whatever the images are called."""
+    """A series of STINS whose message numbers have no gap, whatever the image numbers are."""
 
     def make(folder):
         messages = [[{"htype": "header", "msg_number": first, "filename": str(folder / "file.h5"), **(head or {})}]]
@@ -129,7 +129,7 @@ CONFIG = {
 
 
 def stream1(rotate=None, frames=None, mask_type="uint32", encoding="bs16-lz4<"):
-    """A series of Stream V1 with all tables, the count rate table as long as detectors send it."""
+    """A series of Stream V1 with all tables; the count rate table is as long as detectors send it."""
 
     def make(folder):
         rows, columns = STACK.shape[1:]
@@ -156,7 +156,7 @@ def array(data, tag=69):
 
 
 def stream2(channels=1, as_bytes=False, frames=None, table=None):
-    """A series of Stream V2 with the count rate table of detectors."""
+    """A series of Stream V2; the default count rate table is as long as detectors send it."""
 
     def make(folder):
         user = json.dumps({"filename": str(folder / "file.h5")})
@@ -225,12 +225,12 @@ class Result:
 
 
 def look(path):
-    """Every data set and group of a file with its content."""
+    """Every group and data set of a file, with its content."""
     found = {}
 
     def enter(name, item):
         if isinstance(item, h5py.Group):
-            # Groups of metadata have a class here and none there.
+            # Konkordia gives groups of metadata an NX_class; the original does not.
             kind = str(np.asarray(item.attrs.get("NX_class", "")).astype(str))
             found[name] = {"NX_class": kind if kind == "NXdetector" else ""}
             return
@@ -263,7 +263,7 @@ class Http:
 
 
 def frame_of(body):
-    """What a viewer is given: the header without what only we say, and the bytes of the pixels."""
+    """The frame that a viewer gets: the header without the keys that only Konkordia sends, and the pixels as bytes."""
     header, *parts = pickle.loads(body)
     parts = [part.tobytes() if isinstance(part, np.ndarray) else part for part in parts]
     if header:
@@ -272,7 +272,7 @@ def frame_of(body):
 
 
 def answers(http):
-    """Every request of the interface, and some that it has not."""
+    """The answers to every request of the interface, and to some that it does not have."""
     found = {}
     for method, path in [
         ("GET", "status"),
@@ -310,7 +310,7 @@ def original(config, name, ports, log):
 
         wait_until(listens, what=f"the streaming-receiver ({log})")
         said = lambda words: words in log.read_text(errors="replace")  # noqa: E731
-        # Its state changes behind its messages: the log tells when it has.
+        # Its state changes later than its messages say; its log shows when.
         yield http, lambda: said("client connected, total: 1"), lambda: said("send status idle")
 
 
@@ -330,7 +330,7 @@ PROGRAMS = {"original": (original, 81), "konkordia": (konkordia, 82)}
 
 
 def play(program, recording, folder):
-    """What comes of a recording that a program is given."""
+    """Gives a recording to a program; returns what came out."""
     start, network = PROGRAMS[program]
     folder.mkdir()
     context = zmq.Context()
@@ -381,7 +381,7 @@ def play(program, recording, folder):
 
 
 def header_of(part, folder):
-    """The first part of a message, without what only we say; numbers of messages count from their first."""
+    """The first part of a message, without the keys that only Konkordia sends and without the name of the folder."""
     return {key: value.replace(str(folder), "FOLDER") if isinstance(value, str) else value for key, value in json.loads(part).items() if key not in OURS}
 
 
@@ -410,7 +410,7 @@ def compare_files(ours, theirs):
         other = theirs[name]
         for key in set(mine) | set(other):
             a, b = mine.get(key), other.get(key)
-            # Texts have a fixed length here, and any there.
+            # Konkordia writes texts of fixed length, the original of variable length.
             if key == "dtype" and b == "object":
                 continue
             np.testing.assert_equal(a, b, err_msg=f"{name}: {key}")
@@ -418,7 +418,7 @@ def compare_files(ours, theirs):
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=[recording.title for recording in RECORDINGS])
 def test_the_same_messages_make_the_same_file_stream_and_answers(tmp_path, recording):
-    """The same messages to it and to Konkordia: files, streams and answers to HTTP compared for each class and pipeline."""
+    """From the same messages it and Konkordia make the same file, stream and answers, in each class and pipeline."""
     theirs = play("original", recording, tmp_path / "original")
     ours = play("konkordia", recording, tmp_path / "konkordia")
     compare_streams(ours.messages, theirs.messages, [tmp_path / "konkordia", tmp_path / "original"])

@@ -1,4 +1,4 @@
-"""Receivers and senders of streams by others on our sockets."""
+"""Other people's receivers take our streams."""
 
 import pickle
 import subprocess
@@ -13,7 +13,7 @@ from ports import free_ports
 from streams import Stins, StreamService, bslz4, pictures
 
 CLIENT = PEERS / "dectris-documentation/stream_v2/examples/client.py"
-# The client as it is, but for its port and the end of its loop.
+# Decodes with the code of the example client, but with another address and until the end of the series.
 TAKE = """
 import importlib.util, pickle, sys, cbor2, zmq
 spec = importlib.util.spec_from_file_location("client", sys.argv[1])
@@ -34,7 +34,7 @@ pickle.dump((start, images), open(sys.argv[3], "wb"))
 @needs(CLIENT, "the client")
 @pytest.mark.parametrize("pack", [None, bslz4], ids=["none", "bslz4"])
 def test_dectris_client_decodes_what_we_send(tmp_path, pack):
-    """The example client of DECTRIS takes our Stream V2 and decodes every pixel, packed and not."""
+    """The example client of DECTRIS receives our Stream V2 and decodes every pixel, compressed or not."""
     out = f"tcp://127.0.0.1:{free_ports()}"
     service = StreamService(tmp_path, extra=f'[[stream]]\nname = "out"\nprotocol = "stream2"\naddress = "{out}"\n')
     taker = subprocess.Popen([sys.executable, "-c", TAKE, str(CLIENT), out, str(tmp_path / "taken")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -61,8 +61,9 @@ def test_dectris_client_decodes_what_we_send(tmp_path, pack):
 @pytest.mark.peer("libertem-dectris")
 @needs(PYTHON, "the environment of the peers")
 def test_libertem_receives_our_stream_v1(tmp_path):
-    """It receives the Stream V1 that `konkordia stream` sends, and decodes the pixels that `konkordia serve` stores of the same stream."""
-    # Its own simulator is no detector for us: it sends a start as two messages, and images without the sizes in front of packed pixels.
+    """From the Stream V1 of `konkordia stream` it decodes the same pixels that `konkordia serve` stores."""
+    # Its own simulator cannot serve as the detector: it sends a start as two messages, and compressed pixels without
+    # the sizes in front of them.
     port = free_ports(2)
     options = ["--protocol", "stream1", "--compression", "bslz4", "--shape", "64x96", "--images", 8, "--pool", 8, "--seed", 3]
     taker = subprocess.Popen(

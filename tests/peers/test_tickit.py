@@ -1,4 +1,5 @@
-"""tickit-devices: the EIGER simulator of Diamond Light Source, driven by its SIMPLON REST interface, streams into `konkordia serve`."""
+"""tickit-devices: the EIGER simulator of Diamond Light Source, driven by its SIMPLON REST interface, streams into
+`konkordia serve`."""
 
 import json
 import urllib.request
@@ -25,8 +26,8 @@ EIGER = """
   stream_legacy_port: {1}
   stream_cbor_port: {2}
 """
-# The socket with which tickit 0.4.3 sends binds and is connected to its own address as well (adapters/io/zeromq_push_io.py), so that every other message goes
-# to nobody. Here it binds only, as the socket of a detector does; all else is as released.
+# The sending socket of tickit 0.4.3 binds and also connects to its own address (adapters/io/zeromq_push_io.py), so that
+# every other message reaches no receiver. Here it only binds, as a detector's socket does. All else is as released.
 TICKIT = """
 import aiozmq, zmq
 made = aiozmq.create_zmq_stream
@@ -34,7 +35,7 @@ aiozmq.create_zmq_stream = lambda kind, *, bind, connect=None: made(kind, bind=b
 from tickit.cli import main
 main()
 """
-# The image that the simulator sends again and again, decoded by hdf5plugin in its own environment.
+# The image that the simulator sends again and again, decoded by DECTRIS's own decoder in the environment of the peers.
 SENT = """
 import sys, struct, cbor2, numpy as np, pathlib, tickit_devices.eiger as e
 from dectris.compression import decompress
@@ -78,7 +79,7 @@ IMAGES = 3
 @pytest.mark.parametrize("detail", ["all", "basic", "none"])
 @pytest.mark.parametrize("form", ["cbor", "legacy"])
 def test_the_simulated_eiger_streams_into_the_service(tmp_path, sent, form, detail):
-    """Streams of every header detail (V1: legacy, V2: cbor) become complete files with the simulator's pixels; its sending socket is made to bind only."""
+    """Stream V1 and V2 with every header detail become complete, exact files. Its socket is changed to bind only."""
     http = free_ports(3)
     legacy, cbor = http + 1, http + 2
     (tmp_path / "eiger.yaml").write_text(EIGER.format(http, legacy, cbor))
@@ -95,7 +96,7 @@ def test_the_simulated_eiger_streams_into_the_service(tmp_path, sent, form, deta
             for key, value in [("nimages", IMAGES), ("ntrigger", 1), ("trigger_mode", "ints"), ("frame_time", 0.05)]:
                 simplon.put(f"{api}/config/{key}", value)
             simplon.put(f"{api}/command/arm")
-            # It buffers what it has to send, and would put the start and the first image into one message.
+            # The simulator buffers what it sends, and would put the start and the first image into one message.
             service.until(lambda s: s["run"] >= 1, 60)
             simplon.put(f"{api}/command/trigger")
             wait_until(lambda: simplon.get(f"{api}/status/state") == "idle", what="the end of the acquisition")

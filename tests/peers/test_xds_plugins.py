@@ -1,7 +1,7 @@
-"""Our files through the plug-ins by which XDS reads HDF5: neggia 1.2.0 of DECTRIS and durin of Diamond Light Source, themselves.
+"""Our files in the plug-ins through which XDS reads HDF5: neggia 1.2.0 of DECTRIS and durin of Diamond Light Source.
 
-They are looked for in KONKORDIA_PEERS/build, where build_xds_plugins makes them from their sources. What is said here of pixel types, special values and
-mask bits is what docs/formats.md tells users, and what `output.xds = true` demands.
+build_xds_plugins builds the plug-ins from their sources in KONKORDIA_PEERS/build. The tests expect of pixel types,
+special values and mask bits what docs/formats.md states and what `output.xds = true` requires.
 """
 
 import json
@@ -50,11 +50,12 @@ def konkordia(*arguments):
 
 
 def as_plugins_read(plugin, stored, mask):
-    """The rules of the plug-ins: neggia takes every type for unsigned, durin every type for signed; the highest unsigned numbers become -1."""
+    """What a plug-in reads. neggia reads every type as unsigned, and the highest numbers as -1; durin reads every type
+    as signed. Both replace masked pixels by -1 or -2."""
     bytes_ = stored.dtype.itemsize
     if plugin == DURIN:
         out = stored.view(f"i{bytes_}").astype(np.int32)
-        # Into a signed type, as HDF5 converts it: what is above its range becomes its highest number.
+        # HDF5 converts the mask to a signed type, in which a number above its range becomes its highest number.
         bits = np.minimum(mask, 2**31 - 1).astype(np.int64)
         out = np.where(bits & 0xFF, -1, out)
         return np.where(bits & 0x1E, -2, out)
@@ -70,7 +71,7 @@ def mask_of(master):
         return file[MASK][()]
 
 
-# Of "bare" nothing is known but the images: a test of its own.
+# "bare" has a test of its own, because nothing but its images is known.
 LINKED = [run for run, (dtype, *_) in RUNS.items() if run not in ("virtual", "bare") and dtype != "float32"]
 
 
@@ -82,7 +83,7 @@ def test_every_image_of_every_sample_run_arrives(plugin, samples):
         header = {"nx": columns, "ny": rows, "nbytes": np.dtype(dtype).itemsize, "frames": images}
         assert {name: found.header[name] for name in header} == header, run
         assert found.header["qx"] == found.header["qy"] == np.float32(75e-6), run
-        # What durin does not understand it says, and goes on with something else.
+        # Where durin does not recognise something it prints a message, and goes on with something else.
         assert "nrecognised" not in found.said, (run, found.said)
         mask = mask_of(masters[run])
         assert len(found.images) == images
@@ -91,7 +92,7 @@ def test_every_image_of_every_sample_run_arrives(plugin, samples):
 
 
 def test_a_run_without_pixel_size_is_refused_or_has_none(plugin, samples):
-    """Nothing is made up: durin refuses such a file in order, neggia says 0, and `konkordia check` has said so."""
+    """Without a pixel size durin reports an error and neggia gives 0; `konkordia check` reports it."""
     master = samples / "bare_master.h5"
     (found,) = xds_plugin.read(plugin, [master])
     assert found.signal is None and found.exit_code == 0, found
@@ -108,11 +109,12 @@ def special_values(file):
     return {name: special[name][()].item() for name in ("missing", "masked", "invalid", "saturated")}
 
 
-# Stored numbers that arrive as something else: a measurement as another number, a special value as a count. -70000 and so on are the numbers of the run.
+# Stored numbers that a plug-in misreads: a measurement as another number, or a special value as a count. Numbers such
+# as -70000 are those of the sample run.
 MISREAD = {
     ("neggia", "uint32"): set(),
     ("durin", "uint32"): set(),
-    # Masked pixels have a bit of the mask as well, saturated and invalid ones have not.
+    # In real files a masked pixel also has a bit in the mask. Saturated and invalid pixels have none.
     ("neggia", "uint16"): {65534, 65533, 65532},
     ("durin", "uint16"): {32768, 40000, 65531},
     ("neggia", "int32"): {-70000, -5, -2147483392, 2147483647},
@@ -143,7 +145,7 @@ def test_numbers_and_special_values_arrive_as_documented(plugin, samples, dtype)
 
 
 def test_pixels_that_are_not_to_be_used_are_ignored_by_both(plugin, samples):
-    """Bits 0 to 15 of the mask say that a pixel is not to be used, the others that it is."""
+    """Both exclude a pixel with any mask bit from 0 to 15. Bits 16 to 30 alone exclude none."""
     master = samples / "telling_uint32_master.h5"
     (found,) = xds_plugin.read(plugin, [master])
     mask = mask_of(master).ravel()
@@ -160,7 +162,7 @@ def test_pixels_that_are_not_to_be_used_are_ignored_by_both(plugin, samples):
 
 
 def test_numbers_with_a_fraction_are_not_for_xds(samples):
-    """`output.xds = true` refuses them: neither plug-in gives the numbers."""
+    """Neither plug-in reads float32 pixels correctly, and `output.xds = true` refuses them."""
     frames = {samples / "float32_master.h5": [1]}
     for plugin in (NEGGIA, DURIN):
         (found,) = xds_plugin.read(there(plugin), frames, frames)
@@ -169,7 +171,7 @@ def test_numbers_with_a_fraction_are_not_for_xds(samples):
 
 
 def test_a_series_of_planes_arrives(plugin, samples):
-    """uint32 in LZ4, images 3 and 5 not there; durin has no decoder of its own for LZ4."""
+    """uint32 in LZ4, with images 3 and 5 missing. durin has no LZ4 decoder of its own."""
     if plugin == DURIN:
         pytest.skip("durin reads filter 32004 only where HDF5 finds a decoder (docs/formats.md)")
     for end in ("", "_repaired"):
@@ -180,19 +182,20 @@ def test_a_series_of_planes_arrives(plugin, samples):
             np.testing.assert_array_equal(pixels, expected)
 
 
-# Reasons for which a plug-in may end XDS or refuse, all named by `konkordia check`.
-NOT_FOR_XDS = ("rows and columns in one piece", "64 bits", "with a fraction", "no decoder", "virtual data sets")
+# Reasons for which a plug-in may end XDS or refuse a file. `konkordia check` reports all of them.
+NOT_FOR_XDS = ("rows and columns in one piece", "64 bits", "floating-point pixels", "no decoder", "virtual data sets")
 
 
 def named(master):
-    """Whether `konkordia check` says that XDS cannot read the file, and so need not."""
+    """Whether `konkordia check` says that XDS cannot read the file."""
     findings = json.loads(konkordia("check", "--json", master).stdout)["findings"]
     return any("XDS would misread" in f["what"] and any(reason in f["what"] for reason in NOT_FOR_XDS) for f in findings)
 
 
 @pytest.fixture(scope="session")
 def all_kinds(samples, tmp_path_factory):
-    """Masters of every kind: samples, the same packed again, what the program writes of packets and streams, and repaired ones."""
+    """Masters of every kind: the samples, some of them repaired; the samples repacked; files from packets, and from a
+    folder of CBF files."""
     folder = tmp_path_factory.mktemp("kinds")
     masters = sorted(samples.glob("*_master.h5"))
     for master in list(masters):

@@ -1,7 +1,9 @@
-"""The plug-ins through which XDS reads HDF5 files, called as XDS calls them: plugin_open, plugin_get_header, plugin_get_data, plugin_close.
+"""Calls the plug-ins through which XDS reads HDF5 files as XDS does: plugin_open, plugin_get_header, plugin_get_data,
+plugin_close.
 
-`read` opens each file in a process of its own, so that a crash of a plug-in is a finding about that file and not the end of the tests. Run as a program
-(`xds_plugin.py PLUGIN FOLDER FILE...`) it is such a reader: neither h5py nor anything else that holds an HDF5 library is loaded there.
+`read` opens each file in a separate process, so that a crash of a plug-in is a result for that file and does not end
+the tests. It runs this file as a program (`xds_plugin.py PLUGIN FOLDER FILE...`), which loads neither h5py nor anything
+else that holds an HDF5 library.
 """
 
 import ctypes
@@ -16,21 +18,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A plug-in that has not answered for a file after this time never will.
+# A plug-in that has not finished a file after this time is taken to hang.
 TIMEOUT_S = 60
 
 
 @dataclass
 class Reading:
-    """What a plug-in made of a file."""
+    """What a plug-in read from a file."""
 
     file: str
     signal: int | None
     """Number of the signal that ended the plug-in, if one did; 0 = it did not answer in time."""
     exit_code: int
-    """Of the reader: another than 0 where the plug-in ended XDS, or the reader itself failed."""
+    """Exit code of the process. Not 0 if the plug-in called exit, which would end XDS, or if this program failed."""
     stage: str
-    """"open", "header", "image N" or "done": how far it came."""
+    """The step that it reached: "open", "header", "image N" or "done"."""
     error: int
     """Code that the plug-in gave at that stage; 0 = none."""
     header: dict
@@ -49,7 +51,7 @@ class Reading:
 
 
 def read(plugin, files, frames=None):
-    """What the plug-in makes of each file, with every image, or with those (from 1) that `frames` names for a file."""
+    """Reads each file with the plug-in: every image, or only those (from 1) that `frames` names for the file."""
     files = [str(file) for file in files]
     with tempfile.TemporaryDirectory() as folder:
         asked = {str(file): list(numbers) for file, numbers in (frames or {}).items()}
@@ -73,7 +75,7 @@ def _reading(folder, n, file):
 
 
 def _call(plugin, file, folder, n, asked):
-    """Reads one file from beginning to end; each step is told before it is taken, so that it is known where a crash was."""
+    """Reads one file from beginning to end. Records each step before taking it, which shows the step of a crash."""
     library = ctypes.CDLL(plugin)
     info, error, integer, real = (ctypes.c_int * 1024)(), ctypes.c_int(0), ctypes.c_int, ctypes.c_float
     at = ctypes.byref
@@ -94,7 +96,7 @@ def _call(plugin, file, folder, n, asked):
         if not step("header", header=header):
             return
         for number in asked if asked is not None else range(1, frames.value + 1):
-            # A value that no plug-in gives: what is not written is seen.
+            # No plug-in gives this value, so it marks the pixels that the plug-in did not write.
             pixels = np.full((ny.value, nx.value), -(2**30), np.int32)
             step(f"image {number}")
             library.plugin_get_data(
@@ -124,7 +126,7 @@ def _main(plugin, folder, files):
                 code = 0
             finally:
                 sys.stdout.flush()
-                # Without the library's own cleaning up at exit, which XDS does not wait for either.
+                # Skips the library's clean-up at exit. XDS does not wait for it either.
                 os._exit(code)
         end = time.monotonic() + TIMEOUT_S
         gone, status = os.waitpid(child, os.WNOHANG)

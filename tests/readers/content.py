@@ -1,4 +1,4 @@
-"""What the sample runs hold, written a second time in Python so that both sides are checked."""
+"""The content of the sample runs, computed in Python independently of the Rust code that writes them."""
 
 import numpy as np
 
@@ -62,12 +62,12 @@ SERIES = {
     "channels": ("uint8", (12, 16), 3, 1, 32008),
     "cut": ("uint16", (12, 16), 3, 4, None),
 }
-# Image 3 is lost, 5 is not to be stored.
+# Image 3 is lost; the sender said of image 5 that it is not to be stored.
 SERIES_STATUS = [1, 1, 1, 0, 1, 3, 1, 1, 1, 1]
 
 
 def series_missing(dtype):
-    """The value of pixels that are not there."""
+    """The value of missing pixels."""
     kind = np.dtype(dtype)
     if kind.kind == "f":
         return -np.inf
@@ -76,7 +76,7 @@ def series_missing(dtype):
 
 
 def series_image(name, number):
-    """Pixels of one image of a sample series: several channels are one more axis, in front."""
+    """Pixels of one image of a sample series. Several channels form one more axis, in front."""
     dtype, shape, channels, _, _ = SERIES[name]
     at = np.arange(np.prod(shape))
     planes = [((number * 31 + channel * 57 + at * 3) % 101).astype(dtype).reshape(shape) for channel in range(channels)]

@@ -1,4 +1,4 @@
-"""Slow lane, run by test_dials.py with Debian's Python: angles, modules and counts of sample runs as dxtbx sees them."""
+"""Slow lane, run by test_dials.py with Debian's Python: angles, modules and counts of sample runs in dxtbx."""
 
 import os
 import shutil
@@ -37,9 +37,9 @@ assert np.allclose(list(goniometer.get_angles()), (-10, 45, 30)) and np.allclose
 assert np.allclose(FLIP @ np.array(list(goniometer.get_axes())).T, np.array([[-1, 0, 0], [0, 0.6, -0.8], [-1, 0, 0]]).T)
 print("kappa: axes", list(goniometer.get_names()), "oscillation", scan.get_oscillation())
 
-# Two modules are two panels: their pixels are the parts of the image, and lie where one module for the whole image would have them.
+# Two modules are two panels. Their pixels are the two parts of the image, and lie where those of a single module would.
 swung = load("swung")
-# A sweep backwards is one forwards about the opposite axis.
+# A backward sweep is a forward sweep about the opposite axis.
 assert np.allclose(swung.get_scan().get_oscillation(), (-5, 0.25)) and np.allclose(swung.get_goniometer().get_rotation_axis(), (-1, 0, 0))
 panels, turn = swung.get_detector(), rotation((-1, 0, 0), 20)
 tilt = rotation((0, -1, 0), -2) @ rotation((-1, 0, 0), 1)
@@ -59,7 +59,7 @@ for panel, row in zip(panels, (0, 32)):
 assert sum((~mask.as_numpy_array()).sum() for mask in swung.get_static_mask()) == 2
 print("swung: 2 panels, every pixel of 10 images in its place")
 
-# The two highest numbers of 16 bits are counts in pixels of 32.
+# The two highest 16-bit numbers are counts in 32-bit pixels.
 with tempfile.TemporaryDirectory() as folder:
     for name in os.listdir(samples):
         if name.startswith(("int32_", "float32_")) and name.endswith(".h5"):
@@ -69,7 +69,7 @@ with tempfile.TemporaryDirectory() as folder:
             data = file["/entry/data/data"]
             image = data[1]
             image[0, :2] = 65535, 65534
-            # Plain bytes in a chunk that the filter did not see.
+            # Uncompressed bytes; filter_mask = 1 says that the filter was skipped for this chunk.
             data.id.write_direct_chunk((1, 0, 0), image.tobytes(), filter_mask=1)
         pixels = dxtbx.load(os.path.join(folder, f"{run}_master.h5")).get_raw_data(1)
         pixels = (pixels[0] if isinstance(pixels, tuple) else pixels).as_numpy_array()

@@ -29,11 +29,11 @@ for run in ("int16", "int32", "uint16", "uint32", "float32", "virtual", "plain",
     assert (~opened.get_static_mask()[0].as_numpy_array()).sum() == 2, run
     print(run, "equal in dxtbx:", images, "images")
 
-# Step, offset and limits of the numbers: older releases of dxtbx take no notice of the first two, all take the limits.
+# Scale, offset and limits of the stored numbers. Older releases of dxtbx ignore the first two; all use the limits.
 opened = dxtbx.load(os.path.join(sys.argv[1], "scaled_master.h5"))
 panel = opened.get_detector()[0]
 low, high = panel.get_trusted_range()
-# Up to dxtbx 3.12 the lower end is itself no longer trusted.
+# Up to dxtbx 3.12 the lower limit itself is not trusted.
 assert low in (-1, 0) and high == 12000, (low, high)
 assert panel.get_gain() in (0, 1, 8), panel.get_gain()
 print("scaled: trusted range", panel.get_trusted_range(), "gain", panel.get_gain())

@@ -37,7 +37,7 @@ def test_dials_import_tells_sweeps_from_stills(samples, tmp_path, run, what):
 
 
 def test_a_file_without_wavelength_or_sensor_is_refused_and_one_without_distance_is_not(samples, tmp_path):
-    """What the warnings say that DIALS does without what is not known (decision 0009)."""
+    """DIALS does what our warnings about unknown values say (decision 0009)."""
     refused = call(tmp_path, "dials.import", samples / "bare_master.h5")
     assert refused.returncode != 0 and "doesn't exist" in refused.stdout + refused.stderr
     dials(tmp_path, "dials.import", samples / "undistanced_master.h5", "geometry.detector.distance=150")

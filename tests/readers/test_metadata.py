@@ -20,7 +20,7 @@ def text(field):
 
 
 def rotation(axis, degrees):
-    """Rodrigues' formula, so that the judge is not the library that is judged."""
+    """Rodrigues' formula, computed here so that the library under test is not compared with itself."""
     x, y, z = np.asarray(axis) / np.linalg.norm(axis)
     cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     angle = np.radians(degrees)
@@ -28,7 +28,7 @@ def rotation(axis, degrees):
 
 
 def test_a_sweep_has_an_angle_for_every_image_lost_ones_included(samples):
-    """10 images of which number 5 is lost, and 5 more that were announced and never came."""
+    """10 images, of which image 5 is lost, and 5 more that were announced and never came."""
     with h5py.File(samples / "sweep_master.h5") as file:
         assert text(file["/entry/sample/depends_on"]) == SAMPLE + "omega"
         omega = file[SAMPLE + "omega"]
@@ -81,7 +81,7 @@ def test_a_detector_that_is_swung_and_tilted_lies_where_the_angles_say(samples):
 
 
 def test_a_sweep_backwards_is_one_forwards_about_the_opposite_axis(samples):
-    """DIALS opens no scan of negative steps; the place of old keeps the angles as they were given."""
+    """DIALS opens no scan with negative steps. The older group `goniometer` keeps the angles as they were given."""
     with h5py.File(samples / "swung_master.h5") as file:
         omega = file[SAMPLE + "omega"]
         np.testing.assert_allclose(omega[()], -5 + 0.25 * np.arange(10))
@@ -130,7 +130,7 @@ def every_text(group):
 
 @pytest.mark.parametrize("run", RUNS)
 def test_the_depth_of_the_readout_names_no_count_a_special_value(samples, run):
-    """dxtbx takes the two highest numbers of so many bits for special values, whatever the type of the pixels."""
+    """dxtbx takes the two highest numbers of `bit_depth_readout` bits as special values, whatever the pixel type."""
     with h5py.File(samples / f"{run}_master.h5") as file:
         detector = file["/entry/instrument/detector"]
         data = file["/entry/data"]
@@ -164,7 +164,7 @@ def test_sample_beam_and_detector_settings_stand_where_nxmx_has_them(samples):
 
 
 def test_each_image_has_its_time(samples):
-    """The clock of a detector counts from a moment that nobody knows: its times count from the first image."""
+    """The origin of the detector's clock is unknown, so the times count from the first image."""
     with h5py.File(samples / "sweep_master.h5") as file:
         detector, columns = file["/entry/instrument/detector"], file["/entry/konkordia/images"]
         start = detector["start_time"][()]

@@ -70,7 +70,7 @@ def test_data_files_are_stacks_of_chunks(samples, run):
 
 
 def test_chunks_decode_with_the_bitshuffle_package(samples):
-    """A decoder that shares no code with the HDF5 plug-in's build: block after block of the chunk as stored."""
+    """Decodes the stored chunks with the bitshuffle package, a build separate from that of the HDF5 plug-in."""
     for run in ("int16", "uint32", "odd"):
         with h5py.File(samples / f"{run}_data_000001.h5") as file:
             data = file["/entry/data/data"]
@@ -96,7 +96,7 @@ def test_nxmx_reads_the_geometry(samples, run):
         (module,) = detector.modules
         assert list(module.data_size) == list(RUNS[run][5]) and list(module.data_origin) == [0, 0]
         if run == "bare":
-            # Nothing is made up: test_metadata.py.
+            # Its unknown values are absent: see test_metadata.py.
             return
         assert entry.source.name
         assert module.fast_pixel_direction[()].to("m").magnitude == pytest.approx(75e-6)
@@ -210,7 +210,7 @@ def test_a_scaled_run_says_what_its_numbers_mean(samples):
         column = np.arange(SHAPE[0] * SHAPE[1]).reshape(SHAPE) % 64 / 64
         for plane, number in zip(snapshots["pedestal_g0_adu"], [3, 7]):
             assert np.array_equal(plane, 2500 + number + column)
-    # fabio takes the three numbers beside the images for images, behind the others (docs/formats.md).
+    # fabio counts the three numbers beside the images as images, after the real ones (docs/formats.md).
     with fabio.open(str(samples / "scaled_master.h5")) as file:
         assert file.nframes == 10 + 3
         for number in range(10):

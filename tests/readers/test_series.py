@@ -1,4 +1,4 @@
-"""Sample series in h5py with the filters of hdf5plugin: every shape, type and packing, both layouts, after a kill too."""
+"""Sample series in h5py with the filters of hdf5plugin: every shape, type, compression, both layouts, after a kill."""
 
 import h5py
 import nxmx

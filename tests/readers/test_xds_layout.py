@@ -1,5 +1,5 @@
-"""Paths, types and texts that the plug-ins of XDS look for, seen by h5py. Whether neggia and durin read them, and what they make of the pixels, is asked of
-the plug-ins themselves: tests/peers/test_xds_plugins.py."""
+"""The paths, types and texts that the XDS plug-ins look for, as h5py sees them. tests/peers/test_xds_plugins.py runs
+neggia and durin themselves."""
 
 import h5py
 import numpy as np
@@ -14,7 +14,7 @@ SPECIFIC = f"{DETECTOR}/detectorSpecific"
 @pytest.mark.parametrize("run", LINKED)
 def test_master_has_what_neggia_looks_for(samples, run):
     with h5py.File(samples / f"{run}_master.h5") as file:
-        # Nothing is known of the detector of "bare": both plug-ins take pixels of no size then.
+        # The detector of "bare" is unknown: neggia then gives a pixel size of 0, durin refuses the file.
         for name in () if run == "bare" else ("x_pixel_size", "y_pixel_size"):
             value = file[f"{DETECTOR}/{name}"]
             assert value.dtype in (np.float32, np.float64) and value.shape == () and value[()] == 75e-6
@@ -46,7 +46,8 @@ FILES = [f"{run}_{part}.h5" for run in ("int16", "repaired") for part in ("maste
 
 @pytest.mark.parametrize("name", [*FILES, *(f"series_{name}_master.h5" for name in SERIES), "append_block.h5"])
 def test_texts_are_of_the_kind_that_every_reader_takes(samples, name):
-    """ASCII, of fixed length, with a zero byte at the end: durin takes nothing else for `NX_class`, and loses the last letter without the zero byte."""
+    """ASCII of fixed length with a zero byte at the end. durin reads no other `NX_class`, and without the zero byte it
+    loses the last letter."""
     found = set()
 
     def look(path, item):

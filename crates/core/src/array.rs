@@ -1,4 +1,4 @@
-//! Arrays as they travel in messages and lie in files: types of elements, shapes, how the bytes are packed.
+//! Arrays in messages and files: types of elements, shapes, and how the bytes are packed.
 
 use crate::pixel::PixelType;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
@@ -60,7 +60,7 @@ impl Element {
         Self::ALL.into_iter().find(|element| element.name() == name)
     }
 
-    /// The type as pixels of images have it; `None` if no image in a file has it.
+    /// The pixel type of images in files; `None` if no file has images of this type.
     pub const fn pixel(self) -> Option<PixelType> {
         match self {
             Self::Int8 => Some(PixelType::Int8),
@@ -89,7 +89,8 @@ impl Element {
     }
 }
 
-/// Dimensions of an array, slowest first, 1 to [`Shape::DIMENSIONS_MAX`] of them, none of them 0, with a product that fits 64 bits.
+/// Dimensions of an array, slowest first, 1 to [`Shape::DIMENSIONS_MAX`] of them, none of them 0, with a product that
+/// fits 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     dimensions: [u64; Self::DIMENSIONS_MAX],
@@ -163,7 +164,7 @@ impl<'de> Deserialize<'de> for Shape {
                     (*place, count) = (n, count + 1);
                 }
                 Shape::new(&dimensions[..count])
-                    .ok_or_else(|| serde::de::Error::custom(format!("there is no array of shape {:?}", &dimensions[..count])))
+                    .ok_or_else(|| serde::de::Error::custom(format!("an array cannot have shape {:?}", &dimensions[..count])))
             }
         }
         deserializer.deserialize_seq(Dimensions)
@@ -207,7 +208,7 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<Shape>(text).map_err(|e| e.to_string());
         assert_eq!(read("[2,3]"), Ok(Shape::new(&[2, 3]).unwrap()));
         assert!(read("[1,1,1,1,1,1,1]").unwrap_err().contains("invalid length 7"));
-        assert!(read("[0]").unwrap_err().contains("no array of shape [0]"));
+        assert!(read("[0]").unwrap_err().contains("cannot have shape [0]"));
         assert!(read("[-1]").is_err() && read("3").is_err() && read("[1.5]").is_err());
     }
 }

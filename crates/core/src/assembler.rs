@@ -1,9 +1,12 @@
-//! Sorts the packets of one stream into tiles and says for each packet what becomes of it. Sees neither pixels nor sockets nor a clock.
+//! Sorts the packets of one stream into tiles and decides what happens to each packet. It uses neither pixels nor
+//! sockets nor a clock.
 //!
-//! Images are numbered from 0 inside the run. Tiles are sealed strictly in image order: `low` is the first image whose tile is still open.
-//! A tile seals when it is complete or its own stream is `window_images` ahead. If its stream's socket was seen empty (packets that wait in
-//! the socket are not missing) it seals also at its deadline, which counts from the moment the image became known through any stream, and
-//! when the other streams are `behind_images_max` ahead, so that a dead stream does not fill the ring and take the others with it.
+//! Images are numbered from 0 inside the run. Tiles are sealed strictly in image order: `low` is the first image whose
+//! tile is still open. A tile is sealed when it is complete, or when its own stream is `window_images` ahead. After the
+//! stream's socket was seen empty, two more rules apply, because packets that wait in the socket are not missing. A
+//! tile is then sealed at its deadline, which counts from the moment the image became known through any stream. It is
+//! also sealed when the other streams are `behind_images_max` ahead, so that a stream that sends nothing does not fill
+//! the ring and stop the others.
 
 use crate::{IMAGES_MAX, MAX_PACKETS_PER_TILE};
 
@@ -48,10 +51,11 @@ impl PacketBitmap {
     }
 }
 
-/// What becomes of a packet. Outcomes, not errors: each has its counter in the ledger.
+/// What happens to a packet. These are outcomes, not errors; each has its counter in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// First copy of a packet of an open tile: copy its payload to the tile. `opens` is true for the first packet of the tile.
+    /// First copy of a packet of an open tile: copy its payload to the tile. `opens` is true for the first packet of
+    /// the tile.
     Place {
         /// Image inside the run.
         image: u64,
@@ -62,13 +66,15 @@ pub enum Verdict {
     Duplicate,
     /// Its tile is already sealed.
     Late,
-    /// The image was refused when its first packet came, because the ring had no slot for it (sinks hold all slots). An image is refused
-    /// whole, so that a run that is too fast loses images and not a part of every image.
+    /// The image was refused when its first packet came, because the ring had no slot for it (sinks hold all slots). An
+    /// image is refused whole, so that a run that is too fast loses images and not a part of every image.
     NoSlot,
-    /// Not of this run: frame number before the first or after the last image, or further ahead than any run goes.
+    /// Not of this run: frame number before the first or after the last image, or more than [`JUMP_IMAGES_LIMIT`]
+    /// ahead.
     Foreign,
-    /// Far ahead of every image that is known. Nothing moves until somebody ([`crate::doubt`]) knows whether the stream has gone there and says so
-    /// ([`TileAssembler::jump`]); until then the packet is held back, and it gets its verdict then.
+    /// The packet is far ahead of every known image. The caller holds it back until it is certain
+    /// ([`crate::far_ahead`]) whether the stream has moved there, and then calls [`TileAssembler::jump`] if it has. The
+    /// packet gets its verdict afterwards.
     Ahead,
 }
 
@@ -79,9 +85,10 @@ pub struct AssemblerSpec {
     pub packets: u16,
     /// Images that a stream may be ahead of its oldest open tile. At least 1, at most the slots of the ring.
     pub window_images: u64,
-    /// A packet so many images ahead of every one that is known is a jump. At least 1.
+    /// A packet this many images ahead of every known image is a jump. At least 1.
     pub jump_images_max: u64,
-    /// Images that a stream whose socket is empty may be behind the newest image of any stream. At least 1, below the slots of the ring.
+    /// Images that a stream whose socket is empty may be behind the newest image of any stream. At least 1, below the
+    /// slots of the ring.
     pub behind_images_max: u64,
     /// Time after which an image that is known must be sealed.
     pub deadline_ns: u64,
@@ -89,8 +96,8 @@ pub struct AssemblerSpec {
     pub images: u64,
 }
 
-/// Most images ahead of the newest one that are ever believed: no network failure lasts longer, and the images passed over must all be
-/// committed.
+/// A frame number further ahead of the newest image than this is never believed: no network failure lasts that long,
+/// and every image that is passed over must be committed.
 pub const JUMP_IMAGES_LIMIT: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -112,16 +119,17 @@ pub struct TileAssembler {
     tiles: Vec<OpenTile>,
     /// (first image, time it became known) marks, oldest first; at most `KNOWN_MARKS`.
     known: std::collections::VecDeque<(u64, u64)>,
-    /// The stream has gone to this image.
+    /// The image to which the stream has jumped.
     jumped: u64,
 }
 
 /// Sealed tiles that are remembered, to tell duplicates from late packets.
 const HISTORY: u64 = 8;
-/// Marks of when images became known, at most this many within a deadline: an image that comes sooner after a mark joins it, and its
-/// deadline is up to 1/32 shorter.
+/// Most marks within a deadline. A mark notes when images became known. An image that becomes known soon after a mark
+/// shares it, so its deadline is up to 1/32 shorter.
 const MARKS_PER_DEADLINE: u64 = 32;
-/// Room for the marks. They only outlive their deadline while the socket is not empty; then the oldest joins the next one.
+/// Room for the marks. A mark outlives its deadline only while the socket is not empty. If the room is full, the images
+/// of the oldest mark get the time of the next one.
 const KNOWN_MARKS: usize = MARKS_PER_DEADLINE as usize * 2;
 
 impl TileAssembler {
@@ -135,7 +143,7 @@ impl TileAssembler {
         Self { spec, low: 0, own_end: 0, tiles, known, jumped: 0 }
     }
 
-    /// First image whose tile is not sealed: every image below will get no more packets.
+    /// First image whose tile is not sealed: no image below will get more packets.
     pub fn low(&self) -> u64 {
         self.low
     }
@@ -154,9 +162,9 @@ impl TileAssembler {
         (image % self.tiles.len() as u64) as usize
     }
 
-    /// Judges one packet. `image` is the frame number minus the first frame number of the run (`None` if below it), `packet` its index,
-    /// already checked by the wire view; `newest_end` is one past the newest image known through any stream; `claim` asks the ring for the
-    /// slot of an image, once per tile.
+    /// Decides about one packet. `image` is the frame number minus the first frame number of the run (`None` if below
+    /// it), `packet` its index, already checked by the wire view; `newest_end` is one past the newest image known
+    /// through any stream; `claim` asks the ring for the slot of an image, once per tile.
     pub fn on_packet(&mut self, image: Option<u64>, packet: u16, newest_end: u64, claim: impl FnOnce(u64) -> bool) -> Verdict {
         assert!(packet < self.spec.packets, "wire views only hand out packets of the tile");
         let Some(image) = image.filter(|i| *i < self.spec.images) else { return Verdict::Foreign };
@@ -170,7 +178,7 @@ impl TileAssembler {
         }
         if image >= self.own_end {
             self.own_end = image + 1;
-            // The oldest tiles give way when the stream is a window ahead.
+            // Tiles that are more than a window behind are sealed.
             self.low = self.low.max(self.own_end.saturating_sub(self.spec.window_images));
         }
         let index = self.index(image);
@@ -198,17 +206,18 @@ impl TileAssembler {
         }
     }
 
-    /// Images from the newest that is known to this one.
+    /// Number of images by which `image` is ahead of the newest known one.
     fn ahead(&self, image: u64, newest_end: u64) -> u64 {
         image.saturating_sub(newest_end.max(self.low).max(self.jumped))
     }
 
-    /// True if a packet of this image is a jump, as [`Verdict::Ahead`].
+    /// True if a packet of this image is a jump, as in [`Verdict::Ahead`].
     pub fn is_ahead(&self, image: u64, newest_end: u64) -> bool {
         self.ahead(image, newest_end) >= self.spec.jump_images_max
     }
 
-    /// The stream has gone to `image`: from there on its packets are placed, and what is more than a window behind seals. Returns the new `low`.
+    /// Moves the stream to `image`: from there on its packets are placed, and tiles more than a window behind are
+    /// sealed. Returns the new `low`.
     pub fn jump(&mut self, image: u64) -> u64 {
         self.jumped = self.jumped.max(image);
         self.seal_before((image + 1).saturating_sub(self.spec.window_images))
@@ -221,8 +230,9 @@ impl TileAssembler {
         self.low
     }
 
-    /// Seals what can be sealed and returns the new `low`. `drained` says that the stream's socket was seen empty after `now_ns` and
-    /// `newest_end` (as above) were read, so that every packet of those images which was there by then has been judged.
+    /// Seals the tiles that can be sealed and returns the new `low`. `drained` means that the stream's socket was seen
+    /// empty after `now_ns` and `newest_end` (as above) were read, so that every packet of those images that was there
+    /// by then has its verdict.
     pub fn tick(&mut self, now_ns: u64, newest_end: u64, drained: bool) -> u64 {
         let newest_end = newest_end.max(self.own_end).min(self.spec.images);
         self.note_known(now_ns, newest_end);
@@ -235,7 +245,7 @@ impl TileAssembler {
         self.low
     }
 
-    /// The run ends: seals every image below `end`, and calls every later one foreign.
+    /// Ends the run: seals every image below `end`; packets of later images are foreign.
     pub fn finish(&mut self, end: u64) -> u64 {
         self.spec.images = self.spec.images.min(end.max(self.low));
         self.low = self.low.max(self.spec.images);
@@ -248,7 +258,8 @@ impl TileAssembler {
         tile.tag == image + 1 && (tile.refused || tile.arrived == self.spec.packets)
     }
 
-    /// Remembers when images up to `newest_end` became known. A mark (end, time) covers the images below `end` and not below the mark before.
+    /// Remembers when images up to `newest_end` became known. A mark (end, time) covers the images below `end` and not
+    /// below the mark before.
     fn note_known(&mut self, now_ns: u64, newest_end: u64) {
         let covered = self.known.back().map_or(0, |m| m.0);
         if newest_end <= covered.max(self.low) {

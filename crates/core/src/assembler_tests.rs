@@ -80,7 +80,8 @@ fn foreign_packets_move_nothing_and_the_end_makes_later_ones_foreign() {
     assert_eq!(a.on_packet(Some(6), 0, 0, OPEN), Verdict::Late);
 }
 
-/// A jump costs every thread a step per image passed over, so an open end may not believe any number, however often it is repeated.
+/// A jump costs every thread one step per image passed over. So a run without a planned end must not believe every
+/// frame number, however often it is repeated.
 #[test]
 fn an_absurd_frame_number_is_foreign_however_often_it_comes() {
     for image in [u64::MAX, u64::MAX - 1, 1 << 62, IMAGES_MAX, IMAGES_MAX - 1, JUMP_IMAGES_LIMIT + 2] {
@@ -91,7 +92,7 @@ fn an_absurd_frame_number_is_foreign_however_often_it_comes() {
         }
         assert_eq!((a.low(), a.own_end()), (0, 1));
     }
-    // Nor a run that is planned to be endless.
+    // The same holds for a run with a very long plan.
     let mut a = TileAssembler::new(AssemblerSpec { images: 1 << 40, ..spec(8, 4) });
     assert_eq!(a.on_packet(Some(1 << 39), 0, 0, OPEN), Verdict::Foreign);
     assert_eq!(a.on_packet(Some(JUMP_IMAGES_LIMIT), 0, 0, OPEN), Verdict::Ahead);
@@ -109,7 +110,8 @@ fn every_image_of_a_silent_stream_keeps_its_own_deadline() {
         assert!(low <= due + 1000 / 16, "image {} was sealed {} ns before its deadline", low - 1, (low - due) * 100);
         assert!(low + 1000 / 16 >= due, "image {low} is overdue by {} ns", (due - low) * 100);
     }
-    // The same after a time in which the socket was never empty: what became known just now is not sealed with the old images.
+    // The same after a time in which the socket was never empty: what became known just now is not sealed with the old
+    // images.
     let mut a = TileAssembler::new(AssemblerSpec { deadline_ns: 100_000, behind_images_max: u64::MAX, ..spec(2, 4) });
     for image in 0..5000u64 {
         a.tick(image * 100, image + 1, false);
@@ -191,7 +193,7 @@ proptest! {
                 Verdict::Foreign => "foreign",
                 Verdict::Ahead => "ahead",
             };
-            // Beyond the remembered history any other word than "place" will do.
+            // Beyond the remembered history any verdict but "place" is right.
             prop_assert!(got == expected || (expected == "late?" && got != "place"), "{image} {packet}: {got}, expected {expected}");
             prop_assert_eq!(assembler.tick(0, oracle.own_end, false), oracle.low);
             for open in oracle.low..oracle.own_end {

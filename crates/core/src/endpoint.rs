@@ -1,63 +1,65 @@
-//! Addresses of message sockets, and who is connected to one, without a socket: what is checked and counted the same way on both sides.
+//! Addresses of message sockets, and the connections of a socket, without the socket itself. The receiving and the
+//! sending side check and count them in the same way.
 //!
-//! Facts relied on: libzmq announces on the monitor of a socket a part of 6 bytes, event (u16) and value (u32) in the order of the machine; the value
-//! of "accepted", "connected" and "disconnected" is the file descriptor of the connection, which is not used again before its "disconnected".
+//! Facts relied on: the monitor of a libzmq socket announces each event in a part of 6 bytes, event (u16) and value
+//! (u32) in the byte order of the machine. The value of "accepted", "connected" and "disconnected" is the file
+//! descriptor of the connection, which is not used again before its "disconnected".
 
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 
-/// Events of the monitor that [`Peers`] wants: connected, accepted, disconnected.
+/// Events of the monitor that [`Peers`] needs: connected, accepted, disconnected.
 pub const PEER_EVENTS: u16 = CONNECTED | ACCEPTED | DISCONNECTED;
 const CONNECTED: u16 = 0x0001;
 const ACCEPTED: u16 = 0x0020;
 const DISCONNECTED: u16 = 0x0200;
 
-/// Connections that a listening socket keeps, unless it is told otherwise: detectors have up to some 70.
+/// Default limit of the connections that a listening socket keeps: detectors have up to about 70.
 pub const PEERS_MAX: usize = 256;
 
-/// Longest path of a socket of the file system (`sun_path` without its closing zero).
+/// Longest path of a Unix socket (`sun_path` without its closing zero).
 const IPC_PATH_BYTES_MAX: usize = 107;
 
-/// Refuses what is no address of a message socket, in words for people.
+/// Checks the address of a message socket. The error is a text for the user.
 ///
 /// # Errors
 /// Neither `tcp://HOST:PORT` nor `ipc://PATH`.
 pub fn check(address: &str) -> Result<(), String> {
     let form =
         "write tcp://HOST:PORT, for example tcp://192.168.1.10:9999, or ipc:///PATH; tcp://*:PORT listens on all interfaces";
-    let wrong = |why: &str| Err(format!("'{}' is no address: {why}; {form}", address.escape_debug()));
+    let wrong = |why: &str| Err(format!("'{}' is not a valid address: {why}; {form}", address.escape_debug()));
     if address.contains(['\0', ' ', '\n']) {
-        return wrong("it has a character that no address has");
+        return wrong("it contains a blank, a line break or a zero byte");
     }
     if let Some(path) = address.strip_prefix("ipc://") {
         return match path.len() {
             0 => wrong("there is no path"),
             1..=IPC_PATH_BYTES_MAX => Ok(()),
-            _ => wrong(&format!("the path has more than the {IPC_PATH_BYTES_MAX} bytes that the system takes")),
+            _ => wrong(&format!("the path has more than the {IPC_PATH_BYTES_MAX} bytes that the system allows")),
         };
     }
     let Some(rest) = address.strip_prefix("tcp://") else { return wrong("it begins with neither tcp:// nor ipc://") };
     match rest.rsplit_once(':') {
         None => wrong("the port is missing"),
         Some(("", _)) => wrong("the host is missing"),
-        Some((_, port)) if port != "*" && port.parse::<u16>().is_err() => wrong("the port is no number up to 65535"),
+        Some((_, port)) if port != "*" && port.parse::<u16>().is_err() => wrong("the port must be a number up to 65535, or *"),
         Some(_) => Ok(()),
     }
 }
 
-/// Why a socket could not be opened at `address`, with what to do, in words for people.
+/// The error for a socket that could not be opened at `address`: why, and what to do, as a text for the user.
 pub fn explain(address: &str, listens: bool, error: &io::Error) -> io::Error {
     let fix = match error.kind() {
-        ErrorKind::AddrInUse => "somebody listens there already: end the other program, or take another port",
+        ErrorKind::AddrInUse => "another program already listens there: stop it, or use another port",
         ErrorKind::AddrNotAvailable | ErrorKind::NotFound if listens => {
             "no network interface of this machine has this address, or the folder does not exist; tcp://*:PORT listens on all"
         }
-        ErrorKind::PermissionDenied => "ports below 1024 and some folders belong to the administrator: take another",
+        ErrorKind::PermissionDenied => "ports below 1024 and some folders need root rights: use another port or folder",
         _ if error.raw_os_error() == Some(19) => {
             "no network interface of this machine has this address or name; tcp://*:PORT listens on all"
         }
-        _ => "check the address; for a name, whether the machine can be found by it",
+        _ => "check the address; if it has a host name, check that the name resolves",
     };
     let what = if listens { "cannot listen on" } else { "cannot connect to" };
     let text = error.to_string();
@@ -65,14 +67,14 @@ pub fn explain(address: &str, listens: bool, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {address}: {why}; {fix}"))
 }
 
-/// A socket does not work any more, for this reason.
+/// The error for a socket that has stopped working.
 pub fn failed(why: impl Display) -> io::Error {
     io::Error::other(format!("a ZeroMQ socket failed: {why}"))
 }
 
-/// No further socket can be had, for this reason.
+/// The error when no further socket can be opened.
 pub fn out_of_sockets(why: impl Display) -> io::Error {
-    let fix = "a program may have 1023 ZeroMQ sockets in one context, and some files (ulimit -n)";
+    let fix = "one program can open 1023 ZeroMQ sockets, and fewer if its limit of open files is low (see ulimit -n)";
     io::Error::other(format!("no more ZeroMQ sockets can be opened: {why}; {fix}"))
 }
 
@@ -89,24 +91,24 @@ pub struct Peers {
     refused: u64,
 }
 
-/// What became of a connection, by its descriptor.
+/// What happened to a connection, by its descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerEvent {
     /// It was made.
     Opened(u32),
-    /// It was made, and is one too many.
+    /// It was made, and exceeds the limit.
     TooMany(u32),
     /// It has ended.
     Closed(u32),
 }
 
 impl Peers {
-    /// None yet, of which so many are kept.
+    /// No connections yet; at most `most` of them are kept.
     pub fn limited(most: usize) -> Self {
         Self { open: HashSet::new(), most, refused: 0 }
     }
 
-    /// Enters one announcement (the first part of it).
+    /// Enters one announcement of the monitor, of which `part` is the first part.
     pub fn event(&mut self, part: &[u8]) -> Option<PeerEvent> {
         let (event, value) = (part.first_chunk()?, part.get(2..)?.first_chunk()?);
         let value = u32::from_ne_bytes(*value);
@@ -127,7 +129,7 @@ impl Peers {
         }
     }
 
-    /// Connections that were one too many, since it was made.
+    /// Connections that exceeded the limit since the socket was opened.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -154,11 +156,11 @@ mod tests {
             ("http://a:1", "neither tcp://"),
             ("tcp://a", "port is missing"),
             ("tcp://:1", "host is missing"),
-            ("tcp://a:65536", "port is no number"),
-            ("tcp://a:-1", "port is no number"),
+            ("tcp://a:65536", "port must be a number"),
+            ("tcp://a:-1", "port must be a number"),
             ("ipc://", "no path"),
             (&long, "more than the 107 bytes"),
-            ("tcp://a\0:1", "a character"),
+            ("tcp://a\0:1", "a zero byte"),
         ] {
             let said = check(bad).unwrap_err();
             assert!(said.contains(why) && said.contains("tcp://HOST:PORT"), "{said}");
@@ -168,9 +170,9 @@ mod tests {
     #[test]
     fn errors_say_what_to_do() {
         let said = |code, listens| explain("tcp://a:1", listens, &io::Error::from_raw_os_error(code)).to_string();
-        assert!(said(98, true).contains("cannot listen on tcp://a:1: Address already in use; somebody listens there already"));
+        assert!(said(98, true).contains("cannot listen on tcp://a:1: Address already in use; another program"));
         assert!(said(19, true).contains("no network interface"));
-        assert!(said(13, true).contains("administrator"));
+        assert!(said(13, true).contains("root rights"));
         assert_eq!(["tcp://127.0.0.1:9", "tcp://[::1]:65535", "ipc:///a:7"].map(tcp_port), [Some(9), Some(65535), None]);
         assert!(said(22, false).starts_with("cannot connect to tcp://a:1: Invalid argument; check the address"));
     }

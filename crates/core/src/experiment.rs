@@ -1,5 +1,5 @@
-//! What a file should say of an experiment beside its pixels: the axes that turn the sample and the detector, the beam, the sample, and what the
-//! detector did to the counts. What nobody said is `None`.
+//! What a file should record of an experiment besides the pixels: the axes that turn the sample and the detector, the
+//! beam, the sample, and what the detector did to the counts. A value that nobody gave is `None`.
 
 /// One axis of rotation. Frame n of the detector begins at `start_deg + n * increment_deg`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -8,8 +8,8 @@ pub struct Axis {
     pub start_deg: Option<f64>,
     /// Turn from one frame of the detector to the next, degrees.
     pub increment_deg: Option<f64>,
-    /// Direction of the axis, in the McStas frame (x to the left for who looks along the beam, y up, z along the beam); a positive angle is a
-    /// right-handed turn about it.
+    /// Direction of the axis in the McStas frame (x to the left when looking along the beam, y up, z along the beam); a
+    /// positive angle is a right-handed turn about it.
     pub vector: Option<[f64; 3]>,
 }
 
@@ -19,7 +19,7 @@ impl Axis {
         Self { start_deg: Some(start_deg), increment_deg: Some(increment_deg), vector: None }
     }
 
-    /// This axis where it says something, else `base`.
+    /// The values of this axis where they are given, else those of `base`.
     pub fn over(self, base: Self) -> Self {
         Self {
             start_deg: self.start_deg.or(base.start_deg),
@@ -43,7 +43,7 @@ impl Axis {
         self.increment_deg.unwrap_or(0.0)
     }
 
-    /// True if it turns or stands elsewhere than at 0.
+    /// True if the axis turns, or stands at another angle than 0.
     pub fn is_turned(&self) -> bool {
         self.start() != 0.0 || self.increment() != 0.0
     }
@@ -97,7 +97,7 @@ impl Goniometer {
         [("omega", self.omega), ("kappa", self.kappa), ("chi", self.chi), ("phi", self.phi), ("two_theta", self.two_theta)]
     }
 
-    /// Each axis where this goniometer says something, else that of `base`.
+    /// The values of this goniometer where they are given, else those of `base`, axis by axis.
     pub fn over(self, base: Self) -> Self {
         Self {
             omega: self.omega.over(base.omega),
@@ -118,7 +118,7 @@ impl Goniometer {
     }
 }
 
-/// Beside the facts that every detector knows of itself.
+/// Facts beyond those that every detector knows about itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Experiment {
     /// Angles.
@@ -127,9 +127,11 @@ pub struct Experiment {
     pub source_short_name: Option<String>,
     /// Short name of the beamline.
     pub instrument_short_name: Option<String>,
-    /// Turn of the detector about the direction of its rows (fast pixels), through the beam centre, degrees, right-handed.
+    /// Turn of the detector about the direction of its rows (fast pixels), through the beam centre, degrees,
+    /// right-handed.
     pub tilt_fast_deg: Option<f64>,
-    /// Turn of the detector about the direction of its columns (slow pixels), through the beam centre, degrees, right-handed.
+    /// Turn of the detector about the direction of its columns (slow pixels), through the beam centre, degrees,
+    /// right-handed.
     pub tilt_slow_deg: Option<f64>,
     /// Photons per second that hit the sample.
     pub total_flux_ph_per_s: Option<f64>,
@@ -160,7 +162,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// What this says, else what `base` says.
+    /// The values given here, else those of `base`.
     pub fn over(self, base: Self) -> Self {
         Self {
             goniometer: self.goniometer.over(base.goniometer),

@@ -1,86 +1,93 @@
-//! The first packets of a stream are held back until they agree on what they are, so that a few stray packets do not decide with which frame
-//! a run begins or whose packets it takes, and so that packets of a detector that is set up otherwise are not taken for images of the one that is
-//! configured.
+//! The first packets of a stream are held back until they agree with each other. Otherwise a few stray packets could
+//! decide with which frame a run begins or whose packets it takes, and packets of a detector with another set-up could
+//! be taken for images of the configured one.
 //!
-//! Sees numbers only; the bytes are kept by the caller, who asks for a verdict after each packet and from time to time without one. At most
-//! two tiles and a few packets are held. A run begins when
+//! This module uses numbers only. The caller keeps the bytes, and asks for a verdict after each packet and from time to
+//! time without one. At most two tiles and a few packets are held back. A run begins when
 //! - packets of one origin (port of the detector, and sender) *agree* on a frame, and
-//! - a frame has *shown* the tile: it has numbers that no smaller readout has, and
-//! - that frame is over without numbers beyond the tile: one of the next has begun, or no packet came for a while, and
-//! - with its neighbours it has half of a tile's packets, or is one of several in a row, and no other origin or part of the count has more.
+//! - a frame has *shown* the tile: it has packet numbers that no smaller readout has, and
+//! - that frame has ended without numbers beyond the tile: one of the next frames has begun, or no packet came for a
+//!   while, and
+//! - with its neighbours it has half of a tile's packets, or it is one of several frames in a row, and no other origin
+//!   or other range of frame numbers has more packets.
 //!
-//! What cannot be told from a smaller readout, and what is of a larger one, is refused. The next packets are judged in the same way.
+//! Packets that could also be those of a smaller readout, and packets of a larger one, are refused. The next packets
+//! are judged in the same way.
 
 use crate::MAX_PACKETS_PER_TILE;
 use crate::sender::Sender;
 use crate::setup::Port;
 
-/// Tiles that are held, and packets beyond them: a frame that was cut short, and the one that shows the tile.
+/// Tiles that are held back, and packets beyond them: room for a frame that was cut short and for the one that shows
+/// the tile.
 const TILES: usize = 2;
 const MORE_PACKETS: usize = 4;
-/// So many packets of a frame, and one more of it or of the next, agree. One damaged header does not repeat itself.
+/// Packets agree on a frame if this many are of it, and one more is of it or of the next frame. A damaged header does
+/// not repeat itself.
 const OF_THE_FRAME: u32 = 2;
-/// So long no packet comes when a frame is at its end, and when one is cut short.
+/// A frame is over after this time without a packet if it is complete, and after the longer time if it was cut short.
 const PAUSE_NS: u64 = 20_000_000;
 const LONG_PAUSE_NS: u64 = 200_000_000;
 
-/// So many frames in a row of which something came are a detector's.
+/// This many frames in a row, each with some packets, come from a detector.
 const MANY_FRAMES: usize = 4;
-/// Frames this close to each other are of one count: some between them may be lost.
+/// Frame numbers this close to each other belong to one count; frames between them may be lost.
 const NEAR_FRAMES: u64 = 8;
 
-/// Whose a packet is.
+/// Where a packet comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The part of the detector, as its header says.
     pub port: Port,
-    /// What tells senders apart, see [`crate::sender::SenderFilter::identity`].
+    /// What distinguishes senders, see [`crate::sender::SenderFilter::identity`].
     pub sender: Sender,
 }
 
-/// One packet that is held.
+/// One packet that is held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstPacket {
     /// Frame number.
     pub frame: u64,
     /// Packet number of the header.
     pub number: u32,
-    /// It is one of the tile.
+    /// True if the number lies in the tile.
     pub is_in_tile: bool,
-    /// Whose it is.
+    /// Where it comes from.
     pub origin: Origin,
 }
 
-/// What becomes of the held packets.
+/// What happens to the packets held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstVerdict {
-    /// They are held further.
+    /// They stay held back.
     Wait,
-    /// The oldest one agrees with no other and is not of this run; the others are held further.
+    /// The oldest packet agrees with no other and is not of this run; the others stay held back.
     DropOldest,
     /// The run may begin with this frame; packets of earlier frames are not of this run.
     Begin {
         /// Frame number.
         frame: u64,
-        /// Whose packets these are, if enough of them say so.
+        /// Where the packets come from, if enough of them agree.
         origin: Option<Origin>,
     },
-    /// None is placed: they are not those of the configured tile, or cannot be told from others. Further packets are held.
+    /// None is placed: they are not those of the configured tile, or could also be those of another readout. Further
+    /// packets are held back.
     Refuse,
 }
 
-/// How an opening decides.
+/// The rules by which the first packets are judged.
 #[derive(Clone, Copy, Debug)]
 pub struct OpeningSpec {
     /// Packets of the tile.
     pub packets: u32,
-    /// Packets that are not those of the tile are refused.
+    /// True if packets that are not those of the tile are refused.
     pub is_strict: bool,
-    /// The first number that no smaller readout of this kind of detector has; 0 if there is none. See [`crate::setup::telling_number`].
+    /// The first number that no smaller readout of this kind of detector has; 0 if there is none. See
+    /// [`crate::setup::telling_number`].
     pub telling_number: u32,
     /// Packets of the tile with such a number.
     pub telling_packets: u32,
-    /// The run is to have one frame: there is no next one that could agree with it.
+    /// The run has one frame only, so that no next frame can agree with it.
     pub is_single: bool,
 }
 
@@ -90,17 +97,18 @@ pub struct Opening {
     spec: OpeningSpec,
     held: Vec<FirstPacket>,
     last_ns: u64,
-    /// The lowest frame that enough packets agree on, and since when there is one.
+    /// The lowest frame on which enough packets agree, and the time since which there is such a frame.
     agreed: Option<(u64, u64)>,
-    /// The lowest frame that has shown the tile, of the origin and the part of the count that has most packets, and whose it is.
+    /// The lowest frame that has shown the tile, of the origin and the range of frame numbers with the most packets;
+    /// and its origin.
     shown: Option<(u64, Origin)>,
     /// One of the next frames has begun.
     is_over: bool,
-    /// Packets beyond the tile follow one another; single wild numbers are damage.
+    /// Consecutive packet numbers beyond the tile have come. A single such number is damage.
     is_larger: bool,
     /// Packets were refused before.
     has_refused: bool,
-    /// A larger tile was refused: packets of the tile since the last one beyond it.
+    /// After a larger tile was refused: packets of the tile since the last packet beyond it.
     since_larger: Option<u32>,
 }
 
@@ -124,17 +132,17 @@ impl Opening {
         }
     }
 
-    /// Packets that are held at most, of a tile of so many.
+    /// Most packets that are held back, for a tile of `packets` packets.
     pub const fn packets_max(packets: u32) -> usize {
         TILES * packets as usize + MORE_PACKETS
     }
 
-    /// What is held, in the order in which it came.
+    /// The packets held back, in order of arrival.
     pub fn held(&self) -> &[FirstPacket] {
         &self.held
     }
 
-    /// True while what is held is not missing: its packets agree, and have not done so for long.
+    /// True while the packets held back must not count as missing: they agree, and have agreed only for a short time.
     pub fn is_settling(&self, now_ns: u64) -> bool {
         self.agreed.is_some_and(|(_, since_ns)| now_ns.saturating_sub(since_ns) < LONG_PAUSE_NS)
     }
@@ -144,7 +152,7 @@ impl Opening {
         self.has_refused
     }
 
-    /// Forgets the oldest.
+    /// Drops the oldest packet.
     pub fn drop_oldest(&mut self) {
         let oldest = self.held.remove(0);
         if self.shown == Some((oldest.frame, oldest.origin)) {
@@ -152,7 +160,7 @@ impl Opening {
         }
     }
 
-    /// Forgets all, because it is refused.
+    /// Drops all packets, because they are refused.
     pub fn refuse(&mut self) {
         if self.is_larger {
             self.since_larger = Some(0);
@@ -162,7 +170,7 @@ impl Opening {
         self.has_refused = true;
     }
 
-    /// Holds one more. `is_known` says that the first frame of the run is decided.
+    /// Holds back one more packet. `is_known`: the first frame of the run is decided already.
     pub fn push(&mut self, packet: FirstPacket, now_ns: u64, is_known: bool) -> FirstVerdict {
         assert!(self.held.len() < Self::packets_max(self.spec.packets), "decided when it is full");
         self.held.push(packet);
@@ -175,7 +183,7 @@ impl Opening {
         self.decide(is_known, 0, false)
     }
 
-    /// Asked when no packet came. `is_last`: none will.
+    /// To be called when no packet came. `is_last`: no more packets will come.
     pub fn tick(&mut self, now_ns: u64, is_known: bool, is_last: bool) -> FirstVerdict {
         if self.held.is_empty() {
             return FirstVerdict::Wait;
@@ -183,7 +191,7 @@ impl Opening {
         self.decide(is_known, now_ns.saturating_sub(self.last_ns), is_last)
     }
 
-    /// What the newest packet changes: only its own frame and the one before can newly agree.
+    /// Updates the state with the newest packet: only its own frame and the one before can newly agree.
     fn note(&mut self, new: FirstPacket, now_ns: u64) {
         self.since_larger = self.since_larger.map(|n| n.saturating_add(1));
         for frame in [Some(new.frame), new.frame.checked_sub(1)].into_iter().flatten() {
@@ -213,7 +221,8 @@ impl Opening {
         packet.is_in_tile && packet.number >= from && self.count(packet.frame, packet.origin, from) >= needed
     }
 
-    /// True if the frame that has shown the tile is not the one that decides: the lowest of a count does, and the count that has most packets.
+    /// True if the frame of `new` replaces the one that has shown the tile: the lowest frame of a count decides, and of
+    /// two counts the one with more packets.
     fn gives_way(&self, (frame, origin): (u64, Origin), new: &FirstPacket) -> bool {
         if new.origin == origin && new.frame.abs_diff(frame) <= NEAR_FRAMES {
             return new.frame < frame;
@@ -235,7 +244,7 @@ impl Opening {
         }
         let is_full = self.held.len() == Self::packets_max(self.spec.packets);
         let is_quiet = is_last || pause_ns >= LONG_PAUSE_NS;
-        // A lone packet is a frame where a tile has no more, and a stray all the same.
+        // If a tile has one packet, a single packet is a whole frame, but it may also be a stray.
         let is_tiny = self.spec.packets <= OF_THE_FRAME && (self.spec.packets > 1 || self.spec.is_single || is_last);
         let whole = || self.held.iter().find(|held| is_tiny && self.is_whole(held.frame, held.origin)).map(|held| held.frame);
         let lowest = || self.held.iter().map(|held| held.frame).min();
@@ -243,7 +252,7 @@ impl Opening {
             Some((frame, _)) => Some(frame),
             // A frame of one or two packets may be the only one of the run, or the only one for long.
             None if is_quiet && whole().is_some() => whole(),
-            // Where the run has begun, the numbers say what is of it.
+            // If the run has begun, the frame numbers show what belongs to it.
             None if is_known && (is_last || is_full) => lowest(),
             None => None,
         };
@@ -251,15 +260,15 @@ impl Opening {
             return if is_full { FirstVerdict::DropOldest } else { FirstVerdict::Wait };
         };
         let is_at_its_end = |shown: (u64, Origin)| self.is_over || pause_ns >= PAUSE_NS && self.is_whole(shown.0, shown.1);
-        let is_doubted = self.since_larger.is_some_and(|n| n <= 2 * self.spec.packets);
-        let begins = !is_doubted && self.shown.is_some_and(is_at_its_end);
+        let is_far_ahead = self.since_larger.is_some_and(|n| n <= 2 * self.spec.packets);
+        let begins = !is_far_ahead && self.shown.is_some_and(is_at_its_end);
         if !begins && !is_full && !is_quiet {
             return FirstVerdict::Wait;
         }
-        if is_doubted || self.shown.is_none() && self.spec.telling_number > 0 {
+        if is_far_ahead || self.shown.is_none() && self.spec.telling_number > 0 {
             return FirstVerdict::Refuse;
         }
-        // Where nothing says with which frame the run begins, a few packets must not.
+        // If the first frame of the run is not known, a few packets must not decide it.
         let is_much = self.shown.is_none_or(|shown| self.is_much(shown));
         if !is_known && !is_last && !is_much {
             return if is_full { FirstVerdict::DropOldest } else { FirstVerdict::Wait };
@@ -268,22 +277,23 @@ impl Opening {
         FirstVerdict::Begin { frame, origin: if is_much { self.origin() } else { None } }
     }
 
-    /// True if there is half of a tile around this frame, or several frames one after the other of which most packets were lost.
+    /// True if half of a tile's packets came around this frame, or if several frames in a row lost most of their
+    /// packets.
     fn is_much(&self, (frame, origin): (u64, Origin)) -> bool {
         let has_some = |frame: &u64| self.count(*frame, origin, 0) >= self.of_the_frame().max(2);
         2 * self.count_near(frame, origin) >= self.spec.packets
             || (frame..=frame.saturating_add(NEAR_FRAMES)).filter(has_some).count() >= MANY_FRAMES
     }
 
-    /// The frame with which a run begins whose tile this frame has shown: the first of the same count on which packets agree. Older frames that
-    /// are held after a refusal may still be of the readout that was refused.
+    /// The frame with which the run begins after this frame has shown the tile: the first frame of the same count on
+    /// which packets agree. After a refusal, older frames that are held back may still be of the refused readout.
     fn first_of(&self, (frame, origin): (u64, Origin)) -> u64 {
         let is_earlier =
             |held: &&FirstPacket| is_near(held, frame, origin) && held.frame < frame && self.agree(held.frame, origin);
         self.held.iter().filter(|_| !self.has_refused).filter(is_earlier).map(|held| held.frame).min().unwrap_or(frame)
     }
 
-    /// Packets of one frame that count; a tile of partial readout may be a single packet.
+    /// Packets of one frame that are needed; in partial readout a tile may be a single packet.
     fn of_the_frame(&self) -> u32 {
         OF_THE_FRAME.min(self.spec.packets)
     }
@@ -308,7 +318,8 @@ impl Opening {
         self.count(frame, origin, 0) >= self.spec.packets
     }
 
-    /// Whose packets these are, if enough say so: those of the frame that has shown the tile, or else most.
+    /// Where the packets come from, if enough of them agree: the origin of the frame that has shown the tile, or else
+    /// that of most packets.
     fn origin(&self) -> Option<Origin> {
         if let Some((frame, origin)) = self.shown {
             return Some(origin).filter(|_| self.count_near(frame, origin) > self.of_the_frame());

@@ -20,7 +20,7 @@ fn begin(frame: u64) -> FirstVerdict {
     FirstVerdict::Begin { frame, origin: Some(Origin::default()) }
 }
 
-/// Frames of so many packets each.
+/// Frames of `packets` packets each.
 fn frames(frames: std::ops::Range<u64>, packets: u32) -> impl Iterator<Item = FirstPacket> {
     frames.flat_map(move |frame| (0..packets).map(move |number| held(frame, number)))
 }
@@ -34,7 +34,8 @@ fn push_all(opening: &mut Opening, packets: impl IntoIterator<Item = FirstPacket
         .unwrap_or(FirstVerdict::Wait)
 }
 
-/// Pushes all and refuses where that is the verdict; the packets before the run begins, or all.
+/// Pushes all packets, and refuses when that is the verdict. Returns the number of packets before the run begins, or of
+/// all.
 fn refused(opening: &mut Opening, packets: impl IntoIterator<Item = FirstPacket>) -> usize {
     let mut count = 0;
     for packet in packets {
@@ -124,7 +125,7 @@ fn more_packets_than_the_tile_has_are_refused_before_one_is_placed() {
     assert_eq!(push_all(&mut lenient, frames(1..2, 20), false), begin(1), "at the latest when it is full");
 }
 
-/// Whichever packets of its first frames come: nothing of a smaller readout is placed.
+/// Whichever packets of its first frames come, no packet of a smaller readout is placed.
 #[test]
 fn a_smaller_readout_is_refused_wherever_it_begins_and_whatever_is_lost() {
     for smaller in [2, 4, 6] {
@@ -143,7 +144,7 @@ fn a_smaller_readout_is_refused_wherever_it_begins_and_whatever_is_lost() {
     assert_eq!(push_all(&mut opening(false), frames(1..4, 4), false), begin(1));
 }
 
-/// Of a frame that was cut short the next one shows the tile, and nothing is lost.
+/// After a frame that was cut short, the next one shows the tile, and nothing is lost.
 #[test]
 fn a_frame_that_was_cut_short_is_no_smaller_readout() {
     let cut = || frames(1..2, 4).chain(frames(2..4, PACKETS));
@@ -178,7 +179,8 @@ fn sender(port: u16) -> Sender {
     Sender::from(std::net::SocketAddr::from(([10, 0, 0, 1], port)))
 }
 
-/// Of two detectors that send at once, the one of which more comes; of a few packets before, none.
+/// Of two detectors that send at once, the stream takes the one from which more packets come; a few packets before do
+/// not matter.
 #[test]
 fn a_stream_is_that_of_the_sender_of_most_packets() {
     let of = |port, held: FirstPacket| FirstPacket { origin: Origin { sender: sender(port), ..Origin::default() }, ..held };
@@ -192,7 +194,8 @@ fn a_stream_is_that_of_the_sender_of_most_packets() {
     assert_eq!(push_all(&mut opening(true), both, false), begins(5));
 }
 
-/// Nine of ten packets are lost: the run begins with the first frame all the same, when some came of a few more.
+/// Nine of ten packets are lost: the run still begins with the first frame, once some packets of a few more frames
+/// came.
 #[test]
 fn frames_of_which_most_is_lost_begin_a_run() {
     let mut o = opening_of(40, false, 0);
@@ -233,7 +236,8 @@ fn wild_packet_numbers_are_no_larger_tile() {
 
 #[test]
 fn a_refused_stream_begins_when_it_shows_the_tile() {
-    // After a smaller readout: with the first frame that shows it, not with what is held of the readout before.
+    // After a smaller readout: the run begins with the first frame that shows the tile, not with held packets of that
+    // readout.
     for before in 4..12 {
         let mut o = opening(true);
         let count = refused(&mut o, frames(1..before + 1, 4).chain(frames(20..23, PACKETS)));
@@ -245,7 +249,8 @@ fn a_refused_stream_begins_when_it_shows_the_tile() {
     let strays =
         frames(1..100, 4).flat_map(|h| [Some(h), (h.number == 3 && h.frame % 9 == 0).then(|| held(h.frame, 7))]).flatten();
     assert_eq!(refused(&mut o, strays), 396 + 11);
-    // After a larger one: when more than two tiles came without a number beyond, however often a pause cuts them.
+    // After a larger readout: the run begins when more than two tiles came without a number beyond, however often a
+    // pause cuts them.
     let mut o = opening(true);
     assert_eq!(refused(&mut o, frames(1..10, 2 * PACKETS)), 9 * 2 * PACKETS as usize);
     assert_eq!(refused(&mut o, frames(10..11, PACKETS)), PACKETS as usize, "its last packets may be lost");
@@ -266,7 +271,8 @@ fn a_larger_tile_is_one_although_its_first_numbers_are_small() {
     assert_eq!(refused(&mut o, (1..9).flat_map(all)), 8 * 128);
 }
 
-/// JUNGFRAU with two interfaces that reads 8 rows, or with one that reads 8: a stream has one packet of each frame, or two.
+/// JUNGFRAU with two interfaces that reads 8 rows, or with one that reads 8: a stream has one packet of each frame, or
+/// two.
 #[test]
 fn tiles_of_one_or_two_packets_begin_with_two_frames_in_a_row_or_after_a_pause() {
     let of = |frame, number| FirstPacket { is_in_tile: true, ..held(frame, number) };
@@ -288,7 +294,7 @@ fn tiles_of_one_or_two_packets_begin_with_two_frames_in_a_row_or_after_a_pause()
     }
 }
 
-/// The newest packet alone decides what is new, so an opening costs little also when it is full.
+/// Only the newest packet is evaluated, so an opening costs little even when it is full.
 #[test]
 fn a_full_opening_costs_little() {
     let mut o = opening_of(512, true, 256);

@@ -1,14 +1,15 @@
 //! The ledger: the account of every packet and every image of a run. A run closes only when it balances.
 //!
-//! Packets: received = placed + duplicate + late + no slot + foreign + malformed, per stream. What the kernel dropped before we saw it
-//! stands beside it and is not part of the sum. Images: expected = complete + partial + lost + discarded. Frames (what the detector sends;
-//! without a selection the same as images): passed = kept + dark + skipped + unfinished. Across all: expected packets = placed + missing,
-//! where missing is summed from the frames. Planned images that never came stand beside these sums, as not taken or not received.
+//! Packets: received = placed + duplicate + late + no slot + foreign + malformed, per stream. Packets that the kernel
+//! dropped before the receiver saw them are counted separately and are not part of the sum. Images: expected =
+//! complete + partial + lost + discarded. Frames (what the detector sends; without a selection the same as images):
+//! passed = kept + dark + skipped + unfinished. Across all: expected packets = placed + missing, where missing is
+//! summed from the frames. Planned images that never came are counted separately, as not taken or not received.
 
-/// Why a datagram is no packet of this detector. Each reason has its own counter.
+/// Why a datagram is not a packet of this detector. Each reason has its own counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
-    /// Not the length of a header and one payload.
+    /// The length is not that of a header and one payload.
     Length,
     /// Header version is not 2.
     Version,
@@ -38,9 +39,9 @@ impl Malformed {
 pub struct StreamLedger {
     /// Datagrams that the kernel handed over.
     pub received: u64,
-    /// Their bytes, headers of the detector included, without UDP and IP.
+    /// Their bytes: detector header and payload, without UDP and IP headers.
     pub received_bytes: u64,
-    /// First copies, now in a tile.
+    /// First copies; their payload is in a tile.
     pub placed: u64,
     /// Further copies.
     pub duplicate: u64,
@@ -48,12 +49,12 @@ pub struct StreamLedger {
     pub late: u64,
     /// No free slot in the ring.
     pub no_slot: u64,
-    /// Not of this run.
+    /// Of a frame outside the run, or from another sender.
     pub foreign: u64,
     /// Not a packet of this detector, by [`Malformed::ALL`].
     pub malformed: [u64; 4],
-    /// Drops that the kernel counted because the socket's buffer was full; never received. Datagrams that the kernel had joined (GRO) count
-    /// once, so this names the cause of a loss, and the arrival bitmaps its exact extent.
+    /// Drops that the kernel counted because the socket's buffer was full. Datagrams that the kernel had joined (GRO)
+    /// count as one drop, so this number shows the cause of a loss; its exact extent is in the arrival bitmaps.
     pub kernel_dropped: u64,
 }
 
@@ -155,7 +156,7 @@ impl ImageStatus {
         }
     }
 
-    /// True if the image has pixels of its own in the file; all others read as *missing* throughout.
+    /// True if the file holds pixels of the image; all other images read as *missing* everywhere.
     pub const fn has_pixels(self) -> bool {
         matches!(self, Self::Complete | Self::Partial)
     }
@@ -177,8 +178,8 @@ impl ImageStatus {
 /// Images of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageLedger {
-    /// Images that the run took, and those that were lost between them. What was planned beyond that has no position; it is counted in `not_taken`
-    /// or `not_received`.
+    /// Images that the run took, and images that were lost between them. Planned images beyond these have no position;
+    /// they are counted in `not_taken` or `not_received`.
     pub expected: u64,
     /// With every packet.
     pub complete: u64,
@@ -222,7 +223,7 @@ impl ImageLedger {
         self.packets_missing += u64::from(packets_expected - packets_placed);
     }
 
-    /// Enters one image of so many frames, which was expected.
+    /// Enters one expected image made of `frames` frames.
     pub fn enter(&mut self, status: ImageStatus, frames: u32) {
         self.expected += 1;
         self.frames_kept += u64::from(frames);
@@ -269,9 +270,9 @@ pub struct RunLedger {
     pub packets_per_image: u64,
 }
 
-/// One sum that does not come out.
+/// One equation that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {left} is not {right}")]
+#[error("{what} does not hold ({left} against {right})")]
 pub struct Imbalance {
     /// The equation, in words.
     pub what: String,
@@ -322,13 +323,15 @@ impl RunLedger {
         images.complete == images.expected && images.written == images.expected && images.not_received == 0
     }
 
-    /// Packets of this detector that came and are kept nowhere, although their image had a place: copies, and those that came after it was closed.
+    /// Packets of this detector that came and were not kept although their image had a slot: duplicates, and packets
+    /// that came after their tile was sealed.
     pub fn packets_not_kept(&self) -> u64 {
         let total = self.total();
         total.duplicate + total.late
     }
 
-    /// True if a stream has as many of those as its part of an image: then an image may have been thrown away whole. Fewer are copies that a network makes.
+    /// True if a stream has at least as many of these as its tile has packets: a whole image may then have been thrown
+    /// away. Fewer are duplicates that a network makes.
     pub fn may_lack_an_image(&self) -> bool {
         let of_stream = (self.packets_per_image / self.streams.len().max(1) as u64).max(1);
         self.streams.iter().any(|stream| stream.duplicate + stream.late >= of_stream)
@@ -383,7 +386,7 @@ mod tests {
         assert_eq!(broken(|l| l.images.packets_placed += 1), 2);
         assert_eq!(broken(|l| l.images.packets_missing += 1), 1);
         assert_eq!(broken(|l| l.images.frames_dark += 1), 1);
-        // These have no place in the files and no packets.
+        // These have no position in the file and no packets.
         assert_eq!(broken(|l| l.images.frames_absent += 1), 0);
         assert_eq!(broken(|l| l.images.not_received += 1), 0);
         assert_eq!(broken(|l| l.images.written += 1), 1);

@@ -1,13 +1,13 @@
-//! The nouns and the rules of Konkordia: geometry, pixel values, tile assembly, the plan of a run and its ledger.
+//! The types and the rules of Konkordia: geometry, pixel values, tile assembly, the plan of a run and its ledger.
 //! It never does input or output, reads a clock, starts a thread or uses `unsafe`; time and bytes come as arguments.
 //! Read [`assembler::TileAssembler`] first, then [`plan::Plan`].
 #![forbid(unsafe_code)]
 
 pub mod array;
 pub mod assembler;
-pub mod doubt;
 pub mod endpoint;
 pub mod experiment;
+pub mod far_ahead;
 pub mod first_packets;
 pub mod geometry;
 pub mod ledger;
@@ -28,8 +28,8 @@ pub mod tile;
 /// Most packets that a tile may have (the SLS packet mask has the same limit).
 pub const MAX_PACKETS_PER_TILE: usize = 512;
 
-/// Bytes of a packet before its pixels (protocols 1.1).
+/// Bytes of a packet before its pixels (docs/protocols.md 1.1).
 pub const DATAGRAM_HEADER_BYTES: usize = 48;
 
-/// No run has more images: two years at 4 MHz. Image numbers stay far from where arithmetic with them could overflow.
+/// Most images of a run: two years at 4 MHz. Arithmetic with image numbers below this limit cannot overflow.
 pub const IMAGES_MAX: u64 = 1 << 48;

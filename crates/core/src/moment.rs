@@ -1,11 +1,11 @@
-//! Moments as ISO 8601: what detectors and files of others write, sums with seconds, the offset from UTC.
+//! Dates and times as ISO 8601: reads what detectors and other programs write, adds seconds, finds the offset from UTC.
 
 use time::format_description::BorrowedFormatItem as Item;
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-/// The dates that headers have: of ISO 8601, of Pilatus (`2007/Sep/22 21:15:01.229`), of TIFF (`2019:09:11 13:20:28`), of `std::ctime`
-/// (`Tue Nov 17 10:00:00 2026`).
+/// The dates that headers have: of ISO 8601, of Pilatus (`2007/Sep/22 21:15:01.229`), of TIFF (`2019:09:11 13:20:28`),
+/// of `std::ctime` (`Tue Nov 17 10:00:00 2026`).
 const FORMATS: [&[Item<'_>]; 4] = [
     format_description!(version = 2, "[year]-[month]-[day][first [T][ ]][hour]:[minute]:[second][optional [.[subsecond]]]"),
     format_description!(
@@ -22,7 +22,7 @@ const SECONDS: &[Item<'_>] = format_description!("[year]-[month]-[day]T[hour]:[m
 const MILLISECONDS: &[Item<'_>] = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]");
 const OFFSET: &[Item<'_>] = format_description!("[offset_hour sign:mandatory]:[offset_minute]");
 
-/// The moment by its own clock, and the offset as it stands there: "Z", "+01:00", or nothing.
+/// The date and time by its own clock, and the offset as written: "Z", "+01:00", or nothing.
 fn parts(text: &str) -> Option<(PrimitiveDateTime, &str)> {
     let clock_end = match text.len().checked_sub(6).filter(|&at| text.is_char_boundary(at)) {
         Some(at) if UtcOffset::parse(&text[at..], OFFSET).is_ok_and(|offset| offset.whole_hours().abs() <= 14) => at,
@@ -32,8 +32,8 @@ fn parts(text: &str) -> Option<(PrimitiveDateTime, &str)> {
     FORMATS.iter().find_map(|format| PrimitiveDateTime::parse(clock, format).ok()).map(|moment| (moment, offset))
 }
 
-/// The moment of a header as ISO 8601, with the fraction and the offset that it has. `None` for anything else, and for times before 1971: a clock
-/// that was never set.
+/// A date from a header as ISO 8601, with its fraction of seconds and its offset. `None` for any other text, and for
+/// dates before 1971, which come from a clock that was never set.
 pub fn iso_8601(text: &str) -> Option<String> {
     let text = text.trim();
     let (moment, offset) = parts(text)?;
@@ -42,7 +42,8 @@ pub fn iso_8601(text: &str) -> Option<String> {
     Some(format!("{seconds}{}{}{offset}", if fraction.is_some() { "." } else { "" }, fraction.unwrap_or("")))
 }
 
-/// The moment so many seconds later, by the same clock; `None` if the text is no moment, or beyond a century.
+/// The moment `seconds` later, by the same clock; `None` if the text is no date, or if `seconds` is not between 0 and a
+/// century.
 pub fn after(text: &str, seconds: f64) -> Option<String> {
     let (moment, offset) = parts(text)?;
     if !(0.0..=3.2e9).contains(&seconds) {
@@ -52,7 +53,7 @@ pub fn after(text: &str, seconds: f64) -> Option<String> {
     Some(moment.format(MILLISECONDS).ok()? + offset)
 }
 
-/// The offset from UTC, "+00:00" for "Z"; `None` if the moment says none.
+/// The offset from UTC, "+00:00" for "Z"; `None` if the text has no offset.
 pub fn time_zone(text: &str) -> Option<String> {
     match parts(text)?.1 {
         "Z" => Some("+00:00".into()),
@@ -60,14 +61,15 @@ pub fn time_zone(text: &str) -> Option<String> {
     }
 }
 
-/// So many milliseconds after 1970 in UTC: `2026-11-21T05:18:21.123Z`.
+/// The moment `milliseconds` after 1970 in UTC: `2026-11-21T05:18:21.123Z`.
 pub fn of_unix_ms(milliseconds: u64) -> String {
     let nanoseconds = i128::from(milliseconds) * 1_000_000;
     let moment = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     moment.format(MILLISECONDS).unwrap_or_default() + "Z"
 }
 
-/// Seconds since 1970 of a moment in UTC (`2026-11-21T05:18:21.123Z`); fractions are left out. `None` if it is no such text, or before 1970.
+/// Seconds from 1970 to a moment in UTC (`2026-11-21T05:18:21.123Z`); fractions are left out. `None` for any other
+/// text, and before 1970.
 pub fn unix_s(text: &str) -> Option<u64> {
     let (moment, offset) = parts(text)?;
     u64::try_from(moment.assume_utc().unix_timestamp()).ok().filter(|_| offset == "Z")

@@ -1,49 +1,49 @@
-//! Puts images in order that came in any, of one part or of several: a bounded window with a limit of time. A lost message becomes a gap,
-//! never a stall. [`Order`] keeps books only: the caller keeps the pixels, at number modulo window. [`Numbers`] tells whether every message
-//! of a series has come.
+//! Puts images in order that arrive in any order, in one part or in several. The window and the waiting time are
+//! bounded, so that a lost message becomes a gap and never a stall. [`Order`] keeps track of numbers only: the caller
+//! keeps the pixels, at number modulo window. [`Numbers`] finds out whether every message of a series has come.
 
 /// Bounds of an [`Order`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderSpec {
     /// Parts that make an image, 1 to 64.
     pub parts_per_image: u32,
-    /// Images between the next one to leave and the furthest that is taken, 1 to [`WINDOW_IMAGES_MAX`].
+    /// Size of the window in images, counted from the next one to leave; 1 to [`WINDOW_IMAGES_MAX`].
     pub window_images: u64,
     /// Longest time that an image waits for its own parts or for the images before it.
     pub wait_ns: u64,
 }
 
-/// Largest window; its books take 24 bytes per image.
+/// Largest window; [`Order`] keeps 24 bytes per image.
 pub const WINDOW_IMAGES_MAX: u64 = 1 << 20;
 
-/// What becomes of a part.
+/// What happens to a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// It has its place: the caller keeps it.
+    /// The part has its place: the caller keeps it.
     Placed,
-    /// It came before.
+    /// The part came before.
     Duplicate,
-    /// Its image has left.
+    /// The image of the part has left the window.
     Late,
-    /// It is ahead of the window: call [`Order::advance_for`], take what [`Order::pop`] gives, and try again.
+    /// The part is ahead of the window: call [`Order::advance_for`], take what [`Order::pop`] returns, and try again.
     Beyond,
 }
 
-/// A position that leaves.
+/// A position that leaves the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The position, from 0; each comes once and one after the other.
+    /// The position, from 0. Positions leave in order, each once.
     pub number: u64,
-    /// Bit n is set if part n is not there; all bits of the parts if it is a gap.
+    /// Bit n is set if part n is missing; in a gap the bits of all parts are set.
     pub missing_parts: u64,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Slot {
     here: u64,
-    /// Parts that will not come.
+    /// Parts that came but cannot be used; nothing waits for them.
     refused: u64,
-    /// When the first of them came.
+    /// When the first part came.
     first_ns: u64,
 }
 
@@ -60,16 +60,16 @@ pub struct Order {
     slots: Box<[Slot]>,
     /// The next position to leave.
     next: u64,
-    /// Positions below leave whether they are whole or not.
+    /// Positions below this one leave, complete or not.
     released: u64,
-    /// One past the furthest position of which something came.
+    /// One past the furthest position of which a part came.
     seen_end: u64,
-    /// No position is too old before this time.
+    /// Before this time no position has waited too long.
     check_ns: u64,
 }
 
 impl Order {
-    /// For one series.
+    /// An order for one series.
     ///
     /// # Panics
     /// If the bounds are not those of [`OrderSpec`].
@@ -81,7 +81,7 @@ impl Order {
         Self { spec, all, slots, next: 0, released: 0, seen_end: 0, check_ns: u64::MAX }
     }
 
-    /// Ready for the next series.
+    /// Empties the window for the next series.
     pub fn reset(&mut self) {
         self.slots.fill(Slot::default());
         (self.next, self.released, self.seen_end, self.check_ns) = (0, 0, 0, u64::MAX);
@@ -99,7 +99,8 @@ impl Order {
         self.enter(number, part, now_ns, false)
     }
 
-    /// Part `part` of image `number` has come and is of no use: nobody waits for it any more. A good copy of it is still taken.
+    /// Part `part` of image `number` has come but cannot be used. It is not waited for any longer; a good copy of it is
+    /// still taken.
     ///
     /// # Panics
     /// If there is no such part.
@@ -134,19 +135,19 @@ impl Order {
         Verdict::Placed
     }
 
-    /// Makes room for `number`: what leaves the window does so with what it has.
+    /// Moves the window so that `number` fits. Images that fall out of it leave with the parts that they have.
     pub fn advance_for(&mut self, number: u64) {
         self.released = self.released.max((number + 1).saturating_sub(self.spec.window_images));
     }
 
-    /// Lets go of what has waited too long, and of everything before it.
+    /// Releases images that have waited too long, and all images before them.
     pub fn tick(&mut self, now_ns: u64) {
         if now_ns < self.check_ns {
             return;
         }
         self.check_ns = u64::MAX;
         let mut kept = self.seen_end;
-        // From the furthest on: all before one that is too old leave with it.
+        // From the furthest position backwards: all positions before one that has waited too long leave with it.
         while kept > self.next.max(self.released) {
             let slot = &self.slots[self.index(kept - 1)];
             if !slot.is_empty() {
@@ -161,12 +162,12 @@ impl Order {
         self.released = self.released.max(kept);
     }
 
-    /// When [`Self::tick`] has something to do at the earliest; `None` if nothing waits.
+    /// Earliest time at which [`Self::tick`] has something to do; `None` if nothing waits.
     pub fn deadline_ns(&self) -> Option<u64> {
         (self.waiting() > 0 && self.check_ns < u64::MAX).then_some(self.check_ns)
     }
 
-    /// The next position in order, if it is whole or is not to be waited for any longer. Its place is free afterwards.
+    /// The next position in order, if it is complete or is not waited for any longer. Its place is free afterwards.
     pub fn pop(&mut self) -> Option<Ready> {
         if self.next >= self.seen_end.max(self.released) {
             return None;
@@ -182,7 +183,7 @@ impl Order {
         Some(ready)
     }
 
-    /// Nothing more comes: everything leaves that was seen, and gaps up to `expected` positions.
+    /// Nothing more comes: releases all positions up to the furthest one seen, and gaps up to `expected` positions.
     pub fn finish(&mut self, expected: Option<u64>) {
         self.released = self.released.max(self.seen_end).max(expected.unwrap_or(0));
     }
@@ -192,7 +193,7 @@ impl Order {
         self.next
     }
 
-    /// One past the furthest position of which something came.
+    /// One past the furthest position of which a part came.
     pub fn seen_end(&self) -> u64 {
         self.seen_end
     }
@@ -203,8 +204,9 @@ impl Order {
     }
 }
 
-/// The message numbers of one sender during one series: is everything there that was sent between its start and its end? Bounded: numbers
-/// that are missing for longer than its window are given up, and the series is not whole then.
+/// The message numbers of one sender during one series, to find out whether every message between the start and the end
+/// has come. The memory is bounded: numbers that are missing for longer than the window are given up, and the series is
+/// then not whole.
 pub struct Numbers {
     start: u64,
     end: Option<u64>,
@@ -212,7 +214,7 @@ pub struct Numbers {
     next: u64,
     seen_end: u64,
     has_gap: bool,
-    /// Bit for bit, number modulo window.
+    /// One bit per message, at its number modulo the window.
     seen: Box<[u64]>,
 }
 
@@ -243,7 +245,7 @@ impl Numbers {
         ((bit / 64) as usize, 1 << (bit % 64))
     }
 
-    /// A message with this number has come. False if one has come before, or if it is too old to know.
+    /// A message with this number has come. False if one came before, or if the number is too old to tell.
     pub fn on_number(&mut self, number: u64) -> bool {
         if number < self.next {
             return false;
@@ -281,7 +283,7 @@ impl Numbers {
         self.next = self.next.max(next);
     }
 
-    /// The end of the series has this number (it has come itself, or the start of the next series has shown it).
+    /// The end of the series has this number: the end has come, or the start of the next series implies it.
     pub fn set_end(&mut self, number: u64) {
         self.end = Some(self.end.map_or(number, |end| end.min(number)));
     }

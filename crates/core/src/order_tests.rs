@@ -1,4 +1,5 @@
-//! Any arrival order with loss and copies gives every position once and in order, none waits longer than it may, and a lost message is a gap.
+//! Any arrival order with loss and copies gives every position once and in order, none waits longer than it may, and a
+//! lost message is a gap.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Pixel types of the output image and the values that stand for "no number here".
+//! Pixel types of the output image, and the special values that mark a pixel without a number.
 //!
 //! This is the one place that decides them; kernels, writer, reader, simulator and documentation take them from here.
 //! | type      | missing    | masked    | invalid   | saturated | valid range                    |
@@ -7,20 +7,21 @@
 //! | `int32`   | MIN + 2    | MIN       | MIN + 1   | MAX       | -2147483392 ..= 2147483392     |
 //! | `uint16`  | 65535      | 65534     | 65533     | 65532     | 0 ..= 65531                    |
 //! | `uint32`  | MAX        | MAX - 1   | MAX - 2   | MAX - 3   | 0 ..= 2147483392               |
-//! | `float32` | -infinity  | NaN       | f32::MIN  | +infinity | every other finite value       |
+//! | `float32` | -infinity  | NaN       | f32::MIN  | +infinity | -MAX / 2 ..= MAX               |
 //! | `int8`    | -126       | -128      | -127      | 127       | -125 ..= 126                   |
 //! | `int64`   | MIN + 2    | MIN       | MIN + 1   | MAX       | MIN + 3 ..= MAX - 1            |
 //! | `uint8`   | 255        | 254       | 253       | 252       | 0 ..= 251                      |
 //! | `uint64`  | MAX        | MAX - 1   | MAX - 2   | MAX - 3   | 0 ..= MAX - 4                  |
-//! | `float64` | -infinity  | NaN       | f64::MIN  | +infinity | every other finite value       |
+//! | `float64` | -infinity  | NaN       | f64::MIN  | +infinity | -MAX / 2 ..= MAX               |
 //!
-//! The last five come only in images that others made ([`PixelType::CONVERTED`] are the types into which words are converted); of their
-//! special values only *missing* is ever written.
+//! The last five types occur only in images that other programs made; of their special values only *missing* is ever
+//! written. [`PixelType::CONVERTED`] lists the types into which words are converted.
 //!
-//! *missing*: the packet never came, as the arrival bitmap says, whatever the words are. *masked*: the pixel has no
-//! usable calibration, or lies in a gap. *invalid*: gain code 10, G1 with ADC 0, or the word 0xFFFF. *saturated*: G2 with ADC 0, or above the valid range.
-//! A valid value below the range (only signed types can have one) is clamped to its lower end, and to 0 in unsigned types.
-//! Values are rounded half to even. 2147483392 is the largest `f32` whose successor still fits in an `i32`.
+//! *missing*: the packet never came, as the arrival bitmap says, whatever the words in memory are. *masked*: the pixel
+//! has no usable calibration, or lies in a gap. *invalid*: gain code 10, G1 with ADC 0, or the word 0xFFFF.
+//! *saturated*: G2 with ADC 0, or above the valid range. A number below the valid range is clamped to its lower end,
+//! which is 0 in unsigned types. Values are rounded half to even. 2147483392 is the largest `f32` whose successor still
+//! fits in an `i32`.
 
 use std::fmt;
 
@@ -132,8 +133,8 @@ impl PixelType {
         }
     }
 
-    /// A pixel of this type as it stands in a file, little-endian. `value` is one that the type can hold; of 64-bit integers beyond
-    /// 2^53 that is not every one.
+    /// A pixel of this type as it stands in a file, little-endian. `value` must be one that the type can hold; `f64`
+    /// cannot express all 64-bit integers beyond 2^53.
     pub fn le_bytes(self, value: f64) -> Vec<u8> {
         match self {
             Self::Int16 => (value as i16).to_le_bytes().to_vec(),
@@ -149,7 +150,8 @@ impl PixelType {
         }
     }
 
-    /// The special values as `f64` (rounded for 64-bit integers, exact for all others): missing, masked, invalid, saturated, lowest and highest valid value.
+    /// The special values as `f64` (rounded for 64-bit integers, exact for all others): missing, masked, invalid,
+    /// saturated, lowest and highest valid value.
     pub fn special(self) -> Special {
         fn of<P: Pixel>() -> Special {
             Special {
@@ -214,20 +216,20 @@ pub struct Special {
 }
 
 impl Special {
-    /// As the table says of signed types.
+    /// Signed types, according to the table above.
     fn signed(min: i128, max: i128) -> Self {
         let [missing, masked, invalid] = [min + 2, min, min + 1].map(|value| value as f64);
         Self { missing, masked, invalid, saturated: max as f64, valid_min: (min + 3) as f64, valid_max: (max - 1) as f64 }
     }
 
-    /// As the table says of unsigned types.
+    /// Unsigned types, according to the table above.
     fn unsigned(max: i128) -> Self {
         let [missing, masked, invalid, saturated, valid_max] = [0, 1, 2, 3, 4].map(|less| (max - less) as f64);
         Self { missing, masked, invalid, saturated, valid_min: 0.0, valid_max }
     }
 }
 
-/// A Rust type that can be a pixel of the output image. Sealed by the table above.
+/// A Rust type that can be a pixel of the output image: one of the first five of the table above.
 pub trait Pixel: Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + Sync + 'static {
     /// The run-time name of this type.
     const TYPE: PixelType;
@@ -245,7 +247,7 @@ pub trait Pixel: Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + S
     const VALID_MAX: Self;
     /// The value as `f64`, exact.
     fn to_f64(self) -> f64;
-    /// Round half to even, clamp at the low end, saturate at the high end; NaN becomes masked. Integers only round; floats do not.
+    /// Rounds half to even (integers only), clamps at the low end, saturates at the high end; NaN becomes masked.
     fn from_photons(value: f32) -> Self;
     /// A count of a photon-counting detector: above the valid range becomes saturated.
     fn from_count(count: u32) -> Self;
@@ -254,8 +256,8 @@ pub trait Pixel: Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + S
     fn is_number(self) -> bool {
         self >= Self::VALID_MIN && self <= Self::VALID_MAX
     }
-    /// The `nth` part (from 0) of a number that is divided into `parts` (2 or 4), for [`crate::share`]: integers are rounded down and the
-    /// remainder goes to the first parts; floats are divided.
+    /// The `nth` part (from 0) of a number that is divided into `parts` (2 or 4), for [`crate::share`]: integers are
+    /// rounded down and the remainder goes to the first parts; floats are divided.
     fn part_of(self, nth: u8, parts: u8) -> Self;
 }
 

@@ -1,7 +1,8 @@
-//! The plan of a run: computed at arm, immutable after. Every bound of the data path stands here, with the sum of its memory.
+//! The plan of a run: computed at arm, immutable afterwards. It holds every bound of the data path, with the sum of its
+//! memory.
 
 use crate::DATAGRAM_HEADER_BYTES;
-use crate::doubt::Doubt;
+use crate::far_ahead::FarAhead;
 use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
 use crate::ledger::MissingPolicy;
@@ -31,7 +32,8 @@ pub enum Recipe {
     Raw,
 }
 
-/// How the chunks of the output image are packed; all but `Sz3` without loss. Levels are those of the libraries: more = smaller and slower.
+/// How the chunks of the output image are packed; all but `Sz3` without loss. Levels are those of the libraries: more =
+/// smaller and slower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// Plain pixels.
@@ -55,19 +57,20 @@ pub enum Compression {
         /// 1 to 9.
         level: u8,
     },
-    /// One SZ3 stream (HDF5 filter 32024), with loss. For whole images only: no run packs it.
+    /// One SZ3 stream (HDF5 filter 32024), lossy. For whole images only: no run packs it.
     Sz3 {
         /// Largest error of a pixel.
         bound: ErrorBound,
     },
 }
 
-/// Largest error of a pixel that a lossy compression may make, in units of the image: above 0, at most [`ErrorBound::MAX`].
+/// Largest error of a pixel that a lossy compression may make, in units of the image: above 0, at most
+/// [`ErrorBound::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorBound(u64);
 
 impl ErrorBound {
-    /// A larger bound leaves nothing of an image.
+    /// A larger bound would leave nothing of an image.
     pub const MAX: f64 = 1e6;
 
     /// `None` for 0, a negative number, infinity, NaN and what is above [`Self::MAX`].
@@ -99,7 +102,7 @@ impl Compression {
         }
     }
 
-    /// The one of [`Self::ALL`] that has this name.
+    /// The one of [`Self::ALL`] with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|c| c.name() == name)
     }
@@ -133,7 +136,8 @@ impl Compression {
         })
     }
 
-    /// Bytes of a full block, the unit in which pixels are gathered and, except by `zstd` and `gzip`, compressed (protocols 5.1, 5.2).
+    /// Bytes of a full block, the unit in which pixels are gathered and, except by `zstd` and `gzip`, compressed
+    /// (docs/protocols.md 5.1, 5.2).
     pub const fn block_bytes(self) -> usize {
         match self {
             Self::None | Self::Bslz4 | Self::Sz3 { .. } => 8192,
@@ -147,7 +151,8 @@ impl Compression {
     }
 }
 
-/// Images of which the ring remembers whether they have a slot, at least: more than the sockets' buffers can put one stream behind another.
+/// The ring remembers for at least this many images whether they have a slot: more than one stream can fall behind
+/// another through the buffers of the sockets.
 pub const CLAIMS_MIN: u64 = 1 << 16;
 
 /// Everything that the data path needs to know, and every bound it has.
@@ -161,9 +166,10 @@ pub struct Plan {
     pub pixel: PixelType,
     /// How chunks are packed.
     pub compression: Compression,
-    /// What happens to frames and pixels beside the recipe.
+    /// What happens to frames and pixels besides the recipe.
     pub processing: Processing,
-    /// Frames to take, at most [`crate::IMAGES_MAX`]; `None` = until told to stop, or until the selection has all its images.
+    /// Frames to take, at most [`crate::IMAGES_MAX`]; `None` = until a stop, or until the selection has all its
+    /// images.
     pub frames: Option<u64>,
     /// Number of the first frame.
     pub first_frame: FirstFrame,
@@ -173,14 +179,15 @@ pub struct Plan {
     pub slots: u64,
     /// Images in the ring of packed images.
     pub packed_slots: u64,
-    /// The sources can wait (files): receivers wait for a free slot instead of refusing, and each stream's frames come in order.
+    /// The sources can wait (files): receivers wait for a free slot instead of refusing, and each stream's frames come
+    /// in order.
     pub lossless_source: bool,
     /// Frames that a stream may be ahead of its oldest open tile, at most half of the slots.
     pub window_images: u64,
     /// Time after which a known image seals although packets are missing.
     pub deadline_ns: u64,
-    /// The run ends when no packet of an open tile comes for this long, be it placed or refused because the ring is full; before the first
-    /// such packet see `start_timeout_ns`.
+    /// The run ends when no packet of an open tile comes for this long, whether it is placed or refused because the
+    /// ring is full. Before the first such packet `start_timeout_ns` applies.
     pub stall_timeout_ns: u64,
     /// The run ends when no packet comes for this long after arm; `u64::MAX` = wait for ever.
     pub start_timeout_ns: u64,
@@ -190,7 +197,7 @@ pub struct Plan {
     pub pin_receivers: Vec<usize>,
     /// Processors of the workers, in turn; empty = leave them to the scheduler.
     pub pin_workers: Vec<usize>,
-    /// What is held against the packets, to find a wrong set-up.
+    /// What packets are compared with, to find a wrong set-up.
     pub setup: SetupRules,
 }
 
@@ -230,14 +237,15 @@ impl Plan {
         self.geometry.pixels() * self.pixel.bytes()
     }
 
-    /// Bytes of one packed block at worst: 4-byte length and the library's bound for `bslz4`, `bszstd` and `lz4`; the block's part of the
-    /// strip's bound for `zstd` and `gzip`; plain pixels without compression.
+    /// Bytes of one packed block at worst: 4-byte length and the library's bound for `bslz4`, `bszstd` and `lz4`; the
+    /// block's part of the strip's bound for `zstd` and `gzip`; plain pixels without compression.
     pub fn packed_block_bytes_max(&self, pixels: usize) -> usize {
         let bytes = pixels * self.pixel.bytes();
         match self.compression {
             Compression::None => bytes,
             Compression::Bslz4 | Compression::Lz4 => bytes + bytes / 255 + 16 + 4,
-            // Zstd: n + n / 256 + at most 64. Deflate: 5 bytes for each 65535, its flushes, and the checksum of the strip.
+            // Zstd: n + n / 256 + at most 64. Deflate: 5 bytes for each 65535, its flushes, and the checksum of the
+            // strip.
             Compression::Bszstd { .. } | Compression::Zstd { .. } | Compression::Gzip { .. } => bytes + bytes / 256 + 128,
             Compression::Sz3 { .. } => unreachable!("no run packs SZ3: the configuration does not offer it"),
         }
@@ -255,8 +263,8 @@ impl Plan {
         (0..blocks).step_by(per_strip).map(move |first| first..(first + per_strip).min(blocks))
     }
 
-    /// Images that a stream whose socket is empty may be behind the others: half of the ring, so that a dead stream leaves the other half
-    /// to the workers and sinks.
+    /// Images that a stream whose socket is empty may be behind the others: half of the ring, so that a stream that
+    /// sends nothing leaves the other half to the workers and sinks.
     pub fn behind_images_max(&self) -> u64 {
         (self.slots / 2).max(1)
     }
@@ -273,8 +281,9 @@ impl Plan {
         self.packed_slots.checked_div(every_images).map_or(0, |slots| slots + 2)
     }
 
-    /// The memory of the run by purpose; nothing else grows with time. Not here: the buffers of the sockets, which are the kernel's, and what
-    /// sinks keep. Calibration and pedestals are counted for one storage cell; each further one takes as much again.
+    /// The memory of the run by purpose; nothing else grows with time. Not included: the buffers of the sockets, which
+    /// belong to the kernel, and what sinks keep. Calibration and pedestals are counted for one storage cell; each
+    /// further one takes as much again.
     pub fn memory(&self) -> Vec<MemoryItem> {
         let pixels = self.geometry.pixels() as u64;
         let raw = u64::from(self.geometry.format().tile_bytes()) * self.streams() as u64;
@@ -294,7 +303,7 @@ impl Plan {
         let items = vec![
             MemoryItem { what: "ring, raw tiles", bytes: raw * self.slots },
             MemoryItem { what: "ring, packed images", bytes: packed * self.packed_slots },
-            // Frames and images have records alike.
+            // Frames and images both have records.
             MemoryItem { what: "ring, records of the tiles", bytes: records * (self.slots + self.packed_slots) },
             MemoryItem { what: "claims of slots", bytes: 8 * CLAIMS_MIN.max(2 * self.slots) },
             MemoryItem { what: "calibration constants and mask", bytes: constants + pixels * 4 },
@@ -313,10 +322,10 @@ impl Plan {
         items.into_iter().filter(|item| item.bytes > 0).collect()
     }
 
-    /// Packets that each stream holds back at its beginning, and when it seems to go elsewhere.
+    /// Bytes of the packets that all streams hold back, at their beginning and when they seem to jump.
     fn held_bytes(&self) -> u64 {
         let format = self.geometry.format();
-        let held = (Opening::packets_max(format.packets()) + Doubt::packets_max(format.packets())) as u64;
+        let held = (Opening::packets_max(format.packets()) + FarAhead::packets_max(format.packets())) as u64;
         if self.lossless_source {
             0
         } else {
@@ -324,8 +333,9 @@ impl Plan {
         }
     }
 
-    /// Common mode has pedestals and gates in the order of the tiles, and offsets of 8 frames for each worker: 32 bytes per line of 256 pixels,
-    /// and where part of the rows is read as many as for all.
+    /// Bytes of tracking and common mode. Common mode keeps pedestals and gates in the order of the tiles, and for each
+    /// worker the offsets of 8 frames: 32 bytes per line of 256 pixels. In partial readout there are as many lines as
+    /// in full readout.
     fn tracking_bytes(&self) -> u64 {
         let pixels = self.geometry.pixels() as u64;
         let tracked = if self.processing.tracking.is_some() { pixels * (8 + 4 * self.snapshot_slots()) } else { 0 };
@@ -338,7 +348,8 @@ impl Plan {
         tracked + common_mode
     }
 
-    /// Most that the state of one compressor takes for strips of 256 KiB; a test of the kernels holds the Zstd encoder to it.
+    /// Upper bound for the state of one compressor with strips of 256 KiB; a test of the kernels checks the Zstd
+    /// encoder against it.
     fn encoder_bytes(&self) -> u64 {
         match self.compression {
             Compression::Bszstd { level } | Compression::Zstd { level } => {

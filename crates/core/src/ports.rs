@@ -1,4 +1,4 @@
-//! The seams between the rules and the world: where datagrams come from and where images go.
+//! The interfaces between the rules and the world: sources of datagrams and messages, and sinks of images.
 
 use crate::assembler::PacketBitmap;
 use crate::ledger::ImageStatus;
@@ -8,21 +8,22 @@ use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Lends datagrams that it owns; never looks into them. One source per stream.
+/// Lends the datagrams of one stream; never looks into them.
 pub trait Source: Send {
-    /// Hands every datagram that is there to `take`, with its sender ([`Sender::NONE`] where there is no network), and returns how many there
-    /// were. If there is none, waits until one comes, at most `timeout`, and returns 0 even if one came: 0 says that the source was empty after
-    /// the call began. A source that has been read up must say so by and by, however soon the next datagram comes.
+    /// Passes every available datagram to `take`, with its sender ([`Sender::NONE`] if there is no network), and
+    /// returns their number. If there is none, it waits until one comes, at most `timeout`, and returns 0 even if one
+    /// came: 0 means that the source was empty at some time after the call began. A source that was read until it was
+    /// empty must soon return 0, even if the next datagram follows immediately.
     ///
     /// # Errors
-    /// The socket or file failed for good; an interrupted or empty wait is not an error.
+    /// The socket or file failed permanently; an interrupted or empty wait is not an error.
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> std::io::Result<usize>;
 
     /// Datagrams that were dropped before this source saw them (for example by the kernel), since it was opened.
     fn dropped(&mut self) -> u64;
 }
 
-/// A message of one or more parts, with its memory.
+/// A message of one or more parts, with the memory that holds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// The parts in order, at least one.
@@ -38,51 +39,55 @@ impl Message {
 
 /// Hands over messages with their memory; never looks into them. One source per upstream.
 pub trait MessageSource: Send {
-    /// Appends messages that are there to `into`, at most `messages_max`. If there is none, waits until one comes, at most `timeout`.
+    /// Appends messages that are there to `into`, at most `messages_max`. If there is none, waits until one comes, at
+    /// most `timeout`.
     ///
     /// # Errors
-    /// The socket or folder failed for good; an interrupted or empty wait is not an error.
+    /// The socket or folder failed permanently; an interrupted or empty wait is not an error.
     fn receive(&mut self, timeout: Duration, messages_max: usize, into: &mut Vec<Message>) -> std::io::Result<()>;
 
-    /// Called now and then while no message is taken, because there is no room: a sender must not make the source's own memory grow meanwhile.
+    /// Called from time to time while no message is taken because there is no room, so that the source can keep senders
+    /// from filling its own memory.
     fn watch(&mut self) {}
 
-    /// Senders were disconnected since this was asked last; why, for people.
+    /// If senders were disconnected since the last call: why, as a text for the user.
     fn disconnected(&mut self) -> Option<String> {
         None
     }
 
-    /// Told the size of a message, so that what waits inside of the source keeps below `queue_bytes`.
+    /// Gives the source the size of a message, so that the messages waiting inside it stay below `queue_bytes`.
     fn bound(&mut self, message_bytes: u64, queue_bytes: u64) {
         let _ = (message_bytes, queue_bytes);
     }
 
-    /// Told that the oldest `messages` of those handed over and not yet accepted were read and taken; a folder may remove their files.
+    /// The oldest `messages` messages that were handed over, and neither accepted nor refused yet, were read and taken.
+    /// A folder may now remove their files.
     fn accepted(&mut self, messages: usize) {
         let _ = messages;
     }
 
-    /// Told that the oldest `messages` of those handed over, neither accepted nor refused, could not be used; a folder keeps their files.
+    /// The oldest `messages` messages that were handed over, and neither accepted nor refused yet, could not be used. A
+    /// folder keeps their files.
     fn refused(&mut self, messages: usize) {
         let _ = messages;
     }
 
-    /// Connections that were closed because there were too many, since it was opened. Asked now and then, also while nothing is taken: the source looks
-    /// after its connections then.
+    /// Connections that were closed since the source was opened because there were too many. Called from time to time,
+    /// also while no message is taken; the source then checks its connections.
     fn connections_refused(&mut self) -> u64 {
         0
     }
 
-    /// True if no message can come any more: a file that was read to its end.
+    /// True if no message can come any more, as with a file that was read to its end.
     fn is_finished(&self) -> bool {
         false
     }
 
-    /// Where it listens or connects, for people, with the port that the kernel chose.
+    /// The address at which it listens or to which it connects, for display, with the port that the kernel chose.
     fn name(&self) -> String;
 }
 
-/// What the headers of a tile's packets said, from the first packet placed. Units as on the wire (protocols 1.1).
+/// The header fields of a tile, from the first packet placed. Units as on the wire (docs/protocols.md 1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameHeader {
     /// Frame number of the detector.
@@ -112,7 +117,8 @@ pub struct TileRecord {
     pub bitmap: PacketBitmap,
     /// Number of packets placed.
     pub packets: u16,
-    /// When the first of them was taken from its source, ns since the run was armed; 0 if none was, or where nobody says when.
+    /// When the first of them was taken from its source, ns since the run was armed; 0 if none was, or if the time is
+    /// unknown.
     pub received_ns: u64,
 }
 
@@ -123,12 +129,13 @@ impl TileRecord {
     }
 }
 
-/// What the committer says of an image.
+/// What the committer decided about an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageHead {
     /// Its state.
     pub status: ImageStatus,
-    /// Position in the run of its first frame, from 0. Without a selection of frames this is the position of the image too.
+    /// Position in the run of its first frame, from 0. Without a selection of frames this is also the position of the
+    /// image.
     pub first_frame: u64,
     /// Frames that were added.
     pub frames: u32,
@@ -149,19 +156,21 @@ pub struct CommittedImage<'a> {
     pub image: u64,
     /// Its state and its frames.
     pub head: ImageHead,
-    /// One record per tile. Of a sum of frames: the header of the first frame of which a packet came, and the packets that came in every frame.
+    /// One record per tile. Of a sum of frames: the header of the first frame of which a packet came, and the packets
+    /// that came in every frame.
     pub tiles: &'a [TileRecord],
-    /// The packed strips in order: what stands before, between and behind them in the chunk is the codec's
+    /// The packed strips in order. The bytes before, between and after them in the chunk come from the codec
     /// (`kernels::codec::Framing`). Empty when the image is lost or discarded.
     pub strips: &'a [&'a [u8]],
     /// The tracked pedestals of G0 in ADU after this image, in output order, strip by strip; empty for most images.
     pub pedestals: &'a [&'a [f32]],
 }
 
-/// Takes the raw words of every frame as they lie in the ring, before anything is done to them. Runs in a thread of its own; while it holds
-/// a frame, the slot of that frame is not free.
+/// Takes the raw words of every frame as they lie in the ring, before anything is done to them. Runs in a thread of its
+/// own; while it holds a frame, the slot of that frame is not free.
 pub trait FrameSink: Send {
-    /// Takes one tile of a frame: its record and its bytes, of which only the packets in the bitmap mean anything. Frames come in order.
+    /// Takes one tile of a frame: its record and its bytes, of which only those of packets in the bitmap are valid.
+    /// Frames come in order.
     ///
     /// # Errors
     /// The tile could not be taken; the run ends in Error with everything before intact.
@@ -194,10 +203,11 @@ pub trait SeriesSink: Send {
     /// One position of the series; every one comes, in order, those of lost images too.
     ///
     /// # Errors
-    /// The image could not be taken (disk full, for example). Further images of the series do not come, but its end does.
+    /// The image could not be taken (disk full, for example). Further images of the series do not come, but its end
+    /// does.
     fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError>;
 
-    /// The series has ended; everything of it is to be brought into a final state.
+    /// The series has ended; the sink brings everything into its final state.
     ///
     /// # Errors
     /// That was not possible.

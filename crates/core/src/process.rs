@@ -1,16 +1,18 @@
-//! What happens to pixels beside conversion: pedestals that follow the drift, common mode, counts below zero, the arithmetic.
+//! What is done to pixels besides conversion: pedestals that follow the drift, common mode, counts below zero,
+//! arithmetic.
 
 use crate::selection::Selection;
 
-/// What becomes of counts below zero in the file (Leonarski et al. 2020: programs differ in what they accept).
+/// What is done with counts below zero (Leonarski et al. 2020: programs differ in what they accept).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Negative {
-    /// They stay; unsigned types hold 0.
+    /// They stay; in unsigned types they become 0.
     #[default]
     Keep,
     /// They become 0.
     Clamp,
-    /// This is added to every number, and what is still below zero stays (signed) or becomes 0 (unsigned).
+    /// This number is added to every count. A count that is then still below zero stays (signed types) or becomes 0
+    /// (unsigned types).
     Offset(i32),
 }
 
@@ -23,14 +25,15 @@ pub enum TrackedFrames {
     Darks,
 }
 
-/// Pedestals of G0 follow the drift: a word in G0 within the gate of its pixel moves the pedestal by the `1 / window_frames`-th part of its distance.
+/// Pedestals of G0 that follow the drift. A word in G0 that lies within the gate of its pixel, a number of ADU around
+/// the pedestal, moves the pedestal by 1 / `window_frames` of its distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tracking {
     /// Window of the running mean, in frames; at least 1.
     pub window_frames: u32,
     /// Which frames count.
     pub frames: TrackedFrames,
-    /// The pedestals are written after every so many images; 0 = never.
+    /// The pedestals are written after every `snapshot_images` images; 0 = never.
     pub snapshot_images: u64,
 }
 
@@ -56,7 +59,7 @@ pub enum Arithmetic {
     Fixed,
 }
 
-/// Everything that a run does to frames and pixels beside its recipe. The default does nothing.
+/// Everything that a run does to frames and pixels besides its recipe. The default does nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Processing {
     /// Which frames become images.
@@ -72,17 +75,17 @@ pub struct Processing {
 }
 
 impl Processing {
-    /// Why these do not go together, if they do not.
+    /// Checks that the options can be combined.
     ///
     /// # Errors
-    /// Names the two that contradict each other.
+    /// Names the two options that contradict each other.
     pub fn check(&self) -> Result<(), &'static str> {
         let tracked = self.tracking.is_some();
         if tracked && self.common_mode != CommonMode::None {
-            return Err("tracked pedestals and common mode both follow the same drift");
+            return Err("tracked pedestals and common mode cannot be combined: both correct the same drift");
         }
         if self.arithmetic == Arithmetic::Fixed && (tracked || self.common_mode != CommonMode::None) {
-            return Err("fixed-point arithmetic has constants that do not change during the run");
+            return Err("fixed-point arithmetic cannot be combined with tracked pedestals or common mode");
         }
         Ok(())
     }

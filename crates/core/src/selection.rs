@@ -1,12 +1,14 @@
-//! Which frames of the detector become images: warm-up, dark frames between the others, triggered frames only, sums of frames.
+//! Which frames of the detector become images: warm-up, dark frames between the others, triggered frames only, sums of
+//! frames.
 //!
-//! A *frame* is what the detector sends under one frame number, an *image* is what stands in the file. Without a selection they are the
-//! same. The decision is a pure function of the frames' headers in frame order, so that every worker and the committer take it alike, each for itself.
+//! A *frame* is what the detector sends under one frame number, an *image* is what stands in the file. Without a
+//! selection they are the same. The decision is a pure function of the frames' headers in frame order, so that every
+//! worker and the committer make the same decision independently.
 
 use crate::ledger::{ImageStatus, MissingPolicy};
 use crate::ports::TileRecord;
 
-/// Bits of a header word (JUNGFRAU: DAQ info, protocols 1.4) that mark a frame.
+/// Bits of a header word (JUNGFRAU: DAQ info, docs/protocols.md 1.4) that mark a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
     /// Which bits count; never 0.
@@ -21,15 +23,15 @@ impl Flag {
     }
 }
 
-/// A property that frames have by their place in the run or by their header.
+/// A property of frames, given by their position in the run or by their header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Marked {
     /// No frame.
     #[default]
     None,
-    /// The last of every so many frames after the warm-up; at least 2.
+    /// The last of every n frames after the warm-up; n is at least 2.
     Every(u64),
-    /// By its header. A frame of which no packet came is taken for what the frame before it was.
+    /// Given by the header. A frame of which no packet came counts like the frame before it.
     Flag(Flag),
 }
 
@@ -39,16 +41,16 @@ pub enum Keep {
     /// All.
     #[default]
     All,
-    /// The first of every so many; at least 1. The rate of the detector divided by this is the rate of the file.
+    /// The first of every n frames; n is at least 1. The rate of the detector divided by n is the rate of the file.
     EveryNth(u64),
-    /// By the header, as in [`Marked::Flag`].
+    /// Given by the header, as in [`Marked::Flag`].
     Flag(Flag),
 }
 
 /// Which frames become images. The default keeps every frame as an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// So many frames at the beginning of the run are not kept: the detector settles, the shutter is closed.
+    /// Frames at the beginning of the run that are not kept: the detector settles, or the shutter is closed.
     pub warmup_frames: u64,
     /// True if warm-up frames count as dark (the shutter is closed), so that they may move the pedestals.
     pub warmup_is_dark: bool,
@@ -103,14 +105,14 @@ impl Selection {
     }
 }
 
-/// What becomes of a frame.
+/// What happens to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameUse {
-    /// Counted, nothing more.
+    /// It is counted, nothing more.
     Skip,
-    /// May move the pedestals; makes no image.
+    /// It may move the pedestals; it makes no image.
     Dark,
-    /// Is, or is added to, image `image` of the file.
+    /// It is, or is added to, image `image` of the file.
     Keep {
         /// Position in the file.
         image: u64,
@@ -121,7 +123,7 @@ pub enum FrameUse {
     },
 }
 
-/// Walks over the frames of a run in order and says what becomes of each.
+/// Goes through the frames of a run in order and decides what happens to each.
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {
     selection: Selection,
@@ -135,14 +137,14 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// At the first frame of a run.
+    /// Stands before the first frame of a run.
     pub fn new(selection: Selection) -> Self {
         assert!((1..=SUM_FRAMES_MAX).contains(&selection.sum_frames));
         assert!(!matches!(selection.darks, Marked::Every(0 | 1)) && !matches!(selection.keep, Keep::EveryNth(0)));
         Self { selection, frame: 0, bright: 0, image: 0, in_sum: 0, was_dark: false, was_kept: false }
     }
 
-    /// Says what becomes of the next frame. `daq_info` is from its header, `None` if no packet of it came.
+    /// Decides what happens to the next frame. `daq_info` is from its header, `None` if no packet of it came.
     pub fn next(&mut self, daq_info: Option<u32>) -> FrameUse {
         let s = &self.selection;
         let since_warmup = self.frame.checked_sub(s.warmup_frames);
@@ -177,13 +179,13 @@ impl Selector {
         kept
     }
 
-    /// Frames of the image that is not whole yet.
+    /// Frames of the image that is not complete yet.
     pub fn open_frames(&self) -> u32 {
         self.in_sum
     }
 }
 
-/// What came of a frame, as far as it matters for what becomes of it.
+/// What came of a frame, as far as the selection needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameSeen {
     /// Packets placed.
@@ -202,7 +204,7 @@ impl FrameSeen {
     }
 }
 
-/// What has come of the frames of an image so far.
+/// How many frames of an image have come so far, and how complete they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageFrames {
     /// Frames added.
@@ -214,7 +216,7 @@ pub struct ImageFrames {
 }
 
 impl ImageFrames {
-    /// Adds a frame with `placed` of `expected` packets; the `first` of an image begins anew.
+    /// Adds a frame with `placed` of `expected` packets; the `first` frame of an image resets the counts.
     pub fn add(&mut self, first: bool, placed: u32, expected: u32) {
         if first {
             *self = Self::default();

@@ -1,11 +1,13 @@
-//! Who may send to a stream. A UDP port takes what anybody sends to it, and the header does not say which detector it is: two detectors of one
-//! module both call it module 0. [`SenderFilter`] takes the packets of one sender and refuses those of others, so that no image is made of two.
+//! The senders from which a stream takes packets. A UDP port receives what anybody sends to it, and the packet header
+//! does not identify the detector: two detectors of one module each both call it module 0. [`SenderFilter`] takes the
+//! packets of one sender and refuses those of all others, so that no image is made of packets of two detectors.
 //!
-//! A sender is an address and a port, because a second program on the same machine differs in nothing else. It is learned for each stream of
-//! each run, from the packets by which the stream begins ([`crate::first_packets`]). Another one may follow when the first has been silent for
-//! so long that it was no pause between frames: a detector or a bridge that was started again has another port. What comes from the other one
-//! first is held back ([`crate::doubt`]). If the first one sends again, both are alive: it alone is taken from then on, and [`SenderFilter::is_contested`]
-//! says that images may hold packets of both.
+//! A sender is an address and a port, because two programs on one machine differ in the port only. Each stream of each
+//! run learns its sender from the packets with which the stream begins ([`crate::first_packets`]). Another sender may
+//! take over when the first one has been silent for longer than a pause between frames: a detector or a bridge that was
+//! restarted has another port. The first packets of the new sender are held back ([`crate::far_ahead`]). If the first
+//! sender then sends again, both are alive. From then on the stream takes the packets of the first sender only, and
+//! [`SenderFilter::is_contested`] reports that images may hold packets of both.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -19,10 +21,10 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Of datagrams that came from no network.
+    /// Datagrams that did not come from a network.
     pub const NONE: Self = Self { ip: [0; 16], port: 0 };
 
-    /// The address; one of IPv4 is written as such.
+    /// The address; an IPv4 address is written as IPv4.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(Ipv6Addr::from(self.ip).to_canonical(), self.port)
     }
@@ -50,19 +52,19 @@ impl fmt::Debug for Sender {
     }
 }
 
-/// Strangers that are told apart.
+/// Number of other senders that are counted separately.
 const STRANGERS: usize = 4;
 
-/// Whose packets a stream did not take.
+/// The other senders whose packets a stream refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Strangers {
-    /// Each with its packets; 0 = nobody.
+pub struct OtherSenders {
+    /// Each sender with its number of packets; an entry with 0 packets is free.
     by_sender: [(Sender, u64); STRANGERS],
-    /// Packets of further ones.
+    /// Packets of all further senders.
     others: u64,
 }
 
-impl Strangers {
+impl OtherSenders {
     /// Counts one packet.
     pub fn count(&mut self, sender: Sender) {
         match self.by_sender.iter_mut().find(|known| known.1 == 0 || known.0 == sender) {
@@ -71,31 +73,31 @@ impl Strangers {
         }
     }
 
-    /// The first few, with the packets of each.
+    /// The first few senders, with the number of packets of each.
     pub fn list(&self) -> impl Iterator<Item = (Sender, u64)> {
         self.by_sender.iter().copied().filter(|known| known.1 > 0)
     }
 
-    /// Packets of all.
+    /// Packets of all other senders.
     pub fn packets(&self) -> u64 {
         self.list().map(|known| known.1).sum::<u64>() + self.others
     }
 
-    /// The one of whom most packets came.
+    /// The sender of the most packets.
     pub fn first(&self) -> Option<Sender> {
         self.list().max_by_key(|known| known.1).map(|known| known.0)
     }
 }
 
-/// Whose packets a stream takes.
+/// The senders from which a stream takes packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Senders {
-    /// Everybody's.
+    /// Any sender.
     #[default]
     Any,
-    /// One sender's: the one by which the stream begins.
+    /// One sender: the one with which the stream begins.
     Learned,
-    /// Those of these addresses; `None` = from any port of it.
+    /// These addresses; port `None` = any port of the address.
     Listed(Vec<(IpAddr, Option<u16>)>),
 }
 
@@ -109,37 +111,37 @@ impl Senders {
     }
 }
 
-/// What becomes of a packet by its sender.
+/// What happens to a packet because of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Taken.
+    /// It is taken.
     Own,
-    /// Not of this run.
-    Stranger,
-    /// Perhaps of a sender that follows the one which is silent.
-    Follower,
+    /// It is refused: it comes from another sender.
+    OtherSender,
+    /// It is held back: its sender may be the new sender of the stream.
+    NextSender,
 }
 
-/// So long a sender is silent, at least, before another may follow, and one on the same machine; and so many times the longest pause that it ever
-/// made, up to the last of these.
+/// How long a sender must be silent before another one may take over: `PAUSES` times its longest pause so far, but at
+/// least `SILENT_NS` (`SILENT_NS_NEAR` if the other one is on the same machine) and at most `SILENT_NS_MAX`.
 const SILENT_NS: u64 = 1_000_000_000;
 const SILENT_NS_NEAR: u64 = 250_000_000;
 const PAUSES: u64 = 4;
 const SILENT_NS_MAX: u64 = 10_000_000_000;
 
-/// A sender of whom few packets began a stream is certain to be the own one when it was heard in so many batches.
+/// A sender with which a stream began on few packets counts as certain after packets in this many batches.
 const CERTAIN_BATCHES: u32 = 8;
 
-/// The judge of the senders of one stream.
+/// Decides for one stream which senders' packets are taken.
 #[derive(Clone, Debug)]
 pub struct SenderFilter {
     rule: Senders,
     takes_any: bool,
-    /// Whose packets are taken.
+    /// The sender whose packets are taken; with a list of senders, the one that was accepted last.
     own: Option<Sender>,
-    /// Whose packets were taken first; `None` while it is not certain that the stream is the own one's.
+    /// The sender whose packets were taken first; `None` while it is not certain that the stream belongs to `own`.
     first: Option<Sender>,
-    /// Batches in which the own one was heard.
+    /// Batches that held packets of `own`.
     heard_batches: u32,
     is_heard: bool,
     last_ns: u64,
@@ -150,7 +152,7 @@ pub struct SenderFilter {
 }
 
 impl SenderFilter {
-    /// A stream from which nothing has come.
+    /// For a stream that has not received anything.
     pub fn new(rule: Senders) -> Self {
         let takes_any = rule == Senders::Any;
         Self {
@@ -167,7 +169,7 @@ impl SenderFilter {
         }
     }
 
-    /// What tells senders apart where a stream begins; `None` if packets of this one are never taken.
+    /// What distinguishes senders while a stream begins; `None` if packets of this sender are never taken.
     pub fn identity(&self, sender: Sender) -> Option<Sender> {
         match &self.rule {
             Senders::Any => Some(Sender::NONE),
@@ -176,7 +178,7 @@ impl SenderFilter {
         }
     }
 
-    /// The stream begins with packets of this identity, or goes on with them.
+    /// Notes that the stream begins, or goes on, with packets of this identity.
     pub fn learn(&mut self, identity: Sender, now_ns: u64) {
         if self.rule != Senders::Learned {
             return;
@@ -185,7 +187,7 @@ impl SenderFilter {
         (self.own, self.last_ns, self.now_ns) = (Some(identity), now_ns, now_ns);
     }
 
-    /// Judges the sender of one packet of a stream that has begun.
+    /// Decides about one packet of a stream that has begun, from its sender.
     #[inline]
     pub fn admit(&mut self, sender: Sender) -> Admission {
         if self.takes_any || self.own == Some(sender) {
@@ -199,9 +201,9 @@ impl SenderFilter {
     fn admit_other(&mut self, sender: Sender) -> Admission {
         if let Senders::Listed(_) = self.rule {
             if !self.rule.lists(sender) {
-                return Admission::Stranger;
+                return Admission::OtherSender;
             }
-            // The next ones of it need no look at the list.
+            // The next packets of this sender are taken without searching the list.
             self.own = Some(sender);
             return Admission::Own;
         }
@@ -214,19 +216,19 @@ impl SenderFilter {
                 (self.own, self.is_heard, self.is_contested) = (Some(sender), true, true);
                 Admission::Own
             }
-            // The few packets that began the stream may be another's.
-            None => Admission::Follower,
-            Some(_) if self.is_silent_for(sender) => Admission::Follower,
-            Some(_) => Admission::Stranger,
+            // The few packets with which the stream began may be those of another sender.
+            None => Admission::NextSender,
+            Some(_) if self.is_silent_for(sender) => Admission::NextSender,
+            Some(_) => Admission::OtherSender,
         }
     }
 
-    /// Told the time after each batch of packets.
+    /// To be called with the time after each batch of packets.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) {
         if self.is_heard {
             let since_ns = now_ns.saturating_sub(self.last_ns);
-            // Before its first packet nobody made a pause.
+            // There is no pause before the first packet.
             if self.heard_batches > 0 {
                 self.pause_ns_max = self.pause_ns_max.max(since_ns);
             }
@@ -239,7 +241,7 @@ impl SenderFilter {
         self.now_ns = now_ns;
     }
 
-    /// True if the own sender has been silent for so long that this one may follow.
+    /// True if the own sender has been silent for so long that `other` may take over.
     fn is_silent_for(&self, other: Sender) -> bool {
         let is_near = self.own.is_some_and(|own| own.ip == other.ip);
         let least = if is_near { SILENT_NS_NEAR } else { SILENT_NS };
@@ -247,12 +249,12 @@ impl SenderFilter {
         self.now_ns.saturating_sub(self.last_ns) >= silent_ns
     }
 
-    /// Whose packets are taken, where it is one sender's.
+    /// The sender whose packets are taken, if the stream learned one.
     pub fn own(&self) -> Option<Sender> {
         self.own.filter(|_| self.rule == Senders::Learned)
     }
 
-    /// True if packets of one sender were taken for those of another that is alive: images may hold packets of both.
+    /// True if a second sender took over while the first one was still alive: images may hold packets of both.
     pub fn is_contested(&self) -> bool {
         self.is_contested
     }
@@ -282,20 +284,20 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_and_another_port_are_strangers_while_the_own_sender_is_alive() {
+    fn another_machine_and_another_port_are_other_senders_while_the_own_one_is_alive() {
         let own = sender("10.0.0.1:50000");
         let mut filter = learned(own);
         for ms in 0..5000 {
             assert_eq!(filter.admit(own), Admission::Own);
             filter.tick(ms * 1_000_000);
             for other in ["10.0.0.2:50000", "10.0.0.1:50001"] {
-                assert_eq!(filter.admit(sender(other)), Admission::Stranger);
+                assert_eq!(filter.admit(sender(other)), Admission::OtherSender);
             }
         }
         assert!(!filter.is_contested());
     }
 
-    /// Frames every 2 s: the pause between them is no silence, also before it is known how long they are.
+    /// Frames come every 2 s: the pause between them is not silence, even before its length is known.
     #[test]
     fn a_slow_detector_is_not_silent_between_its_frames() {
         let (own, other) = (sender("10.0.0.1:50000"), sender("10.0.0.2:50000"));
@@ -304,14 +306,14 @@ mod tests {
             filter.admit(own);
             filter.tick(frame * 2 * S);
             filter.tick(frame * 2 * S + 999_999_999);
-            assert_eq!(filter.admit(other), Admission::Stranger);
+            assert_eq!(filter.admit(other), Admission::OtherSender);
             if frame > 1 {
                 filter.tick(frame * 2 * S + 7 * S);
-                assert_eq!(filter.admit(other), Admission::Stranger);
+                assert_eq!(filter.admit(other), Admission::OtherSender);
             }
         }
         filter.tick(16 * S + 8 * S);
-        assert_eq!(filter.admit(other), Admission::Follower);
+        assert_eq!(filter.admit(other), Admission::NextSender);
     }
 
     #[test]
@@ -319,46 +321,50 @@ mod tests {
         let (own, other) = (sender("10.0.0.1:50000"), sender("10.0.0.1:50001"));
         let mut filter = learned(own);
         filter.tick(SILENT_NS_NEAR - 1);
-        assert_eq!(filter.admit(other), Admission::Stranger);
+        assert_eq!(filter.admit(other), Admission::OtherSender);
         filter.tick(SILENT_NS_NEAR);
-        assert_eq!(filter.admit(other), Admission::Follower);
+        assert_eq!(filter.admit(other), Admission::NextSender);
         let elsewhere = sender("10.0.0.2:50000");
         filter.tick(SILENT_NS - 1);
-        assert_eq!(filter.admit(elsewhere), Admission::Stranger);
+        assert_eq!(filter.admit(elsewhere), Admission::OtherSender);
         filter.tick(SILENT_NS);
-        assert_eq!(filter.admit(elsewhere), Admission::Follower);
+        assert_eq!(filter.admit(elsewhere), Admission::NextSender);
         filter.learn(other, SILENT_NS);
         assert_eq!((filter.admit(other), filter.own(), filter.is_contested()), (Admission::Own, Some(other), false));
         assert_eq!(filter.admit(own), Admission::Own, "it was first");
-        assert_eq!((filter.admit(other), filter.is_contested()), (Admission::Stranger, true));
+        assert_eq!((filter.admit(other), filter.is_contested()), (Admission::OtherSender, true));
     }
 
-    /// Where the first packets of a stream were too few to say whose it is, nobody is refused who goes on.
+    /// If the stream began on packets too few to decide on its sender, another sender that goes on sending is not
+    /// refused.
     #[test]
     fn few_packets_do_not_take_a_stream() {
         let (stray, own) = (sender("10.0.0.2:1"), sender("10.0.0.1:1"));
         let mut filter = SenderFilter::new(Senders::Learned);
-        assert_eq!((filter.admit(stray), filter.admit(own)), (Admission::Own, Admission::Follower));
+        assert_eq!((filter.admit(stray), filter.admit(own)), (Admission::Own, Admission::NextSender));
         filter.learn(own, 0);
-        assert_eq!((filter.admit(own), filter.admit(stray), filter.is_contested()), (Admission::Own, Admission::Stranger, false));
+        assert_eq!(
+            (filter.admit(own), filter.admit(stray), filter.is_contested()),
+            (Admission::Own, Admission::OtherSender, false)
+        );
         let mut filter = SenderFilter::new(Senders::Learned);
         for ms in 1..=u64::from(CERTAIN_BATCHES) {
             filter.admit(own);
-            assert_eq!(filter.admit(stray), Admission::Follower);
+            assert_eq!(filter.admit(stray), Admission::NextSender);
             filter.tick(ms * 1_000_000);
         }
-        assert_eq!(filter.admit(stray), Admission::Stranger);
+        assert_eq!(filter.admit(stray), Admission::OtherSender);
     }
 
     #[test]
-    fn strangers_are_named_and_counted_and_take_no_room() {
-        let mut strangers = Strangers::default();
-        assert_eq!((strangers.packets(), strangers.first()), (0, None));
+    fn other_senders_are_named_and_counted_and_take_no_room() {
+        let mut other_senders = OtherSenders::default();
+        assert_eq!((other_senders.packets(), other_senders.first()), (0, None));
         for port in [1, 2, 2, 3, 4, 5, 6, 2] {
-            strangers.count(sender(&format!("10.0.0.1:{port}")));
+            other_senders.count(sender(&format!("10.0.0.1:{port}")));
         }
-        assert_eq!((strangers.packets(), strangers.list().count()), (8, STRANGERS));
-        assert_eq!(strangers.first(), Some(sender("10.0.0.1:2")));
+        assert_eq!((other_senders.packets(), other_senders.list().count()), (8, STRANGERS));
+        assert_eq!(other_senders.first(), Some(sender("10.0.0.1:2")));
     }
 
     #[test]
@@ -369,8 +375,8 @@ mod tests {
             assert_eq!(filter.admit(sender("10.0.0.1:1")), Admission::Own);
             assert_eq!(filter.admit(sender("10.0.0.1:2")), Admission::Own);
             assert_eq!(filter.admit(sender("10.0.0.2:7")), Admission::Own);
-            assert_eq!(filter.admit(sender("10.0.0.2:8")), Admission::Stranger);
-            assert_eq!(filter.admit(sender("10.0.0.3:7")), Admission::Stranger);
+            assert_eq!(filter.admit(sender("10.0.0.2:8")), Admission::OtherSender);
+            assert_eq!(filter.admit(sender("10.0.0.3:7")), Admission::OtherSender);
         }
         assert_eq!((filter.identity(sender("10.0.0.3:7")), filter.identity(sender("10.0.0.2:7"))), (None, Some(Sender::NONE)));
         let mut any = SenderFilter::new(Senders::Any);

@@ -1,7 +1,8 @@
-//! A series: a start, images, an end, as message streams carry it and as sinks take it, whatever protocol it came in and whatever leaves.
+//! A series: its start, its images and its end, in one form for all protocols in which message streams carry it and for
+//! all sinks.
 //!
-//! Bytes of pixels are shared ([`bytes::Bytes`]), never copied from one consumer to the next. Texts come from elsewhere: a name is no path
-//! until somebody has checked it.
+//! The bytes of pixels are shared ([`bytes::Bytes`]) between consumers, never copied. Texts come from the sender and
+//! are not trusted: a file name must be checked before it is used as a path.
 
 use crate::array::{Element, Packing, Shape};
 use crate::experiment::Experiment;
@@ -21,22 +22,23 @@ pub struct Array {
     pub element: Element,
     /// How each piece is packed.
     pub packing: Packing,
-    /// The bytes, in pieces of equal length along the first dimension, each packed by itself; mostly one.
+    /// The packed bytes, in pieces of equal length along the first dimension, each packed separately; usually one
+    /// piece.
     pub pieces: Vec<Bytes>,
 }
 
 impl Array {
-    /// Bytes as they are packed.
+    /// Packed size in bytes.
     pub fn packed_bytes(&self) -> u64 {
         self.pieces.iter().map(|piece| piece.len() as u64).sum()
     }
 
-    /// Bytes when unpacked; `u64::MAX` where they are more than that.
+    /// Unpacked size in bytes; `u64::MAX` if the size in bits does not fit 64 bits.
     pub fn unpacked_bytes(&self) -> u64 {
         self.shape.elements().checked_mul(u64::from(self.element.bits())).map_or(u64::MAX, |bits| bits.div_ceil(8))
     }
 
-    /// Dimensions of one piece; `None` where the first dimension is no multiple of the pieces.
+    /// Dimensions of one piece; `None` if the first dimension is not a multiple of the number of pieces.
     pub fn piece_shape(&self) -> Option<Shape> {
         let (first, rest) = self.shape.dimensions().split_first()?;
         let pieces = self.pieces.len() as u64;
@@ -45,10 +47,10 @@ impl Array {
     }
 }
 
-/// One channel of an image (a threshold, a difference), or its only one.
+/// One channel of an image (a threshold, a difference), or the only one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channel {
-    /// Its name; empty where the protocol knows of no channels.
+    /// Its name; empty if the protocol has no channels.
     pub name: Arc<str>,
     /// Its pixels.
     pub array: Array,
@@ -65,35 +67,35 @@ pub struct ImageTimes {
     pub real_ns: u64,
 }
 
-/// An image in its final state. Sinks see every position of a series once and in order, those of lost images too.
+/// An image in its final state. Sinks get every position of a series once and in order, lost images included.
 #[derive(Clone, Debug)]
 pub struct SeriesImage {
     /// Position in the file, from 0.
     pub number: u64,
-    /// What its sender calls it: its number, unless positions are counted by messages and this is a label.
+    /// Number that the sender gave to the image. It is only a label where messages are counted to find the position.
     pub frame: u64,
     /// Its state. A lost one has no channels.
     pub status: ImageStatus,
-    /// False if the sender wants it passed on, but not stored.
+    /// False if the sender wants the image passed on, but not stored.
     pub store: bool,
     /// The pixels by channel, in the order of [`SeriesStart::channels`] where there are any.
     pub channels: Vec<Channel>,
     /// When it was exposed, if the sender says so.
     pub times: Option<ImageTimes>,
-    /// What else the sender says of it, as the JSON object that came; empty if nothing.
+    /// Everything else that the sender says about the image, as the JSON object that came; empty if nothing.
     pub header_json: Bytes,
-    /// What the headers of its packets said, where it was put together from packets here.
+    /// What the packet headers said, if the image was assembled from packets here.
     pub packets: Option<PacketFrame>,
     /// When its first byte was received, in ns of the clock of the run.
     pub received_ns: u64,
-    /// Sources of which a part is missing: bit n for upstream n. 0 in a complete image.
+    /// Missing parts: bit n for upstream n. 0 in a complete image.
     pub missing_parts: u64,
 }
 
-/// The packets of which an image was put together.
+/// The packets from which an image was assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketFrame {
-    /// Header of the first packet of its first tile of which one came.
+    /// Header of the first packet of the first tile that received one.
     pub header: FrameHeader,
     /// Packets that came, of all tiles.
     pub caught: u32,
@@ -120,26 +122,26 @@ impl SeriesImage {
         }
     }
 
-    /// Bytes of all its pixels as they are packed.
+    /// Packed bytes of all pixels.
     pub fn packed_bytes(&self) -> u64 {
         self.channels.iter().map(|channel| channel.array.packed_bytes()).sum()
     }
 }
 
-/// What is known of one channel before the first image.
+/// What is known of a channel before the first image.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChannelStart {
     /// Its name.
     pub name: String,
     /// Threshold in eV.
     pub threshold_energy_ev: Option<f64>,
-    /// Why a pixel is of no use, uint32, rows x columns; 0 is good.
+    /// Why a pixel is not usable, uint32, rows x columns; 0 = the pixel is good.
     pub pixel_mask: Option<Array>,
     /// Factor of each pixel, float32, rows x columns.
     pub flat_field: Option<Array>,
 }
 
-/// Facts about the measurement that protocols agree on; what nobody said is `None`.
+/// Facts about the measurement that several protocols carry; `None` if the sender did not give them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// Photon energy in keV.
@@ -162,15 +164,15 @@ pub struct Facts {
     pub count_time_s: Option<f64>,
     /// Bits per pixel that the detector reads out.
     pub bit_depth: Option<u32>,
-    /// Lowest number that is a measurement, where the sender marks pixels by lower ones.
+    /// Lowest value that is a measurement, if the sender marks pixels with lower values.
     pub underload_value: Option<i64>,
-    /// Highest number that is a measurement.
+    /// Highest value that is a measurement.
     pub saturation_value: Option<u64>,
     /// For example "Dectris EIGER2 Si 4M".
     pub detector_description: Option<String>,
     /// Serial number of the detector.
     pub detector_serial: Option<String>,
-    /// When the series was armed, or its first image was begun: ISO 8601, with offset where the sender says it.
+    /// When the series was armed or its first image began: ISO 8601, with the offset if the sender gives it.
     pub arm_date: Option<String>,
     /// Sample.
     pub sample_name: Option<String>,
@@ -185,11 +187,11 @@ pub struct Facts {
 /// The beginning of a series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesStart {
-    /// Number of the series at the sender; where the protocol has none, series are counted here.
+    /// Number of the series as the sender counts it; if the protocol has none, the receiver counts.
     pub series: u64,
-    /// Its name unlike that of any other, if it has one.
+    /// Unique name of the series; empty if it has none.
     pub unique_id: String,
-    /// Where the sender wants the file; `None` = it does not want one. Text from elsewhere.
+    /// Path that the sender wants for the file; `None` = it does not want a file. Not trusted.
     pub filename: Option<String>,
     /// Images that the sender announces.
     pub images_planned: Option<u64>,
@@ -201,19 +203,20 @@ pub struct SeriesStart {
     pub channels: Vec<ChannelStart>,
     /// Facts about the measurement.
     pub facts: Facts,
-    /// How the images were turned on their way; those of the sender count as upright.
+    /// How the images were turned on the way; as the sender sent them they count as upright.
     pub orientation: Orientation,
-    /// Everything that the sender said, as a tree for the file: data of any form, without the tables above.
+    /// Everything that the sender said, without the tables above, in any structure; written to the file as a tree.
     pub metadata: Map<String, Value>,
     /// The other keys of the first part of a STINS header, which are passed on downstream.
     pub header_extra: Map<String, Value>,
-    /// What of it was changed or left out on the way, and why, under names of their own.
+    /// What was changed or left out on the way, and why: (name, text).
     pub notes: Vec<(String, String)>,
-    /// Keys that go out with every image of the series, in the words of STINS, whatever the images say themselves.
+    /// Keys, named as in STINS, that are sent with every image of the series; a value that the image has itself takes
+    /// precedence.
     pub image_extra: Map<String, Value>,
-    /// How the sender asks its images to be turned on their way; nobody has done so yet.
+    /// How the sender asks for its images to be turned. They have not been turned yet.
     pub turn: Orientation,
-    /// What of it cannot be used, for people: it goes on without.
+    /// Parts of the start that cannot be used, as texts for the user; the series goes on without them.
     pub warnings: Vec<String>,
     /// False if the sender asks that raw data be not stored (`save_raw` of MAX IV).
     pub store: bool,
@@ -224,9 +227,9 @@ pub struct SeriesStart {
 pub enum SeriesEnded {
     /// The end message came, or every announced image.
     Finished,
-    /// Somebody asked for it.
+    /// A stop was requested.
     Stopped,
-    /// Somebody threw it away.
+    /// A cancel was requested.
     Cancelled,
     /// Messages stopped coming.
     Stalled,
@@ -253,14 +256,14 @@ impl SeriesEnded {
     }
 }
 
-/// The end of a series: its account, closed.
+/// The end of a series, with its closed ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeriesEnd {
     /// Why.
     pub ended: SeriesEnded,
-    /// More about it for people; may be empty.
+    /// Details for the user; may be empty.
     pub reason: String,
-    /// The account.
+    /// The ledger.
     pub ledger: SeriesLedger,
 }
 
@@ -275,13 +278,13 @@ pub struct UpstreamLedger {
     pub placed: u64,
     /// Starts and ends that were taken.
     pub control: u64,
-    /// Came before.
+    /// Messages that had come before.
     pub duplicate: u64,
-    /// Came after their image was committed, or after the end.
+    /// Images that came after they were committed, or after the end.
     pub late: u64,
-    /// Of another series, beyond the window, or while nothing was armed.
+    /// Messages of another series, beyond the window, or while nothing was armed.
     pub foreign: u64,
-    /// Could not be read, or contradict what the series holds (shape, type).
+    /// Messages that cannot be read, or that contradict the series (shape, type).
     pub malformed: u64,
 }
 
@@ -306,13 +309,14 @@ impl UpstreamLedger {
     }
 }
 
-/// The account of a series. It closes only when it balances.
+/// The ledger of a series. The series closes only when it balances.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesLedger {
     /// One per upstream.
     pub upstreams: Vec<UpstreamLedger>,
-    /// Positions of the series: those that came, the gaps between them, and those behind that are known to have been sent. What was announced
-    /// beyond that has no position; it is counted in `not_taken` or `not_received`.
+    /// Positions of the series: images that came, gaps between them, and images after the last one that are known to
+    /// have been sent. Announced images beyond these have no position; they are counted in `not_taken` or
+    /// `not_received`.
     pub expected: u64,
     /// With every part.
     pub complete: u64,
@@ -324,33 +328,36 @@ pub struct SeriesLedger {
     pub discarded: u64,
     /// Complete or partial images that the sender wanted passed on, but not stored.
     pub not_stored: u64,
-    /// Announced images that nobody waited for any more: the series was stopped, or its sender ended it.
+    /// Announced images that nobody waited for any more: the series was stopped, or the sender ended it.
     pub not_taken: u64,
-    /// Announced images that did not come although they were waited for: silence, a new series or an error ended this one.
+    /// Announced images that did not come although they were waited for: messages stopped coming, a new series began,
+    /// or an error ended this series.
     pub not_received: u64,
-    /// Messages of images that came during the series and are kept nowhere: copies, images that came late, belong to no series that is received, or
-    /// have a number beyond its end, and what cannot be read and has no position. What nobody asked for does not count.
+    /// Messages with images that came during the series and are not kept: duplicates, late images, images of no series
+    /// that is being received, images with a number beyond the end, and unreadable messages without a position. Images
+    /// beyond the number that was requested do not count.
     pub not_kept: u64,
-    /// Parts that make one image: 1, or the number of upstreams that are recombined.
+    /// Parts that make one image: 1, or the number of upstreams whose parts are combined.
     pub parts_per_image: u64,
     /// Parts that are missing in all expected images.
     pub parts_missing: u64,
-    /// Images of the sender that make one: above 1 where sums are made. Then the states above are those of sums, and frames are counted too.
+    /// Images of the sender that are added to make one image. Above 1, the states above are those of the sums, and
+    /// frames are counted too.
     pub frames_per_image: u64,
-    /// Images of the sender, all states; only where sums are made.
+    /// Images of the sender in all states; counted only if sums are made.
     pub frames: u64,
-    /// Those at the end that are too few for a sum, which is not written.
+    /// Images at the end that are too few for a sum. That sum is not written.
     pub frames_unfinished: u64,
 }
 
 impl SeriesLedger {
-    /// Enters one image in its final state, where none are summed.
+    /// Enters one image in its final state, if no sums are made.
     pub fn enter(&mut self, image: &SeriesImage) {
         self.enter_image(image);
         self.enter_parts(image);
     }
 
-    /// Enters one image of the sender, of which sums are made.
+    /// Enters one image of the sender that becomes part of a sum.
     pub fn enter_frame(&mut self, frame: &SeriesImage) {
         self.frames += 1;
         self.enter_parts(frame);
@@ -376,20 +383,20 @@ impl SeriesLedger {
         };
     }
 
-    /// Enters the end: of `planned` images of the sender those without a position were not taken if the end was `wanted` by somebody, and
-    /// otherwise not received.
+    /// Enters the end. Of the `planned` images of the sender, those without a position count as not taken if the end
+    /// was `wanted`, and as not received otherwise.
     pub fn close(&mut self, planned: Option<u64>, wanted: bool) {
         let images = planned.unwrap_or(0) / self.frames_per_image.max(1);
         let rest = images.saturating_sub(self.expected);
         (self.not_taken, self.not_received) = if wanted { (rest, 0) } else { (0, rest) };
     }
 
-    /// True where images of the sender are added to make one.
+    /// True if several images of the sender are added to make one.
     pub fn has_sums(&self) -> bool {
         self.frames_per_image > 1
     }
 
-    /// Images of the sender that are in the account.
+    /// Images of the sender that have been entered.
     pub fn positions(&self) -> u64 {
         if self.has_sums() { self.frames } else { self.expected }
     }
@@ -408,7 +415,7 @@ impl SeriesLedger {
         })
     }
 
-    /// Names and values of the images, in the order in which they are printed and stored; frames only where sums are made.
+    /// Names and values of the images, in the order in which they are printed and stored; frames only if sums are made.
     pub fn rows(&self) -> Vec<(&'static str, u64)> {
         let mut rows = vec![
             ("expected", self.expected),
@@ -437,7 +444,8 @@ impl SeriesLedger {
         self.expected * self.frames_per_image
     }
 
-    /// Checks that every message has one verdict, every position one state, and every part its place; empty when the ledger balances.
+    /// Checks that every message has one verdict, every position one state, and that placed and missing parts add up;
+    /// empty when the ledger balances.
     pub fn imbalances(&self) -> Vec<Imbalance> {
         let mut found = Vec::new();
         let mut check = |what: String, left: u64, right: u64| {
@@ -458,12 +466,12 @@ impl SeriesLedger {
         found
     }
 
-    /// Images that came and that a file is to have.
+    /// Images that came and must be in the file.
     pub fn to_be_written(&self) -> u64 {
         (self.complete + self.partial).saturating_sub(self.not_stored)
     }
 
-    /// True when every expected image is complete, and none was waited for in vain.
+    /// True when every expected image is complete and no image was waited for in vain.
     pub fn is_complete(&self) -> bool {
         self.complete == self.expected && self.not_received == 0
     }

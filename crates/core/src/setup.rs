@@ -1,15 +1,17 @@
-//! Is the detector the one that the configuration describes? Nothing in a packet states bit depth, interfaces or the number of modules, so a
-//! receiver that is set up wrongly takes half of the packets for all of them. [`Seen`] is what one stream has seen of its packets, in a few
-//! numbers; [`judge`] compares what all streams have seen with the plan and names what differs, as [`Finding`]s. Text is made elsewhere.
+//! Checks whether the detector is the one that the configuration describes. Nothing in a packet states bit depth,
+//! interfaces or the number of modules, so a receiver with a wrong set-up takes half of the packets for all of them.
+//! [`Seen`] records in a few numbers what one stream has received. [`judge`] compares this for all streams with the
+//! plan and returns every difference as a [`Finding`]. The texts for the user are made elsewhere.
 //!
-//! Nothing here looks at pixels, allocates per packet, or decides where pixels lie: places follow from the configuration alone.
+//! Nothing here looks at pixels, allocates per packet, or decides where pixels lie: places follow from the
+//! configuration alone.
 
 use crate::ledger::Malformed;
-use crate::sender::{Sender, Senders, Strangers};
+use crate::sender::{OtherSenders, Sender, Senders};
 use crate::tile::{DetectorKind, MODULE_ROWS, TileFormat};
 use crate::{DATAGRAM_HEADER_BYTES, MAX_PACKETS_PER_TILE};
 
-/// Which module and which part of it a port carries, as the header says (protocols 1.1).
+/// Which module and which part of it a port carries, as the header says (docs/protocols.md 1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Port {
     /// Row of the port in the detector.
@@ -26,9 +28,9 @@ pub enum Ports {
     /// Not known, and not checked.
     #[default]
     Unknown,
-    /// Modules count down a column first, as the SLS software counts them; how many there are in a column is not known.
+    /// Modules are numbered down a column first, as in the SLS software; how many there are in a column is not known.
     Ordered,
-    /// The same, with so many modules in a column.
+    /// As `Ordered`, with a known number of modules in a column.
     Grid {
         /// Modules in a column.
         down: u32,
@@ -37,27 +39,28 @@ pub enum Ports {
     Given(Vec<[Option<u16>; 3]>),
 }
 
-/// What is held against the packets.
+/// What packets are compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupRules {
-    /// Packets that contradict the configuration are not placed, and headers of other modules than expected make the run incomplete.
+    /// Packets that contradict the configuration are not placed, and headers of other modules than expected make the
+    /// run incomplete.
     pub is_strict: bool,
     /// Ports of a module.
     pub ports_per_module: u32,
     /// What the headers should say.
     pub ports: Ports,
-    /// Whose packets are taken.
+    /// The senders whose packets are taken.
     pub senders: Senders,
 }
 
 impl Default for SetupRules {
-    /// Nothing is refused and no header expected.
+    /// Nothing is refused, and no particular header is expected.
     fn default() -> Self {
         Self { is_strict: false, ports_per_module: 1, ports: Ports::Unknown, senders: Senders::Any }
     }
 }
 
-/// The fields of a header that say whose packet it is; they exist in every datagram of at least a header's length.
+/// The header fields that identify the detector; every datagram with at least the length of a header has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderFields {
     /// Type of the detector, as numbered by the SLS software.
@@ -73,33 +76,34 @@ pub struct HeaderFields {
 pub struct Odd {
     /// Bytes of each.
     pub bytes: u32,
-    /// What the header says, if they are long enough for one.
+    /// Detector type in the header, if the datagrams are long enough for one.
     pub detector_type: u8,
-    /// Version of the header, if they are long enough for one.
+    /// Version of the header, if the datagrams are long enough for one.
     pub version: u8,
-    /// How many.
+    /// Their number.
     pub count: u64,
 }
 
-/// Wrong kinds of datagrams that are told apart.
+/// Number of wrong kinds of datagrams that are counted separately.
 const ODD_KINDS: usize = 4;
 
-/// What one stream has seen.
+/// What one stream has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Datagrams of any kind, as far as they were counted.
     pub received: u64,
     /// Packets that are right in everything but, perhaps, their packet number.
     pub packets: u64,
-    /// Of these: their number is none of the tile.
+    /// Of these: with a packet number beyond the tile.
     pub beyond: u64,
     /// Of these: not placed because they contradict the configuration.
     pub refused: u64,
-    /// Frames of which packets were refused since the last one was placed; 0 = what comes now is placed.
+    /// Frames with refused packets since a packet was last placed; 0 = packets are being placed.
     pub refused_frames: u64,
-    /// The last of these.
+    /// Number of the last of these frames.
     pub refused_frame: u64,
-    /// Packets whose numbers are in the following two: those that a tile can have, since packets were last refused or are no longer.
+    /// Packets that entered the next two fields: those with a number that a tile can have, counted anew whenever
+    /// packets begin or cease to be refused.
     pub numbered: u64,
     /// Lowest packet number, as it stands in the header.
     pub packet_low: u32,
@@ -111,21 +115,21 @@ pub struct Seen {
     pub frame_high: u64,
     /// Greatest common divisor of the distances between them; 0 with fewer than two.
     pub frame_step: u64,
-    /// What the headers say; `None` before the first packet.
+    /// The port that the headers name; `None` before the first packet.
     pub port: Option<Port>,
-    /// Packets with this header.
+    /// Packets from this port.
     pub own_packets: u64,
-    /// What other headers said last.
+    /// The port that the last different header named.
     pub other_port: Option<Port>,
-    /// Packets with another header.
+    /// Packets from other ports.
     pub other_packets: u64,
-    /// Of these: with the last one, in a row but for those of the own port.
+    /// Of these: from `other_port` in a row, apart from packets of the own port.
     pub other_row: u64,
-    /// Whose packets are taken, where it is one sender's.
+    /// The sender whose packets are taken, if the stream learned one.
     pub sender: Option<Sender>,
-    /// Whose are not.
-    pub strangers: Strangers,
-    /// Packets of two senders that are both alive may lie in the images.
+    /// The senders whose packets are refused.
+    pub other_senders: OtherSenders,
+    /// Images may hold packets of two senders that are both alive.
     pub is_contested: bool,
     /// Packets of frames outside of the run.
     pub foreign: u64,
@@ -133,7 +137,7 @@ pub struct Seen {
     pub foreign_low: u64,
     /// Highest frame number of these.
     pub foreign_high: u64,
-    /// Packets of frames far behind the newest: the count began again.
+    /// Packets of frames far behind the newest: the frame count restarted.
     pub back: u64,
     /// Lowest frame number of these.
     pub back_low: u64,
@@ -143,11 +147,11 @@ pub struct Seen {
     pub odd_others: u64,
 }
 
-/// A frame so far behind the newest is no late one.
+/// A frame this far behind the newest is not merely late.
 const BACK_FRAMES: u64 = 1000;
 
 impl Seen {
-    /// A datagram that is none of a tile.
+    /// Notes a datagram that is not a packet of the tile.
     pub fn on_malformed(&mut self, bytes: usize, fields: Option<HeaderFields>, why: Malformed) {
         if let (Malformed::PacketNumber, Some(fields)) = (why, fields) {
             self.beyond += 1;
@@ -161,7 +165,8 @@ impl Seen {
         }
     }
 
-    /// A packet that is right in all but perhaps its number. One number that no tile has says nothing about the others.
+    /// Notes the number of a packet that is otherwise right. A number that no tile can have says nothing about the
+    /// other packets.
     #[inline]
     pub fn on_number(&mut self, number: u32) {
         self.packets += 1;
@@ -173,7 +178,7 @@ impl Seen {
         self.numbered += 1;
     }
 
-    /// A packet that is not placed, because the packets of its stream are not those of the tile.
+    /// Notes a packet that is not placed because the packets of its stream are not those of the tile.
     pub fn on_refused(&mut self, frame: u64, number: u32) {
         if self.refused_frames == 0 {
             self.forget_numbers();
@@ -185,7 +190,8 @@ impl Seen {
         self.on_number(number);
     }
 
-    /// The packets of the stream are those of the tile, whatever came before. `port` is whose they are, where it is known.
+    /// Notes that from now on the packets of the stream are those of the tile. `port` is where they come from, if
+    /// known.
     pub fn on_begin(&mut self, port: Option<Port>) {
         if self.refused_frames > 0 {
             self.forget_numbers();
@@ -198,8 +204,8 @@ impl Seen {
         (self.numbered, self.packet_low, self.packet_high) = (0, 0, 0);
     }
 
-    /// True if a packet comes from the port whose stream this is: the first one, unless it turns out at once that this was a stray one, and all
-    /// of a tile of so many packets come from another.
+    /// True if a packet comes from the port to which the stream belongs. This is the port of the first packet, unless
+    /// that packet turns out to be a stray at once: then a tile of packets (`tile_packets`) comes from another port.
     #[inline]
     pub fn is_own(&mut self, port: Port, tile_packets: u32) -> bool {
         if *self.port.get_or_insert(port) == port {
@@ -222,7 +228,7 @@ impl Seen {
         true
     }
 
-    /// The first packet of a frame was placed.
+    /// Notes that the first packet of a frame was placed.
     pub fn on_frame(&mut self, frame: u64) {
         if self.frames > 0 {
             self.frame_step = gcd(self.frame_step, frame.abs_diff(self.frame_high));
@@ -231,7 +237,7 @@ impl Seen {
         self.frame_high = self.frame_high.max(frame);
     }
 
-    /// A packet of a frame outside of the run.
+    /// Notes a packet of a frame outside the run.
     pub fn on_foreign(&mut self, frame: u64) {
         self.foreign_low = if self.foreign == 0 { frame } else { self.foreign_low.min(frame) };
         self.foreign_high = self.foreign_high.max(frame);
@@ -239,9 +245,10 @@ impl Seen {
         self.on_late(frame);
     }
 
-    /// A packet of a frame that is closed, or outside of the run.
+    /// Notes a packet of a frame that is sealed or outside the run.
     pub fn on_late(&mut self, frame: u64) {
-        // The first frames of a short run are few behind the newest; that the very first comes again says it too.
+        // In a short run the first frames are few behind the newest. There, a repeat of the very first frame shows a
+        // restart too.
         let far = BACK_FRAMES.min(self.frames.saturating_sub(1).max(1));
         if self.frames > 0 && frame.saturating_add(far) <= self.frame_high {
             self.back_low = if self.back == 0 { frame } else { self.back_low.min(frame) };
@@ -249,7 +256,7 @@ impl Seen {
         }
     }
 
-    /// Datagrams that are no packets of this detector.
+    /// Number of datagrams that are not packets of this detector.
     pub fn odd_total(&self) -> u64 {
         self.odd.iter().map(|odd| odd.count).sum::<u64>() + self.odd_others
     }
@@ -264,23 +271,23 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// What the number of packets means.
+/// The readout to which a number of packets belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
-    /// EIGER: pixels of so many bits.
+    /// EIGER: pixels of this many bits.
     Bits(u32),
-    /// EIGER: pixels of so many bits, or so many rows that are read out; packets do not say which.
+    /// EIGER: pixels of `bits` bits, or `rows` rows that are read out; the packets do not show which.
     BitsOrRows {
         /// Bits of a pixel, if the rows are those of the configuration.
         bits: u32,
         /// Rows of each half module, if the bits are.
         rows: u32,
     },
-    /// JUNGFRAU: so many UDP interfaces.
+    /// JUNGFRAU: this many UDP interfaces.
     Interfaces(u32),
-    /// So many rows are read out: of a JUNGFRAU module, or of each half module of an EIGER.
+    /// This many rows are read out: of a JUNGFRAU module, or of each half module of an EIGER.
     Rows(u32),
-    /// No readout that is known.
+    /// No known readout.
     Unknown,
 }
 
@@ -304,42 +311,42 @@ pub enum What {
         seen: u32,
         /// Packets of a tile.
         expected: u32,
-        /// What has so many.
+        /// The readout with this number of packets.
         means: Means,
     },
-    /// Packets of two ports come to one, or of one whose headers changed.
+    /// Packets of two detector ports come to one stream, or the headers of its port changed.
     TwoPorts {
-        /// Whose packets are taken.
+        /// The port whose packets are taken.
         own: Port,
-        /// Whose are not.
+        /// The other port.
         other: Port,
     },
-    /// Somebody else sends to the port, too.
-    Strangers {
-        /// Whose packets are taken, where it is one sender's.
+    /// Another sender sends to the same UDP port.
+    OtherSenders {
+        /// The sender whose packets are taken, if the stream learned one.
         own: Option<Sender>,
-        /// Whose most of the others are.
+        /// The sender of most of the other packets.
         other: Sender,
-        /// The others are so many.
+        /// Number of the other packets.
         packets: u64,
-        /// Some of theirs were taken while the first sender was silent for long.
+        /// Some of them were taken while the first sender was silent for long.
         is_contested: bool,
     },
-    /// The port of another place in the detector.
+    /// The port belongs to another place in the detector.
     Place {
         /// What the header says.
         seen: Port,
-        /// Row, column and module id that belong here, where they are known.
+        /// Row, column and module id that are expected, where they are known.
         expected: [Option<u16>; 3],
     },
-    /// This port stands before the one of the stream before it.
+    /// This port comes before that of the preceding stream in the order of the detector.
     Order {
         /// What the header says.
         seen: Port,
-        /// What that of the stream before says.
+        /// What the header of the preceding stream says.
         before: Port,
     },
-    /// The same port came to another stream too.
+    /// The same port also came to another stream.
     Twice {
         /// What both headers say.
         port: Port,
@@ -348,32 +355,32 @@ pub enum What {
     },
     /// Nothing came, while other streams have frames.
     Silent,
-    /// Only every so manieth frame comes.
+    /// Only every n-th frame comes.
     EveryNth(u64),
-    /// No frame is one of the run, whose first one is given or was begun by another stream.
+    /// No frame belongs to the run; its first frame is configured, or was set by another stream.
     FirstFrame {
         /// Lowest frame number that came.
         low: u64,
         /// Highest frame number that came.
         high: u64,
     },
-    /// The frame numbers began again.
+    /// The frame numbers restarted.
     Restart {
         /// Highest before that.
         from: u64,
         /// Lowest afterwards.
         to: u64,
     },
-    /// Many datagrams that are no packets of this detector.
+    /// Many datagrams that are not packets of this detector.
     Noise {
-        /// So many.
+        /// Their number.
         odd: u64,
-        /// Of so many.
+        /// All datagrams.
         of: u64,
     },
 }
 
-/// Something that differs from the configuration, where it was seen first.
+/// Something that differs from the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The first stream that shows it.
@@ -382,24 +389,26 @@ pub struct Finding {
     pub streams: usize,
     /// What.
     pub what: What,
-    /// The run cannot be called complete.
+    /// The run cannot count as complete.
     pub is_wrong: bool,
 }
 
-/// A few damaged or stray datagrams are no finding: it takes so many (while a run goes on, as many as a tile has), and this part of all.
+/// A few damaged or stray datagrams are not a finding. A finding needs this many (while a run goes on, as many as a
+/// tile has), and at least 1/`CERTAIN_PART` of all.
 const CERTAIN_PACKETS: u64 = 3;
 const CERTAIN_PART: u64 = 16;
-/// Frames after which what never came is known not to come.
+/// Frames after which a packet number that never came counts as not sent.
 const CERTAIN_FRAMES: u64 = 3;
-/// Frames of the others after which a stream counts as silent, and frames that show which numbers come.
+/// Frames of the other streams after which a stream counts as silent, and frames that suffice to show which numbers
+/// come.
 const MANY_FRAMES: u64 = 10;
-/// And so long it must have been silent.
+/// Time since the first datagram of any stream, before which no stream counts as silent.
 const SILENT_NS: u64 = 500_000_000;
 
 /// The run as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
-    /// What is held against the packets.
+    /// What packets are compared with.
     pub rules: &'a SetupRules,
     /// Format of every tile.
     pub format: &'a TileFormat,
@@ -418,14 +427,15 @@ pub struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// So many datagrams of one kind are no accident.
+    /// True if `count` datagrams of one kind, `of` all datagrams, are not an accident.
     fn is_much(&self, count: u64, of: u64) -> bool {
         let least = if self.has_ended { CERTAIN_PACKETS } else { CERTAIN_PACKETS.max(self.format.packets().into()) };
         count >= least && count.saturating_mul(CERTAIN_PART) >= of
     }
 }
 
-/// Compares; the gravest first, and each thing once however many streams show it.
+/// Compares what came with the plan. The most serious finding comes first; each finding appears once, however many
+/// streams show it.
 pub fn judge(look: &Look<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     let mut add = |stream: usize, what: Option<What>, is_wrong: bool| {
@@ -439,7 +449,7 @@ pub fn judge(look: &Look<'_>) -> Vec<Finding> {
     each().for_each(|(n, seen)| add(n, foreign_kind(look, seen), true));
     each().for_each(|(n, _)| add(n, packets(look, n), true));
     each().for_each(|(n, seen)| add(n, two_ports(look, seen), true));
-    each().for_each(|(n, seen)| add(n, strangers(seen), seen.is_contested));
+    each().for_each(|(n, seen)| add(n, other_senders(seen), seen.is_contested));
     each().for_each(|(n, _)| add(n, twice(look, n), look.rules.is_strict));
     each().for_each(|(n, _)| add(n, place(look, n), look.rules.is_strict));
     each().for_each(|(n, seen)| add(n, first_frame(look, seen), true));
@@ -449,15 +459,16 @@ pub fn judge(look: &Look<'_>) -> Vec<Finding> {
     let is_certain = newest >= MANY_FRAMES && look.heard_ns >= SILENT_NS || look.has_ended && newest > 0;
     each().for_each(|(n, seen)| add(n, (is_certain && seen.is_silent()).then_some(What::Silent), true));
     each().for_each(|(n, seen)| add(n, noise(look, seen), true));
-    // What the packets are not says why the datagrams are not.
+    // A wrong type, version or size already explains the datagrams that are not packets.
     if found.iter().any(|f| matches!(f.what, What::Type(_) | What::Version(_) | What::Size { .. })) {
         found.retain(|f| !matches!(f.what, What::Noise { .. }));
     }
     found
 }
 
-/// The first packet number of a tile that no smaller readout of this kind of detector has: another depth of the same rows or of all, or one
-/// of two interfaces. 0 if there is no smaller one. Half of a number looks like a number, so packets below it tell nothing.
+/// The first packet number of a tile that no smaller readout of this kind of detector has: another depth with the same
+/// or all rows, or one of two interfaces. 0 if there is no smaller readout. A smaller readout has all lower numbers
+/// too, so they show nothing.
 pub fn telling_number(format: &TileFormat, ports_per_module: u32) -> u32 {
     let smaller = |counts: &mut dyn Iterator<Item = u32>| counts.filter(|count| *count < format.packets()).max().unwrap_or(0);
     match format.kind {
@@ -474,17 +485,17 @@ const EIGER_BITS: [u32; 5] = [4, 8, 12, 16, 32];
 /// Packets of one of two interfaces of a JUNGFRAU.
 const HALF_MODULE_PACKETS: u32 = 64;
 
-/// Packets of a port with so many bits and rows of each half module.
+/// Packets of a port with `bits` bits per pixel and `rows` rows of each half module.
 fn eiger_packets(format: &TileFormat, bits: u32, rows: u32) -> u32 {
     rows * 512 / 8 * bits / format.payload_bytes
 }
 
-/// True if two findings are told as one.
+/// True if two findings are reported as one.
 fn same(a: &What, b: &What) -> bool {
     match (a, b) {
         (What::FirstFrame { .. }, What::FirstFrame { .. }) | (What::Restart { .. }, What::Restart { .. }) => true,
         (What::Noise { .. }, What::Noise { .. }) => true,
-        (What::Strangers { other: a, is_contested, .. }, What::Strangers { other: b, is_contested: too, .. }) => {
+        (What::OtherSenders { other: a, is_contested, .. }, What::OtherSenders { other: b, is_contested: too, .. }) => {
             (a.address().ip(), is_contested) == (b.address().ip(), too)
         }
         _ => a == b,
@@ -497,7 +508,7 @@ fn all_of(seen: &Seen) -> u64 {
 
 /// Datagrams of another detector, header or size.
 fn foreign_kind(look: &Look<'_>, seen: &Seen) -> Option<What> {
-    // Where most packets are right, the others are somebody else's: noise.
+    // If most packets are right, the others are noise from other senders.
     let is_most = |odd: &&Odd| look.is_much(odd.count, all_of(seen)) && odd.count > seen.packets;
     let odd = seen.odd.iter().filter(is_most).max_by_key(|odd| odd.count)?;
     let expected = DATAGRAM_HEADER_BYTES as u32 + look.format.payload_bytes;
@@ -539,7 +550,8 @@ fn meaning(look: &Look<'_>, stream: usize, low: u32, high: u32) -> Means {
         DetectorKind::Eiger => {
             let has_so_many = |bits: &u32| eiger_packets(look.format, *bits, look.format.rows) == count;
             let bits = EIGER_BITS.into_iter().find(has_so_many).filter(|bits| low == 0 && *bits != look.format.bits);
-            // The count alone: where packets were lost, few of them fit a depth by accident, but all fit some number of rows.
+            // The count alone is enough here: after losses it rarely fits a depth by accident, whereas some number of
+            // rows always fits.
             let same_rows = eiger_rows(look.format, count).filter(|rows| low == 0 && look.format.with_rows(*rows).is_some());
             match (bits, same_rows, rows) {
                 (Some(bits), Some(rows), _) => Means::BitsOrRows { bits, rows },
@@ -565,21 +577,22 @@ fn rows_of(look: &Look<'_>, stream: usize, low: u32, high: u32) -> Option<u32> {
     match (look.format.kind, look.rules.ports_per_module, stream % 2) {
         (DetectorKind::Eiger, ..) => eiger_rows(look.format, high + 1).filter(|_| low == 0),
         (DetectorKind::Jungfrau, 1, _) => (low + high == 2 * LAST + 1).then(|| 4 * (high - low + 1)),
-        // Of two interfaces the first sends its last packets, and the second its first.
+        // Of two interfaces the first sends its last packets, and the second its first ones.
         (DetectorKind::Jungfrau, _, 0) => (high == LAST).then(|| 8 * (LAST + 1 - low)),
         (DetectorKind::Jungfrau, ..) => (low == 0 && high <= LAST).then(|| 8 * (high + 1)),
     }
     .filter(|rows| *rows <= MODULE_ROWS)
 }
 
-/// Rows of each half module of an EIGER that fill so many packets at the depth of the configuration.
+/// Rows of each half module of an EIGER that fill this many packets at the configured depth.
 fn eiger_rows(format: &TileFormat, count: u32) -> Option<u32> {
     let whole = eiger_packets(format, format.bits, format.whole_rows());
     let rows = format.whole_rows() * count / whole;
     (rows * whole == format.whole_rows() * count && rows <= format.whole_rows()).then_some(rows)
 }
 
-/// Nearly all packets of many frames came, so that those at the ends are not missing because they were lost.
+/// True if nearly all packets of many frames came, so that packet numbers missing at the ends were not sent, rather
+/// than lost.
 fn is_dense(look: &Look<'_>, seen: &Seen, count: u32) -> bool {
     let frames = seen.frames.max(seen.refused_frames);
     let is_many = frames >= if look.has_ended { CERTAIN_FRAMES } else { MANY_FRAMES };
@@ -591,10 +604,10 @@ fn two_ports(look: &Look<'_>, seen: &Seen) -> Option<What> {
     look.is_much(seen.other_packets, seen.packets).then_some(What::TwoPorts { own, other })
 }
 
-fn strangers(seen: &Seen) -> Option<What> {
-    let (other, packets) = (seen.strangers.first()?, seen.strangers.packets());
+fn other_senders(seen: &Seen) -> Option<What> {
+    let (other, packets) = (seen.other_senders.first()?, seen.other_senders.packets());
     let is_told = packets >= CERTAIN_PACKETS || seen.is_contested;
-    is_told.then_some(What::Strangers { own: seen.sender, other, packets, is_contested: seen.is_contested })
+    is_told.then_some(What::OtherSenders { own: seen.sender, other, packets, is_contested: seen.is_contested })
 }
 
 /// The earlier stream to which the same port came.
@@ -603,7 +616,7 @@ fn twice(look: &Look<'_>, stream: usize) -> Option<What> {
     if look.rules.ports == Ports::Unknown {
         return None;
     }
-    // Detectors of one module all say the same; where that is so, nothing is expected of their tiles.
+    // Detectors of one module all send the same header. For such tiles no header is expected.
     let is_expected = |stream: usize| match &look.rules.ports {
         Ports::Given(list) => list.get(stream).is_some_and(|expected| expected.iter().any(Option::is_some)),
         _ => true,
@@ -642,7 +655,7 @@ fn is_twice(look: &Look<'_>, stream: usize) -> bool {
     look.seen.iter().enumerate().any(|(n, seen)| n != stream && seen.port == port)
 }
 
-/// Where a port stands in the count of the SLS software: down a column of modules first, and inside of a module row by row.
+/// Rank of a port in the numbering of the SLS software: down a column of modules first, and inside a module row by row.
 fn rank(look: &Look<'_>, port: Port) -> (u16, u16, u16) {
     match look.format.kind {
         DetectorKind::Jungfrau => (port.column, port.row, 0),
@@ -650,8 +663,8 @@ fn rank(look: &Look<'_>, port: Port) -> (u16, u16, u16) {
     }
 }
 
-/// Row and column of a stream in a detector with so many modules in a column; counted from the least that came, because a detector may be
-/// part of a larger one.
+/// Expected row and column of a stream in a detector with `down` modules in a column, counted from the lowest that
+/// came, because a detector may be part of a larger one.
 fn expected_in_grid(look: &Look<'_>, down: u32, stream: usize) -> Option<(u32, u32)> {
     let ports = look.rules.ports_per_module.max(1);
     let of = |stream: usize| {
@@ -674,7 +687,7 @@ fn expected_in_grid(look: &Look<'_>, down: u32, stream: usize) -> Option<(u32, u
 
 fn first_frame(look: &Look<'_>, seen: &Seen) -> Option<What> {
     let none_is = seen.frames == 0 && look.is_much(seen.foreign, seen.foreign);
-    // A detector that has not counted so far yet may still come to it.
+    // A detector that has not counted so far yet may still reach the first frame.
     let may_come = !look.has_ended && look.first_frame.is_some_and(|first| seen.foreign_high < first);
     (none_is && !may_come).then_some(What::FirstFrame { low: seen.foreign_low, high: seen.foreign_high })
 }

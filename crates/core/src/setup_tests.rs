@@ -14,7 +14,7 @@ fn whats(rules: &SetupRules, format: TileFormat, seen: &[Seen]) -> Vec<What> {
     judged(rules, format, seen).into_iter().map(|finding| finding.what).collect()
 }
 
-/// What a stream sees of `frames` frames with so many packets.
+/// What a stream sees of `frames` frames with `packets` packets.
 fn frames(format: &TileFormat, packets: u32, frames: u64) -> Seen {
     let mut seen = Seen::default();
     for frame in 1..=frames {
@@ -95,7 +95,7 @@ fn numbered(numbers: std::ops::Range<u32>, frames: u64) -> Seen {
     seen
 }
 
-/// Of two interfaces the first sends its last packets, and the second its first.
+/// Of two interfaces the first sends its last packets, and the second its first ones.
 #[test]
 fn rows_of_two_interfaces_are_named() {
     let two = TileFormat::jungfrau(2).unwrap();
@@ -108,8 +108,8 @@ fn rows_of_two_interfaces_are_named() {
     assert_eq!(whats(&both, read, &[numbered(32..64, 12), numbered(0..32, 12)]), []);
 }
 
-/// 16 rows of each half module at 16 bit are 4 packets, which no depth has; 128 rows are as many as 8 bit, and nobody may be told to write
-/// `bits` alone.
+/// 16 rows of each half module at 16 bit are 4 packets, which no depth has. 128 rows have as many packets as 8 bit, so
+/// the finding must not name `bits` alone.
 #[test]
 fn rows_of_an_eiger_are_named_beside_its_bits() {
     let (format, ports) = (TileFormat::eiger(16).unwrap(), rules(4, Ports::Ordered));
@@ -126,7 +126,7 @@ fn rows_of_an_eiger_are_named_beside_its_bits() {
     assert_eq!(whats(&ports, format, &[cut]), []);
 }
 
-/// Losses that happen to hit the last packets are no other readout, and two damaged numbers are none either.
+/// Losses that happen to hit the last packets do not look like another readout, and neither do two damaged numbers.
 #[test]
 fn losses_and_damage_are_no_finding() {
     let format = TileFormat::jungfrau(1).unwrap();
@@ -139,7 +139,7 @@ fn losses_and_damage_are_no_finding() {
     assert_eq!(whats(&rules(1, Ports::Ordered), format, &[frames(&format, 64, 2)]), [], "two frames may have lost it");
 }
 
-/// One damaged number neither hides what is wrong nor overflows.
+/// One damaged number neither hides a wrong set-up nor overflows.
 #[test]
 fn a_damaged_number_in_a_wrong_setup_changes_nothing() {
     let (one, two) = (TileFormat::jungfrau(1).unwrap(), TileFormat::jungfrau(2).unwrap());
@@ -161,7 +161,8 @@ fn a_damaged_number_in_a_wrong_setup_changes_nothing() {
     }
 }
 
-/// What was refused before is history once the stream has begun, and nothing is said of a frame that is on its way.
+/// Packets that were refused before are no finding once the stream has begun. Nothing is reported about a frame that is
+/// still arriving.
 #[test]
 fn refused_packets_are_a_finding_while_they_are_refused_and_their_count_is_known() {
     let format = TileFormat::eiger(16).unwrap();
@@ -197,7 +198,7 @@ fn another_detector_header_or_size_is_named_once_for_all_streams() {
     assert_eq!(odd(512, 200, 9, Malformed::Length), What::Noise { odd: 128, of: 128 });
 }
 
-/// Some other sender on the port of a detector that is right.
+/// Another sender on the port of a detector that is right.
 #[test]
 fn the_datagrams_of_somebody_else_are_noise() {
     let format = TileFormat::jungfrau(1).unwrap();
@@ -207,7 +208,7 @@ fn the_datagrams_of_somebody_else_are_noise() {
     assert_eq!(whats(&rules(1, Ports::Ordered), format, &[seen]), [What::Noise { odd: 140, of: 1420 }]);
 }
 
-/// Before the detector starts anything may come, if it is not much.
+/// Before the detector starts, a few datagrams of any kind may come.
 #[test]
 fn a_few_stray_datagrams_are_no_finding_before_the_end() {
     let format = TileFormat::jungfrau(1).unwrap();
@@ -244,9 +245,9 @@ fn a_stray_packet_owns_a_stream_until_a_tile_came_from_another_port() {
     assert!(seen.is_own(port(9), 128));
     assert_eq!((0..1000).filter(|_| !seen.is_own(port(7), 128)).count(), 127);
     assert_eq!((seen.port, seen.other_port, seen.other_packets), (Some(port(7)), Some(port(9)), 1));
-    // A port that has sent a tile keeps its stream, whoever comes.
+    // A port that has sent a tile keeps its stream, whatever other ports send.
     assert_eq!((0..100_000).filter(|_| seen.is_own(port(5), 128)).count(), 0);
-    // Two that send alike: the first keeps it.
+    // Two ports that send equally: the first keeps the stream.
     let mut seen = Seen::default();
     assert_eq!((0..1000).filter(|n| seen.is_own(port(n % 2), 128)).count(), 500);
 }
@@ -267,7 +268,7 @@ fn swapped_doubled_and_foreign_ports_are_named() {
     let given = rules(1, Ports::Given(vec![[None, None, Some(7)], [Some(1), None, Some(8)]]));
     let expected = [Some(1), None, Some(8)];
     assert_eq!(whats(&given, format, &[at(0, 0), at(1, 0)]), [What::Place { seen: port(1, 0), expected }]);
-    // Nothing is expected of these tiles, and detectors of one module all say the same.
+    // Nothing is expected of these tiles: detectors of one module all send the same header.
     let free = rules(1, Ports::Given(vec![[None; 3], [None; 3], [None, None, Some(7)]]));
     assert_eq!(whats(&free, format, &[at(0, 0), at(0, 0), at(0, 0)]), []);
     let twice = rules(1, Ports::Given(vec![[None, None, Some(7)]; 2]));
@@ -279,7 +280,8 @@ fn swapped_doubled_and_foreign_ports_are_named() {
     assert!(judged(&allowed, format, &[at(1, 0), at(0, 0)]).iter().all(|finding| !finding.is_wrong));
 }
 
-/// Both ports of the real 9M capture and of our own count: boards down a column, left before right.
+/// The ports of the real 9M capture and those of the simulator are in the same order: boards down a column, left before
+/// right.
 #[test]
 fn ports_of_an_eiger_count_as_in_the_capture_of_a_9m() {
     let format = TileFormat::eiger(32).unwrap();
@@ -330,7 +332,7 @@ fn a_silent_stream_is_named_when_others_have_many_frames_or_the_run_is_over() {
     assert_eq!(judge(&Look { seen: &none, ..look }), [], "nothing came at all");
 }
 
-/// Told from the third packet on; both detectors in the images is a wrong run.
+/// The finding appears from the third packet on. The run is wrong only if images may hold packets of both detectors.
 #[test]
 fn a_second_sender_is_named_and_wrong_only_where_images_may_hold_its_pixels() {
     let format = &TileFormat::jungfrau(1).unwrap();
@@ -351,11 +353,11 @@ fn a_second_sender_is_named_and_wrong_only_where_images_may_hold_its_pixels() {
         judge(&look)
     };
     for packets in 1..=4 {
-        seen.strangers.count(sender(2));
+        seen.other_senders.count(sender(2));
         let found = found(seen);
         assert_eq!(found.len(), usize::from(packets >= 3), "{packets}");
         if let Some(finding) = found.first() {
-            let what = What::Strangers { own: Some(sender(1)), other: sender(2), packets, is_contested: false };
+            let what = What::OtherSenders { own: Some(sender(1)), other: sender(2), packets, is_contested: false };
             assert_eq!(*finding, Finding { stream: 0, streams: 2, what, is_wrong: false });
         }
     }

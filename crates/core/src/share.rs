@@ -1,12 +1,13 @@
 //! How the count of a pixel of double or fourfold size is shared among the output pixels that it covers.
 //!
-//! The shares of a whole number add up to it exactly, so no photon is won or lost. What does not divide goes, one each, to the parts after a start
-//! that changes from pixel to pixel and from image to image, so that no pattern appears.
+//! The shares of a whole number add up to it exactly, so that no photon is gained or lost. The remainder of the
+//! division is given out one by one to the parts from a start on. The start changes from pixel to pixel and from image
+//! to image, so that no pattern appears.
 
 use crate::pixel::Pixel;
 
-/// The share of part `part` (from 0) of `parts` (2 or 4) of the number `value`; the parts from `start` on get one of the remainder each.
-/// Special values are not shared: every part has them. Floating point numbers are divided.
+/// The share of part `part` (from 0) of `parts` (2 or 4) of the number `value`; the parts from `start` on get one of
+/// the remainder each. Special values are not shared: every part has them. Floating point numbers are divided.
 #[inline]
 pub fn share<P: Pixel>(value: P, part: u8, parts: u8, start: u8) -> P {
     debug_assert!(part < parts && (parts == 2 || parts == 4));
@@ -16,7 +17,8 @@ pub fn share<P: Pixel>(value: P, part: u8, parts: u8, start: u8) -> P {
     value.part_of(part.wrapping_sub(start) % parts, parts)
 }
 
-/// Where the remainder of a pixel begins in an image: a hash, the same on every machine. `group` is the number of the raw pixel.
+/// The part at which the remainder of a pixel begins in an image: a hash, the same on every machine. `group` is the
+/// number of the raw pixel.
 #[inline]
 pub fn share_start(group: u32, image: u64) -> u8 {
     let mut h = (u64::from(group) << 32 ^ image).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,8 +1,9 @@
-//! The arm contract as one table: what a detector may be told in which state, and what follows.
+//! The state machine of a detector as one table: which commands and events each state accepts, and what follows.
 //!
-//! [`next`] is pure. Whoever drives a detector feeds it the commands of people and the events of threads, does the action that comes back,
-//! and tells the outcome of the action as a further event: `Drain` and `Discard` end in `EndOfData`, `Close` in `Closed` or `Fault`. `Arm` is an event
-//! only when everything is ready: an arm that fails changes no state, so that nobody takes it for one that did not.
+//! [`next`] is a pure function. The caller passes it the commands of users and the events of threads, carries out the
+//! action that it returns, and reports the outcome of the action as a further event: `Drain` and `Discard` end in
+//! `EndOfData`, `Close` in `Closed` or `Fault`. The event `Arm` is raised only when everything is ready, so that an arm
+//! that fails does not change the state.
 
 /// State of a detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,21 +39,21 @@ impl State {
 /// What may happen to a detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// Command to make everything ready, and all of it is.
+    /// Command to arm; everything has been made ready.
     Arm,
-    /// Command: the clock for the first data begins. Where nothing is armed yet it arms first, and is to be given again then.
+    /// Command: the timeout for the first data begins. If nothing is armed yet, the event arms, and must be sent again.
     Start,
-    /// Command: the detector is to expose.
+    /// Command: make the detector expose.
     Trigger,
-    /// The first data of a run that was armed have come.
+    /// The first data of an armed run have come.
     Data,
-    /// A series has begun by itself, where the sender and not a person begins it.
+    /// A series has begun because its sender began it, not because of a command.
     SeriesStart,
     /// Command: end the run, keep everything that has come.
     Stop,
     /// Command: end the run at once.
     Cancel,
-    /// No further data come: all were there, they stopped coming, or somebody asked for the end.
+    /// No further data come: all data have come, they stopped coming, or a command ended the run.
     EndOfData,
     /// All files of the run are closed.
     Closed,
@@ -79,22 +80,22 @@ impl Event {
     ];
 }
 
-/// What is to be done because of an event.
+/// What the caller must do because of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Load, bind, create, map: everything that can fail before the first data.
     Prepare,
-    /// Begin the clock that ends a run without data.
+    /// Begin the timeout that ends a run without data.
     BeginClock,
     /// Tell the detector to expose.
     SoftTrigger,
-    /// Take what is on its way, nothing after it.
+    /// Take the data that are on the way, and nothing after them.
     Drain,
     /// Take nothing more.
     Discard,
-    /// Close the files and the account.
+    /// Close the files and the ledger.
     Close,
-    /// Let go of everything that the run held.
+    /// Release everything that the run holds.
     Release,
 }
 
@@ -107,7 +108,7 @@ pub struct Transition {
     pub action: Option<Action>,
 }
 
-/// Why an event has no place in a state.
+/// Why a state does not accept an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// Why.
@@ -116,21 +117,21 @@ pub struct Refused {
     pub fix: &'static str,
 }
 
-const NOTHING_ARMED: Refused = Refused { why: "nothing is armed", fix: "arm first, or send start, which arms too" };
-const ARMED: Refused = Refused { why: "it is armed already", fix: "start or trigger it; to arm anew, cancel first" };
-const RUNNING: Refused = Refused { why: "a run is going on", fix: "wait for its end, or stop or cancel it first" };
+const NOTHING_ARMED: Refused = Refused { why: "the detector is not armed", fix: "arm first, or send start, which arms too" };
+const ARMED: Refused = Refused { why: "the detector is already armed", fix: "start or trigger it; to arm again, cancel first" };
+const RUNNING: Refused = Refused { why: "a run is in progress", fix: "wait for its end, or stop or cancel it first" };
 const DRAINING: Refused = Refused {
     why: "the last images of the run are still being written",
     fix: "wait until it is idle (wait), then send it again",
 };
 const IN_ERROR: Refused = Refused { why: "the last run failed", fix: "remove the cause and arm again, or cancel to become idle" };
-/// Reports of threads that belong to no run; nobody is to be told.
-const NO_SUCH_RUN: Refused = Refused { why: "there is no run that this could be about", fix: "ignore it" };
+/// For reports of threads that belong to no run; the callers ignore it.
+const NO_SUCH_RUN: Refused = Refused { why: "no run is active", fix: "ignore it" };
 
 /// The transition table.
 ///
 /// # Errors
-/// The event has no place in this state; nothing changes.
+/// The state does not accept this event; nothing changes.
 pub const fn next(state: State, event: Event) -> Result<Transition, Refused> {
     use Action as A;
     use Event as E;
@@ -143,23 +144,23 @@ pub const fn next(state: State, event: Event) -> Result<Transition, Refused> {
         (S::Idle | S::Error, E::Arm | E::Start) => go(S::Armed, Some(A::Prepare)),
         (S::Idle | S::Armed | S::Receiving | S::Draining | S::Error, E::SeriesStart) => go(S::Receiving, None),
         (S::Armed, E::Start) => go(S::Armed, Some(A::BeginClock)),
-        // The data were faster than the command.
+        // The data came before the command.
         (S::Receiving, E::Start) => go(S::Receiving, None),
         (S::Armed | S::Receiving, E::Trigger) => go(state, Some(A::SoftTrigger)),
         (S::Armed, E::Data) => go(S::Receiving, None),
         (S::Idle | S::Receiving | S::Draining | S::Error, E::Data) => go(state, None),
-        // End. A stop that comes after the end of the run has what it wants.
+        // End. A stop after the end of the run has nothing to do.
         (S::Armed | S::Receiving, E::Stop) => go(S::Draining, Some(A::Drain)),
         (S::Idle | S::Draining | S::Error, E::Stop) => go(state, None),
         (S::Armed | S::Receiving | S::Draining, E::Cancel) => go(S::Draining, Some(A::Discard)),
         (S::Idle, E::Cancel | E::Reset) => go(S::Idle, None),
         (S::Armed | S::Receiving | S::Draining, E::EndOfData) => go(S::Draining, Some(A::Close)),
         (S::Draining, E::Closed) => go(S::Idle, None),
-        // Threads end after a fault, too.
+        // Threads also report their end after a fault.
         (S::Error, E::EndOfData | E::Closed | E::Fault) => go(S::Error, None),
         (S::Idle | S::Armed | S::Receiving | S::Draining, E::Fault) => go(S::Error, Some(A::Release)),
         (S::Error, E::Cancel | E::Reset) => go(S::Idle, Some(A::Release)),
-        // What has no place.
+        // Not accepted.
         (S::Armed, E::Arm) => Err(ARMED),
         (S::Receiving, E::Arm | E::Reset) | (S::Armed, E::Reset) => Err(RUNNING),
         (S::Draining, E::Arm | E::Start | E::Trigger | E::Reset) => Err(DRAINING),
@@ -173,7 +174,8 @@ pub const fn next(state: State, event: Event) -> Result<Transition, Refused> {
 mod tests {
     use super::*;
 
-    /// The whole contract, one row per event, one column per state: the state that follows and what is to be done; `-` = refused.
+    /// The whole contract, one row per event, one column per state: the state that follows and what is to be done;
+    /// `-` = refused.
     const TABLE: &str = "
         event        idle             armed             receiving         draining          error
         Arm          armed+Prepare    -                 -                 -                 armed+Prepare

@@ -1,4 +1,5 @@
-//! Shapes of tiles: what one UDP stream sends per image, and how packets cut it. Source: slsDetectorPackage 9.2 packet tables.
+//! Shapes of tiles: what one UDP stream sends per image, and how it is divided into packets. Source: slsDetectorPackage
+//! 9.2 packet tables.
 
 use crate::MAX_PACKETS_PER_TILE;
 
@@ -36,7 +37,7 @@ pub struct TileFormat {
     pub payload_bytes: u32,
     /// Tiles of a module: the UDP interfaces of a JUNGFRAU module, or the 4 ports of an EIGER module.
     pub tiles_per_module: u32,
-    /// Number that the first packet of the tile has on the wire; above 0 only where part of the rows is read.
+    /// Number that the first packet of the tile has on the wire; above 0 only in partial readout.
     pub first_packet: u32,
 }
 
@@ -44,7 +45,8 @@ pub struct TileFormat {
 pub const MODULE_ROWS: u32 = 512;
 
 impl TileFormat {
-    /// A JUNGFRAU module on 1 UDP interface (one tile of 512 x 1024) or 2 (two tiles of 256 x 1024). `None` for another number.
+    /// A JUNGFRAU module on 1 UDP interface (one tile of 512 x 1024) or 2 (two tiles of 256 x 1024). `None` for another
+    /// number.
     pub const fn jungfrau(interfaces: u32) -> Option<Self> {
         if interfaces != 1 && interfaces != 2 {
             return None;
@@ -65,7 +67,7 @@ impl TileFormat {
         Self::eiger_with(bits, 4096)
     }
 
-    /// One EIGER port (256 x 512) over 1 GbE, whose packets are a quarter as long. `None` for a depth that there is not.
+    /// One EIGER port (256 x 512) over 1 GbE, whose packets are a quarter as long. `None` for another depth.
     pub const fn eiger_1gbe(bits: u32) -> Option<Self> {
         Self::eiger_with(bits, 1024)
     }
@@ -85,9 +87,10 @@ impl TileFormat {
         }
     }
 
-    /// The same detector with partial readout. JUNGFRAU: `rows` of the module, a multiple of 8 up to 512, half of them above and half below
-    /// the middle; packets keep their numbers (protocols 1.3). EIGER: `rows` of each half module, from the middle of the module outwards,
-    /// in whole packets that count from 0. `None` for a number of rows that the detector cannot read.
+    /// The same detector with partial readout. JUNGFRAU: `rows` of the module, a multiple of 8 up to 512, half of them
+    /// above and half below the middle; packets keep their numbers (docs/protocols.md 1.3). EIGER: `rows` of each half
+    /// module, from the middle of the module outwards; they must fill whole packets, which are numbered from 0. `None`
+    /// for a number of rows that the detector cannot read.
     pub const fn with_rows(self, rows: u32) -> Option<Self> {
         match self.kind {
             DetectorKind::Jungfrau => {
@@ -95,7 +98,8 @@ impl TileFormat {
                     return None;
                 }
                 let tile_rows = rows / self.tiles_per_module;
-                // One interface leaves out as many rows above as below; of two, the first leaves out those above.
+                // One interface omits equally many rows above and below; of two interfaces, the first omits those
+                // above.
                 let above = (MODULE_ROWS - rows) / 2;
                 Some(Self { rows: tile_rows, first_packet: above / self.rows_per_packet(), ..self })
             }
@@ -120,7 +124,7 @@ impl TileFormat {
         }
     }
 
-    /// The tile with all its rows: what the slsReceiver keeps of it, and what a calibration has.
+    /// The tile with all its rows, as the slsReceiver stores it and as a calibration covers it.
     pub const fn whole(self) -> Self {
         Self { rows: self.whole_rows(), first_packet: 0, ..self }
     }
@@ -143,8 +147,8 @@ impl TileFormat {
         }
     }
 
-    /// The format of tile `tile` of the detector. In partial readout the second of two JUNGFRAU interfaces sends its first packets, while
-    /// the first sends its last.
+    /// The format of tile `tile` of the detector. In partial readout the second of two JUNGFRAU interfaces sends its
+    /// first packets, while the first sends its last.
     pub const fn of_tile(self, tile: usize) -> Self {
         let is_second = self.tiles_per_module == 2 && tile % 2 == 1;
         Self { first_packet: if is_second { 0 } else { self.first_packet }, ..self }
@@ -158,7 +162,7 @@ impl TileFormat {
         }
     }
 
-    /// The pixels of tile `tile` that are read, of those of the whole tile.
+    /// The pixels of tile `tile` that are read, as a range of the pixels of the whole tile.
     pub const fn pixels_read(&self, tile: usize) -> std::ops::Range<usize> {
         let first = self.first_row(tile) as usize * self.columns as usize;
         first..first + self.pixels() as usize
@@ -181,7 +185,8 @@ impl TileFormat {
         packets
     }
 
-    /// First and last packet that hold bits of pixel `pixel` (they differ only where 12-bit pixels cross a packet border).
+    /// First and last packet that hold bits of pixel `pixel` (they differ only where 12-bit pixels cross a packet
+    /// border).
     pub const fn packets_of_pixel(&self, pixel: u32) -> (u16, u16) {
         let first_bit = pixel as u64 * self.bits as u64;
         let last_bit = first_bit + self.bits as u64 - 1;

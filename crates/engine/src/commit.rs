@@ -1,4 +1,4 @@
-//! The committer: looks at every frame in order, adds up what has come for each image, and gives images to the sinks.
+//! The committer: visits every frame in order, adds up the packets of each image, and hands images to the sinks.
 
 use crate::control::Control;
 use konkordia_core::ledger::ImageLedger;
@@ -9,7 +9,7 @@ use konkordia_memory::ring::Committer;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Commits until the end of the run, and enters in `ledger` the frames and images that pass.
+/// Commits frames until the end of the run and counts frames and images in `ledger`.
 pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledger: &mut ImageLedger) {
     let mut selector = Selector::new(plan.processing.selection);
     let mut image =
@@ -45,7 +45,7 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
     control.images_end.store(ledger.expected, Ordering::Release);
 }
 
-/// The image whose frames are passing.
+/// The image whose frames are being committed.
 struct OpenImage {
     first_frame: u64,
     frames: ImageFrames,
@@ -63,7 +63,7 @@ impl OpenImage {
                 *sum = record;
                 continue;
             }
-            // Only a tile without a packet has a header of nothing.
+            // Only a tile without a packet has an all-zero header.
             if sum.header == FrameHeader::default() {
                 sum.header = record.header;
             }

@@ -1,5 +1,5 @@
-//! A panic is a mistake in the program. Where it happens in the work for one detector it costs that work only: [`contain`] turns it into an error that
-//! is told, and the hook that ends the program leaves alone what [`is_contained`].
+//! [`contain`] turns a panic in the work for one detector into an error that is reported, so the panic costs that work
+//! only. Any other panic ends the program: its panic hook asks [`is_contained`].
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -7,9 +7,9 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 
 thread_local! {
-    /// Calls of [`contain`] that this thread is in.
+    /// Calls of [`contain`] in progress on this thread.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// Where the last panic of this thread began, for those who are told of it.
+    /// Where in the sources the last panic of this thread happened, for the report.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -18,17 +18,18 @@ thread_local! {
 pub struct Panic {
     /// The thread on which it happened.
     pub thread: String,
-    /// What it said, and where in the sources if that is known.
+    /// The panic message, with the place in the sources if that is known.
     pub why: String,
 }
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a mistake in konkordia itself ended the thread {}: {}", self.thread, self.why)
+        write!(f, "a bug in konkordia ended the thread {}: {}", self.thread, self.why)
     }
 }
 
-/// Does `work`; a panic in it comes back as an error. What `work` changes is to be used afterwards only where a half-done change does no harm.
+/// Runs `work` and returns a panic in it as an error. After a panic, what `work` changes may be half changed: use it
+/// afterwards only where that does no harm.
 ///
 /// # Errors
 /// It panicked.
@@ -44,18 +45,18 @@ pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     })
 }
 
-/// True while this thread is within [`contain`]: a panic here and now ends that work and nothing else.
+/// True while this thread is inside [`contain`]: a panic now ends only that work.
 pub fn is_contained() -> bool {
     DEPTH.get() > 0
 }
 
-/// For the hook of the program: notes where this panic began.
+/// Records where in the sources this panic happened. Called by the panic hook of the program.
 pub fn note_place(info: &PanicHookInfo<'_>) {
     let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
     PLACE.replace(place);
 }
 
-/// What a panic says.
+/// The message of a panic; empty if it is not text.
 pub fn words(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|s| (*s).to_string());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()

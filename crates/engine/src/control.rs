@@ -1,5 +1,5 @@
-//! How the outside sees and stops a run: with atomics. What a stream has seen of its packets is shown as a copy behind a lock that a receiver
-//! only tries, so that no receiver ever waits for those who look.
+//! Other threads watch and stop a run through atomics. What a stream has seen of its packets is published as a copy
+//! behind a lock that a receiver only tries to take, so that no receiver ever waits for a reader.
 
 use crate::latency::{Histogram, Latency};
 use konkordia_core::ledger::StreamLedger;
@@ -13,41 +13,42 @@ use std::time::Instant;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct StreamProgress {
-    /// Rows of its ledger.
+    /// Counters of its ledger.
     ledger: [AtomicU64; StreamLedger::ROWS],
-    stranger: AtomicU64,
+    other_sender: AtomicU64,
     /// Its own newest frame + 1.
     own_end: AtomicU64,
-    /// The frame to which it seems to have gone; [`NOT_YET`] = none.
+    /// The frame to which the stream seems to have jumped; [`NOT_YET`] = none.
     ahead: AtomicU64,
     drained: AtomicBool,
-    /// When it was seen empty last, ns since the run was armed; 0 before.
+    /// When its source was last seen empty, ns since the run was armed; 0 = never.
     drained_ns: AtomicU64,
     halted: AtomicBool,
-    /// A copy for those who look; the receiver never waits for them.
+    /// A copy for readers; the receiver never waits for them.
     seen: Mutex<Seen>,
 }
 
-/// A look at a run while it goes on.
+/// A snapshot of a run in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Packets of all streams.
     pub packets: StreamLedger,
-    /// Packets of other senders than the own ones, a part of the foreign ones.
-    pub packets_stranger: u64,
-    /// Newest frame seen + 1. Without a selection frames are images.
+    /// Packets from other senders. They also count as foreign, or as malformed if their number is none of the tile.
+    pub packets_of_others: u64,
+    /// Newest frame seen + 1. Without a selection of frames, each frame is an image.
     pub images_seen: u64,
     /// Images that are committed.
     pub images_committed: u64,
     /// Images that all sinks have taken.
     pub images_written: u64,
-    /// Frames between the newest and the committer: those in the ring, and refused ones that it has not passed yet.
+    /// Frames between the newest and the committer: those in the ring, and refused ones that the committer has not
+    /// passed yet.
     pub slots_used: u64,
     /// Packed images that wait for the slowest sink.
     pub images_waiting: u64,
 }
 
-/// Stops a run and tells how far it is. Shared between the run and whoever watches it.
+/// Stops a run and reports its progress. Shared between the run and its observers.
 #[derive(Debug)]
 pub struct Control {
     stop: AtomicBool,
@@ -58,23 +59,23 @@ pub struct Control {
     pub(crate) end: AtomicU64,
     /// Images of the run, set by the committer.
     pub(crate) images_end: AtomicU64,
-    /// One past the newest frame of any stream, with [`FROZEN`] when no further one is begun.
+    /// One past the newest frame of any stream, with the bit [`FROZEN`] when no further frame may begin.
     newest_end: AtomicU64,
     pub(crate) first_frame: AtomicU64,
     failed: AtomicBool,
-    /// When the first datagram of any stream had come, since arm; [`NOT_YET`] before that.
+    /// When the first datagram of any stream had come, ns since arm; [`NOT_YET`] before that.
     heard_ns: AtomicU64,
     frames_committed: AtomicU64,
     committed: AtomicU64,
     written: AtomicU64,
-    /// From the first packet of an image to its place in the order, and to the first sink that is done with it.
+    /// From the first packet of an image until it is committed, and until the first sink is done with it.
     pub(crate) committed_latency: Histogram,
     pub(crate) written_latency: Histogram,
     streams: Box<[StreamProgress]>,
     started: Instant,
 }
 
-/// Frames of the run before, of which packets may still be on their way.
+/// Frames of the previous run whose packets may still arrive.
 #[derive(Debug, Default)]
 struct Stragglers {
     first: AtomicU64,
@@ -84,7 +85,7 @@ struct Stragglers {
 
 /// `end` before the end of the run is known.
 pub(crate) const NOT_YET: u64 = u64::MAX;
-/// Above every number of a frame, so that a maximum with one changes nothing.
+/// Larger than every frame number, so that a maximum with a frame number changes nothing.
 const FROZEN: u64 = 1 << 63;
 
 impl StreamProgress {
@@ -116,7 +117,8 @@ impl Control {
         }
     }
 
-    /// Asks the run to end: what is in the sockets is still taken, open tiles are sealed, files are closed. May be called more than once.
+    /// Asks the run to end: datagrams already in the sockets are still taken, open tiles are sealed, files are closed.
+    /// May be called more than once.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
@@ -126,7 +128,7 @@ impl Control {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Ends a run to which nothing has come, as one without data; a run that has begun goes on.
+    /// Ends the run as one without data if no packet was placed yet; a run that has begun goes on.
     pub fn give_up(&self) {
         self.gave_up.store(true, Ordering::Release);
     }
@@ -135,15 +137,16 @@ impl Control {
         self.gave_up.load(Ordering::Acquire)
     }
 
-    /// A run that begins with whatever frame comes first does not begin with one of these: they are late packets of the run before. At most
-    /// `packets_max` packets are refused so, because a detector that was reset sends the same numbers again. Before the run only.
+    /// A run that begins with whichever frame comes first does not begin with one of `frames`: their packets are left
+    /// over from the previous run. At most `packets_max` packets are refused in this way, because a detector that was
+    /// reset sends the same numbers again. To be called before the run only.
     pub fn expect_stragglers(&self, frames: Range<u64>, packets_max: u64) {
         self.stragglers.first.store(frames.start, Ordering::Relaxed);
         self.stragglers.end.store(frames.end, Ordering::Relaxed);
         self.stragglers.packets_left.store(packets_max, Ordering::Release);
     }
 
-    /// True if a packet of this frame is left over from the run before. Asked only while no frame has begun the run.
+    /// True if a packet of this frame is left over from the previous run. Asked only while no frame has begun the run.
     pub(crate) fn is_straggler(&self, frame: u64) -> bool {
         let s = &self.stragglers;
         let is_old = || (s.first.load(Ordering::Relaxed)..s.end.load(Ordering::Relaxed)).contains(&frame);
@@ -158,7 +161,8 @@ impl Control {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// How long the images of this run took from their first packet until they were committed, and until the first sink was done with them.
+    /// How long the images of this run took from their first packet until they were committed, and until the first sink
+    /// was done with them.
     pub fn latencies(&self) -> (Latency, Latency) {
         (self.committed_latency.read(), self.written_latency.read())
     }
@@ -168,7 +172,7 @@ impl Control {
         Some(self.first_frame.load(Ordering::Acquire)).filter(|f| *f != NOT_YET)
     }
 
-    /// A look at the counters. They move on while they are read, so sums need not agree before the run has ended.
+    /// A snapshot of the counters. They change while they are read, so sums need not agree before the run has ended.
     pub fn progress(&self) -> Progress {
         let mut packets = StreamLedger::default();
         self.streams.iter().for_each(|s| packets += s.ledger());
@@ -178,7 +182,7 @@ impl Control {
         let in_frames = images_seen.saturating_sub(self.frames_committed.load(Ordering::Relaxed));
         Progress {
             packets,
-            packets_stranger: self.streams.iter().map(|s| s.stranger.load(Ordering::Relaxed)).sum(),
+            packets_of_others: self.streams.iter().map(|s| s.other_sender.load(Ordering::Relaxed)).sum(),
             images_seen,
             images_committed,
             images_written,
@@ -197,7 +201,7 @@ impl Control {
         self.newest_end.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// From now on no stream begins a frame that no other has begun.
+    /// From now on no stream may begin a frame that no stream has begun.
     pub(crate) fn freeze(&self) {
         self.newest_end.fetch_or(FROZEN, Ordering::AcqRel);
     }
@@ -208,7 +212,7 @@ impl Control {
         self.written.store(written, Ordering::Relaxed);
     }
 
-    /// The account of a stream, its own newest frame + 1, and if its source was seen empty.
+    /// Publishes the ledger of a stream, its own newest frame + 1, and whether its source was seen empty.
     pub(crate) fn publish(&self, stream: usize, ledger: &StreamLedger, own_end: u64, drained: bool) {
         let s = &self.streams[stream];
         s.own_end.store(own_end, Ordering::Relaxed);
@@ -222,7 +226,7 @@ impl Control {
         s.drained.store(drained, Ordering::Release);
     }
 
-    /// The frame to which a stream seems to have gone.
+    /// Publishes the frame to which a stream seems to have jumped.
     pub(crate) fn show_ahead(&self, stream: usize, frame: Option<u64>) {
         self.streams[stream].ahead.store(frame.unwrap_or(NOT_YET), Ordering::Release);
     }
@@ -231,7 +235,7 @@ impl Control {
         self.streams.iter().enumerate().filter(move |(n, _)| *n != stream).map(|(_, progress)| progress)
     }
 
-    /// True if another stream seems to have gone to about the same frame.
+    /// True if another stream seems to have jumped to about the same frame.
     pub(crate) fn is_ahead_too(&self, stream: usize, frame: u64, near_frames: u64) -> bool {
         self.beside(stream).any(|s| match s.ahead.load(Ordering::Acquire) {
             NOT_YET => false,
@@ -239,8 +243,9 @@ impl Control {
         })
     }
 
-    /// Packets that the other streams have placed, and since when the sources of all were seen empty at least once, ns since the run was armed;
-    /// `None` if all of them are dead, so many frames behind the newest.
+    /// Packets that the other streams have placed, and the time since which each of their sources was seen empty at
+    /// least once, in ns since the run was armed. `None` if all other streams are dead, that is, more than
+    /// `behind_frames` behind the newest.
     pub(crate) fn others(&self, stream: usize, behind_frames: u64) -> Option<(u64, u64)> {
         let alive_from = self.newest_end().saturating_sub(behind_frames).max(1);
         let is_alive = |s: &&StreamProgress| s.own_end.load(Ordering::Relaxed) >= alive_from;
@@ -250,15 +255,15 @@ impl Control {
         Some((self.beside(stream).map(placed).sum(), drained_ns))
     }
 
-    /// Shows what a stream has seen; another time if somebody is just looking.
+    /// Publishes what a stream has seen. Does nothing while somebody reads the copy; the next call publishes it.
     pub(crate) fn show(&self, stream: usize, seen: &Seen) {
-        self.streams[stream].stranger.store(seen.strangers.packets(), Ordering::Relaxed);
+        self.streams[stream].other_sender.store(seen.other_senders.packets(), Ordering::Relaxed);
         if let Ok(mut shown) = self.streams[stream].seen.try_lock() {
             *shown = *seen;
         }
     }
 
-    /// What the streams have seen, as they last showed it; how many datagrams came is known to the last batch.
+    /// What the streams have seen, as last published; `received` is newer and counts up to the last batch.
     pub fn seen(&self) -> Vec<Seen> {
         let shown = |s: &StreamProgress| Seen {
             received: s.ledger().received,
@@ -275,17 +280,19 @@ impl Control {
         }
     }
 
-    /// No stream has anything more to take, as far as can be seen: each one's source was empty, or it has taken all that it wants.
+    /// True if no stream has anything more to take, as far as can be seen: its source was empty, or it has taken all
+    /// that it wants.
     pub(crate) fn all_quiet(&self) -> bool {
         self.streams.iter().all(|s| s.drained.load(Ordering::Acquire) || s.halted.load(Ordering::Acquire))
     }
 
-    /// Tells the receivers to take nothing more, so that the newest image stands still and the end of the run can be set.
+    /// Asks the receivers to take nothing more, so that the newest image stays the same and the end of the run can be
+    /// set.
     pub(crate) fn halt(&self) {
         self.halt.store(true, Ordering::Release);
     }
 
-    /// True when receivers must take nothing more: they were told to halt, or the run has failed.
+    /// True when receivers must take nothing more: they were asked to halt, or the run has failed.
     pub(crate) fn is_halting(&self) -> bool {
         self.halt.load(Ordering::Acquire) || self.has_failed()
     }
@@ -299,7 +306,7 @@ impl Control {
         self.streams.iter().all(|s| s.halted.load(Ordering::Acquire))
     }
 
-    /// A thread of the run is gone: the others must not wait for it for ever.
+    /// A thread of the run has ended early: the others must not wait for it for ever.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Release);
     }

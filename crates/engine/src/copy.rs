@@ -13,7 +13,7 @@ pub(crate) struct Copied {
     pub error: Option<SinkError>,
 }
 
-/// Hands over frames until the end of the run. After an error frames still pass, so that the ring moves on.
+/// Hands over frames until the end of the run. After an error frames are still passed, so that the ring moves on.
 pub(crate) fn run(control: &Control, plan: &Plan, mut reader: FrameReader, copied: &mut Copied) {
     let Copied { sink, error } = copied;
     while !control.has_failed() && reader.next() < control.end.load(Ordering::Acquire) {

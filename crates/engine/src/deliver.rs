@@ -1,4 +1,5 @@
-//! One thread per sink: hands it the committed images in order. The slot of an image is free when every sink has taken it.
+//! One thread per sink: hands it the committed images in order. The slot of an image is free when every sink has taken
+//! it.
 
 use crate::control::Control;
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
@@ -16,12 +17,12 @@ pub(crate) struct Delivery {
     /// Such images that came after the sink had failed.
     pub unwritten: u64,
     pub error: Option<SinkError>,
-    /// Its pace is what is told: how long images take until it is done with them.
+    /// The latency of images is measured at this sink: the time until it is done with them.
     pub is_timed: bool,
 }
 
-/// Delivers images until the end of the run; of a run that has failed, those that are ready. After an error images still pass, so that the ring moves
-/// on, but the sink sees none of them.
+/// Delivers images until the end of the run. If the run has failed, delivers only those that are ready. After an error
+/// images are still passed, so that the ring moves on, but the sink sees none of them.
 pub(crate) fn run(control: &Control, plan: &Plan, mut reader: SinkReader, delivery: &mut Delivery) {
     let nothing = vec![TileRecord::default(); plan.streams()];
     while reader.next() < control.images_end.load(Ordering::Acquire) {

@@ -1,4 +1,4 @@
-//! The first packets of a stream, with their bytes, until [`Opening`] has decided about them.
+//! The first packets of a stream, with their bytes. They are held back until [`Opening`] has decided about them.
 
 use crate::held::HeldDatagrams;
 use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Opening, OpeningSpec};
@@ -14,7 +14,7 @@ pub(crate) struct FirstPackets {
 }
 
 impl FirstPackets {
-    /// For a stream of this plan and format; `None` where nothing is to be found out: files are what they are.
+    /// For a stream of this plan and format. `None` for files, whose packets are not held back.
     pub(crate) fn new(plan: &Plan, format: &TileFormat) -> Option<Self> {
         if plan.lossless_source {
             return None;
@@ -38,7 +38,7 @@ impl FirstPackets {
         self.opening.push(first, now_ns, is_known)
     }
 
-    /// No packet came.
+    /// Asks for a verdict when no packet came.
     pub(crate) fn tick(&mut self, now_ns: u64, is_known: bool, is_last: bool) -> FirstVerdict {
         self.opening.tick(now_ns, is_known, is_last)
     }
@@ -51,12 +51,12 @@ impl FirstPackets {
         Some(oldest)
     }
 
-    /// The datagrams with what is known of them, in the order in which they came.
+    /// The held datagrams with what is known of them, in the order in which they came.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = (&FirstPacket, &[u8])> {
         self.opening.held().iter().zip(self.held.datagrams())
     }
 
-    /// Forgets all, because it is refused.
+    /// Forgets all held packets, because they are refused.
     pub(crate) fn refuse(&mut self) {
         self.opening.refuse();
     }
@@ -66,7 +66,7 @@ impl FirstPackets {
         self.opening.has_refused()
     }
 
-    /// True while what is held is not missing.
+    /// True while the held packets do not count as missing.
     pub(crate) fn is_settling(&self, now_ns: u64) -> bool {
         self.opening.is_settling(now_ns)
     }

@@ -1,5 +1,5 @@
-//! Datagrams that are held back until somebody knows what they are. All memory is taken, and touched, at arm, and kept until the run has ended: the
-//! receiver calls the system for neither while packets come.
+//! Memory for datagrams that are held back until it is known what they are. It is allocated and touched at arm and kept
+//! until the run has ended, so that the receiver makes no system call for it while packets come.
 
 use std::collections::VecDeque;
 
@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 pub(crate) struct HeldDatagrams {
     datagram_bytes: usize,
     bytes: Box<[u8]>,
-    /// Places in `bytes`: of the datagrams held, in their order, and free ones behind them.
+    /// Places in `bytes`: those of the held datagrams in their order, then the free ones.
     places: VecDeque<usize>,
 }
 
 impl HeldDatagrams {
-    /// Room for so many datagrams of this length.
+    /// Room for `most` datagrams of `datagram_bytes` each.
     pub(crate) fn new(most: usize, datagram_bytes: usize) -> Self {
-        // Not zeros, for which the system would give the pages only when they are written.
+        // Not zeros: the kernel would provide zeroed pages only when they are written.
         let bytes = vec![1; most * datagram_bytes].into_boxed_slice();
         Self { datagram_bytes, bytes, places: (0..most).collect() }
     }
@@ -30,7 +30,8 @@ impl HeldDatagrams {
         self.places.rotate_left(1);
     }
 
-    /// In the order in which they came; more than are held.
+    /// The datagrams in the order in which they came. Free places follow the held ones: the caller knows how many it
+    /// holds.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
         self.places.iter().map(|place| &self.bytes[place * self.datagram_bytes..][..self.datagram_bytes])
     }

@@ -1,4 +1,5 @@
-//! How long images take from their first byte to a stage on their way: a histogram of atomics that one thread fills and anybody reads.
+//! How long images take from their first byte to a stage of their processing: a histogram of atomics that one thread
+//! fills and any thread reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,25 +8,25 @@ const STEPS: usize = 8;
 /// Values below [`STEPS`] have a bucket each; above, every power of two has [`STEPS`].
 const BUCKETS: usize = STEPS * 62;
 
-/// Counts of durations by size, for the life of a detector.
+/// Counts of durations, in buckets whose width grows with the duration.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: Box<[AtomicU64]>,
     max_ns: AtomicU64,
 }
 
-/// What a [`Histogram`] says: half, 99 and 99.9 per cent of the images took no longer.
+/// Quantiles of a [`Histogram`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// Images counted.
     pub count: u64,
-    /// Half of them.
+    /// Half of the images took no longer.
     pub p50_ns: u64,
-    /// 99 per cent of them.
+    /// 99 per cent of them took no longer.
     pub p99_ns: u64,
-    /// 99.9 per cent of them.
+    /// 99.9 per cent of them took no longer.
     pub p999_ns: u64,
-    /// All of them.
+    /// The longest of all.
     pub max_ns: u64,
 }
 

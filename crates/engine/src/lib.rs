@@ -1,5 +1,6 @@
-//! The threads of a run: one receiver per stream, the workers, the committer and one thread per sink, passing images through the ring.
-//! It knows no file format, socket or configuration: sources and sinks come as traits, and everything else from the plan.
+//! Runs the threads that receive, process and deliver images: those of a run pass images through the ring, those of a
+//! series of messages through bounded queues.
+//! It knows no file format, socket or configuration: sources and sinks come as traits, everything else from the plan.
 //! Read [`run::Armed`] first.
 
 mod commit;
@@ -7,16 +8,16 @@ pub mod contain;
 pub mod control;
 mod copy;
 mod deliver;
-mod doubts;
+mod far_ahead_packets;
 mod first;
 mod held;
 pub mod latency;
-pub mod outlet;
+pub mod output_queue;
+mod preview;
 mod receive;
 pub mod run;
-pub mod run_tap;
+pub mod run_as_series;
 pub mod series;
 pub mod setup;
 mod sys;
-mod tap;
 mod work;

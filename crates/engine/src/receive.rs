@@ -1,7 +1,8 @@
-//! The receiver of one stream: takes datagrams from its source, gets a verdict for each, copies the payload of those that have a place.
+//! The receiver of one stream: takes datagrams from its source, decides what becomes of each, and copies the payload of
+//! those that have a place.
 
 use crate::control::{Control, NOT_YET};
-use crate::doubts::Doubts;
+use crate::far_ahead_packets::FarAheadPackets;
 use crate::first::FirstPackets;
 use konkordia_core::assembler::{TileAssembler, Verdict};
 use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Origin};
@@ -16,13 +17,14 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Longest wait for a datagram, and so the grain of deadlines and of stopping.
+/// Longest wait for a datagram, and so the time resolution of deadlines and of a stop.
 const WAIT: Duration = Duration::from_millis(2);
-/// Grain of the wait for a slot. Half a ring is filled meanwhile at 1 GB/s and 100 MB of ring.
+/// Polling interval of the wait for a slot. At 1 GB/s 0.2 MB come meanwhile, which is little beside the ring.
 pub(crate) const SLOT_WAIT: Duration = Duration::from_micros(200);
-/// How often the source is asked what it lost: a system call that is too dear for every batch.
+/// How often the source is asked how many datagrams it lost. That system call is too expensive for every batch.
 const DROPS_INTERVAL_NS: u64 = 50_000_000;
-/// Datagrams that still wait in the socket after the last image is sealed are counted, at most this many batches of them.
+/// Datagrams that still wait in the socket after the last image is sealed are counted, at most this many batches of
+/// them.
 const LEFTOVER_BATCHES: usize = 1000;
 
 /// Everything that one receiver thread owns.
@@ -39,11 +41,11 @@ pub(crate) struct Receiver<'a> {
 struct Known {
     /// Newest image of any stream + 1.
     newest_end: u64,
-    /// The time.
+    /// The time, ns since the run was armed.
     now_ns: u64,
 }
 
-/// The part of a receiver that judges datagrams; apart from the source, which lends them.
+/// The part of a receiver that decides about datagrams. It is separate from the source, which lends them.
 pub(crate) struct Sorter<'a> {
     pub control: &'a Control,
     pub stream: usize,
@@ -55,26 +57,27 @@ pub(crate) struct Sorter<'a> {
     pub ledger: StreamLedger,
     /// Packets that contradict the configuration are not placed.
     pub is_strict: bool,
-    /// What came, for those who look for a wrong set-up.
+    /// What the packets said, for the check of the set-up.
     pub seen: Seen,
-    /// Room for the first packets; `None` where they are not judged.
+    /// Memory for the first packets; `None` where they are not held back.
     pub first: Option<FirstPackets>,
     /// The first packets have not agreed yet.
     pub is_opening: bool,
     /// Whose packets are taken.
     pub filter: SenderFilter,
-    /// Packets of which it is not known whether the stream has gone there; `None` where nothing is doubted.
-    pub doubts: Option<Doubts>,
-    /// Images in which packets that are held are waited for: the others may be so far ahead.
+    /// Packets that are held back because the stream may have jumped; `None` where none are held back.
+    pub far_ahead_packets: Option<FarAheadPackets>,
+    /// While the run has no more images than this, the first packets that are held do not count as missing. A stream
+    /// that is further behind the newest image counts as dead.
     pub settling_images: u64,
 }
 
 impl Receiver<'_> {
-    /// Receives until every planned image is sealed or the run is ended. The account of the stream is in its sorter.
+    /// Receives until every planned image is sealed or the run is ended. The ledger of the stream is in its sorter.
     pub(crate) fn run(&mut self) {
         let control = self.sorter.control;
         while !self.sorter.stops() && self.sorter.assembler.low() < self.sorter.assembler.images() {
-            // Read before the source is looked at: what is known now and not in an empty source will not come.
+            // Read before the source: if the source is empty after that, packets of the images known now will not come.
             let known = Known { newest_end: control.newest_end(), now_ns: control.now_ns() };
             if self.result.is_err() {
                 std::thread::sleep(WAIT);
@@ -91,25 +94,25 @@ impl Receiver<'_> {
             match source.receive(WAIT, &mut |datagram, sender| sorter.take(datagram, sender)) {
                 Ok(count) => self.after_batch(known, count == 0),
                 Err(error) => {
-                    // The other streams end their images in peace; this one has nothing more to say.
+                    // The other streams still finish their images; this one receives nothing more.
                     self.result = Err(error);
                     control.stop();
                     self.after_batch(known, true);
                     if !self.sorter.lossless {
                         break;
                     }
-                    // The others wait for slots, so this one must let go of the frames that they still take.
+                    // The other streams wait for slots, so this one must still seal the frames that they take.
                 }
             }
         }
         self.sorter.open(true);
-        self.sorter.settle_doubts(control.now_ns(), false, true);
+        self.sorter.settle_far_ahead(control.now_ns(), false, true);
         control.note_halted(self.sorter.stream);
         while control.end.load(Ordering::Acquire) == NOT_YET && !control.has_failed() {
             std::thread::sleep(WAIT);
         }
         if control.has_failed() {
-            // Nobody takes what it would seal.
+            // No thread takes what it would seal.
             return;
         }
         let low = self.sorter.assembler.finish(control.end.load(Ordering::Acquire));
@@ -119,7 +122,7 @@ impl Receiver<'_> {
             self.result = self.count_leftovers();
             self.sorter.leave_all_out();
         }
-        self.sorter.drop_doubts();
+        self.sorter.drop_far_ahead();
         self.sorter.note_senders();
         self.sorter.seen.received = self.sorter.ledger.received;
         self.sorter.ledger.kernel_dropped = self.source.dropped();
@@ -133,7 +136,7 @@ impl Receiver<'_> {
             sorter.open(sorter.control.is_stopping());
         }
         sorter.filter.tick(known.now_ns);
-        sorter.settle_doubts(known.now_ns, drained, false);
+        sorter.settle_far_ahead(known.now_ns, drained, false);
         let is_settling = known.newest_end <= sorter.settling_images && sorter.is_settling(known.now_ns);
         let low = sorter.assembler.tick(known.now_ns, known.newest_end, drained && !is_settling);
         sorter.writer.seal_below(low);
@@ -146,7 +149,7 @@ impl Receiver<'_> {
         sorter.control.publish(sorter.stream, &sorter.ledger, sorter.assembler.own_end(), drained);
     }
 
-    /// All images are sealed: what is still in the socket gets its verdict too (copies, frames after the last).
+    /// All images are sealed: what is still in the socket gets its verdict too (duplicates, frames after the last).
     fn count_leftovers(&mut self) -> io::Result<()> {
         for _ in 0..LEFTOVER_BATCHES {
             if self.source.receive(Duration::ZERO, &mut |datagram, sender| self.sorter.take(datagram, sender))? == 0 {
@@ -181,27 +184,27 @@ impl Sorter<'_> {
         self.seen.on_number(packet.number());
         match self.filter.admit(sender) {
             Admission::Own => self.judge(packet),
-            Admission::Stranger => {
+            Admission::OtherSender => {
                 self.ledger.foreign += 1;
-                self.seen.strangers.count(sender);
+                self.seen.other_senders.count(sender);
             }
-            Admission::Follower => self.take_follower(packet, sender),
+            Admission::NextSender => self.take_next_sender(packet, sender),
         }
     }
 
-    /// A packet of a sender that may follow the own one, which is silent.
+    /// A packet from a sender that may have replaced the stream's sender, which is silent.
     #[cold]
-    fn take_follower(&mut self, packet: &Packet<'_>, sender: Sender) {
+    fn take_next_sender(&mut self, packet: &Packet<'_>, sender: Sender) {
         match self.image_of(packet.frame_number()).filter(|image| *image < self.assembler.images()) {
             Some(image) => self.hold(packet, image, Some(sender)),
             None => {
                 self.ledger.foreign += 1;
-                self.seen.strangers.count(sender);
+                self.seen.other_senders.count(sender);
             }
         }
     }
 
-    /// A packet of the own sender.
+    /// A packet of the stream's sender.
     #[inline]
     pub(crate) fn judge(&mut self, packet: &Packet<'_>) {
         let image = self.image_of(packet.frame_number());
@@ -210,7 +213,7 @@ impl Sorter<'_> {
             return;
         }
         if !self.seen.is_own(packet.port(), self.format.packets()) && self.is_strict {
-            // Of another module: its pixels would lie among those of this one.
+            // A packet of another module: its pixels would be mixed with those of this one.
             self.ledger.foreign += 1;
             return;
         }
@@ -244,18 +247,18 @@ impl Sorter<'_> {
             }
             Verdict::Ahead => return self.hold(packet, image.unwrap_or(0), None),
         }
-        if self.doubts.as_ref().is_some_and(|doubts| !doubts.is_empty()) {
+        if self.far_ahead_packets.as_ref().is_some_and(|far_ahead_packets| !far_ahead_packets.is_empty()) {
             self.stay();
         }
     }
 
-    /// What is known of the senders, for those who look.
+    /// Notes in `seen` what is known of the senders.
     fn note_senders(&mut self) {
         self.seen.sender = self.filter.own();
         self.seen.is_contested = self.filter.is_contested();
     }
 
-    /// Not a packet of the tile. One that is wrong in its number alone says something about the tile.
+    /// A datagram that is no packet of the tile. If only its packet number is wrong, the configured tile may be wrong.
     #[cold]
     fn take_malformed(&mut self, datagram: &[u8], sender: Sender, why: Malformed) {
         let fields = sls_udp::header_fields(datagram);
@@ -272,11 +275,11 @@ impl Sorter<'_> {
         }
     }
 
-    /// A packet while it is not known whether its stream is that of the tile.
+    /// A packet that comes before the first packets have agreed.
     #[cold]
     fn take_first(&mut self, mut packet: FirstPacket, datagram: &[u8]) {
         let Some(identity) = self.filter.identity(packet.origin.sender) else {
-            self.seen.strangers.count(packet.origin.sender);
+            self.seen.other_senders.count(packet.origin.sender);
             return self.leave_out(packet);
         };
         packet.origin.sender = identity;
@@ -291,18 +294,20 @@ impl Sorter<'_> {
         }
     }
 
-    /// True if a packet of this frame or of the one before is held: then it is no late one of the run before.
+    /// True if a packet of this frame or of the one before is held: then this packet is not left over from the previous
+    /// run.
     fn goes_on(&self, frame: u64) -> bool {
         let follows = |held: &FirstPacket| held.frame == frame || held.frame.checked_add(1) == Some(frame);
         self.first.as_ref().is_some_and(|first| first.datagrams().any(|(held, _)| follows(held)))
     }
 
-    /// True while what is held is not missing.
+    /// True while the held packets do not count as missing.
     fn is_settling(&self, now_ns: u64) -> bool {
         self.is_opening && self.first.as_ref().is_some_and(|first| first.is_settling(now_ns))
     }
 
-    /// Looks at what is held when no packet came; `is_last`: none will, and all that is held gets its verdict.
+    /// Decides about the held packets when no packet came. `is_last`: none will come, and all held packets get their
+    /// verdict.
     fn open(&mut self, is_last: bool) {
         let (now_ns, is_known) = (self.control.now_ns(), self.control.first_frame().is_some());
         let Some(first) = self.first.as_mut().filter(|_| self.is_opening) else { return };
@@ -334,8 +339,9 @@ impl Sorter<'_> {
         }
     }
 
-    /// The run of this stream begins: what is held gets its verdict. What came before the first packet of that frame or of the next (packets
-    /// may overtake each other), of another frame, was on its way from elsewhere, unless the run has begun on another stream.
+    /// Begins the run of this stream: the held packets get their verdicts. Those held before the first packet of
+    /// `frame` or of the next frame (packets may overtake each other) are left out, unless the run has already begun on
+    /// another stream and nothing was refused on this one.
     fn begin(&mut self, frame: u64, origin: Option<Origin>) {
         let Some(first) = self.first.take() else { return };
         self.is_opening = false;
@@ -356,7 +362,7 @@ impl Sorter<'_> {
                 }
                 _ => {
                     if !is_own {
-                        self.seen.strangers.count(held.origin.sender);
+                        self.seen.other_senders.count(held.origin.sender);
                     }
                     self.leave_out(*held);
                 }
@@ -365,7 +371,7 @@ impl Sorter<'_> {
         self.first = Some(first);
     }
 
-    /// A packet that was held back, or not even that, and is none of this run.
+    /// Counts a packet that is not of this run, whether it was held back or not.
     fn leave_out(&mut self, packet: FirstPacket) {
         if packet.is_in_tile {
             self.ledger.foreign += 1;
@@ -376,14 +382,15 @@ impl Sorter<'_> {
         self.seen.on_number(packet.number);
     }
 
-    /// Nothing will come that could say more of what is held.
+    /// Leaves out all held packets, because no further packet will help to decide about them.
     fn leave_all_out(&mut self) {
         while self.is_opening && self.first.as_ref().is_some_and(|first| !first.is_empty()) {
             self.decide(FirstVerdict::DropOldest);
         }
     }
 
-    /// True if the stream must take nothing more. One that can wait first takes what the other streams have begun.
+    /// True if the stream must take nothing more. A source that can wait first delivers the frames that other streams
+    /// have begun.
     fn stops(&self) -> bool {
         self.control.is_halting() || self.lossless && self.is_refused(self.assembler.low())
     }
@@ -397,11 +404,12 @@ impl Sorter<'_> {
         image >= self.control.newest_end()
     }
 
-    /// Frames of a source that can wait come in order, so all older ones are done; a new one waits until there is a slot for it. A run that is
-    /// stopped still takes the frames that any stream has begun, so that its last frames are whole; returns false for later ones.
+    /// A source that can wait delivers frames in order, so all older frames are done. A new frame waits until there is
+    /// a slot for it. A stopped run still takes the frames that any stream has begun, so that its last frames are
+    /// complete; returns false for later ones.
     fn wait_for_slot(&mut self, image: Option<u64>) -> bool {
         let Some(image) = image.filter(|i| *i >= self.assembler.own_end() && *i < self.assembler.images()) else { return true };
-        // Streams at their end must let go of older frames, or there would never be a slot.
+        // Streams that have ended must release older frames, or there would never be a slot.
         self.control.begin_below(image);
         let low = self.assembler.seal_before(image.min(self.control.newest_end()));
         self.writer.seal_below(low);
@@ -415,11 +423,12 @@ impl Sorter<'_> {
         false
     }
 
-    /// Position of a frame in the run; the first packet of a run that starts with any frame sets the first frame for all streams.
+    /// Position of a frame in the run; the first packet of a run that starts with any frame sets the first frame for
+    /// all streams.
     #[inline]
     fn image_of(&self, frame_number: u64) -> Option<u64> {
         if frame_number == NOT_YET {
-            // No detector counts that far, and as a first frame it would still mean that there is none.
+            // No detector counts that far, and as the first frame this value would mean that none is known.
             return None;
         }
         let first = match self.control.first_frame.load(Ordering::Acquire) {

@@ -4,7 +4,7 @@ use crate::contain::{Panic, contain};
 use crate::control::Control;
 use crate::copy::Copied;
 use crate::deliver::Delivery;
-use crate::doubts::Doubts;
+use crate::far_ahead_packets::FarAheadPackets;
 use crate::first::FirstPackets;
 use crate::receive::{Receiver, Sorter};
 use crate::work::Recipes;
@@ -59,8 +59,8 @@ pub struct Calibration {
     pub sets: Vec<ConstantPlanes>,
     /// The set of each storage cell; `None` = there is none, and all pixels of its frames are masked.
     pub set_of_cell: Box<[Option<usize>; CELLS]>,
-    /// Distance from its pedestal within which a G0 word of a pixel counts as dark, in ADU and output order, for each set. Needed by tracking
-    /// and common mode, else empty. NaN = never.
+    /// Distance from its pedestal within which a G0 word of a pixel counts as dark, in ADU and output order, for each
+    /// set. Needed by tracking and common mode, else empty. NaN = never.
     pub gate_adu: Vec<Vec<f32>>,
 }
 
@@ -90,7 +90,7 @@ pub struct RunParts {
     pub sources: Vec<Box<dyn Source>>,
     /// Constants that fit the plan's recipe.
     pub constants: PixelConstants,
-    /// At least one sink. [`Control::latencies`] tells when the first one was done with an image.
+    /// At least one sink. [`Control::latencies`] reports when the first one was done with an image.
     pub sinks: Vec<Box<dyn Sink>>,
     /// Sinks of raw frames, mostly none.
     pub frame_sinks: Vec<Box<dyn FrameSink>>,
@@ -101,7 +101,7 @@ pub struct RunParts {
 /// Why a run cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ArmError {
-    /// The parts do not fit the plan; the configuration should have been refused before.
+    /// The parts do not fit the plan; the check of the configuration should have refused it before.
     #[error("the plan of the run is not consistent: {0}")]
     Plan(String),
     /// No memory for the ring.
@@ -131,9 +131,10 @@ pub enum Ended {
     SourceError(usize, io::Error),
     /// A sink failed.
     SinkError(SinkError),
-    /// The machine had no thread left for one of the run's.
+    /// The system could not start one of the threads.
     NoThread(io::Error),
-    /// A thread of the run panicked, which is a mistake in the program. The ledger holds what is known and need not balance.
+    /// A thread of the run panicked, which is a mistake in the program. The ledger holds what is known and need not
+    /// balance.
     Panicked(Panic),
 }
 
@@ -153,9 +154,9 @@ impl Ended {
     }
 }
 
-/// What is left of a run.
+/// The result of a run.
 pub struct RunOutcome {
-    /// The account; look at [`RunLedger::imbalances`].
+    /// The ledger; check [`RunLedger::imbalances`].
     pub ledger: RunLedger,
     /// Why it ended.
     pub ended: Ended,
@@ -167,7 +168,7 @@ pub struct RunOutcome {
     pub receive_time: Duration,
     /// What each stream has seen of its packets.
     pub seen: Vec<Seen>,
-    /// What of it contradicts the plan.
+    /// Where that contradicts the plan.
     pub findings: Vec<Finding>,
     /// The sinks, to be closed with the ledger.
     pub sinks: Vec<Box<dyn Sink>>,
@@ -176,13 +177,14 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// True when every expected image is complete, nothing was dropped anywhere, and the detector is the one that was configured.
+    /// True when every expected image is complete, nothing was dropped anywhere, and the detector is the one that was
+    /// configured.
     pub fn is_complete(&self) -> bool {
         self.ledger.is_complete() && !self.findings.iter().any(|finding| finding.is_wrong)
     }
 
-    /// True when nothing is missing and nothing was thrown away that could have been another image: copies and late packets are also what comes from a
-    /// detector that counts its frames anew.
+    /// True when the run is complete and no stream threw away as many duplicate and late packets as its part of an
+    /// image has. So many could be another image, of a detector that restarted its frame count.
     pub fn is_success(&self) -> bool {
         self.is_complete() && !self.ledger.may_lack_an_image()
     }
@@ -244,7 +246,7 @@ fn check(parts: &RunParts) -> Result<(), String> {
     expect(plan.workers > 0 && plan.workers <= 1024, "1 to 1024 workers")?;
     expect(
         plan.slots >= 4 && plan.window_images >= 1 && plan.window_images <= plan.slots / 2,
-        "window_images is 1 to half of the slots",
+        "window_images must be 1 to half of the slots",
     )?;
     expect(plan.slots <= 1 << 20 && (1..=1 << 20).contains(&plan.packed_slots), "at most 2^20 slots")?;
     check_processing(plan)?;
@@ -258,7 +260,7 @@ fn check(parts: &RunParts) -> Result<(), String> {
             expect(!calibration.sets.is_empty(), "at least one set of constants")?;
             expect(
                 calibration.set_of_cell.iter().flatten().all(|set| *set < calibration.sets.len()),
-                "cells have sets that there are",
+                "a storage cell refers to a missing set of constants",
             )?;
             let planes = calibration.sets.iter().flat_map(|set| set.pedestal.iter().chain(&set.factor));
             expect(planes.chain(&calibration.gate_adu).all(|p| p.len() == pixels), "one constant per output pixel")?;
@@ -289,8 +291,8 @@ fn check_processing(plan: &Plan) -> Result<(), &'static str> {
     processing.check()?;
     expect((1..=SUM_FRAMES_MAX).contains(&selection.sum_frames), "1 to 1000 frames make an image")?;
     expect(!matches!(selection.darks, Marked::Every(0 | 1)), "at most every second frame is dark")?;
-    expect(!matches!(selection.keep, Keep::EveryNth(0)), "the first of at least one frame is kept")?;
-    expect(processing.tracking.is_none_or(|t| t.window_frames > 0), "pedestals follow at least one frame")?;
+    expect(!matches!(selection.keep, Keep::EveryNth(0)), "the interval of kept frames must be at least 1")?;
+    expect(processing.tracking.is_none_or(|t| t.window_frames > 0), "the tracking window must be at least one frame")?;
     let is_unchanged = selection.sum_frames == 1 && processing.negative == Negative::Keep;
     expect(plan.recipe != Recipe::Raw || is_unchanged, "raw words are neither added nor shifted")?;
     let has_pedestals = processing.tracking.is_some() || processing.common_mode != CommonMode::None;
@@ -303,67 +305,68 @@ impl Armed {
         Arc::clone(&self.control)
     }
 
-    /// Takes images until the planned number, a stop, a time-out or an error. Blocks; returns when every thread has ended. A panic on one of them ends
-    /// the run as [`Ended::Panicked`].
+    /// Takes images until the planned number, a stop, a time-out or an error. Blocks; returns when every thread has
+    /// ended. A panic on one of them ends the run as [`Ended::Panicked`].
     pub fn run(self) -> RunOutcome {
         let Self { parts, ring, control, recipes } = self;
         let plan = &*parts.plan;
         let (control, recipes) = (&*control, &recipes);
         std::thread::scope(|scope| {
-            let mut crew = Crew { scope, control, broken: None };
+            let mut threads = RunThreads { scope, control, broken: None };
             let mut receivers = Vec::new();
             for (stream, (source, writer)) in parts.sources.into_iter().zip(ring.receivers).enumerate() {
                 let sorter = sorter(control, plan, stream, writer);
                 let receiver = Receiver { source, sorter, drops_read_ns: 0, result: Ok(()) };
-                receivers.push(crew.spawn(format!("rx-{stream}"), receiver, move |receiver| {
+                receivers.push(threads.spawn(format!("rx-{stream}"), receiver, move |receiver| {
                     pin(&plan.pin_receivers, stream);
                     receiver.run();
                 }));
             }
             let mut workers = Vec::new();
             for (n, worker) in ring.workers.into_iter().enumerate() {
-                workers.push(crew.spawn(format!("work-{n}"), (), move |()| {
+                workers.push(threads.spawn(format!("work-{n}"), (), move |()| {
                     pin(&plan.pin_workers, n);
                     work::run(control, recipes, worker);
                 }));
             }
             let committer = ring.committer;
-            let commit = crew.spawn("commit".into(), ImageLedger::default(), move |ledger| {
+            let commit = threads.spawn("commit".into(), ImageLedger::default(), move |ledger| {
                 commit::run(control, plan, committer, ledger);
             });
             let mut sinks = Vec::new();
             for (n, (sink, reader)) in parts.sinks.into_iter().zip(ring.sinks).enumerate() {
                 let deliver = move |delivery: &mut Delivery| deliver::run(control, plan, reader, delivery);
-                sinks.push(crew.spawn(format!("sink-{n}"), Delivery::new(sink, n == 0), deliver));
+                sinks.push(threads.spawn(format!("sink-{n}"), Delivery::new(sink, n == 0), deliver));
             }
             let mut copiers = Vec::new();
             for (n, (sink, reader)) in parts.frame_sinks.into_iter().zip(ring.frame_readers).enumerate() {
                 let copy = move |copied: &mut Copied| copy::run(control, plan, reader, copied);
-                copiers.push(crew.spawn(format!("raw-{n}"), Copied { sink, error: None }, copy));
+                copiers.push(threads.spawn(format!("raw-{n}"), Copied { sink, error: None }, copy));
             }
-            let (ended, receive_time) = crew.supervise(plan, &ring.monitor);
-            let streams = crew.join(receivers);
-            crew.join(workers);
-            let images = crew.join(vec![commit]).pop().unwrap_or_default();
-            let (deliveries, copied) = (crew.join(sinks), crew.join(copiers));
-            let ended = crew.broken.unwrap_or(ended);
+            let (ended, receive_time) = threads.supervise(plan, &ring.monitor);
+            let streams = threads.join(receivers);
+            threads.join(workers);
+            let images = threads.join(vec![commit]).pop().unwrap_or_default();
+            let (deliveries, copied) = (threads.join(sinks), threads.join(copiers));
+            let ended = threads.broken.unwrap_or(ended);
             close(control, plan, Closing { ended, receive_time, streams, images, deliveries, copied })
         })
     }
 }
 
-/// The threads of a run. What a thread was given outlives it, also when it panics: the account so far, the sink that is still to be closed.
-struct Crew<'scope, 'env> {
+/// The threads of a run. The state given to a thread outlives it, also when it panics: the ledger so far, or the sink
+/// that must still be closed.
+struct RunThreads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     control: &'scope Control,
     /// Why the run has failed.
     broken: Option<Ended>,
 }
 
-/// A thread that gives back what it was given; `None` = it could not be started.
+/// A thread that returns the state given to it; `None` = it could not be started.
 type Member<'scope, S> = Option<ScopedJoinHandle<'scope, (S, Option<Panic>)>>;
 
-impl<'scope> Crew<'scope, '_> {
+impl<'scope> RunThreads<'scope, '_> {
     fn spawn<S: Send + 'scope>(
         &mut self,
         name: String,
@@ -381,7 +384,7 @@ impl<'scope> Crew<'scope, '_> {
         Builder::new().name(name).spawn_scoped(self.scope, work).map_err(|error| self.fail(Ended::NoThread(error))).ok()
     }
 
-    /// The first cause counts.
+    /// Records why the run failed; the first cause counts.
     fn fail(&mut self, why: Ended) {
         self.control.fail();
         self.broken.get_or_insert(why);
@@ -390,7 +393,7 @@ impl<'scope> Crew<'scope, '_> {
     fn join<S>(&mut self, threads: Vec<Member<'scope, S>>) -> Vec<S> {
         let mut states = Vec::new();
         for thread in threads.into_iter().flatten() {
-            // Whatever could panic in it is contained.
+            // Panics in the thread are contained, so this does not fail.
             let Ok((state, panic)) = thread.join() else { continue };
             states.push(state);
             if let Some(panic) = panic {
@@ -408,7 +411,7 @@ impl<'scope> Crew<'scope, '_> {
     }
 }
 
-/// The judge of the packets of a stream.
+/// Makes the sorter of a stream.
 fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWriter) -> Sorter<'a> {
     let format = plan.geometry.format().of_tile(stream);
     let first = FirstPackets::new(plan, &format);
@@ -426,7 +429,7 @@ fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWrit
         is_opening: first.is_some(),
         first,
         filter: SenderFilter::new(if plan.lossless_source { Senders::Any } else { plan.setup.senders.clone() }),
-        doubts: Doubts::new(plan, &spec, &format),
+        far_ahead_packets: FarAheadPackets::new(plan, &spec, &format),
         settling_images: plan.behind_images_max(),
     }
 }
@@ -437,13 +440,14 @@ fn assembler_spec(plan: &Plan) -> AssemblerSpec {
         window_images: plan.window_images,
         jump_images_max: if plan.lossless_source { IMAGES_MAX } else { (plan.window_images / 2).max(1) },
         behind_images_max: plan.behind_images_max(),
-        // A file that has come to its end has no more packets, however young an image is.
+        // A file that was read to its end has no more packets, so its open images need no deadline.
         deadline_ns: if plan.lossless_source { 0 } else { plan.deadline_ns },
         images: plan.frames.unwrap_or(IMAGES_MAX),
     }
 }
 
-/// Where pinning is refused (a container with fewer processors, say) the thread runs anywhere: slower, but right.
+/// If pinning is refused (for example in a container with fewer processors), the thread runs on any processor: slower,
+/// but correctly.
 fn pin(cpus: &[usize], index: usize) {
     if !cpus.is_empty() {
         let _ = sys::pin_to(cpus[index % cpus.len()]);
@@ -454,7 +458,8 @@ fn watch(control: &Control, monitor: &Monitor) {
     control.watch(monitor.committed(), monitor.published(), monitor.written());
 }
 
-/// Watches the run until its end is known, and tells the threads.
+/// Watches the run until it must end, ends the receivers, and waits until the ring is written. Returns why the run
+/// ended and for how long packets came.
 fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Duration) {
     const GRAIN: Duration = Duration::from_millis(10);
     let armed = Instant::now();
@@ -464,7 +469,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
         std::thread::sleep(GRAIN);
         watch(control, monitor);
         let progress = control.progress();
-        // Packets that find the ring full tell of a slow sink, not of a detector that has stopped.
+        // Packets that find the ring full show that a sink is slow, not that the detector has stopped.
         let judged = progress.packets.placed + progress.packets.no_slot;
         if judged > taken {
             taken = judged;
@@ -478,7 +483,7 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
             break Ended::Stopped;
         }
         if plan.lossless_source && control.all_quiet() {
-            // Looked at again, because the last packets may have come since.
+            // Read again, because the last packets may have come since.
             break if control.progress().packets.placed > 0 { Ended::Finished } else { Ended::NoData };
         }
         match first {
@@ -492,15 +497,15 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
             _ => {}
         }
     };
-    // What still waits in the sockets is wanted, unless the images are all there. Files are read
-    // until the frames that were begun are whole.
+    // Datagrams that wait in the sockets are still taken, unless all images are there. Files are read until the frames
+    // that were begun are complete.
     let patience = match plan.lossless_source {
         _ if has_enough() => Duration::ZERO,
         true => Duration::MAX,
         false => Duration::from_secs(1),
     };
     end_receiving(control, patience);
-    // What is in the ring still has to be written, which may take its time: whoever watches sees it go on.
+    // Writing the rest of the ring may take long; observers still see the progress.
     while monitor.written() < control.images_end.load(Ordering::Acquire) && !control.has_failed() {
         watch(control, monitor);
         std::thread::sleep(Duration::from_millis(2));
@@ -532,7 +537,8 @@ struct Closing<'a> {
     copied: Vec<Copied>,
 }
 
-/// Adds up the ledger. Planned images that did not come are counted beside it: not taken after a stop, otherwise not received.
+/// Adds up the ledger. Planned images that did not come are counted separately: not taken after a stop, otherwise not
+/// received.
 fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     let Closing { mut ended, receive_time, streams, mut images, deliveries, copied } = closing;
     let passed = images.expected;
@@ -540,7 +546,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     images.unwritten = deliveries.iter().map(|d| d.unwritten).max().unwrap_or(0);
     let is_broken = control.has_failed();
     if is_broken {
-        // What was committed and came to no sink any more.
+        // Committed images that no longer reached the sinks.
         images.unwritten = (images.complete + images.partial).saturating_sub(images.written);
     }
     let (mut ledgers, mut seen, mut errors) = (Vec::new(), Vec::new(), Vec::new());
@@ -561,7 +567,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
         sinks.push(delivery.sink);
         errors.extend(delivery.error.map(Ended::SinkError));
     }
-    // A thread that is gone explains all else.
+    // If a thread failed, that caused all other errors.
     if let (Some(error), false) = (errors.pop(), is_broken) {
         ended = error;
     }

@@ -1,11 +1,11 @@
-//! What the streams of a run have seen, held against its plan.
+//! Compares what the streams of a run have seen with its plan.
 
 use crate::control::Control;
 use konkordia_core::plan::Plan;
 use konkordia_core::setup::{Finding, Look, Seen, judge};
 use konkordia_wire::sls_udp::{HEADER_VERSION, detector_type};
 
-/// What is wrong with the set-up as far as a run that goes on knows it; files are what they are.
+/// What is wrong with the set-up, as far as it is known while the run goes on. Empty for files, which are not checked.
 pub fn findings(plan: &Plan, control: &Control) -> Vec<Finding> {
     compare(plan, control, &control.seen(), false)
 }

@@ -38,14 +38,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Makes JUNGFRAU packets in a buffer of its own, every 50th packet missing; notes the count of allocations before a certain frame.
+/// Makes JUNGFRAU packets in a buffer of its own, every 50th packet missing; records the count of allocations before
+/// frame `counts_from`.
 struct Maker {
     datagram: Vec<u8>,
     packet: u64,
     frames: u64,
-    /// So many frames have half of the packets, as those of two interfaces.
+    /// The first frames, up to this number, have half of the packets, as with two interfaces.
     halves: u64,
-    /// Before this frame.
+    /// The count is recorded before this frame.
     counts_from: u64,
     first: Arc<AtomicU64>,
     /// First frame after the newest image.
@@ -63,7 +64,7 @@ impl Source for Maker {
             std::thread::sleep(Duration::from_micros(100));
         }
         if self.packet == self.counts_from * 128 {
-            // The other threads have begun by then.
+            // The other threads have started by then.
             std::thread::sleep(Duration::from_millis(300 * u64::from(self.packet == 0)));
             self.first.store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
         }
@@ -84,7 +85,7 @@ impl Source for Maker {
     }
 }
 
-/// Notes the count of allocations at the last image.
+/// Records the count of allocations at the last image.
 struct Last {
     image: u64,
     allocations: Arc<AtomicU64>,
@@ -179,12 +180,12 @@ fn allocations_from(plan: Plan, images: u64, counts_from: u64, halves: u64) -> (
 fn nothing_is_allocated_after_arm() {
     assert_eq!(allocations(plain(), 400), (0, 0));
 
-    // From the first packet on: they are held, refused at first, and begin the run.
+    // From the first packet on: packets are held back and first refused, then they begin the run.
     let setup = SetupRules { is_strict: true, ports_per_module: 1, ports: Ports::Unknown, senders: Senders::Learned };
     let opening = Plan { first_frame: FirstFrame::Auto, setup, ..plain() };
     assert_eq!(allocations_from(opening, 400, 0, 9), (0, 0));
 
-    // Tracked pedestals, dark frames, sums, split pixels in a tile that lies sideways, another codec, little room.
+    // Tracked pedestals, dark frames, sums, split pixels in a tile that lies sideways, another codec, few slots.
     let sideways = Placement { row: 0, column: 0, orientation: Orientation { flip_rows: true, rotate: Quarter::Deg90 } };
     let format = TileFormat::jungfrau(1).unwrap();
     let geometry = ImageGeometry::new(format, vec![sideways], None, DoublePixels::Split).unwrap();

@@ -1,5 +1,6 @@
-//! How runs end, and what a stream that is dead, late, damaged or hostile does to the others. Tiny EIGER tiles from scripted sources; a run
-//! that does not end within its time fails the test instead of hanging it. What the first packets of a stream decide is in the second half.
+//! How runs end, and what a stream that is dead, late, damaged or hostile does to the others. Tiny EIGER tiles from
+//! scripted sources; a run that does not end within its time fails the test instead of hanging it. The second half
+//! tests what the first packets of a stream decide.
 
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::ledger::MissingPolicy;
@@ -64,9 +65,10 @@ enum Step {
     Packets(u64, Range<u32>),
     /// One datagram as it is.
     Sent(Vec<u8>),
-    /// Waits, and was empty.
+    /// Waits; the source was empty.
     Pause(u64),
-    /// Raises this to the first number and waits until another source has set it to the second; was empty at the start.
+    /// Raises this to the first number and waits until another source has set it to the second; the source was empty at
+    /// the start.
     RaiseAndAwait(Arc<AtomicU64>, u64, u64),
     Fail,
     Panic,
@@ -75,13 +77,13 @@ use Step::{Packets, Pause};
 
 struct Script(VecDeque<Step>);
 
-/// When a thread of these tests last had its processor much later than it should, in ms since [`BEGAN`].
+/// When a thread of these tests last got its processor much later than it should, in ms since [`BEGAN`].
 static LATE_MS: AtomicU64 = AtomicU64::new(0);
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
-/// Later than this is late.
+/// A delay longer than this counts.
 const LATE: Duration = Duration::from_millis(8);
 
-/// Sleeps, and notes when the machine makes more of it.
+/// Sleeps, and records if the machine lets it sleep much longer.
 fn pause(time: Duration) {
     let (began, until) = (*BEGAN, Instant::now() + time);
     std::thread::sleep(time);
@@ -90,12 +92,14 @@ fn pause(time: Duration) {
     }
 }
 
-/// Several detectors send in time to each other, and a committer keeps up with them: on a machine that gives a thread no processor for a while this is
-/// not so, and says nothing. A test that fails then is run again; one that fails while everybody was in time has failed.
+/// Runs a test that needs detectors that send at the same time and a committer that keeps up with them. A machine that
+/// gives a thread no processor for a while breaks that, and a failure then proves nothing: the test is run again. A
+/// failure while every thread was in time counts.
 fn in_time(test: impl Fn()) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // The threads of the engine do not say when they are late; as many look as there are processors.
+        // The threads of the engine do not say when they are late, so as many threads as there are processors watch for
+        // delays.
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
@@ -104,14 +108,14 @@ fn in_time(test: impl Fn()) {
             });
         }
         let run = || {
-            for _ in 0..9 {
+            let mut left = 9;
+            loop {
                 let since_ms = BEGAN.elapsed().as_millis() as u64;
                 match std::panic::catch_unwind(std::panic::AssertUnwindSafe(&test)) {
-                    Err(_) if LATE_MS.load(Ordering::Relaxed) >= since_ms => eprintln!("not in time: once more"),
+                    Err(_) if left > 0 && LATE_MS.load(Ordering::Relaxed) >= since_ms => left -= 1,
                     result => return result,
                 }
             }
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(&test))
         };
         let result = run();
         is_over.store(true, Ordering::Relaxed);
@@ -155,7 +159,7 @@ fn script(steps: impl IntoIterator<Item = Step>) -> Box<dyn Source> {
     Box::new(Script(steps.into_iter().collect()))
 }
 
-/// Frames of the run from 1 on, whole, with a pause after each.
+/// The first frames of the run, from 1 on, whole, with a pause after each.
 fn frames(count: u64, pause_ms: u64) -> impl Iterator<Item = Step> {
     (1..=count).flat_map(move |frame| [Packets(frame, 0..PACKETS), Pause(pause_ms)])
 }
@@ -194,11 +198,11 @@ fn armed(plan: Plan, sources: Vec<Box<dyn Source>>, sink: Slow) -> Armed {
     .unwrap()
 }
 
-/// Fails the test if the run does not end, or if the ledger does not balance of a run whose threads are all there at its end.
+/// Fails the test if the run does not end, or if its ledger does not balance although no thread of it panicked.
 fn run_within(seconds: u64, armed: Armed) -> RunOutcome {
     let (done, result) = mpsc::channel();
     std::thread::spawn(move || {
-        // After a time-out nobody listens any more.
+        // After a time-out nothing listens any more.
         let _ = done.send(armed.run());
     });
     match result.recv_timeout(Duration::from_secs(seconds)) {
@@ -219,7 +223,7 @@ fn an_absurd_frame_number_does_not_make_a_run_without_end_endless() {
     assert_eq!((outcome.images, outcome.ledger.images.complete, outcome.ledger.total().foreign), (2, 2, 10));
 }
 
-/// The largest frame number is also how the run says that it has no first frame yet.
+/// The run uses the largest frame number to mark that it has no first frame yet.
 #[test]
 fn the_first_frame_cannot_be_the_largest_number() {
     let plan = Plan { first_frame: FirstFrame::Auto, ..plan(1, Some(1)) };
@@ -236,7 +240,7 @@ fn no_images_are_taken_when_none_are_planned() {
     assert_eq!((outcome.images, outcome.ledger.images.expected, outcome.ledger.total().placed), (0, 0, 0));
 }
 
-/// Within one deadline come many more images than the ring has slots.
+/// Many more images than the ring has slots come within one deadline.
 #[test]
 fn a_dead_stream_does_not_fill_the_ring() {
     in_time(|| {
@@ -248,7 +252,7 @@ fn a_dead_stream_does_not_fill_the_ring() {
     });
 }
 
-/// As before, with other people's datagrams on the dead stream's port at all times.
+/// As before, with foreign datagrams on the dead stream's port all the time.
 #[test]
 fn stray_traffic_on_a_dead_stream_does_not_hold_the_run_up() {
     in_time(|| {
@@ -271,7 +275,8 @@ fn stray_traffic_on_a_dead_stream_does_not_hold_the_run_up() {
     });
 }
 
-/// A thread that gets no processor for a while finds many images in its socket afterwards, all of which came after it had last looked.
+/// A thread that gets no processor for a while finds many images in its socket afterwards. All of them came after it
+/// had last read the socket.
 #[test]
 fn what_came_after_the_socket_was_seen_empty_is_not_sealed() {
     // 1: the second stream has found its socket empty. 2: the first stream has sent 40 images.
@@ -284,7 +289,7 @@ fn what_came_after_the_socket_was_seen_empty_is_not_sealed() {
     assert_eq!((outcome.ledger.images.complete, outcome.ledger.total().late), (41, 0));
 }
 
-/// A disk that hangs is not a detector that has stopped.
+/// A sink that hangs does not mean that the detector has stopped.
 #[test]
 fn a_sink_that_hangs_is_not_a_stall() {
     let sink = Slow { at: Some((0, Duration::from_millis(1200))), ..Slow::default() };
@@ -304,7 +309,7 @@ fn a_source_that_fails_ends_the_run_and_what_did_not_come_was_not_received() {
     assert!(!outcome.ledger.is_complete());
 }
 
-/// What a thread was given outlives it: its account, and the sink that is to be closed.
+/// The state given to a thread outlives it: its ledger, and the sink that must still be closed.
 #[test]
 fn a_thread_that_panics_ends_the_run_with_what_is_known() {
     let source = script(frames(3, 0).chain([Step::Panic]));
@@ -322,7 +327,7 @@ fn a_thread_that_panics_ends_the_run_with_what_is_known() {
     let images = outcome.ledger.images;
     assert!(images.written == 2 && images.unwritten >= 1, "{images:?}");
     assert_eq!(images.written + images.unwritten, images.complete + images.partial);
-    assert_eq!(konkordia_engine::run_tap::end_of_run(&outcome).ended.name(), "failed");
+    assert_eq!(konkordia_engine::run_as_series::end_of_run(&outcome).ended.name(), "failed");
 }
 
 /// Images that were committed before the panic are good, and the sink takes them.
@@ -338,7 +343,7 @@ fn what_was_committed_before_a_panic_is_still_written() {
     assert!(images.written >= 4, "{images:?}");
 }
 
-/// Never empty, as when the processors do not keep up: just then people want to see the drops.
+/// A source that is never empty, as when the processors do not keep up: that is when people need to see the drops.
 struct Flood;
 
 impl Source for Flood {
@@ -370,8 +375,8 @@ fn drops_are_shown_while_the_socket_is_never_empty() {
     assert_eq!(watch.join().unwrap(), 5);
 }
 
-/// A whole tile far ahead on one stream, whose detector is silent, while another stream goes on: nothing moves, and nothing is lost but what did not
-/// come. The same on both streams is where the detector has gone.
+/// One stream sends a whole tile far ahead and falls silent, while another stream goes on: nothing moves, and nothing
+/// is lost but what did not come. If both streams send frames there, the detector has jumped.
 #[test]
 fn one_stream_alone_moves_no_other() {
     in_time(|| {
@@ -382,7 +387,7 @@ fn one_stream_alone_moves_no_other() {
         assert_eq!((streams[0].placed, streams[1].placed, streams[1].foreign), (1600, 48, 16));
         assert_eq!((outcome.ledger.images.complete, outcome.ledger.images.partial), (3, 97));
 
-        // Both have sent ten frames before the one goes on.
+        // Both have sent ten frames before one of them jumps.
         let gone = |stage: &Arc<AtomicU64>| {
             let wait = Step::RaiseAndAwait(Arc::clone(stage), 0, 1);
             frames(10, 1).chain([wait]).chain((60..=100).flat_map(|frame| [Packets(frame, 0..PACKETS), Pause(1)]))
@@ -400,7 +405,8 @@ fn one_stream_alone_moves_no_other() {
     });
 }
 
-/// What is behind a gap is whole from its first packet on, also where it is less than a tile and nothing follows.
+/// Frames behind a gap are whole from the first packet on, also where fewer packets than a tile come and nothing
+/// follows.
 #[test]
 fn the_first_and_the_only_frame_behind_a_gap_are_taken() {
     in_time(|| {
@@ -415,7 +421,7 @@ fn the_first_and_the_only_frame_behind_a_gap_are_taken() {
     });
 }
 
-/// Packets that contradict the configuration are not placed.
+/// A plan with which packets that contradict the configuration are not placed.
 fn strict(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
     let setup = SetupRules {
         is_strict: true,
@@ -426,8 +432,8 @@ fn strict(format: TileFormat, streams: u32, images: Option<u64>) -> Plan {
     Plan { setup, first_frame: FirstFrame::Auto, ..plan_of(format, streams, images) }
 }
 
-/// A detector that counts on all the time sends 8-bit pixels where 16 bits are configured, and is met in the middle of a frame, of which
-/// packets are lost, too. Two counts of 8 bits would be a pixel of 16.
+/// A detector that is counting already sends 8-bit pixels where 16 bits are configured, and the run begins in the
+/// middle of a frame, of which packets are lost, too. Two 8-bit counts would be taken for one 16-bit pixel.
 #[test]
 fn half_tiles_are_refused_when_the_run_begins_in_the_middle_of_a_frame() {
     let format = TileFormat::eiger(16).unwrap();
@@ -445,7 +451,7 @@ fn half_tiles_are_refused_when_the_run_begins_in_the_middle_of_a_frame() {
     }
 }
 
-/// Then the detector is set right while the run waits.
+/// While the run waits, the detector is set correctly.
 #[test]
 fn a_stream_that_was_refused_begins_with_the_first_frame_that_shows_the_tile() {
     in_time(|| {
@@ -481,12 +487,13 @@ fn one_stray_packet_does_not_take_a_stream() {
     });
 }
 
-/// A packet, and so many times nothing within the time that a receiver waits.
+/// A packet, followed by this many pauses, each as long as a receiver waits.
 fn spread(packet: Step, pauses: usize) -> impl Iterator<Item = Step> {
     [packet].into_iter().chain((0..pauses).map(|_| Pause(2)))
 }
 
-/// As [`stray_traffic_on_a_dead_stream_does_not_hold_the_run_up`], with packets of the right form that all say the same frame.
+/// As [`stray_traffic_on_a_dead_stream_does_not_hold_the_run_up`], with packets of the right form that all have the
+/// same frame number.
 #[test]
 fn packets_of_one_frame_on_a_dead_stream_do_not_hold_the_run_up() {
     in_time(|| {
@@ -505,7 +512,7 @@ fn packets_of_one_frame_on_a_dead_stream_do_not_hold_the_run_up() {
     });
 }
 
-/// A run of few images is not longer because of them, either.
+/// They do not prolong a run of few images, either.
 #[test]
 fn packets_of_one_frame_on_a_dead_stream_do_not_keep_a_short_run() {
     in_time(|| {
@@ -542,7 +549,8 @@ fn the_only_frame_of_a_tiny_tile_is_taken() {
     }
 }
 
-/// Neither late packets of the run before, whose numbers are beyond this tile, nor damaged ones say with which frame the run begins.
+/// Neither late packets of the previous run, whose numbers are beyond this tile, nor damaged ones decide with which
+/// frame the run begins.
 #[test]
 fn packets_beyond_the_tile_begin_no_run() {
     for old in [7, u64::MAX] {
@@ -564,7 +572,7 @@ fn a_packet_that_overtook_the_first_frame_is_placed() {
     assert_eq!((outcome.first_frame, outcome.ledger.images.complete, outcome.ledger.total().foreign), (Some(8), 2, 0));
 }
 
-/// Streams begin one after another, and what is shown of them is a little old.
+/// Streams begin one after another, and what they publish of themselves is a little old.
 #[test]
 fn a_stream_that_begins_a_little_later_is_not_silent() {
     in_time(|| {

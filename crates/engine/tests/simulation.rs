@@ -1,4 +1,5 @@
-//! The whole engine without sockets: simulated packets through the fault link, every image against the naive reference, every sum checked.
+//! The whole engine without sockets: simulated packets go through the fault link, every image is compared with the
+//! naive reference, and every sum is checked.
 
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
@@ -23,13 +24,13 @@ type Seen = (u64, ImageStatus, Vec<TileRecord>, Vec<Vec<u8>>);
 
 /// Keeps every image; can fail at one, or be slow.
 #[derive(Clone, Default)]
-struct Keeper {
+struct Collector {
     seen: Arc<Mutex<Vec<Seen>>>,
     fails_at: Option<u64>,
     pause_us: u64,
 }
 
-impl Sink for Keeper {
+impl Sink for Collector {
     fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
         if self.fails_at.is_some_and(|at| image.image >= at) {
             let text = |s: &str| s.to_string();
@@ -39,7 +40,7 @@ impl Sink for Keeper {
         self.seen.lock().unwrap().push((
             image.image,
             image.head.status,
-            // When they came is another time in each run.
+            // The time of arrival differs in each run.
             image.tiles.iter().map(|tile| TileRecord { received_ns: 0, ..*tile }).collect(),
             image.strips.iter().map(|s| s.to_vec()).collect(),
         ));
@@ -66,9 +67,10 @@ struct Case {
     faults: FaultModel,
     /// Images of which no packet comes.
     gap: Option<std::ops::Range<u64>>,
-    /// Three packets of the last image, made beside this one, come in the middle of each stream. They are not placed.
+    /// Three packets of the last image, made in addition, come in the middle of each stream. They are not placed.
     strays_at: Option<u64>,
-    /// Packets that contradict the configuration are not placed. The reference knows nothing of ports, so not where faults hit those.
+    /// Packets that contradict the configuration are not placed. False where faults damage ports, of which the
+    /// reference knows nothing.
     is_strict: bool,
 }
 
@@ -93,7 +95,8 @@ impl Default for Case {
     }
 }
 
-/// Faults that a window of 8 images bears without a packet being late; headers are only hit where the frame number is not.
+/// Faults that a window of 8 images tolerates without a late packet; headers are damaged only outside of the frame
+/// number.
 fn faults(seed: u64) -> FaultModel {
     FaultModel {
         seed,
@@ -119,8 +122,8 @@ struct Prepared {
     reference: Reference,
     streams: Vec<Vec<(Vec<u8>, Sender)>>,
     /// Packets of the second detector, by stream.
-    strangers: Vec<u64>,
-    /// Packets of the own detector that are not of the run, by stream.
+    other_senders: Vec<u64>,
+    /// Packets of the first detector that are not of the run, by stream.
     foreign: Vec<u64>,
 }
 
@@ -207,15 +210,15 @@ fn prepare(case: &Case) -> Prepared {
             senders: Senders::Learned,
         },
     };
-    let Sent { reference, streams, strangers, foreign } = sent;
-    Prepared { plan, constants, naive, reference, streams, strangers, foreign }
+    let Sent { reference, streams, other_senders, foreign } = sent;
+    Prepared { plan, constants, naive, reference, streams, other_senders, foreign }
 }
 
-/// What came out of the link, and what of it belongs to the run.
+/// What came out of the link, and which part of it belongs to the run.
 struct Sent {
     reference: Reference,
     streams: Vec<Vec<(Vec<u8>, Sender)>>,
-    strangers: Vec<u64>,
+    other_senders: Vec<u64>,
     foreign: Vec<u64>,
 }
 
@@ -223,15 +226,15 @@ struct Sent {
 fn send(case: &Case, packetiser: &Packetiser, rng: &mut Rng, mut reference: Reference) -> Sent {
     let layout = packetiser.layout();
     let mut streams = vec![Vec::new(); layout.streams];
-    let mut strangers = vec![0; layout.streams];
+    let mut other_senders = vec![0; layout.streams];
     let mut link = FaultLink::new(&case.faults);
     let mut deliver = |d: Datagram<'_>| {
-        if d.is_stranger {
-            strangers[d.stream] += 1;
+        if d.is_other_sender {
+            other_senders[d.stream] += 1;
         } else {
             reference.receive(d.stream, d.bytes);
         }
-        streams[d.stream].push((d.bytes.to_vec(), sender(1 + u8::from(d.is_stranger), d.stream)));
+        streams[d.stream].push((d.bytes.to_vec(), sender(1 + u8::from(d.is_other_sender), d.stream)));
     };
     let mut out = vec![0; layout.datagram_bytes()];
     let mut strays = vec![Vec::new(); layout.streams];
@@ -250,7 +253,7 @@ fn send(case: &Case, packetiser: &Packetiser, rng: &mut Rng, mut reference: Refe
                 }
                 let frame = packetiser.frame_number(image);
                 let length = packetiser.write_packet(stream, frame, packet, tile, &mut out);
-                link.push(Datagram { stream, bytes: &out[..length], is_stranger: false }, &mut deliver);
+                link.push(Datagram { stream, bytes: &out[..length], is_other_sender: false }, &mut deliver);
             }
         }
     }
@@ -260,7 +263,7 @@ fn send(case: &Case, packetiser: &Packetiser, rng: &mut Rng, mut reference: Refe
         let at = streams[stream].len() / 4;
         streams[stream].splice(at..at, strays.into_iter().map(|bytes| (bytes, sender(1, stream))));
     }
-    Sent { reference, streams, strangers, foreign }
+    Sent { reference, streams, other_senders, foreign }
 }
 
 /// JUNGFRAU words near the G0 pedestal with all other words mixed in; EIGER bytes of any value, mostly small.
@@ -320,26 +323,26 @@ fn same<P: Pixel>(a: P, b: P) -> bool {
 fn check<P: OutputPixel>(case: &Case) -> Vec<Seen> {
     assert_eq!(P::TYPE, case.pixel);
     let mut prepared = prepare(case);
-    let keeper = Keeper::default();
-    let outcome = execute(&mut prepared, vec![Box::new(keeper.clone())], Isa::detect());
+    let collector = Collector::default();
+    let outcome = execute(&mut prepared, vec![Box::new(collector.clone())], Isa::detect());
     let (plan, reference) = (&prepared.plan, &prepared.reference);
     assert_eq!(outcome.ledger.imbalances(), []);
     for (stream, got) in outcome.ledger.streams.iter().enumerate() {
         let expected = reference.stream_ledger(stream);
-        let (strangers, foreign) = (prepared.strangers[stream], prepared.foreign[stream]);
-        let received = expected.received + strangers + foreign;
+        let (other_senders, foreign) = (prepared.other_senders[stream], prepared.foreign[stream]);
+        let received = expected.received + other_senders + foreign;
         assert_eq!((got.received, got.placed, got.malformed), (received, expected.placed, expected.malformed));
-        // A copy of a packet whose tile left the history is late in one account and a duplicate in the other.
+        // A duplicate of a packet whose tile has left the history is late in one ledger and a duplicate in the other.
         assert_eq!(got.duplicate + got.late + got.no_slot, expected.duplicate);
-        assert_eq!(got.foreign, expected.foreign + strangers + foreign);
-        let named = outcome.seen[stream].strangers;
-        assert_eq!((named.packets(), named.first()), (strangers, (strangers > 0).then(|| sender(2, stream))));
+        assert_eq!(got.foreign, expected.foreign + other_senders + foreign);
+        let named = outcome.seen[stream].other_senders;
+        assert_eq!((named.packets(), named.first()), (other_senders, (other_senders > 0).then(|| sender(2, stream))));
     }
     let images = reference.image_ledger();
     let got = outcome.ledger.images;
     assert_eq!((got.complete, got.partial + got.discarded, got.lost), (images.complete, images.partial, images.lost));
     assert_eq!(got.packets_missing, images.packets_missing);
-    let seen = std::mem::take(&mut *keeper.seen.lock().unwrap());
+    let seen = std::mem::take(&mut *collector.seen.lock().unwrap());
     assert_eq!(seen.len() as u64, outcome.images);
     for (position, (image, status, tiles, body)) in seen.iter().enumerate() {
         assert_eq!(*image, position as u64, "images come in order, each once");
@@ -467,8 +470,8 @@ fn under_faults_every_image_equals_the_reference_where_its_packets_arrived() {
     }
 }
 
-/// As before where packets that contradict the configuration are not placed: damage to packet numbers contradicts nothing, and the ledger is
-/// the same to the packet.
+/// As before, with packets that contradict the configuration not placed: damaged packet numbers contradict nothing, and
+/// the ledger is the same to the packet.
 #[test]
 fn under_faults_a_right_setup_is_never_refused() {
     for seed in 1..=12 {
@@ -479,22 +482,23 @@ fn under_faults_a_right_setup_is_never_refused() {
     }
 }
 
-/// A second detector on the same ports, which sends the same frames at the same time: none of its pixels is in an image, each of its packets is
-/// counted, and nothing of the own detector is lost, whatever else the link does.
+/// A second detector on the same ports sends the same frames at the same time: none of its pixels is in an image, each
+/// of its packets is counted, and nothing of the first detector is lost, whatever else the link does.
 #[test]
 fn under_faults_a_second_detector_on_the_same_ports_is_left_out() {
     for seed in 1..=8 {
         let kind = one_of_three(seed);
-        let model = FaultModel { stranger: 0.1 * seed as f64, ..faults(seed) };
-        let model = if seed % 2 == 0 { FaultModel { seed, stranger: 0.8, ..FaultModel::default() } } else { model };
+        let model = FaultModel { other_sender: 0.1 * seed as f64, ..faults(seed) };
+        let model = if seed % 2 == 0 { FaultModel { seed, other_sender: 0.8, ..FaultModel::default() } } else { model };
         let case =
             Case { kind, modules: 1 + (seed % 2) as usize, images: 12, faults: model, is_strict: false, ..Case::default() };
         check_counts_or_photons(case);
     }
 }
 
-/// Frames that are lost on the wire for long, on all streams: nothing that came is lost, neither before the gap nor behind it. Where there is one stream, with few
-/// packets of a frame far ahead in the middle, and with reordering: nothing moves. (Streams from memory share no clock: one may be through before the other has begun.)
+/// A long gap on all streams, lost on the wire: nothing that came is lost, neither before the gap nor behind it. With
+/// one stream, a few packets of a frame far ahead come in the middle, and packets are reordered: nothing moves.
+/// (Streams from memory share no clock: one may be finished before the other has begun.)
 #[test]
 fn under_faults_a_gap_loses_nothing_and_strays_far_ahead_move_nothing() {
     for seed in 1..=5u64 {
@@ -503,7 +507,7 @@ fn under_faults_a_gap_loses_nothing_and_strays_far_ahead_move_nothing() {
         let kind = DetectorKind::Jungfrau { interfaces };
         let model = FaultModel { seed, duplicate: 0.01, reorder, reorder_packets_max: 60, ..FaultModel::default() };
         let images = 60;
-        // Sources in memory run away from each other, at most by half of the slots.
+        // Sources in memory run ahead of each other, at most by half of the slots.
         let slots = 2 * images + 2;
         let case = Case { kind, images, slots, gap: Some(20..20 + 7 * seed), strays_at, faults: model, ..Case::default() };
         let seen = check::<i16>(&case);
@@ -522,9 +526,9 @@ fn any_number_of_workers_and_any_instruction_set_give_the_same_bytes() {
     }
     for isa in Isa::available() {
         let mut prepared = prepare(&case(2));
-        let keeper = Keeper::default();
-        execute(&mut prepared, vec![Box::new(keeper.clone())], *isa);
-        assert!(*keeper.seen.lock().unwrap() == one, "{isa}");
+        let collector = Collector::default();
+        execute(&mut prepared, vec![Box::new(collector.clone())], *isa);
+        assert!(*collector.seen.lock().unwrap() == one, "{isa}");
     }
 }
 
@@ -543,8 +547,8 @@ fn policies_for_missing_packets_hold_images_back() {
     }
 }
 
-/// Chaos: damaged frame numbers, a counter that starts again, few slots and slow sinks. Nothing is promised but that the ledger balances and
-/// that no image shows what did not arrive for it.
+/// Chaos: damaged frame numbers, a counter that restarts, few slots and slow sinks. Only two things must hold: the
+/// ledger balances, and no image shows what did not arrive for it.
 #[test]
 fn the_ledger_balances_whatever_happens() {
     for seed in 1..=8 {
@@ -559,11 +563,11 @@ fn the_ledger_balances_whatever_happens() {
         if seed > 4 {
             prepared.plan.first_frame = FirstFrame::Auto;
         }
-        let keeper = Keeper { pause_us: 3000, ..Keeper::default() };
-        let outcome = execute(&mut prepared, vec![Box::new(keeper.clone()), Box::new(Keeper::default())], Isa::detect());
+        let collector = Collector { pause_us: 3000, ..Collector::default() };
+        let outcome = execute(&mut prepared, vec![Box::new(collector.clone()), Box::new(Collector::default())], Isa::detect());
         assert_eq!(outcome.ledger.imbalances(), [], "seed {seed}");
         assert!(outcome.ledger.total().no_slot > 0, "four slots and a slow sink must refuse packets");
-        for (image, _, tiles, body) in keeper.seen.lock().unwrap().iter().filter(|s| !s.3.is_empty()) {
+        for (image, _, tiles, body) in collector.seen.lock().unwrap().iter().filter(|s| !s.3.is_empty()) {
             let pixels = decode::<i16>(&prepared.plan, body);
             for (t, tile) in tiles.iter().enumerate() {
                 for packet in (0..128).filter(|p| !tile.bitmap.has(*p)) {
@@ -581,7 +585,7 @@ fn the_ledger_balances_whatever_happens() {
 #[test]
 fn a_run_that_is_too_fast_loses_whole_images_and_no_parts() {
     let mut prepared = prepare(&Case { images: 100, slots: 4, ..Case::default() });
-    let outcome = execute(&mut prepared, vec![Box::new(Keeper { pause_us: 2_000, ..Keeper::default() })], Isa::detect());
+    let outcome = execute(&mut prepared, vec![Box::new(Collector { pause_us: 2_000, ..Collector::default() })], Isa::detect());
     let images = outcome.ledger.images;
     assert_eq!(outcome.ledger.imbalances(), []);
     assert!(images.lost > 0 && images.complete >= 4 && images.partial == 0, "{images:?}");
@@ -593,14 +597,14 @@ fn a_run_that_is_too_fast_loses_whole_images_and_no_parts() {
 fn a_silent_stream_and_a_stop_end_the_run_with_the_reason() {
     let mut prepared = prepare(&Case { modules: 2, images: 6, ..Case::default() });
     prepared.streams[1].clear();
-    let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+    let outcome = execute(&mut prepared, vec![Box::new(Collector::default())], Isa::detect());
     assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
     assert_eq!((outcome.ledger.images.partial, outcome.ledger.images.packets_missing), (6, 6 * 128));
     assert_eq!(outcome.ledger.imbalances(), []);
 
     let mut prepared = prepare(&Case { images: 6, ..Case::default() });
     prepared.streams[0].truncate(3 * 128 + 5);
-    let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+    let outcome = execute(&mut prepared, vec![Box::new(Collector::default())], Isa::detect());
     assert!(matches!(outcome.ended, Ended::Stalled));
     let images = outcome.ledger.images;
     assert_eq!((images.expected, images.complete, images.partial, images.lost, outcome.images), (4, 3, 1, 0, 4));
@@ -610,7 +614,7 @@ fn a_silent_stream_and_a_stop_end_the_run_with_the_reason() {
     let mut prepared = prepare(&Case { images: 6, ..Case::default() });
     prepared.streams[0].clear();
     prepared.plan.start_timeout_ns = 50_000_000;
-    let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+    let outcome = execute(&mut prepared, vec![Box::new(Collector::default())], Isa::detect());
     assert!(matches!(outcome.ended, Ended::NoData));
     assert_eq!((outcome.ledger.images.lost, outcome.ledger.images.not_received, outcome.images), (0, 6, 0));
 }
@@ -618,10 +622,10 @@ fn a_silent_stream_and_a_stop_end_the_run_with_the_reason() {
 #[test]
 fn a_sink_that_fails_ends_the_run_and_keeps_what_it_had() {
     let mut prepared = prepare(&Case { images: 12, slots: 8, ..Case::default() });
-    let keeper = Keeper { fails_at: Some(5), ..Keeper::default() };
-    let outcome = execute(&mut prepared, vec![Box::new(keeper.clone())], Isa::detect());
+    let collector = Collector { fails_at: Some(5), ..Collector::default() };
+    let outcome = execute(&mut prepared, vec![Box::new(collector.clone())], Isa::detect());
     assert!(matches!(outcome.ended, Ended::SinkError(_)));
-    assert_eq!((keeper.seen.lock().unwrap().len(), outcome.ledger.images.written), (5, 5));
+    assert_eq!((collector.seen.lock().unwrap().len(), outcome.ledger.images.written), (5, 5));
     assert!(outcome.ledger.images.unwritten > 0);
     assert_eq!(outcome.ledger.imbalances(), []);
 }
@@ -632,7 +636,7 @@ fn a_run_may_start_with_any_frame() {
     prepared.streams[0].drain(..2 * 128);
     prepared.plan.first_frame = FirstFrame::Auto;
     prepared.plan.frames = Some(2);
-    let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+    let outcome = execute(&mut prepared, vec![Box::new(Collector::default())], Isa::detect());
     assert!(matches!(outcome.ended, Ended::Finished));
     assert_eq!((outcome.first_frame, outcome.ledger.images.complete), (Some(3), 2));
 }
@@ -650,7 +654,7 @@ fn parts_that_do_not_fit_are_refused_at_arm() {
                 .map(|d| Box::new(MemorySource::from_senders(d, 9)) as Box<dyn Source>)
                 .collect(),
             constants: prepared.constants,
-            sinks: vec![Box::new(Keeper::default())],
+            sinks: vec![Box::new(Collector::default())],
             frame_sinks: vec![],
             isa: Isa::Scalar,
         };
@@ -664,7 +668,8 @@ fn parts_that_do_not_fit_are_refused_at_arm() {
     assert!(refused(|p| p.plan.recipe = Recipe::Raw));
 }
 
-/// A detector that sends another readout, under faults: nothing is placed, the ledger balances, and the finding names it.
+/// A detector that sends another readout, under faults: nothing is placed, the ledger balances, and the finding names
+/// it.
 #[test]
 fn under_faults_another_readout_is_refused_whole() {
     let eiger = |bits| (DetectorKind::Eiger { bits }, Means::Bits(u32::from(bits)));
@@ -689,7 +694,7 @@ fn under_faults_another_readout_is_refused_whole() {
             prepared.streams.truncate(streams);
             prepared.streams.iter_mut().for_each(|stream| drop(stream.drain(..stream.len().min(70))));
             (prepared.plan.first_frame, prepared.plan.start_timeout_ns) = (first_frame, 800_000_000);
-            let outcome = execute(&mut prepared, vec![Box::new(Keeper::default())], Isa::detect());
+            let outcome = execute(&mut prepared, vec![Box::new(Collector::default())], Isa::detect());
             assert_eq!((outcome.ledger.imbalances(), outcome.ledger.total().placed), (vec![], 0), "{configured:?} {sent:?}");
             assert!(matches!(outcome.ended, Ended::NoData));
             let is_it = |finding: &Finding| match finding.what {

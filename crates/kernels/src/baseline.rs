@@ -1,7 +1,8 @@
-//! The plain way, to compare with: convert the whole image, transpose the whole image, compress block by block, each pass through
-//! memory. The passes themselves are good ones, so that only the fusion and the choice of steps is judged: the conversion selects
-//! among all three stages with AVX2 (a loop left to the compiler is not vectorised and eight times slower), the transposition is
-//! our own AVX2 one, which is faster than the common library, and the encoder is called as everybody calls it.
+//! The baseline to compare with: three passes through memory, which convert the whole image, transpose it, and compress
+//! it block by block. Each pass is a good one, so that a comparison judges only the fusion and the choice of steps. The
+//! conversion selects among all three stages with AVX2 (a loop left to the compiler is not vectorised and is eight
+//! times slower). The transposition is our own AVX2 one, which is faster than the common library. The encoder is called
+//! as everybody calls it.
 
 use crate::bitshuffle::{self, ElementSize};
 use crate::chunk::{BLOCK_BYTES, HEADER_BYTES, LENGTH_BYTES, write_header};
@@ -10,7 +11,7 @@ use crate::fused::element_size;
 use crate::isa::Isa;
 use crate::lz4;
 
-/// The widest set that the plain way uses.
+/// The instruction set of the baseline: AVX2, or scalar where the machine has no AVX2.
 pub fn isa() -> Isa {
     Isa::Avx2.usable()
 }

@@ -7,40 +7,40 @@
 //! | of 32 bits, but not the lowest | `80`, `00 80`, 4 |
 //! | others | `80`, `00 80`, `00 00 00 80`, 8 |
 //!
-//! The pixel before the first one is 0. Sums are those of 32-bit words: writers that subtract in 32 bits (fabio) let a difference wrap around,
-//! and only a sum that wraps too gives their pixels back.
+//! The pixel before the first one is 0. Sums wrap around at 32 bits: writers that subtract in 32 bits (fabio) let a
+//! difference wrap, and only a sum that wraps too gives their pixels back.
 
 const ESCAPE8: u8 = 0x80;
 const ESCAPE16: [u8; 2] = [0, 0x80];
 const ESCAPE32: [u8; 4] = [0, 0, 0, 0x80];
 /// Bytes of one pixel when unpacked.
 const PIXEL_BYTES: usize = 4;
-/// Pixels that are done at once where no difference has an escape.
+/// Pixels that are decoded at once where no difference has an escape.
 const RUN: usize = 8;
 
-/// Why bytes are no image.
+/// Why bytes are not an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ByteOffsetError {
-    /// Ends too early.
-    #[error("the byte-offset data end at byte {bytes}, where pixel {pixel} of {pixels} is due")]
+    /// The data end too early.
+    #[error("the byte-offset data end at byte {bytes}, before pixel {pixel} of {pixels}")]
     Truncated {
         /// Bytes that are there.
         bytes: usize,
-        /// The pixel, from 0, that is not there, or not whole.
+        /// The first pixel, from 0, that is absent or incomplete.
         pixel: usize,
         /// Pixels of the image.
         pixels: usize,
     },
 }
 
-/// Most bytes that pixels can need.
+/// Largest packed size of `pixels` pixels, in bytes.
 pub const fn bound(pixels: usize) -> usize {
     // 1 + 2 + 4 + 8 bytes for each, as when the lowest and the highest number alternate.
     pixels * 15
 }
 
-/// Unpacks exactly `out.len() / 4` pixels (`int32`, little-endian) and returns the bytes that this took: what follows is for the caller to
-/// judge. Nothing is read beyond `data`, whatever it holds.
+/// Unpacks exactly `out.len() / 4` pixels (`int32`, little-endian) and returns the number of bytes read. The caller
+/// decides whether more bytes may follow. Nothing is read beyond `data`, whatever it holds.
 ///
 /// # Errors
 /// [`ByteOffsetError`]; `out` then holds the pixels up to there.
@@ -70,17 +70,18 @@ pub fn decode(data: &[u8], out: &mut [u8]) -> Result<usize, ByteOffsetError> {
     Ok(at)
 }
 
-/// The next eight differences, if all are of one byte.
+/// The next eight differences, if each has one byte.
 #[inline]
 fn small_run(data: &[u8]) -> Option<[u8; RUN]> {
     let deltas: &[u8; RUN] = data.first_chunk()?;
-    // An escape becomes a byte 0; a word has one if the borrow of the subtraction reaches a sign bit that was not set.
+    // The XOR turns an escape into a zero byte. The word has one if the borrow of the subtraction reaches a sign bit
+    // that was not set.
     let word = u64::from_le_bytes(*deltas) ^ 0x8080_8080_8080_8080;
     let has_escape = word.wrapping_sub(0x0101_0101_0101_0101) & !word & 0x8080_8080_8080_8080 != 0;
     (!has_escape).then_some(*deltas)
 }
 
-/// The next difference and its bytes.
+/// The next difference, and its length in bytes.
 fn one(data: &[u8]) -> Option<(i64, usize)> {
     let (&first, rest) = data.split_first()?;
     if first != ESCAPE8 {

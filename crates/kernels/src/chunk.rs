@@ -1,4 +1,4 @@
-//! The bslz4 form of an image: HDF5 chunks of filter 32008 with LZ4, and "bslz4" in DECTRIS and STINS streams (protocols 5.1).
+//! The bslz4 form of an image: HDF5 chunks of filter 32008 with LZ4, and "bslz4" in DECTRIS and STINS streams.
 //!
 //! | bytes | content |
 //! |---|---|
@@ -8,7 +8,8 @@
 //! | per block | the bit-transposed block as one LZ4 block |
 //! | the rest | the last `pixels % 8` pixels as they are |
 //!
-//! All blocks are full but the last, which holds the remaining pixels down to a multiple of 8 and is absent if that is none.
+//! All blocks are full except the last, which holds the remaining pixels, rounded down to a multiple of 8. It is absent
+//! if that is none.
 
 use crate::bitshuffle::{self, ElementSize};
 use crate::fused::FusedScratch;
@@ -27,7 +28,8 @@ pub const fn default_block_elements(element: ElementSize) -> usize {
     BLOCK_BYTES / element.bytes()
 }
 
-/// Bytes that the blocks of `pixels` pixels can need without the header, at most: for a strip of whole blocks, or the last strip.
+/// Largest size in bytes of the blocks of `pixels` pixels, without the header. The pixels are a strip of whole blocks,
+/// or the last strip.
 pub fn blocks_bound(pixels: usize, element: ElementSize) -> usize {
     let block = default_block_elements(element);
     let last = pixels % block / 8 * 8 * element.bytes();
@@ -35,7 +37,7 @@ pub fn blocks_bound(pixels: usize, element: ElementSize) -> usize {
     full + if last > 0 { LENGTH_BYTES + lz4::bound(last) } else { 0 } + pixels % 8 * element.bytes()
 }
 
-/// Bytes that the chunk of an image of `pixels` pixels can need, at most.
+/// Largest size in bytes of the chunk of an image of `pixels` pixels.
 pub fn bslz4_bound(pixels: usize, element: ElementSize) -> usize {
     HEADER_BYTES + blocks_bound(pixels, element)
 }
@@ -74,47 +76,47 @@ pub fn compress_chunk(isa: Isa, scratch: &mut FusedScratch, element: ElementSize
     at
 }
 
-/// Why bytes are no chunk of the image asked for.
+/// Why bytes are not a chunk of the expected image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChunkError {
-    /// Ends inside something.
+    /// The chunk ends too early.
     #[error("the chunk ends at byte {at} inside {what}")]
     Truncated {
         /// Where it ends.
         at: usize,
-        /// What should have come.
+        /// The part in which it ends.
         what: &'static str,
     },
-    /// Another image.
+    /// The chunk is that of an image of another size.
     #[error("the chunk holds {found} bytes of image, {expected} were expected")]
     WrongLength {
-        /// In the header.
+        /// Bytes of the image that the header states.
         found: u64,
-        /// Asked for.
+        /// Bytes of the image that were expected.
         expected: usize,
     },
     /// A block length that is 0, no multiple of eight elements, or more than LZ4 can hold.
     #[error("blocks of {0} bytes are impossible with this element size")]
     BlockBytes(u32),
-    /// A block is no compressed data of the right length.
+    /// A block does not decompress to the right length.
     #[error("block {block}, from byte {at} of the chunk, is not compressed data of {bytes} bytes")]
     Block {
         /// Number of the block from 0.
         block: usize,
         /// Where its payload starts.
         at: usize,
-        /// Bytes it should give.
+        /// Bytes that it should decompress to.
         bytes: usize,
     },
-    /// The chunk as a whole is not what the filter makes.
+    /// The chunk as a whole is not valid for its filter.
     #[error("the chunk is not {what} of {bytes} bytes")]
     Stream {
         /// What it should be.
         what: &'static str,
-        /// Bytes it should give.
+        /// Bytes that it should decompress to.
         bytes: usize,
     },
-    /// Bytes behind the image.
+    /// Bytes follow the end of the image.
     #[error("{0} bytes follow the end of the image in the chunk")]
     Trailing(usize),
 }
@@ -163,8 +165,8 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Decodes a chunk that nobody vouches for into exactly `out`, the bytes of the image. The block length of the header holds, whatever
-/// wrote it. Allocates at most as much as `out`.
+/// Decodes an untrusted chunk into exactly `out`, the bytes of the image. The block length is that of the header,
+/// whichever program wrote it. Allocates at most as much as `out`.
 ///
 /// # Errors
 /// Says where the chunk is wrong.
@@ -172,7 +174,8 @@ pub fn decompress_chunk(isa: Isa, chunk: &[u8], element: ElementSize, out: &mut 
     decompress_lz4_blocks(isa, chunk, element, out, &mut Vec::new())
 }
 
-/// As [`decompress_chunk`], with memory that is kept: `planes` grows to a block, at most to `out`.
+/// As [`decompress_chunk`], with a buffer that the caller keeps: `planes` grows to the length of a block, at most to
+/// that of `out`.
 pub(crate) fn decompress_lz4_blocks(
     isa: Isa,
     chunk: &[u8],

@@ -7,7 +7,7 @@
 //! | `Zstd` | 32015 | one frame; each strip is one or more of its blocks |
 //! | `Gzip` | 1 | one zlib stream; each strip ends with a full flush |
 //!
-//! Lossy streams are of whole images, not of strips: [`crate::sz3`] makes them; here they are decoded only.
+//! Lossy streams hold whole images, not strips: [`crate::sz3`] makes them; this module only decodes them.
 //!
 //! The fused path for `Bslz4` is [`crate::fused`]; a [`Packer`] gives the same bytes.
 
@@ -25,7 +25,8 @@ enum Encoder {
     Deflate(deflate::Encoder),
 }
 
-/// What one worker needs to pack: the pixels of a block or a strip, their planes, the compressor. Allocated once.
+/// The buffers that one worker needs to pack: the pixels of a block or a strip, their planes, the compressor. Allocated
+/// once.
 pub struct Packer {
     codec: Compression,
     isa: Isa,
@@ -52,19 +53,19 @@ impl Packer {
         };
         let mut packer = Self { codec, isa, pixels: vec![0; bytes_max.div_ceil(8)], planes: vec![0; planes], encoder };
         if matches!(packer.encoder, Encoder::Zstd(_)) {
-            // Zstd takes its memory with the first piece, by its size: here, and not in the middle of a run.
+            // Zstd allocates its memory with the first piece, by its size. Packing one here keeps that out of the run.
             packer.pack_bytes(ElementSize::One, &vec![0; bytes_max], &mut vec![0; piece_bound(codec, bytes_max)]);
         }
         packer
     }
 
-    /// The pixels to be packed. They keep what the last piece left.
+    /// The pixels to be packed. Until they are overwritten they hold those of the last piece.
     pub fn pixels_mut<P: OutputPixel>(&mut self) -> &mut [P] {
         bytemuck::cast_slice_mut(&mut self.pixels)
     }
 
-    /// Packs the first `pixels` pixels to the start of `out` and returns the bytes written. A piece that is not the last of an image is
-    /// whole blocks.
+    /// Packs the first `pixels` pixels to the start of `out` and returns the bytes written. Every piece except the last
+    /// of an image is whole blocks.
     ///
     /// # Panics
     /// If there are not so many pixels, or `out` has less than [`piece_bound`] bytes.
@@ -74,7 +75,7 @@ impl Packer {
         pack(self.codec, self.isa, crate::fused::element_size::<P>(), piece, &mut self.planes, &mut self.encoder, out)
     }
 
-    /// As [`Self::pack`], for the bytes of a piece that lies elsewhere.
+    /// As [`Self::pack`], for the bytes of a piece that are not in this packer.
     ///
     /// # Panics
     /// As [`Self::pack`].
@@ -109,7 +110,7 @@ fn pack(
     }
 }
 
-/// Transposes a block and hands it to `write`; the last pixels beyond a multiple of 8 follow as they are.
+/// Transposes a block and passes it to `write`; the last pixels beyond a multiple of 8 follow as they are.
 fn shuffled(
     isa: Isa,
     element: ElementSize,
@@ -129,7 +130,7 @@ fn shuffled(
     written + leftover.len()
 }
 
-/// A block of filter 32004; one that does not shrink is stored, which its length tells.
+/// Packs a block of filter 32004. A block that does not shrink is stored as it is, which shows in its length.
 fn lz4_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> usize {
     let written = chunk::write_block(encoder, block, out);
     if written < LENGTH_BYTES + block.len() {
@@ -140,7 +141,7 @@ fn lz4_block(encoder: &mut lz4::Encoder, block: &[u8], out: &mut [u8]) -> usize 
     LENGTH_BYTES + block.len()
 }
 
-/// Bytes that a piece can need, at most.
+/// Largest packed size of a piece, in bytes.
 ///
 /// # Panics
 /// For `Sz3`.
@@ -193,7 +194,8 @@ impl Framing {
         framing
     }
 
-    /// Fills `parts` with what is the chunk when written one after the other, and returns the number of parts: two more than strips.
+    /// Fills `parts` with the slices that make the chunk when written one after the other, and returns their number:
+    /// two more than strips.
     ///
     /// # Panics
     /// If `parts` has fewer than that.
@@ -215,7 +217,7 @@ impl Framing {
     }
 }
 
-/// The LZ4 plugin takes a block for no longer than the image.
+/// The largest block length to state. The LZ4 plugin assumes that a block is no longer than the image.
 fn lz4_block_max(codec: Compression, image_bytes: usize) -> usize {
     if codec == Compression::Lz4 { image_bytes } else { usize::MAX }
 }
@@ -243,8 +245,8 @@ pub fn compress(codec: Compression, isa: Isa, element: ElementSize, image: &[u8]
     parts.concat()
 }
 
-/// Decodes a chunk that nobody vouches for into exactly `out`, the bytes of the image. Allocates at most as much as `out` and the state of a
-/// decoder.
+/// Decodes an untrusted chunk into exactly `out`, the bytes of the image. Allocates at most as much as `out` and the
+/// state of a decoder; for `Sz3` several times as much, bounded by the size of the image.
 ///
 /// # Errors
 /// Says where the chunk is wrong.

@@ -1,19 +1,20 @@
-//! zlib streams (HDF5's gzip filter) from strips that are compressed apart: each strip is deflate data up to a full flush, followed here by
-//! its checksum, from which the checksum of the stream is combined.
+//! zlib streams (HDF5's gzip filter) from strips that are compressed independently. Each strip is deflate data up to a
+//! full flush. This module puts the checksum of the strip behind it, and combines the checksum of the stream from
+//! these.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
-/// What stands before the first strip: deflate with a window of 32 KiB (RFC 1950).
+/// Bytes before the first strip: deflate with a window of 32 KiB (RFC 1950).
 pub const STREAM_HEADER: [u8; 2] = [0x78, 0x01];
-/// What stands behind the last strip, before the checksum: an empty block that is the last.
+/// Bytes between the last strip and the checksum: an empty block that is marked as the last one.
 pub const STREAM_END: [u8; 2] = [0x03, 0x00];
 /// Bytes of the checksum and the length behind each packed strip; they do not go into the stream.
 pub const STRIP_TAIL_BYTES: usize = 8;
 const ADLER_MODULUS: u32 = 65521;
 
-/// A compressor, kept between strips, with room for the worst that it makes of one.
+/// A compressor, kept between strips, with a buffer for the largest output of a strip.
 ///
-/// The room is not that of the strip's place, because zlib-rs 0.6 panics at level 1 when its output fills.
+/// It does not write to the place of the strip, because zlib-rs 0.6 panics at level 1 when its output fills.
 pub struct Encoder {
     stream: Compress,
     room: Vec<u8>,
@@ -34,14 +35,14 @@ impl Encoder {
     /// Compresses `input` to the start of `out`, with its checksum and length behind it, and returns the bytes written.
     ///
     /// # Panics
-    /// If `out` has less than [`bound`] bytes, or `input` more than the encoder was made for.
+    /// If `out` has less than [`bound`] bytes, or `input` does not fit the buffer that [`Self::new`] made.
     pub fn strip(&mut self, input: &[u8], out: &mut [u8]) -> usize {
         assert!(input.len() < self.room.len(), "strips of {} bytes are too long", input.len());
         assert!(out.len() >= bound(input.len()), "{} bytes of output are too few for {}", out.len(), input.len());
         self.stream.reset();
         let done = self.stream.compress(input, &mut self.room, FlushCompress::Full).ok();
         let written = self.stream.total_out() as usize;
-        // A buffer filled to the end would lack the end of the flush.
+        // If the buffer is full, the end of the flush may be lacking.
         let whole = done == Some(Status::Ok) && self.stream.total_in() as usize == input.len() && written < self.room.len();
         let at = if whole && written <= bound(input.len()) - STRIP_TAIL_BYTES {
             out[..written].copy_from_slice(&self.room[..written]);
@@ -55,12 +56,12 @@ impl Encoder {
     }
 }
 
-/// Most bytes of a packed strip.
+/// Largest size of a packed strip, in bytes.
 pub fn bound(input_bytes: usize) -> usize {
     input_bytes + 5 * (input_bytes / 65535 + 1) + STRIP_TAIL_BYTES + 1
 }
 
-/// `input` as stored blocks, for what deflate would make larger.
+/// Writes `input` as stored blocks, where deflate would make it larger.
 fn stored(input: &[u8], out: &mut [u8]) -> usize {
     let mut at = 0;
     for part in input.chunks(65535) {
@@ -74,7 +75,7 @@ fn stored(input: &[u8], out: &mut [u8]) -> usize {
     at
 }
 
-/// Checksum and length of a packed strip, and what goes into the stream.
+/// Splits a packed strip into the data for the stream, its checksum, and its length before compression.
 ///
 /// # Panics
 /// If the strip has no tail.
@@ -87,7 +88,7 @@ pub fn split(strip: &[u8]) -> (&[u8], u32, u32) {
 /// Adler-32 (RFC 1950).
 pub fn adler32(bytes: &[u8]) -> u32 {
     let (mut a, mut b) = (1u32, 0u32);
-    // So many bytes fit into the sums before the remainder must be taken.
+    // As many bytes as the sums can take before the remainder must be taken.
     for part in bytes.chunks(5552) {
         for &byte in part {
             a += u32::from(byte);
@@ -99,7 +100,7 @@ pub fn adler32(bytes: &[u8]) -> u32 {
     b << 16 | a
 }
 
-/// The checksum of two parts one after the other, the second `second_bytes` long.
+/// The checksum of two consecutive parts from those of each; the second part has `second_bytes` bytes.
 pub fn adler32_combine(first: u32, second: u32, second_bytes: u32) -> u32 {
     let modulus = u64::from(ADLER_MODULUS);
     let (a1, b1) = (u64::from(first & 0xFFFF), u64::from(first >> 16));

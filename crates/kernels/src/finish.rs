@@ -1,21 +1,23 @@
-//! From the pixels of one frame to those of the image: sums of frames, counts below zero, the type of the file.
+//! From the pixels of one frame to those of the image: sums of frames, counts below zero, the pixel type of the file.
 //!
-//! Sums are made in `i32` (or `f32` for float images), of frames that are already rounded: the sum of n frames is exactly the sum of the n
-//! signed images of the same width that would have been written without summation. A special value of any frame wins over numbers, in the order masked, missing,
-//! invalid, saturated. Each loop looks at some pixels at once: where all are plain numbers far from the limits, as nearly always, it
-//! does simple arithmetic that the compiler turns into vectors; else it goes pixel by pixel. Both give the same.
+//! Sums are made in `i32` (or `f32` for float images) from frames that are already rounded: the sum of n frames is
+//! exactly the sum of the n signed images of the same width that would have been written without summation. A special
+//! value of any frame wins over numbers, in the order masked, missing, invalid, saturated. Each loop examines several
+//! pixels at once. Where all of them are plain numbers far from the limits, which is nearly always so, it does simple
+//! arithmetic that the compiler vectorises; otherwise it goes pixel by pixel. Both give the same result.
 
 use konkordia_core::pixel::Pixel;
 use konkordia_core::process::Negative;
 
-/// Pixels that are looked at together.
+/// Pixels that are examined together.
 const CHUNK: usize = 64;
-/// Two numbers of at most this size can be added without a look at the limits.
+/// Two numbers of at most this magnitude can be added without checking the limits.
 const SMALL: i32 = 1 << 29;
 
 /// A pixel type in which frames are added.
 pub trait Accumulator: Pixel {
-    /// Adds `frame` to `sum`, as the module says. A sum above the valid range becomes saturated, one below is clamped.
+    /// Adds `frame` to `sum` by the rules of the module. A sum above the valid range becomes saturated, one below is
+    /// clamped.
     fn add(sum: &mut [Self], frame: &[Self]);
 }
 
@@ -69,9 +71,10 @@ impl Accumulator for f32 {
     }
 }
 
-/// A pixel type of the file that a sum can become.
+/// A pixel type of the file to which a sum can be converted.
 pub trait Narrow: Pixel {
-    /// One pixel: special values become those of this type, numbers are clamped at the lower end and saturate at the upper.
+    /// One pixel: special values become those of this type, numbers are clamped at the lower end and saturate at the
+    /// upper.
     fn narrow_one(value: i32) -> Self;
     /// Many pixels.
     fn narrow(sum: &[i32], out: &mut [Self]);
@@ -106,7 +109,7 @@ macro_rules! narrow {
 }
 narrow!(i16 u16 i32 u32);
 
-/// Sums to pixels of the file; see [`Narrow`].
+/// Converts sums to pixels of the file; see [`Narrow`].
 ///
 /// # Panics
 /// If the lengths differ.
@@ -115,7 +118,7 @@ pub fn narrow<P: Narrow>(sum: &[i32], out: &mut [P]) {
     P::narrow(sum, out);
 }
 
-/// A pixel type whose counts below zero can be treated.
+/// A pixel type to which the policies for counts below zero apply.
 pub trait Signed: Pixel {
     /// The number plus `offset`, clamped at the lower end of the valid range and saturated at the upper.
     fn shifted(self, offset: i32) -> Self;
@@ -139,7 +142,7 @@ impl Signed for f32 {
     }
 }
 
-/// Treats counts below zero as `policy` says; special values stay what they are.
+/// Applies `policy` to counts below zero; special values stay what they are.
 pub fn negatives<P: Signed>(policy: Negative, out: &mut [P]) {
     match policy {
         Negative::Keep => {}

@@ -1,11 +1,12 @@
 //! Convert, transpose and compress one block while it is in the first-level cache.
 //!
-//! A block is filled into [`FusedScratch::pixels_mut`] by one or more calls of [`crate::convert`] (the pixels of a block may come
-//! from several tiles), then packed by [`FusedScratch::pack_block`]. Blocks packed one after the other, behind a header of
-//! [`crate::chunk::write_header`], are byte for byte what [`crate::chunk::compress_chunk`] makes of the whole image.
+//! A block is filled into [`FusedScratch::pixels_mut`] by one or more calls of [`crate::convert`] (the pixels of a
+//! block may come from several tiles), then packed by [`FusedScratch::pack_block`]. Blocks packed one after the other,
+//! behind a header of [`crate::chunk::write_header`], are byte for byte what [`crate::chunk::compress_chunk`] makes of
+//! the whole image.
 //!
-//! The encoder is the stock LZ4 one, and it takes most of the time. An encoder that knows which planes are empty or dense belongs
-//! into `pack_bytes`, in the place of [`lz4::Encoder`]; nothing else would change.
+//! The encoder is the stock LZ4 one, and it takes most of the time. An encoder that knows which planes are empty or
+//! dense could take the place of [`lz4::Encoder`] in `pack_bytes`; nothing else would change.
 
 use crate::bitshuffle::{self, ElementSize};
 use crate::chunk::{BLOCK_BYTES, write_block};
@@ -48,14 +49,15 @@ impl FusedScratch {
         }
     }
 
-    /// The pixels of the block to be packed, [`block_pixels`] of them. They keep what the last block left.
+    /// The pixels of the block to be packed, [`block_pixels`] of them. Until they are overwritten they hold those of
+    /// the last block.
     pub fn pixels_mut<P: OutputPixel>(&mut self) -> &mut [P] {
         bytemuck::cast_slice_mut(&mut self.pixels.0)
     }
 
-    /// Packs the first `pixels` pixels: writes the length (u32, big-endian) and the compressed block to the start of `out` and returns
-    /// the bytes written. Only the last block of an image may be short; pixels beyond a multiple of 8 follow uncompressed, as the
-    /// format wants it.
+    /// Packs the first `pixels` pixels: writes the length (u32, big-endian) and the compressed block to the start of
+    /// `out` and returns the bytes written. Only the last block of an image may be short; pixels beyond a multiple of 8
+    /// follow uncompressed, as the format requires.
     ///
     /// # Panics
     /// If `pixels` is more than [`block_pixels`] or `out` has less than [`crate::chunk::blocks_bound`] bytes for them.
@@ -64,7 +66,7 @@ impl FusedScratch {
         pack(isa, element_size::<P>(), &self.pixels.0[..bytes], &mut self.planes, &mut self.encoder, out)
     }
 
-    /// As [`Self::pack_block`], for the bytes of a block that lies elsewhere.
+    /// As [`Self::pack_block`], for the bytes of a block that are not in this scratch.
     ///
     /// # Panics
     /// As [`Self::pack_block`].

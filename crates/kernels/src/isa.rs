@@ -10,8 +10,9 @@ pub enum Isa {
     Scalar,
     /// x86-64 with AVX2 (2013 onwards).
     Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ, VL, VBMI and GFNI (Ice Lake, Zen 4 and later). Machines with AVX-512 but without VBMI or
-    /// GFNI (Skylake-X) use AVX2: without the byte permute and the 8 x 8 bit matrix the wider registers gain nothing here.
+    /// x86-64 with AVX-512 F, BW, DQ, VL, VBMI and GFNI (Ice Lake, Zen 4 and later). Machines with AVX-512 but without
+    /// VBMI or GFNI (Skylake-X) use AVX2: without the byte permute and the 8 x 8 bit matrix the wider registers gain
+    /// nothing here.
     Avx512,
 }
 
@@ -41,12 +42,13 @@ impl Isa {
         &Self::ALL[..=Self::detect() as usize]
     }
 
-    /// Can this machine run it?
+    /// True if this machine can run it.
     pub fn is_available(self) -> bool {
         self <= Self::detect()
     }
 
-    /// This set, or the widest of the machine if it does not have it: what the kernels really run.
+    /// The set that the kernels run when asked for this one: this set, or the widest of the machine if the machine does
+    /// not have it.
     pub fn usable(self) -> Self {
         self.min(Self::detect())
     }

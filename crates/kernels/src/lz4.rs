@@ -1,4 +1,4 @@
-//! LZ4 blocks (no frame) by the stock C library: a reusable encoder state, and a decoder for bytes that nobody vouches for.
+//! LZ4 blocks (no frame) by the stock C library: a reusable encoder state, and a decoder for untrusted bytes.
 
 use lz4_sys::{LZ4_compress_default, LZ4_compressBound, LZ4_decompress_safe, c_char, c_int};
 
@@ -11,13 +11,12 @@ const STATE_BYTES: usize = 16 * 1024 + 64;
 #[repr(C, align(64))]
 struct State([u8; STATE_BYTES]);
 
-/// The search table of the encoder, kept between blocks: the call that resets it itself is about 6 % faster on real blocks than the
-/// one with a fresh table, and gives the same bytes.
-///
-/// A later encoder that knows the planes of a transposed block will stand beside this one with the same `compress`.
+/// The search table of the encoder, kept between blocks. The call that resets the table itself is about 6 % faster on
+/// real blocks than the call that begins with a fresh table, and gives the same bytes.
 pub struct Encoder(Box<State>);
 
-// In lz4.h but not in the bindings of lz4-sys, which links the library.
+// These functions are in lz4.h but not in the bindings of lz4-sys, which links the library.
+// SAFETY: the declarations are those of lz4.h.
 unsafe extern "C" {
     fn LZ4_sizeofState() -> c_int;
     fn LZ4_initStream(state: *mut u8, bytes: usize) -> *mut u8;
@@ -38,21 +37,23 @@ impl Encoder {
     /// If the linked library needs a larger state than the version that this was written for.
     pub fn new() -> Self {
         let mut state = Box::new(State([0; STATE_BYTES]));
-        // SAFETY: the call without arguments returns a constant of the library; the other gets a buffer and its true length.
+        // SAFETY: the call without arguments returns a constant of the library; the other gets a buffer and its true
+        // length.
         let ready =
             unsafe { LZ4_sizeofState() as usize <= STATE_BYTES && !LZ4_initStream(state.0.as_mut_ptr(), STATE_BYTES).is_null() };
         assert!(ready, "the state of this LZ4 library has more than {STATE_BYTES} bytes");
         Self(state)
     }
 
-    /// Compresses `input` as one block to the start of `out`, the same bytes as `LZ4_compress_default`, and returns their number.
+    /// Compresses `input` as one block to the start of `out`, the same bytes as `LZ4_compress_default`, and returns
+    /// their number.
     ///
     /// # Panics
     /// If `out` has less than [`bound`] bytes for the input, or the input more than [`INPUT_BYTES_MAX`].
     pub fn compress(&mut self, input: &[u8], out: &mut [u8]) -> usize {
         let (input_bytes, out_bytes) = lengths(input, out);
-        // SAFETY: the state is large enough and was initialised (asserted in `new`), and only this call, which within its bound cannot
-        // fail, changes it; the lengths are those of the slices, or less.
+        // SAFETY: the state is large enough and was initialised (asserted in `new`). Only this call changes it, and
+        // within its bound (asserted in `lengths`) the call cannot fail. The lengths are those of the slices, or less.
         let written = unsafe {
             LZ4_compress_fast_extState_fastReset(
                 self.0.0.as_mut_ptr(),
@@ -74,7 +75,7 @@ impl Default for Encoder {
     }
 }
 
-/// The plain way, `LZ4_compress_default`: for comparison only. Arguments, result and panics as [`Encoder::compress`].
+/// `LZ4_compress_default`, for comparison only. Arguments, result and panics as [`Encoder::compress`].
 pub fn compress_default(input: &[u8], out: &mut [u8]) -> usize {
     let (input_bytes, out_bytes) = lengths(input, out);
     // SAFETY: the lengths are those of the slices, or less.
@@ -90,7 +91,7 @@ fn lengths(input: &[u8], out: &[u8]) -> (c_int, c_int) {
     (input.len() as c_int, out.len().min(c_int::MAX as usize) as c_int)
 }
 
-/// Bytes that the block of an input of this length can need, at most.
+/// Largest size in bytes of the block of an input of this length.
 ///
 /// # Panics
 /// If the input has more than [`INPUT_BYTES_MAX`].
@@ -100,8 +101,8 @@ pub fn bound(input_bytes: usize) -> usize {
     unsafe { LZ4_compressBound(input_bytes as c_int) as usize }
 }
 
-/// Decompresses one block. Returns the bytes written to the start of `out`, or `None` if the block is malformed or does not fit.
-/// Reads and writes nothing outside the slices, whatever the block holds.
+/// Decompresses one block. Returns the bytes written to the start of `out`, or `None` if the block is malformed or does
+/// not fit. Reads and writes nothing outside the slices, whatever the block holds.
 pub fn decompress(block: &[u8], out: &mut [u8]) -> Option<usize> {
     let block_bytes = c_int::try_from(block.len()).ok()?;
     let out_bytes = c_int::try_from(out.len()).ok()?;

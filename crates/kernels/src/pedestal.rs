@@ -1,11 +1,13 @@
 //! Pedestals from dark frames: mean and noise of every pixel in one pass, in integers, robust against the odd photon.
 //!
-//! The first [`FIRST_FRAMES`] frames are kept. Of each pixel their median and the median of the distances from it (MAD) make the gate:
-//! median - h to median + h with h = 12 MAD (8 standard deviations of normal noise), at least [`GATE_ADU_MIN`]. Then they and all later frames are
-//! summed: words inside the gate exactly, as sums of integers relative to its lower end; all others are counted by their kind. A pixel with
-//! fewer than [`USABLE_MIN`] usable words among the first frames has the whole range as its gate.
+//! The first [`FIRST_FRAMES`] frames are kept. For each pixel, the median of their words and the median distance from
+//! it (MAD) set the gate, which is the range of accepted words: median - h to median + h, where h is 12 MAD (8 standard
+//! deviations of normal noise), at least [`GATE_ADU_MIN`]. Then the first and all later frames are summed. Words inside
+//! the gate are summed exactly, as integers relative to its lower end. All other words are counted by their kind. A
+//! pixel with fewer than [`USABLE_MIN`] usable words among the first frames has the whole range as its gate.
 //!
-//! Pixels do not know of each other, so any division of the pixels among accumulators, and of the frames among calls, gives the same.
+//! Pixels are independent of each other, so any division of the pixels among accumulators, and of the frames among
+//! calls, gives the same result.
 
 /// Frames that set the gates.
 pub const FIRST_FRAMES: usize = 32;
@@ -15,20 +17,21 @@ pub const USABLE_MIN: usize = 8;
 pub const GATE_ADU_MIN: u16 = 10;
 /// Half of the gate in units of the MAD.
 const GATE_MADS: u16 = 12;
-/// Frames that are collected after the first ones before they are summed, so that the sums are fetched from memory once for all of them.
+/// Frames that are collected after the first ones before they are summed, so that the sums are read from memory once
+/// per batch.
 const BATCH_FRAMES: usize = 8;
-/// Frames of which 32 bits hold the sum of the squares: 16 x 16383^2 is less than 2^32.
+/// Frames summed in one pass. 32 bits hold the sum of their squares: 16 x 16383^2 is less than 2^32.
 const PASS_FRAMES: usize = 16;
-/// Pixels done together; their sums of a pass lie in the first-level cache.
+/// Pixels summed together; their sums of one pass fit into the first-level cache.
 const RUN: usize = 512;
 /// Pixels sorted together.
 const LANES: usize = 32;
-/// Stands for a word that is not usable; larger than any ADC value and sorted behind them.
+/// Stands for a word that is not usable. It is larger than any ADC value, so sorting puts it last.
 const UNUSABLE: i16 = i16::MAX;
 
 /// Bits 15-14 of the words of each stage.
 const GAIN_BITS: [u16; 3] = [0x0000, 0x4000, 0xC000];
-/// Lowest and highest ADC value that is a measurement: G1 and G2 with ADC 0 and the word 0xFFFF are special (protocols 1.4).
+/// Lowest and highest ADC value that is a measurement: G1 and G2 with ADC 0 and the word 0xFFFF are special.
 const LOWEST: [u16; 3] = [0, 1, 1];
 const HIGHEST: [u16; 3] = [0x3FFF, 0x3FFF, 0x3FFE];
 
@@ -38,7 +41,7 @@ pub struct PedestalAccumulator {
     stage: usize,
     /// Frames added.
     frames: u64,
-    /// Whole frames that wait; the first [`FIRST_FRAMES`] until the gates are set.
+    /// Whole frames that are not summed yet; the first [`FIRST_FRAMES`] stay here until the gates are set.
     waiting: Vec<u16>,
     /// One per pixel once the gates are set, else empty.
     gates: Vec<Gate>,
@@ -46,21 +49,22 @@ pub struct PedestalAccumulator {
     kinds: Vec<Kinds>,
 }
 
-/// Words from `low` to `low + width` count.
+/// Accepts ADC values from `low` to `low + width`.
 #[derive(Clone, Copy)]
 struct Gate {
     low: u16,
     width: u16,
 }
 
-/// Words in the gate, relative to its lower end. 2^32 frames x 2^14 ADU = 2^46; squares 2^60.
+/// Sums over the accepted words, relative to the lower end of the gate. Bounds: 2^32 frames x 2^14 ADU = 2^46; squares
+/// 2^60.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     of: u64,
     of_squares: u64,
 }
 
-/// Words that did not count.
+/// Words that were not accepted, by kind.
 #[derive(Clone, Copy, Default)]
 struct Kinds {
     outside: u32,
@@ -69,14 +73,14 @@ struct Kinds {
     illegal: u32,
 }
 
-/// What the dark frames say of each pixel. The counts of a pixel add up to the number of frames.
+/// The result for each pixel. The counts of a pixel add up to the number of frames.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PedestalPlanes {
-    /// Mean in ADU; NaN without a word.
+    /// Mean in ADU; NaN without an accepted word.
     pub mean_adu: Vec<f32>,
-    /// Standard deviation in ADU (with n - 1); NaN with fewer than two words.
+    /// Standard deviation in ADU (with n - 1); NaN with fewer than two accepted words.
     pub rms_adu: Vec<f32>,
-    /// Words that made the mean.
+    /// Accepted words: those that made the mean.
     pub count: Vec<u32>,
     /// Words of the expected stage outside the gate: light, or a noisy pixel; and G2 with ADC 0 where G2 is expected.
     pub outside: Vec<u32>,
@@ -91,8 +95,8 @@ pub struct PedestalPlanes {
 }
 
 impl PedestalAccumulator {
-    /// For `pixels` pixels of which words of stage `stage` (0, 1 or 2; high gain is 0) are expected. Needs 70 bytes per pixel for the first frames,
-    /// 60 afterwards.
+    /// For `pixels` pixels whose words are expected to be of stage `stage` (0, 1 or 2; high gain is 0). Needs 64 bytes
+    /// per pixel while it collects the first frames, 100 at the moment when they are summed, and 52 afterwards.
     ///
     /// # Panics
     /// If the stage is not 0, 1 or 2.
@@ -117,7 +121,7 @@ impl PedestalAccumulator {
     /// Adds one or more whole frames, one after the other.
     ///
     /// # Panics
-    /// If `raw` is not a whole number of frames, or more than 2^32 - 1 frames come.
+    /// If `raw` is not a whole number of frames, or more than 2^32 - 1 frames are added.
     pub fn add(&mut self, raw: &[u16]) {
         if self.pixels == 0 {
             return;
@@ -165,7 +169,7 @@ impl PedestalAccumulator {
         }
     }
 
-    /// Sums the frames that wait, after the gates are set.
+    /// Sums the waiting frames. If there are no gates yet, sets them first.
     fn settle(&mut self) {
         let first = self.gates.is_empty();
         if first {
@@ -195,7 +199,7 @@ fn sum_run(frames: &[u16], pixels: usize, from: usize, stage: usize, gates: &[Ga
         let words = &frame[from..from + count];
         let sums = of[..count].iter_mut().zip(&mut of_squares[..count]).zip(&mut inside[..count]);
         for (((of, of_squares), inside), (&word, gate)) in sums.zip(words.iter().zip(gates)) {
-            // A word of another stage is at least 0x4000 after the gain bits are turned, so above every gate.
+            // The XOR turns a word of another stage into at least 0x4000, which is above every gate.
             let above = (word ^ GAIN_BITS[stage]).wrapping_sub(gate.low);
             let counts = above <= gate.width;
             let above = if counts { u32::from(above) } else { 0 };
@@ -270,7 +274,7 @@ fn gate(usable: usize, median: u16, mad: u16, stage: usize) -> Gate {
     Gate { low, width: median.saturating_add(half).min(highest) - low }
 }
 
-/// Batcher's odd-even merge sort: pairs of rows to be put in order, for [`FIRST_FRAMES`] rows.
+/// Batcher's odd-even merge sort for [`FIRST_FRAMES`] rows, as pairs of rows to be put in order.
 fn sorting_network() -> Vec<(usize, usize)> {
     const { assert!(FIRST_FRAMES.is_power_of_two()) }
     let mut pairs = Vec::new();
@@ -292,7 +296,7 @@ fn sorting_network() -> Vec<(usize, usize)> {
     pairs
 }
 
-/// Sorts each lane; the loop over the lanes becomes vectors.
+/// Sorts each lane; the compiler vectorises the loop over the lanes.
 fn sort(network: &[(usize, usize)], rows: &mut [[i16; LANES]; FIRST_FRAMES]) {
     for &(a, b) in network {
         let (low, high) = (rows[a], rows[b]);

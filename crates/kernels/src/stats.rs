@@ -1,4 +1,4 @@
-//! What an image holds, for people: how many pixels of each kind, and the range and sum of the valid ones.
+//! Statistics of an image for reports: how many pixels of each kind, and the range and sum of the valid ones.
 
 use konkordia_core::pixel::Pixel;
 
@@ -34,7 +34,7 @@ impl ImageStats {
     }
 }
 
-/// Looks at every pixel once.
+/// Computes the statistics in one pass.
 pub fn image<P: Pixel>(pixels: &[P]) -> ImageStats {
     let mut stats = ImageStats { pixels: pixels.len() as u64, ..ImageStats::default() };
     let mut range: Option<(P, P)> = None;

@@ -1,4 +1,4 @@
-//! EIGER counts of 4, 8, 12, 16 and 32 bits, unpacked from the bytes of a tile (protocols 1.5).
+//! EIGER counts of 4, 8, 12, 16 and 32 bits, unpacked from the bytes of a tile.
 
 /// Bits per pixel on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ impl Bits {
     }
 }
 
-/// A type that takes counts.
+/// A type into which counts are unpacked.
 pub trait Count: Copy {
     /// Keeps the low bits; only 32-bit counts in a `u16` can lose any.
     fn from_bits(count: u32) -> Self;
@@ -103,7 +103,8 @@ fn pairs<T: Count, const N: usize>(out: &mut [T], first: usize, packed: &[u8], d
     }
 }
 
-/// A group of which at least the first `need` bytes must be there: the last group of an odd number of pixels may be cut.
+/// The group of `N` bytes that starts at byte `group`, zeros behind it where `packed` ends earlier. At least its first
+/// `need` bytes must be there: the last group of an odd number of pixels may be cut.
 fn padded<const N: usize>(packed: &[u8], group: usize, need: usize) -> [u8; N] {
     let there = &packed[group..packed.len().min(group + N)];
     assert!(there.len() >= need, "the tile ends before the last pixel asked for");

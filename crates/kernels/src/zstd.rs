@@ -16,8 +16,8 @@ pub struct Encoder {
 impl Encoder {
     /// Allocates a compressor of a level, 1 to 22.
     ///
-    /// Level 1 is tuned for bit-transposed blocks: matches shorter than 7 bytes are left to the entropy coder, and the search takes longer
-    /// steps where it finds nothing, as in the planes of the low bits. Any decoder reads it.
+    /// Level 1 is tuned for bit-transposed blocks: matches shorter than 7 bytes are left to the entropy coder, and the
+    /// search takes longer steps where it finds nothing, as in the planes of the low bits. Any decoder reads it.
     ///
     /// # Panics
     /// If the level is out of range.
@@ -43,7 +43,8 @@ impl Encoder {
         self.context.sizeof() + self.strips.memory_bytes()
     }
 
-    /// Compresses `input` to a frame at the start of `out`, its length (u32, big-endian) first, and returns the bytes written.
+    /// Writes the length of the frame (u32, big-endian) and the frame of `input` to the start of `out`, and returns the
+    /// bytes written.
     ///
     /// # Panics
     /// If `out` has less than [`LENGTH_BYTES`] plus [`bound`] bytes.
@@ -55,8 +56,8 @@ impl Encoder {
         LENGTH_BYTES + written
     }
 
-    /// Compresses `input` to blocks that stand anywhere in a frame: no header, no last block, and nothing refers to what came before.
-    /// [`frame_header`], such strips and [`FRAME_END`] are a frame.
+    /// Compresses `input` to blocks that may stand anywhere in a frame: without frame header or last block, and without
+    /// references to earlier blocks. [`frame_header`], then such strips, then [`FRAME_END`] make a frame.
     ///
     /// # Panics
     /// If `out` has less than [`bound`] bytes.
@@ -66,14 +67,14 @@ impl Encoder {
     }
 }
 
-/// Most bytes of a frame, or of a strip.
+/// Largest size of a frame, or of a strip, in bytes.
 pub fn bound(input_bytes: usize) -> usize {
     zstd_safe::compress_bound(input_bytes) + 32
 }
 
 /// Bytes before the first strip of a frame.
 pub const FRAME_HEADER_BYTES: usize = 13;
-/// What follows the last strip: an empty block that is the last.
+/// Bytes after the last strip: an empty block that is marked as the last one.
 pub const FRAME_END: [u8; 3] = [1, 0, 0];
 
 /// Magic number, one segment, and the bytes of the image (RFC 8878, 3.1.1.1).
@@ -84,7 +85,7 @@ pub fn frame_header(image_bytes: u64) -> [u8; FRAME_HEADER_BYTES] {
     header
 }
 
-/// A decompressor for bytes that nobody vouches for.
+/// A decompressor for untrusted bytes.
 pub struct Decoder(DCtx<'static>);
 
 impl Decoder {
@@ -93,7 +94,7 @@ impl Decoder {
         Self(DCtx::create())
     }
 
-    /// True if `data` is one or more frames that give exactly `out`. Allocates nothing that the data ask for.
+    /// True if `data` is one or more frames that give exactly `out`. Allocates nothing, whatever sizes the data state.
     pub fn decompress(&mut self, data: &[u8], out: &mut [u8]) -> bool {
         let bytes = out.len();
         self.0.decompress(out, data) == Ok(bytes)

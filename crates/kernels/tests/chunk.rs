@@ -1,4 +1,4 @@
-//! Chunks: there and back, against another decoder, against the plain way, real ones, broken ones.
+//! Chunks: round trips, another decoder, the plain way, real chunks, damaged chunks.
 
 use konkordia_kernels::baseline;
 use konkordia_kernels::bitshuffle::unshuffle;
@@ -10,8 +10,8 @@ use konkordia_kernels::fused::{FusedScratch, block_pixels};
 use konkordia_kernels::{ElementSize, Isa};
 use proptest::prelude::*;
 
-/// 19 numbers 1 of 16 bit: a block of 16 and three pixels as they are. Plane 0 is two bytes 0xFF, the 30 bytes after it are 0; in LZ4
-/// that is three literals, a match of 24 bytes at distance 1, and five literals.
+/// 19 times the number 1 in 16 bits: a block of 16 pixels, and three pixels as they are. Plane 0 is two bytes 0xFF, and
+/// the 30 bytes after it are 0. In LZ4 that is three literals, a match of 24 bytes at distance 1, and five literals.
 const TINY: [u8; 35] =
     [0, 0, 0, 0, 0, 0, 0, 38, 0, 0, 0x20, 0, 0, 0, 0, 13, 0x3F, 0xFF, 0xFF, 0, 1, 0, 5, 0x50, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0];
 
@@ -33,7 +33,7 @@ fn image(bytes: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Decodes with another LZ4 and no code of the chunk module but the transposition, which has its own oracle.
+/// Decodes with another LZ4 and without code of the chunk module, except the transposition, which has its own oracle.
 fn other_decoder(chunk: &[u8], element: usize) -> Vec<u8> {
     let number = |at: usize| u32::from_be_bytes(chunk[at..at + 4].try_into().unwrap()) as usize;
     let (total, block) = (number(4), number(8));
@@ -147,7 +147,7 @@ fn fused_blocks_are_the_chunk_of_the_image() {
 
 #[test]
 fn the_block_length_of_the_header_holds() {
-    // jungfrau_utils writes blocks of 32768 elements (protocols 5.1).
+    // jungfrau_utils writes blocks of 32768 elements.
     let image = image(2 * 70_001, 3);
     let mut chunk = vec![0; 300_000];
     chunk::write_header(&mut chunk, image.len() as u64, 65536);

@@ -1,4 +1,4 @@
-//! Every codec gives the image back, strips may be cut anywhere, and no bytes bring a decoder down.
+//! Every codec gives the image back, strips may be cut anywhere, and no bytes make a decoder panic.
 
 use konkordia_core::plan::Compression;
 use konkordia_kernels::codec;
@@ -61,8 +61,8 @@ fn images_come_back_whatever_their_size() {
     }
 }
 
-/// The strips of the standard streams decode with decoders that know nothing of strips: Zstd and zlib as such, which the crates' own
-/// one-shot decoders are. The readers' tests do the same with the plugins.
+/// The strips of the standard streams decode with decoders that know nothing of strips: the one-shot decoders of the
+/// crates for Zstd and zlib. The readers' tests do the same with the plugins.
 #[test]
 fn many_strips_are_one_frame_and_one_stream() {
     use std::io::Read;

@@ -11,7 +11,7 @@ fn bits<P: OutputPixel>(pixel: &P) -> Vec<u8> {
     bytemuck::bytes_of(pixel).to_vec()
 }
 
-/// The rules of the module documentation, once more and as plainly as can be.
+/// The rules of the module documentation once more, as simply as possible.
 fn oracle<P: Pixel>(word: u16, pedestal: [f32; 3], factor: [f32; 3]) -> P {
     let special = word == 0xFFFF || word == 0xC000 || word == 0x4000 || word >> 14 == 2;
     if special && (pedestal[0].is_nan() || factor[0].is_nan()) {
@@ -164,7 +164,8 @@ proptest! {
     }
 }
 
-/// Pixel `index` by its place in the bit stream. In 12 bit the first nibble of a pair's second byte belongs to the first pixel.
+/// Pixel `index` by its place in the bit stream. In 12 bit the first nibble of a pair's second byte belongs to the
+/// first pixel.
 fn bit_by_bit(depth: Bits, bytes: &[u8], index: usize) -> u32 {
     let nibble = |n: usize| u32::from(bytes[n / 2] >> (4 * (n % 2)) & 15);
     match depth {

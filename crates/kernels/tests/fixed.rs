@@ -1,4 +1,5 @@
-//! Arithmetic in integers: against the definition in wide integers, against floats on real frames, and the published test vectors.
+//! Arithmetic in integers: against the definition in wide integers, against floats on real frames, and the published
+//! test vectors.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -113,7 +114,8 @@ proptest! {
         check_all(&raw, &pixels.iter().map(one).collect::<Vec<_>>());
     }
 
-    // Pedestals above 16383.87 round past the two fraction bits of G1 and G2; `the_last_fraction_of_an_adu_is_for_g0_only` has those.
+    // Pedestals above 16383.87 round past the two fraction bits of G1 and G2;
+    // `the_last_fraction_of_an_adu_is_for_g0_only` has those.
     #[test]
     fn quantised_constants_are_the_nearest(gain in 20.0f64..60.0, spread in prop::collection::vec((0.5f64..1.5, 0.0f32..16383.85), 1..50)) {
         let n = spread.len();
@@ -190,7 +192,8 @@ impl Draw {
     }
 }
 
-/// Words and constants of the published vectors: all special words, the ends of all ranges, ties, and random ones of each stage.
+/// Words and constants of the published vectors: all special words, the ends of all ranges, ties, and random ones of
+/// each stage.
 fn vector_inputs() -> Vec<(u16, One)> {
     let mut list = Vec::new();
     let edges = [0x0000, 0x0001, 0x3FFF, 0x4000, 0x4001, 0x7FFF, 0x8000, 0x9234, 0xBFFF, 0xC000, 0xC001, 0xFFFE, 0xFFFF];

@@ -1,4 +1,5 @@
-//! Real data, where it is: conversion against PSI's own, chunks of real detectors, the fused kernel against the plain way.
+//! Real data, where they are present: conversion against PSI's own, chunks of real detectors, the fused kernel against
+//! the plain way.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -25,7 +26,8 @@ fn frame(folder: &std::path::Path, index: usize) -> Vec<u16> {
     bytes.chunks_exact(2).map(|b| u16::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-/// Pedestals and factors as arming makes them: the reciprocal of gain times energy in double precision, rounded once to single.
+/// Pedestals and factors as the program makes them at arm: the reciprocal of gain times energy in double precision,
+/// rounded once to single.
 struct Calibration {
     pedestal: Vec<Vec<f32>>,
     factor: Vec<Vec<f32>>,
@@ -51,8 +53,8 @@ impl Calibration {
     }
 }
 
-/// Every pixel of ten frames equals the reference, rounded half to even. An exact tie is a reference value that is a whole number
-/// and a half to the last bit; there the last bit of the reference decides, so ties are counted apart.
+/// Every pixel of ten frames equals the reference, rounded half to even. A reference value that is exactly a whole
+/// number and a half is a tie; there the last bit of the reference decides, so ties are counted separately.
 #[test]
 fn ten_frames_equal_the_reference_conversion() {
     let Some(folder) = skip::data("jungfrau-lyso") else { return };
@@ -149,7 +151,7 @@ fn the_benchmark_verifies_every_row() {
     assert!(bench::run(&[vec![0; 4]], &constants, Duration::ZERO).is_err());
 }
 
-/// The chunks in a V2 stream: byte strings behind CBOR tag 56500 over ["bslz4", element size, bytes] (protocols 3.2).
+/// The chunks in a V2 stream: byte strings behind CBOR tag 56500 over ["bslz4", element size, bytes].
 fn cbor_chunks(message: &[u8]) -> Vec<(usize, &[u8])> {
     let mark = b"\xD9\xDC\xB4\x83\x65bslz4";
     let mut found = Vec::new();
@@ -166,7 +168,7 @@ fn cbor_chunks(message: &[u8]) -> Vec<(usize, &[u8])> {
     found
 }
 
-/// The chunks in a V1 stream: the part after a `dimage_d` with encoding bsN-lz4 (protocols 3.1).
+/// The chunks in a V1 stream: the part after a `dimage_d` with encoding bsN-lz4.
 fn json_chunks<'a>(parts: &[&'a [u8]]) -> Vec<(usize, &'a [u8])> {
     let is_chunk = |part: &[u8]| part.starts_with(b"{") && part.windows(9).any(|text| text == b"bs32-lz4<");
     parts.windows(2).filter(|pair| is_chunk(pair[0])).map(|pair| (4, pair[1])).collect()

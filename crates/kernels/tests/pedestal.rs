@@ -1,4 +1,5 @@
-//! Pedestals from dark frames against two passes in double precision, with photons, wrong stages and missing words among the dark ones.
+//! Pedestals from dark frames against two passes in double precision, with photons, wrong stages and missing words
+//! among the dark ones.
 
 use konkordia_kernels::pedestal::{FIRST_FRAMES, GATE_ADU_MIN, PedestalAccumulator, PedestalPlanes, USABLE_MIN};
 use std::time::Instant;
@@ -24,7 +25,7 @@ fn run(frames: &[Vec<u16>], pixels: usize, stage: u8) -> PedestalPlanes {
     accumulator.finish()
 }
 
-/// What the rules of the module say, with sorted lists and two passes.
+/// What the rules of the module give, with sorted lists and two passes.
 struct Naive {
     mean: f64,
     rms: f64,
@@ -84,7 +85,7 @@ fn check(frames: &[Vec<u16>], pixels: usize, stage: u8) -> PedestalPlanes {
     planes
 }
 
-/// Words of every kind, for pixels that behave and pixels that do not.
+/// Words of every kind, for good pixels and for bad ones.
 fn frames(seed: u64, count: usize, pixels: usize, stage: usize) -> Vec<Vec<u16>> {
     let bits = [0u16, 0x4000, 0xC000][stage];
     let mut draw = Draw(seed);
@@ -187,7 +188,7 @@ fn the_whole_range_does_not_overflow() {
     assert_eq!((planes.mean_adu[0], planes.count[0], planes.missing[0]), (8191.5, 400, 32));
 }
 
-/// Tells the speed; it is not judged here.
+/// Prints the speed and does not judge it.
 #[test]
 fn frames_of_a_module() {
     let (pixels, count) = (512 * 1024, 56);

@@ -1,5 +1,5 @@
-//! SZ3 streams: no valid pixel moves further than asked, no special value moves at all, and no bytes bring the decoder down. That the stock
-//! plugin decodes the same is tested with the files (tests/e2e/test_repack.py).
+//! SZ3 streams: no valid pixel moves further than asked, no special value moves at all, and no bytes make the decoder
+//! panic. tests/e2e/test_repack.py tests with whole files that the stock plugin decodes the same.
 
 use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::ErrorBound;
@@ -182,7 +182,8 @@ fn damaged_bodies_get_an_answer() {
     assert!(refused > 1000, "{refused}");
 }
 
-/// On photons: the stream is smaller than what any lossless codec gives (`cargo test -- --nocapture` prints by how much).
+/// On photons: the stream is smaller than what any lossless codec gives (`cargo test -- --nocapture` prints by how
+/// much).
 #[test]
 fn photons_shrink() {
     let image = image(PixelType::Int16, 512, 1024, 0);

@@ -1,4 +1,5 @@
-//! Pedestals that follow the drift: every instruction set against the rule, frame by frame, and what the rule does to a drifting pixel.
+//! Pedestals that follow the drift: every instruction set against the rule, frame by frame, and what the rule does to a
+//! drifting pixel.
 
 use konkordia_kernels::Isa;
 use konkordia_kernels::convert::{self, Constants, OutputPixel, Tracker, scalar};
@@ -148,7 +149,8 @@ fn a_drift_of_100_adu_in_3_s_is_followed_and_a_still_pixel_is_not_biased() {
     assert!(mean(&still).abs() < 0.25 && worst(&still) < 2.5);
 }
 
-/// The bound on the resolution, at its worst: a pixel without noise, far up in the range, with the longest usual window.
+/// The bound on the resolution, at its worst: a pixel without noise, far up in the range, with the longest usual
+/// window.
 #[test]
 fn a_pixel_without_noise_stops_within_the_bound() {
     let weight = 1.0f32 / 1024.0;

@@ -1,5 +1,5 @@
-//! Transformations against naive code: odd sizes, every type, special values, every instruction set of the machine. Unpacking against hostile
-//! bytes, packing against the encoders of the file path.
+//! Transformations against naive code: odd sizes, every type, special values, every instruction set of the machine.
+//! Unpacking against hostile bytes, packing against the encoders of the file path.
 
 mod transform_oracle;
 
@@ -238,7 +238,7 @@ fn sums_that_cannot_be_made_say_why() {
     assert!(new(sum, shape, Element::Mono12p).contains("unpack them first"));
     assert!(new(sum, Shape::new(&[1 << 62]).unwrap(), Element::Uint8).contains("too large"));
     let mut state = SumState::new(Isa::Scalar, &sum, shape, Element::Uint16).unwrap();
-    assert!(state.add(&[0; 7]).unwrap_err().contains("7 bytes came to a sum of images of 8 bytes"));
+    assert!(state.add(&[0; 7]).unwrap_err().contains("7 bytes, but the sum takes images of 8 bytes"));
     let mut out = vec![1; 3];
     state.finish(&mut out);
     assert_eq!(out, [0xFF; 8], "nothing came: missing");
@@ -350,7 +350,7 @@ fn each_pixel_has_its_own_table() {
     }
     assert!(!PixelTable::takes(Element::Float32));
     for (pixels, values, has) in [(2, 3, 5), (0, 3, 0), (3, 0, 0), (usize::MAX, 2, 4)] {
-        assert!(PixelTable::new(pixels, values, vec![0.0; has]).unwrap_err().contains("is none for"), "{pixels} {values}");
+        assert!(PixelTable::new(pixels, values, vec![0.0; has]).unwrap_err().contains("does not fit"), "{pixels} {values}");
     }
 }
 

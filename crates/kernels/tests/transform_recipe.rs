@@ -1,4 +1,5 @@
-//! Unpacking of all that others pack and of hostile bytes, packing against the encoders of the file path, recipes against their steps.
+//! Unpacking of everything that others pack and of hostile bytes, packing against the encoders of the file path,
+//! recipes against their steps.
 
 mod transform_oracle;
 
@@ -64,7 +65,7 @@ fn images_come_back_from_every_packing() {
                 for packing in PACKINGS {
                     let expected = packed(packing, Isa::Scalar, element, &image);
                     for &isa in Isa::available() {
-                        // One scratch for all, and something there already.
+                        // One scratch for all, and `out` is not empty.
                         let mut out = vec![9; 3];
                         pack(packing, isa, element, &image, &mut out, &mut scratch).unwrap();
                         assert!(out[3..] == expected, "{isa} {packing:?} {element:?} {pixels}");
@@ -99,7 +100,8 @@ fn chunks_are_those_of_the_file_path() {
     }
 }
 
-/// `bitshuffle.compress_lz4(numpy.arange(17, dtype="u8") * 0x0102030405060708 >> 3)` of the bitshuffle package 0.5.2, behind the header.
+/// `bitshuffle.compress_lz4(numpy.arange(17, dtype="u8") * 0x0102030405060708 >> 3)` of the bitshuffle package 0.5.2,
+/// behind the header.
 #[test]
 fn elements_of_eight_bytes_are_packed_as_by_the_library() {
     let image: Vec<u8> = (0..17u64).flat_map(|i| (i.wrapping_mul(0x0102_0304_0506_0708) >> 3).to_le_bytes()).collect();
@@ -272,7 +274,8 @@ fn recipes_are_their_steps_one_after_the_other() {
                 one.run(&array(&[20, 30], Element::Uint16, packing, &[image]), &mut scratch, &mut out).unwrap();
                 assert!(out == *expected, "{isa} {packing:?}");
             }
-            // Channels and pieces: three pieces of one plane each, then one piece, then two of three planes in a deeper shape.
+            // Channels and pieces: three pieces of one plane each, then one piece, then two of three planes in a deeper
+            // shape.
             let stack = Compiled::new(&recipe, shape(&[6, 20, 30]), Element::Uint16).unwrap();
             assert_eq!(stack.output(), (shape(&[6, 14, 9]), Element::Int16));
             for pieces in [
@@ -348,7 +351,7 @@ fn twelve_bits_go_through_a_recipe() {
     compiled.run(&input, &mut Scratch::new(Isa::detect()), &mut out).unwrap();
     assert_eq!(transform_oracle::values::<u16>(&out), [0x456, 0x789, 0x023, 0x005]);
     let why = Compiled::new(&Recipe { steps }, shape(&[2, 1, 3]), Element::Mono12p).unwrap_err();
-    assert!(why.contains("do not begin at whole bytes"), "{why}");
+    assert!(why.contains("do not start on byte boundaries"), "{why}");
 }
 
 #[test]
@@ -416,7 +419,8 @@ fn images_that_are_not_what_was_announced_say_why() {
     assert!(run(&bad).starts_with("piece 2 of 2: "));
 }
 
-/// The seeds of the fuzz targets; `KONKORDIA_WRITE_SEEDS=1 cargo test -p konkordia-kernels --test transform_recipe` writes them anew.
+/// The seeds of the fuzz targets; `KONKORDIA_WRITE_SEEDS=1 cargo test -p konkordia-kernels --test transform_recipe`
+/// writes them anew.
 #[test]
 fn seeds_are_what_is_packed() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");

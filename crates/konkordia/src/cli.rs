@@ -10,7 +10,7 @@ use crate::serve::security::verb::TokenCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Data acquisition for X-ray pixel detectors: packets in, photon images out, nothing unaccounted.
+/// Data acquisition for X-ray pixel detectors: packets or messages in, NeXus files and streams out, every loss counted.
 #[derive(Debug, Parser)]
 #[command(
     name = "konkordia",
@@ -42,43 +42,45 @@ pub enum Command {
   konkordia demo --keep-serving
   konkordia demo --images 2000 --dir /tmp/demo --json | jq .rates")]
     Demo(DemoArgs),
-    /// Sends the packets of a detector: synthetic, or from frames on disk; with faults if asked for.
+    /// Simulates a detector: sends its UDP packets, synthetic or from frames on disk, with faults on request.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia simulate jungfrau --to 127.0.0.1:50010 --rate 1000 --images 10000
   konkordia simulate jungfrau --to 127.0.0.1:50010 --raw raw_00.u16 raw_01.u16 --loss 0.01 --seed 7
   konkordia simulate eiger --to 127.0.0.1:50020 --raw 50020.dat 50021.dat 50022.dat 50023.dat --rate 10")]
     Simulate(SimulateDetector),
-    /// Sends whole images as messages over ZeroMQ, as a detector unit does: rate, size, compression and content as asked for.
+    /// Sends whole images as ZeroMQ messages, as a detector unit does, with the given rate, size, compression and
+    /// content.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia stream --to tcp://127.0.0.1:9999 --size 20k --rate 1000 --images 10000
   konkordia stream --protocol stream2 --channels 3 --compression bslz4 --to tcp://*:31001
   konkordia stream --to tcp://*:5000 --upstreams 2 --shuffle 7 --filename test/run_{}.h5 --series 3")]
-    Stream(crate::traffic::args::StreamArgs),
-    /// Keeps messages from ZeroMQ in a file, byte by byte, with the times at which they came.
+    Stream(crate::stream_generator::args::StreamArgs),
+    /// Records ZeroMQ messages in a file, byte by byte, with their arrival times.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia record tcp://detector:9999 -o run01.zmsg
   konkordia record tcp://detector:31001 -o one.zmsg --messages 12 --json
   konkordia record tcp://pc1:30001 tcp://pc1:30002 --kind sub --seconds 60 -o jungfrau.zmsg")]
-    Record(crate::traffic::args::RecordArgs),
-    /// Sends the messages of a capture again, at the pace at which they came, faster, or at once.
+    Record(crate::stream_generator::args::RecordArgs),
+    /// Sends recorded messages again: at the recorded pace, faster, or as fast as possible.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia replay run01.zmsg --to tcp://*:9999
   konkordia replay run01.zmsg --to tcp://*:9999 --speed 10 --repeat 3
   konkordia replay run01.zmsg --to tcp://receiver:9999 --connect --as-fast-as-possible")]
-    Replay(crate::traffic::args::ReplayArgs),
-    /// One run: arms, takes images until the planned number, a stop or a silence, closes the file, prints the run report.
+    Replay(crate::stream_generator::args::ReplayArgs),
+    /// Receives one run: until the planned number of images, a stop or a silence; then closes the file and prints a
+    /// report.
     #[command(help_template = TEMPLATE, before_help = "Examples:
   konkordia receive run.toml
   konkordia receive run.toml --images 500 --prefix run02 --json > report.ndjson
   konkordia receive run.toml --quiet || echo \"exit code $?\"", after_help = RECEIVE_HELP)]
     Receive(ReceiveArgs),
-    /// Runs detectors until told to stop, driven over HTTP: arm, start, stop, again and again.
+    /// Runs the service: one or more detectors, driven over HTTP (arm, start, stop), until it is stopped.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia serve -c run.toml
   konkordia serve -c beamline.toml --listen 127.0.0.1:9000 --json
   konkordia serve -c detectors.yaml --detector eiger --data-root /data")]
     Serve(ServeArgs),
-    /// Says how the detectors of a running service are.
+    /// Shows the state of the detectors of a running service.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia status
   konkordia status --detector eiger --json
@@ -90,73 +92,76 @@ pub enum Command {
   konkordia watch --detector eiger
   konkordia watch --json | jq .message")]
     Watch(TargetArgs),
-    /// Makes a detector ready: answers when it is, or why not.
+    /// Prepares a run; answers when everything is ready, or says why not.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia arm
   konkordia arm --images 1000 --prefix lyso/run03
   konkordia arm --prefix run04 --set energy_kev=12.4 --set sample_name=lysozyme --wait")]
     Arm(ArmArgs),
-    /// Arms if need be, and begins the clock for the first data.
+    /// Starts a run (arms first if that was not done): from now on, data must arrive within start_timeout_s.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia start
   konkordia start --images 1000 --prefix run05 --wait
   konkordia start --detector eiger --no-write")]
     Start(ArmArgs),
-    /// Tells the detector to expose, if the configuration says how.
+    /// Makes the detector expose, with the program that the configuration names (control.on_trigger).
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia trigger
   konkordia trigger --detector eiger
   konkordia trigger --json")]
     Trigger(TargetArgs),
-    /// Ends the run; everything that has come is kept.
+    /// Ends the run; everything that has arrived is kept.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia stop
   konkordia stop --detector eiger
   konkordia stop && konkordia wait")]
     Stop(TargetArgs),
-    /// Ends the run at once, in whatever state; what was written is closed.
+    /// Ends the run at once, in any state; the files written so far are closed.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia cancel
   konkordia cancel --detector eiger
   konkordia cancel --json")]
     Cancel(TargetArgs),
-    /// Waits until nothing is armed or running; the exit code says how the run was.
+    /// Waits until nothing is armed or running; the exit code says how the run ended.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia wait
   konkordia wait --timeout 60
   konkordia wait --detector eiger || echo \"exit code $?\"")]
     Wait(WaitArgs),
-    /// Makes pedestals from dark frames, live or from files: mean, noise and a mask with reasons, into a calibration file.
+    /// Makes a calibration file from dark frames, live or from files: pedestal and noise of each pixel, and a mask with
+    /// reasons.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia pedestal run.toml --stage all -o cal.h5 --gain gains_m0.bin
   konkordia pedestal forced_g1_master_0.json --stage g1 --into cal.h5
   konkordia pedestal --gain gains.h5 --into cal.h5")]
     Pedestal(PedestalArgs),
-    /// Shows, compares and draws calibration files, and makes them from planes of other programs.
+    /// Shows, compares and plots calibration files, or makes one from pedestals and gains of other programs.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia calibration show cal.h5
   konkordia calibration compare monday.h5 tuesday.h5
   konkordia calibration plot cal.h5 --dir pictures")]
     Calibration(CalibrationCommand),
-    /// Says what is in a file: images, shape, type, compression, geometry, calibration, ledger, statistics of one image.
+    /// Shows what is in a file: images, shape, type, compression, geometry, calibration, ledger, statistics of one
+    /// image.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia inspect run01_master.h5
   konkordia inspect run01_master.h5 --image 0
   konkordia inspect run01_master.h5 --json | jq .ledger")]
     Inspect(InspectArgs),
-    /// Converts frames from files: raw runs of the slsReceiver or of SwissFEL, records with headers, plain words.
+    /// Converts raw frames from files: runs of the slsReceiver or of SwissFEL, records with headers, plain 16-bit
+    /// words.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia convert run_master_0.json -o out/run01 --calibration calibration.h5 --energy-kev 12.4
   konkordia convert run_master_0.json -o out/run01 --resume --calibration calibration.h5 --energy-kev 12.4
   konkordia convert raw_00.u16 raw_01.u16 -o out/words --dtype raw --verify")]
     Convert(crate::convert::args::ConvertArgs),
-    /// Writes files again with other compression, pixels untouched: of this program, of DECTRIS detectors, other NXmx.
+    /// Recompresses files of Konkordia, of DECTRIS detectors and other NXmx; pixels keep their values, except with sz3.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify
   konkordia repack /dev/shm/run01_master.h5 -o /data/run01 --compression bslz4 --verify --delete-source
   konkordia repack run01_master.h5 -o travel/run01 --compression sz3 --error-bound 2")]
     Repack(crate::repack::args::RepackArgs),
-    /// Is a file valid? Exit code 0 if so, also when it says that not every image is complete; 1 with the reasons if not.
+    /// Checks a file. Exit code 0: it is valid, even if images in it are incomplete; 1: it is not, with the reasons.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia check run01_master.h5
   konkordia check run01_master.h5 --json
@@ -168,36 +173,36 @@ pub enum Command {
   konkordia repair run01_master.h5 && konkordia check run01_master.h5
   konkordia repair run01_data_000003.h5 --json")]
     Repair(FileArgs),
-    /// Makes, lists and removes the tokens that programs and people show to the service.
+    /// Creates, lists and removes the access tokens of the service.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia token create alice --role operate --file tokens
   konkordia token list --file tokens
   konkordia token remove alice --file tokens")]
     Token(TokenCommand),
-    /// Writes, checks or describes the configuration.
+    /// Writes an example configuration, checks a configuration, or prints its schema.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia config init run.toml
   konkordia config check run.toml
   konkordia config schema > konkordia.schema.json")]
     Config(ConfigArgs),
-    /// Measures this machine.
+    /// Measures the speed of this machine.
     #[command(subcommand, help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench kernels
   konkordia bench pipeline --seconds 20 --dir /dev/shm
   konkordia bench pipeline --rate 1100 --seconds 60 --delete-finished --json")]
     Bench(BenchCommand),
-    /// Prints the completion script of a shell.
+    /// Prints the script with which a shell completes commands.
     #[command(help_template = TEMPLATE, before_help = "Examples:
   konkordia completion bash > ~/.local/share/bash-completion/completions/konkordia
   konkordia completion zsh > ~/.zfunc/_konkordia
   konkordia completion fish > ~/.config/fish/completions/konkordia.fish")]
     Completion {
-        /// The shell.
+        /// The shell
         shell: clap_complete::Shell,
     },
-    /// Prints the version and what the program was built for.
+    /// Prints the version; with --json also the platform.
     Version {
-        /// For programs.
+        /// For programs: the result as JSON on stdout
         #[arg(long)]
         json: bool,
     },
@@ -213,19 +218,20 @@ pub struct DemoArgs {
     /// Images to send
     #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub images: u64,
-    /// Folder of the files; is made if it does not exist, and an older demonstration in it is replaced
+    /// Folder of the files; it is made if it does not exist, and the files of an older demonstration in it are replaced
     #[arg(long, default_value = "demo-out", value_name = "D")]
     pub dir: PathBuf,
-    /// Everything random follows from it
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1, value_name = "S")]
     pub seed: u64,
-    /// Address and port of the service; port 0 = any that is free [default: 127.0.0.1:8090, or any port if that is taken]
+    /// Address and port of the service; port 0 = any free port [default: 127.0.0.1:8090, or any free port if that is
+    /// taken]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = "Service")]
     pub listen: Option<std::net::SocketAddr>,
-    /// Leave the service running after the proof, until Ctrl-C; the simulated detector answers every start with a series
+    /// Keep the service running after the check, until Ctrl-C; the simulated detector answers every start with a series
     #[arg(long, help_heading = "Service")]
     pub keep_serving: bool,
-    /// With --keep-serving: begin a series by itself when nothing was going on for so long
+    /// With --keep-serving: begin a series after so many seconds without one
     #[arg(long, value_name = "S", requires = "keep_serving", help_heading = "Service", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub again_every: Option<u64>,
     /// With --keep-serving: images per second of these series
@@ -253,7 +259,7 @@ pub enum SimulateDetector {
     Eiger(EigerArgs),
 }
 
-/// What both detectors take.
+/// Options of both detectors.
 #[derive(Debug, Args)]
 pub struct SendArgs {
     /// Where to send: address and port of the first stream; the others follow on consecutive ports
@@ -265,7 +271,7 @@ pub struct SendArgs {
     /// Images per second; 0 = as fast as possible
     #[arg(long, value_name = "HZ", default_value_t = 0.0, help_heading = "What to send")]
     pub rate: f64,
-    /// Modules
+    /// Number of modules
     #[arg(long, value_name = "M", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub modules: u32,
     /// Partial readout: rows of a JUNGFRAU module (a multiple of 8), or of each EIGER half module [default: all]
@@ -274,40 +280,40 @@ pub struct SendArgs {
     /// Frame number of the first image [default: 1, or that of the dump]
     #[arg(long, value_name = "N", help_heading = "What to send")]
     pub first_frame: Option<u64>,
-    /// Lose packets with this probability
+    /// Probability that a packet is lost
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub loss: f64,
-    /// Send packets twice
+    /// Probability that a packet is sent twice
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub duplicate: f64,
-    /// Delay packets by up to 16 others
+    /// Probability that a packet is delayed by up to 16 others
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub reorder: f64,
-    /// Flip bits in the type and version of packet headers
+    /// Probability that bits flip in the type and version fields of a packet header
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub corrupt: f64,
-    /// Cut packets short
+    /// Probability that a packet is cut short
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub truncate: f64,
-    /// Let bursts of lost packets begin, 20 packets long on average
+    /// Probability that a burst of lost packets begins, 20 packets long on average
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub burst: f64,
-    /// Mix in datagrams of other senders
+    /// Probability that a packet is followed by a datagram that is not of this detector
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub foreign: f64,
-    /// From this image on count frames from the first again, as a restarted detector does
+    /// From this image on, count frames from the first one again, as a restarted detector does
     #[arg(long, value_name = "IMAGE", help_heading = "Faults")]
     pub restart_at: Option<u64>,
-    /// Streams that send nothing
+    /// Stream that sends nothing, counted from 0; may be given several times
     #[arg(long, value_name = "STREAM", help_heading = "Faults")]
     pub silent: Vec<usize>,
-    /// Everything random follows from it
+    /// Seed of the random numbers
     #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Faults")]
     pub seed: u64,
-    /// For programs: what was sent as JSON on stdout
+    /// For programs: what was sent, as JSON on stdout
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// No progress
+    /// No progress line
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }
@@ -331,10 +337,10 @@ fn probability(text: &str) -> Result<f64, String> {
 /// `konkordia simulate jungfrau`
 #[derive(Debug, Args)]
 pub struct JungfrauArgs {
-    /// What both detectors take.
+    /// Options of both detectors.
     #[command(flatten)]
     pub send: SendArgs,
-    /// Files of raw frames, uint16, modules x 512 x 1024 each; sent in a loop
+    /// Files of raw frames, uint16, modules x 512 x 1024 each; sent in a loop [default: synthetic frames]
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "What to send")]
     pub raw: Vec<PathBuf>,
     /// UDP interfaces per module
@@ -354,7 +360,7 @@ pub struct JungfrauArgs {
 /// How dark frames of the synthetic JUNGFRAU are taken, and how its pedestals move.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct SyntheticArgs {
-    /// Closed shutter: every frame is new, nothing is sent twice
+    /// Dark frames (closed shutter); every frame is new, none is sent twice
     #[arg(long, help_heading = "Synthetic detector", conflicts_with = "raw")]
     pub dark: bool,
     /// Dark frames with the gain forced to this stage
@@ -363,19 +369,19 @@ pub struct SyntheticArgs {
     /// Dark frames of the high gain mode (HG0)
     #[arg(long, help_heading = "Synthetic detector", requires = "dark", conflicts_with = "force_gain")]
     pub high_gain: bool,
-    /// Stray photons in dark frames, per pixel and frame
+    /// Stray photons in dark frames, mean number per pixel and frame
     #[arg(long, value_name = "MEAN", default_value_t = 0.0, help_heading = "Synthetic detector", requires = "dark", value_parser = probability)]
     pub stray: f64,
-    /// Storage cells that take turns, each with pedestals of its own
+    /// Number of storage cells that are used in turn, each with its own pedestals
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Synthetic detector", conflicts_with = "raw", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub storage_cells: u8,
-    /// Pedestals of G0 rise by so many ADU ...
+    /// Pedestals of G0 rise by this many ADU ...
     #[arg(long, value_name = "ADU", default_value_t = 0.0, help_heading = "Synthetic detector", conflicts_with = "raw")]
     pub drift_adu: f64,
-    /// ... within this time (the time constant where the drift is exponential); needs --rate
+    /// ... within this time (with an exponential drift: the time constant); needs --rate
     #[arg(long, value_name = "S", default_value_t = 3.0, help_heading = "Synthetic detector")]
     pub drift_s: f64,
-    /// How they rise
+    /// How the pedestals rise
     #[arg(long, value_enum, default_value_t = DriftChoice::Linear, help_heading = "Synthetic detector")]
     pub drift_shape: DriftChoice,
 }
@@ -383,7 +389,7 @@ pub struct SyntheticArgs {
 /// `--drift-shape`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DriftChoice {
-    /// Evenly, then no more
+    /// Evenly, then constant
     Linear,
     /// Fast at first, towards a limit
     Exponential,
@@ -392,10 +398,11 @@ pub enum DriftChoice {
 /// `konkordia simulate eiger`
 #[derive(Debug, Args)]
 pub struct EigerArgs {
-    /// What both detectors take.
+    /// Options of both detectors.
     #[command(flatten)]
     pub send: SendArgs,
-    /// Dumps of packets, one file per port: 8 bytes of length, then the datagram; sent in a loop
+    /// Packet dumps, one file per port: 8 bytes of length, then the datagram; sent in a loop [default: synthetic
+    /// frames]
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "What to send")]
     pub raw: Vec<PathBuf>,
     /// Bits of a pixel of the synthetic detector: 4, 8, 12, 16 or 32
@@ -414,13 +421,13 @@ pub struct ReceiveArgs {
     /// Images of the run; 0 = until stopped [default: as configured]
     #[arg(long, value_name = "N")]
     pub images: Option<u64>,
-    /// First part of the file names, may have folders below the output folder [default: as configured]
+    /// First part of the file names; may have folders below the output folder [default: as configured]
     #[arg(long, value_name = "NAME")]
     pub prefix: Option<String>,
-    /// For programs: events as JSON, one a line, on stdout
+    /// For programs: events as JSON on stdout, one per line
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// No progress
+    /// No progress line
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 }
@@ -431,16 +438,16 @@ pub struct ServeArgs {
     /// Configuration: of one detector, of several, or the YAML of the MAX IV receiver
     #[arg(long, short, value_name = "FILE")]
     pub config: PathBuf,
-    /// Address and port of the HTTP interface; port 0 = any that is free [default: service.listen]
+    /// Address and port of the HTTP interface; port 0 = any free port [default: service.listen]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<std::net::SocketAddr>,
-    /// Detector of the YAML
+    /// Name of the detector in the YAML
     #[arg(long, value_name = "NAME", help_heading = "With the YAML of the MAX IV receiver")]
     pub detector: Option<String>,
-    /// Folder outside of which nothing is written [default: the current one]
+    /// Folder outside which no files are written [default: the current one]
     #[arg(long, value_name = "DIR", help_heading = "With the YAML of the MAX IV receiver")]
     pub data_root: Option<PathBuf>,
-    /// Address on which its HTTP interface and its stream listen
+    /// Address on which the HTTP interface and the stream of MAX IV listen
     #[arg(
         long = "address",
         value_name = "ADDRESS",
@@ -454,10 +461,10 @@ pub struct ServeArgs {
     /// For programs: `ready` with the address as JSON on stdout
     #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// What is logged on stderr: this and everything graver
+    /// Level of the log on stderr: this level and everything more severe
     #[arg(long, value_enum, default_value_t = LogLevel::Info, env = "KONKORDIA_LOG_LEVEL", help_heading = "Output")]
     pub log_level: LogLevel,
-    /// How a line of the log looks
+    /// Format of a line of the log
     #[arg(long, value_enum, default_value_t = LogFormat::Text, env = "KONKORDIA_LOG_FORMAT", help_heading = "Output")]
     pub log_format: LogFormat,
     /// As --log-level error
@@ -473,10 +480,10 @@ pub struct InspectArgs {
     /// Statistics of this image, counted from 0
     #[arg(long, value_name = "N")]
     pub image: Option<u64>,
-    /// Draw an image (--image, or the first one) with a logarithmic scale; grey: no measurement
+    /// Draw an image (--image, or the first one) on a logarithmic scale; grey: no measurement
     #[arg(long, value_name = "FILE.png")]
     pub png: Option<PathBuf>,
-    /// For programs
+    /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
@@ -486,7 +493,7 @@ pub struct InspectArgs {
 pub struct FileArgs {
     /// A master or data file
     pub file: PathBuf,
-    /// For programs
+    /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
@@ -494,7 +501,7 @@ pub struct FileArgs {
 /// `konkordia config`
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
-    /// What to do with it.
+    /// What to do with the configuration.
     #[command(subcommand)]
     pub action: ConfigAction,
 }
@@ -507,11 +514,11 @@ pub enum ConfigAction {
         /// The new file
         file: Option<PathBuf>,
     },
-    /// Checks a configuration and prints the plan that follows from it
+    /// Checks a configuration, and prints the plan of a run
     Check {
         /// The configuration
         file: PathBuf,
-        /// For programs
+        /// For programs: the result as JSON on stdout
         #[arg(long)]
         json: bool,
     },
@@ -519,7 +526,7 @@ pub enum ConfigAction {
     Openapi,
     /// Prints the JSON Schema of the configuration, for editors
     Schema {
-        /// The reference table of the documentation instead
+        /// Print the reference table of the documentation instead
         #[arg(long)]
         markdown: bool,
     },
@@ -528,49 +535,49 @@ pub enum ConfigAction {
 /// `konkordia bench`
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Conversion, bitshuffle, LZ4 and the fused kernel, against plain baselines, in GB/s of raw input per core
+    /// Conversion, bitshuffle, LZ4, and all in one pass, compared with plain baselines: GB/s of raw input per core
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench kernels
   konkordia bench kernels --seconds 0.1 --json
   konkordia bench kernels --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Kernels(BenchKernelsArgs),
-    /// Simulator, loopback, conversion, file: the highest rate without loss
+    /// Highest rate without loss from simulator over loopback and conversion to file
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench pipeline
   konkordia bench pipeline --modules 1 --rate 1100 --seconds 60
   konkordia bench pipeline --dir /data --seconds 20 --json")]
     Pipeline(BenchPipelineArgs),
-    /// Bits per pixel against rounding from 1/8 to 8 photons, beside Table II of Leonarski et al. 2020
+    /// Bits per pixel for roundings from 1/8 to 8 photons, compared with Table II of Leonarski et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench table2
   konkordia bench table2 --seconds 0.1 --json
   konkordia bench table2 --raw raw_00.u16 raw_01.u16 --calibration calibration --energy-kev 12.4")]
     Table2(BenchKernelsArgs),
-    /// What a service of many detectors costs while nothing happens
+    /// Processor time and memory of a service with many idle detectors
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench idle
   konkordia bench idle --detectors 10 --seconds 5
   konkordia bench idle --json")]
     Idle(BenchIdleArgs),
-    /// Whole images over ZeroMQ into a file or into nothing: images per second against their size, upstreams and threads
+    /// Whole images over ZeroMQ, to a file or discarded: images per second by image size, upstreams and threads
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench stream
   konkordia bench stream --sizes 20000 --repeats 3 --matrix-sizes
   konkordia bench stream --png stream.png")]
     Stream(BenchStreamArgs),
-    /// Writing rate and bits per pixel of each codec for images of 4M, beside Table IV of Leonarski et al. 2020
+    /// Writing rate and bits per pixel of each codec for images of 4M, compared with Table IV of Leonarski et al. 2020
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench table4
   konkordia bench table4 --seconds 0.1 --json
   konkordia bench table4 --raw raw_00.u16 raw_01.u16 --calibration calibration --seconds 2")]
     Table4(BenchKernelsArgs),
-    /// HDF5 beside plain write: frames of 1k, 2k and 4k square as they are, and compressed against their noise
+    /// HDF5 compared with plain write: uncompressed frames of 1k, 2k and 4k square, and compressed frames by noise
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench disk
   konkordia bench disk --dir /data --sync --mib 4096
   konkordia bench disk --sizes 512 --noise-bits 0 4 8 --repeats 3 --json")]
     Disk(BenchDiskArgs),
-    /// Variants of the conversion between the speed of memory and that of arithmetic, as a table and a figure
+    /// Variants of the conversion between the limits of memory and of arithmetic, as a table and a figure
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia bench roofline
   konkordia bench roofline --seconds 0.1
@@ -581,7 +588,7 @@ pub enum BenchCommand {
 /// `konkordia bench kernels`
 #[derive(Debug, Args)]
 pub struct BenchKernelsArgs {
-    /// Raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
+    /// Files of raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
     pub raw: Vec<PathBuf>,
     /// Folder with pedestal_g0.f32, pedestal_g1.f32, pedestal_g2.f32 and gain_adu_per_kev.f32
@@ -590,42 +597,42 @@ pub struct BenchKernelsArgs {
     /// Photon energy of these frames
     #[arg(long, value_name = "KEV", default_value_t = 12.4)]
     pub energy_kev: f32,
-    /// Time of each measurement
+    /// Duration of each measurement
     #[arg(long, value_name = "S", default_value_t = 0.5)]
     pub seconds: f64,
-    /// For programs
+    /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
 
-/// Where the pixels of the pipeline bench come from.
+/// Compression of the file in `bench pipeline`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchCompression {
     /// Bitshuffle and LZ4
     Bslz4,
-    /// Plain pixels
+    /// Uncompressed pixels
     None,
 }
 
 /// `konkordia bench pipeline`
 #[derive(Debug, Args)]
 pub struct BenchPipelineArgs {
-    /// Modules to try, one search each
+    /// Numbers of modules to measure, with one search for each
     #[arg(long, value_name = "M", num_args = 1.., default_values_t = [1, 2])]
     pub modules: Vec<u32>,
-    /// Only this rate instead of a search
+    /// Measure only this rate, without a search
     #[arg(long, value_name = "HZ")]
     pub rate: Option<f64>,
-    /// Time of each attempt
+    /// Duration of each attempt
     #[arg(long, value_name = "S", default_value_t = 4.0)]
     pub seconds: f64,
-    /// Folder of the files [default: /dev/shm where it is, otherwise the folder for temporary files]
+    /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Delete data files as soon as they are complete, so that long runs fit
+    /// Delete data files as soon as they are complete, so that long runs fit on the disk
     #[arg(long)]
     pub delete_finished: bool,
-    /// Raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
+    /// Files of raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
     pub raw: Vec<PathBuf>,
     /// Folder with the calibration of these frames
@@ -634,10 +641,10 @@ pub struct BenchPipelineArgs {
     /// Photon energy of these frames
     #[arg(long, value_name = "KEV", default_value_t = 12.4)]
     pub energy_kev: f64,
-    /// Compression
+    /// Compression of the file
     #[arg(long, value_enum, default_value_t = BenchCompression::Bslz4)]
     pub compression: BenchCompression,
-    /// Worker threads [default: processors that the streams leave, at least 1]
+    /// Worker threads [default: as many as the streams leave processors, at least 1]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
     /// Receive buffer to ask of the kernel, per stream
@@ -646,7 +653,7 @@ pub struct BenchPipelineArgs {
     /// Memory of the ring of images
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub buffer_mib: u64,
-    /// For programs
+    /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! How errors reach people, and the exit codes.
+//! Errors, as people and programs see them, and the exit codes.
 
 use konkordia_core::ports::SinkError;
 use konkordia_engine::contain::{self, Panic};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::process::ExitCode;
 
-/// What the program tells the shell. The numbers are part of the interface.
+/// The exit codes of the program. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -16,17 +16,17 @@ pub enum Exit {
     Incomplete = 1,
     /// The command line is wrong.
     Usage = 2,
-    /// The configuration or the calibration is wrong.
+    /// The configuration, the calibration or an input is not valid.
     Configuration = 3,
     /// The service cannot be reached, or does not answer.
     Unreachable = 4,
-    /// Something else is in the way, for example another run that writes the same file.
+    /// Not possible in the present state, for example because another run writes the same file.
     State = 5,
     /// A file, a disk or a socket failed.
     Io = 6,
-    /// Nothing came in time.
+    /// Data or an answer did not come in time.
     Timeout = 7,
-    /// A mistake in the program.
+    /// A bug in the program.
     Bug = 70,
     /// Ctrl-C or SIGTERM.
     Interrupted = 130,
@@ -42,7 +42,7 @@ impl From<Exit> for ExitCode {
 pub const EXIT_CODES: &str = "Exit codes: 0 complete, 1 data incomplete, 2 usage, 3 configuration, 4 service not reached, 5 wrong state, 6 I/O, 7 timeout, \
                               70 bug, 130 interrupted (files closed and valid)";
 
-/// An error on its way to a person: what happened and where, why, what to do next.
+/// An error for people: what happened and where, why, what to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// Exit code of the program.
@@ -53,17 +53,18 @@ pub struct Failure {
     pub why: String,
     /// What to do next.
     pub fix: String,
-    /// Parts of a configuration with the mistakes in them. People see them in front of the failure, and `why` is for programs.
+    /// Lines of a configuration with the errors in them. People see them before the failure, instead of `why`, which is
+    /// then for programs only.
     pub excerpts: String,
 }
 
 impl Failure {
-    /// An error of its three parts.
+    /// An error from its three parts.
     pub fn new(exit: Exit, what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { exit, what: what.into(), why: why.into(), fix: fix.into(), excerpts: String::new() }
     }
 
-    /// For programs.
+    /// The error as JSON, for programs.
     pub fn to_json(&self) -> Value {
         json!({ "event": "error", "error": { "what": self.what, "why": self.why, "fix": self.fix, "exit_code": self.exit as u8 } })
     }
@@ -84,7 +85,7 @@ impl Failure {
     }
 }
 
-/// The words of the system without Rust's "(os error N)".
+/// The error text of the system, without Rust's "(os error N)".
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
@@ -122,8 +123,8 @@ impl From<konkordia_sinks::hdf5::Error> for Failure {
 
 impl From<&Panic> for Failure {
     fn from(panic: &Panic) -> Self {
-        let what = format!("a mistake in konkordia itself ended the thread {}", panic.thread);
-        let fix = "please report this text with the configuration; what was written is in the files, `konkordia check FILE` looks at them and `konkordia repair FILE` saves what was not closed";
+        let what = format!("a bug in konkordia ended the thread {}", panic.thread);
+        let fix = "please report this text with the configuration; the images written so far are in the files: `konkordia check FILE` checks them, `konkordia repair FILE` completes files that were not closed";
         Self::new(Exit::Bug, what, panic.why.clone(), fix)
     }
 }
@@ -134,26 +135,26 @@ impl From<SinkError> for Failure {
     }
 }
 
-/// From here on a panic is reported as what it is, a mistake in the program. It ends the program with exit code 70, unless it is contained: then it costs
-/// one request, one image, or the run of one detector.
+/// From here on a panic is reported as a bug in the program. It ends the program with exit code 70, unless it is
+/// contained: then only one request, image, series or run is lost.
 pub fn report_panics_as_bugs() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(|l| format!("{}:{}", l.file(), l.line())).unwrap_or_default();
         let text = info.payload_as_str().unwrap_or_default();
         let failure = Failure::new(
             Exit::Bug,
-            "a mistake in konkordia itself",
+            "a bug in konkordia",
             format!("{text} ({place}, konkordia {})", env!("CARGO_PKG_VERSION")),
-            "please report this text with the command that you gave; files written so far: `konkordia repair FILE`",
+            "please report this text with the command that you gave; `konkordia repair FILE` completes the files written so far",
         );
-        crate::say::to_stderr(&failure.to_string());
+        crate::console::to_stderr(&failure.to_string());
         contain::note_place(info);
-        // Of a thread of the server it is the answer to one request.
+        // In a thread of the HTTP server, a panic ends one request only.
         let is_request = std::thread::current().name() == Some(crate::serve::http::THREAD);
         if is_request || contain::is_contained() {
             return;
         }
-        // A thread that is gone would leave the others waiting for it.
+        // The other threads would wait for this one for ever.
         std::process::exit(i32::from(Exit::Bug as u8));
     }));
 }

@@ -1,7 +1,7 @@
 //! The log of the service on stderr: text for people, JSON lines for programs that collect logs.
 
+use crate::console;
 use crate::run::clock;
-use crate::say;
 use crate::serve::handle::{ServiceEvent, Severity};
 use clap::ValueEnum;
 use std::fmt;
@@ -9,31 +9,31 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-/// What is logged: this and everything graver.
+/// What is logged: this level and everything more severe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
-    /// What failed
+    /// Failures
     Error,
-    /// What somebody should look at
+    /// Warnings: what should be checked
     Warn,
-    /// What happens: states, runs, files
+    /// Normal events: states, runs, files
     Info,
-    /// Also what the libraries say of HTTP and TLS
+    /// Also messages of the libraries for HTTP and TLS
     Debug,
     /// Everything
     Trace,
 }
 
-/// How a line of the log looks.
+/// Format of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Time, level, message, then what it is about
+    /// Time, level, message, then detector, event and id
     Text,
     /// One JSON object
     Json,
 }
 
-/// From now on lines go to stderr. Only the first call has an effect.
+/// Starts the log on stderr. Only the first call has an effect.
 pub fn start(level: LogLevel, format: LogFormat) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -44,12 +44,12 @@ pub fn start(level: LogLevel, format: LogFormat) {
     };
     let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_timer(Clock).with_max_level(level);
     let _ = match format {
-        LogFormat::Text => lines.with_target(false).with_ansi(say::takes_colours()).try_init(),
+        LogFormat::Text => lines.with_target(false).with_ansi(console::takes_colours()).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
 }
 
-/// The clock of the events.
+/// Writes the time as in the events.
 struct Clock;
 
 impl FormatTime for Clock {
@@ -58,16 +58,16 @@ impl FormatTime for Clock {
     }
 }
 
-/// The events of the service as lines.
+/// Writes the events of the service as lines.
 #[derive(Default)]
 pub struct Log {
-    /// Detector and words of the line before.
+    /// Detector and message of the event before.
     last: (Option<String>, String),
 }
 
 impl Log {
-    /// Writes a line. `GET /api/v1/events?since=` has the rest of the event under the same number. What a change of the state says in the words of the event
-    /// before it is not said again.
+    /// Writes a line; `GET /api/v1/events` has the rest of the event under the same id. A change of state is not
+    /// written if the event before it had the same detector and message.
     pub fn line(&mut self, of: &ServiceEvent) {
         let ServiceEvent { id, event, message, .. } = of;
         let said = (of.detector.clone(), message.clone());

@@ -1,4 +1,4 @@
-//! What must be known of a machine to compare figures.
+//! Properties and limits of this machine. Some must be known to compare figures.
 
 use konkordia_kernels::isa::Isa;
 use serde_json::{Value, json};
@@ -26,21 +26,22 @@ fn line_of(path: &str) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_string())
 }
 
-/// Descriptors that are kept for files, HTTP and what the program needs for itself.
+/// File descriptors reserved for files, HTTP and the program itself.
 const OPEN_FILES_KEPT: u64 = 512;
-/// Ports of ZeroMQ that may all be full at the same time.
+/// ZeroMQ ports that may reach their connection limit at the same time.
 const CROWDED_PORTS: u64 = 16;
 
 static OPEN_FILES_MAX: OnceLock<u64> = OnceLock::new();
 
-/// Lets this process open as many files and sockets as the system allows it. At the start of the program.
+/// Raises the limit of files and sockets that this process may open to what the system allows. Called at the start of
+/// the program.
 pub fn raise_limits() {
-    // Where the kernel does not tell, it is as on most systems.
+    // If the kernel does not report the limit: the usual one.
     OPEN_FILES_MAX.get_or_init(|| konkordia_sources::limits::raise_open_files().unwrap_or(1024));
 }
 
-/// Connections that a ZeroMQ port keeps: 256, and fewer where this process may open fewer files than 16 such ports could take, so that files and HTTP
-/// always have theirs.
+/// Connection limit of a ZeroMQ port: 256. If this process may open too few files for 16 such ports, the limit is lower
+/// (but at least 8), so that files and HTTP always have descriptors.
 pub fn connections_per_port() -> usize {
     let files = *OPEN_FILES_MAX.get().unwrap_or(&1024);
     let share = files.saturating_sub(OPEN_FILES_KEPT) / CROWDED_PORTS;
@@ -59,7 +60,7 @@ pub fn facts() -> Value {
     })
 }
 
-/// UDP datagrams that came to this machine for ports on which nobody listens, since it was started.
+/// UDP datagrams that arrived at ports to which no program listens, since this machine was started.
 pub fn datagrams_to_closed_ports() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/net/snmp").ok()?;
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
@@ -68,7 +69,7 @@ pub fn datagrams_to_closed_ports() -> Option<u64> {
     value.parse().ok()
 }
 
-/// The same on one line, for people.
+/// [`facts`] on one line, for people.
 pub fn line() -> String {
     let f = facts();
     let text = |key: &str| f[key].as_str().unwrap_or("unknown").to_string();
@@ -76,14 +77,14 @@ pub fn line() -> String {
         "{}, {} processors, {}, Linux {}, {}, net.core.rmem_max {}",
         text("cpu"),
         f["processors"],
-        crate::say::bytes(f["memory_bytes"].as_u64().unwrap_or(0)),
+        crate::console::bytes(f["memory_bytes"].as_u64().unwrap_or(0)),
         text("kernel"),
         text("instruction_set"),
         f["rmem_max_bytes"]
     )
 }
 
-/// Signals that this process does not take notice of, as it was started or as it chose: bit n for signal n + 1.
+/// Signals that this process ignores, by inheritance or by its own choice: bit n for signal n + 1.
 pub fn ignored_signals() -> u64 {
     first_after("/proc/self/status", "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0)
 }

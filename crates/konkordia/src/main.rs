@@ -1,10 +1,11 @@
-//! Konkordia, the program: the command line and what stands behind it.
+//! The program `konkordia`: the command line and everything behind it.
 #![forbid(unsafe_code)]
 
 mod bench;
 mod calibration;
 mod cli;
 mod config;
+mod console;
 mod contained;
 mod convert;
 mod demo;
@@ -17,10 +18,9 @@ mod pedestal;
 mod picture;
 mod repack;
 mod run;
-mod say;
 mod serve;
 mod simulate;
-mod traffic;
+mod stream_generator;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() && std::env::args().any(|argument| argument == "--json") => {
             let failure = Failure::new(Exit::Usage, error.to_string(), "", "try --help");
-            say::json(&failure.to_json(), true);
+            console::json(&failure.to_json(), true);
             return failure.exit.into();
         }
         Err(error) => error.exit(),
@@ -44,17 +44,17 @@ fn main() -> ExitCode {
     match contained::run(&cli.command, || dispatch(&cli.command)) {
         Ok(code) => code,
         Err(failure) if wants_json => {
-            say::json(&failure.to_json(), true);
+            console::json(&failure.to_json(), true);
             failure.exit.into()
         }
         Err(failure) => {
-            say::to_stderr(&failure.to_string());
+            console::to_stderr(&failure.to_string());
             failure.exit.into()
         }
     }
 }
 
-/// `--json` of whatever command it is.
+/// True if `--json` was given, whatever the command is.
 fn wants_json(matches: &ArgMatches) -> bool {
     match matches.subcommand() {
         Some((_, deeper)) => wants_json(deeper),
@@ -66,9 +66,9 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(args) => demo::command(args),
         Command::Simulate(detector) => simulate::command(detector),
-        Command::Stream(args) => traffic::stream::command(args),
-        Command::Record(args) => traffic::record::command(args),
-        Command::Replay(args) => traffic::replay::command(args),
+        Command::Stream(args) => stream_generator::stream::command(args),
+        Command::Record(args) => stream_generator::record::command(args),
+        Command::Replay(args) => stream_generator::replay::command(args),
         Command::Receive(args) => run::command(args),
         Command::Serve(args) => serve::command::command(args),
         Command::Status(target) => serve::client::status(target),
@@ -92,7 +92,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Completion { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "konkordia", &mut script);
-            say::to_stdout(String::from_utf8_lossy(&script).trim_end());
+            console::to_stdout(String::from_utf8_lossy(&script).trim_end());
             Ok(Exit::Complete)
         }
         Command::Version { json } => {
@@ -105,7 +105,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
 fn version(json: bool) {
     let machine = machine::facts();
     if json {
-        say::json(
+        console::json(
             &serde_json::json!({
                 "name": "konkordia", "version": env!("CARGO_PKG_VERSION"), "os": std::env::consts::OS, "arch": std::env::consts::ARCH,
                 "instruction_set": machine["instruction_set"],
@@ -113,6 +113,6 @@ fn version(json: bool) {
             false,
         );
     } else {
-        say::to_stdout(&format!("konkordia {}", env!("CARGO_PKG_VERSION")));
+        console::to_stdout(&format!("konkordia {}", env!("CARGO_PKG_VERSION")));
     }
 }

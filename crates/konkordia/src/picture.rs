@@ -1,4 +1,4 @@
-//! Pictures for people as PNG: maps of a plane, histograms, and charts of points and lines. Needs no fonts of the system.
+//! Pictures as PNG: maps of a plane, histograms, and charts of points and lines. Needs no fonts of the system.
 //!
 //! All functions draw on a new [`Picture`]; [`Picture::write`] stores it, [`stacked`] puts several into one.
 
@@ -14,9 +14,9 @@ use std::path::Path;
 
 const BLACK: Rgb888 = Rgb888::new(0x20, 0x20, 0x20);
 const GRID: Rgb888 = Rgb888::new(0xE0, 0xE0, 0xE0);
-/// Values that are not numbers.
+/// Colour of values that are not finite.
 const NOTHING: Rgb888 = Rgb888::new(0xA8, 0xA8, 0xA8);
-/// Series of a chart, told apart also by the colour-blind (Okabe and Ito).
+/// Colours for the series of a chart, which colour-blind people can distinguish, too (Okabe and Ito).
 const SERIES: [Rgb888; 8] = [
     Rgb888::new(0x00, 0x72, 0xB2),
     Rgb888::new(0xD5, 0x5E, 0x00),
@@ -42,11 +42,12 @@ const MAP: [[u8; 3]; 9] = [
 const SMALL: &MonoFont<'_> = &iso_8859_1::FONT_8X13;
 const LARGE: &MonoFont<'_> = &iso_8859_1::FONT_9X18_BOLD;
 const MARGIN: i32 = 16;
-/// Longest side of a map before values are joined, and up to which small maps are enlarged.
+/// Longest side of a map in dots. In larger planes, several values are joined in one dot.
 const MAP_SIDE_MAX: usize = 1024;
+/// Side in dots up to which small maps are enlarged.
 const MAP_SIDE_MIN: usize = 384;
 
-/// Colours of 8 bits, row by row from the top.
+/// Red, green and blue of 8 bits each, row by row from the top.
 pub struct Picture {
     columns: u32,
     rows: u32,
@@ -124,7 +125,7 @@ impl Picture {
     }
 }
 
-/// Pictures below each other.
+/// Puts pictures below each other.
 pub fn stacked(pictures: &[Picture]) -> Picture {
     let columns = pictures.iter().map(|p| p.columns).max().unwrap_or(1);
     let rows: u32 = pictures.iter().map(|p| p.rows).sum();
@@ -151,21 +152,22 @@ struct Area {
 
 /// A plane of values as colours.
 pub struct HeatMap<'a> {
-    /// Above the map.
+    /// Text above the map.
     pub title: &'a str,
-    /// Beside the bar of colours.
+    /// Unit of the values, below the bar of colours.
     pub unit: &'a str,
     /// Rows of the plane; row 0 is drawn at the top.
     pub rows: usize,
     /// Columns of the plane.
     pub columns: usize,
-    /// Row by row; what is not finite is drawn grey.
+    /// Row by row; values that are not finite are drawn grey.
     pub values: &'a [f32],
     /// Values of the lowest and the highest colour; `None` = from the 1st to the 99th percentile.
     pub range: Option<(f32, f32)>,
 }
 
-/// Draws a map with title and bar of colours. Large planes are drawn smaller: a dot is then the mean of the numbers in its square.
+/// Draws a map with title and bar of colours. Large planes are drawn smaller: a dot is then the mean of the finite
+/// values in its square.
 pub fn heat_map(map: &HeatMap<'_>) -> Picture {
     assert_eq!(map.values.len(), map.rows * map.columns, "one value per row and column");
     let side = map.rows.max(map.columns).max(1);
@@ -198,7 +200,7 @@ pub fn heat_map(map: &HeatMap<'_>) -> Picture {
         picture.text(&number(value), bar.x + bar.columns + 6, y, Alignment::Left, SMALL);
     }
     picture.text(map.unit, bar.x, bar.y + bar.rows + 16, Alignment::Left, SMALL);
-    let size = format!("{} rows x {} columns; grey: no number", map.rows, map.columns);
+    let size = format!("{} rows x {} columns; grey: no value", map.rows, map.columns);
     if area.columns > 320 {
         picture.text(&size, area.x, area.y + area.rows + 16, Alignment::Left, SMALL);
     }
@@ -218,7 +220,7 @@ fn mean_of_square(map: &HeatMap<'_>, row: usize, column: usize, side: usize) -> 
     (sum / f64::from(count)) as f32
 }
 
-/// Red, green and blue of a place in the map, 0 to 1; grey for what is not a number.
+/// Red, green and blue at a place in the scale of colours, 0 to 1; grey if it is not finite.
 pub fn map_colour(place: f32) -> [u8; 3] {
     let colour = colour_of(place, 0.0, 1.0);
     [colour.r(), colour.g(), colour.b()]
@@ -238,7 +240,7 @@ fn colour_of(value: f32, low: f32, high: f32) -> Rgb888 {
     Rgb888::new(mix(0), mix(1), mix(2))
 }
 
-/// The values below which the parts `low` and `high` (0 to 1) of the finite values lie; (0, 1) if there are none.
+/// The values below which the fractions `low` and `high` (0 to 1) of the finite values lie; (0, 1) if there are none.
 pub fn percentiles(values: &[f32], low: f64, high: f64) -> (f32, f32) {
     let mut numbers: Vec<f32> = values.iter().copied().filter(|value| value.is_finite()).collect();
     if numbers.is_empty() {
@@ -253,7 +255,7 @@ pub fn percentiles(values: &[f32], low: f64, high: f64) -> (f32, f32) {
 
 /// How often values fall into equal bins.
 pub struct Histogram<'a> {
-    /// Above the bars.
+    /// Text above the bars.
     pub title: &'a str,
     /// Quantity and unit, below the bars.
     pub x_label: &'a str,
@@ -305,9 +307,9 @@ pub struct Axis<'a> {
 
 /// Points or a line of a chart.
 pub struct Series<'a> {
-    /// In the legend.
+    /// Name in the legend.
     pub name: &'a str,
-    /// x and y; what is not finite is left out.
+    /// x and y; points that are not finite are left out.
     pub points: Vec<(f64, f64)>,
     /// Joined by a line, without marks; otherwise marks only.
     pub line: bool,
@@ -348,7 +350,7 @@ pub fn chart(title: &str, x: &Axis<'_>, y: &Axis<'_>, series: &[Series<'_>]) -> 
     picture
 }
 
-/// From the lowest to the highest value with some room around.
+/// From the lowest to the highest value, with a margin.
 fn range(values: impl Iterator<Item = f64>, log: bool) -> (f64, f64) {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
     match (low <= high, log) {
@@ -366,7 +368,7 @@ fn place(value: f64, range: (f64, f64), log: bool) -> f64 {
     part.clamp(0.0, 1.0)
 }
 
-/// Title, grid, numbers and labels; returns where the data go.
+/// Draws title, grid, numbers and labels; returns the area for the data.
 fn axes(title: &str, x: (&Axis<'_>, (f64, f64)), y: (&Axis<'_>, (f64, f64)), legend: i32) -> (Picture, Area) {
     let area = Area { x: 84, y: 64, columns: 640, rows: 420 };
     let text_columns = 9 * title.chars().count() as i32 + 2 * MARGIN;
@@ -389,7 +391,8 @@ fn axes(title: &str, x: (&Axis<'_>, (f64, f64)), y: (&Axis<'_>, (f64, f64)), leg
     (picture, area)
 }
 
-/// Round numbers within a range: 1, 2 and 5 of each decade (1 only if there are many), or equal steps.
+/// Round numbers within a range, for the axis. Logarithmic: 1, 2 and 5 of each decade, or 1 only if there are many
+/// decades. Otherwise equal steps.
 fn ticks(range: (f64, f64), log: bool) -> Vec<f64> {
     if log {
         let (first, last) = (range.0.log10().floor() as i32, range.1.log10().ceil() as i32);
@@ -405,7 +408,7 @@ fn ticks(range: (f64, f64), log: bool) -> Vec<f64> {
     (first..=last.min(first + 20)).map(|index| index as f64 * step).collect()
 }
 
-/// A number as short as its four leading digits allow.
+/// A number with about four leading digits, without zeros at its end.
 fn number(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-3..1e5).contains(&size) {
@@ -416,7 +419,7 @@ fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
-/// The name of a file for a picture that the user did not name ends in `.png`.
+/// Checks that the path of a picture ends in `.png`.
 ///
 /// # Errors
 /// If `path` has another ending: other formats are not written.

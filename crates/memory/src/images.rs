@@ -1,13 +1,15 @@
-//! The ring of packed images. Image `n` lives in slot `n % slots`; frames have a ring of their own (`ring.rs`), because an image may be the
-//! sum of many frames, and a frame may be no image at all.
+//! The ring of packed images. Image `n` lives in slot `n % slots`; frames have a ring of their own (`ring.rs`), because
+//! an image may be the sum of many frames, and a frame may be no image at all.
 //!
-//! Three roles pass over the images in order, each with a cursor = the first image it has not finished: *workers* < *committer* < *sinks*.
+//! Three roles pass over the images in order, each with a cursor = the first image it has not finished: first
+//! *workers*, then the *committer*, then *sinks*.
 //! - A worker writes its own strips of image `n` while its cursor is `<= n` and `n < lowest sink cursor + slots`.
 //! - The committer writes the head of `n` when all workers' cursors are above `n` and its own is not.
 //! - A sink reads `n` when the committer's cursor is above `n` and its own is not.
 //!
-//! A worker moves its cursor past `n` only if there is room for `n`, so the committer too finds the slot free. No two roles touch the same bytes
-//! at once: a sink at `n` keeps the lowest sink cursor `<= n`, so that nobody writes `n + slots`; the other two wait for each other.
+//! A worker moves its cursor past `n` only if there is room for `n`, so the committer too finds the slot free. No two
+//! roles touch the same bytes at once: a sink at `n` keeps the lowest sink cursor `<= n`, so that nobody writes
+//! `n + slots`; the other two wait for each other.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -21,9 +23,10 @@ use crate::mapping::Mapping;
 /// Snapshots of the pedestals that go with some of the images.
 #[derive(Clone, Debug)]
 pub struct SnapshotSpec {
-    /// With every so many images; not 0.
+    /// There is one with every `every_images`-th image; not 0.
     pub every_images: u64,
-    /// Snapshots that there is room for: more than can be in the ring at once, which is one for every `every_images` of its slots, and one.
+    /// Snapshots for which there is room: more than can be in the ring at once, which is one for every `every_images`
+    /// of its slots, and one more.
     pub slots: u64,
     /// Pixels of each strip.
     pub strip_pixels: Vec<usize>,
@@ -66,7 +69,8 @@ pub(crate) struct ImagesSpec {
     pub snapshot: Option<SnapshotSpec>,
 }
 
-/// Offsets of parts of these lengths, each on cache lines of its own, and their sum; `None` if it does not fit into the address space.
+/// Offsets of parts of these lengths, each on cache lines of its own, and their sum; `None` if it does not fit into the
+/// address space.
 fn offsets(lengths: impl Iterator<Item = usize>) -> Option<(Vec<usize>, usize)> {
     let (mut list, mut sum) = (Vec::new(), 0usize);
     for length in lengths {
@@ -132,14 +136,16 @@ impl Images {
         assert!(strip < self.strips() && strip % self.finished.len() == worker, "strip {strip} belongs to another worker");
     }
 
-    /// A strip for its worker to write. `limit` is a limit that this ring has had, and so still holds.
+    /// A strip for its worker to write. `limit` is a limit that this ring once had; limits only grow, so it still
+    /// holds.
     #[expect(clippy::mut_from_ref, reason = "the cursor rules give the strip one owner")]
     pub(crate) fn strip_mut(&self, image: u64, worker: usize, strip: usize, limit: u64) -> &mut [u8] {
         self.assert_writable(image, worker, strip, limit);
         let offset = self.slot(image) * self.stride + self.strip_offsets[strip];
-        // SAFETY: the strip lies inside the mapping, which was sized for all slots and is initialised (zeroed at start). By the rules of the
-        // module this worker alone touches it now: its cursor is at most `image`, so neither committer nor sinks look at it, and `image` is
-        // below a limit, so no sink is still at the image that was here before. The worker holds one strip at a time (`&mut` in `ring.rs`).
+        // SAFETY: the strip lies inside the mapping, which was sized for all slots and is initialised (zeroed at
+        // start). By the rules of the module this worker alone touches it now: its cursor is at most `image`, so
+        // neither committer nor sinks look at it, and `image` is below a limit, so no sink is still at the image that
+        // was here before. The worker holds one strip at a time (`&mut` in `ring.rs`).
         unsafe { std::slice::from_raw_parts_mut(self.packed.start().add(offset), self.strip_bytes_max[strip]) }
     }
 
@@ -148,8 +154,9 @@ impl Images {
         self.strip_bytes[self.slot(image) * self.strips() + strip].store(bytes as u32, Ordering::Relaxed);
     }
 
-    /// Place of a strip's snapshot in the mapping, in pixels, and its length, if the image has a snapshot. The snapshot that was there before
-    /// went with image `image - every * slots` of the snapshots, which lies below `image - slots`: all sinks have passed it when there is room for `image`.
+    /// Place of a strip's snapshot in the mapping, in pixels, and its length, if the image has a snapshot. The snapshot
+    /// that was there before belongs to image `image - every_images * snapshot.slots`, which is below `image - slots`:
+    /// all sinks have passed it when there is room for `image`.
     fn snapshot_range(&self, image: u64, strip: usize) -> Option<(usize, usize)> {
         let spec = self.snapshot.as_ref().filter(|s| image.is_multiple_of(s.every_images))?;
         let slot = (image / spec.every_images % spec.slots) as usize;
@@ -170,8 +177,8 @@ impl Images {
     pub(crate) fn publish(&self, head: ImageHead, records: &[TileRecord]) {
         let image = self.published.get();
         assert!(image < lowest(&self.finished), "image {image} is not ready for the committer");
-        // SAFETY: all workers are past `image`, for which they found room, and no sink is there yet: the cell is the committer's alone,
-        // of which there is one (`&mut` in `ring.rs`).
+        // SAFETY: all workers are past `image`, for which they found room, and no sink is there yet: the cell is the
+        // committer's alone, of which there is one (`&mut` in `ring.rs`).
         let cell = unsafe { &mut *self.cells[self.slot(image)].get() };
         cell.head = head;
         cell.records.copy_from_slice(records);
@@ -208,8 +215,8 @@ impl Images {
     }
 }
 
-// SAFETY: the only non-Sync parts are the cells and the two mappings, which are reached by the rules of the module documentation: each byte has
-// either one writer or only readers, ordered by Release and Acquire on the cursors.
+// SAFETY: the only non-Sync parts are the cells and the two mappings, which are reached by the rules of the module
+// documentation: each byte has either one writer or only readers, ordered by Release and Acquire on the cursors.
 unsafe impl Sync for Images {}
 // SAFETY: as above; nothing in it belongs to one thread.
 unsafe impl Send for Images {}

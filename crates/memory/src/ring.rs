@@ -1,19 +1,21 @@
-//! The ring of frames and the roles of a run. Frame `n` lives in slot `n % slots`, so all streams agree without a map or a lock. What the
-//! workers make of frames lives in a ring of its own, `images.rs`.
+//! The ring of frames and the roles of a run. Frame `n` lies in slot `n % slots`, so all streams agree without a map or
+//! a lock. What the workers make of frames lies in a ring of its own, `images.rs`.
 //!
-//! Roles pass over the frames in order, each with a cursor = the first frame it has not finished: *receivers* (one per tile) < *workers* <
-//! *committer*, and *receivers* < *frame readers* (which look at raw tiles). A receiver may write frame `n` while `n >= its own cursor` and
-//! `n < lowest cursor of committer and frame readers + slots`; everybody else may touch frame `n` only when all receivers' cursors are above `n`
-//! (for the committer: those of the workers, which are never above the receivers').
+//! Every role passes over the frames in order, with a cursor = the first frame it has not finished. *Receivers* (one
+//! per tile) come first, then *workers*, then the *committer*; *frame readers* (which look at raw tiles) also come
+//! after the receivers. A receiver may write frame `n` while `n >= its own cursor` and
+//! `n < lowest cursor of committer and frame readers + slots`. All other roles may touch frame `n` only when all
+//! receivers' cursors are above `n` (for the committer: those of the workers, which are never above the receivers').
 //! From this it follows that no two roles ever touch the same bytes at once:
-//! - A worker, the committer or a frame reader at frame `n` (cursor `<= n`) keeps the lowest cursor `<= n`, so receivers stay below `n + slots`
-//!   and cannot write the slot of `n` again.
+//! - A worker, the committer or a frame reader at frame `n` (cursor `<= n`) keeps the lowest cursor `<= n`, so
+//!   receivers stay below `n + slots` and cannot write the slot of `n` again.
 //! - A receiver never writes `n` once its cursor is above `n`, and the others wait for that.
-//! - A frame of which no packet was placed never owned its slot: the slot may still hold `n - slots`. Tags tell: the tile cell of a slot
-//!   says which frame it holds, and a role touches the slot of `n` only if some tile carries the tag of `n`.
+//! - A frame of which no packet was placed never owned its slot: the slot may still hold `n - slots`. Tags show this:
+//!   the tile cell of a slot says which frame it holds, and a role touches the slot of `n` only if some tile carries
+//!   the tag of `n`.
 //!
-//! Which frames find a slot is decided once for all receivers, by the first that asks ([`TileWriter::claim`]). That is a courtesy to the
-//! data, so that a frame is taken whole or not at all; the argument above does not need it.
+//! The first receiver that asks decides for all receivers whether a frame gets a slot ([`TileWriter::claim`]), so that
+//! a frame is taken whole or not at all. The argument above does not depend on this.
 
 use std::cell::UnsafeCell;
 use std::cmp::Ordering::{Equal, Greater, Less};
@@ -80,8 +82,9 @@ struct Shared {
     reader_bells: Box<[Bell]>,
 }
 
-// SAFETY: the only non-Sync parts are the tile cells and the mapping; the role types below reach them only under the cursor rules of the
-// module documentation, which give each byte either one writer or only readers, ordered by Release/Acquire on the cursors.
+// SAFETY: the only non-Sync parts are the tile cells and the mapping; the role types below reach them only under the
+// cursor rules of the module documentation, which give each byte either one writer or only readers, ordered by
+// Release/Acquire on the cursors.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; nothing in it belongs to one thread.
 unsafe impl Send for Shared {}
@@ -99,7 +102,8 @@ impl Shared {
     fn tile_start(&self, image: u64, tile: usize) -> *mut u8 {
         let offset = (self.slot(image) * self.spec.tiles + tile) * self.tile_stride;
         debug_assert!(offset + self.spec.tile_bytes <= self.raw.bytes());
-        // SAFETY: slot and tile are in range, so the offset lies inside the mapping, which was sized for all slots and tiles.
+        // SAFETY: slot and tile are in range, so the offset lies inside the mapping, which was sized for all slots and
+        // tiles.
         unsafe { self.raw.start().add(offset) }
     }
 
@@ -108,12 +112,13 @@ impl Shared {
         self.committed.get().min(lowest(&self.copied)).saturating_add(self.spec.slots)
     }
 
-    /// The record of a tile, if packets of it were placed. Caller: a role whose turn image `image` is.
+    /// The record of a tile, if packets of it were placed. The caller is a role whose turn it is at `image`.
     ///
     /// # Safety
     /// All receivers' cursors must be above `image`, and the caller's own cursor must not be.
     unsafe fn record(&self, image: u64, tile: usize) -> Option<&TileRecord> {
-        // SAFETY: by the caller's promise no receiver writes this cell now (module documentation), so a shared reference is sound.
+        // SAFETY: by the caller's promise no receiver writes this cell now (module documentation), so a shared
+        // reference is sound.
         let cell = unsafe { &*self.cell(image, tile) };
         (cell.tag == image + 1).then_some(&cell.record)
     }
@@ -123,9 +128,10 @@ impl Shared {
     /// # Safety
     /// As [`Self::record`], and the caller's cursor must not move while the result lives.
     unsafe fn tile(&self, image: u64, tile: usize) -> Option<(&TileRecord, &[u8])> {
-        // SAFETY: handed on from the caller.
+        // SAFETY: the caller keeps the conditions of `record`, which are part of those of this function.
         let record = unsafe { self.record(image, tile) }?;
-        // SAFETY: the tile's bytes lie inside the mapping, are initialised (zeroed at start) and have no writer while the caller's cursor stays.
+        // SAFETY: the tile's bytes lie inside the mapping, are initialised (zeroed at start) and have no writer while
+        // the caller's cursor stays.
         Some((record, unsafe { std::slice::from_raw_parts(self.tile_start(image, tile), self.spec.tile_bytes) }))
     }
 }
@@ -196,8 +202,8 @@ impl Ring {
     }
 }
 
-/// Bytes from tile to tile, on cache lines of their own, and of all tiles. `None` if any size or offset of the ring does not fit into the
-/// address space: the pointers made from them rely on it.
+/// Bytes from tile to tile, on cache lines of their own, and of all tiles. `None` if any size or offset of the ring
+/// does not fit into the address space: the pointers made from them rely on it.
 fn layout(spec: &RingSpec) -> Option<(usize, usize)> {
     let slots = usize::try_from(spec.slots).ok().filter(|n| *n < 1 << 32)?;
     let tile_stride = spec.tile_bytes.checked_next_multiple_of(64)?;
@@ -210,24 +216,25 @@ pub struct TileWriter {
     shared: Arc<Shared>,
     tile: usize,
     low: u64,
-    /// A limit that the ring has had, and so still holds.
+    /// A limit that the ring once had. Limits only grow, so it still holds.
     limit: u64,
-    /// When what is placed now was taken from its source.
+    /// When the packets that are now placed were taken from their source.
     now_ns: u64,
 }
 
 impl TileWriter {
-    /// Asks for the slot of an image. The first receiver that asks decides for all: either every tile of the image has a place or none has.
-    /// An answer is remembered for [`CLAIMS_MIN`] images; a receiver that is even further behind the others is told no.
+    /// Asks for the slot of an image. The first receiver that asks decides for all: either every tile of the image has
+    /// a place or none has. An answer is remembered for [`CLAIMS_MIN`] images; a receiver that is even further behind
+    /// the others gets no slot.
     pub fn claim(&mut self, image: u64) -> bool {
         assert!(image < IMAGES_MAX, "image {image} is beyond any run");
         let index = (image % self.shared.claims.len() as u64) as usize;
         loop {
             let seen = self.shared.claims[index].load(Ordering::Acquire);
             let has_slot = match (seen >> 1).cmp(&(image + 1)) {
-                // Decided by another receiver, whose view of the cursors is this one's now (Acquire).
+                // Decided by another receiver, whose view of the cursors is visible here now (Acquire).
                 Equal => seen & 1 == 1,
-                // A far newer image has taken over this entry: the ring has passed this one by.
+                // A far newer image has taken over this entry: the ring is past this image.
                 Greater => return false,
                 Less => self.has_room(image),
             };
@@ -248,8 +255,8 @@ impl TileWriter {
     /// Puts the first packet of a tile in its place and notes the frame's header and the time.
     pub fn open(&mut self, image: u64, header: FrameHeader) {
         assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
-        // SAFETY: `low <= image < limit` was just asserted, so by the cursor rules only this receiver touches the cell; `&mut self` makes
-        // it the only one of this tile.
+        // SAFETY: `low <= image < limit` was just asserted, so by the cursor rules only this receiver touches the cell;
+        // `&mut self` makes it the only one of this tile.
         let cell = unsafe { &mut *self.shared.cell(image, self.tile) };
         let record = TileRecord { header, received_ns: self.now_ns, ..TileRecord::default() };
         *cell = TileCell { tag: image + 1, record };
@@ -270,8 +277,8 @@ impl TileWriter {
         assert!(cell.tag == image + 1, "image {image} was not opened");
         assert!(cell.record.bitmap.set(packet), "packet {packet} of image {image} is placed twice");
         cell.record.packets += 1;
-        // SAFETY: source and destination do not overlap (the payload is not ring memory); the destination lies inside this tile by the
-        // assert above, and only this receiver touches the tile now (`low <= image < limit`).
+        // SAFETY: source and destination do not overlap (the payload is not ring memory); the destination lies inside
+        // this tile by the assert above, and only this receiver touches the tile now (`low <= image < limit`).
         unsafe {
             let to = self.shared.tile_start(image, self.tile).add(offset);
             std::ptr::copy_nonoverlapping(payload.as_ptr(), to, payload.len());
@@ -302,12 +309,13 @@ pub struct Worker {
     worker: usize,
     next: u64,
     images_end: u64,
-    /// A limit that the ring of images has had, and so still holds.
+    /// A limit that the ring of images once had. Limits only grow, so it still holds.
     room: u64,
 }
 
 impl Worker {
-    /// Waits until frames are ready or `timeout` is over; returns how many are ready, at most `most`, from [`Worker::next`] on.
+    /// Waits until frames are ready or `timeout` is over; returns how many are ready, at most `most`, from
+    /// [`Worker::next`] on.
     pub fn wait(&self, most: u64, timeout: Duration) -> u64 {
         let ready = || (lowest(&self.shared.received) - self.next).min(most);
         self.shared.worker_bells[self.worker].answer_here();
@@ -334,11 +342,12 @@ impl Worker {
         assert!(frame >= self.next && frame < lowest(&self.shared.received), "frame {frame} is not ready for the workers");
     }
 
-    /// A tile's record and raw bytes, or `None` if no packet of it was placed. Bytes of packets that did not arrive are old: look at the
-    /// bitmap first.
+    /// A tile's record and raw bytes, or `None` if no packet of it was placed. Bytes of packets that did not arrive are
+    /// those of older frames: look at the bitmap first.
     pub fn tile(&self, frame: u64, tile: usize) -> Option<(&TileRecord, &[u8])> {
         self.assert_ready(frame);
-        // SAFETY: `assert_ready` checked both cursors; while `self` is borrowed the cursor cannot move, so no receiver gets this slot again.
+        // SAFETY: `assert_ready` checked both cursors; while `self` is borrowed the cursor cannot move, so no receiver
+        // gets this slot again.
         unsafe { self.shared.tile(frame, tile) }
     }
 
@@ -368,7 +377,8 @@ impl Worker {
         self.shared.images.snapshot_mut(image, self.worker, strip, self.room)
     }
 
-    /// Gives the next `frames` frames to the committer, and all images below `images_end`, for which there must be room.
+    /// Gives the next `frames` frames to the committer, and all images below `images_end`, for which there must be
+    /// room.
     pub fn finish(&mut self, frames: u64, images_end: u64) {
         self.next = self.next.checked_add(frames).expect("cursors do not overflow");
         assert!(self.next <= lowest(&self.shared.received), "a worker cannot finish frames that are not received");
@@ -407,7 +417,8 @@ impl Committer {
     /// The record of a tile of the next frame, if packets of it were placed.
     pub fn record(&self, tile: usize) -> Option<&TileRecord> {
         assert!(self.next < lowest(&self.shared.worked), "frame {} is not ready for the committer", self.next);
-        // SAFETY: workers only pass frames that all receivers have passed, and this cursor is at the frame while `self` is borrowed.
+        // SAFETY: workers only pass frames that all receivers have passed, and this cursor is at the frame while `self`
+        // is borrowed.
         unsafe { self.shared.record(self.next, tile) }
     }
 
@@ -450,7 +461,7 @@ impl<'a> ImageView<'a> {
         self.images.strips()
     }
 
-    /// A packed strip, if the image is one that was packed; else anything.
+    /// A packed strip. If the image was not packed, its bytes mean nothing.
     pub fn strip(&self, strip: usize) -> &'a [u8] {
         self.images.strip(self.image, self.sink, strip)
     }
@@ -489,7 +500,7 @@ impl SinkReader {
     }
 }
 
-/// Reads raw frames in order, beside the workers; holds their slots while it does.
+/// Reads raw frames in order, in parallel to the workers; holds their slots while it does.
 pub struct FrameReader {
     shared: Arc<Shared>,
     reader: usize,
@@ -512,7 +523,8 @@ impl FrameReader {
         self.next
     }
 
-    /// A tile of the next frame: record and bytes, or `None` if no packet of it was placed. Bytes of packets that did not arrive are old.
+    /// A tile of the next frame: record and bytes, or `None` if no packet of it was placed. Bytes of packets that did
+    /// not arrive are those of older frames.
     pub fn tile(&self, tile: usize) -> Option<(&TileRecord, &[u8])> {
         assert!(self.next < lowest(&self.shared.received), "frame {} is not ready for its readers", self.next);
         // SAFETY: all receivers have passed the frame, and this reader's cursor stays at it while `self` is borrowed.

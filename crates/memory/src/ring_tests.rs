@@ -67,7 +67,7 @@ fn commit(committer: &mut Committer) -> ImageStatus {
     status
 }
 
-/// Images are sums of so many frames: each strip lists the packets of all of them.
+/// Images are sums of `sum` frames: each strip lists the packets of all of them.
 fn work(mut worker: Worker, images: u64, sum: u64) {
     let tiles = worker.shared.spec.tiles;
     let mut lists = vec![Vec::new(); worker.shared.spec.strip_bytes_max.len()];
@@ -130,7 +130,7 @@ fn take(mut sink: SinkReader, images: u64, sum: u64, pause: bool) {
     }
 }
 
-/// Reads raw frames beside the workers.
+/// Reads raw frames in parallel to the workers.
 fn copy(mut reader: FrameReader, frames: u64) {
     let tiles = reader.shared.spec.tiles;
     while reader.next() < frames {
@@ -212,7 +212,7 @@ fn a_claim_is_decided_once_for_all_receivers() {
     let (worker, committer, sink) = (&mut ring.workers[0], &mut ring.committer, &mut ring.sinks[0]);
     let receive = |mut writer: TileWriter| {
         let answer = |image| {
-            // Nobody runs ahead by two rings, where the answer for an old image is no.
+            // No receiver runs two rings ahead, where it would get no slot for an old image.
             while image >= monitor.received() + 6 {
                 std::thread::yield_now();
             }
@@ -327,7 +327,8 @@ fn rules_that_are_broken_on_purpose_are_caught() {
     assert!(caught(|r| r.committer.pass()));
 }
 
-/// Two streams that are far apart, as when one thread gets no processor: what the first decided long ago still holds for the second.
+/// Two streams that are far apart, as when one thread gets no processor: what the first decided long ago still holds
+/// for the second.
 #[test]
 fn a_claim_is_remembered_long_after_the_ring_has_refused_newer_images() {
     let mut ring = Ring::new(spec(4, 2, 1, 1)).unwrap();

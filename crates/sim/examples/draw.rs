@@ -1,4 +1,5 @@
-//! Draws the assembled photons of one simulated image as a PGM file and prints timings: `draw OUT.pgm [MODULES] [IMAGE] [ICE]`.
+//! Draws the assembled photons of one simulated image as a PGM file and prints timings:
+//! `draw OUT.pgm [MODULES] [IMAGE] [ICE]`.
 
 use konkordia_sim::jungfrau::{JungfrauModel, SyntheticJungfrau};
 use konkordia_sim::scene::{MODULE_COLUMNS, MODULE_PIXELS};

@@ -1,7 +1,8 @@
 //! An EIGER detector: photon counting, so the word is the number of photons up to the depth of the counter.
 //!
-//! A module is 512 x 1024 pixels read by four ports of 256 x 512: the upper and the lower half module, left and right. In a half module
-//! data row 0 lies at the middle of the module, so ports of the upper half arrive upside down (found in a real capture).
+//! A module is 512 x 1024 pixels read by four ports of 256 x 512: the upper and the lower half module, left and right.
+//! In a half module data row 0 lies at the middle of the module, so ports of the upper half arrive upside down (found
+//! in a real capture).
 
 use crate::lattice::Lattice;
 use crate::rng::Rng;
@@ -24,8 +25,8 @@ pub struct EigerModel {
 /// One simulated image with its truth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EigerImage {
-    /// Counts of every port in the order and orientation of the wire, 256 x 512 each, clipped to the depth; four ports per module (upper
-    /// left, upper right, lower left, lower right).
+    /// Counts of every port in the order and orientation of the wire, 256 x 512 each, clipped to the depth; four ports
+    /// per module (upper left, upper right, lower left, lower right).
     pub ports: Vec<Vec<u32>>,
     /// Photons in the orientation of the module, (modules, 512, 1024), not clipped.
     pub photons: Vec<u32>,
@@ -82,14 +83,14 @@ impl SyntheticEiger {
         counts
     }
 
-    /// The bytes of a port as they travel.
+    /// The bytes of a port as on the wire.
     pub fn port_bytes(&self, counts: &[u32]) -> Vec<u8> {
         pack(counts, self.model.bits)
     }
 }
 
-/// Packs counts: 4 bit two pixels per byte, high nibble first; 8, 16 and 32 bit little-endian; 12 bit three bytes per two pixels, low byte
-/// first (protocol digest 1.5). Counts beyond the depth lose their upper bits.
+/// Packs counts: 4 bit two pixels per byte, high nibble first; 8, 16 and 32 bit little-endian; 12 bit three bytes per
+/// two pixels, low byte first (docs/protocols.md 1.5). Counts beyond the depth lose their upper bits.
 ///
 /// # Panics
 /// When the depth does not exist, or the number of counts is odd at 4 or 12 bits.

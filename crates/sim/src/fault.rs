@@ -1,8 +1,9 @@
-//! A link that loses, repeats, reorders, damages and invents datagrams, and writes down what it did.
+//! A link that loses, repeats, reorders, damages and invents datagrams, and logs what it did.
 //!
-//! Streaming: at most [`FaultModel::reorder_packets_max`] datagrams are held. Each copy of a packet meets at most one kind of damage; the
-//! UDP checksum is taken as valid throughout, as it is where a switch or a sender does the damage. Delivered = sent - lost + duplicated +
-//! foreign + strangers once [`FaultLink::flush`] was called.
+//! It works on a stream of datagrams and holds at most [`FaultModel::reorder_packets_max`] of them. Each copy of a
+//! packet gets at most one kind of damage. The UDP checksum always counts as valid, as it does when a switch or a
+//! sender does the damage. Once [`FaultLink::flush`] was called, delivered = sent - lost + duplicated + foreign +
+//! strangers.
 
 use crate::packet::{HEADER_BYTES, field};
 use crate::rng::Rng;
@@ -16,8 +17,8 @@ pub struct Datagram<'a> {
     pub stream: usize,
     /// Header and payload.
     pub bytes: &'a [u8],
-    /// Another detector sent it, which has another address: see [`FaultModel::stranger`].
-    pub is_stranger: bool,
+    /// Another detector sent it, which has another address: see [`FaultModel::other_sender`].
+    pub is_other_sender: bool,
 }
 
 /// What the link does, as probabilities per packet; all 0 by default.
@@ -47,10 +48,11 @@ pub struct FaultModel {
     pub corrupt_payload: f64,
     /// A copy is cut to a random shorter length, 0 included.
     pub truncate: f64,
-    /// A datagram of another making follows a packet, see [`ForeignKind`].
+    /// A foreign datagram follows a packet, see [`ForeignKind`].
     pub foreign: f64,
-    /// A second detector sends its packet of the same frame and number to the same port, right in everything, with other pixels.
-    pub stranger: f64,
+    /// A second detector sends a packet of the same frame and number to the same port. It is right in everything, but
+    /// has other pixels.
+    pub other_sender: f64,
     /// From this image on the frame counter runs from [`Self::first_frame_number`] again, as when a detector restarts.
     pub restart_at_image: Option<u64>,
     /// Keep the fate of every packet (memory grows with the run). The counts are always kept.
@@ -73,14 +75,14 @@ impl Default for FaultModel {
             corrupt_payload: 0.0,
             truncate: 0.0,
             foreign: 0.0,
-            stranger: 0.0,
+            other_sender: 0.0,
             restart_at_image: None,
             log_packets: false,
         }
     }
 }
 
-/// Datagrams that no packet of this detector looks like.
+/// Kinds of datagrams that are not packets of this detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ForeignKind {
     /// A good packet but for its detector type.
@@ -100,7 +102,7 @@ impl ForeignKind {
     pub const ALL: [Self; 5] = [Self::DetectorType, Self::Version, Self::Length, Self::Noise, Self::Empty];
 }
 
-/// How often what was done.
+/// How often the link did each thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
     /// Packets pushed.
@@ -126,7 +128,7 @@ pub struct FaultCounts {
     /// Foreign datagrams by [`ForeignKind::ALL`].
     pub foreign: [u64; 5],
     /// Packets of a second detector.
-    pub strangers: u64,
+    pub other_senders: u64,
 }
 
 impl FaultCounts {
@@ -184,7 +186,8 @@ pub struct FaultLog {
 }
 
 impl FaultLog {
-    /// Packets of which a receiver without limits must place one copy. Exact as long as no header was damaged and no counter restarted.
+    /// Packets of which a receiver without limits must place one copy. Exact as long as no header was damaged and no
+    /// counter restarted.
     pub fn placeable(&self) -> u64 {
         self.packets.values().filter(|fate| fate.placeable() > 0).count() as u64
     }
@@ -224,12 +227,14 @@ impl FaultLink {
     /// A link in its first state.
     ///
     /// # Panics
-    /// When a probability is outside 0 to 1, the mean burst is shorter than one packet, or the header bytes are not within 48.
+    /// When a probability is outside 0 to 1, the mean burst is shorter than one packet, or the header bytes are not
+    /// within 48.
     pub fn new(model: &FaultModel) -> Self {
         let m = model;
-        for p in [m.loss, m.burst, m.duplicate, m.reorder, m.corrupt_header, m.corrupt_payload, m.truncate, m.foreign, m.stranger]
+        for p in
+            [m.loss, m.burst, m.duplicate, m.reorder, m.corrupt_header, m.corrupt_payload, m.truncate, m.foreign, m.other_sender]
         {
-            assert!((0.0..=1.0).contains(&p), "{p} is no probability; give 0 to 1");
+            assert!((0.0..=1.0).contains(&p), "{p} is not a probability; give 0 to 1");
         }
         assert!(m.burst_packets_mean >= 1.0, "a burst has one packet or more");
         assert!(!m.header_bytes.is_empty() && m.header_bytes.end <= HEADER_BYTES, "header bytes lie within 0..48");
@@ -249,7 +254,8 @@ impl FaultLink {
         &self.log
     }
 
-    /// Sends one packet (48-byte header and payload, as the packetiser wrote it). `sink` gets what comes out at the other end now.
+    /// Sends one packet (48-byte header and payload, as the packetiser wrote it). `sink` gets what comes out at the
+    /// other end now.
     ///
     /// # Panics
     /// When the datagram has no payload: the link only takes whole packets.
@@ -272,8 +278,8 @@ impl FaultLink {
         if self.rng.chance(self.model.foreign) {
             self.invent(datagram, sink);
         }
-        // No number is drawn where there is no second detector, so that a seed gives what it always gave.
-        if self.model.stranger > 0.0 && self.rng.chance(self.model.stranger) {
+        // Without a second detector no number is drawn, so that a seed gives the same results as before there was one.
+        if self.model.other_sender > 0.0 && self.rng.chance(self.model.other_sender) {
             self.join_in(datagram, sink);
         }
         self.release(self.log.counts.sent, sink);
@@ -348,7 +354,7 @@ impl FaultLink {
         let late = self.rng.chance(self.model.reorder) && self.held.len() < self.model.reorder_packets_max;
         if !late {
             self.log.counts.delivered += 1;
-            sink(Datagram { stream, bytes: &bytes, is_stranger: false });
+            sink(Datagram { stream, bytes: &bytes, is_other_sender: false });
             self.scratch = bytes;
             return;
         }
@@ -366,7 +372,7 @@ impl FaultLink {
             }
             let held = self.held.remove(at);
             self.log.counts.delivered += 1;
-            sink(Datagram { stream: held.stream, bytes: &held.bytes, is_stranger: false });
+            sink(Datagram { stream: held.stream, bytes: &held.bytes, is_other_sender: false });
             self.spare.push(held.bytes);
         }
     }
@@ -425,14 +431,14 @@ impl FaultLink {
         }
         self.log.counts.foreign[kind as usize] += 1;
         self.log.counts.delivered += 1;
-        sink(Datagram { stream: model.stream, bytes: &bytes, is_stranger: false });
+        sink(Datagram { stream: model.stream, bytes: &bytes, is_other_sender: false });
     }
 
     fn join_in(&mut self, model: Datagram<'_>, sink: &mut dyn FnMut(Datagram<'_>)) {
         let mut bytes = model.bytes.to_vec();
         bytes[HEADER_BYTES..].iter_mut().for_each(|byte| *byte ^= 0x55);
-        self.log.counts.strangers += 1;
+        self.log.counts.other_senders += 1;
         self.log.counts.delivered += 1;
-        sink(Datagram { stream: model.stream, bytes: &bytes, is_stranger: true });
+        sink(Datagram { stream: model.stream, bytes: &bytes, is_other_sender: true });
     }
 }

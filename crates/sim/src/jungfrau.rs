@@ -1,7 +1,7 @@
-//! A JUNGFRAU detector: charge integration with three gains per pixel, and everything it does known exactly.
+//! A JUNGFRAU detector: charge integration with three gains per pixel. Everything that it does is known exactly.
 //!
-//! Figures: gains and pedestals as a real module at PSI has them; 83 electrons of noise at 10 microseconds, 200 at 840; 3.6 eV make one
-//! electron in silicon, so a 12.4 keV photon makes about 3500 (Leonarski et al. 2020).
+//! Figures: gains and pedestals as a real module at PSI has them; 83 electrons of noise at 10 microseconds, 200 at 840;
+//! 3.6 eV make one electron in silicon, so a 12.4 keV photon makes about 3500 (Leonarski et al. 2020).
 
 use crate::rng::Rng;
 use crate::scene::{self, MODULE_COLUMNS, MODULE_PIXELS, MODULE_ROWS, ModelError, PITCH_MM, Scene, SceneModel, Spot};
@@ -22,7 +22,8 @@ const SWITCH_G0: (f64, f64) = (15_600.0, 150.0);
 const SWITCH_G1: (f64, f64) = (1_500.0, 150.0);
 /// A noisy pixel has this many times the noise.
 const NOISY_FACTOR: f32 = 40.0;
-/// HG0 has this many times the gain of G0, this many times its noise in ADU, and its pedestals lie this far from those of G0.
+/// HG0 has this many times the gain of G0, this many times its noise in ADU, and its pedestals lie this far from those
+/// of G0.
 const HIGH_GAIN: f64 = 2.4;
 const HIGH_GAIN_NOISE: f32 = 1.7;
 const HIGH_GAIN_PEDESTAL_ADU: f32 = -180.0;
@@ -48,7 +49,8 @@ pub struct JungfrauModel {
     pub scene: SceneModel,
     /// Exposure of one image in microseconds; decides the noise.
     pub exposure_us: f64,
-    /// The pedestals of G0 rise by up to this many ADU (at most 100), as leakage current does: those of G1 and G2 move by the same charge ...
+    /// The pedestals of G0 rise by up to this many ADU (at most 100), as leakage current does: those of G1 and G2 move
+    /// by the same charge ...
     pub drift_adu: f64,
     /// ... within this many images ...
     pub drift_images: f64,
@@ -60,12 +62,14 @@ pub struct JungfrauModel {
     pub dead_ppm: f64,
     /// Noisy pixels per million.
     pub noisy_ppm: f64,
-    /// Standard deviation of the charge cloud in micrometres; 0 keeps all charge of a photon in its pixel, 8 to 10 is realistic.
+    /// Standard deviation of the charge cloud in micrometres; 0 keeps all charge of a photon in its pixel, 8 to 10 is
+    /// realistic.
     pub charge_cloud_um: f64,
 }
 
 impl JungfrauModel {
-    /// Defaults for this many modules: 12.4 keV, 840 microseconds, no drift, 100 dead and 50 noisy pixels per million, no charge sharing.
+    /// Defaults for this many modules: 12.4 keV, 840 microseconds, no drift, 100 dead and 50 noisy pixels per million,
+    /// no charge sharing.
     pub fn for_modules(modules: usize) -> Self {
         Self {
             scene: SceneModel::for_modules(modules),
@@ -125,7 +129,8 @@ pub struct JungfrauImage {
     pub photons: Vec<u32>,
 }
 
-/// The detector. All methods take `&self` and are pure functions of the model and their arguments, so modules may run in parallel.
+/// The detector. All methods take `&self` and are pure functions of the model and their arguments, so modules may run
+/// in parallel.
 pub struct SyntheticJungfrau {
     model: JungfrauModel,
     scene: Scene,
@@ -211,7 +216,8 @@ impl SyntheticJungfrau {
         }
     }
 
-    /// Storage cell of an image: they take turns; with one cell it is the one that the headers of [`crate::packet`] name.
+    /// Storage cell of an image: they take turns; with one cell it is the one that the headers of [`crate::packet`]
+    /// name.
     pub fn storage_cell(&self, image: u64) -> u8 {
         crate::packet::storage_cell(self.model.storage_cells, image)
     }
@@ -222,7 +228,8 @@ impl SyntheticJungfrau {
         self.cell_offsets.get(usize::from(cell) * self.pixels() + pixel).map_or(0.0, |offset| offset * scale)
     }
 
-    /// True pedestals in ADU of a stage (0, 1, 2, or 3 for HG0) in a storage cell before any drift: (modules, 512, 1024).
+    /// True pedestals in ADU of a stage (0, 1, 2, or 3 for HG0) in a storage cell before any drift: (modules, 512,
+    /// 1024).
     ///
     /// # Panics
     /// When there is no such stage.
@@ -323,7 +330,8 @@ impl SyntheticJungfrau {
         self.digitise(image, module, &means, raw);
     }
 
-    /// Raw words (512 x 1024) for given charge in photons per pixel: noise, gain switching, saturation, bad pixels, drift.
+    /// Raw words (512 x 1024) for given charge in photons per pixel: noise, gain switching, saturation, bad pixels,
+    /// drift.
     ///
     /// # Panics
     /// When a buffer has another length.
@@ -360,7 +368,8 @@ impl SyntheticJungfrau {
         };
         let g1 = adc(1);
         let (value, bits) = if g1 >= f32::from(self.switch_g1[pixel]) { (g1, STAGE_BITS[1]) } else { (adc(2), STAGE_BITS[2]) };
-        // A G2 value at the lower end gives 0xC000, the word for saturated; the upper end stays below 0xFFFF, the word for padding.
+        // A G2 value at the lower end gives 0xC000, the word for saturated; the upper end stays below 0xFFFF, the word
+        // for padding.
         value.round_ties_even().clamp(0.0, ADC_MAX - 1.0) as u16 | bits
     }
 
@@ -406,7 +415,8 @@ impl SyntheticJungfrau {
         }
     }
 
-    /// Lets stray photons (one each in pixels of G0) fall on a dark image of a module: `mean` per pixel, as from a source nearby.
+    /// Lets stray photons (one each in pixels of G0) fall on a dark image of a module: `mean` per pixel, as from a
+    /// source nearby.
     ///
     /// # Panics
     /// When the buffer is not 512 x 1024.
@@ -423,8 +433,9 @@ impl SyntheticJungfrau {
         }
     }
 
-    /// Single photons that hit the junction of four pixels, every `pitch` rows and columns: each pixel of the 2 x 2 group takes a quarter
-    /// of the charge, so rounding to whole photons loses the photon. Fills `raw` and returns the top left pixels of the groups.
+    /// Single photons that hit the junction of four pixels, every `pitch` rows and columns: each pixel of the 2 x 2
+    /// group takes a quarter of the charge, so rounding to whole photons loses the photon. Fills `raw` and returns the
+    /// top left pixels of the groups.
     ///
     /// # Panics
     /// When `pitch` is below 3 (the groups would touch) or the buffer is not 512 x 1024.
@@ -443,8 +454,9 @@ impl SyntheticJungfrau {
         groups
     }
 
-    /// The calibration as little-endian f32 planes without headers, by file name: three pedestal files of (modules, 512, 1024) in ADU and
-    /// one of three gain planes in ADU/keV. With `mask_bad`, bad pixels have the G0 pedestal 16383 that marks a pixel as unusable.
+    /// The calibration as little-endian f32 planes without headers, by file name: three pedestal files of (modules,
+    /// 512, 1024) in ADU and one of three gain planes in ADU/keV. With `mask_bad`, bad pixels have the G0 pedestal
+    /// 16383 that marks a pixel as unusable.
     pub fn calibration_files(&self, mask_bad: bool) -> [(&'static str, Vec<u8>); 4] {
         let mut pedestals = self.pedestals.clone();
         if mask_bad {
@@ -466,7 +478,7 @@ fn drift_share(stage: usize) -> f32 {
     if stage == 0 { 1.0 } else { (GAIN[stage].0 / GAIN[0].0) as f32 }
 }
 
-/// Raw words as they travel: little-endian. Tile t of the stream layout is the t-th equal share of the result.
+/// Raw words as bytes on the wire: little-endian. Tile t of the stream layout is the t-th of equal parts of the result.
 pub fn raw_bytes(raw: &[u16]) -> Vec<u8> {
     raw.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
@@ -476,8 +488,8 @@ fn spread(rng: &mut Rng) -> f64 {
     rng.normal().clamp(-4.0, 4.0)
 }
 
-/// Spreads the charge of photons over the neighbours by a Gaussian cloud (`sigma` in pixels); border pixels count as ordinary ones.
-/// Charge that would leave the module is lost, as at a sensor's edge.
+/// Spreads the charge of photons over the neighbours by a Gaussian cloud (`sigma` in pixels); border pixels count as
+/// ordinary ones. Charge that would leave the module is lost, as at a sensor's edge.
 fn share_charge(photons: &[u32], sigma: f64, rng: &mut Rng, charge: &mut [f32]) {
     charge.fill(0.0);
     // Share that crosses one edge, averaged over the pixel: the integral of the tail.

@@ -1,4 +1,5 @@
-//! A crystal: the reciprocal lattice of tetragonal lysozyme with invented structure factors, and which reflections an image sees.
+//! A crystal: the reciprocal lattice of tetragonal lysozyme with invented structure factors, and which reflections an
+//! image sees.
 
 use crate::rng::{Rng, mix};
 use crate::scene::{Scene, Spot};
@@ -87,7 +88,8 @@ impl Lattice {
         let mut spots = Vec::new();
         for reflection in &self.reflections {
             let (q0, q1) = (turn(reflection.q, turn0), turn(reflection.q, turn1));
-            // Mosaic blocks and the spread of the beam (2e-4 of the wave number) smear the distance from the Ewald sphere.
+            // Mosaic blocks and the spread of the beam (2e-4 of the wave number) smear the distance from the Ewald
+            // sphere.
             let sigma = mosaic * norm(q0) + 2e-4 * wave_number;
             let (e0, e1) = (excitation(q0, wave_number), excitation(q1, wave_number));
             if (e0 > 4.0 * sigma && e1 > 4.0 * sigma) || (e0 < -4.0 * sigma && e1 < -4.0 * sigma) {
@@ -121,7 +123,8 @@ fn is_absent(h: i16, k: i16, l: i16) -> bool {
     }
 }
 
-/// Acentric Wilson intensity of mean 1, equal for the 16 equivalents of 4/mmm because the hash sees the canonical indices.
+/// Acentric Wilson intensity of mean 1, equal for the 16 equivalents of 4/mmm because the hash sees the canonical
+/// indices.
 fn wilson(h: i16, k: i16, l: i16, seed: u64) -> f64 {
     let (a, b, c) = (h.unsigned_abs().max(k.unsigned_abs()), h.unsigned_abs().min(k.unsigned_abs()), l.unsigned_abs());
     let hash = mix(seed ^ mix(u64::from(a) << 32 | u64::from(b) << 16 | u64::from(c)));

@@ -1,7 +1,9 @@
-//! Synthetic detectors that know the truth: images, the datagrams that carry them, a link that loses and damages datagrams, and a naive
-//! pipeline that says what a correct receiver must make of the rest. It never imports the code it judges (engine, kernels, memory, wire,
-//! sources, sinks; only the table of special pixel values is shared), never does I/O, never reads a clock: one seed reproduces every byte.
-//! Read [`jungfrau::SyntheticJungfrau`] first, then [`packet::Packetiser`], [`fault::FaultLink`] and [`reference::Reference`].
+//! Synthetic detectors that know the truth: images, the datagrams that carry them, a link that loses and damages
+//! datagrams, and a naive pipeline that says what a correct receiver must make of the rest. It never imports the code
+//! that it checks (engine, kernels, memory, wire, sources, sinks; from `core` it takes the types of the options, the
+//! table of special pixel values and the hash for split pixels), never does I/O, never reads a clock: one seed
+//! reproduces every byte. Read [`jungfrau::SyntheticJungfrau`] first, then [`packet::Packetiser`], [`fault::FaultLink`]
+//! and [`reference::Reference`].
 #![forbid(unsafe_code)]
 
 pub mod eiger;

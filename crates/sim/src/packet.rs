@@ -1,4 +1,4 @@
-//! SLS detector packets: the 48-byte header and who sends what (protocol digest 1.1 to 1.6).
+//! SLS detector packets: the 48-byte header, and which stream sends what (docs/protocols.md 1.1 to 1.6).
 //!
 //! All integers are little-endian. Nothing in a packet states bit depth or number of packets; [`StreamLayout`] does.
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 48;
-/// Where each field stands; lengths as in protocol digest 1.1.
+/// Where each field stands; lengths as in docs/protocols.md 1.1.
 pub mod field {
     use super::Range;
     /// Frame this packet belongs to, u64; counts from 1 after the start of a detector.
@@ -89,7 +89,7 @@ pub struct PacketModel {
     pub subframes: u32,
     /// JUNGFRAU: storage cells that take turns, 1 to 16.
     pub storage_cells: u8,
-    /// JUNGFRAU: bits that are set in DAQ info beside those of chip and cell (protocol digest 1.4).
+    /// JUNGFRAU: bits that are set in DAQ info beside those of chip and cell (docs/protocols.md 1.4).
     pub daq_info: u32,
     /// Partial readout: rows of a JUNGFRAU module, or of each EIGER half module; `None` = all.
     pub rows_read: Option<u16>,
@@ -183,8 +183,9 @@ pub struct Packetiser {
 }
 
 impl Packetiser {
-    /// Lays out the streams. JUNGFRAU: stream = module * interfaces + interface. EIGER: stream = module * 4 + half * 2 + side, upper half
-    /// first, left side first; this is the order of the ports of a real 9M.
+    /// Lays out the streams. JUNGFRAU: stream = module * interfaces + interface.
+    /// EIGER: stream = module * 4 + half * 2 + side, upper half first, left side first; this is the order of the ports
+    /// of a real 9M.
     ///
     /// # Errors
     /// [`LayoutError`] when the mode does not exist or the grid is not full.
@@ -215,7 +216,8 @@ impl Packetiser {
         self.layout
     }
 
-    /// The rows of its tile that a stream sends. A JUNGFRAU reads around the middle of the module, an EIGER from there outwards.
+    /// The rows of its tile that a stream sends. A JUNGFRAU reads around the middle of the module, an EIGER from there
+    /// outwards.
     pub fn rows_read(&self, stream: usize) -> Range<usize> {
         let (rows, whole) = (self.layout.rows, self.layout.whole_rows);
         let first = match self.model.kind {
@@ -226,17 +228,18 @@ impl Packetiser {
         first..first + rows
     }
 
-    /// The bytes of a tile that a stream sends, of those of the whole tile.
+    /// The part of the bytes of a whole tile that a stream sends.
     ///
     /// # Panics
-    /// When the tile is no whole one.
+    /// When `whole_tile` does not have the bytes of a whole tile.
     pub fn read_out<'a>(&self, stream: usize, whole_tile: &'a [u8]) -> &'a [u8] {
         assert_eq!(whole_tile.len(), self.layout.whole_tile_bytes(), "bytes of the whole tile");
         let (rows, row_bytes) = (self.rows_read(stream), self.layout.row_bytes());
         &whole_tile[rows.start * row_bytes..rows.end * row_bytes]
     }
 
-    /// Number of the first packet of a stream: a JUNGFRAU counts those of the rows before that it does not read.
+    /// Number of the first packet of a stream. A JUNGFRAU also counts the packets of preceding rows that it does not
+    /// read.
     pub fn first_packet(&self, stream: usize) -> u32 {
         (self.rows_read(stream).start * self.layout.row_bytes() / self.layout.payload_bytes) as u32
     }
@@ -274,8 +277,9 @@ impl Packetiser {
         header
     }
 
-    /// Rewrites what changes from image to image in a header (or a whole datagram) made by this packetiser: frame number, exposure or
-    /// sub-frame number, bunch id, timestamp, storage cell. The rest stays, so prepared datagrams can be sent again as another image.
+    /// Rewrites what changes from image to image in a header (or a whole datagram) made by this packetiser: frame
+    /// number, exposure or sub-frame number, bunch id, timestamp, storage cell. The rest stays, so prepared datagrams
+    /// can be sent again as another image.
     ///
     /// # Panics
     /// When `header` is shorter than 48 bytes.

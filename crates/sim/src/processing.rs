@@ -1,8 +1,10 @@
-//! The naive run: what a correct receiver must make of the frames of a JUNGFRAU beside their conversion, pixel by pixel and frame by frame.
+//! The naive run: what a correct receiver must do with the frames of a JUNGFRAU besides converting them, pixel by pixel
+//! and frame by frame.
 //!
-//! Selection and sums of frames, pedestals that follow the drift, common mode, storage cells, split double pixels, turned tiles, counts below
-//! zero. Everything is kept in the order of the streams (tile by tile) and brought into the order of the image at the very end. From the code that it judges it
-//! takes the names of the options, the table of special values and the hash that says where the remainder of a split pixel begins.
+//! Selection and sums of frames, pedestals that follow the drift, common mode, storage cells, split double pixels,
+//! turned tiles, counts below zero. Everything is kept in the order of the streams (tile by tile) and brought into the
+//! order of the image at the very end. It shares only this with the code that it checks: the names of the options, the
+//! table of special values, and the hash that gives the part at which the remainder of a split pixel begins.
 
 use crate::reference::{JungfrauConstants, Reference};
 use konkordia_core::geometry::{DoublePixels, Placement, Quarter};
@@ -72,7 +74,8 @@ fn opened(number: usize, (rows, columns): (usize, usize), double_pixels: DoubleP
     let opens = double_pixels != DoublePixels::Keep;
     let height = |row: usize| if opens && [255, 256].contains(&(first_row + row)) { 2 } else { 1 };
     let width = |column: usize| if opens && [255, 256, 511, 512, 767, 768].contains(&column) { 2 } else { 1 };
-    // Which of the two output rows or columns of a double pixel touches the rest of its chip: an even number begins one.
+    // Which of the two output rows or columns of a double pixel touches the rest of its chip: the second one if the
+    // pixel begins a chip, which is so for even numbers.
     let beside_chip = |at: usize, parts: u8| if parts == 2 && at.is_multiple_of(2) { 1 } else { 0 };
     let mut grid = Vec::new();
     for row in 0..rows {
@@ -100,10 +103,10 @@ fn turned_clockwise(grid: &Grid) -> Grid {
     (0..grid[0].len()).map(|column| grid.iter().rev().map(|row| row[column]).collect()).collect()
 }
 
-/// What becomes of a frame.
+/// What happens to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// Nothing.
+    /// It is not used.
     Skipped,
     /// It is dark.
     Dark,
@@ -113,7 +116,7 @@ pub enum Use {
     Unfinished,
 }
 
-/// What becomes of each frame of a run, from the words in their headers (`None` = no packet of the frame came).
+/// What happens to each frame of a run, from the words in their headers (`None` = no packet of the frame came).
 pub fn uses(selection: &Selection, daq_info: &[Option<u32>]) -> Vec<Use> {
     let warmup = selection.warmup_frames as usize;
     let start = warmup.min(daq_info.len());
@@ -142,7 +145,7 @@ pub fn uses(selection: &Selection, daq_info: &[Option<u32>]) -> Vec<Use> {
     uses
 }
 
-/// Which of these frames carry the flag; one that is lost is like the one before it.
+/// Which of these frames carry the flag; a lost frame counts like the one before it.
 fn marked(flag: Flag, frames: &[usize], daq_info: &[Option<u32>]) -> Vec<bool> {
     let mut last = false;
     let mut of = |frame: &usize| {
@@ -154,7 +157,7 @@ fn marked(flag: Flag, frames: &[usize], daq_info: &[Option<u32>]) -> Vec<bool> {
     frames.iter().map(&mut of).collect()
 }
 
-/// A pixel on its way.
+/// A pixel during processing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
     Masked,
@@ -164,7 +167,7 @@ enum Value {
     Number(f64),
 }
 
-/// What the naive run must know.
+/// The inputs of the naive run.
 #[derive(Clone, Copy)]
 pub struct NaiveRun<'a> {
     /// The packets that came.
@@ -181,7 +184,7 @@ pub struct NaiveRun<'a> {
     pub set_of_cell: [Option<usize>; 16],
     /// Gates in ADU for each set, in stream order.
     pub gates: &'a [Vec<f32>],
-    /// The image.
+    /// The output image.
     pub outline: &'a Outline,
 }
 
@@ -198,7 +201,8 @@ pub struct NaiveImage {
     pub frames_complete: u32,
     /// Pixels in output order as `f64`, exact for every type; empty unless the image is complete or partial.
     pub pixels: Vec<f64>,
-    /// Pedestals of G0 after this image, of the set of its last frame (if that has none: of the first set), in output order; NaN in gaps.
+    /// Pedestals of G0 after this image, of the set of its last frame (if that has none: of the first set), in output
+    /// order; NaN in gaps.
     pub pedestals: Vec<f32>,
 }
 
@@ -207,7 +211,7 @@ impl NaiveRun<'_> {
         self.reference.layout().images
     }
 
-    /// What becomes of each frame.
+    /// What happens to each frame.
     pub fn uses(&self) -> Vec<Use> {
         let words: Vec<_> = (0..self.frames()).map(|frame| self.reference.daq_info(frame)).collect();
         uses(&self.processing.selection, &words)
@@ -269,7 +273,8 @@ impl NaiveRun<'_> {
         }
     }
 
-    /// The pixels of a frame. `set` is `None` if no packet of the frame came, and `Some(None)` if its storage cell has no constants.
+    /// The pixels of a frame. `set` is `None` if no packet of the frame came, and `Some(None)` if its storage cell has
+    /// no constants.
     fn converted(&self, words: &[Option<u16>], set: Option<Option<usize>>, pedestals: &[Vec<f32>]) -> Vec<Value> {
         let Some(set) = set else { return vec![Value::Missing; words.len()] };
         let Some(set) = set else { return vec![Value::Masked; words.len()] };
@@ -306,7 +311,8 @@ impl NaiveRun<'_> {
         }
     }
 
-    /// Offset of each line: the mean distance of its dark words from their pedestals. Pixels that are nowhere in the image do not count.
+    /// Offset of each line: the mean distance of its dark words from their pedestals. Pixels that are nowhere in the
+    /// image do not count.
     fn common_mode(&self, words: &[Option<u16>], pedestals: &[f32], gates: &[f32]) -> HashMap<(usize, usize, usize), f32> {
         let mut sums = HashMap::<_, (f64, u32)>::new();
         if self.processing.common_mode == CommonMode::None {

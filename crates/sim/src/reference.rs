@@ -1,7 +1,9 @@
-//! The naive pipeline: what a correct receiver must make of a list of datagrams, by the simplest code that can be read at a glance.
+//! The naive pipeline: what a correct receiver must make of a list of datagrams, by the simplest code that can be read
+//! at a glance.
 //!
-//! It keeps every placed packet in a map and has no window and no deadline, so nothing is ever late and no slot is ever missing. The order
-//! of its judgements: length, header version, detector type, packet number, frame outside the run (foreign), duplicate, placed.
+//! It keeps every placed packet in a map and has no window and no deadline, so no packet is ever late and no slot is
+//! ever missing. It checks in this order: length, header version, detector type, packet number, frame outside the run
+//! (foreign), duplicate, placed.
 
 use crate::packet::{HEADER_BYTES, HEADER_VERSION, Packetiser, StreamLayout, field};
 use konkordia_core::pixel::Pixel;
@@ -77,8 +79,9 @@ pub struct JungfrauConstants {
 }
 
 impl JungfrauConstants {
-    /// From three pedestal planes in ADU and three gain planes in ADU/keV (each set one after the other): factor = 1 / (gain * energy), in
-    /// `f32`. A pixel whose G0 pedestal is not above 0 and below 16383, or whose G0 gain is 0 or no number, is masked.
+    /// From three pedestal planes in ADU and three gain planes in ADU/keV (each set one after the other), in `f32`:
+    /// factor = 1 / (gain * energy). A pixel whose G0 pedestal is not above 0 and below 16383, or whose G0 gain is 0 or
+    /// no number, is masked.
     ///
     /// # Panics
     /// When the planes differ in length or are not three.
@@ -97,7 +100,7 @@ impl JungfrauConstants {
     }
 }
 
-/// What becomes of the pixels.
+/// How pixels are converted.
 #[derive(Clone, Copy, Debug)]
 pub enum Conversion<'a> {
     /// JUNGFRAU words to photons.
@@ -106,7 +109,7 @@ pub enum Conversion<'a> {
     Counts,
 }
 
-/// What becomes of a datagram.
+/// What happens to a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// First copy of a packet of the run.
@@ -302,8 +305,9 @@ impl Reference {
         ledger
     }
 
-    /// The output image (rows x columns, row-major): gaps masked, pixels of missing packets missing (masked pixels too: their packet was
-    /// not seen), the others converted. A 12-bit pixel that lies in two packets is missing when either is.
+    /// The output image (rows x columns, row-major): gaps masked, pixels of missing packets missing (masked pixels too:
+    /// their packet was not seen), the others converted. A 12-bit pixel that lies in two packets is missing when either
+    /// is.
     pub fn image<P: Pixel>(&self, image: u64, conversion: Conversion<'_>) -> Vec<P> {
         self.compose(image, P::MASKED, P::MISSING, |pixel, word| match conversion {
             Conversion::Photons(constants) => convert_word(word as u16, pixel, constants),

@@ -1,12 +1,15 @@
-//! The one source of chance: xoshiro256++ (Blackman and Vigna, 2019) seeded through SplitMix64, with normal and Poisson variates.
+//! The only source of random numbers: xoshiro256++ (Blackman and Vigna, 2019) seeded through SplitMix64, with normal
+//! and Poisson variates.
 //!
-//! Every image, module and link derives its own generator by [`Rng::keyed`], so a result does not depend on the order of the calls.
+//! Every image, module and link derives its own generator by [`Rng::keyed`], so a result does not depend on the order
+//! of the calls.
 
 use std::sync::LazyLock;
 
 /// Layers of the ziggurat.
 const LAYERS: usize = 128;
-/// Start of the tail of the ziggurat for 128 layers, and the area of a layer (Doornik 2005, "An improved ziggurat method").
+/// Start of the tail of the ziggurat for 128 layers, and the area of a layer (Doornik 2005, "An improved ziggurat
+/// method").
 const TAIL_START: f64 = 3.442_619_855_899;
 const LAYER_AREA: f64 = 9.912_563_035_262_17e-3;
 /// Means below this are sampled by inversion, above by rejection.

@@ -1,9 +1,10 @@
-//! What falls onto the detector before any electronics: geometry of the modules, background, rings, spots; in photons per pixel.
+//! What reaches the detector, before any electronics: geometry of the modules, background, rings, spots; in photons per
+//! pixel.
 //!
-//! A module is 512 x 1024 raw pixels made of 2 x 4 chips of 256 x 256. The pixels at inner chip borders are twice as wide, so an
-//! assembled module covers 514 x 1030 pixel pitches; gaps between assembled modules are 36 pitches vertically and 8 horizontally
-//! (PSI's installations). All positions here are in those assembled pitches; module m stands at column m / rows_of_modules of the
-//! grid, modules filling a grid column from the top first.
+//! A module is 512 x 1024 raw pixels made of 2 x 4 chips of 256 x 256. The pixels at inner chip borders are twice as
+//! wide, so an assembled module covers 514 x 1030 pixel pitches; gaps between assembled modules are 36 pitches
+//! vertically and 8 horizontally (PSI's installations). All positions here are in those assembled pitches; module m
+//! stands at column m / rows_of_modules of the grid, modules filling a grid column from the top first.
 
 use crate::lattice::{Crystal, normal_cdf};
 use crate::rng::Rng;
@@ -166,7 +167,8 @@ impl Scene {
         (column * (FULL_COLUMNS + GAP_COLUMNS), row * (FULL_ROWS + GAP_ROWS))
     }
 
-    /// Where the ray along `s` meets the detector, in assembled pixels (the detector is normal to the beam and unbounded).
+    /// Where the ray along `s` meets the detector, in assembled pixels (the detector is normal to the beam and
+    /// unbounded).
     pub(crate) fn detector_point(&self, s: [f64; 3]) -> Option<(f64, f64)> {
         if s[2] <= 0.0 {
             return None;
@@ -194,7 +196,8 @@ impl Scene {
         shadow * photons * two_theta.cos().powi(3)
     }
 
-    /// Expected background photons of every raw pixel of a module (512 x 1024, row-major); border pixels gather their whole area.
+    /// Expected background photons of every raw pixel of a module (512 x 1024, row-major); border pixels gather their
+    /// whole area.
     pub fn background(&self, module: usize) -> Vec<f32> {
         // The profile is tabulated in steps of a tenth of a pixel: the rings are many pixels wide.
         let (x0, y0) = self.module_origin(module);
@@ -239,8 +242,8 @@ impl Scene {
     }
 }
 
-/// Raw row or column that owns an assembled one: chips are 258 pitches apart, and of the two pitches between them the first belongs
-/// to the chip before and the second to the chip after.
+/// Raw row or column that owns an assembled one: chips are 258 pitches apart, and of the two pitches between them the
+/// first belongs to the chip before and the second to the chip after.
 fn raw_index(position: usize) -> usize {
     let (chip, inside) = (position / (CHIP + 2), position % (CHIP + 2));
     if inside > CHIP { (chip + 1) * CHIP } else { chip * CHIP + inside.min(CHIP - 1) }

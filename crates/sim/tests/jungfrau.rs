@@ -1,4 +1,5 @@
-//! The synthetic JUNGFRAU against its own truth: statistics, gain stages, chip borders, reproducibility, calibration files.
+//! The synthetic JUNGFRAU against its own truth: statistics, gain stages, chip borders, reproducibility, calibration
+//! files.
 
 use konkordia_sim::jungfrau::{BadKind, JungfrauModel, SyntheticJungfrau, noise_electrons, raw_bytes};
 use konkordia_sim::reference::{JungfrauConstants, convert_word};

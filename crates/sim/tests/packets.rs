@@ -1,4 +1,4 @@
-//! The packetiser against the digest of the protocol and against a real capture; EIGER packing.
+//! The packetiser against docs/protocols.md and against a real capture; EIGER packing.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;

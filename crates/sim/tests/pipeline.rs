@@ -26,7 +26,7 @@ fn send(packetiser: &Packetiser, images: &[Vec<Vec<u8>>], link: &mut FaultLink) 
         for packet in 0..layout.packets_per_tile {
             for (stream, tile) in tiles.iter().enumerate() {
                 let length = packetiser.write_packet(stream, packetiser.frame_number(image as u64), packet, tile, &mut out);
-                link.push(Datagram { stream, bytes: &out[..length], is_stranger: false }, &mut sink);
+                link.push(Datagram { stream, bytes: &out[..length], is_other_sender: false }, &mut sink);
             }
         }
     }
@@ -341,7 +341,7 @@ fn the_link_never_holds_more_than_its_bound() {
     let mut held_max = 0;
     for packet in 0..128 {
         packetiser.write_packet(0, 1, packet, &tile, &mut out);
-        link.push(Datagram { stream: 0, bytes: &out, is_stranger: false }, &mut |_| {});
+        link.push(Datagram { stream: 0, bytes: &out, is_other_sender: false }, &mut |_| {});
         let counts = link.log().counts;
         held_max = held_max.max(counts.sent + counts.duplicated - counts.delivered);
     }

@@ -1,5 +1,6 @@
-//! Times the file sink of series: `series_speed DIR [IMAGES_PER_FILE [ROUNDS]]`. Images of 20 KB, 200 KB, 2 MB and 20 MB (uint16, as they are) through
-//! [`SeriesFile`], beside the same bytes by plain `write` into one file, in turn. Prints microseconds per image. The files are removed.
+//! Times the file sink of series: `series_speed DIR [IMAGES_PER_FILE [ROUNDS]]`. Writes images of 20 KB, 200 KB, 2 MB
+//! and 20 MB (uint16, uncompressed) through [`SeriesFile`] and, in turn, the same bytes with plain `write` into one
+//! file. Prints microseconds per image. The files are removed.
 
 use std::io::Write;
 use std::path::Path;
@@ -68,7 +69,7 @@ fn main() {
     }
 }
 
-/// Old files are removed outside of the times: to give much memory back takes long.
+/// Old files are removed outside the measured times, because freeing much space takes long.
 fn clear(directory: &Path) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with("speed_") {
@@ -87,7 +88,7 @@ fn plain(path: &Path, pixels: &[u8], images: u64) -> f64 {
     time.as_secs_f64() * 1e6 / images as f64
 }
 
-/// Of the images alone, and with begin and end of the series.
+/// Times of the images alone, and with start and end of the series.
 fn series(sink: &mut dyn SeriesSink, few: &[Arc<SeriesImage>], images: u64) -> [f64; 2] {
     let whole = Instant::now();
     sink.start(&Arc::new(SeriesStart { store: true, ..SeriesStart::default() })).expect("the series begins");

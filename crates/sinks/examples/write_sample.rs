@@ -1,7 +1,7 @@
 //! Writes small runs of known content, for the reader tests (tests/readers) and the crash tests.
 //!
-//! `write_sample samples DIR`            one run per pixel type, layout and kind of fault
-//! `write_sample endless DIR PREFIX`     a run without end; prints "<image> <milliseconds since start>" after each image
+//! - `write_sample samples DIR`: one run per pixel type, layout and kind of fault
+//! - `write_sample endless DIR PREFIX`: a run without end; prints "<image> <milliseconds since start>" after each image
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ fn samples(directory: &Path) -> Result<(), Error> {
     with("plain", |s| s.spec.compression = Compression::None)?;
     with("raw", |s| (s.spec.raw_words, s.spec.unit) = (true, "detector word".into()))?;
     with("short", |s| s.expected = 15)?;
-    // Many links: the group leaves its compact form.
+    // So many links that the group leaves its compact form.
     with("many", |s| (s.spec.images_per_file, s.images, s.expected, s.lost, s.partial) = (1, 24, 24, vec![], vec![3]))?;
     with("scaled", |s| {
         s.spec.pixel = PixelType::Int16;
@@ -58,7 +58,7 @@ fn samples(directory: &Path) -> Result<(), Error> {
     with("bare", |s| s.spec.metadata = Metadata::default())?;
     with("undistanced", |s| s.spec.metadata.detector_distance_m = None)?;
     turned(directory)?;
-    // A run given up without a word, as by a kill, and then repaired.
+    // A run that ends without being finished, as after a kill, and is then repaired.
     let given_up = sample(directory, "repaired", PixelType::Int16);
     let mut writer = Writer::create(given_up.spec.clone())?;
     write_images(&mut writer, &given_up)?;
@@ -76,7 +76,8 @@ fn samples(directory: &Path) -> Result<(), Error> {
     })
 }
 
-/// Runs in which something turns: a sweep in omega, one in phi on a kappa goniometer, and a detector of two modules that is swung and tilted.
+/// Runs in which an axis turns: a sweep in omega, one in phi on a kappa goniometer, and a detector of two modules that
+/// is swung and tilted.
 fn turned(directory: &Path) -> Result<(), Error> {
     let with = |prefix: &str, change: &dyn Fn(&mut Sample, &mut Experiment)| {
         let (mut sample, mut experiment) = (sample(directory, prefix, PixelType::Int32), Experiment::default());
@@ -122,7 +123,7 @@ fn named(directory: &Path, length: usize) -> Result<(), Error> {
     write_run(&sample)
 }
 
-/// A run of one type in which every number stands that readers take in different ways, and every bit of the mask.
+/// A run of one pixel type with every number that readers interpret in different ways, and with every bit of the mask.
 fn telling(directory: &Path, pixel: PixelType) -> Result<(), Error> {
     let mut sample = sample(directory, &format!("telling_{}", pixel.name()), pixel);
     (sample.images, sample.expected, sample.lost, sample.partial) = (3, 3, vec![], vec![]);

@@ -1,5 +1,6 @@
-//! Times the writer alone: `write_speed DIR [CHUNK_BYTES [IMAGES [IMAGES_PER_FILE [NS_PER_IMAGE]]]]`, one image of 512 x 1024 `int16` after the other,
-//! each chunk of the size given. Prints the time per call in microseconds. The files are removed.
+//! Times the writer alone: `write_speed DIR [CHUNK_BYTES [IMAGES [IMAGES_PER_FILE [NS_PER_IMAGE]]]]`. Writes one image
+//! of 512 x 1024 `int16` after the other, each with a chunk of the given size. Prints the time per call in
+//! microseconds. The files are removed.
 
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ fn main() {
     };
     let number = |i: usize, default: usize| arguments.get(i).and_then(|text| text.parse().ok()).unwrap_or(default);
     let (bytes, images, per_file) = (number(1, 300_000), number(2, 5000), number(3, 1000));
-    // The clock of the writer: the default means one flush per 250 images, as at 600 images per second.
+    // The clock given to the writer: the default gives one flush per 250 images, as at 600 images per second.
     let pace_ns = number(4, 1_600_000) as u64;
     let spec = FileSpec {
         directory: directory.into(),

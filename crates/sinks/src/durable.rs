@@ -1,10 +1,11 @@
-//! Brings files to the disk while they are written, in a thread beside the one that writes: what a program has written stays in the memory of the
-//! kernel for half a minute, and a power cut takes it. The writer says which files grow and which are closed, and never waits; anybody can read up to
-//! which image everything is on the disk.
+//! Brings files to the disk while they are written, in a thread of its own. What a program has written stays in the
+//! memory of the kernel for half a minute, and a power cut would lose it. The writer reports which files grow and which
+//! are closed, and never waits; anybody can read up to which image everything is on the disk.
 //!
-//! A file that is closed is synced at once; one that grows, once in an interval. A number counts as on the disk when the files that hold it were synced
-//! after it was written, and the folder after their names were made. Files of one group are synced in the order in which they are given: data before the
-//! journal that names them, so that a journal on the disk speaks of data on the disk.
+//! A closed file is synced at once, a growing file once per interval. A number counts as on the disk when the files
+//! that hold it were synced after it was written, and the folder was synced after their names were made. Files of one
+//! group are synced in the order in which they are given: the data before the journal that names them, so that a
+//! journal on the disk names only data on the disk.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,11 +19,12 @@ use std::time::{Duration, Instant};
 
 use crate::sys::writeback;
 
-/// How often, and after which pause, something is tried again while no file descriptor is free.
+/// How often, and after which pause, an operation is tried again while no file descriptor is free.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Makes something that needs file descriptors; while none is free it waits for some seconds, because connections that are too many are closed by and by.
+/// Calls `make`, which needs file descriptors. While none is free it tries again for some seconds, because surplus
+/// connections are closed one after the other.
 ///
 /// # Errors
 /// Those of `make`.
@@ -41,19 +43,20 @@ pub fn is_out_of_files(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// When what was written is brought to the disk.
+/// When written data are brought to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToDisk {
-    /// When the kernel likes.
+    /// Whenever the kernel does it.
     Never,
-    /// At the end, which waits for it.
+    /// At the end, which waits until it is done.
     #[default]
     AtEnd,
-    /// While it is written, in a thread beside: closed files at once, those that grow once in this interval. `None` = only closed files. The end waits.
+    /// While the files are written, in a separate thread: closed files at once, growing files once per interval. `None`
+    /// = only closed files. The end waits until it is done.
     Beside(Option<Duration>),
 }
 
-/// A file that is open.
+/// An open file and its path.
 pub type OpenFile = (PathBuf, Arc<File>);
 
 /// A file that could not be brought to the disk, and why.
@@ -72,7 +75,7 @@ impl SyncFailed {
     }
 }
 
-/// The number up to which everything is on the disk, for anybody.
+/// The number up to which everything is on the disk, readable from any thread.
 #[derive(Clone, Debug)]
 pub struct Durable(Arc<Shared>);
 
@@ -83,7 +86,7 @@ impl Durable {
     }
 }
 
-/// The thread. Dropping it brings to the disk what is left and waits for that.
+/// The thread that brings files to the disk. Dropping it brings the remaining files to the disk and waits for that.
 #[derive(Debug)]
 pub struct DiskSync {
     shared: Arc<Shared>,
@@ -100,7 +103,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// A file that is closed, with what belongs to it.
+/// A closed file, with the files of its group.
 #[derive(Debug)]
 struct Closed {
     group: u64,
@@ -115,14 +118,15 @@ struct Todo {
     growing: BTreeMap<u64, Vec<OpenFile>>,
     /// At most one for each data file of the run.
     closed: Vec<Closed>,
-    /// The group that was closed last. Its locks are held until it is on the disk, so that at no time the run looks abandoned.
+    /// The group that was closed last. Its locks are held until it is on the disk, so that the run never looks
+    /// abandoned.
     newest_closed: Option<(u64, Vec<OpenFile>)>,
     has_new_names: bool,
     is_ending: bool,
     failed: Option<SyncFailed>,
 }
 
-/// What is done in one go.
+/// What the thread does in one pass.
 #[derive(Default)]
 struct Work {
     growing: Vec<OpenFile>,
@@ -136,7 +140,7 @@ impl DiskSync {
     /// Starts the thread for files in `directory`.
     ///
     /// # Errors
-    /// The machine has no threads left.
+    /// If the machine has no threads left.
     pub fn start(directory: &Path, interval: Option<Duration>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
@@ -151,12 +155,12 @@ impl DiskSync {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// How far it is, for others.
+    /// The progress, for other threads.
     pub fn durable(&self) -> Durable {
         Durable(Arc::clone(&self.shared))
     }
 
-    /// Files were made that grow from now on; they are synced in this order.
+    /// Reports new files that grow from now on; they are synced in this order.
     pub fn opened(&self, group: u64, files: Vec<OpenFile>) {
         let mut todo = self.shared.locked();
         todo.growing.insert(group, files);
@@ -164,12 +168,13 @@ impl DiskSync {
         self.shared.changed.notify_one();
     }
 
-    /// Everything before this number was written into files that were [`Self::opened`].
+    /// Reports that everything before this number was written into files that were [`Self::opened`].
     pub fn written(&self, end: u64) {
         self.shared.written_end.store(end, Ordering::Release);
     }
 
-    /// The files of a group are complete, and with them everything before `end`. When they are on the disk one of them is removed, if it is needed no more.
+    /// Reports that the files of a group are complete, and with them everything before `end`. When they are on the
+    /// disk, `then_remove` is removed.
     pub fn closed(&self, group: u64, files: Vec<PathBuf>, end: u64, then_remove: Option<PathBuf>) {
         let mut todo = self.shared.locked();
         todo.newest_closed = todo.growing.remove(&group).map(|files| (group, files));
@@ -177,20 +182,20 @@ impl DiskSync {
         self.shared.changed.notify_one();
     }
 
-    /// The files of a group are gone.
+    /// Reports that the files of a group are gone.
     pub fn forget(&self, group: u64) {
         self.shared.locked().growing.remove(&group);
     }
 
-    /// What went wrong. From then on nothing more counts as on the disk.
+    /// The first failure. After it, nothing more counts as on the disk.
     pub fn failure(&self) -> Option<SyncFailed> {
         self.shared.locked().failed.clone()
     }
 
-    /// Brings to the disk what is left, waits for that, and ends the thread.
+    /// Brings the remaining files to the disk, waits for that, and ends the thread.
     ///
     /// # Errors
-    /// What went wrong first.
+    /// The first failure.
     pub fn finish(mut self) -> Result<(), SyncFailed> {
         self.join();
         self.shared.locked().failed.clone().map_or(Ok(()), Err)
@@ -200,7 +205,7 @@ impl DiskSync {
         let Some(thread) = self.thread.take() else { return };
         self.shared.locked().is_ending = true;
         self.shared.changed.notify_one();
-        // A panic has been reported by the hook.
+        // The panic hook has reported a panic.
         let _ = thread.join();
         let mut todo = self.shared.locked();
         (todo.growing, todo.newest_closed) = (BTreeMap::new(), None);
@@ -246,11 +251,11 @@ impl Shared {
         }
     }
 
-    /// Waits until there is something to do, and takes it.
+    /// Waits until there is work, and takes it.
     fn wait(&self, synced: Instant, synced_end: u64) -> Work {
         let mut todo = self.locked();
         loop {
-            // Read before the lists are: what is counted here is in one of them.
+            // Read before the lists are read, so that everything counted here is in one of them.
             let written_end = self.written_end.load(Ordering::Acquire);
             let left = self.interval.map(|interval| interval.saturating_sub(synced.elapsed()));
             let is_due = left.is_some_and(|left| left.is_zero()) && written_end != synced_end;
@@ -266,7 +271,7 @@ impl Shared {
                 };
             }
             todo = match left {
-                // Nothing was written since: look again after an interval.
+                // Nothing was written since the last sync: check again after an interval.
                 Some(left) => {
                     let pause = if left.is_zero() { self.interval.unwrap_or_default() } else { left };
                     self.changed.wait_timeout(todo, pause).unwrap_or_else(PoisonError::into_inner).0
@@ -276,7 +281,8 @@ impl Shared {
         }
     }
 
-    /// After a failure nothing is removed any more: the kernel reports it once, and the next `fdatasync` of the same file may say that all is well.
+    /// After a failure nothing is removed any more: the kernel reports a failure once, and the next `fdatasync` of the
+    /// same file may report success.
     fn sync(&self, work: &Work, is_first: bool, has_failed: bool) -> Result<(), SyncFailed> {
         let paths = || work.closed.iter().flat_map(|closed| &closed.files);
         if work.closed.len() > 1 {
@@ -288,7 +294,7 @@ impl Shared {
         let failed = |path: &Path, error| SyncFailed(Arc::new((path.to_owned(), error)));
         for path in paths() {
             match while_out_of_files(is_out_of_files, || File::open(path)).and_then(|file| file.sync_data()) {
-                // Who has moved it away since it was complete looks after it.
+                // Somebody moved the file away after it was complete, and is responsible for it now.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 done => done.map_err(|error| failed(path, error))?,
             }
@@ -306,8 +312,8 @@ impl Shared {
     }
 }
 
-/// Makes the names in a directory last; the first time also those of the folders above it, which may be as new. File systems that cannot do it lose
-/// nothing that they promised.
+/// Makes the names in a directory durable; the first time also those of the folders above it, which may be new as well.
+/// Errors are ignored: a file system that cannot do this loses nothing that it promised.
 fn sync_directory(directory: &Path, with_above: bool) {
     let Ok(directory) = directory.canonicalize() else { return };
     let device = |path: &Path| path.metadata().map(|facts| facts.dev()).ok();

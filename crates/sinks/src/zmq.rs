@@ -1,8 +1,10 @@
-//! Whole messages to ZeroMQ sockets: pixels are shared with libzmq and not copied, and nobody who does not read holds up more than one thread.
+//! Sends whole messages to ZeroMQ sockets. Pixels are shared with libzmq and not copied, and a receiver that does not
+//! read holds up no more than one thread.
 //!
-//! Facts relied on (libzmq 4.3): a message goes with all its parts or not at all; the high water mark counts whole messages per connection. PUSH
-//! divides the messages among its receivers; PUB gives each subscriber every message, and drops for one that is full, unless it is told to refuse. A
-//! subscriber's wish comes to XPUB as a message of which the first byte is 1 (0 when it ends).
+//! Facts relied on (libzmq 4.3): a message is sent with all its parts or not at all. The high water mark counts whole
+//! messages per connection. PUSH divides the messages among its receivers. PUB gives each subscriber every message, and
+//! drops messages for a subscriber that is full, unless it is set to refuse them. A subscription reaches XPUB as a
+//! message whose first byte is 1 (0 when the subscription ends).
 
 mod stream;
 pub use stream::{MessageEncoder, OnFull, StreamSink, StreamStats};
@@ -19,36 +21,36 @@ pub use ::zmq::Context;
 /// Longest time from a connection to the greeting of ZeroMQ; libzmq's own is 30 s.
 const HANDSHAKE_MS: i32 = 10_000;
 
-/// How messages are given.
+/// How messages are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZmqOutKind {
     /// PUSH: every message to one of the receivers.
     Push,
-    /// PUB: every message to every subscriber; one that is slow loses messages, unseen by the sender.
+    /// PUB: every message to every subscriber; a slow subscriber loses messages, and the sender does not notice.
     Pub,
-    /// PUB that refuses a message for all while one subscriber is full, so that nothing is lost unseen.
+    /// PUB that refuses a message for all subscribers while one of them is full, so that no loss goes unnoticed.
     PubReliable,
 }
 
-/// A socket to be opened.
+/// The settings of a socket to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZmqOutSpec {
     /// `tcp://HOST:PORT` or `ipc://PATH`; a listening socket may have port `*`.
     pub address: String,
     /// Listens there; otherwise connects.
     pub bind: bool,
-    /// How messages are given.
+    /// How messages are distributed.
     pub kind: ZmqOutKind,
-    /// Messages that may wait for each receiver inside of libzmq, at least 1.
+    /// Messages that may wait inside libzmq for each receiver, at least 1.
     pub queue_messages: i32,
-    /// How long messages that wait may hold up the end of the context after the socket was closed.
+    /// How long waiting messages may hold up the end of the context after the socket was closed.
     pub linger: Duration,
-    /// Connections that a socket listening for TCP keeps; further ones are closed.
+    /// Connections that a socket listening for TCP keeps; it closes further ones.
     pub peers_max: usize,
 }
 
 impl ZmqOutSpec {
-    /// A listening PUSH socket with 16 messages that may wait, for 1 s after the end.
+    /// A listening PUSH socket with a queue of 16 messages, which waits for them up to 1 s after the end.
     pub fn push(address: impl Into<String>) -> Self {
         let (kind, linger, peers_max) = (ZmqOutKind::Push, Duration::from_secs(1), PEERS_MAX);
         Self { address: address.into(), bind: true, kind, queue_messages: 16, linger, peers_max }
@@ -59,11 +61,11 @@ impl ZmqOutSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
-    /// It is on its way.
+    /// libzmq has taken it.
     Sent,
-    /// Receivers are there, but take nothing; it was not sent.
+    /// Receivers are connected, but take nothing; it was not sent.
     Full,
-    /// Nobody is there; it was not sent.
+    /// No receiver is connected; it was not sent.
     NoPeer,
 }
 
@@ -81,7 +83,8 @@ impl ZmqOut {
     /// Opens the socket; when this returns, receivers can connect.
     ///
     /// # Errors
-    /// In words for people: no address, in use, not of this machine, not permitted, or the context has no more sockets.
+    /// In words for users: the address is not valid, in use, not of this machine or not permitted, or the context has
+    /// no more sockets.
     pub fn open(context: &Context, spec: &ZmqOutSpec) -> io::Result<Self> {
         endpoint::check(&spec.address).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let kind = if spec.kind == ZmqOutKind::Push { ::zmq::PUSH } else { ::zmq::XPUB };
@@ -108,18 +111,20 @@ impl ZmqOut {
         self.peers.count()
     }
 
-    /// Subscriptions that ever came to a publisher; it grows with each subscriber that joins.
+    /// Subscriptions that a publisher ever received; the number grows with each subscriber that joins.
     pub fn subscriptions(&mut self) -> u64 {
         self.note_peers();
         self.subscriptions
     }
 
-    /// True if somebody is there who gets what is sent from now on: a receiver, or for publishers one whose subscription has come.
+    /// True if somebody receives what is sent from now on: a connected receiver, or for publishers a subscriber whose
+    /// subscription has arrived.
     pub fn is_heard(&mut self) -> bool {
         self.peers() > 0 && (self.kind == ZmqOutKind::Push || self.subscriptions > 0)
     }
 
-    /// The message of one part that a publisher gives to everybody who joins from now on; empty for none. PUSH has no such thing.
+    /// Sets the message of one part that a publisher sends to everybody who joins from now on; empty for none. PUSH has
+    /// no such message.
     ///
     /// # Errors
     /// libzmq refuses it.
@@ -127,16 +132,17 @@ impl ZmqOut {
         if self.kind == ZmqOutKind::Push { Ok(()) } else { sys::zmq::welcome(&mut self.socket, part) }
     }
 
-    /// Sends one message, and waits at most `timeout` until there is room for it.
+    /// Sends one message, waiting at most `timeout` for room.
     ///
     /// # Errors
-    /// The socket failed for good.
+    /// If the socket failed for good.
     pub fn send(&mut self, parts: &[Bytes], timeout: Duration) -> io::Result<Sent> {
         self.note_peers();
         let end = Instant::now() + timeout;
         let publishes = self.kind != ZmqOutKind::Push;
         loop {
-            // A publisher without subscribers takes everything and throws it away, also while the wish of the first one is on its way.
+            // A publisher without subscribers accepts every message and discards it, also while the first subscription
+            // is still on its way.
             let is_deaf = publishes && (self.peers.count() == 0 || self.subscriptions == 0);
             if !is_deaf && self.try_send(parts)? {
                 return Ok(Sent::Sent);
@@ -154,7 +160,8 @@ impl ZmqOut {
     /// False if there is no room.
     fn try_send(&mut self, parts: &[Bytes]) -> io::Result<bool> {
         for (n, part) in parts.iter().enumerate() {
-            // After the first part there is no room only when the connection broke, and then the parts before are withdrawn.
+            // After the first part there is no room only if the connection broke; the parts sent before are then
+            // withdrawn.
             let sent = sys::zmq::send(&mut self.socket, part, n + 1 < parts.len());
             if !sent.map_err(|e| io::Error::other(format!("a ZeroMQ socket failed: {e}")))? {
                 return Ok(false);
@@ -165,7 +172,7 @@ impl ZmqOut {
 
     fn wait(&self, left: Duration) -> io::Result<()> {
         let publishes = self.kind != ZmqOutKind::Push;
-        // A publisher always says that it can be written.
+        // A publisher always reports that it can be written to.
         if publishes {
             std::thread::sleep(left.min(Duration::from_millis(1)));
             return Ok(());
@@ -196,12 +203,12 @@ impl ZmqOut {
 fn configure(socket: &::zmq::Socket, spec: &ZmqOutSpec) -> ::zmq::Result<()> {
     socket.set_linger(i32::try_from(spec.linger.as_millis()).unwrap_or(i32::MAX))?;
     socket.set_sndhwm(spec.queue_messages.max(1))?;
-    // A peer that is gone without a word is noticed after 60 s of silence and 10 questions.
+    // A peer that disappears without closing is noticed after 60 s of silence and 10 probes.
     socket.set_tcp_keepalive(1)?;
     socket.set_tcp_keepalive_cnt(10)?;
     socket.set_tcp_keepalive_idle(60)?;
     socket.set_tcp_keepalive_intvl(1)?;
-    // Who connects and says nothing is no receiver.
+    // A peer that connects and sends no greeting is not a receiver.
     socket.set_handshake_ivl(HANDSHAKE_MS)?;
     socket.set_reconnect_ivl(100)?;
     socket.set_reconnect_ivl_max(2000)?;
@@ -209,10 +216,10 @@ fn configure(socket: &::zmq::Socket, spec: &ZmqOutSpec) -> ::zmq::Result<()> {
         socket.set_ipv6(true)?;
     }
     if spec.kind != ZmqOutKind::Push {
-        // Every subscriber's wish is passed on, not only the first.
+        // Passes on every subscription, not only the first.
         socket.set_xpub_verbose(true)?;
     } else if !spec.bind {
-        // Messages wait here, and not for a receiver that may never come.
+        // Messages wait here, and not in the queue of a receiver that may never come.
         socket.set_immediate(true)?;
     }
     Ok(())
@@ -224,7 +231,7 @@ fn monitor(context: &Context, socket: &::zmq::Socket) -> ::zmq::Result<::zmq::So
     socket.monitor(&address, i32::from(PEER_EVENTS))?;
     let monitor = context.socket(::zmq::PAIR)?;
     monitor.set_linger(0)?;
-    // Without a bound, for a full queue would hold up the thread that serves all sockets; it is emptied at each call.
+    // Without a limit, because a full queue would hold up the thread that serves all sockets; each call empties it.
     monitor.set_rcvhwm(0)?;
     monitor.connect(&address)?;
     Ok(monitor)

@@ -1,4 +1,5 @@
-//! What `check` advises: repair makes good what it says it does, and nothing is told as whole that is not.
+//! What `check` advises: repair corrects what `check` says that it corrects, and nothing is reported as whole that is
+//! not.
 
 mod common;
 use common::damage::{errors, write_run};

@@ -1,4 +1,4 @@
-//! Calibration files: what is written is read, and what was changed afterwards is refused.
+//! Calibration files: what is written is read back, and a file that was changed afterwards is refused.
 
 use std::path::Path;
 
@@ -82,7 +82,10 @@ fn a_file_that_was_changed_is_refused() {
     bad[at] ^= 1;
     std::fs::write(&path, &bad).unwrap();
     let error = CalibrationFile::read(&path).unwrap_err();
-    assert!(error.kind == ErrorKind::Damaged && error.cause.contains("the file is damaged: its content has sha256:"), "{error}");
+    assert!(
+        error.kind == ErrorKind::Damaged && error.cause.contains("the file is damaged: its content has the hash sha256:"),
+        "{error}"
+    );
     for cut in [0, 100, 4096, good.len() / 2] {
         std::fs::write(&path, &good[..cut]).unwrap();
         let error = CalibrationFile::read(&path).unwrap_err();

@@ -1,5 +1,5 @@
-//! SIGKILL at random moments: after repair, every image written more than a second before (in truth every image reported as written) is
-//! in the files and equal. Three kills by default, twenty with KONKORDIA_SLOW=1.
+//! SIGKILL at random moments: after repair, every image written more than a second before (in fact every image reported
+//! as written) is in the files and equal. Three kills by default, twenty with KONKORDIA_SLOW=1.
 
 mod common;
 use std::io::{BufRead, BufReader};
@@ -13,7 +13,8 @@ use konkordia_sinks::hdf5::{Reader, Severity, check, data_file_name, repair};
 
 const CHILD: &str = "KONKORDIA_CRASH_CHILD";
 
-/// Not a test: the process that the tests below start and kill, this same program with the directory and prefix in a variable.
+/// Not a test: the process that the tests below start and kill, this same program with the directory and prefix in a
+/// variable.
 #[test]
 fn child_that_writes_until_killed() {
     if let Ok(place) = std::env::var(CHILD) {
@@ -70,7 +71,7 @@ fn assert_whole(scratch: &Scratch, prefix: &str, written: &[u64]) {
     let master = scratch.0.join(format!("{prefix}_master.h5"));
     let report = repair(&master).unwrap();
     // Killed just after a new data file was opened: that is no loss.
-    assert!(report.notes.iter().all(|note| note.ends_with("was opened and got no image: removed")), "{:?}", report.notes);
+    assert!(report.notes.iter().all(|note| note.ends_with("was created but received no image; removed")), "{:?}", report.notes);
     let errors: Vec<String> =
         check(&master, &decode).iter().filter(|f| f.severity == Severity::Error).map(ToString::to_string).collect();
     assert_eq!(errors, Vec::<String>::new());
@@ -102,7 +103,7 @@ fn images_survive_a_kill() {
     let scratch = Scratch::new("crash");
     let slow = std::env::var_os("KONKORDIA_SLOW").is_some();
     let kills = if slow { 20 } else { 3 };
-    // Moments that differ from run to run are the purpose; the seed is printed so that a failure can be talked about.
+    // Moments that differ from run to run are the purpose; the seed is printed so that a failure can be identified.
     let mut seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64 | 1;
     println!("seed {seed}");
     for n in 0..kills {

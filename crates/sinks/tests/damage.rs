@@ -1,4 +1,5 @@
-//! Damage of several kinds at once, or of what repair itself relies on: journals, columns, the mask, the number of images.
+//! Several kinds of damage at once, or damage to what repair itself relies on: journals, columns, the mask, the number
+//! of images.
 
 #![expect(clippy::single_range_in_vec_init, reason = "one range of images is what is expected")]
 
@@ -30,7 +31,7 @@ fn set_column(path: &Path, name: &str, set: impl Fn(&mut Vec<u64>)) {
     column.write_raw(&values).unwrap();
 }
 
-/// A whole run of ten images in three data files, written into a directory of its own.
+/// A complete run of ten images in three data files, written into a directory of its own.
 fn whole(name: &str) -> (Scratch, Sample, FileReport) {
     let scratch = Scratch::new(name);
     let sample = sample(&scratch.0, "r", PixelType::Int16);
@@ -38,7 +39,7 @@ fn whole(name: &str) -> (Scratch, Sample, FileReport) {
     (scratch, sample, report)
 }
 
-/// A run in one data file that was killed after so many images, all of them complete: master, data file, journal.
+/// A run in one data file that was killed after `images` images, all of them complete: master, data file, journal.
 fn killed(scratch: &Scratch, images: u64, is_flushed: bool) -> (Sample, [PathBuf; 3]) {
     let mut sample = sample(&scratch.0, "k", PixelType::Int16);
     (sample.spec.images_per_file, sample.partial, sample.lost) = (100, vec![], vec![]);
@@ -61,7 +62,7 @@ fn journal_sizes(journal: &[u8]) -> (usize, usize) {
     (32 + number(8) + 4, 24 + number(12) + 4)
 }
 
-/// Makes the file one that only its journal can tell: no head, and no index.
+/// Damages the file so that only its journal can locate the images: no head, and no index.
 fn without_index(data: &Path) {
     let mut bytes = std::fs::read(data).unwrap();
     bytes[..300].fill(0xEE);
@@ -122,7 +123,7 @@ fn columns_that_differ_and_cannot_be_judged_are_both_kept() {
     let before = std::fs::read(&report.master).unwrap();
     set_column(&report.data_files[1], "frame_number", |values| values[0] ^= 1);
     let repaired = repair(&report.master).unwrap();
-    assert!(repaired.notes.iter().any(|note| note.contains("nothing tells which are right")), "{repaired:?}");
+    assert!(repaired.notes.iter().any(|note| note.contains("it is not known which are right")), "{repaired:?}");
     assert!(std::fs::read(scratch.0.join("r_master.h5.damaged")).unwrap() == before);
     assert_eq!(column(&report.master, "frame_number")[4], 1004 ^ 1);
     assert_eq!(errors(&report.master), []);
@@ -140,7 +141,7 @@ fn a_bad_record_of_a_journal_takes_no_image_away() {
         let repaired = repair(&master).unwrap();
         assert_eq!((repaired.images, repaired.images_missing()), (10, 0), "{bad:?} {repaired:?}");
         assert_eq!(readable(&master, &sample), all_but(&[], 10), "{bad:?}");
-        // What nothing says any more is not said to be complete.
+        // Images of which no row is left are not reported as complete.
         let partial = if is_flushed { 0 } else { bad.len() as u64 };
         assert_eq!(inspect(&master).unwrap().images_by_status, [0, 10 - partial, partial, 0]);
         assert!(data.with_file_name("k_data_000001.h5.damaged").exists(), "the file as it was");
@@ -311,7 +312,7 @@ fn columns_of_another_run_stay_out_of_the_master() {
         std::fs::remove_file(&report.master).unwrap();
         let repaired = repair(&report.master).unwrap();
         assert_eq!((repaired.images, repaired.images_missing()), (10, 4), "{per_file} {repaired:?}");
-        assert!(fixes(&repaired).contains("belongs elsewhere"), "{}", fixes(&repaired));
+        assert!(fixes(&repaired).contains("not from this run"), "{}", fixes(&repaired));
         let file = hdf5::File::open(&report.master).unwrap();
         let times: Vec<f64> = file.dataset("/entry/instrument/detector/start_time").unwrap().read_raw().unwrap();
         assert!(times[4..8].iter().all(|time| time.is_nan()) && times[8] > 0.0, "{times:?}");
@@ -366,7 +367,7 @@ fn what_was_lost_stays_counted_when_another_file_comes_back() {
     std::fs::rename(&aside, &report.data_files[1]).unwrap();
     let second = repair(&report.master).unwrap();
     assert!(first.images_missing() > 0, "{first:?}");
-    // Of images behind the last one that was found in the file nobody knew before.
+    // Before the repair nobody knew of images after the last one that was found in the file.
     let status = column(&report.master, "status");
     let gone = status.iter().filter(|status| **status == 0).count() as u64;
     assert_eq!((second.images, second.images_missing()), (120, gone), "{first:?} {second:?}");

@@ -1,5 +1,5 @@
-//! A full disk and a read-only one, on small file systems of their own. They need the right to mount (root, or a user namespace);
-//! without it the tests count as skipped.
+//! A full disk and a read-only one, on small file systems made for the tests. These need the right to mount (root, or a
+//! user namespace); without it the tests count as skipped.
 
 mod common;
 #[path = "../../../tests/skip.rs"]
@@ -133,7 +133,7 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
         };
         assert!(error.fix.contains("free some space"), "{error}");
         assert!(shared.names().last_error.unwrap().contains("bytes are free"));
-        // Nothing more is taken, and the end closes what there is.
+        // Further images are not taken, and the end closes what is there.
         sink.image(&kind.image(written)).unwrap();
         // Two images that came are not in the file.
         let came = written + 2;

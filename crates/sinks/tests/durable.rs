@@ -1,5 +1,5 @@
-//! Files are brought to the disk while they are written: how far that is, what the end waits for, and what a repair makes of files that a power cut emptied.
-//! tests/e2e/test_power_cut.py cuts the power of a whole service.
+//! Files are brought to the disk while they are written: how far that is, what the end waits for, and what a repair
+//! makes of files that a power cut emptied. tests/e2e/test_power_cut.py cuts the power of a whole service.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn what_is_written_is_on_the_disk_soon_and_journals_go_when_their_data_are() {
     for image in [0, 1, 2, 3, 4, 5, 9] {
         write_image(&mut writer, image, false).unwrap();
     }
-    // No tick, no further image: the thread does it by itself, of the file that grows too.
+    // Without a tick or a further image: the thread syncs by itself, also the growing file.
     wait_until("all is on the disk", || durable.end() == 10);
     wait_until("closed files have no journal", || journals(&scratch.0) == ["d_data_000003.h5.journal"]);
     writer.tick(0).unwrap();
@@ -78,7 +78,7 @@ fn nothing_counts_after_a_file_that_cannot_be_synced_and_no_journal_goes() {
     disk.written(7);
     let durable = disk.durable();
     wait_until("the file is on the disk", || durable.end() == 7);
-    // The kernel syncs files and no other things.
+    // The kernel can sync files, but not a pipe.
     let (reader, _writer) = std::io::pipe().unwrap();
     let pipe: std::os::fd::OwnedFd = reader.into();
     disk.opened(2, vec![(path("pipe"), Arc::new(pipe.into()))]);
@@ -101,7 +101,7 @@ fn cut(scratch: &Scratch, data: Option<&[u8]>, journal: &[u8]) -> PathBuf {
     let mut record = ledger(&sample);
     record.images_expected = 10;
     let master = writer.finish(&record).unwrap().master;
-    // The one of the moment in which the run was cut is not there any more: repair has to do without.
+    // The master of the moment of the cut is gone: repair has to do without it.
     std::fs::remove_file(&master).unwrap();
     let last = scratch.0.join(data_file_name("c", 3));
     match data {
@@ -131,6 +131,30 @@ fn empty_files_after_a_power_cut_are_missing_images_and_not_nothing() {
 }
 
 #[test]
+fn a_file_without_images_whose_journal_was_cut_is_missing_images_each_time() {
+    let scratch = Scratch::new("cut-both");
+    let mut sample = sample(&scratch.0, "c", PixelType::Int16);
+    (sample.spec.images_per_file, sample.spec.compression) = (4, Compression::None);
+    let mut writer = Writer::create(sample.spec.clone()).unwrap();
+    (0..5).for_each(|image| write_image(&mut writer, image, false).unwrap());
+    let last = scratch.0.join(data_file_name("c", 2));
+    let begun = std::fs::read(&last).unwrap();
+    drop(writer);
+    // As it was created, before its first image.
+    std::fs::write(&last, &begun[..begun.len() - sample.spec.image_bytes()]).unwrap();
+    for journal in [&b""[..], &[0; 300]] {
+        std::fs::write(scratch.0.join(data_file_name("c", 2) + ".journal"), journal).unwrap();
+        for _ in 0..2 {
+            let report = repair(&scratch.0.join("c_master.h5")).unwrap();
+            let why: Vec<&str> = report.missing.iter().map(|missing| missing.why.as_str()).collect();
+            assert!(why.len() == 1 && why[0].contains("power cut") && last.exists(), "{report:?}");
+            assert_eq!((report.images, report.notes.len()), (4, 0), "{report:?}");
+        }
+        assert!(!repair(&scratch.0.join("c_master.h5")).unwrap().master_written);
+    }
+}
+
+#[test]
 fn an_empty_file_whose_journal_is_whole_has_its_images_named() {
     let scratch = Scratch::new("cut-journal");
     let mut sample = sample(&scratch.0, "c", PixelType::Int16);
@@ -141,12 +165,12 @@ fn an_empty_file_whose_journal_is_whole_has_its_images_named() {
     for is_empty in [true, false] {
         let mut writer = Writer::create(sample.spec.clone()).unwrap();
         (0..4).for_each(|image| write_image(&mut writer, image, false).unwrap());
-        // Its file is made with the first image; nothing of that is flushed yet.
+        // Its file is created with the first image; nothing of that image is flushed yet.
         write_image(&mut writer, 4, false).unwrap();
         let begun = std::fs::read(&last).unwrap();
         (5..7).for_each(|image| write_image(&mut writer, image, false).unwrap());
         drop(writer);
-        // Without the chunk, or the end of it; what libhdf5 has flushed when it made the file is before that.
+        // Without the chunk at its end; what libhdf5 flushed when it created the file lies before that.
         let made = &begun[..begun.len() - sample.spec.image_bytes()];
         std::fs::write(&last, if is_empty { &[] } else { made }).unwrap();
         let master = scratch.0.join("c_master.h5");
@@ -173,7 +197,7 @@ fn a_master_that_cannot_be_completed_is_an_error_and_repair_makes_it() {
     (0..4).for_each(|image| write_image(&mut writer, image, false).unwrap());
     let (first, whole) = (scratch.0.join(data_file_name("m", 1)), scratch.0.join("whole"));
     std::fs::copy(&first, &whole).unwrap();
-    // As when no descriptor is free: there, and not to be opened.
+    // As when no descriptor is free: the file exists, but cannot be opened.
     std::fs::write(&first, "no HDF5").unwrap();
     let mut record = ledger(&sample);
     record.images_expected = 4;

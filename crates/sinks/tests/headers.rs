@@ -1,5 +1,5 @@
-//! The headers of the objects in our files. neggia (XDS) walks past the end of a header of version 2 that ends in a gap of less than a message, and
-//! crashes there; headers of version 1 have no gaps. tests/peers asks neggia itself.
+//! The headers of the objects in our files. neggia (XDS) reads past the end of a header of version 2 that ends in a gap
+//! of less than a message, and crashes there; headers of version 1 have no gaps. tests/peers asks neggia itself.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn number(bytes: &[u8], at: usize, size: usize) -> usize {
     bytes[at..at + size].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
 }
 
-/// Bytes behind the last message of each block of a header of version 2.
+/// Bytes after the last message of each block of a header of version 2.
 fn gaps(bytes: &[u8], header: usize) -> Vec<usize> {
     let flags = bytes[header + 5];
     let at = header + 6 + if flags & 16 != 0 { 4 } else { 0 } + if flags & 32 != 0 { 16 } else { 0 };
@@ -47,7 +47,8 @@ fn gaps(bytes: &[u8], header: usize) -> Vec<usize> {
     found
 }
 
-/// Every file of a folder: the one header of version 2 is that of the root, and it has no gap. Returns how many there were.
+/// Checks every file of a folder: the only header of version 2 is that of the root, and it has no gap. Returns the
+/// number of files.
 fn check(directory: &Path) -> usize {
     let mut files = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -125,7 +126,7 @@ fn series_have_no_gaps_in_headers_whatever_the_sender_says() {
 
 #[test]
 fn a_gap_is_found_where_there_is_one() {
-    // A header of one block of 10 bytes with a message of 4 and its head of 4, and 2 bytes behind it.
+    // A header of one block of 10 bytes: a message of 4 bytes with its head of 4, and 2 bytes after it.
     let mut bytes = b"OHDR\x02\x00\x0a".to_vec();
     bytes.extend([0, 4, 0, 0, 1, 2, 3, 4, 0, 0, 9, 9, 9, 9]);
     assert_eq!((version_2(&bytes), gaps(&bytes, 0)), (vec![0], vec![2]));

@@ -1,4 +1,5 @@
-//! What becomes of files after they were closed: flipped bits, files that are gone, cut, empty or damaged, and that come back.
+//! What happens to files after they were closed: flipped bits, and files that are absent, cut, empty or damaged, and
+//! that come back.
 
 #![expect(clippy::single_range_in_vec_init, reason = "one range of images is what is expected")]
 
@@ -14,7 +15,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::SeriesSink;
 use konkordia_sinks::hdf5::{Compression, FileReport, Layout, Reader, Writer, check, inspect, repair};
 
-/// Random numbers of one seed.
+/// Random numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -26,7 +27,7 @@ impl Random {
     }
 }
 
-/// Flips one bit, asks, and flips it back.
+/// Flips one bit, runs the check, and flips the bit back.
 fn seen(path: &Path, byte: usize, bit: usize, master: &Path) -> bool {
     let mut bytes = std::fs::read(path).unwrap();
     bytes[byte] ^= 1 << bit;
@@ -66,7 +67,7 @@ fn an_image_of_several_chunks_has_one_checksum() {
     assert_eq!(errors(&master), []);
     let sums = Reader::open(&master).unwrap().column("chunk_crc32").unwrap();
     let raw = |image: u64| u64::from(crc32(&kind.raw(image)));
-    // Of a lost image every pixel is *missing*, which is the highest number of this type.
+    // In a lost image every pixel is *missing*, which is the highest number of this type.
     let lost = u64::from(crc32(&vec![0xFF; kind.raw(0).len()]));
     let expected: Vec<u64> = (0..10).map(|image| if [3, 5].contains(&image) { lost } else { raw(image) }).collect();
     assert_eq!(sums, expected);
@@ -231,21 +232,21 @@ fn what_is_left_of_a_cut_data_file_is_rescued() {
         let repaired = repair(&report.master).unwrap();
         assert_eq!((repaired.rescued.as_slice(), repaired.images), (std::slice::from_ref(data), 200));
         let lost = repaired.images_missing();
-        // Chunks are written one after the other, so that what lies before the cut is there but for a few.
+        // Chunks are written one after the other, so all but a few of those before the cut are there.
         let expected = 200 - 200 * percent as u64 / 100;
         assert!((expected - 3..expected + 20).contains(&lost), "{percent}: {lost} lost");
         let lost: Vec<u64> = repaired.missing.iter().flat_map(|missing| missing.ranges.iter().cloned().flatten()).collect();
         assert_eq!(readable(&report.master, &sample), all_but(&[&lost[..], &[5]].concat(), 200));
         assert_eq!(errors(&report.master), []);
         assert!(check(&report.master, &decode).iter().any(|f| f.what.contains("could not be rescued")));
-        // Its account per image is that of the master before.
+        // The rows of its images are those of the previous master.
         let frames = Reader::open(&report.master).unwrap().column("frame_number").unwrap();
         assert_eq!((frames[0], frames[10], frames[5]), (1000, 1010, 0));
-        // The second time there is nothing to do, and it still says what is missing.
+        // The second time there is nothing to do, and repair still reports what is missing.
         let again = repair(&report.master).unwrap();
         assert_eq!((again.rescued.len(), again.master_written, again.images_missing()), (0, false, lost.len() as u64));
         assert!(scratch.0.join("c_data_000001.h5.damaged").exists(), "the file as it was");
-        // A whole copy makes everything good.
+        // A whole copy corrects everything.
         std::fs::write(data, &whole).unwrap();
         let last = repair(&report.master).unwrap();
         assert_eq!((last.images, last.images_missing(), last.master_written), (200, 0, true));

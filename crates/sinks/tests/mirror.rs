@@ -1,4 +1,4 @@
-//! A file that is written again has its name when it is whole and nobody objects, and never before.
+//! A repacked file gets its name only when it is whole and nothing stands in the way.
 
 use std::path::Path;
 

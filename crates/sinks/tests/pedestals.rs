@@ -59,7 +59,7 @@ fn snapshots_are_written_and_linked() {
     assert!(linked.read_raw::<f32>().unwrap()[..spec.pixels()] == plane(&spec, 3).concat());
     drop(linked);
     assert!(!repair(&report.master).unwrap().master_written);
-    // Gone, and linked all the same.
+    // The snapshot file is gone, but still linked.
     std::fs::remove_file(&found.path).unwrap();
     assert!(errors(&report.master)[0].contains("snapshots of the pedestals cannot be read"));
     let repaired = repair(&report.master).unwrap();
@@ -78,7 +78,7 @@ fn snapshots_of_an_interrupted_run_are_kept_by_repair_and_replaced_by_resume() {
         write_image(&mut writer, image, false).unwrap();
     }
     snapshot(&mut writer, 5);
-    // No destructor of the writer runs; the library still knows the file, so look at a copy, as after a kill.
+    // The writer's destructor does not run; the library still has the file open, so examine a copy, as after a kill.
     std::mem::forget(writer);
     let copy = scratch.0.join("copy");
     std::fs::create_dir(&copy).unwrap();
@@ -99,7 +99,7 @@ fn snapshots_of_an_interrupted_run_are_kept_by_repair_and_replaced_by_resume() {
     writer.finish(&ledger(&sample)).unwrap();
     assert_eq!(Snapshots::read(&copy.join(pedestal_file_name("r"))).unwrap().images, [7]);
     assert_eq!(errors(&master), Vec::<String>::new());
-    // Complete: nothing is begun anew.
+    // The run is complete: nothing is started again.
     let (mut writer, first) = Writer::resume(FileSpec { directory: copy.clone(), ..planned() }).unwrap();
     assert_eq!(first, 10);
     assert!(writer.write_pedestals(11, &[]).unwrap_err().cause.contains("complete"));

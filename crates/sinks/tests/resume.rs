@@ -1,4 +1,5 @@
-//! A run that was interrupted anywhere and continued holds what a run without interruption holds: same data sets, attributes and chunks.
+//! A run that was interrupted anywhere and continued holds what a run without interruption holds: same data sets,
+//! attributes and chunks.
 
 mod common;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use konkordia_sinks::hdf5::{Compression, Error, ErrorKind, FileSpec, Metadata, O
 use konkordia_sinks::hdf5::{check, data_file_name, repair};
 
 const CHILD: &str = "KONKORDIA_RESUME_CHILD";
-/// When the child dies: after so many images, or after the end.
+/// When the child dies: after this many images, or after the end.
 const AFTER_FINISH: u64 = 99;
 
 fn planned(directory: &Path) -> Sample {
@@ -88,7 +89,7 @@ fn values(dataset: &Dataset) -> String {
 
 fn attributes(location: &Location) -> String {
     let mut names = location.attr_names().unwrap();
-    // A data file that was rebuilt says of which journal.
+    // A data file that was rebuilt names the journal from which it was made.
     names.retain(|name| name != "rebuilt_from_journal_crc32");
     names.sort();
     let value = |name: &String| {
@@ -102,7 +103,8 @@ fn attributes(location: &Location) -> String {
     names.iter().map(|name| format!("{name}={} ", value(name))).collect()
 }
 
-/// Everything in a group, one line per data set. The stacks of images hold compressed chunks: of them type, shape and filters.
+/// Everything in a group, one line per data set. The image stacks hold compressed chunks: only their type, shape and
+/// filters are listed.
 fn listing(group: &Group, out: &mut Vec<String>) {
     out.push(format!("{} {}", group.name(), attributes(group)));
     let mut names = group.member_names().unwrap();

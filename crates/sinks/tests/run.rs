@@ -1,4 +1,4 @@
-//! Whole runs: written, read back, checked; layouts, gaps, refusals, faults put in on purpose.
+//! Whole runs: written, read back, checked; layouts, gaps, refusals, deliberate faults.
 
 mod common;
 use std::path::Path;
@@ -301,7 +301,7 @@ fn directories_that_cannot_take_files_are_named_before_the_run() {
     assert!(space.free > 0 && space.reserve > 0);
 }
 
-/// Random numbers of one seed.
+/// Random numbers from a fixed seed.
 fn random() -> impl FnMut(usize) -> usize {
     let mut seed = 0x9E37_79B9_7F4A_7C15u64;
     move |below| {
@@ -312,8 +312,8 @@ fn random() -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Damage of every kind: no panic, no endless loop, an answer in every case; a cut file is never called whole, and what is in whole data files is
-/// readable after a repair.
+/// Damage of every kind: no panic, no endless loop, a result in every case. A cut file is never called whole, and what
+/// is in whole data files is readable after a repair.
 #[test]
 fn damaged_files_get_an_answer() {
     let scratch = Scratch::new("damage");
@@ -330,7 +330,7 @@ fn damaged_files_get_an_answer() {
             if case % 3 == 0 {
                 bad.truncate(random(good.len()));
             } else {
-                // The metadata lies in front and behind; the middle is mostly pixels and mask.
+                // The metadata lies at the beginning and at the end; the middle is mostly pixels and mask.
                 let at = if case % 3 == 1 { random(4096) } else { random(good.len()) };
                 bad[at] ^= 1 << random(8);
             }
@@ -351,7 +351,8 @@ fn damaged_files_get_an_answer() {
     assert_eq!(errors(&report.master), Vec::<String>::new());
 }
 
-/// libhdf5 1.14.6 writes beyond an array of its own when the rank in a mapping of a virtual data set is damaged, before it compares the checksum.
+/// libhdf5 1.14.6 writes beyond one of its arrays if the rank in a mapping of a virtual data set is damaged, before it
+/// compares the checksum.
 #[test]
 fn damaged_mappings_are_told_and_made_anew() {
     let scratch = Scratch::new("mappings");

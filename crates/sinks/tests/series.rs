@@ -1,4 +1,5 @@
-//! Series: images of every type and shape, in pieces and channels, written, read back, killed, repaired; the layout of MAX IV.
+//! Series: images of every type and shape, in pieces and channels, written, read back, killed, repaired; the layout of
+//! MAX IV.
 
 mod common;
 use std::path::{Path, PathBuf};
@@ -91,7 +92,7 @@ fn every_type_shape_and_number_of_pieces_reads_back() {
 #[test]
 fn what_is_missing_or_marked_is_outside_of_the_limits_that_the_file_states() {
     let scratch = Scratch::new("series-limits");
-    // Type, what the sender says of the lowest and the highest measurement: what the file says.
+    // Type, the lowest and the highest measurement by the sender, and the two limits in the file.
     type Row = (Element, Option<i64>, Option<u64>, Option<f64>, Option<f64>);
     let rows: [Row; 10] = [
         (Element::Uint16, None, None, Some(0.0), Some(65531.0)),
@@ -134,7 +135,8 @@ fn what_is_missing_or_marked_is_outside_of_the_limits_that_the_file_states() {
 fn turned_images_lie_where_they_lay_before() {
     let scratch = Scratch::new("series-turned");
     let kind = Kind { element: Element::Uint16, shape: vec![24, 33], channels: 1, pieces: 1, packing: Packing::None };
-    // In the McStas frame upright rows run to -x and columns to -y; 90 degrees clockwise make rows of columns that run upwards.
+    // In the McStas frame upright rows run to -x and columns to -y; a turn by 90 degrees clockwise makes rows of the
+    // columns, which then run upwards.
     let rows = [
         ("0 upright", Orientation::UPRIGHT, [-1.0, 0.0], [0.0, -1.0], [2.0, 8.0]),
         ("1 flipped", Orientation::FLIPPED, [-1.0, 0.0], [0.0, 1.0], [2.0, -8.0]),
@@ -390,7 +392,7 @@ fn images_are_appended_as_the_receiver_of_max_iv_does() {
     for kind in kinds() {
         let path = scratch.0.join("a.h5");
         let _ = std::fs::remove_file(&path);
-        // What the sender calls as the receiver calls its own is left out.
+        // A field of the sender with a name that the receiver uses itself is left out.
         let fields = json!({ "top level": { "nest": 42 }, "exptime": 0.5, "data": 1, "sequence_number": "x" });
         let start = SeriesStart { metadata: fields.as_object().unwrap().clone(), ..start() };
         let mut sink = append_sink(&path, "/entry/instrument/zyla/data");
@@ -437,7 +439,7 @@ fn what_cannot_be_appended_to_is_refused_in_words() {
     let text = scratch.0.join("text.h5");
     std::fs::write(&text, "not HDF5").unwrap();
     let error = append_sink(&text, "/entry/d/data").start(&Arc::new(start())).unwrap_err();
-    assert!(error.fix.contains("no HDF5 file"), "{error}");
+    assert!(error.fix.contains("not an HDF5 file"), "{error}");
     assert_eq!(std::fs::read(&text).unwrap(), b"not HDF5");
     let new = scratch.0.join("new.h5");
     assert!(append_sink(&new, "data").start(&Arc::new(start())).unwrap_err().why.contains("within a group"));

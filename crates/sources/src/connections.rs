@@ -1,26 +1,28 @@
-//! The connections of a ZeroMQ socket, and what each has brought of a message that is not whole.
+//! The connections of a ZeroMQ socket, and how much each has sent of a message that is not complete.
 //!
-//! libzmq hands over whole messages only and bounds each part of one, but not how many there are: a message that never ends grows in its memory
-//! without a bound. What was read from a TCP connection is known to the kernel, and of which connection a message came to libzmq. So the bytes that
-//! were read since the last whole message of a connection are its unfinished message, and whole ones that wait. A connection with too many is cut; libzmq
-//! gives the memory back, and the sender may connect again. Connections other than TCP are not counted by the kernel and have no such bound.
+//! libzmq hands over complete messages only. It limits the size of each part but not the number of parts, so a message
+//! that never ends would fill its memory. The kernel knows how many bytes were read from a TCP connection, and libzmq
+//! knows from which connection a message came. The bytes that were read since the last complete message of a connection
+//! are therefore its unfinished message and complete messages that wait. A connection with too many such bytes is cut;
+//! libzmq then frees the memory, and the sender may connect again. The kernel does not count the bytes of connections
+//! other than TCP, so these have no such limit.
 
 use crate::sys;
 use std::time::{Duration, Instant};
 
 /// How often the kernel is asked.
 const GRAIN: Duration = Duration::from_millis(100);
-/// Bytes beside a message: what comes while it is looked.
+/// Bytes that are allowed beyond the messages, because more come while the counts are read.
 const MORE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug)]
 struct Connection {
     descriptor: i32,
-    /// The kernel's name for this connection: a descriptor is used again.
+    /// The kernel's identifier of this connection; unlike a descriptor it is never reused.
     cookie: u64,
-    /// Bytes that libzmq had read when a whole message of it was last taken.
+    /// Bytes that libzmq had read at the first look after a complete message was taken.
     whole_bytes: u64,
-    /// A whole message was taken since then.
+    /// A complete message was taken since the last look.
     is_whole: bool,
 }
 
@@ -35,7 +37,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// For messages of at most so many bytes, all parts together.
+    /// For messages of at most `message_bytes_max` bytes, all parts together.
     pub(crate) fn new(message_bytes_max: u64) -> Self {
         Self { list: Vec::new(), message_bytes_max, largest_bytes: 0, looked: Instant::now() }
     }
@@ -59,7 +61,7 @@ impl Connections {
         self.list.retain(|known| known.descriptor != descriptor);
     }
 
-    /// A whole message of this connection was taken.
+    /// A complete message of this connection was taken.
     pub(crate) fn took(&mut self, descriptor: i32, bytes: u64) {
         self.largest_bytes = self.largest_bytes.max(bytes);
         if let Some(known) = self.list.iter_mut().find(|known| known.descriptor == descriptor) {
@@ -67,12 +69,13 @@ impl Connections {
         }
     }
 
-    /// Until then the kernel need not be asked again; `None` if there is nothing to ask.
+    /// Time until the kernel is to be asked again; `None` if there are no connections.
     pub(crate) fn pause(&self) -> Option<Duration> {
         (!self.list.is_empty()).then(|| GRAIN.saturating_sub(self.looked.elapsed()))
     }
 
-    /// Cuts connections whose unfinished message is too large, now and then; how many. So many whole messages of each may wait.
+    /// Cuts connections whose unfinished message is too large and returns their number; looks at most every `GRAIN`. In
+    /// each connection `whole_messages` complete messages may wait.
     pub(crate) fn look(&mut self, whole_messages: u64) -> usize {
         if self.looked.elapsed() < GRAIN {
             return 0;

@@ -1,8 +1,9 @@
 //! New files of one folder as messages: name and content.
 //!
-//! A file is taken when the kernel says that its writer closed it or moved it here, or when its size and times rest for a while (network file
-//! systems do not notify). Files that are hidden, temporary or no plain files (links too, so that nothing from elsewhere is read) are left alone;
-//! folders inside of the folder are not entered. A file that is written again under its old name is a new file.
+//! A file is taken when the kernel reports that its writer closed it or moved it here, or when its size and times do
+//! not change for a while (network file systems do not notify). Files that are hidden, temporary or not plain files are
+//! ignored; this includes links, so that nothing from outside the folder is read. Folders inside the folder are not
+//! entered. A file that is written again under its old name is a new file.
 
 use crate::sys;
 use crate::sys::inotify::{Notice, Watch};
@@ -21,13 +22,13 @@ use std::time::{Duration, Instant};
 /// Ends of names that writers give to files that they have not finished.
 const UNFINISHED: [&[u8]; 3] = [b".tmp", b".part", b"~"];
 
-/// Sweeps take no more than one part in so many of the time.
+/// Sweeps take at most 1/`SWEEP_SHARE` of the time.
 const SWEEP_SHARE: u32 = 20;
 
 /// Which files are taken, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectorySpec {
-    /// The folder; it must exist when it is opened, and may go and come back later.
+    /// The folder. It must exist when the source is opened; later it may disappear and come back.
     pub folder: PathBuf,
     /// Ends of the names that are wanted, such as `.cbf`, in large or small letters; empty for all.
     pub suffixes: Vec<String>,
@@ -35,16 +36,16 @@ pub struct DirectorySpec {
     pub existing: bool,
     /// Removes each file after [`MessageSource::accepted`], unless it was changed since it was read.
     pub remove: bool,
-    /// A file that nobody said to be complete is so when its size and times have rested for this long.
+    /// A file without a notice from the kernel is complete when its size and times have not changed for this long.
     pub settle: Duration,
-    /// How often the folder is gone through for files of which the kernel said nothing.
+    /// How often the folder is searched for files without a notice from the kernel.
     pub sweep: Duration,
     /// A larger file is refused: its message has an empty content and a third part, which says why.
     pub file_bytes_max: u64,
 }
 
 impl DirectorySpec {
-    /// All new files of `folder` up to 1 GiB, gone through every second, complete after 0.5 s of rest.
+    /// All new files of `folder` up to 1 GiB, searched every second, complete after 0.5 s without change.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -58,7 +59,7 @@ impl DirectorySpec {
     }
 }
 
-/// What tells one content of a file from another.
+/// What distinguishes one content of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     inode: u64,
@@ -75,9 +76,9 @@ impl Identity {
 /// What is known of a file of the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// It may still be written: as it was when it was last seen to change.
+    /// It may still be written. This is its state when it was last seen to change.
     Resting { identity: Identity, since: Instant },
-    /// Taken, or there before.
+    /// Taken, or present before the source was opened.
     Done(Identity),
 }
 
@@ -86,11 +87,11 @@ pub struct DirectorySource {
     spec: DirectorySpec,
     watch: Option<Watch>,
     known: HashMap<OsString, Known>,
-    /// Complete, to be read: the first in the order of names stands last.
+    /// Complete files that are to be read; the first in the order of names is at the end.
     ready: Vec<OsString>,
-    /// Handed over and not yet accepted, if files are to be removed; `None` is not.
+    /// Files handed over and not yet accepted, if files are to be removed; `None` = this file is not to be removed.
     handed: VecDeque<Option<(OsString, Identity)>>,
-    /// True if a file is watched for its rest.
+    /// True if a file may still be written.
     resting: bool,
     swept: Instant,
     sweep_took: Duration,
@@ -105,7 +106,7 @@ impl DirectorySource {
     pub fn open(spec: DirectorySpec) -> io::Result<Self> {
         let folder = spec.folder.clone();
         let mut source = Self {
-            // Without notices (there is a limit for each user) it is gone through all the same.
+            // Without notices (each user has a limit of them) the folder is searched nevertheless.
             watch: Watch::new(&folder).ok(),
             spec,
             known: HashMap::new(),
@@ -138,7 +139,7 @@ impl DirectorySource {
             if !self.wants(&name) {
                 continue;
             }
-            // Of the link, not of what it points to. A file that is gone by now is none.
+            // The metadata of a link, not of its target. A file that is gone by now is left out.
             if let Ok(metadata) = entry.metadata()
                 && metadata.is_file()
             {
@@ -157,7 +158,7 @@ impl DirectorySource {
             && (suffixes.is_empty() || suffixes.iter().any(|end| ends(end.as_bytes())))
     }
 
-    /// Goes through the folder. A folder that is gone is empty.
+    /// Searches the folder. A folder that is gone counts as empty.
     fn sweep(&mut self, now: Instant) {
         self.swept = now;
         self.resting = false;
@@ -191,7 +192,7 @@ impl DirectorySource {
         self.sweep_took = now.elapsed();
     }
 
-    /// Takes the notices of the kernel.
+    /// Reads the notices of the kernel.
     fn notices(&mut self, now: Instant) {
         let Some(mut watch) = self.watch.take() else { return };
         let (mut complete, mut lost) = (Vec::new(), false);
@@ -215,7 +216,7 @@ impl DirectorySource {
         }
     }
 
-    /// Finds what is new, and puts it in the order of the names.
+    /// Finds new files and puts them in the order of their names.
     fn look(&mut self) {
         let (now, before) = (Instant::now(), self.ready.len());
         self.notices(now);
@@ -228,8 +229,8 @@ impl DirectorySource {
         }
     }
 
-    /// Time between two sweeps: shorter while a file is watched for its rest, longer where there are so many files that going through them takes
-    /// more than a small share of the time.
+    /// Time between two sweeps: shorter while a file may still be written, longer if the folder has so many files that
+    /// a sweep takes more than a small part of the time.
     fn sweep_after(&self) -> Duration {
         let wanted = if self.resting { self.spec.settle.min(self.spec.sweep) } else { self.spec.sweep };
         wanted.max(self.sweep_took * SWEEP_SHARE).max(Duration::from_millis(1))
@@ -238,7 +239,7 @@ impl DirectorySource {
     /// Reads one file; `None` if it is gone, no plain file, or was written meanwhile (then it will come again).
     fn read(&mut self, name: &OsStr) -> Option<Message> {
         let path = self.spec.folder.join(name);
-        // No waiting for the writer of a pipe, and no link even if it was put there just now.
+        // Does not wait for the writer of a pipe, and does not follow a link, even if it was put there just now.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let outcome = OpenOptions::new().read(true).custom_flags(flags).open(&path).and_then(|file| self.content(&file));
         let (content, identity) = match outcome {
@@ -261,7 +262,7 @@ impl DirectorySource {
         Some(Message { parts })
     }
 
-    /// The bytes of a file, if they are of one moment.
+    /// The bytes of a file; `None` if it changed while it was read, or is not a plain file.
     fn content(&self, file: &File) -> io::Result<Option<(Vec<u8>, Identity)>> {
         let before = file.metadata()?;
         let (bytes, most) = (before.len(), self.spec.file_bytes_max);
@@ -305,7 +306,7 @@ impl MessageSource for DirectorySource {
                     into.push(message);
                     taken += 1;
                 }
-                // It is looked at again as one that is new.
+                // It will be treated as a new file.
                 None => {
                     self.known.remove(&name);
                 }

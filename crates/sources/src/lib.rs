@@ -1,6 +1,6 @@
-//! Bytes in: UDP sockets that receive and send datagrams in large batches, ZeroMQ sockets and folders that hand over whole messages, and sources
-//! that repeat what was kept. It never looks into a datagram or a message and knows no detector. Read [`udp::UdpReceiver`] and
-//! [`zmq::ZmqSource`] first.
+//! Sources of bytes: UDP sockets that receive and send datagrams in large batches, ZeroMQ sockets and folders that hand
+//! over whole messages, and sources that replay kept ones. It never looks into a datagram or a message and knows no
+//! detector. Read [`udp::UdpReceiver`] and [`zmq::ZmqSource`] first.
 
 mod connections;
 pub mod directory;

@@ -1,4 +1,4 @@
-//! Messages that were kept, handed over again at the times at which they came, faster, or as fast as they are taken.
+//! Replays messages that were kept: at the times at which they came, faster, or as fast as they are taken.
 
 use konkordia_core::ports::{Message, MessageSource};
 use std::io;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub struct TimedMessage {
     /// The message.
     pub message: Message,
-    /// In ns since anything, not falling; `None` if nobody knows, which is at once.
+    /// In ns since any moment, never decreasing; `None` = unknown, the message is due at once.
     pub time_ns: Option<u64>,
 }
 
@@ -29,7 +29,8 @@ pub struct ReplaySource {
 }
 
 impl ReplaySource {
-    /// A source of `messages`, `speed` times as fast as they came; with 0 as fast as they are taken. `name` is for people.
+    /// A source of `messages`, `speed` times as fast as they came; with 0 as fast as they are taken. `name` is for
+    /// display.
     pub fn new(name: impl Into<String>, messages: Messages, speed: f64) -> Self {
         let speed = if speed.is_finite() && speed > 0.0 { speed } else { 0.0 };
         Self { name: name.into(), messages, speed, next: None, origin: None, finished: false }
@@ -72,7 +73,7 @@ impl MessageSource for ReplaySource {
             taken += 1;
         }
         if taken == 0 && self.finished {
-            // Nothing will come: whoever asks in a loop must not spin.
+            // No more messages will come. Wait, so that a caller's loop does not spin.
             std::thread::sleep(end.saturating_duration_since(Instant::now()));
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! UDP sockets for one stream: receiving with `recvmmsg` and GRO, sending with GSO.
 //!
-//! With GRO the kernel hands over several datagrams of one sender as one buffer and says their size; with GSO the sender does the reverse.
-//! Both save most of the cost per packet. What the kernel drops because the socket's buffer is full it counts (`SO_RXQ_OVFL`);
-//! a joined buffer counts once.
+//! With GRO the kernel hands over several datagrams of one sender as one buffer and gives their size; with GSO the
+//! sender does the reverse. Both save most of the cost per packet. The kernel counts the datagrams that it drops
+//! because the socket's buffer is full (`SO_RXQ_OVFL`); a joined buffer counts once.
 
 use crate::sys;
 use konkordia_core::ports::Source;
@@ -35,7 +35,8 @@ pub struct UdpReceiver {
 }
 
 impl UdpReceiver {
-    /// Binds `address` and asks for `receive_buffer_bytes`; the kernel may give less, see [`UdpReceiver::receive_buffer_bytes`].
+    /// Binds `address` and asks for `receive_buffer_bytes`; the kernel may give less, see
+    /// [`UdpReceiver::receive_buffer_bytes`].
     ///
     /// # Errors
     /// The address is in use, is not one of this machine, or needs a privilege.
@@ -53,7 +54,8 @@ impl UdpReceiver {
         })
     }
 
-    /// Bytes of payload that the kernel keeps for this socket. The kernel counts its own overhead against twice this number.
+    /// Bytes of payload that the kernel keeps for this socket. The kernel counts its own overhead against twice this
+    /// number.
     pub fn receive_buffer_bytes(&self) -> usize {
         self.receive_buffer_bytes
     }
@@ -71,7 +73,8 @@ impl Source for UdpReceiver {
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         let messages = sys::receive_batch(&self.socket, &mut self.batch)?;
         if messages == 0 && !timeout.is_zero() {
-            // What comes now is for the next call: the caller must hear that the socket was empty, also when datagrams come all the time.
+            // Datagrams that come now are for the next call: the caller must learn that the socket was empty, even if
+            // datagrams come all the time.
             sys::wait_readable(&self.socket, timeout)?;
         }
         let mut count = 0;
@@ -96,7 +99,8 @@ impl Source for UdpReceiver {
     }
 
     fn dropped(&mut self) -> u64 {
-        // The counter in the messages stands still when nothing more is received; the socket's own is always up to date.
+        // The counter in the messages stands still when nothing more is received; the socket's own is always up to
+        // date.
         if let Ok(drops) = sys::socket_drops(&self.socket) {
             self.dropped.observe(drops);
         }
@@ -122,7 +126,7 @@ impl UdpSender {
         Ok(Self { socket, gso: true })
     }
 
-    /// Sends one datagram. Nobody listening at the other end is no error: UDP does not know.
+    /// Sends one datagram. It is not an error if nobody listens at the other end: UDP does not know.
     ///
     /// # Errors
     /// The datagram is too long, or the network is down.
@@ -130,7 +134,8 @@ impl UdpSender {
         retry(|| self.socket.send(datagram).map(|_| ()))
     }
 
-    /// Sends `buffer` as datagrams of `segment_bytes` (the last may be shorter), several per system call where the kernel can (GSO).
+    /// Sends `buffer` as datagrams of `segment_bytes` (the last may be shorter), several per system call where the
+    /// kernel can (GSO).
     ///
     /// # Errors
     /// As [`UdpSender::send`].
@@ -141,8 +146,8 @@ impl UdpSender {
             if self.gso && group.len() > segment_bytes {
                 match retry(|| sys::send_gso(&self.socket, group, segment_bytes as u16)) {
                     Ok(()) => continue,
-                    // Not supported by this kernel or device, or the MTU is below the segment (EINVAL, since Linux 6.14 EMSGSIZE): go on
-                    // without, the kernel then sends fragments.
+                    // Not supported by this kernel or device, or the MTU is below the segment (EINVAL, since Linux 6.14
+                    // EMSGSIZE): go on without, the kernel then sends fragments.
                     Err(e) if matches!(e.raw_os_error(), Some(EINVAL | EIO | EOPNOTSUPP | EMSGSIZE)) => self.gso = false,
                     Err(e) => return Err(e),
                 }
@@ -155,7 +160,8 @@ impl UdpSender {
     }
 }
 
-/// Repeats a send that was interrupted, found no buffer space, or got the answer of an earlier datagram that nobody listened to.
+/// Repeats a send that was interrupted, found no buffer space, or got the error of an earlier datagram to which nobody
+/// listened.
 fn retry(mut send: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     const TRIES: usize = 1000;
     for _ in 0..TRIES {

@@ -61,7 +61,8 @@ fn every_datagram_comes_with_the_address_and_port_of_its_sender() {
     }
 }
 
-/// Stray traffic that never pauses for long must not hide that the socket is empty in between: deadlines count on it.
+/// Stray traffic that never pauses for long must not hide that the socket is empty in between: the deadlines rely on
+/// it.
 #[test]
 fn an_empty_socket_is_reported_although_the_next_datagram_comes_soon() {
     let (mut receiver, mut sender) = pair(4 << 20);
@@ -90,7 +91,8 @@ fn a_port_in_use_is_an_error() {
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
 }
 
-/// The kernel counts a joined buffer as one drop, so with GRO its counter tells that and roughly how much, and the bitmaps tell exactly what.
+/// The kernel counts a joined buffer as one drop. So with GRO its counter shows that packets were dropped and roughly
+/// how many; the bitmaps show exactly which.
 #[test]
 fn a_dropped_joined_buffer_counts_once() {
     let (mut receiver, mut sender) = pair(256 << 10);

@@ -1,14 +1,15 @@
 //! Whole messages from ZeroMQ sockets, handed over with the memory that libzmq received them into.
 //!
-//! Facts relied on (libzmq 4.3, `pipe.cpp`): a message comes with all its parts or not at all. The high water mark counts whole messages per
-//! connection and holds back the sender through TCP. A connection is made again by libzmq when it breaks. The bound on a part ends its connection;
-//! what bounds a message of many parts is the module `connections`.
+//! Facts relied on (libzmq 4.3, `pipe.cpp`): a message comes with all its parts or not at all. The high water mark
+//! counts whole messages per connection and holds back the sender through TCP. libzmq restores a connection that
+//! breaks. A part beyond the size limit ends its connection; the module `connections` limits messages of many parts.
 //!
-//! A change of the high water mark takes effect on connections that are there. But the reader tells the writer only every mark / 2 messages how many
-//! it has read, so that a change at the wrong moment leaves a full writer waiting for a word that never comes. It is safe right after such a word,
-//! to any lower mark, or to at most twice the mark: then the next word comes before the writer has filled the queue. `Queue` knows the moments by
-//! counting, which needs a single connection; a listening socket may have several, and keeps the lowest mark: it is not known how large messages
-//! are and how many senders there will be.
+//! A change of the high water mark takes effect on existing connections. But the reader reports to the writer how many
+//! messages it has read only every mark / 2 messages, so that a change at the wrong moment leaves a full writer waiting
+//! for a report that never comes. A change is safe right after a report, to any lower mark or to at most twice the
+//! mark: then the next report comes before the writer has filled the queue. `Queue` finds these moments by counting,
+//! which requires a single connection. A listening socket may have several and keeps the lowest mark, because neither
+//! the size of the messages nor the number of senders is known.
 
 use crate::connections::Connections;
 use crate::sys;
@@ -21,20 +22,20 @@ use std::time::{Duration, Instant};
 
 pub use ::zmq::Context;
 
-/// Parts of a message that are kept; no format has as many, so that a message with more is refused by whoever reads it.
+/// Parts of a message that are kept. No format has as many, so the reader of a message with more refuses it.
 const PARTS_MAX: usize = 1024;
 /// Parts up to this size are copied: they are texts, and libzmq would keep a buffer of 8 KiB for each.
 const COPIED_BYTES_MAX: usize = 1024;
-/// What libzmq calls the descriptor of the connection of which a message came.
+/// libzmq's name for the descriptor of the connection from which a message came.
 const DESCRIPTOR: &str = "__fd";
-/// The queue is never made shorter, however large a message: one message is received while the other is taken.
+/// Shortest queue, however large the messages are: one message is received while the other is taken.
 const QUEUE_MESSAGES_MIN: u64 = 2;
-/// Nor longer: more do not make it faster.
+/// Longest queue; more messages do not make it faster.
 const QUEUE_MESSAGES_MAX: u64 = 1024;
 /// Longest time from a connection to the greeting of ZeroMQ; libzmq's own is 30 s.
 const HANDSHAKE_MS: i32 = 10_000;
 
-/// How messages are had.
+/// How messages are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZmqKind {
     /// PULL: the senders divide the messages among their receivers.
@@ -50,12 +51,13 @@ pub struct ZmqSourceSpec {
     pub address: String,
     /// Listens there; otherwise connects.
     pub bind: bool,
-    /// How messages are had.
+    /// How messages are received.
     pub kind: ZmqKind,
-    /// Messages that may wait in each connection of a connecting socket until their size is known, at least 2. Then it follows
-    /// [`MessageSource::bound`]. In each connection of a listening one 2 may wait, and a third may be under way.
+    /// Connecting socket: messages that may wait in each connection until their size is known, at least 2. Afterwards
+    /// the number follows [`MessageSource::bound`]. In each connection of a listening socket 2 messages may wait, and a
+    /// third may be on the way.
     pub queue_messages: i32,
-    /// Bytes that a message may have, all parts together; who sends more is disconnected.
+    /// Bytes that a message may have, all parts together; a sender of more is disconnected.
     pub message_bytes_max: u64,
     /// Connections that a socket listening for TCP keeps; further ones are closed.
     pub peers_max: usize,
@@ -69,19 +71,21 @@ impl ZmqSourceSpec {
     }
 }
 
-/// A context with this many threads that read and write the sockets made from it; one does for about 3 GB/s.
+/// A context with this many threads that read and write the sockets made from it; one thread is enough for about 3
+/// GB/s.
 ///
 /// # Errors
-/// A number of threads that libzmq does not take.
+/// A number of threads that libzmq does not accept.
 pub fn context(io_threads: usize) -> io::Result<Context> {
     let context = Context::new();
     let threads = i32::try_from(io_threads).map_err(io::Error::other)?;
-    context.set_io_threads(threads).map_err(|e| io::Error::other(format!("{io_threads} threads for ZeroMQ: {e}")))?;
+    context.set_io_threads(threads).map_err(|e| io::Error::other(format!("ZeroMQ cannot use {io_threads} threads: {e}")))?;
     Ok(context)
 }
 
-/// Lets the allocator keep the memory of large messages for the next ones instead of giving it back to the kernel each time. To be called once, at
-/// the start of the program and before its threads; the memory of the program then stays at its peak.
+/// Lets the allocator keep the memory of large messages for the next ones instead of giving it back to the kernel each
+/// time. To be called once, at the start of the program and before its threads; the memory of the program then stays at
+/// its peak.
 pub fn keep_memory_of_messages() {
     sys::allocator::keep_large();
 }
@@ -114,10 +118,10 @@ impl Queue {
         Self { mark, wanted: mark, read: 0 }
     }
 
-    /// Enters a message that was read; the new mark if now is the moment for one.
+    /// Counts a message that was read, and returns the new mark if it can be set now.
     fn read(&mut self) -> Option<i32> {
         self.read += 1;
-        // libzmq's low water mark: after so many messages the reader has told the writer.
+        // libzmq's low water mark: the reader reports to the writer after this many messages.
         let told_every = (self.mark as u64).div_ceil(2);
         if self.wanted == self.mark || !self.read.is_multiple_of(told_every) {
             return None;
@@ -140,7 +144,7 @@ impl ZmqSource {
     /// Opens the socket; when this returns, senders can connect.
     ///
     /// # Errors
-    /// In words for people: no address, in use, not of this machine, not permitted, or the context has no more sockets.
+    /// A text for the user: no address, in use, not of this machine, not permitted, or the context has no more sockets.
     pub fn open(context: &Context, spec: &ZmqSourceSpec) -> io::Result<Self> {
         endpoint::check(&spec.address).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
         let kind = match spec.kind {
@@ -167,7 +171,7 @@ impl ZmqSource {
         self.peers.count()
     }
 
-    /// Reads the announcements.
+    /// Reads the announcements of the monitor.
     fn note_peers(&mut self) {
         while let Ok(part) = self.monitor.recv_msg(::zmq::DONTWAIT) {
             match self.peers.event(&part) {
@@ -185,7 +189,7 @@ impl ZmqSource {
         }
     }
 
-    /// The rest of a message of which the first part has come; libzmq has the others already.
+    /// Reads the rest of a message whose first part has come; libzmq already has the other parts.
     fn message(&mut self, mut first: ::zmq::Message) -> io::Result<Message> {
         let mut more = first.get_more();
         let descriptor = first.gets(DESCRIPTOR).and_then(|text| text.parse().ok());
@@ -209,7 +213,7 @@ impl ZmqSource {
 impl MessageSource for ZmqSource {
     fn receive(&mut self, timeout: Duration, messages_max: usize, into: &mut Vec<Message>) -> io::Result<()> {
         self.watch();
-        // While somebody is connected, looks at what comes more often than it is asked for.
+        // While a sender is connected, its connection is checked more often than once per call.
         let end = Instant::now() + timeout;
         let mut taken = 0;
         while taken < messages_max {
@@ -256,9 +260,7 @@ impl MessageSource for ZmqSource {
         let cut = std::mem::take(&mut self.cut);
         (cut > 0).then(|| {
             let limit = self.connections.message_bytes_max() >> 20;
-            format!(
-                "a sender was disconnected: its message had more than {limit} MiB and was not at its end ([source] message_mib)"
-            )
+            format!("a sender was disconnected: its message exceeded {limit} MiB before it ended ([source] message_mib)")
         })
     }
 
@@ -283,12 +285,12 @@ fn configure(socket: &::zmq::Socket, spec: &ZmqSourceSpec, queue_messages: i32) 
     socket.set_linger(0)?;
     socket.set_rcvhwm(queue_messages)?;
     socket.set_maxmsgsize(i64::try_from(spec.message_bytes_max).unwrap_or(i64::MAX))?;
-    // A peer that is gone without a word is noticed after 60 s of silence and 10 questions.
+    // A peer that vanished is noticed after 60 s of silence and 10 unanswered probes.
     socket.set_tcp_keepalive(1)?;
     socket.set_tcp_keepalive_cnt(10)?;
     socket.set_tcp_keepalive_idle(60)?;
     socket.set_tcp_keepalive_intvl(1)?;
-    // Who connects and says nothing is no sender.
+    // A peer that connects and does not greet is disconnected.
     socket.set_handshake_ivl(HANDSHAKE_MS)?;
     socket.set_reconnect_ivl(100)?;
     socket.set_reconnect_ivl_max(2000)?;
@@ -307,7 +309,7 @@ fn monitor(context: &Context, socket: &::zmq::Socket) -> ::zmq::Result<::zmq::So
     socket.monitor(&address, i32::from(PEER_EVENTS))?;
     let monitor = context.socket(::zmq::PAIR)?;
     monitor.set_linger(0)?;
-    // Without a bound, for a full queue would hold up the thread that serves all sockets; it is emptied at each receive.
+    // Unlimited, because a full queue would block the thread that serves all sockets. It is emptied at each receive.
     monitor.set_rcvhwm(0)?;
     monitor.connect(&address)?;
     Ok(monitor)

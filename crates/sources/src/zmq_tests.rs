@@ -39,7 +39,7 @@ fn take_now(source: &mut ZmqSource) -> usize {
     all.len()
 }
 
-/// That of `patches/zeromq-src`, not the one that the bindings ask for.
+/// The library is that of `patches/zeromq-src`, not the one that the bindings ask for.
 #[test]
 fn the_library_is_the_patched_one() {
     assert!(::zmq::version() >= (4, 3, 5), "{:?}", ::zmq::version());
@@ -86,7 +86,7 @@ fn large_parts_are_not_copied_and_outlive_the_socket() {
 fn a_subscriber_gets_everything() {
     let (context, mut source) = open(listening(ZmqKind::Sub));
     let publisher = sender(&context, ::zmq::XPUB, &source);
-    // A socket takes up a connection in its own calls only.
+    // A socket accepts a connection in its own calls only.
     let end = Instant::now() + 10 * SECOND;
     while publisher.poll(::zmq::POLLIN, 0) == Ok(0) && Instant::now() < end {
         assert_eq!(take_now(&mut source), 0);
@@ -133,8 +133,8 @@ fn the_mark_changes_only_when_the_writer_was_told_and_at_most_doubles() {
     }
 }
 
-/// Sends as many messages as can be sent while nobody takes any: the queue of the source, what libzmq and the kernel hold on the way, the sender's
-/// own queue of one.
+/// Sends as many messages as possible while nobody takes any. They fill the queue of the source, what libzmq and the
+/// kernel hold on the way, and the sender's own queue of one.
 fn sendable(push: &::zmq::Socket, bytes: usize, most: usize) -> usize {
     push.set_sndtimeo(300).unwrap();
     let sent = (0..most).take_while(|_| push.send(vec![0u8; bytes], 0).is_ok()).count();
@@ -142,8 +142,8 @@ fn sendable(push: &::zmq::Socket, bytes: usize, most: usize) -> usize {
     sent
 }
 
-/// For a queue of 3: with it one in the sender's own, one each that libzmq is writing and reading, and what the kernel holds, which differs from moment to
-/// moment. A queue that nobody bounds takes all 20.
+/// For a queue of 3: besides these, one in the sender's own queue, one each that libzmq is writing and reading, and
+/// those in the kernel, whose number varies. A queue without limit takes all 20.
 const ON_THE_WAY: std::ops::RangeInclusive<usize> = 3..=12;
 
 #[test]
@@ -216,7 +216,8 @@ fn who_sends_too_much_is_disconnected_and_others_go_on() {
     assert!(more.is_empty());
 }
 
-/// A connection as a PUSH socket makes it (ZMTP 3.0, mechanism NULL), without libzmq, which would keep a message until it is whole.
+/// A connection as a PUSH socket makes it (ZMTP 3.0, mechanism NULL), without libzmq, which would keep a message until
+/// it is whole.
 fn bare_push(name: &str) -> TcpStream {
     let mut stream = TcpStream::connect(name.trim_start_matches("tcp://")).unwrap();
     let mut greeting = [0u8; 64];
@@ -250,15 +251,16 @@ fn a_message_that_never_ends_is_cut_off_and_others_go_on() {
             source.receive(Duration::from_millis(300), 10, &mut got).unwrap();
             why = why.or(source.disconnected());
         }
-        // Where the window was shut its kernel tries for a minute before it believes that nobody is there.
+        // If the TCP window was closed, the sender's kernel tries for a minute before it gives up.
         end_of_sender.shutdown(std::net::Shutdown::Both).ok();
         assert!(sent.join().unwrap() < 20_000, "20 GB were taken");
-        assert!(why.unwrap().contains("more than 4 MiB"));
+        assert!(why.unwrap().contains("exceeded 4 MiB"));
         assert!(!got.is_empty() && got.iter().all(|message| message.parts[0] == b"good"[..]));
     }
 }
 
-/// A message that is as large as it may be, and comes slowly, is whole in the end; so is one behind others for which there is no room for long.
+/// A message of the largest permitted size that comes slowly is complete in the end; so is one that waits behind others
+/// for which there is no room for a long time.
 #[test]
 fn who_sends_no_more_than_is_allowed_is_not_cut_off() {
     let (_context, mut source) = open(ZmqSourceSpec { message_bytes_max: 4 << 20, ..listening(ZmqKind::Pull) });
@@ -315,7 +317,7 @@ fn sockets_that_cannot_be_opened_say_why() {
     let (context, source) = open(listening(ZmqKind::Pull));
     let why = |spec: &ZmqSourceSpec| ZmqSource::open(&context, spec).err().unwrap().to_string();
     let at = |address: &str| ZmqSourceSpec { address: address.into(), ..listening(ZmqKind::Pull) };
-    assert!(why(&at(&source.name())).contains("somebody listens there already"));
+    assert!(why(&at(&source.name())).contains("another program already listens there"));
     assert!(why(&at("9999")).contains("write tcp://HOST:PORT"));
     assert!(why(&at("tcp://192.0.2.1:9999")).contains("no network interface"));
     assert!(why(&at("ipc:///no/such/folder/socket")).contains("cannot listen on ipc:///no/such"));
@@ -328,7 +330,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     let mut bytes = [0; 64];
     loop {
         match stream.read(&mut bytes) {
-            // libzmq greets first.
+            // libzmq sends its greeting first.
             Ok(1..) => {}
             Ok(0) => return true,
             Err(error) => return !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut),
@@ -348,7 +350,7 @@ fn further_connections_are_closed_and_senders_have_their_place_again() {
         assert!(Instant::now() < end, "{} refused, {} there", source.connections_refused(), source.peers());
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Of those nobody waits for a greeting.
+    // Connections beyond the limit are closed without waiting for their greeting.
     idle.iter().for_each(|stream| stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap());
     let closed: Vec<bool> = idle.iter_mut().map(is_closed).collect();
     assert_eq!(closed.iter().filter(|closed| **closed).count(), 6, "{closed:?}");

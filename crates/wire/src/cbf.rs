@@ -1,10 +1,11 @@
-//! CBF files as the camserver of Pilatus detectors, DECTRIS' own programs and fabio write them (miniCBF): a text, then one image. Source: the files
-//! of a PILATUS3 6M, and the format of imgCIF/CBF as far as such files use it.
+//! CBF files as the camserver of Pilatus detectors, DECTRIS' own programs and fabio write them (miniCBF): a text, then
+//! one image. Source: the files of a PILATUS3 6M, and the format of imgCIF/CBF as far as such files use it.
 //!
-//! Facts relied on: a text in lines, with what the detector says under `_array_data.header_contents` between lines of `;`. Then
-//! `--CIF-BINARY-FORMAT-SECTION--` with MIME headers about the pixels, then the bytes 0C 1A 04 D5, then `X-Binary-Size` bytes of pixels, then padding
-//! and text again. `x-CBF_BYTE_OFFSET` packs differences of signed 32-bit pixels into one byte each at least. Lines of the detector begin with `#` and
-//! say `Key: value`, `Key = value` or `Key value`; other lines of theirs are a date and a sentence about the sensor.
+//! Facts relied on: the text has lines, with what the detector says under `_array_data.header_contents` between lines
+//! of `;`. Then come `--CIF-BINARY-FORMAT-SECTION--` with MIME headers about the pixels, the bytes 0C 1A 04 D5,
+//! `X-Binary-Size` bytes of pixels, padding, and text again. `x-CBF_BYTE_OFFSET` packs differences of signed 32-bit
+//! pixels into one byte each at least. Lines of the detector begin with `#` and say `Key: value`, `Key = value` or
+//! `Key value`; others of these lines are a date and a sentence about the sensor.
 
 use crate::stream::{Bounds, Element, Refusal, Shape, quoted, unpacked_bytes};
 use std::borrow::Cow;
@@ -24,7 +25,7 @@ pub enum Packing {
     ByteOffset,
 }
 
-/// The one image of a file, checked: as many bytes as it says, enough of them for its shape.
+/// The one image of a file, checked: it has as many bytes as the file says, and enough for its shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image<'a> {
     /// Rows, columns.
@@ -43,7 +44,7 @@ impl<'a> Image<'a> {
     /// Checks a file.
     ///
     /// # Errors
-    /// What is wrong: no such file, sizes that disagree or are beyond `bounds`, a packing or a type that is not known.
+    /// What is wrong: not a CBF file, sizes that disagree or are beyond `bounds`, an unknown packing or type.
     pub fn parse(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, Refusal> {
         Self::read(bytes, bounds).map_err(|why| Refusal::new(0, why))
     }
@@ -103,7 +104,7 @@ impl<'a> Section<'a> {
             let Some((key, value)) = line.split_once(':') else { continue };
             let value = value.trim().trim_matches('"');
             let number = || {
-                let number = value.parse().map_err(|_| format!("its '{key}' is {}, which is no whole number", quoted(value)));
+                let number = value.parse().map_err(|_| format!("its '{key}' is {}, not a whole number", quoted(value)));
                 number.map(Some)
             };
             match key.to_ascii_lowercase().as_str() {
@@ -122,7 +123,7 @@ impl<'a> Section<'a> {
 
     fn checked(&self) -> Result<(Shape, Element, Packing), String> {
         let name = self.element.ok_or("it has no 'X-Binary-Element-Type'")?;
-        let element = element(name).ok_or_else(|| format!("its pixels are {}, which are not known", quoted(name)))?;
+        let element = element(name).ok_or_else(|| format!("its pixel type {} is not supported", quoted(name)))?;
         let packing = match self.conversions.unwrap_or("x-CBF_NONE").to_ascii_lowercase().as_str() {
             "x-cbf_none" => Packing::None,
             "x-cbf_byte_offset" if element == Element::Int32 => Packing::ByteOffset,
@@ -138,9 +139,9 @@ impl<'a> Section<'a> {
         if deep.is_some_and(|images| images > 1) {
             return Err("it holds more than one image".into());
         }
-        let shape = Shape::new(&[rows, columns]).ok_or_else(|| format!("there is no image of {rows} x {columns} pixels"))?;
+        let shape = Shape::new(&[rows, columns]).ok_or_else(|| format!("an image cannot have {rows} x {columns} pixels"))?;
         match self.elements {
-            Some(said) if said != shape.elements() => Err(format!("it says {said} pixels, but {rows} x {columns}")),
+            Some(said) if said != shape.elements() => Err(format!("it announces {said} pixels, but is {rows} x {columns}")),
             _ => Ok((shape, element, packing)),
         }
     }
@@ -160,19 +161,19 @@ fn element(name: &str) -> Option<Element> {
     })
 }
 
-/// What stands between the lines of `;` behind the key.
+/// The text between the lines of `;` after the key.
 fn contents(text: &str) -> &str {
     let behind = text.find(CONTENTS).map(|at| &text[at + CONTENTS.len()..]);
     let Some((between, body)) = behind.and_then(|text| text.split_once("\n;")) else { return "" };
-    // A value on the same line is no text of several lines.
+    // A value on the same line is not a text of several lines.
     if !between.trim().is_empty() {
         return "";
     }
     body.split_once("\n;").map_or("", |(contents, _)| contents).trim()
 }
 
-/// What a detector says in lines that begin with `#` (in a CBF file, or in the description of a TIFF file): keys and values as they are. The date has the
-/// key `date`, the sentence about the sensor the key `sensor`.
+/// What a detector says in lines that begin with `#` (in a CBF file, or in the description of a TIFF file): keys and
+/// values as they are. The date has the key `date`, the sentence about the sensor the key `sensor`.
 pub fn items(contents: &str) -> impl Iterator<Item = (&str, &str)> {
     contents.lines().filter_map(|line| {
         let line = line.trim().strip_prefix('#')?.trim();

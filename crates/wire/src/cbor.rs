@@ -1,8 +1,9 @@
-//! What is needed of CBOR (RFC 8949) and its typed arrays (RFC 8746) to read messages in place: nothing is trusted beyond the bytes that
-//! came, nesting has a limit, and what is not known is skipped.
+//! The parts of CBOR (RFC 8949) and its typed arrays (RFC 8746) that are needed to read messages in place. No announced
+//! size is trusted beyond the bytes that came, nesting is limited, and unknown items are skipped.
 //!
-//! Facts relied on: tags 64 to 87 say the type of the elements of a byte string; tag 40 is an array in row-major order, of its dimensions and its
-//! typed array; DECTRIS puts tag 56500 over \[algorithm, element bytes, packed bytes\] where the byte string would be.
+//! Facts relied on: tags 64 to 87 say the type of the elements of a byte string; tag 40 is an array in row-major order,
+//! of its dimensions and its typed array; DECTRIS puts tag 56500 over \[algorithm, element bytes, packed bytes\] where
+//! the byte string would be.
 
 use crate::stream::{Element, Packing, Pixels, Shape, quoted};
 use minicbor::data::{Tag, Type};
@@ -46,7 +47,7 @@ impl<'a> Item<'a> {
     /// Checks that `bytes` is one item and no more, not nested deeper than [`DEPTH_MAX`].
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// What is wrong, as a text for the user.
     pub fn new_checked(bytes: &'a [u8]) -> Result<Self, String> {
         let mut d = Decoder::new(bytes);
         let item = item(&mut d)?;
@@ -58,12 +59,14 @@ impl<'a> Item<'a> {
         self.0
     }
 
-    /// The item as JSON, for texts and files: numbers that JSON has not are null, byte strings are hexadecimal digits, typed arrays lists (of rows,
-    /// if they have rows), keys that are numbers are written as texts, and tags are skipped. Of a map are left out the entries named in `without`,
-    /// those whose key is a list or a map, and those whose value is a typed array or byte string that is packed or beyond `bytes_max` bytes together with those before it.
+    /// The item as JSON, for texts and files. Numbers that JSON does not have are null, byte strings are hexadecimal
+    /// digits, typed arrays are lists (of rows, if they have rows), keys that are numbers are written as texts, and
+    /// tags are skipped. Entries of a map are left out if they are named in `without`, if their key is a list or a map,
+    /// or if their value is a typed array or byte string that is packed or that exceeds `bytes_max` bytes together with
+    /// those before it.
     ///
     /// # Errors
-    /// What is wrong, for people; also where texts and numbers have more than `bytes_max` bytes.
+    /// What is wrong, as a text for the user; also if texts and numbers together have more than `bytes_max` bytes.
     pub fn json(&self, without: &[&str], bytes_max: usize) -> Result<Value, String> {
         json::of(self.0, without, bytes_max)
     }
@@ -73,18 +76,19 @@ impl<'a> Item<'a> {
         Decoder::new(self.0).str().ok()
     }
 
-    /// The text that a byte string holds, if it is one and holds text: some clients hand over what users say as bytes.
+    /// The text in a byte string, if the item is a byte string with text: some clients pass on the texts of users as
+    /// bytes.
     pub fn text_in_bytes(&self) -> Option<&'a str> {
         std::str::from_utf8(Decoder::new(self.0).bytes().ok()?).ok()
     }
 }
 
-/// What went wrong inside of a decoder.
+/// The error text for an error of the decoder.
 pub(crate) fn wrong(error: minicbor::decode::Error) -> String {
     format!("it is not the CBOR that was expected: {error}")
 }
 
-/// Goes past the next item.
+/// Skips the next item.
 pub(crate) fn skip(d: &mut Decoder, depth_left: usize) -> Result<(), String> {
     let Some(depth_left) = depth_left.checked_sub(1) else {
         return Err(format!("items are nested more than {DEPTH_MAX} deep"));
@@ -96,7 +100,7 @@ pub(crate) fn skip(d: &mut Decoder, depth_left: usize) -> Result<(), String> {
             }
             return d.skip().map_err(wrong);
         };
-        // Each item has a byte at least, so the bytes that came end this.
+        // Each item has at least one byte, so this ends with the bytes that came.
         let count = count.checked_mul(per).ok_or("a count of items is beyond 64 bits")?;
         (0..count).try_for_each(|_| skip(d, depth_left))
     };
@@ -113,7 +117,7 @@ pub(crate) fn skip(d: &mut Decoder, depth_left: usize) -> Result<(), String> {
             d.tag().map_err(wrong)?;
             skip(d, depth_left)
         }
-        Type::Break => Err("an item ends that did not begin".into()),
+        Type::Break => Err("a CBOR break without a matching start".into()),
         _ => d.skip().map_err(wrong),
     }
 }
@@ -126,8 +130,8 @@ pub(crate) fn item<'a>(d: &mut Decoder<'a>) -> Result<Item<'a>, String> {
     Ok(Item(bytes))
 }
 
-/// Calls `entry` for each entry of a map whose key is a text and whose value is not null; `entry` reads the value, or says with `false` that it
-/// did not touch it.
+/// Calls `entry` for each entry of a map whose key is a text and whose value is not null; `entry` reads the value, or
+/// says with `false` that it did not touch it.
 pub(crate) fn entries<'a>(
     d: &mut Decoder<'a>,
     mut entry: impl FnMut(&'a str, &mut Decoder<'a>) -> Result<bool, String>,
@@ -153,7 +157,7 @@ pub(crate) fn entries<'a>(
     }
 }
 
-/// The number of items of an array that says it, at most `most`.
+/// The number of items of an array that states it, at most `most`.
 pub(crate) fn array_length(d: &mut Decoder, most: usize) -> Result<usize, String> {
     let length = d.array().map_err(wrong)?.ok_or("an array does not say its length")?;
     usize::try_from(length).ok().filter(|n| *n <= most).ok_or_else(|| format!("{length} items; at most {most} are accepted"))
@@ -185,13 +189,13 @@ pub(crate) fn date<'a>(d: &mut Decoder<'a>) -> Result<&'a str, String> {
     text(d)
 }
 
-/// An array with its dimensions, or a bare typed array, which has one.
+/// An array with its dimensions, or a bare typed array, which has one dimension.
 pub(crate) fn pixels<'a>(d: &mut Decoder<'a>, bytes_max: u64) -> Result<Pixels<'a>, String> {
     let mut tag = d.tag().map_err(wrong)?.as_u64();
     let mut shape = None;
     if tag == TAG_ROW_MAJOR {
         if array_length(d, 2)? != 2 {
-            return Err("an array with dimensions has two items".into());
+            return Err("an array with dimensions must have two items".into());
         }
         let count = array_length(d, Shape::DIMENSIONS_MAX)?;
         let mut dimensions = [0; Shape::DIMENSIONS_MAX];
@@ -199,11 +203,11 @@ pub(crate) fn pixels<'a>(d: &mut Decoder<'a>, bytes_max: u64) -> Result<Pixels<'
             *dimension = unsigned(d)?;
         }
         let said = &dimensions[..count];
-        shape = Some(Shape::new(said).ok_or_else(|| format!("there is no array of shape {said:?}"))?);
+        shape = Some(Shape::new(said).ok_or_else(|| format!("an array cannot have shape {said:?}"))?);
         tag = d.tag().map_err(wrong)?.as_u64();
     }
     let element = TYPED.iter().find(|(of, _)| *of == tag).map(|(_, element)| *element);
-    let element = element.ok_or_else(|| format!("tag {tag} is no little-endian typed array"))?;
+    let element = element.ok_or_else(|| format!("tag {tag} is not a little-endian typed array"))?;
     let (packing, data) = packed(d, element)?;
     let shape = match shape {
         Some(shape) => shape,
@@ -222,7 +226,7 @@ fn packed<'a>(d: &mut Decoder<'a>, element: Element) -> Result<(Packing, &'a [u8
     }
     let tag = d.tag().map_err(wrong)?.as_u64();
     if tag != TAG_DECTRIS_PACKED || array_length(d, 3)? != 3 {
-        return Err(format!("tag {tag} is no packed byte string"));
+        return Err(format!("tag {tag} is not a packed byte string"));
     }
     let name = text(d)?;
     let packing = PACKINGS.iter().find(|(of, _)| *of == name).map(|(_, packing)| *packing);
@@ -245,7 +249,7 @@ pub(crate) fn check_writable(pixels: &Pixels) -> Result<(), String> {
     if name && TYPED.iter().any(|(_, element)| *element == pixels.element()) {
         return Ok(());
     }
-    Err(format!("{} packed as {:?} has no name in this format", pixels.element().name(), pixels.packing()))
+    Err(format!("this format cannot carry {} with packing {:?}", pixels.element().name(), pixels.packing()))
 }
 
 /// Writes pixels that passed [`check_writable`]; without their dimensions if they are a `bare` list.
@@ -267,7 +271,7 @@ pub(crate) fn write_pixels(e: &mut Writer, pixels: &Pixels, bare: bool) -> Writt
     e.bytes(pixels.data())?.ok()
 }
 
-/// Writes a number in 32 bits if it is the same there.
+/// Writes a number in 32 bits if that does not change it.
 pub(crate) fn write_number(e: &mut Writer, number: f64) -> Written {
     let short = number as f32;
     if f64::from(short) == number { e.f32(short)?.ok() } else { e.f64(number)?.ok() }
@@ -299,7 +303,7 @@ mod tests {
         for bad in [&[][..], &[0, 0], &[0xFF], &[0x9F, 0x01], &[0xA1, 0x01], &[0x42, 0], &[0x81, 0xFF]] {
             assert!(Item::new_checked(bad).is_err(), "{bad:x?}");
         }
-        // A map of null under null.
+        // A map with one entry, null: null.
         assert_eq!(Item::new_checked(&[0xA1, 0xF6, 0xF6]).unwrap().json(&[], 9).unwrap(), serde_json::json!({"null": null}));
         // Announces more than any memory has.
         for huge in [0x5B, 0x7B, 0x9B, 0xBB] {

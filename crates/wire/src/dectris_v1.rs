@@ -1,10 +1,11 @@
-//! DECTRIS Stream V1 ("legacy"): multipart messages of JSON and bytes over ZeroMQ PUSH, port 9999. Source: a capture of an EIGER 1M, ADEiger and
-//! odin (protocols 3.1).
+//! DECTRIS Stream V1 ("legacy"): multipart messages of JSON and bytes over ZeroMQ PUSH, port 9999. Source: a capture of
+//! an EIGER 1M, ADEiger and odin (docs/protocols.md 3.1).
 //!
-//! Facts relied on: the first part names the kind (`htype`). A header has 1, 2 or 8 parts by its `header_detail`, an image 4, an end 1; a header
-//! and an image may have one more, the appendix, which is any text. Shapes are \[fast, slow\]. The encoding is `[bsN][[-]lz4]` and `<` for
-//! little-endian; with `bsN` the bytes are those of HDF5's filter 32008, without it `lz4` is one bare block. `hash` is the MD5 of part 2.
-//! `frame` counts from 0 in the series, through all triggers. Keys that are not known are skipped.
+//! Facts relied on: the first part names the kind (`htype`). A header has 1, 2 or 8 parts, depending on
+//! `header_detail`, an image has 4, an end 1. A header and an image may have one more part, the appendix, which is any
+//! text. Shapes are \[fast, slow\]. The encoding is `[bsN][[-]lz4]` and `<` for little-endian; with `bsN` the bytes are
+//! those of HDF5's filter 32008, without it `lz4` is one bare block. `hash` is the MD5 of part 2. `frame` counts from 0
+//! in the series, through all triggers. Unknown keys are skipped.
 
 use crate::stream::{Bounds, Element, Packing, Pixels, Refusal, Shape, json, part_count, quoted, text};
 use md5::{Digest, Md5};
@@ -16,7 +17,7 @@ use std::borrow::Cow;
 mod htype {
     pub const HEADER: &str = "dheader-1.0";
     pub const FLAT_FIELD: &str = "dflatfield-1.0";
-    /// What the EIGER simulator of tickit-devices writes for it.
+    /// What the EIGER simulator of tickit-devices writes instead.
     pub const FLAT_FIELD_OF_SIMULATOR: &str = "flatfield-1.0";
     pub const PIXEL_MASK: &str = "dpixelmask-1.0";
     pub const COUNT_RATE: &str = "dcountrate_table-1.0";
@@ -58,7 +59,7 @@ pub enum Message<'a> {
 pub struct Header<'a> {
     /// Number of the series.
     pub series: u64,
-    /// As much as the detector was told to say.
+    /// As many details as the detector is set to send.
     pub detail: Detail<'a>,
     /// Text of the user, often JSON.
     pub appendix: Option<&'a [u8]>,
@@ -69,22 +70,23 @@ pub struct Header<'a> {
 pub enum Detail<'a> {
     /// Nothing.
     None,
-    /// The configuration of the detector, in the words of its REST interface.
+    /// The configuration of the detector, named as in its REST interface.
     Basic(Map<String, Value>),
     /// Also its tables.
     All(Map<String, Value>, Box<Tables<'a>>),
 }
 
-/// The tables of a header, none of them packed. Images can be received without them: one that cannot be read is `None`.
+/// The tables of a header, none of them packed. Images can be received without them, so a table that cannot be read is
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tables<'a> {
     /// Factor of each pixel, float32, rows x columns.
     pub flat_field: Option<Pixels<'a>>,
-    /// Why a pixel is of no use, uint32, rows x columns; 0 is good.
+    /// Why a pixel is not usable, uint32, rows x columns; 0 = the pixel is good.
     pub pixel_mask: Option<Pixels<'a>>,
     /// Measured and true count rate, float32, n x 2.
     pub count_rate: Option<Pixels<'a>>,
-    /// Which cannot be read, by the names of their kinds, and why, for people.
+    /// Tables that cannot be read, by the names of their kinds, and why, as a text for the user.
     pub not_read: Vec<(&'static str, String)>,
 }
 
@@ -103,7 +105,7 @@ pub struct Image<'a> {
     pub appendix: Option<&'a [u8]>,
 }
 
-/// Times of an image, of the detector's clock since it was armed.
+/// Times of an image by the detector's clock, since it was armed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Length of the exposure.
@@ -147,7 +149,8 @@ impl<'a> Message<'a> {
     /// Checks the parts of one message.
     ///
     /// # Errors
-    /// The part that is wrong, and what is wrong with it: kind, number of parts, keys, sizes that disagree, sizes beyond `bounds`.
+    /// The part that is wrong, and what is wrong with it: kind, number of parts, keys, sizes that disagree, sizes
+    /// beyond `bounds`.
     pub fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Self, Refusal> {
         let first: First = json(parts, part::KIND, bounds)?;
         match &*first.htype {
@@ -202,7 +205,9 @@ impl<'a> Header<'a> {
             "none" => 1,
             "basic" => 2,
             "all" => 8,
-            _ => return Err(Refusal::new(part::KIND, format!("its 'header_detail' is {}", quoted(said)))),
+            _ => {
+                return Err(Refusal::new(part::KIND, format!("its 'header_detail' is {}, not none, basic or all", quoted(said))));
+            }
         };
         part_count(parts, without_appendix, without_appendix + 1, &format!("a header of detail '{said}'"))?;
         let detail = match said {
@@ -214,7 +219,7 @@ impl<'a> Header<'a> {
         Ok(Self { series: first.series, detail, appendix })
     }
 
-    /// What the detector said about itself, if it did.
+    /// The configuration that the detector sent, if it did.
     pub fn config(&self) -> Option<&Map<String, Value>> {
         match &self.detail {
             Detail::None => None,
@@ -238,7 +243,7 @@ impl<'a> Header<'a> {
         };
         let first = format!(r#"{{"header_detail":"{name}","htype":"{}","series":{}}}"#, htype::HEADER, self.series);
         let mut parts = vec![words(first)];
-        // A map of values has no form that JSON has not.
+        // Any map of JSON values can be written as JSON.
         parts.extend(self.config().map(|config| words(serde_json::to_string(config).unwrap_or_default())));
         if let Some(tables) = self.tables() {
             let kinds = [
@@ -297,7 +302,7 @@ impl<'a> Image<'a> {
         let data = parts[part::IMAGE_BYTES];
         if described.size != Some(data.len() as u64) {
             let said = described.size.map_or("no 'size'".into(), |size| format!("'size' {size}"));
-            return Err(Refusal::new(at, format!("it says {said}, but {} bytes follow", data.len())));
+            return Err(Refusal::new(at, format!("it announces {said}, but {} bytes follow", data.len())));
         }
         let pixels = Pixels::new_checked(described.shape.reversed(), element, packing, data, bounds.image_bytes_max);
         let timed: Timed = json(parts, part::IMAGE_TIMES, bounds)?;
@@ -312,7 +317,7 @@ impl<'a> Image<'a> {
         let (pixels, times) = (&self.pixels, &self.times);
         let encoding = match (pixels.packing(), pixels.element()) {
             (_, Element::Mono12p) | (Packing::Lz4 | Packing::BitshuffleZstd, _) => {
-                let is = format!("{} packed as {:?} has no name in this format", pixels.element().name(), pixels.packing());
+                let is = format!("this format cannot carry {} with packing {:?}", pixels.element().name(), pixels.packing());
                 return Err(Refusal::new(part::IMAGE_BYTES, is));
             }
             (Packing::None, _) => "<".to_owned(),
@@ -359,7 +364,7 @@ fn expect_kind(part: usize, said: &str, wanted: &str) -> Result<(), Refusal> {
 
 fn element(part: usize, name: &str) -> Result<Element, Refusal> {
     let known = Element::from_name(name).filter(|element| *element != Element::Mono12p);
-    known.ok_or_else(|| Refusal::new(part, format!("its 'type' is {}, which is no type of pixels", quoted(name))))
+    known.ok_or_else(|| Refusal::new(part, format!("its 'type' {} is not a pixel type", quoted(name))))
 }
 
 fn packing(encoding: &str, element: Element) -> Result<Packing, String> {

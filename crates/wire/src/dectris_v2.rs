@@ -1,11 +1,11 @@
-//! DECTRIS Stream V2: messages of one part, CBOR, over ZeroMQ PUSH, port 31001. Source: captures of an EIGER 1M and a three-channel EIGER2 500K, and
-//! DECTRIS' description (protocols 3.2).
+//! DECTRIS Stream V2: messages of one part, CBOR, over ZeroMQ PUSH, port 31001. Source: captures of an EIGER 1M and a
+//! three-channel EIGER2 500K, and DECTRIS' description (docs/protocols.md 3.2).
 //!
-//! Facts relied on: a message is the self-description D9 D9 F7 (not required) and one map with texts as keys, of which `type` says its kind. Pixels
-//! are maps of channel to array; shapes are \[slow, fast\]. "bslz4" and "lz4" are the chunks of HDF5's filters 32008 and 32004. `image_id` counts
-//! from 0 in the series. Times are fractions of seconds since `series_date`. A key that firmware of 2022 leaves out is not required, unknown keys
-//! are skipped, null means absent, and of a key that comes twice the last counts (of a
-//! `type` in front the first).
+//! Facts relied on: a message is the self-description D9 D9 F7 (not required) and one map with texts as keys, of which
+//! `type` names its kind. Pixels are maps of channel to array; shapes are \[slow, fast\]. "bslz4" and "lz4" are the
+//! chunks of HDF5's filters 32008 and 32004. `image_id` counts from 0 in the series. Times are fractions of seconds
+//! since `series_date`. A key that firmware of 2022 omits is not required, unknown keys are skipped, and null means
+//! absent. If a key comes twice, the last one counts; but a `type` that is the first key of the map counts in any case.
 
 use crate::cbor::{self, Item, SELF_DESCRIBED, Writer, Written, wrong};
 use crate::stream::{Bounds, Element, Pixels, Refusal, quoted};
@@ -32,7 +32,8 @@ pub struct Series<'a> {
     pub unique_id: &'a str,
 }
 
-/// What the detector says at the beginning of a series; what it did not say is `None` or empty. Tables come only with `header_detail` "all".
+/// What the detector says at the beginning of a series; what it did not say is `None` or empty. Tables come only with
+/// `header_detail` "all".
 #[derive(Clone, Debug, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct Start<'a> {
@@ -63,7 +64,7 @@ pub struct Start<'a> {
     pub incident_energy_ev: Option<f64>,
     pub incident_wavelength_angstrom: Option<f64>,
     pub number_of_images: Option<u64>,
-    /// Why a pixel is of no use, 0 is good, by channel.
+    /// Why a pixel is not usable (0 = the pixel is good), by channel.
     pub pixel_mask: Vec<(&'a str, Pixels<'a>)>,
     pub pixel_mask_enabled: Option<bool>,
     pub pixel_size_x_m: Option<f64>,
@@ -71,9 +72,10 @@ pub struct Start<'a> {
     pub saturation_value: Option<u64>,
     pub sensor_material: Option<&'a str>,
     pub sensor_thickness_m: Option<f64>,
-    /// Keys of tables that are no arrays (simulators send texts there). They cannot be read, and the images are good without them.
+    /// Keys of tables that are not arrays (simulators send texts there). They cannot be read; the images are good
+    /// without them.
     pub tables_not_read: Vec<&'static str>,
-    /// In eV by channel, of channels that are off too.
+    /// In eV by channel, also for channels that are off.
     pub threshold_energy_ev: Vec<(&'a str, f64)>,
     /// Whatever the user gave, often a text that is JSON.
     pub user_data: Option<Item<'a>>,
@@ -102,7 +104,7 @@ impl Seconds {
         (denominator > 0).then_some(Self { numerator, denominator })
     }
 
-    /// In nanoseconds, cut to whole ones and at the largest number.
+    /// In nanoseconds, rounded down; at most `u64::MAX`.
     pub fn to_ns(self) -> u64 {
         let ns = u128::from(self.numerator) * 1_000_000_000 / u128::from(self.denominator);
         u64::try_from(ns).unwrap_or(u64::MAX)
@@ -118,7 +120,7 @@ pub struct Image<'a> {
     pub image_id: u64,
     /// Length of the exposure.
     pub real_time: Option<Seconds>,
-    /// From when the times count, ISO 8601 with offset.
+    /// The moment from which the times count, ISO 8601 with offset.
     pub series_date: Option<&'a str>,
     /// Beginning of the exposure.
     pub start_time: Option<Seconds>,
@@ -134,7 +136,8 @@ impl<'a> Message<'a> {
     /// Checks the parts of one message.
     ///
     /// # Errors
-    /// What is wrong and under which key: no CBOR, bytes behind it, kind, missing keys, wrong types, sizes that disagree or are beyond `bounds`.
+    /// What is wrong and under which key: no CBOR, bytes after the message, kind, missing keys, wrong types, sizes that
+    /// disagree or are beyond `bounds`.
     pub fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Self, Refusal> {
         let [bytes] = parts else {
             return Err(Refusal::new(parts.len().min(1), format!("a message has 1 part, but {} came", parts.len())));
@@ -171,7 +174,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Puts the message into `out`, whose memory is used again.
+    /// Writes the message into `out`, whose memory is reused.
     ///
     /// # Errors
     /// A packing or a type of pixels that this format has no name for.
@@ -196,14 +199,15 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What kind of message this part says it is, of whatever sender; `None` if it is none. Jungfraujoch sends kinds that [`Message`] does not have.
+/// The kind of message that this part says it is, from any sender; `None` if it is not a message. Jungfraujoch sends
+/// kinds that [`Message`] does not have.
 pub fn kind_of(part: &[u8]) -> Option<&str> {
     kind(part.strip_prefix(&SELF_DESCRIBED).unwrap_or(part)).ok()
 }
 
 /// The value of `type`.
 fn kind(map: &[u8]) -> Result<&str, String> {
-    // All messages seen have it first; then the others need not be gone through twice.
+    // All messages seen so far have it first; the other keys then need not be read twice.
     let mut d = Decoder::new(map);
     if d.map().is_ok() && d.str().is_ok_and(|key| key == "type") {
         return cbor::text(&mut d);
@@ -280,7 +284,7 @@ impl<'a> Image<'a> {
         self.series.write(e, "image")?;
         e.str("image_id")?.u64(self.image_id)?;
         for (i, (name, time)) in times.into_iter().enumerate() {
-            // Where the detector puts it.
+            // The detector puts the date here.
             if let (1, Some(date)) = (i, self.series_date) {
                 e.str("series_date")?;
                 cbor::write_date(e, date)?;
@@ -308,7 +312,7 @@ impl<'a> Start<'a> {
         Ok(start)
     }
 
-    /// The quantities.
+    /// Reads the quantities.
     fn number(&mut self, key: &str, d: &mut Decoder<'a>) -> Result<bool, String> {
         let place = match key {
             "beam_center_x" => &mut self.beam_center_x,
@@ -326,7 +330,7 @@ impl<'a> Start<'a> {
         Ok(true)
     }
 
-    /// Whole numbers, texts, and what is on or off.
+    /// Reads whole numbers, texts and flags.
     fn setting(&mut self, key: &str, d: &mut Decoder<'a>) -> Result<bool, String> {
         match key {
             "arm_date" => self.arm_date = Some(cbor::date(d)?),
@@ -336,7 +340,7 @@ impl<'a> Start<'a> {
             "flatfield_enabled" => self.flat_field_enabled = Some(d.bool().map_err(wrong)?),
             "image_dtype" => {
                 let name = cbor::text(d)?;
-                let element = Element::from_name(name).ok_or_else(|| format!("{} is no type of pixels", quoted(name)))?;
+                let element = Element::from_name(name).ok_or_else(|| format!("{} is not a pixel type", quoted(name)))?;
                 self.image_element = Some(element);
             }
             "image_size_x" => self.image_size_x = Some(cbor::unsigned(d)?),
@@ -353,7 +357,7 @@ impl<'a> Start<'a> {
         Ok(true)
     }
 
-    /// Lists, maps and tables.
+    /// Reads lists, maps and tables.
     fn list(&mut self, key: &str, d: &mut Decoder<'a>, bounds: &Bounds) -> Result<bool, String> {
         match key {
             "channels" => {
@@ -374,7 +378,7 @@ impl<'a> Start<'a> {
             }
             "detector_translation" => {
                 if cbor::array_length(d, 3)? != 3 {
-                    return Err("a translation has three numbers".into());
+                    return Err("a translation must have three numbers".into());
                 }
                 self.detector_translation_m = Some([cbor::number(d)?, cbor::number(d)?, cbor::number(d)?]);
             }
@@ -520,12 +524,13 @@ fn room(taken: usize, bounds: &Bounds) -> Result<(), String> {
 
 fn seconds(d: &mut Decoder) -> Result<Seconds, String> {
     if cbor::array_length(d, 2)? != 2 {
-        return Err("a time is a numerator and a denominator".into());
+        return Err("a time must be a numerator and a denominator".into());
     }
     Seconds::new(cbor::unsigned(d)?, cbor::unsigned(d)?).ok_or_else(|| "the denominator of a time is 0".into())
 }
 
-/// Arrays by channel. Pixels: `bytes_max` holds for all of them together. Tables (`is_unreadable` is given): for each, and what is no array is noted there.
+/// Reads arrays by channel. For pixels, `bytes_max` is the limit for all arrays together. For tables (`is_unreadable`
+/// is given) it is the limit for each, and `is_unreadable` notes an item that is not an array.
 fn channels<'a>(
     d: &mut Decoder<'a>,
     bounds: &Bounds,
@@ -536,7 +541,7 @@ fn channels<'a>(
     cbor::entries(d, |name, d| {
         room(all.len(), bounds)?;
         if all.iter().any(|(other, _)| *other == name) {
-            return Err("the channel comes twice".into());
+            return Err("the channel occurs twice".into());
         }
         match &mut is_unreadable {
             Some(is_unreadable) if d.datatype().map_err(wrong)? != Type::Tag => {
@@ -555,7 +560,7 @@ fn channels<'a>(
     Ok(all)
 }
 
-/// Tables by channel; what is no array is noted under the key and read over.
+/// Reads tables by channel. Items that are not arrays are skipped, and the key is noted.
 fn tables<'a>(
     d: &mut Decoder<'a>,
     bounds: &Bounds,

@@ -1,12 +1,14 @@
-//! EDF files of one image, not packed: what detectors at the ESRF, SPEC and fabio write. Source: files of fabio and its reader.
+//! EDF files of one image, not packed: what detectors at the ESRF, SPEC and fabio write. Source: files of fabio and its
+//! reader.
 //!
-//! Facts relied on: a text from `{` to `}` and the end of that line, mostly 512 bytes or a multiple of them, of entries `key = value ;`; then the pixels,
-//! which may be filled up to a multiple of 512 bytes. `Dim_1` is the fast dimension. Keys differ in case from writer to writer.
+//! Facts relied on: a text from `{` to `}` and the end of that line, usually 512 bytes or a multiple, with entries
+//! `key = value ;`; then the pixels, which may be padded to a multiple of 512 bytes. `Dim_1` is the fast dimension. The
+//! case of keys differs between writers.
 
 use crate::stream::{Bounds, Element, Refusal, Shape, quoted, unpacked_bytes};
 use std::borrow::Cow;
 
-/// Bytes to a multiple of which a file may be filled up.
+/// A file may be padded to a multiple of this many bytes.
 const FILL_BYTES: usize = 512;
 
 /// The one image of a file, checked: as many bytes as its dimensions and its type ask for.
@@ -16,7 +18,7 @@ pub struct Image<'a> {
     pub shape: Shape,
     /// Type of one pixel.
     pub element: Element,
-    /// The bytes of each pixel stand highest first.
+    /// True if the pixels are big-endian.
     pub is_big_endian: bool,
     /// The pixels.
     pub data: &'a [u8],
@@ -28,7 +30,7 @@ impl<'a> Image<'a> {
     /// Checks a file.
     ///
     /// # Errors
-    /// What is wrong: no such file, packed pixels, several images, sizes that disagree or are beyond `bounds`.
+    /// What is wrong: not an EDF file, packed pixels, several images, sizes that disagree or are beyond `bounds`.
     pub fn parse(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, Refusal> {
         Self::read(bytes, bounds).map_err(|why| Refusal::new(0, why))
     }
@@ -47,12 +49,12 @@ impl<'a> Image<'a> {
             return Err(format!("its pixels are packed ({}), which is not supported", quoted(packed)));
         }
         let name = value("DataType").ok_or("it has no 'DataType'")?;
-        let element = element(name).ok_or_else(|| format!("its 'DataType' is {}, which is not known", quoted(name)))?;
+        let element = element(name).ok_or_else(|| format!("its 'DataType' {} is not supported", quoted(name)))?;
         let is_big_endian = match value("ByteOrder") {
             None => false,
             Some(order) if order.eq_ignore_ascii_case("LowByteFirst") => false,
             Some(order) if order.eq_ignore_ascii_case("HighByteFirst") => true,
-            Some(other) => return Err(format!("its 'ByteOrder' is {}", quoted(other))),
+            Some(other) => return Err(format!("its 'ByteOrder' is {}; LowByteFirst and HighByteFirst are known", quoted(other))),
         };
         let shape = shape(value)?;
         let wanted = unpacked_bytes(shape, element, bounds.image_bytes_max)?;
@@ -68,11 +70,10 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Rows and columns; a line of pixels is one row.
+/// Rows and columns; a single line of pixels is one row.
 fn shape<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Shape, String> {
     let number = |name: &str| {
-        let parse =
-            |text: &str| text.parse::<u64>().map_err(|_| format!("its '{name}' is {}, which is no whole number", quoted(text)));
+        let parse = |text: &str| text.parse::<u64>().map_err(|_| format!("'{name}' is {}, not a whole number", quoted(text)));
         value(name).map(parse).transpose()
     };
     let columns = number("Dim_1")?.ok_or("it has no 'Dim_1'")?;
@@ -80,7 +81,7 @@ fn shape<'v>(value: impl Fn(&str) -> Option<&'v str>) -> Result<Shape, String> {
     if number("Dim_3")?.is_some_and(|images| images > 1) {
         return Err("it holds more than one image".into());
     }
-    Shape::new(&[rows, columns]).ok_or_else(|| format!("there is no image of {rows} x {columns} pixels"))
+    Shape::new(&[rows, columns]).ok_or_else(|| format!("an image cannot have {rows} x {columns} pixels"))
 }
 
 fn element(name: &str) -> Option<Element> {

@@ -1,5 +1,5 @@
-//! What bytes on the wire, and in the files that receivers made of them, mean: one file per format, each handing out checked views.
-//! It never receives, stores or interprets pixels, and there is no way to build a view without its checks.
+//! The formats of packets, messages and files: one source file per format, which hands out checked views of the bytes.
+//! It never receives, stores or interprets pixels, and no view can be built without its checks.
 //! Read [`sls_udp::Packet`] first, and for messages of several parts [`stream::Pixels`].
 #![forbid(unsafe_code)]
 

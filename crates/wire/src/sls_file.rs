@@ -1,9 +1,11 @@
-//! Files of the slsReceiver, binary: one per UDP port, of records that are a header, the mask of the packets caught, and the pixels of one
-//! frame. Source: slsDetectorPackage 9.2, `sls_receiver_header` and its file names (protocols 1.7). All integers are little-endian.
+//! Binary files of the slsReceiver: one per UDP port. A record is a header, the mask of the packets caught, and the
+//! pixels of one frame. Source: slsDetectorPackage 9.2, `sls_receiver_header` and its file names
+//! (docs/protocols.md 1.7). All integers are little-endian.
 //!
-//! Facts relied on: the header is that of the first packet seen, but its packet number is the number of packets caught; bit p % 8 of mask
-//! byte p / 8 says that packet p came; pixels of other packets are 0xFF bytes; a new file begins after so many frames. Older receivers and
-//! converters write the header without mask ([`crate::sls_udp::HEADER_BYTES`]), or only frame number and bunch id ([`PLAIN_HEADER_BYTES`]).
+//! Facts relied on: the header is that of the first packet seen, but its packet number is the number of packets caught;
+//! bit p % 8 of mask byte p / 8 says that packet p came; pixels of other packets are 0xFF bytes; a new file begins
+//! after a fixed number of frames. Older receivers and converters write the header without mask
+//! ([`crate::sls_udp::HEADER_BYTES`]), or only frame number and bunch id ([`PLAIN_HEADER_BYTES`]).
 
 use crate::sls_udp::{self, HEADER_BYTES};
 use konkordia_core::assembler::PacketBitmap;
@@ -15,12 +17,13 @@ use konkordia_core::tile::DetectorKind;
 pub const MASK_BYTES: usize = 64;
 /// Bytes before the pixels of a frame: header and mask.
 pub const RECORD_HEADER_BYTES: usize = HEADER_BYTES + MASK_BYTES;
-/// Bytes before the pixels in files of calibration receivers ("JungfrauDataFile"): frame number and bunch id, 8 bytes each.
+/// Bytes before the pixels in files of calibration receivers ("JungfrauDataFile"): frame number and bunch id, 8 bytes
+/// each.
 pub const PLAIN_HEADER_BYTES: usize = 16;
-/// Frame numbers from here on are no frame numbers: EIGER's have 48 bits, and no JUNGFRAU counts so far.
+/// Numbers from here on are not frame numbers: those of an EIGER have 48 bits, and no JUNGFRAU counts that far.
 pub const FRAME_NUMBER_END: u64 = 1 << 48;
 
-/// A checked view of what stands before the pixels of a frame: known version and detector, a frame number that can be one.
+/// A checked view of what stands before the pixels of a frame: known version and detector, and a possible frame number.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordHeader<'a> {
     bytes: &'a [u8],
@@ -30,8 +33,8 @@ impl<'a> RecordHeader<'a> {
     /// Checks `bytes`: a header of [`HEADER_BYTES`], or header and mask of [`RECORD_HEADER_BYTES`].
     ///
     /// # Errors
-    /// The first check that fails, in the order length, version (1 and 2 have one layout), detector type, frame number
-    /// ([`Malformed::PacketNumber`] stands for a number that is none).
+    /// The first check that fails, in the order length, version (1 and 2 have the same layout), detector type, frame
+    /// number (an impossible number is reported as [`Malformed::PacketNumber`]).
     pub fn new_checked(bytes: &'a [u8], kind: DetectorKind) -> Result<Self, Malformed> {
         if bytes.len() != HEADER_BYTES && bytes.len() != RECORD_HEADER_BYTES {
             return Err(Malformed::Length);
@@ -65,7 +68,8 @@ impl<'a> RecordHeader<'a> {
     }
 }
 
-/// Writes what stands before the pixels of a frame: the header that describes it, with the number of packets caught, and their mask.
+/// Writes what stands before the pixels of a frame: the header that describes it, with the number of packets caught,
+/// and their mask.
 pub fn write_record_header(
     header: &FrameHeader,
     kind: DetectorKind,
@@ -79,7 +83,7 @@ pub fn write_record_header(
     }
 }
 
-/// Which of the first `packets` packets a mask of packets caught names. Bytes that a mask has not count as 0.
+/// Which of the first `packets` packets a mask of packets caught names. Bytes beyond the end of the mask count as 0.
 pub fn mask_bitmap(mask: &[u8], packets: u32) -> PacketBitmap {
     let mut bitmap = PacketBitmap::default();
     let most = packets.min(konkordia_core::MAX_PACKETS_PER_TILE as u32) as u16;
@@ -89,7 +93,7 @@ pub fn mask_bitmap(mask: &[u8], packets: u32) -> PacketBitmap {
     bitmap
 }
 
-/// Frame number and bunch id of a file of a calibration receiver; `None` for a frame number that is none.
+/// Frame number and bunch id of a file of a calibration receiver; `None` if the frame number is impossible.
 pub fn plain_header(bytes: &[u8; PLAIN_HEADER_BYTES]) -> Option<FrameHeader> {
     let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
     let header = FrameHeader { frame_number: number(0), bunch_id: number(8), ..FrameHeader::default() };

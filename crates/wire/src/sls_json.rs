@@ -1,11 +1,12 @@
-//! The stream of the slsReceiver: over ZeroMQ PUB, one socket per UDP port, JSON and the pixels of one frame of that port. Source:
-//! slsDetectorPackage 9.2, `ZmqSocket` (protocols 2); versions 4 and 5 of the JSON.
+//! The stream of the slsReceiver: over ZeroMQ PUB, one socket per UDP port, JSON and the pixels of one frame of that
+//! port. Source: slsDetectorPackage 9.2, `ZmqSocket` (docs/protocols.md 2); versions 4 and 5 of the JSON.
 //!
-//! Facts relied on: an image is two parts; the end of an acquisition is the JSON alone with `data` 0 and the rest 0 or empty. `shape` is
-//! \[columns, rows\] of the port, `size` the bytes of part 2, which are packed for 4 and 12 bits. `packetNumber` is the number of packets caught;
-//! pixels of others are 0xFF bytes. `acqIndex` is the frame number, `frameIndex` counts from 0 in the acquisition. `flipRows` says that the rows are
-//! still to be reversed. Releases before 7.0 call detSpec1 to 4 bunchId, reserved, debug and roundRNumber. `addJsonHeader` and `rx_roi` may be absent;
-//! the image is whole even if a region of interest is set. Keys that are not known are skipped.
+//! Facts relied on: an image is two parts; the end of an acquisition is the JSON alone with `data` 0 and the rest 0 or
+//! empty. `shape` is \[columns, rows\] of the port, `size` the bytes of part 2, which are packed for 4 and 12 bits.
+//! `packetNumber` is the number of packets caught; pixels of other packets are 0xFF bytes. `acqIndex` is the frame
+//! number, `frameIndex` counts from 0 in the acquisition. `flipRows` says that the reader must still reverse the rows.
+//! Releases before 7.0 call detSpec1 to 4 bunchId, reserved, debug and roundRNumber. `addJsonHeader` and `rx_roi` may
+//! be absent; the image is whole even if a region of interest is set. Unknown keys are skipped.
 
 use crate::stream::{Bounds, Refusal, json, part_count};
 use konkordia_core::ports::FrameHeader;
@@ -57,7 +58,7 @@ pub struct Header<'a> {
     pub frame_index: u64,
     /// How far the acquisition is, in percent.
     pub progress_percent: f64,
-    /// Path and stem of the receiver's own files. Text from elsewhere and no path until somebody has checked it.
+    /// Path and stem of the receiver's own files. Not trusted: check it before it is used as a path.
     pub file_name: Cow<'a, str>,
     /// Whether all packets came.
     pub complete: bool,
@@ -73,13 +74,14 @@ pub struct Header<'a> {
     pub detector_type: u8,
     /// Version of the packets' header.
     pub header_version: u8,
-    /// The rows are to be reversed by whoever reads this.
+    /// The reader must reverse the rows.
     pub flip_rows: bool,
     /// The detector is a quad.
     pub quad: bool,
     /// What the user added.
     pub added: Map<String, Value>,
-    /// Region of interest that the receiver's files are cut to: first and last column, first and last row; `None` for the whole.
+    /// Region of interest that the receiver's files are cut to: first and last column, first and last row; `None` for
+    /// the whole.
     pub files_roi: Option<[i64; 4]>,
 }
 
@@ -146,7 +148,8 @@ impl<'a> Message<'a> {
     /// Checks the parts of one message.
     ///
     /// # Errors
-    /// The part that is wrong, and what is wrong with it: version, keys, number of parts, sizes that disagree or are beyond `bounds`.
+    /// The part that is wrong, and what is wrong with it: version, keys, number of parts, sizes that disagree or are
+    /// beyond `bounds`.
     pub fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Self, Refusal> {
         let keys: Keys = json(parts, 0, bounds)?;
         let wrong = |why: String| Refusal::new(0, why);
@@ -166,7 +169,7 @@ impl<'a> Message<'a> {
         let bits = columns.checked_mul(rows).and_then(|pixels| pixels.checked_mul(u64::from(keys.bitmode)));
         let bytes = bits.filter(|bits| *bits > 0 && bits % 8 == 0).map(|bits| bits / 8);
         let is = || format!("{columns} x {rows} pixels of {} bits", keys.bitmode);
-        let bytes = bytes.ok_or_else(|| wrong(format!("{} are no image of whole bytes", is())))?;
+        let bytes = bytes.ok_or_else(|| wrong(format!("{} cannot be an image of whole bytes", is())))?;
         if bytes > bounds.image_bytes_max {
             return Err(wrong(format!("{} are more than the {} bytes that are accepted", is(), bounds.image_bytes_max)));
         }
@@ -252,7 +255,7 @@ fn end_header(version: u32) -> Header<'static> {
 }
 
 impl Header<'_> {
-    /// The JSON of an image of so many bytes; 0 for the end.
+    /// The JSON of an image of `bytes` bytes; 0 for the end.
     fn text(&self, bytes: usize) -> Vec<u8> {
         let (frame, flag) = (&self.frame, u8::from);
         let [x_first, x_last, y_first, y_last] = self.files_roi.unwrap_or([-1; 4]);
@@ -296,6 +299,7 @@ impl Header<'_> {
 }
 
 fn json_text(value: &impl serde::Serialize) -> String {
-    // Texts, numbers and maps of values have no form that JSON has not; a number that is none becomes null and is then refused by readers.
+    // Texts, numbers and maps of JSON values can be written as JSON. NaN and infinity become null, which readers
+    // refuse.
     serde_json::to_string(value).unwrap_or_default()
 }

@@ -1,16 +1,18 @@
-//! Master file of the slsReceiver, JSON: what the files of an acquisition hold. Source: slsDetectorPackage 9.2, binary writer 7.2, and the
-//! names that readers of version 8.0 expect (protocols 1.7); both sets of names are accepted whatever the version says.
+//! Master file of the slsReceiver, JSON: what the files of an acquisition hold. Source: slsDetectorPackage 9.2, binary
+//! writer 7.2, and the names that readers of version 8.0 expect (docs/protocols.md 1.7). Both sets of names are
+//! accepted, whatever the version says.
 //!
-//! Facts relied on: `Geometry`, `Pixels` and the image size count UDP ports, not modules, and are those of whole ports also where part of the
-//! rows was read; `Number of rows` counts those of a JUNGFRAU module or of an EIGER half module; without region of interest its borders are
-//! -1, also as unsigned; later keys that are not needed are not looked at.
+//! Facts relied on: `Geometry`, `Pixels` and the image size count UDP ports, not modules, and are those of whole ports
+//! even if part of the rows was read; `Number of rows` counts those of a JUNGFRAU module or of an EIGER half module;
+//! without region of interest its borders are -1, also as unsigned numbers; newer keys that are not needed are ignored.
 //!
-//! The receiver writes the file when it was stopped, so that `Timestamp` is the end of the acquisition, by the clock of its machine and
-//! without time zone (`std::ctime`).
+//! The receiver writes the file when it is stopped. So `Timestamp` is the end of the acquisition, by the clock of the
+//! receiver's machine and without time zone (`std::ctime`).
 //!
-//! Three keys are ours, of raw frames that were kept beside a run: `Konkordia Detector` holds the keys of `[detector]` of its configuration,
-//! `Konkordia Facts` those of the other tables that say something of the measurement, and `Konkordia First Frame` is the number of the frame with
-//! which its first image begins. `Timestamp` is then the begin of the run, ISO 8601.
+//! Konkordia adds three keys to the master file of raw frames that a run keeps: `Konkordia Detector` holds the keys of
+//! `[detector]` of its configuration, `Konkordia Facts` those of the other tables that describe the measurement, and
+//! `Konkordia First Frame` is the number of the frame with which the first image begins. `Timestamp` is then the
+//! beginning of the run, in ISO 8601.
 
 use crate::sls_file::PORTS_MAX;
 use konkordia_core::tile::{DetectorKind, TileFormat};
@@ -39,7 +41,7 @@ const HEADER_FORMAT: [(&str, &str); 14] = [
     ("Packets Caught Mask", "64 bytes"),
 ];
 
-/// What a master file says, checked: the ports' images are tiles of a detector that is known.
+/// The checked contents of a master file: the images of its ports are tiles of a known detector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Master {
     /// Version of the writer.
@@ -52,17 +54,17 @@ pub struct Master {
     pub interfaces: u32,
     /// Frames in one file of a port; 0 = no limit.
     pub frames_per_file: u64,
-    /// Frames that each port's files hold, as far as the receiver counted.
+    /// Frames in the files of each port, as the receiver counted them.
     pub frames_in_file: Option<u64>,
-    /// Frames that the acquisition was to have.
+    /// Planned frames of the acquisition.
     pub frames_total: Option<u64>,
-    /// When the file was written, in words of the receiver; of a run of this program when that began.
+    /// When the file was written, as the receiver writes it; in files of this program, when the run began.
     pub timestamp: Option<String>,
-    /// Exposure, period and others, in words of the receiver.
+    /// Exposure, period and others, as the receiver writes them.
     pub texts: Vec<(&'static str, String)>,
     /// Keys of the detector in the configuration, if this program wrote the files.
     pub detector: Option<Value>,
-    /// Facts of the run by the other tables and keys of the configuration, if this program wrote the files.
+    /// Facts of the run by table and key of the configuration, if this program wrote the files.
     pub facts: Option<Value>,
     /// Number of the frame with which the first image of the run begins, if this program wrote the files and knew it.
     pub first_frame: Option<u64>,
@@ -76,11 +78,11 @@ impl Master {
     /// Reads and checks the text of a master file.
     ///
     /// # Errors
-    /// Says what is wrong or not known, for people.
+    /// What is wrong or unknown, as a text for the user.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let root: Value = serde_json::from_slice(text).map_err(|e| format!("it is not JSON: {e}"))?;
         if !root.is_object() {
-            return Err("it is JSON, but no object".into());
+            return Err("it is JSON, but not an object".into());
         }
         let version = root.get("Version").and_then(Value::as_f64).ok_or("it has no number 'Version'")?;
         let kind = root.get("Detector Type").and_then(Value::as_str).ok_or("it has no text 'Detector Type'")?;
@@ -105,9 +107,9 @@ impl Master {
             return Err(format!("an image of a port has {bytes} bytes; whole ports of this detector have {whole_bytes}"));
         }
         let count = ports.0.checked_mul(ports.1).filter(|n| (1..=u64::from(PORTS_MAX)).contains(n));
-        let count = count.ok_or(format!("its geometry is {} x {} ports", ports.0, ports.1))?;
+        let count = count.ok_or(format!("its geometry is {} x {} ports; 1 to {PORTS_MAX} are possible", ports.0, ports.1))?;
         if count % u64::from(interfaces) != 0 {
-            return Err(format!("{count} ports are no whole number of modules with {interfaces} ports each"));
+            return Err(format!("{count} ports do not make whole modules of {interfaces} ports"));
         }
         let text = |keys: &[&str]| keys.iter().find_map(|k| root.get(*k).and_then(Value::as_str)).map(str::to_owned);
         let named = [
@@ -131,8 +133,8 @@ impl Master {
         })
     }
 
-    /// The master file in version 7.2, which all readers know, with the names and the order of the receiver: incomplete frames are kept and
-    /// padded, there is no scan and no region of interest.
+    /// The master file in version 7.2, which all readers know, with the names and the order of the receiver: incomplete
+    /// frames are kept and padded, there is no scan and no region of interest.
     pub fn to_text(&self) -> String {
         let text = |name: &str| self.texts.iter().find(|(n, _)| *n == name).map(|(_, value)| json!(value));
         let none = u32::MAX;
@@ -174,22 +176,22 @@ impl Master {
         format!("{root:#}\n")
     }
 
-    /// Files of one port, if the master says so.
+    /// Number of files of one port, if the master file shows it.
     pub fn sub_files(&self) -> Option<u64> {
         let frames = self.frames_in_file?;
         Some(if self.frames_per_file == 0 { 1 } else { frames.div_ceil(self.frames_per_file).max(1) })
     }
 }
 
-/// The tile with the rows that were read; a number that the detector cannot read says nothing.
+/// The tile with the rows that were read; a number of rows that the detector cannot read is ignored.
 pub fn read_rows(format: TileFormat, rows: Option<u64>) -> TileFormat {
     rows.and_then(|rows| format.with_rows(u32::try_from(rows).ok()?)).unwrap_or(format)
 }
 
-/// Tile and tiles of a module of a JUNGFRAU whose ports have `pixels` (x, y).
+/// Tile, and tiles per module, of a JUNGFRAU whose ports have `pixels` (x, y) pixels.
 ///
 /// # Errors
-/// Says what does not fit, for people.
+/// What does not fit, as a text for the user.
 pub fn jungfrau(pixels: (u64, u64), interfaces: Option<u64>) -> Result<(TileFormat, u32), String> {
     let by_shape = match pixels {
         (1024, 512) => 1,
@@ -197,15 +199,15 @@ pub fn jungfrau(pixels: (u64, u64), interfaces: Option<u64>) -> Result<(TileForm
         (x, y) => return Err(format!("a port has {x} x {y} pixels; those of a JUNGFRAU have 1024 x 512 or 1024 x 256")),
     };
     if let Some(said) = interfaces.filter(|n| *n != u64::from(by_shape)) {
-        return Err(format!("it says {said} UDP interfaces, but ports of {} x {} pixels", pixels.0, pixels.1));
+        return Err(format!("it announces {said} UDP interfaces, but its ports have {} x {} pixels", pixels.0, pixels.1));
     }
     Ok((TileFormat::jungfrau(by_shape).ok_or("no such JUNGFRAU")?, by_shape))
 }
 
-/// Tile and tiles of a module of an EIGER whose ports have `pixels` (x, y).
+/// Tile, and tiles per module, of an EIGER whose ports have `pixels` (x, y) pixels.
 ///
 /// # Errors
-/// Says what does not fit, for people.
+/// What does not fit, as a text for the user.
 pub fn eiger(pixels: (u64, u64), bits: Option<u64>, ten_giga: bool) -> Result<(TileFormat, u32), String> {
     if pixels != (512, 256) {
         return Err(format!("a port has {} x {} pixels; those of an EIGER have 512 x 256", pixels.0, pixels.1));
@@ -215,7 +217,7 @@ pub fn eiger(pixels: (u64, u64), bits: Option<u64>, ten_giga: bool) -> Result<(T
     Ok((format.ok_or(format!("an EIGER has no {bits}-bit mode"))?, 4))
 }
 
-/// Images cut to a region of interest are no whole tiles.
+/// Refuses a region of interest: images that are cut to it are not whole tiles.
 fn refuse_roi(root: &Value) -> Result<(), String> {
     let one = root.get("Receiver Roi").into_iter();
     let many = root.get("Receiver Rois").and_then(Value::as_array).into_iter().flatten();
@@ -318,7 +320,7 @@ mod tests {
         assert!(with("Number of UDP Interfaces", json!(1)).contains("1 UDP interfaces"));
         assert!(with("Receiver Roi", json!({ "xmin": 0, "xmax": 99, "ymin": 0, "ymax": 99 })).contains("region of interest"));
         assert!(Master::parse(b"{").unwrap_err().contains("not JSON"));
-        assert!(Master::parse(b"[]").unwrap_err().contains("no object"));
+        assert!(Master::parse(b"[]").unwrap_err().contains("not an object"));
         let eiger = json!({ "Version": 7.2, "Detector Type": "Eiger", "Geometry": { "x": 2, "y": 2 }, "Pixels": { "x": 512, "y": 256 },
             "Image Size in bytes": 262144, "Dynamic Range": 16, "Ten Giga": 1 });
         assert_eq!(parse(&eiger).unwrap().format, TileFormat::eiger(16).unwrap());

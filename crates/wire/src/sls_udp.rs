@@ -1,10 +1,10 @@
-//! SLS detector UDP packets: a 48-byte header, then the payload. Source: slsDetectorPackage 9.2, `sls_detector_header` version 2
-//! (field names since 7.0; the layout is that of 4.0). All integers are little-endian.
+//! SLS detector UDP packets: a 48-byte header, then the payload. Source: slsDetectorPackage 9.2, `sls_detector_header`
+//! version 2 (field names since 7.0; the layout is that of 4.0). All integers are little-endian.
 //!
-//! Facts relied on: the datagram is exactly header plus payload; the payload's length, the pixel depth and the number of packets are not
-//! in the packet but follow from the detector's configuration ([`TileFormat`]); packet numbers start at 0 on each port and lie in payload
-//! order, except that a JUNGFRAU that reads part of its rows numbers their packets as if all were read (protocols 1.3); frame numbers
-//! start at 1 and EIGER's have 48 bits.
+//! Facts relied on: the datagram is exactly header plus payload; the payload's length, the pixel depth and the number
+//! of packets are not in the packet but follow from the detector's configuration ([`TileFormat`]); packet numbers start
+//! at 0 on each port and lie in payload order, except that a JUNGFRAU that reads part of its rows numbers their packets
+//! as if all were read (docs/protocols.md 1.3); frame numbers start at 1 and EIGER's have 48 bits.
 
 use konkordia_core::ledger::Malformed;
 use konkordia_core::ports::FrameHeader;
@@ -88,7 +88,7 @@ impl<'a> Packet<'a> {
         packet_number(self.datagram)
     }
 
-    /// Whose packet it is.
+    /// The detector port from which the packet comes.
     #[inline]
     pub fn port(&self) -> Port {
         port(self.datagram)
@@ -112,7 +112,8 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What the header of a datagram says of its detector, whatever else is wrong with it; `None` if it is too short for one.
+/// The header fields that identify the detector, whatever else is wrong with the datagram; `None` if it is shorter than
+/// a header.
 pub fn header_fields(datagram: &[u8]) -> Option<HeaderFields> {
     (datagram.len() >= HEADER_BYTES).then(|| HeaderFields {
         detector_type: detector_type_of(datagram),
@@ -163,8 +164,8 @@ pub(crate) fn version(bytes: &[u8]) -> u8 {
     bytes[field::VERSION]
 }
 
-/// Writes the header of the packet with number `packet` of the frame that `header` describes into the first [`HEADER_BYTES`] of `datagram`, as a detector
-/// of this kind sends it.
+/// Writes the header of the packet with number `packet` of the frame that `header` describes into the first
+/// [`HEADER_BYTES`] of `datagram`, as a detector of this kind sends it.
 ///
 /// # Panics
 /// If `datagram` is shorter.
@@ -245,7 +246,8 @@ mod tests {
         assert_eq!((p.frame_header(), p.packet(), p.payload()[0]), (header, 127, 0xFF));
     }
 
-    /// Partial readout of 64 rows: 16 packets around the middle, with the numbers that they have when all rows are read.
+    /// Partial readout of 64 rows: 16 packets around the middle, with the numbers that they have when all rows are
+    /// read.
     #[test]
     fn packets_of_partial_readout_keep_their_numbers() {
         let one = jungfrau().with_rows(64).unwrap();
@@ -276,7 +278,8 @@ mod tests {
         assert_eq!(check(&d), Malformed::Version);
     }
 
-    /// The four ports of the real EIGER capture: every datagram is a packet, in order, with the fields of protocols 1.6.
+    /// The four ports of the real EIGER capture: every datagram is a packet, in order, with the fields of
+    /// docs/protocols.md 1.6.
     #[test]
     fn reads_the_real_eiger_capture() {
         let Some(folder) = skip::data("eiger-udp") else { return };

@@ -1,13 +1,14 @@
-//! STINS, the messages between the receivers of MAX IV and their pipelines: multipart over ZeroMQ PUSH, JSON first. Source: streaming-receiver and the
-//! models of dranspose (protocols 4).
+//! STINS, the messages from the receivers of MAX IV to their pipelines: multipart over ZeroMQ PUSH, with JSON in the
+//! first part. Source: streaming-receiver and the models of dranspose (docs/protocols.md 4).
 //!
-//! Facts relied on: `htype` says the kind. `msg_number` counts all messages of a sender and is never set back. A header may have a second part,
-//! metadata of any form; an empty or absent `filename` means that no file is wanted. `shape` is \[slow, fast\], `type` numpy's name or "mono12p",
-//! `compression` "none" or "bslz4", which is the chunk of HDF5's filter 32008 with its 12 bytes; senders that pack with Python's bitshuffle leave them
-//! out (see [`Pixels::new_bare_or_checked`]). An image has one part of pixels, or several with
-//! `chunks`, the shape of each piece: part i is the i-th along the first dimension. Senders add keys as they like; they are passed on.
-//! Two detectors of MAX IV differ: each sender of a Lambda describes the whole image and brings one piece of it ([`Message::parse_piece`]), and the
-//! pixels of a Pilatus are a whole CBF file ([`Enclosed`]).
+//! Facts relied on: `htype` names the kind. `msg_number` counts all messages of a sender and is never reset. A header
+//! may have a second part, metadata of any structure; an empty or absent `filename` means that no file is wanted.
+//! `shape` is \[slow, fast\], `type` is numpy's name or "mono12p", `compression` is "none" or "bslz4". The latter is
+//! the chunk of HDF5's filter 32008 with its 12 bytes; senders that pack with Python's bitshuffle omit these (see
+//! [`Pixels::new_bare_or_checked`]). An image has one part of pixels, or several and `chunks`, the shape of each piece:
+//! part i is the i-th piece along the first dimension. Senders may add any keys; they are passed on. Two detectors of
+//! MAX IV differ: each sender of a Lambda describes the whole image and sends one piece of it
+//! ([`Message::parse_piece`]), and the pixels of a Pilatus are a whole CBF file ([`Enclosed`]).
 
 use crate::stream::{Bounds, Element, Packing, Pixels, Refusal, Shape, json, part_count, quoted, text};
 use serde::Deserialize;
@@ -40,7 +41,7 @@ pub enum Message<'a> {
 pub struct Header<'a> {
     /// Number of the message.
     pub msg_number: u64,
-    /// Where the sender wants the file; it is text from elsewhere and no path until somebody has checked it.
+    /// Path that the sender wants for the file. It is not trusted: check it before it is used as a path.
     pub filename: Option<Cow<'a, str>>,
     /// The other keys of the first part.
     pub extra: Map<String, Value>,
@@ -59,9 +60,9 @@ pub struct Image<'a> {
     pub shape: Shape,
     /// The pixels as they came, in pieces along the first dimension; one piece is the whole image.
     pub pieces: Vec<Pixels<'a>>,
-    /// The sender wants it passed on, but not stored.
+    /// The sender wants the image passed on, but not stored.
     pub discard: bool,
-    /// The whole first part, as it came, with the keys that are not known here; empty for an image of our own.
+    /// The whole first part as it came, unknown keys included; empty for an image that was made here.
     pub first_part: &'a [u8],
 }
 
@@ -83,13 +84,15 @@ impl<'a> Message<'a> {
     /// Checks the parts of one message.
     ///
     /// # Errors
-    /// The part that is wrong, and what is wrong with it: kind, number of parts, keys, sizes that disagree or are beyond `bounds`.
+    /// The part that is wrong, and what is wrong with it: kind, number of parts, keys, sizes that disagree or are
+    /// beyond `bounds`.
     pub fn parse(parts: &[&'a [u8]], bounds: &Bounds) -> Result<Self, Refusal> {
         Self::parse_piece(parts, bounds, 1)
     }
 
-    /// As [`Self::parse`], for a sender that brings one piece of `pieces` of every image: where its shape is that of the whole image, with the pieces as
-    /// the first of three dimensions or more, and one part came, that part is a piece, and the image that is given is this piece alone.
+    /// As [`Self::parse`], for a sender that sends one of the `pieces` pieces of every image. If one part of pixels
+    /// came, and the shape is that of the whole image, with the number of pieces as the first of three or more
+    /// dimensions, then the part is one piece, and the returned image is this piece alone.
     ///
     /// # Errors
     /// Those of [`Self::parse`].
@@ -140,7 +143,7 @@ impl<'a> Header<'a> {
         let filename = match extra.shift_remove("filename") {
             None | Some(Value::Null) => None,
             Some(Value::String(name)) => Some(name).filter(|name| !name.is_empty()).map(Cow::Owned),
-            Some(_) => return Err(Refusal::new(part::FIRST, "its 'filename' is no text")),
+            Some(_) => return Err(Refusal::new(part::FIRST, "its 'filename' is not a text")),
         };
         for known in ["htype", "msg_number"] {
             extra.shift_remove(known);
@@ -153,7 +156,7 @@ impl<'a> Header<'a> {
         let mut first = Map::new();
         first.insert("htype".into(), json!("header"));
         first.insert("msg_number".into(), json!(self.msg_number));
-        // Models of this format want a text, so no file is an empty one.
+        // Models of this format require a text, so an empty one means no file.
         first.insert("filename".into(), json!(self.filename.as_deref().unwrap_or("")));
         for (key, value) in &self.extra {
             first.entry(key.as_str()).or_insert_with(|| value.clone());
@@ -172,7 +175,7 @@ impl<'a> Image<'a> {
         let shape = own_shape(said, pieces, parts.len() - 1).ok_or_else(|| wrong("its shape has no pixels".into()))?;
         let name = first.element.as_deref().ok_or_else(|| missing("type"))?;
         let element =
-            Element::from_name(name).ok_or_else(|| wrong(format!("its 'type' {} is no type of pixels", quoted(name))))?;
+            Element::from_name(name).ok_or_else(|| wrong(format!("its 'type' {} is not a pixel type", quoted(name))))?;
         let packing = match first.compression.as_deref().ok_or_else(|| missing("compression"))? {
             "none" => Packing::None,
             "bslz4" => Packing::BitshuffleLz4,
@@ -199,7 +202,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// The first part with all its keys; parsed here and not before, for most images are passed on as they are.
+    /// The first part with all its keys. It is parsed only here, because most images are passed on unchanged.
     pub fn extra(&self) -> Map<String, Value> {
         serde_json::from_slice(self.first_part).unwrap_or_default()
     }
@@ -215,18 +218,18 @@ impl<'a> Image<'a> {
         if let Some(i) =
             self.pieces.iter().position(|p| (p.shape(), p.element(), p.packing()) != (one.shape(), one.element(), one.packing()))
         {
-            return Err(Refusal::new(part::PIXELS + i, "it is not of the kind of the first piece"));
+            return Err(Refusal::new(part::PIXELS + i, "its shape, type or packing differs from the first piece"));
         }
         let each = piece(self.shape, self.pieces.len()).map_err(|why| Refusal::new(part::PIXELS, why))?;
         if each != one.shape() {
             let (is, whole) = (one.shape(), self.shape);
-            let why = format!("pieces of shape {:?} make no image of shape {:?}", is.dimensions(), whole.dimensions());
+            let why = format!("pieces of shape {:?} do not make an image of shape {:?}", is.dimensions(), whole.dimensions());
             return Err(Refusal::new(part::PIXELS, why));
         }
         let compression = match one.packing() {
             Packing::None => "none",
             Packing::BitshuffleLz4 => "bslz4",
-            other => return Err(Refusal::new(part::PIXELS, format!("{other:?} has no name in this format"))),
+            other => return Err(Refusal::new(part::PIXELS, format!("this format cannot carry pixels with packing {other:?}"))),
         };
         let list = |shape: Shape| format!("{:?}", shape.dimensions()).replace(' ', "");
         let chunks = if self.pieces.len() > 1 { format!(r#","chunks":{}"#, list(one.shape())) } else { String::new() };
@@ -241,7 +244,8 @@ impl<'a> Image<'a> {
     }
 }
 
-/// Pixels that are a whole file, as the senders of Pilatus detectors bring them: nothing is known of the bytes but what the message says.
+/// An image whose pixels are a whole file, as the senders of Pilatus detectors send it. The file itself is not looked
+/// into.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Enclosed<'a> {
     /// Number of the message.
@@ -250,14 +254,14 @@ pub struct Enclosed<'a> {
     pub frame: u64,
     /// What the sender says of the dimensions, if it does.
     pub shape: Option<Shape>,
-    /// The sender wants it passed on, but not stored.
+    /// The sender wants the image passed on, but not stored.
     pub discard: bool,
     /// The file.
     pub file: &'a [u8],
 }
 
 impl<'a> Enclosed<'a> {
-    /// Reads a message that is an image; `None` if it is another one.
+    /// Reads a message with an image; `None` for a message of another kind.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -273,7 +277,7 @@ impl<'a> Enclosed<'a> {
     }
 }
 
-/// What `count` parts of a sender hold that brings one of `pieces` pieces and says `said`.
+/// The shape of the `count` parts of a sender that sends one of `pieces` pieces and announces the shape `said`.
 fn own_shape(said: Shape, pieces: u64, count: usize) -> Option<Shape> {
     match said.dimensions() {
         [first, rest @ ..] if pieces > 1 && *first == pieces && rest.len() >= 2 && count == 1 => {
@@ -295,7 +299,8 @@ fn piece(shape: Shape, count: usize) -> Result<Shape, String> {
     piece.ok_or_else(|| format!("an image of shape {:?} cannot come in {count} equal parts", shape.dimensions()))
 }
 
-/// Holds what the sender says about pieces against what came. Of one part it may say anything: it is a hint for the file.
+/// Checks the announced `chunks` against the parts that came. For a single part they are a hint for the file and may be
+/// anything.
 fn check_chunks(said: Option<Shape>, piece: Shape, count: usize) -> Result<(), String> {
     match said {
         None if count > 1 => Err(format!("{count} parts of pixels came, but it has no 'chunks'")),
@@ -308,6 +313,6 @@ fn check_chunks(said: Option<Shape>, piece: Shape, count: usize) -> Result<(), S
 }
 
 fn object_text(map: &Map<String, Value>) -> Vec<u8> {
-    // A map of values has no form that JSON has not.
+    // Any map of JSON values can be written as JSON.
     serde_json::to_vec(map).unwrap_or_default()
 }

@@ -1,24 +1,25 @@
-//! What the message formats have in common: types of pixels, shapes, how pixels are packed, the bounds that a caller sets, and the words in
-//! which a message is refused. The formats themselves are in the files beside this one.
+//! What the message formats have in common: types of pixels, shapes, how pixels are packed, the bounds that a caller
+//! sets, and the error of a refused message. Each format has a file of its own beside this one.
 //!
-//! Facts relied on: bitshuffle with LZ4 or zstd begins with the unpacked bytes as u64 and the bytes of a block as u32, both big-endian, and a
-//! block is a whole number of eight elements; HDF5's LZ4 has the same 12 bytes with a block of any size; DECTRIS Stream V1 sends LZ4 as one
-//! bare block.
+//! Facts relied on: bitshuffle with LZ4 or zstd begins with the unpacked bytes as u64 and the bytes of a block as u32,
+//! both big-endian, and a block is a whole number of eight elements; HDF5's LZ4 has the same 12 bytes with a block of
+//! any size; DECTRIS Stream V1 sends LZ4 as one bare block.
 
 pub use konkordia_core::array::{Element, Packing, Shape};
 use serde::Deserialize;
 use std::fmt;
 
-/// What a message may hold. Everything that a message announces is held against these before anyone allocates for it.
+/// Limits of a message. Every size that a message announces is checked against them before memory is allocated for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of a JSON part or an appendix. Free-form JSON takes up to about 50 times its bytes in memory once it is parsed.
+    /// Bytes of a JSON part or an appendix. Free-form JSON takes up to about 50 times its bytes in memory once it is
+    /// parsed.
     pub text_bytes_max: usize,
     /// Bytes of an image when unpacked, all channels together.
     pub image_bytes_max: u64,
     /// Bytes of one table (flat field, mask, count rate correction) when unpacked.
     pub table_bytes_max: u64,
-    /// Channels of an image, and parts of one that comes in pieces.
+    /// Channels of an image, and parts of an image that comes in pieces.
     pub channels_max: usize,
 }
 
@@ -29,7 +30,7 @@ impl Default for Bounds {
     }
 }
 
-/// Why a message is refused, in words for people.
+/// Why a message is refused, as a text for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The part that is wrong, from 0; the number of parts if one is missing.
@@ -56,7 +57,8 @@ impl std::error::Error for Refusal {}
 /// Bytes before the first block in the packings that have a header.
 pub const PACKING_HEADER_BYTES: usize = 12;
 
-/// Pixels of one image or channel, or a table, as they came: the bytes are as many as the shape asks for or, packed, announce as many.
+/// Pixels of one image, channel or table, as they came. There are as many bytes as the shape requires; packed bytes
+/// announce this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pixels<'a> {
     shape: Shape,
@@ -67,11 +69,12 @@ pub struct Pixels<'a> {
 }
 
 impl<'a> Pixels<'a> {
-    /// Holds the bytes against the shape, and the shape against the bytes that are allowed when unpacked. What stands inside of packed blocks is
-    /// not looked at.
+    /// Checks the bytes against the shape, and the unpacked size against `bytes_max`. The contents of packed blocks are
+    /// not checked.
     ///
     /// # Errors
-    /// In words for people: too large, not as many bytes as the shape has, packed bytes that announce another number or another block.
+    /// A text for the user: too large, not as many bytes as the shape has, or packed bytes that announce another size
+    /// or block size.
     pub fn new_checked(shape: Shape, element: Element, packing: Packing, data: &'a [u8], bytes_max: u64) -> Result<Self, String> {
         let is = || format!("{} of shape {:?}", element.name(), shape.dimensions());
         let bytes = unpacked_bytes(shape, element, bytes_max)?;
@@ -84,11 +87,12 @@ impl<'a> Pixels<'a> {
         Ok(Self { shape, element, packing, data, header: None })
     }
 
-    /// As [`Self::new_checked`] for bytes of [`Packing::BitshuffleLz4`] that may lack the 12 bytes of header, as Python's `bitshuffle.compress_lz4` makes
-    /// them: they are taken as such if the lengths of the blocks lead through all of them.
+    /// As [`Self::new_checked`], for bytes of [`Packing::BitshuffleLz4`] that may lack the header of 12 bytes, as those
+    /// of Python's `bitshuffle.compress_lz4` do. They are recognised by the lengths of the blocks, which must lead to
+    /// the end of the bytes.
     ///
     /// # Errors
-    /// Those of [`Self::new_checked`], if they are of neither form.
+    /// Those of [`Self::new_checked`], if the bytes have neither form.
     pub fn new_bare_or_checked(shape: Shape, element: Element, data: &'a [u8], bytes_max: u64) -> Result<Self, String> {
         let packing = Packing::BitshuffleLz4;
         let as_it_is = Self::new_checked(shape, element, packing, data, bytes_max);
@@ -142,13 +146,14 @@ pub(crate) fn unpacked_bytes(shape: Shape, element: Element, bytes_max: u64) -> 
     })
 }
 
-/// Bytes of a block of bitshuffle where nobody says another number; of elements of 1, 2, 4 and 8 bytes it holds whole groups of eight.
+/// Default block size of bitshuffle in bytes; it holds whole groups of eight elements of 1, 2, 4 and 8 bytes.
 const BARE_BLOCK_BYTES: u32 = 8192;
 
-/// Whether `data` are the blocks of `bytes` bytes of such elements, each behind its length, and the last elements as they are.
+/// True if `data` holds the blocks of `bytes` bytes of such elements, each after its length, and then the leftover
+/// elements unpacked.
 fn are_bare_blocks(data: &[u8], bytes: u64, element: Element) -> bool {
     let (group, mut left, mut rest) = (u64::from(element.bits()), bytes, data);
-    // Without a block there is nothing to know them by.
+    // Without a block the form cannot be recognised.
     if element == Element::Mono12p || bytes < group {
         return false;
     }
@@ -156,7 +161,7 @@ fn are_bare_blocks(data: &[u8], bytes: u64, element: Element) -> bool {
         let block = left.min(u64::from(BARE_BLOCK_BYTES)) / group * group;
         let Some((length, behind)) = rest.split_first_chunk() else { return false };
         let length = u32::from_be_bytes(*length);
-        // The most that LZ4 makes of so many bytes.
+        // The largest size that LZ4 makes of a block.
         if length == 0 || u64::from(length) > block + block / 255 + 16 {
             return false;
         }
@@ -176,7 +181,7 @@ fn check_header(data: &[u8], bytes: u64, element: Element, packing: Packing) -> 
     }
     let step = if packing == Packing::Lz4 { 1 } else { element.bits() };
     if element == Element::Mono12p || block == 0 || block % step != 0 {
-        return Err(format!("the packed bytes announce blocks of {block} bytes, which hold no {}", element.name()));
+        return Err(format!("the packed bytes announce blocks of {block} bytes, not a valid block size for {}", element.name()));
     }
     Ok(())
 }
@@ -189,7 +194,7 @@ pub(crate) fn json<'a, T: Deserialize<'a>>(parts: &[&'a [u8]], part: usize, boun
 
 /// Part `part`, if it is no longer than texts may be.
 pub(crate) fn text<'a>(parts: &[&'a [u8]], part: usize, bounds: &Bounds) -> Result<&'a [u8], Refusal> {
-    let text = *parts.get(part).ok_or_else(|| Refusal::new(part, format!("it is missing; {} came", parts.len())))?;
+    let text = *parts.get(part).ok_or_else(|| Refusal::new(part, format!("it is missing; only {} parts came", parts.len())))?;
     if text.len() > bounds.text_bytes_max {
         let most = bounds.text_bytes_max;
         return Err(Refusal::new(part, format!("it has {} bytes; a text may have {most}", text.len())));
@@ -197,7 +202,7 @@ pub(crate) fn text<'a>(parts: &[&'a [u8]], part: usize, bounds: &Bounds) -> Resu
     Ok(text)
 }
 
-/// Refuses a message that has not between `least` and `most` parts.
+/// Refuses a message that does not have `least` to `most` parts.
 pub(crate) fn part_count(parts: &[&[u8]], least: usize, most: usize, what: &str) -> Result<(), Refusal> {
     if (least..=most).contains(&parts.len()) {
         return Ok(());
@@ -206,7 +211,7 @@ pub(crate) fn part_count(parts: &[&[u8]], least: usize, most: usize, what: &str)
     Err(Refusal::new(parts.len().min(most), format!("{what} has {wanted} parts, but {} came", parts.len())))
 }
 
-/// A text of somebody else's, cut to a length fit for an error.
+/// A text from a message, escaped and shortened for an error.
 pub(crate) fn quoted(text: &str) -> String {
     let cut: String = text.chars().take(40).collect();
     format!("'{}'{}", cut.escape_debug(), if cut.len() < text.len() { "..." } else { "" })

@@ -1,8 +1,10 @@
-//! TIFF files of one image, not packed, in strips: what camservers and fabio write. Source: TIFF 6.0, files of a PILATUS 1M and of fabio.
+//! TIFF files of one image, not packed, in strips: what camservers and fabio write. Source: TIFF 6.0, files of a
+//! PILATUS 1M and of fabio.
 //!
-//! Facts relied on: `II` or `MM` says the order of all bytes, then 42 and the place of the first directory: a count, 12 bytes for each entry (tag, type,
-//! count, value or its place), the place of the next directory or 0. Pilatus puts its header lines into the description (see [`crate::cbf::items`]), and
-//! those of DECTRIS and fabio have one strip or one per row.
+//! Facts relied on: `II` or `MM` gives the byte order; then come 42 and the place of the first directory, which is a
+//! count, 12 bytes for each entry (tag, type, count, value or its place), and the place of the next directory or 0.
+//! Pilatus puts its header lines into the description (see [`crate::cbf::items`]). Files of DECTRIS and fabio have one
+//! strip or one per row.
 
 use crate::stream::{Bounds, Element, Refusal, Shape, unpacked_bytes};
 use std::borrow::Cow;
@@ -11,7 +13,7 @@ use std::borrow::Cow;
 pub const MAGICS: [&[u8]; 2] = [b"II*\0", b"MM\0*"];
 
 const ENTRY_BYTES: usize = 12;
-/// Bytes of the values of each type, from type 1 on; other types stand in no tag that is read here.
+/// Bytes of the values of each type, from type 1 on; the tags read here have no other types.
 const TYPE_BYTES: [usize; 4] = [1, 1, 2, 4];
 
 /// Tags.
@@ -39,9 +41,9 @@ pub struct Image<'a> {
     pub shape: Shape,
     /// Type of one pixel.
     pub element: Element,
-    /// The bytes of each pixel stand highest first.
+    /// True if the pixels are big-endian.
     pub is_big_endian: bool,
-    /// The pixels, in order; strips that lie one behind the other are one piece.
+    /// The pixels, in order; adjacent strips are one piece.
     pub pieces: Vec<&'a [u8]>,
     /// Description, maker, model, software and date, as far as there are any.
     pub texts: Vec<(&'static str, Cow<'a, str>)>,
@@ -51,7 +53,8 @@ impl<'a> Image<'a> {
     /// Checks a file.
     ///
     /// # Errors
-    /// What is wrong: no such file, packed or coloured pixels, tiles, several images, sizes that disagree or are beyond `bounds`.
+    /// What is wrong: not a TIFF file, packed or coloured pixels, tiles, several images, sizes that disagree or are
+    /// beyond `bounds`.
     pub fn parse(bytes: &'a [u8], bounds: &Bounds) -> Result<Self, Refusal> {
         Self::read(bytes, bounds).map_err(|why| Refusal::new(0, why))
     }
@@ -72,10 +75,10 @@ impl<'a> Image<'a> {
         }
         let (format, bits) = (one(tag::SAMPLE_FORMAT, 1)?, one(tag::BITS, 1)?);
         let element =
-            element(format, bits).ok_or_else(|| format!("pixels of {bits} bits and sample format {format} are not known"))?;
+            element(format, bits).ok_or_else(|| format!("pixels of {bits} bits and sample format {format} are not supported"))?;
         let (rows, columns) = (file.required(tag::ROWS, "rows")?, file.required(tag::COLUMNS, "columns")?);
         let shape = Shape::new(&[rows.into(), columns.into()]);
-        let shape = shape.ok_or_else(|| format!("there is no image of {rows} x {columns} pixels"))?;
+        let shape = shape.ok_or_else(|| format!("an image cannot have {rows} x {columns} pixels"))?;
         let wanted = unpacked_bytes(shape, element, bounds.image_bytes_max)?;
         let pieces = file.pieces()?;
         let came: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
@@ -148,7 +151,7 @@ impl<'a> File<'a> {
         Some(if self.is_big_endian { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) })
     }
 
-    /// An entry whose values lie in the file; `None` if there is none such.
+    /// An entry whose values lie in the file; `None` if there is no such entry.
     fn entry(&self, tag: u16) -> Option<Entry<'a>> {
         let at = self.entries.clone().step_by(ENTRY_BYTES).find(|at| self.u16_at(*at) == Some(tag))?;
         let value_bytes = *TYPE_BYTES.get(usize::from(self.u16_at(at + 2)?).checked_sub(1)?)?;
@@ -179,7 +182,7 @@ impl<'a> File<'a> {
         let places = self.entry(tag::STRIP_PLACES).ok_or("it does not say where its strips are")?;
         let bytes = self.entry(tag::STRIP_BYTES).ok_or("it does not say how long its strips are")?;
         if self.numbers(&places).count() != self.numbers(&bytes).count() {
-            return Err("it says the places and the lengths of different numbers of strips".into());
+            return Err("it has different numbers of strip offsets and strip lengths".into());
         }
         let mut pieces: Vec<&'a [u8]> = Vec::new();
         let mut open: Option<(usize, usize)> = None;

@@ -1,13 +1,14 @@
-//! Captures of multipart messages (`.zmsg`): one message after the other, as they came from a ZeroMQ socket. Each is a u32 count of parts,
-//! then for each part a u32 length and the bytes. All integers are little-endian.
+//! Captures of multipart messages (`.zmsg`): one message after the other, as they came from a ZeroMQ socket. Each is a
+//! u32 count of parts, then for each part a u32 length and the bytes. All integers are little-endian.
 //!
-//! Facts relied on: there is no header and no end mark, so a file that ends between two messages is whole, and one that ends elsewhere was
-//! cut; a message has at least one part; parts may be empty. Nothing in the format says which protocol the messages speak.
+//! Facts relied on: there is no header and no end mark, so a file that ends between two messages is complete, and one
+//! that ends elsewhere was cut; a message has at least one part; parts may be empty. The format does not say which
+//! protocol the messages belong to.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// The sizes that a reader accepts, so that a broken file costs no memory.
+/// The sizes that a reader accepts, so that a broken file cannot use up the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Parts of one message.
@@ -32,10 +33,10 @@ pub enum Error {
         message_at_byte: u64,
         /// Number of the message, from 0.
         message: u64,
-        /// What is wrong, for people.
+        /// What is wrong, as a text for the user.
         why: String,
     },
-    /// The bytes could not be had.
+    /// The bytes could not be read.
     Io(io::Error),
 }
 
@@ -52,7 +53,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// One message, in memory that is used again for the next.
+/// One message, in memory that is reused for the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     bytes: Vec<u8>,
@@ -78,7 +79,7 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// A reader of `source`, which begins with a message; it is read in small pieces, so let it be buffered.
+    /// A reader of `source`, which must begin with a message. It is read in small pieces, so it should be buffered.
     pub fn new(source: R, bounds: Bounds) -> Self {
         Self { source, bounds, at_byte: 0, message: 0 }
     }
@@ -91,8 +92,8 @@ impl<R: Read> Reader<R> {
     /// Puts the next message into `message`; `false` at the end of the capture.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for a cut capture, no parts, or sizes beyond the bounds; memory grows with bytes that came, never with bytes that
-    /// were announced. After an error the reader is of no further use.
+    /// [`Error::Malformed`] for a cut capture, no parts, or sizes beyond the bounds; memory grows with bytes that came,
+    /// never with bytes that were announced. After an error the reader is of no further use.
     pub fn read(&mut self, message: &mut Message) -> Result<bool, Error> {
         message.bytes.clear();
         message.ends.clear();
@@ -140,7 +141,8 @@ impl<R: Read> Reader<R> {
 /// Appends one message to a capture.
 ///
 /// # Errors
-/// Those of the writer; `InvalidInput` for a message without parts, or with a part or count beyond 32 bits, of which nothing is written.
+/// Those of the writer; `InvalidInput` for a message without parts, or with a part or count beyond 32 bits, of which
+/// nothing is written.
 pub fn write(target: &mut impl Write, parts: &[impl AsRef<[u8]>]) -> io::Result<()> {
     let number = |n: usize| u32::try_from(n).map(u32::to_le_bytes).map_err(|_| invalid("a part of 4 GiB or more"));
     if parts.is_empty() {
@@ -156,7 +158,7 @@ pub fn write(target: &mut impl Write, parts: &[impl AsRef<[u8]>]) -> io::Result<
 }
 
 fn invalid(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("{what} has no form in a capture"))
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{what} cannot be stored in a capture"))
 }
 
 #[cfg(test)]
@@ -194,7 +196,7 @@ mod tests {
         write(&mut two, &[b"abc"]).unwrap();
         two.extend([1, 0, 0, 0, 9, 0, 0, 0, 1]);
         assert!(why(&two).contains("message 1 (at byte 11): the capture ends after 1 of the 9 bytes"));
-        // A part that is announced with 1 GiB and has nothing costs nothing.
+        // A part that is announced with 1 GiB and has no bytes takes no memory.
         let mut message = Message::default();
         Reader::new([1, 0, 0, 0, 0, 0, 0, 0x40].as_slice(), Bounds::default()).read(&mut message).unwrap_err();
         assert!(message.bytes.capacity() < 1 << 16);

@@ -1,4 +1,4 @@
-//! Stream V1: the real capture, what is refused and in which words, and that nothing sent here can break the reader.
+//! Stream V1: the real capture is read, wrong messages are refused with the right text, and no input breaks the reader.
 
 mod common;
 
@@ -45,7 +45,8 @@ fn reads_the_real_capture_and_builds_the_same() {
                 assert!(tables.not_read.is_empty());
                 let bad = mask.data().chunks(4).filter(|word| *word != [0; 4]).count();
                 assert_eq!(Some(bad as u64), config["number_of_excluded_pixels"].as_u64());
-                // The numbers of the configuration may be written in another way; everything else is the same to the byte.
+                // The numbers of the configuration may be written in another way; everything else is the same to the
+                // byte.
                 let same = (0..9).filter(|part| again[*part] == parts[*part]).count();
                 assert!(same >= 8, "{same} of 9 parts are the same");
             }
@@ -73,10 +74,10 @@ fn all_details_and_appendices_come_back() {
             let mut parts = build(&message);
             assert_eq!(Message::parse(&refs(&parts), &Bounds::default()).unwrap(), message);
             if let (Detail::All(..), Some(name)) = (&detail, parts.get(2)) {
-                // As a simulator says it.
+                // As a simulator writes it.
                 parts[2] = json_of(name, "htype", "flatfield-1.0".into());
                 assert_eq!(Message::parse(&refs(&parts), &Bounds::default()).unwrap(), message);
-                // A table that is none costs itself and not the series.
+                // A damaged table is lost, but the series is not.
                 parts[2] = json_of(&parts[2], "htype", "dpixelmask-1.0".into());
                 parts[7].truncate(5);
                 let Message::Header(header) = Message::parse(&refs(&parts), &Bounds::default()).unwrap() else {
@@ -111,10 +112,10 @@ fn what_is_wrong_is_said_with_its_place() {
     assert!(with(1, "encoding", "bs16-lz4>".into()).contains("big-endian"));
     assert!(with(1, "encoding", "bs32-lz4<".into()).contains("'bs32-lz4<', but its type is uint16"));
     assert!(with(1, "encoding", "zstd<".into()).contains("are known"));
-    assert!(with(1, "type", "float16".into()).contains("'float16', which is no type"));
+    assert!(with(1, "type", "float16".into()).contains("'float16' is not a pixel type"));
     assert!(with(1, "type", "uint32".into()).contains("part 3 of the message: uint32 of shape [3, 5] has 60 bytes, but 30 came"));
     assert!(with(1, "shape", serde_json::json!([1u64 << 31, 1u64 << 31])).contains("more than the 1073741824 bytes"));
-    assert!(with(1, "shape", serde_json::json!([u64::MAX, 2])).contains("no array of shape"));
+    assert!(with(1, "shape", serde_json::json!([u64::MAX, 2])).contains("cannot have shape"));
     assert!(with(1, "size", 31.into()).contains("'size' 31, but 30 bytes follow"));
     assert!(with(3, "stop_time", (-1).into()).contains("part 4 of the message"));
     assert!(refusal(&good[..3]).contains("part 4 of the message: an image has 4 to 5 parts, but 3 came"));
@@ -139,7 +140,7 @@ proptest! {
         let times = Times { real_ns, start_ns, stop_ns };
         let message = Message::Image(Image { series, frame, pixels, times, appendix: appendix.as_deref() });
         if packing == Packing::BitshuffleZstd {
-            prop_assert!(message.build().unwrap_err().why.contains("no name"));
+            prop_assert!(message.build().unwrap_err().why.contains("cannot carry"));
             return Ok(());
         }
         let parts = build(&message);

@@ -1,4 +1,5 @@
-//! The seeds of the fuzz targets are what the builders make. `KONKORDIA_WRITE_SEEDS=1 cargo test -p konkordia-wire --test seeds` writes them anew.
+//! The seeds of the fuzz targets are what the builders make.
+//! `KONKORDIA_WRITE_SEEDS=1 cargo test -p konkordia-wire --test seeds` writes them anew.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The slsReceiver's stream: what is sent comes back, both generations of names, what is refused and in which words, and that nothing sent here can break
-//! the reader.
+//! The slsReceiver's stream: what is sent comes back, both generations of names are read, wrong messages are refused
+//! with the right text, and no input breaks the reader.
 
 mod common;
 
@@ -71,8 +71,8 @@ fn what_is_wrong_is_said_with_its_place() {
     assert!(with("jsonversion", 3.into()).contains("'jsonversion' is 3; 4 and 5 are known"));
     assert!(with("bitmode", 24.into()).contains("'bitmode' is 24"));
     assert!(with("bitmode", 32.into()).contains("'size' is 32, but 8 x 2 pixels of 32 bits have 64 bytes"));
-    assert!(with("shape", json!([0, 2])).contains("0 x 2 pixels of 16 bits are no image"));
-    assert!(with("shape", json!([u64::MAX, 2])).contains("are no image"));
+    assert!(with("shape", json!([0, 2])).contains("0 x 2 pixels of 16 bits cannot be an image"));
+    assert!(with("shape", json!([u64::MAX, 2])).contains("cannot be an image"));
     assert!(with("shape", json!([1u64 << 20, 1u64 << 20])).contains("more than the 1073741824 bytes"));
     assert!(with("size", 31.into()).contains("'size' is 31"));
     assert!(with("data", 0.into()).contains("the end of an acquisition has 1 parts, but 2 came"));

@@ -1,4 +1,4 @@
-//! STINS: what is sent comes back, what is refused and in which words, and that nothing sent here can break the reader.
+//! STINS: what is sent comes back, wrong messages are refused with the right text, and no input breaks the reader.
 
 mod common;
 
@@ -68,7 +68,7 @@ fn what_is_wrong_is_said_with_its_place() {
         parse(&parts).unwrap_err()
     };
     assert!(with("header", "htype", "frame".into()).contains("'htype' is 'frame'; header, image and series_end are known"));
-    assert!(with("header", "filename", 3.into()).contains("'filename' is no text"));
+    assert!(with("header", "filename", 3.into()).contains("'filename' is not a text"));
     assert!(with("header", "msg_number", Value::Null).contains("not the JSON that was expected"));
     assert!(with("image_raw", "shape", Value::Null).contains("no 'shape'"));
     assert!(with("image_raw", "frame", Value::Null).contains("no 'frame'"));
@@ -77,7 +77,7 @@ fn what_is_wrong_is_said_with_its_place() {
             .contains("part 2 of the message: float32 of shape [2, 4] has 32 bytes, but 24 came")
     );
     assert!(with("image_raw", "shape", json!([1u64 << 40, 4])).contains("more than the 1073741824 bytes"));
-    assert!(with("image_raw", "type", "object".into()).contains("'object' is no type of pixels"));
+    assert!(with("image_raw", "type", "object".into()).contains("'object' is not a pixel type"));
     assert!(with("image_raw", "compression", "zip".into()).contains("'zip'; none and bslz4 are known"));
     assert!(with("image_raw", "compression", "bslz4".into()).contains("the packed bytes announce"));
     assert!(
@@ -98,7 +98,8 @@ fn what_is_wrong_is_said_with_its_place() {
 
 #[test]
 fn pixels_without_the_header_of_the_packing_are_known_by_their_blocks() {
-    // 4100 elements of 2 bytes: one block of 4096, one of none, for 4 are left over; then 16 elements in one short block.
+    // 4100 elements of 2 bytes: one block of 4096 elements, and 4 leftover elements that make no block. Of 4112
+    // elements, the last 16 make one short block.
     let bare = |blocks: &[usize], leftover: usize| {
         let mut data: Vec<u8> = blocks.iter().flat_map(|n| [&(*n as u32).to_be_bytes()[..], &vec![9; *n]].concat()).collect();
         data.extend(vec![7; leftover]);
@@ -138,10 +139,10 @@ fn an_image_of_ours_must_have_a_name_for_its_pieces() {
     assert!(image(&[3, 4], vec![piece; 2]).unwrap_err().why.contains("equal parts"));
     assert!(image(&[2, 4], vec![]).unwrap_err().why.contains("no pixels"));
     let other = Pixels::new_checked(Shape::new(&[1, 4]).unwrap(), Element::Int8, Packing::None, b"abcd", 4).unwrap();
-    assert!(image(&[2, 4], vec![piece, other]).unwrap_err().why.contains("kind of the first piece"));
+    assert!(image(&[2, 4], vec![piece, other]).unwrap_err().why.contains("differs from the first piece"));
     let lz4 = Pixels::new_checked(Shape::new(&[1, 4]).unwrap(), Element::Int8, Packing::Lz4Block, b"abcd", 4).unwrap();
-    assert!(image(&[1, 4], vec![lz4]).unwrap_err().why.contains("no name"));
-    assert!(image(&[4], vec![piece]).unwrap_err().why.contains("make no image of shape [4]"));
+    assert!(image(&[1, 4], vec![lz4]).unwrap_err().why.contains("cannot carry"));
+    assert!(image(&[4], vec![piece]).unwrap_err().why.contains("do not make an image of shape [4]"));
 }
 
 proptest! {
@@ -196,7 +197,7 @@ fn one_piece_of_several_is_taken_only_where_it_is_expected() {
     assert_eq!(piece("[4,2,3]", 4, 12), Ok((vec![1, 2, 3], 1, 2)));
     assert_eq!(piece("[1,2,3]", 4, 12), Ok((vec![1, 2, 3], 1, 2)));
     assert_eq!(piece("[2,3]", 4, 12), Ok((vec![2, 3], 1, 2)));
-    // As many rows as there are pieces are rows.
+    // Without further dimensions, a first dimension equal to the number of pieces is a number of rows.
     assert_eq!(piece("[2,3]", 2, 12), Ok((vec![2, 3], 1, 2)));
     assert!(piece("[4,2,3]", 1, 12).unwrap_err().contains("48 bytes"));
     assert!(piece("[4,2,3]", 3, 12).unwrap_err().contains("48 bytes"));

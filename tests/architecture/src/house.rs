@@ -5,6 +5,9 @@ use crate::text::{code_only, line_of, sentences, words};
 /// Lines that a file may have.
 pub const FILE_LINES_MAX: usize = 800;
 
+/// Columns that a line of a comment may have. Rows of tables may be longer.
+pub const COMMENT_COLUMNS_MAX: usize = 120;
+
 /// Files that may hold `unsafe`. A `*` stands for any text without a slash, `**` for any text.
 pub const UNSAFE_MAY_LIVE_IN: &[&str] = &[
     "crates/kernels/src/**avx2.rs",
@@ -19,16 +22,21 @@ pub const UNSAFE_MAY_LIVE_IN: &[&str] = &[
     "crates/engine/tests/allocation.rs",
 ];
 
-/// What must not be in any source: half-finished work, and tests that nobody runs.
+/// What no source may contain: half-finished work, and tests that nobody runs.
 const FORBIDDEN: &[&str] = &["todo!", "unimplemented!", "#[ignore"];
 
-/// What one file does against the house rules, each as `path:line: what is wrong`. `path` is relative to the root, with slashes.
+/// Violations of the house rules in one file, each as `path:line: what is wrong`. `path` is relative to the root, with
+/// slashes.
 pub fn findings(path: &str, source: &str) -> Vec<String> {
     let code = code_only(source);
     let mut found = Vec::new();
     let lines = source.lines().count();
     if lines > FILE_LINES_MAX {
         found.push(format!("{path}:{lines}: a file has at most {FILE_LINES_MAX} lines; divide it by what it knows"));
+    }
+    let is_wide = |line: &str| line.chars().count() > COMMENT_COLUMNS_MAX;
+    for (n, _) in source.lines().enumerate().filter(|(_, line)| is_prose(line) && is_wide(line)) {
+        found.push(format!("{path}:{}: a comment has at most {COMMENT_COLUMNS_MAX} columns", n + 1));
     }
     for &text in FORBIDDEN {
         for (at, _) in code.match_indices(text) {
@@ -50,13 +58,21 @@ pub fn findings(path: &str, source: &str) -> Vec<String> {
     found
 }
 
-/// Blocks and implementations need a reason where they stand; functions and traits state theirs in `# Safety`, which clippy checks.
+/// True for a line of a comment that is no row of a table.
+fn is_prose(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("//") && !line.trim_start_matches(['/', '!', ' ']).starts_with('|')
+}
+
+/// Blocks and implementations need a reason where they stand; functions and traits state theirs in `# Safety`, which
+/// clippy checks.
 fn needs_reason(code: &str) -> bool {
     let rest = code["unsafe".len()..].trim_start();
     rest.starts_with('{') || rest.starts_with("impl")
 }
 
-/// Is there a `// SAFETY:` on the line (counted from 1) or above it, with no end of a statement or block and no empty line between?
+/// Is there a `// SAFETY:` on the line (counted from 1) or above it, with no end of a statement or block and no empty
+/// line between?
 fn has_reason(source: &str, code: &str, line: usize) -> bool {
     let source: Vec<&str> = source.lines().collect();
     let code: Vec<&str> = code.lines().collect();

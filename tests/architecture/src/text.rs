@@ -103,8 +103,9 @@ pub fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes()[..offset].iter().filter(|&&byte| byte == b'\n').count() + 1
 }
 
-/// Sentences of a text: full stops, question and exclamation marks, or colons are not told apart from abbreviations, so
-/// only an end mark before a blank followed by a capital letter or a backtick, or at the end of the text, counts.
+/// Number of sentences in a text. The end of a sentence looks like that of an abbreviation, so an end mark (full stop,
+/// question or exclamation mark) counts only before a blank followed by a capital letter, a backtick or a bracket, or
+/// at the end of the text.
 pub fn sentences(text: &str) -> usize {
     let text: Vec<char> = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().collect();
     let ends = |at: usize| match (text.get(at + 1), text.get(at + 2)) {

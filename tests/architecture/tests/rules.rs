@@ -1,6 +1,6 @@
-//! Breaks each rule on purpose and sees it found: a check that never fails proves nothing.
+//! Breaks each rule on purpose and checks that this is found: a check that never fails proves nothing.
 
-use konkordia_architecture::house::{FILE_LINES_MAX, findings, matches};
+use konkordia_architecture::house::{COMMENT_COLUMNS_MAX, FILE_LINES_MAX, findings, matches};
 use konkordia_architecture::imports::{breaches, manifest, table};
 use konkordia_architecture::text::{code_only, sentences};
 
@@ -21,6 +21,8 @@ fn an_import_against_the_rules_is_found() {
     assert_eq!(breaks("sinks", "[target.'cfg(unix)'.dependencies]\nkonkordia-wire.workspace = true"), 1);
     assert_eq!(breaks("sim", "[dependencies]\nk = { package = \"konkordia-kernels\", path = \"../kernels\" }"), 1);
     assert_eq!(breaks("engine", "[dev-dependencies]\nkonkordia-sim.workspace = true"), 0);
+    assert_eq!(breaks("engine", "[dev-dependencies]\nkonkordia-sources.workspace = true"), 0);
+    assert_eq!(breaks("engine", "[dependencies]\nkonkordia-sources.workspace = true"), 1);
     assert_eq!(breaks("sim", "[dev-dependencies]\nkonkordia-engine.workspace = true"), 1);
     assert_eq!(breaks("core", "[dev-dependencies]\nkonkordia-wire.workspace = true"), 1);
     assert_eq!(breaks("novel", ""), 1);
@@ -55,6 +57,17 @@ fn long_files_and_unfinished_work_are_found() {
     finds("crates/core/src/a.rs", "fn a() { unimplemented!() }", "unimplemented!");
     finds("crates/core/tests/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn a() {}", "#[ignore");
     assert!(findings("crates/core/src/a.rs", "// todo! later\nfn a() { say(\"todo!\"); }").is_empty());
+}
+
+#[test]
+fn wide_comments_are_found() {
+    let comment = |start: &str, columns: usize| format!("fn a() {{\n{start}{}\n}}", "é".repeat(columns - start.len()));
+    for start in ["    // ", "/// ", "//! "] {
+        finds("crates/core/src/a.rs", &comment(start, COMMENT_COLUMNS_MAX + 1), "a.rs:2: a comment has");
+        assert!(findings("crates/core/src/a.rs", &comment(start, COMMENT_COLUMNS_MAX)).is_empty());
+    }
+    assert!(findings("crates/core/src/a.rs", &comment("//! | ", COMMENT_COLUMNS_MAX + 1)).is_empty());
+    assert!(findings("crates/core/src/a.rs", &comment("let a = ", COMMENT_COLUMNS_MAX + 1)).is_empty());
 }
 
 #[test]

@@ -15,7 +15,8 @@ pub struct Segment {
     pub tile: Option<u16>,
     /// First pixel inside the tile.
     pub tile_pixel: u32,
-    /// Tile pixels from one output pixel to the next: 1, -1, or plus or minus the columns of the tile. 1 where `length` is 1, and in gaps.
+    /// Tile pixels from one output pixel to the next: 1, -1, or plus or minus the columns of the tile. 1 where `length`
+    /// is 1, and in gaps.
     pub step: i32,
     /// First packet of the tile that holds these pixels.
     pub packet_first: u16,
@@ -35,7 +36,8 @@ impl Segment {
     }
 }
 
-/// One output pixel of a block that is a part of a split double pixel. It is in a segment too, which brings the value of the whole pixel.
+/// One output pixel of a block that is a part of a split double pixel. It is in a segment too, which brings the value
+/// of the whole pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Pixel inside the block.
@@ -48,11 +50,12 @@ pub struct Share {
     pub parts: u8,
 }
 
-/// For every block of the output image, the segments that fill it, in order and without holes, and the shares among its pixels.
+/// For every block of the output image, the segments that fill it, in order and without holes, and the shares among its
+/// pixels.
 ///
-/// Its size is bounded by [`ImageGeometry::gather_bytes_max`]: 24 bytes per segment and 12 per share. An upright tile has one segment per row
-/// and block (JUNGFRAU stacked: per packet), 7 per row when split; a tile that lies sideways one per packet in each output row, 4 pixels of
-/// a JUNGFRAU (3 MiB per module).
+/// Its size is bounded by [`ImageGeometry::gather_bytes_max`]: 24 bytes per segment and 12 per share. An upright tile
+/// has one segment per row and block (stacked JUNGFRAU tiles: per packet), or 7 per row when split. A sideways tile has
+/// one segment per packet in each output row, which is 4 pixels of a JUNGFRAU (3 MiB per module).
 #[derive(Clone, Debug)]
 pub struct Gather {
     block_pixels: usize,
@@ -215,7 +218,7 @@ impl Gather {
     }
 }
 
-/// Pixels from the beginning of `run` on, itself included, that lie wholly in `packet`, where its first pixel does.
+/// Number of pixels from the first one of `run` on that lie wholly in `packet`, the packet of the first one.
 fn pixels_in_packet(format: &TileFormat, run: PixelRun, packet: u16) -> u32 {
     let (bits, packet_bits) = (u64::from(format.bits), u64::from(format.payload_bytes) * 8);
     let (first_bit, packet_first_bit) = (u64::from(run.tile_pixel) * bits, u64::from(packet) * packet_bits);
@@ -239,7 +242,7 @@ pub(super) fn bytes_max(geometry: &ImageGeometry, block_pixels: usize) -> u64 {
     if geometry.double_pixels() == DoublePixels::Split {
         geometry.for_each_double_part(|_| shares += 1);
     }
-    // Each run has a gap after it, the first one before it, and each block's border cuts one run or gap.
+    // There may be a gap after each run and before the first one, and each block border cuts one run or gap.
     let segments = 2 * runs + 1 + cuts + blocks;
     segments * size_of::<Segment>() as u64 + shares * size_of::<Share>() as u64 + (blocks + 1) * (2 * 4 + 1)
 }

@@ -1,8 +1,8 @@
 //! Where tiles lie in the output image, and the gather list that turns tiles into blocks of the output image.
 //!
-//! A tile is placed by the row and column of the upper left pixel of its box in the output image and may lie in any of the 8 orientations.
-//! Its double pixels are kept, split, masked, or beside a gap. Nothing here comes from packet headers: module ids, port names and row parity do not say
-//! how a detector is mounted (protocols 1.5).
+//! A tile is placed by the row and column of the upper left pixel of its box in the output image, in any of the 8
+//! orientations. Its double pixels are kept, split, masked, or set beside a gap. Nothing here comes from packet
+//! headers: module ids, port names and row parity do not say how a detector is mounted (docs/protocols.md 1.5).
 
 mod gather;
 mod opening;
@@ -38,7 +38,7 @@ impl Placement {
     }
 }
 
-/// Why a set of placements is no image.
+/// Why placements do not make an image.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// No tile at all.
@@ -89,7 +89,8 @@ pub struct PixelRun {
     pub tile: u16,
     /// First pixel in the tile.
     pub tile_pixel: u32,
-    /// Tile pixels from one output pixel to the next: 1, -1, or plus or minus the columns of the tile. 1 where `length` is 1.
+    /// Tile pixels from one output pixel to the next: 1, -1, or plus or minus the columns of the tile. 1 where `length`
+    /// is 1.
     pub step: i32,
 }
 
@@ -100,7 +101,7 @@ impl PixelRun {
     }
 }
 
-/// So many pixels of a tile, at equal distances.
+/// `count` pixels of a tile, at equal distances.
 fn stepped(first: u32, step: i32, count: u32) -> impl Iterator<Item = usize> {
     (0..i64::from(count)).map(move |k| (i64::from(first) + k * i64::from(step)) as usize)
 }
@@ -116,7 +117,8 @@ struct DoublePart {
 }
 
 impl ImageGeometry {
-    /// Checks the placements. `size` is (rows, columns) of the image; without it the image ends where the last tile ends.
+    /// Checks the placements. `size` is (rows, columns) of the image; without it the image ends where the last tile
+    /// ends.
     pub fn new(
         format: TileFormat,
         placements: Vec<Placement>,
@@ -165,7 +167,7 @@ impl ImageGeometry {
         Self::stacked_with(format, count, DoublePixels::Keep)
     }
 
-    /// Tiles one below the other without gaps. Of two JUNGFRAU interfaces both halves of a module close up.
+    /// Tiles one below the other without gaps. The two halves of a JUNGFRAU module with two interfaces adjoin.
     pub fn stacked_with(format: TileFormat, count: u32, double_pixels: DoublePixels) -> Result<Self, GeometryError> {
         let rows = double_pixels.tile_size(&format, 0).0;
         let too_large = || GeometryError::TooLarge(u64::from(count) * u64::from(format.pixels()));
@@ -193,7 +195,7 @@ impl ImageGeometry {
         self.rows as usize * self.columns as usize
     }
 
-    /// What becomes of double pixels.
+    /// What is done with double pixels.
     pub fn double_pixels(&self) -> DoublePixels {
         self.double_pixels
     }
@@ -209,8 +211,8 @@ impl ImageGeometry {
         self.placements[tile].orientation.turned((opened.rows.length(), opened.columns.length()))
     }
 
-    /// Calls `visit` for each run of pixels. A run is a part of one output row; split double pixels are in 2 or 4 runs. Masked double pixels
-    /// and gaps are in none.
+    /// Calls `visit` for each run of pixels. A run is a part of one output row; split double pixels are in 2 or 4 runs.
+    /// Masked double pixels and gaps are in none.
     pub fn for_each_run(&self, mut visit: impl FnMut(PixelRun)) {
         for (tile, p) in self.placements.iter().enumerate() {
             let o = Lie::new(&self.opened[tile % 2], p.orientation, self.format.columns);
@@ -236,15 +238,16 @@ impl ImageGeometry {
         }
     }
 
-    /// Calls `visit(output_pixel)` for every output pixel that a masked double pixel covers; in [`Self::arrange`] and in the gather list
-    /// these look like gaps. Nothing to visit unless double pixels are masked.
+    /// Calls `visit(output_pixel)` for every output pixel that a masked double pixel covers; in [`Self::arrange`] and
+    /// in the gather list these look like gaps. Nothing to visit unless double pixels are masked.
     pub fn for_each_masked_double(&self, mut visit: impl FnMut(usize)) {
         if self.double_pixels == DoublePixels::Mask {
             self.for_each_double_part(|part| visit(part.output));
         }
     }
 
-    /// All output pixels of all double pixels. Parts count row by row as the pixel lies in the tile, so that no orientation changes them.
+    /// All output pixels of all double pixels. Parts are numbered row by row as the pixel lies in the tile, whatever
+    /// the orientation.
     fn for_each_double_part(&self, mut visit: impl FnMut(DoublePart)) {
         for (tile, p) in self.placements.iter().enumerate() {
             let opened = &self.opened[tile % 2];
@@ -270,8 +273,8 @@ impl ImageGeometry {
         }
     }
 
-    /// Copies per-tile planes (one value per tile pixel) into output order; split double pixels get 2 or 4 copies, gaps and masked double
-    /// pixels get `gap`.
+    /// Copies per-tile planes (one value per tile pixel) into output order; split double pixels get 2 or 4 copies, gaps
+    /// and masked double pixels get `gap`.
     pub fn arrange<T: Copy>(&self, tiles: &[&[T]], gap: T) -> Vec<T> {
         assert_eq!(tiles.len(), self.placements.len(), "one plane per tile");
         let mut out = vec![gap; self.pixels()];
@@ -297,7 +300,7 @@ impl ImageGeometry {
     }
 }
 
-/// A tile as seen in the output image: which of its axes runs down and which across, and in which sense.
+/// A tile as seen in the output image: which of its axes runs down and which across, and in which direction.
 struct Lie<'a> {
     down: &'a Axis,
     across: &'a Axis,
@@ -324,7 +327,7 @@ impl<'a> Lie<'a> {
     }
 }
 
-/// Row and column inside the box of a place (row, column) in the opened tile.
+/// Row and column inside the box, for a place (row, column) in the opened tile.
 fn in_box(opened: &Opened, orientation: Orientation, at: (u32, u32)) -> (u32, u32) {
     let turn = |at, length, is_reversed| if is_reversed { length - 1 - at } else { at };
     orientation.turned((

@@ -1,24 +1,25 @@
-//! Double pixels: at the borders of its chips a pixel is twice as wide or high, so that the sensor has no dead lines; where four chips meet it
-//! is both. JUNGFRAU and EIGER modules are 2 x 4 such chips. An opened tile gives such a pixel the 2 or 4 output pixels that it covers
-//! (protocols 1.3, 1.5).
+//! Double pixels. At the borders between chips a pixel is twice as wide or twice as high, so that the sensor has no
+//! dead lines; where four chips meet it is both. JUNGFRAU and EIGER modules are 2 x 4 such chips. In an opened tile a
+//! double pixel takes the 2 or 4 output pixels that it covers (docs/protocols.md 1.3, 1.5).
 
 use crate::tile::{DetectorKind, TileFormat};
 
 /// Rows and columns of one chip.
 const CHIP: u32 = 256;
 
-/// What the output image makes of double pixels.
+/// What is done with double pixels in the output image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DoublePixels {
-    /// One output pixel like any other: a module is 512 x 1024, and up to 3 columns and 1 row from its true place at the rim.
+    /// One output pixel like any other: a module is 512 x 1024. At its rim, pixels are up to 3 columns and 1 row away
+    /// from their true places.
     #[default]
     Keep,
     /// Its value is shared between the 2 or 4 output pixels that it covers: a module is 514 x 1030.
     Split,
     /// The output pixels that it covers are masked: a module is 514 x 1030.
     Mask,
-    /// Its whole value stands in the output pixel that lies next to the rest of its chip; what else it covers is a gap of two pixels between
-    /// the chips: a module is 514 x 1030.
+    /// Its whole value stands in the output pixel next to the rest of its chip. The other pixels that it covers form a
+    /// gap of two pixels between the chips: a module is 514 x 1030.
     Gap,
 }
 
@@ -36,7 +37,7 @@ impl DoublePixels {
         }
     }
 
-    /// The one of this name.
+    /// The mode of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|d| d.name() == name)
     }
@@ -62,15 +63,15 @@ pub(super) struct Stretch {
 /// One axis of an opened tile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Axis {
-    /// Where each row or column of the tile begins in the opened tile; one more for the end.
+    /// Where each row or column of the tile begins in the opened tile; the last entry is the end.
     starts: Vec<u32>,
-    /// What fills the opened axis, in order; nothing does where masked double pixels or gaps lie.
+    /// The stretches that fill the opened axis, in order; masked double pixels and gaps are in none.
     pub stretches: Vec<Stretch>,
 }
 
 impl Axis {
-    /// `first` is where the `length` rows or columns begin in a module whose axis ends at `end`; chips meet inside of it at every multiple of
-    /// their size.
+    /// `first` is where the `length` rows or columns begin in a module whose axis ends at `end`; inside the module,
+    /// chips meet at every multiple of their size.
     fn new(first: u32, length: u32, end: u32, mode: DoublePixels) -> Self {
         let mut axis = Self { starts: vec![0], stretches: Vec::new() };
         let mut opened = 0;
@@ -125,8 +126,9 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Tile `tile` of the detector. Of two JUNGFRAU interfaces the even streams carry module rows 0 to 255, the odd ones 256 to 511. Of EIGER
-    /// ports the even ones carry the left half of a module; data row 0 lies at its middle whatever the half.
+    /// Tile `tile` of the detector. With two JUNGFRAU interfaces, the even streams carry module rows 0 to 255 and the
+    /// odd ones rows 256 to 511. Even EIGER ports carry the left half of a module; data row 0 lies at the middle of the
+    /// module in either half.
     pub fn new(format: &TileFormat, tile: usize, mode: DoublePixels) -> Self {
         let module = (2 * CHIP, 4 * CHIP);
         let first = match format.kind {
@@ -173,7 +175,8 @@ mod tests {
         assert_eq!((kept.rows.length(), kept.columns.length(), kept.rows.stretches.len()), (512, 1024, 1));
     }
 
-    /// A pixel stays with its chip: the gap of two pixels lies between the chips, one of it at the edge of each EIGER port that has a neighbour.
+    /// A pixel stays with its chip: the gap of two pixels lies between the chips, and each EIGER port that has a
+    /// neighbour has one of the two at its edge.
     #[test]
     fn gaps_lie_between_chips() {
         let gaps = |axis: &Axis| (0..axis.length()).filter(|o| axis.tile_at(*o).is_none()).collect::<Vec<_>>();
@@ -194,7 +197,7 @@ mod tests {
         assert_eq!((closed.rows.length(), closed.columns.length()), (256, 512));
     }
 
-    /// Rows that are not read make no difference to which are double: those at the middle of the module.
+    /// Partial readout does not change which rows are double: those at the middle of the module.
     #[test]
     fn partial_readout_has_the_double_rows_of_the_module() {
         let doubles = |axis: &Axis| (0..axis.starts.len() as u32 - 1).filter(|t| axis.place(*t).1 == 2).collect::<Vec<_>>();

@@ -35,8 +35,9 @@ impl Quarter {
     }
 }
 
-/// How a tile lies in the output image: its rows are flipped first (or not), then the result is turned clockwise. Two flips and a turn of
-/// 180 degrees are the same, so that these are all 8 symmetries, each with one value.
+/// How a tile lies in the output image: its rows are flipped first (or not), then the result is turned clockwise.
+/// Flipping both rows and columns equals a turn of 180 degrees, so these values are all 8 symmetries, each of them
+/// once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Orientation {
     /// Before the turn: true if data row 0 is the lowest.
@@ -72,22 +73,23 @@ impl Orientation {
         if self.is_sideways() { (size.1, size.0) } else { size }
     }
 
-    /// This one and then the other.
+    /// This orientation, followed by `next`.
     pub fn then(self, next: Self) -> Self {
-        // Behind a flip a turn goes the other way round.
+        // A flip after a turn reverses the sense of the turn.
         let turns = next.rotate as usize + if next.flip_rows { 4 - self.rotate as usize } else { self.rotate as usize };
         Self { flip_rows: self.flip_rows != next.flip_rows, rotate: Quarter::ALL[turns % 4] }
     }
 
-    /// Where a point (row, column) of a tile of `size` (rows, columns) lies in the turned tile, in pixels. The first pixel spans 0 to 1 both ways. NaN
-    /// stands for what is not known.
+    /// Where a point (row, column) of a tile of `size` (rows, columns) lies in the turned tile, in pixels. The first
+    /// pixel spans 0 to 1 in both directions. NaN stands for an unknown value.
     pub fn moved(self, size: (f64, f64), at: (f64, f64)) -> (f64, f64) {
         let row = if self.is_row_reversed() { size.0 - at.0 } else { at.0 };
         let column = if self.is_column_reversed() { size.1 - at.1 } else { at.1 };
         if self.is_sideways() { (column, row) } else { (row, column) }
     }
 
-    /// Where the turned tile goes from one row to the next, and from one column to the next: each as steps in rows and columns of the tile.
+    /// The steps from one row of the turned tile to the next, and from one column to the next, each in rows and columns
+    /// of the tile.
     pub fn steps(self) -> [[f64; 2]; 2] {
         let along_rows = [if self.is_row_reversed() { -1.0 } else { 1.0 }, 0.0];
         let along_columns = [0.0, if self.is_column_reversed() { -1.0 } else { 1.0 }];
@@ -133,7 +135,8 @@ mod tests {
         assert_eq!(Quarter::from_deg(45), None);
     }
 
-    /// Where the pixel (row, column) of a tile of `size` comes to lie, by doing the flip and each quarter turn one after the other.
+    /// Where the pixel (row, column) of a tile of `size` lies after the flip and each quarter turn are done one after
+    /// the other.
     fn by_hand(o: Orientation, mut size: (u32, u32), mut at: (u32, u32)) -> (u32, u32) {
         if o.flip_rows {
             at.0 = size.0 - 1 - at.0;

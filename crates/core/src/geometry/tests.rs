@@ -5,7 +5,8 @@ use std::collections::HashMap;
 /// What an output pixel shows: tile and pixel of the tile, or nothing.
 type Source = Option<(u16, u32)>;
 
-/// Row and column in its box of place (row, column) of a rectangle of `size`: flips and turns one after the other, by definition.
+/// Row and column in its box of place (row, column) of a rectangle of `size`: flips and turns one after the other, by
+/// definition.
 fn turned_by_hand(o: Orientation, size: (u32, u32), at: (u32, u32)) -> (u32, u32) {
     let (mut size, mut at) = (size, at);
     if o.flip_rows {
@@ -19,8 +20,8 @@ fn turned_by_hand(o: Orientation, size: (u32, u32), at: (u32, u32)) -> (u32, u32
     at
 }
 
-/// Where pixel (row, column) of a tile lies before the tile is turned: first row and column, height and width. From the shape of the module:
-/// pixels 255 and 256 of each axis, and so on, are double.
+/// Where pixel (row, column) of a tile lies before the tile is turned: first row and column, height and width. From the
+/// shape of the module: pixels 255 and 256 of each axis, and so on, are double.
 fn opened_by_hand(g: &ImageGeometry, tile: u16, row: u32, column: u32) -> ((u32, u32), (u32, u32)) {
     if g.double_pixels() == DoublePixels::Keep {
         return ((row, column), (1, 1));
@@ -48,7 +49,7 @@ fn opened_by_hand(g: &ImageGeometry, tile: u16, row: u32, column: u32) -> ((u32,
     let size = (1 + u32::from(rows.contains(&module_row)), 1 + u32::from(columns.contains(&module_column)));
     let at = (start(module_row, &rows) - start(first, &rows), start(module_column, &columns) - start(left, &columns));
     if g.double_pixels() == DoublePixels::Gap {
-        // The pixel stays at the side of its chip: behind its place if the chip begins with it.
+        // The pixel stays next to its chip: in the second place if the chip begins with it.
         let behind = |at: u32, double: u32| u32::from(double == 2 && at.is_multiple_of(2));
         return ((at.0 + behind(module_row, size.0), at.1 + behind(module_column, size.1)), (1, 1));
     }
@@ -123,7 +124,8 @@ fn by_arrange(g: &ImageGeometry) -> Vec<Source> {
     g.arrange(&planes.iter().map(Vec::as_slice).collect::<Vec<_>>(), None)
 }
 
-/// Compares the three, and that every pixel of the tiles is there once, twice or four times, or not at all where masked.
+/// Compares the three, and that every pixel of the tiles is there once, twice or four times, or not at all where
+/// masked.
 #[track_caller]
 fn check(g: &ImageGeometry, block_pixels: usize) {
     let (image, shares) = by_hand(g);

@@ -1,16 +1,17 @@
-//! Bytes of messages in flight, by upstream: a source waits when its share is used up, which holds back the sender.
+//! In-flight budgets: bytes of messages in flight, by upstream. A source waits when its budget is used up, which holds
+//! back the sender.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a message takes beside its bytes, at most: its books, and its header as it was read.
+/// What a message takes beside its bytes, at most: bookkeeping, and its header as decoded.
 const MESSAGE_BYTES: u64 = 1024;
 
-/// The share of one upstream in the bytes that may be in flight, and what it has handed over. Each has its own, so that an upstream that is
-/// ahead never takes the room of those it has to wait for.
+/// The in-flight budget of one upstream, and what the upstream has handed over. Each upstream has its own, so that one
+/// that is ahead never takes the room of those that it has to wait for.
 #[derive(Debug)]
-pub(crate) struct Share {
+pub(crate) struct InFlightBudget {
     limit_bytes: u64,
     used_bytes: AtomicU64,
     /// Messages that need no memory any more: committed or refused.
@@ -18,11 +19,11 @@ pub(crate) struct Share {
     /// Numbers of messages that could not be used, oldest first; a folder must keep their files.
     refused: Mutex<Vec<u64>>,
     has_waiter: AtomicBool,
-    gate: Mutex<()>,
+    hold_queue: Mutex<()>,
     room: Condvar,
 }
 
-impl Share {
+impl InFlightBudget {
     pub fn new(limit_bytes: u64) -> Self {
         Self {
             limit_bytes,
@@ -30,7 +31,7 @@ impl Share {
             finished: AtomicU64::new(0),
             refused: Mutex::default(),
             has_waiter: AtomicBool::new(false),
-            gate: Mutex::new(()),
+            hold_queue: Mutex::new(()),
             room: Condvar::new(),
         }
     }
@@ -47,7 +48,7 @@ impl Share {
         self.limit_bytes.saturating_sub(self.used_bytes())
     }
 
-    /// Messages of so many bytes that there is room for.
+    /// How many messages of so many bytes there is room for.
     pub fn room_messages(&self, bytes: u64) -> usize {
         usize::try_from(self.room_bytes() / (bytes + MESSAGE_BYTES)).unwrap_or(usize::MAX)
     }
@@ -56,12 +57,13 @@ impl Share {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Message `sequence` of this upstream (from 0) could not be used; to be said before its room is given back.
+    /// Notes that message `sequence` of this upstream (from 0) could not be used. To be called before its room is given
+    /// back.
     pub fn refuse(&self, sequence: u64) {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(sequence);
     }
 
-    /// Was message `sequence` refused? Forgets older ones.
+    /// True if message `sequence` was refused. Forgets it and older ones.
     pub fn was_refused(&self, sequence: u64) -> bool {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let found = refused.contains(&sequence);
@@ -69,7 +71,7 @@ impl Share {
         found
     }
 
-    /// Takes room, also beyond the limit: messages that have come are here already.
+    /// Takes room, also beyond the limit: messages that have come are in memory already.
     pub fn take(&self, bytes: u64) {
         self.used_bytes.fetch_add(bytes + MESSAGE_BYTES, Ordering::AcqRel);
     }
@@ -83,10 +85,10 @@ impl Share {
         self.wake();
     }
 
-    /// Wakes who waits here, whatever for.
+    /// Wakes the waiting thread, whatever it waits for.
     pub fn wake(&self) {
         if self.has_waiter.load(Ordering::SeqCst) {
-            let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+            let _gate = self.hold_queue.lock().unwrap_or_else(PoisonError::into_inner);
             self.room.notify_all();
         }
     }
@@ -96,14 +98,15 @@ impl Share {
         if is_enough(self) {
             return true;
         }
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        // The flag is set before the state is looked at again, and read after the state was changed: one of the two sees the other.
+        let mut hold_queue = self.hold_queue.lock().unwrap_or_else(PoisonError::into_inner);
+        // The waiter sets the flag before it reads the state again; the other thread changes the state before it reads
+        // the flag. So one of the two sees the other.
         self.has_waiter.store(true, Ordering::SeqCst);
         if !is_enough(self) {
-            gate = self.room.wait_timeout(gate, timeout).unwrap_or_else(PoisonError::into_inner).0;
+            hold_queue = self.room.wait_timeout(hold_queue, timeout).unwrap_or_else(PoisonError::into_inner).0;
         }
         self.has_waiter.store(false, Ordering::SeqCst);
-        drop(gate);
+        drop(hold_queue);
         is_enough(self)
     }
 }

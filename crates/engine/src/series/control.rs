@@ -1,6 +1,6 @@
-//! How the outside drives series and sees how they go.
+//! How other threads control series and observe their progress.
 
-use super::budget::Share;
+use super::budget::InFlightBudget;
 use crate::latency::{Histogram, Latency};
 use crossbeam_channel::{Receiver, Sender};
 use konkordia_core::ports::SinkError;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Commands that may wait; who gives more waits with them.
+/// Commands that may wait; a thread that sends more waits until there is room.
 const COMMANDS: usize = 64;
 /// Notices that may wait for their reader.
 const NOTICES: usize = 4096;
 
-/// What the next series is to be, where it should differ from what the sender says.
+/// Arm parameters: what the next series is to be, where it should differ from what the sender says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArmOrder {
     /// Images to take; `None` = as many as the sender announces.
@@ -25,7 +25,7 @@ pub struct ArmOrder {
     pub discard: bool,
 }
 
-/// What happened.
+/// Something that happened.
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// A series has begun.
@@ -35,12 +35,13 @@ pub enum Notice {
         /// When.
         received_ns: u64,
     },
-    /// Nothing more is expected; what is still on its way is waited for.
+    /// The series is ending; messages still on their way are awaited.
     Draining {
         /// Why, for people.
         reason: String,
     },
-    /// A series has ended, or an arm that no series followed. There is one for each [`Notice::Started`] and one for each arm.
+    /// A series has ended, or an arm that no series followed. There is one for each [`Notice::Started`] and one for
+    /// each arm.
     Ended(Arc<SeriesEnd>),
     /// A sink failed; it takes nothing more of this series.
     SinkFailed {
@@ -48,7 +49,8 @@ pub enum Notice {
         sink: String,
         /// What happened, why, and what to do.
         error: SinkError,
-        /// Images with pixels that it did not take until the end of the series; the notice is sent again with it when the series has ended.
+        /// Images with pixels that it has not taken. The notice is sent again, with the final number, when the series
+        /// has ended.
         unwritten: u64,
     },
     /// A source failed for good.
@@ -60,20 +62,20 @@ pub enum Notice {
         /// Why.
         why: String,
     },
-    /// A mistake in the program has ended the thread that everything passes: nothing more comes, and the path is to be opened anew. A series that had
-    /// begun has ended as failed, an arm without one has not.
+    /// A mistake in the program ended the sort thread: nothing more comes, and the stream path must be opened anew. A
+    /// series that had begun has ended as failed; for an arm without one no [`Notice::Ended`] comes.
     Broken {
         /// What the panic said.
         why: String,
     },
-    /// A source has closed connections because there were too many; said once for each burst of them.
+    /// A source has closed connections because there were too many; sent at most every 10 s.
     Crowded {
         /// Its name.
         source: String,
         /// Connections closed since it was opened.
         refused: u64,
     },
-    /// Messages are not taken; said once per upstream, reason and series.
+    /// Messages are not taken; sent once per upstream, reason and series.
     Refused {
         /// The upstream, from 0.
         upstream: usize,
@@ -82,7 +84,7 @@ pub enum Notice {
     },
 }
 
-/// Where the path stands.
+/// State of the stream path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// No series, and nothing armed.
@@ -92,7 +94,7 @@ pub enum Phase {
     Armed,
     /// A series is being received.
     Receiving,
-    /// Its end is known; the rest is waited for and worked on.
+    /// Its end is known; the remaining messages are awaited and processed.
     Draining,
 }
 
@@ -108,7 +110,7 @@ impl Phase {
     }
 }
 
-/// One upstream as it stands.
+/// The current state of one upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamProgress {
     /// Where it listens or connects.
@@ -117,7 +119,8 @@ pub struct UpstreamProgress {
     pub in_flight_bytes: u64,
     /// Bytes of its messages that may be in flight.
     pub in_flight_bytes_max: u64,
-    /// Messages that wait for the end of a series or for a header.
+    /// Messages that are held back: they wait for the end of a series, for a header, for earlier messages, or for
+    /// slower upstreams.
     pub held: u64,
     /// Messages received since it was opened.
     pub received: u64,
@@ -127,12 +130,12 @@ pub struct UpstreamProgress {
     pub is_closed: bool,
 }
 
-/// A look at the path while it works. Rates are differences of two looks.
+/// A snapshot of the stream path. Rates are differences of two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// When, in ns; see [`SeriesControl::now_ns`].
     pub now_ns: u64,
-    /// Where it stands.
+    /// Its state.
     pub phase: Phase,
     /// Series that were begun.
     pub series_started: u64,
@@ -140,17 +143,17 @@ pub struct Progress {
     pub series_ended: u64,
     /// Images that the series is to have, if that is known.
     pub images_planned: Option<u64>,
-    /// Account of this series, or of the last one.
+    /// Ledger of this series, or of the last one.
     pub ledger: SeriesLedger,
-    /// Account of what came since the last series ended; the next one takes it over.
+    /// Ledger of what came since the last series ended; the next series takes it over.
     pub between: SeriesLedger,
-    /// Images committed since the path was opened, lost ones too.
+    /// Images committed since the stream path was opened, lost ones too.
     pub images_committed: u64,
     /// Bytes of their pixels as they are packed.
     pub committed_bytes: u64,
     /// Images that wait for another one or for missing parts.
     pub images_waiting: u64,
-    /// Images at the workers.
+    /// Images at the workers, or to be committed behind one that is.
     pub images_working: u64,
     /// Upstreams in order.
     pub upstreams: Vec<UpstreamProgress>,
@@ -167,7 +170,7 @@ impl Progress {
     }
 }
 
-/// What the sort thread is told.
+/// A command to the sort thread.
 #[derive(Debug)]
 pub(crate) enum Command {
     Arm(ArmOrder),
@@ -178,18 +181,18 @@ pub(crate) enum Command {
     Shutdown,
 }
 
-/// What one pull thread tells.
+/// What one pull thread publishes.
 #[derive(Debug)]
 pub(crate) struct PullState {
     pub name: String,
-    pub share: Share,
+    pub budget: InFlightBudget,
     pub received: AtomicU64,
     pub received_bytes: AtomicU64,
     pub held: AtomicU64,
     pub is_closed: AtomicBool,
 }
 
-/// Drives the series of a detector and tells how they go.
+/// Controls the series of a detector and reports their progress.
 #[derive(Debug)]
 pub struct SeriesControl {
     clock_began: Instant,
@@ -216,7 +219,7 @@ impl SeriesControl {
         let share_bytes = (budget_bytes / names.len().max(1) as u64).max(1);
         let pulls = names.into_iter().map(|name| PullState {
             name,
-            share: Share::new(share_bytes),
+            budget: InFlightBudget::new(share_bytes),
             received: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
             held: AtomicU64::new(0),
@@ -243,28 +246,31 @@ impl SeriesControl {
         self.clock_began.elapsed().as_nanos() as u64
     }
 
-    /// Takes the next series, with these wishes. A second arm before a series has begun replaces the first.
+    /// Takes the next series, with these arm parameters. A second arm before a series has begun replaces the first.
     pub fn arm(&self, order: ArmOrder) {
         self.send(Command::Arm(order));
     }
 
-    /// From now on the start time-out counts: the detector was told to begin.
+    /// The detector was started: the start time-out counts from now on.
     pub fn start_clock(&self) {
         self.send(Command::StartClock);
     }
 
-    /// Ends the series with what has come; what is on its way is waited for as at any end. Without a series it disarms.
+    /// Ends the series with what has come; messages still on their way are awaited as at any end. Without a series it
+    /// disarms.
     pub fn stop(&self) {
         self.send(Command::Stop);
     }
 
-    /// Ends the series at once and throws away what was not committed. Nobody who is full is waited for. Without a series it disarms.
+    /// Ends the series at once and throws away what was not committed. Does not wait for full output queues. Without a
+    /// series it disarms.
     pub fn cancel(&self) {
         let number = self.cancels_asked.fetch_add(1, Ordering::AcqRel) + 1;
         self.send(Command::Cancel(number));
     }
 
-    /// From now on no series begins, so that there is an end however many wait in front of the sockets; their messages are foreign.
+    /// From now on no series begins and messages of further series are foreign, so that the program can end however
+    /// many series wait in front of the sockets.
     pub fn leave(&self) {
         self.is_leaving.store(true, Ordering::Release);
     }
@@ -273,16 +279,16 @@ impl SeriesControl {
         self.is_leaving.load(Ordering::Acquire)
     }
 
-    /// Ends the series as by a stop, without waiting for what is on its way, and then all threads.
+    /// Ends the series as a stop does, but without waiting for messages still on their way, and then ends all threads.
     pub fn shutdown(&self) {
         self.is_closing.store(true, Ordering::Release);
         for pull in &self.pulls {
-            pull.share.wake();
+            pull.budget.wake();
         }
         self.send(Command::Shutdown);
     }
 
-    /// How it goes.
+    /// A snapshot of the progress.
     pub fn progress(&self) -> Progress {
         let mut progress = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         progress.now_ns = self.now_ns();
@@ -292,14 +298,14 @@ impl SeriesControl {
         progress
     }
 
-    /// Tells the control plane something.
+    /// Sends a notice to the control plane; if there is no room, it is lost and counted.
     pub fn notify(&self, notice: Notice) {
         if self.notices.try_send(notice).is_err() {
             self.notices_lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// True from a cancel until it has happened: nobody who is full is waited for.
+    /// True from a cancel until it is done: meanwhile nothing waits for full output queues.
     pub fn is_cancelling(&self) -> bool {
         self.cancels_asked.load(Ordering::Acquire) != self.cancels_done.load(Ordering::Acquire)
     }
@@ -314,7 +320,7 @@ impl SeriesControl {
     }
 
     fn send(&self, command: Command) {
-        // After the end of the threads nobody has to be told.
+        // After the end of the threads no command is needed.
         let _ = self.commands.send(command);
     }
 }
@@ -323,8 +329,8 @@ impl PullState {
     fn progress(&self) -> UpstreamProgress {
         UpstreamProgress {
             name: self.name.clone(),
-            in_flight_bytes: self.share.used_bytes(),
-            in_flight_bytes_max: self.share.limit_bytes(),
+            in_flight_bytes: self.budget.used_bytes(),
+            in_flight_bytes_max: self.budget.limit_bytes(),
             held: self.held.load(Ordering::Relaxed),
             received: self.received.load(Ordering::Relaxed),
             received_bytes: self.received_bytes.load(Ordering::Relaxed),

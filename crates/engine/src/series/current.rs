@@ -1,19 +1,21 @@
-//! The series that is being received: what it promised, what its images are like, and when it is over.
+//! The series that is being received: what was announced, what its images are like, and when it is over.
 
-use super::belong::Heard;
 use super::event::ImagePart;
 use super::join::{fits, tile_size};
+use super::membership::Received;
 use super::{Join, Positions, SeriesSpec};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::assembler::JUMP_IMAGES_LIMIT;
 use konkordia_core::series::{Channel, SeriesEnded, SeriesStart};
 
-/// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this series.
+/// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this
+/// series.
 pub(crate) const GAP_IMAGES_MAX: u64 = JUMP_IMAGES_LIMIT;
-/// A number so far ahead is taken only when another image goes on from there: one damaged number is not to cost as many gaps.
+/// A number this far ahead is taken only when another image follows close to it, so that one damaged number does not
+/// make as many gaps.
 pub(crate) const FAR_IMAGES: u64 = 1 << 16;
-/// Images this close to each other go on from one another.
+/// Images closer to each other than this follow one another.
 const NEAR_IMAGES: u64 = 1000;
 
 /// How a series comes to its end.
@@ -25,22 +27,22 @@ pub(crate) struct Drain {
 }
 
 pub(crate) struct Current {
-    pub heard: Heard,
-    /// Images of the sender, also where sums are made.
+    pub received_of_series: Received,
+    /// Images to come, as the sender counts them, also where sums are made.
     pub planned: Option<u64>,
-    /// Somebody here asked for so many, and not the sender.
+    /// `planned` was requested here, not announced by the sender.
     pub is_asked: bool,
     pub drain: Option<Drain>,
     /// When something of it was last taken.
     pub active_ns: u64,
     /// The same by upstream.
-    pub heard_ns: Vec<u64>,
+    pub last_received_ns: Vec<u64>,
     pub has_image: bool,
-    /// An image far ahead from which another one goes on.
+    /// An image far ahead that another one has followed.
     pub followed: Option<u64>,
     /// The image far ahead that was refused last.
     refused_far: Option<u64>,
-    /// Images that have a position by their arrival.
+    /// Images whose position is their order of arrival.
     pub arrived: u64,
     /// Lowest and highest label of those.
     labels: Option<(u64, u64)>,
@@ -48,7 +50,7 @@ pub(crate) struct Current {
     layouts: Vec<Option<Vec<(Shape, Element)>>>,
 }
 
-/// True if images of these numbers may be of one place in a series.
+/// True if images of these numbers are close to each other in a series.
 pub(crate) fn are_near(one: u64, other: u64) -> bool {
     one.abs_diff(other) < NEAR_IMAGES
 }
@@ -63,14 +65,14 @@ pub(crate) enum Refused {
 }
 
 impl Current {
-    pub fn new(start: &SeriesStart, heard: Heard, upstreams: usize, now_ns: u64) -> Self {
+    pub fn new(start: &SeriesStart, received_of_series: Received, upstreams: usize, now_ns: u64) -> Self {
         Self {
             planned: start.images_planned,
             is_asked: false,
-            heard,
+            received_of_series,
             drain: None,
             active_ns: now_ns,
-            heard_ns: vec![now_ns; upstreams],
+            last_received_ns: vec![now_ns; upstreams],
             has_image: false,
             followed: None,
             refused_far: None,
@@ -80,13 +82,14 @@ impl Current {
         }
     }
 
-    /// Something of it came.
+    /// Notes that a message of it came.
     pub fn touch(&mut self, upstream: usize, now_ns: u64) {
         self.active_ns = self.active_ns.max(now_ns);
-        self.heard_ns[upstream] = now_ns;
+        self.last_received_ns[upstream] = now_ns;
     }
 
-    /// It is to end, once what is on its way has come. The first reason counts, but an end that came after all makes good a missing one.
+    /// The series is to end, once the messages still on their way have come. True for the first call. The first reason
+    /// stays, unless it was `Superseded` or the new one is `Stopped`.
     pub fn begin_drain(&mut self, ended: SeriesEnded, reason: &str, now_ns: u64) -> bool {
         match &mut self.drain {
             Some(drain) => {
@@ -102,19 +105,20 @@ impl Current {
         }
     }
 
-    /// Until when the end waits for what is on its way: after a stop a sender that goes on does not count.
+    /// Until when the end waits for messages still on their way. After a stop, further messages do not prolong the
+    /// wait.
     pub fn drain_until(&self, drain_ns: u64) -> Option<u64> {
         let drain = self.drain.as_ref()?;
         let from_ns = if drain.ended == SeriesEnded::Stopped { drain.since_ns } else { drain.since_ns.max(self.active_ns) };
         Some(from_ns.saturating_add(drain_ns))
     }
 
-    /// True if an image of this number is far ahead of the next one, and nothing says so but itself.
-    pub fn is_doubted(&self, number: u64, next: u64) -> bool {
+    /// True if an image of this number is far ahead of the next one, and no other image has followed it there.
+    pub fn is_far_ahead(&self, number: u64, next: u64) -> bool {
         number.saturating_sub(next) >= FAR_IMAGES && !self.followed.is_some_and(|followed| are_near(followed, number))
     }
 
-    /// True if an image far ahead goes on from the one that was refused last, where nobody could wait for the other.
+    /// True if an image far ahead follows the far image that was refused last because it could not wait any longer.
     fn goes_on(&mut self, number: u64) -> bool {
         let before = self.refused_far.replace(number);
         let goes_on = before.is_some_and(|before| before != number && are_near(before, number));
@@ -124,15 +128,15 @@ impl Current {
         goes_on
     }
 
-    /// An image has the next position, whatever its label is.
+    /// Gives an image the next position, whatever its label is.
     pub fn on_arrival(&mut self, label: u64) {
         self.arrived += 1;
         let (low, high) = self.labels.unwrap_or((label, label));
         self.labels = Some((low.min(label), high.max(label)));
     }
 
-    /// How many images were sent, where positions are counted by arrival: labels that were left out are images only as far as some were announced that
-    /// did not come; a sender may count in steps.
+    /// How many images were sent, where positions are counted by arrival. If the sender announced a number, labels that
+    /// were left out count as lost images only up to that number, because it may count in steps.
     pub fn sent_by_labels(&self) -> Option<u64> {
         let (low, high) = self.labels?;
         let left_out = (high - low).saturating_add(1).saturating_sub(self.arrived);
@@ -140,21 +144,22 @@ impl Current {
         self.arrived.checked_add(lost)
     }
 
-    /// Is `part`, from `upstream`, image `number` of this series? Learns from the first one what images are like.
+    /// Checks that `part`, from `upstream`, can be image `number` of this series. Learns from the first one what images
+    /// are like.
     pub fn check(&mut self, spec: &SeriesSpec, upstream: usize, part: &ImagePart, number: u64, next: u64) -> Result<(), Refused> {
         match self.planned {
             Some(planned) if number < planned => {}
-            // A sender that brings more than it announced is taken at its word where it numbers messages and not images.
+            // Where positions come from messages, images beyond the announced number are taken.
             Some(_) if spec.positions == Positions::Messages && !self.is_asked => {}
             None => {}
-            Some(_) if self.is_asked => return Err(Refused::Unasked("its number is beyond the images that were asked for")),
-            Some(_) => return Err(Refused::Foreign("its number is beyond the images that were announced")),
+            Some(_) if self.is_asked => return Err(Refused::Unasked("its number is beyond the images requested")),
+            Some(_) => return Err(Refused::Foreign("its number is beyond the images announced")),
         }
         if number >= IMAGES_MAX || number.saturating_sub(next) >= GAP_IMAGES_MAX {
             return Err(Refused::Foreign("its number is too far ahead of the images before it"));
         }
-        if self.is_doubted(number, next) && !self.goes_on(number) {
-            return Err(Refused::Foreign("its number is far ahead of the images before it, and no image goes on from there"));
+        if self.is_far_ahead(number, next) && !self.goes_on(number) {
+            return Err(Refused::Foreign("its number jumps far ahead, and no image near it follows (damaged number?)"));
         }
         let (channels, index) = (&part.channels, if matches!(spec.join, Join::Balanced) { 0 } else { upstream });
         let same = |known: &Vec<(Shape, Element)>| {
@@ -163,7 +168,7 @@ impl Current {
         match &self.layouts[index] {
             Some(known) if same(known) => Ok(()),
             Some(known) => Err(Refused::Malformed(format!(
-                "its pixels are {}, those before are {}",
+                "its pixels are {}, earlier images had {}",
                 people(channels.iter().map(form)),
                 people(known.iter().copied())
             ))),
@@ -189,7 +194,7 @@ impl Current {
             let is_inside = tile_size(shape).is_some_and(|size| fits(&placements[upstream], size, (*rows, *columns)));
             if !is_inside || *shape != own[0].0 {
                 return malformed(format!(
-                    "a part of {} does not lie inside of the image of {rows} x {columns}",
+                    "a part of {} does not fit into the image of {rows} x {columns}",
                     people([(*shape, *element)])
                 ));
             }
@@ -209,11 +214,11 @@ impl Current {
 }
 
 impl Current {
-    /// Pieces of an image are alike.
+    /// Checks that the pieces of an image have the same shape and type.
     fn check_piece(&self, part: &ImagePart) -> Result<(), Refused> {
         let own: Vec<(Shape, Element)> = part.channels.iter().map(form).collect();
         if part.channels.iter().any(|channel| channel.array.element == Element::Mono12p || channel.array.pieces.len() != 1) {
-            return Err(Refused::Malformed("a piece of an image comes whole, and not as mono12p".into()));
+            return Err(Refused::Malformed("a piece must be one block of data, and mono12p is not supported".into()));
         }
         match self.layouts.iter().flatten().next() {
             Some(other) if *other != own => {

@@ -1,8 +1,9 @@
-//! One thread per sink: hands it what its outlet brings. After an error the sink sees nothing more of the series but its end.
+//! One thread per sink: hands it what its output queue brings. After an error the sink sees nothing more of the series
+//! but its end.
 
 use super::control::{Notice, SeriesControl};
 use crate::contain::contain;
-use crate::outlet::{Item, OutletReader};
+use crate::output_queue::{Item, OutputQueueReader};
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::SeriesImage;
 use std::io;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Longest time without a tick.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The thread of a sink. Dropping it ends it after what it is busy with.
+/// The thread of a sink. Dropping it ends the thread after it has taken what is queued.
 pub struct SinkThread {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
@@ -44,7 +45,7 @@ impl SinkThread {
         self.state.series_ended.load(Ordering::Acquire)
     }
 
-    /// True when its outlet was removed and everything has been taken, or the thread has ended otherwise.
+    /// True when its output queue was removed and everything has been taken, or the thread has ended otherwise.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -66,7 +67,7 @@ impl Drop for SinkThread {
 pub fn guarded(call: impl FnOnce() -> Result<(), SinkError>) -> Result<(), SinkError> {
     contain(call).unwrap_or_else(|panic| {
         Err(SinkError {
-            what: format!("a mistake in konkordia itself, on the thread {}", panic.thread),
+            what: format!("a bug in konkordia, on the thread {}", panic.thread),
             why: panic.why,
             fix: "please report this text with the configuration; `konkordia repair FILE` saves what is in the files".into(),
         })
@@ -87,10 +88,10 @@ struct Delivery {
 /// Starts the thread that drains `reader` into `sink`.
 ///
 /// # Errors
-/// The machine has no threads left.
+/// The thread cannot be started.
 pub fn spawn_sink(
     name: &str,
-    reader: OutletReader,
+    reader: OutputQueueReader,
     sink: Box<dyn SeriesSink>,
     control: Arc<SeriesControl>,
 ) -> io::Result<SinkThread> {
@@ -101,7 +102,7 @@ pub fn spawn_sink(
 }
 
 impl Delivery {
-    fn run(mut self, mut reader: OutletReader) {
+    fn run(mut self, mut reader: OutputQueueReader) {
         let (mut items, mut ticked) = (Vec::new(), Instant::now());
         loop {
             // What was queued before the end was asked for is still taken.

@@ -1,4 +1,4 @@
-//! What a message means, whatever protocol it came in.
+//! The meaning of a message, whatever protocol it came in.
 
 use bytes::Bytes;
 use konkordia_core::ports::Message;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SeriesKey(pub u64);
 
-/// An image, or the share of one upstream in it.
+/// An image, or the part of one that an upstream brings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImagePart {
     /// Its series.
@@ -27,7 +27,8 @@ pub struct ImagePart {
     pub times: Option<ImageTimes>,
     /// What else the sender says of it, as the JSON object that came; empty if nothing.
     pub header_json: Bytes,
-    /// Where the protocol has no start (SLS receivers, files): what is known of the series, with every image of it, for whichever comes first.
+    /// Where the protocol has no start (SLS receivers, files): what is known of the series. Every image carries it,
+    /// because any of them may come first.
     pub start: Option<Arc<SeriesStart>>,
 }
 
@@ -36,7 +37,8 @@ pub struct ImagePart {
 pub enum Event {
     /// A series begins.
     Start(SeriesKey, Box<SeriesStart>),
-    /// An image, or a part of one. Where the protocol has no start, the first one begins a series, see [`ImagePart::start`].
+    /// An image, or a part of one. Where the protocol has no start, the first one begins a series, see
+    /// [`ImagePart::start`].
     Part(Box<ImagePart>),
     /// A series has ended on this upstream.
     End(SeriesKey),
@@ -44,18 +46,20 @@ pub enum Event {
     Other,
 }
 
-/// A message as read.
+/// A decoded message.
 #[derive(Clone, Debug)]
 pub struct Read {
-    /// Number of the message over the life of the sender, where there is one (STINS): a start sets the beginning, older ones are foreign, and
-    /// the series is whole when all numbers from its start to its end have come.
+    /// Number of the message, counted over the life of the sender, where there is one (STINS). The start of a series
+    /// sets its first number, and older messages are foreign. The series is whole when all numbers from its start to
+    /// its end have come.
     pub message_number: Option<u64>,
     /// Its meaning.
     pub event: Event,
 }
 
-/// Reads the messages of one upstream. Holds everything that a message announces against bounds before anything is allocated for it.
-pub trait Intake: Send {
+/// The decoder of one upstream. Checks everything that a message announces against bounds before it allocates anything
+/// for it.
+pub trait Decoder: Send {
     /// What `message` means.
     ///
     /// # Errors

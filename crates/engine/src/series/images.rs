@@ -1,4 +1,5 @@
-//! Images between their messages and the sinks: their order, what workers do to them, their commit one after the other, and the account.
+//! Images between their messages and the sinks: their order, what workers do to them, their commit one after the other,
+//! and the ledger.
 
 use super::Transform;
 use super::control::Notice;
@@ -8,7 +9,7 @@ use super::merge::Pending;
 use super::pull::Receipt;
 use super::sum::{Summer, start_of_sums};
 use super::work::{Done, Job};
-use crate::outlet::Outlets;
+use crate::output_queue::OutputQueues;
 use crossbeam_channel::{Receiver, Sender};
 use konkordia_core::geometry::Orientation;
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
@@ -27,8 +28,8 @@ pub(crate) struct Held {
     pub received_ns: u64,
 }
 
-/// The workers, seen from the thread that puts images in order.
-pub(crate) struct Crew {
+/// The worker pool, as the sort thread sees it.
+pub(crate) struct WorkerPool {
     pub jobs: Sender<Job>,
     pub done: Receiver<Done>,
     /// Images that may be at the workers or wait to be committed behind one that is.
@@ -49,7 +50,7 @@ struct Entry {
     receipts: Receipts,
 }
 
-/// What an image gives back; mostly one, which takes no memory of its own.
+/// The receipts of an image, mostly one, which takes no memory of its own.
 #[derive(Default)]
 struct Receipts {
     first: Option<(u32, Receipt)>,
@@ -69,41 +70,41 @@ impl Receipts {
     }
 }
 
-/// See the top of this module. Lives on one thread.
+/// See the top of this module. Used by one thread only.
 pub(crate) struct Images {
     control: Arc<SeriesControl>,
-    outlets: Arc<Outlets>,
+    output_queues: Arc<OutputQueues>,
     missing: MissingPolicy,
     parts_per_image: u32,
     window_images: u64,
     pub order: Order,
     /// Parts by number modulo window, then by part.
     slots: Vec<Option<Held>>,
-    crew: Option<Crew>,
+    worker_pool: Option<WorkerPool>,
     queue: VecDeque<Entry>,
     /// Ticket of the front of the queue; tickets below are of images that were thrown away.
     front_ticket: u64,
-    /// Tells what the workers make of the images.
+    /// Adapts the start of a series to what the workers make of its images.
     transform: Option<Box<dyn Transform>>,
     /// How this series asks its images to be turned.
     turn: Orientation,
     /// Makes sums of the images that are committed.
     summer: Option<Summer>,
-    /// The account of this series. Messages that come between two series count in the second.
+    /// The ledger of this series. Messages that come between two series count in the second.
     pub ledger: SeriesLedger,
     pub committed: u64,
     pub committed_bytes: u64,
     /// When the last image was committed.
     pub committed_ns: u64,
-    /// When a sink last held everything up.
+    /// When a sink last blocked the commit for long.
     slow_ns: Option<u64>,
     /// Bytes and messages to be given back, by upstream.
     gives: Vec<(u64, u64)>,
-    /// A start that waits for what other upstreams say; it is told before anything else of its series.
+    /// A start that waits for those of other upstreams; it is announced before anything else of its series.
     pub pending: Option<Pending>,
-    /// The start of this series was told.
+    /// The start of this series was announced.
     pub is_announced: bool,
-    /// Why the first image of this series that cannot be read cannot.
+    /// Upstream and reason of the first image of this series that cannot be read.
     pub unreadable: Option<(usize, String)>,
 }
 
@@ -117,19 +118,24 @@ pub(crate) struct ImagesSpec {
 }
 
 impl Images {
-    pub fn new(spec: ImagesSpec, control: Arc<SeriesControl>, outlets: Arc<Outlets>, crew: Option<Crew>) -> Self {
+    pub fn new(
+        spec: ImagesSpec,
+        control: Arc<SeriesControl>,
+        output_queues: Arc<OutputQueues>,
+        worker_pool: Option<WorkerPool>,
+    ) -> Self {
         let (parts, window) = (spec.order.parts_per_image, spec.order.window_images);
         let upstreams = vec![Default::default(); spec.upstreams];
         let places = parts as usize * window as usize;
         Self {
             control,
-            outlets,
+            output_queues,
             missing: spec.missing,
             parts_per_image: parts,
             window_images: window,
             order: Order::new(spec.order),
             slots: std::iter::repeat_with(|| None).take(places).collect(),
-            crew,
+            worker_pool,
             queue: VecDeque::new(),
             front_ticket: 0,
             ledger: SeriesLedger {
@@ -152,18 +158,18 @@ impl Images {
         }
     }
 
-    /// Tells of the series, if that has not been done.
+    /// Announces the series, if that has not been done.
     pub fn announce(&mut self) {
         let Some(mut start) = self.pending.take().map(Pending::merged) else { return };
         self.turn = start.turn;
-        // What leaves is described, in the order in which it is made.
+        // The start describes the images that leave, so it passes through the same steps in the same order.
         if let Some(transform) = &self.transform {
             transform.start(&mut start);
         }
         start_of_sums(&mut start, self.summer.as_ref().map_or(1, Summer::frames));
         let start = Arc::new(start);
         let control = &self.control;
-        self.outlets.start(&start, &|| control.is_cancelling());
+        self.output_queues.start(&start, &|| control.is_cancelling());
         self.control.notify(Notice::Started(start));
         self.is_announced = true;
     }
@@ -172,7 +178,8 @@ impl Images {
         (number % self.window_images) as usize * self.parts_per_image as usize + part as usize
     }
 
-    /// Finds the place of a part, makes room in the window if need be. Refused parts only say that nobody has to wait for them.
+    /// Puts a part in its place, and moves the window on if need be. A refused part (`held` is `None`) only ends the
+    /// wait for it.
     pub fn place(&mut self, number: u64, part: u32, now_ns: u64, held: Option<Held>) -> (Verdict, Option<Held>) {
         let is_refused = held.is_none();
         let enter = |order: &mut Order| match is_refused {
@@ -195,27 +202,27 @@ impl Images {
         (verdict, None)
     }
 
-    /// Until then images that are not whole are waited for whatever their age: after a sink has held everything up, what they miss may still
-    /// stand in front of the pull threads.
+    /// Until this time incomplete images wait whatever their age: after a sink has blocked everything, their missing
+    /// parts may still wait in front of the pull threads.
     pub fn patient_until(&self, wait_ns: u64) -> u64 {
         self.slow_ns.map_or(0, |slow_ns| slow_ns.saturating_add(wait_ns))
     }
 
-    /// Gives the room of a message back that is not kept, with the next [`Self::settle`].
+    /// Releases the memory of a message that is not kept any longer, with the next [`Self::settle`].
     pub fn drop_message(&mut self, receipt: Receipt) {
         let give = &mut self.gives[receipt.upstream];
         *give = (give.0 + receipt.bytes, give.1 + 1);
     }
 
-    /// Gives back all that is due, and wakes readers.
+    /// Returns all released memory to the in-flight budgets, and wakes readers.
     pub fn settle(&mut self) {
         for (pull, give) in self.control.pulls.iter().zip(&mut self.gives) {
             if give.1 > 0 {
-                pull.share.give(give.0, give.1);
+                pull.budget.give(give.0, give.1);
                 *give = (0, 0);
             }
         }
-        self.outlets.flush();
+        self.output_queues.flush();
     }
 
     /// Images at the workers, or behind one that is.
@@ -225,14 +232,14 @@ impl Images {
 
     /// Where finished images come back.
     pub fn done(&self) -> Option<&Receiver<Done>> {
-        self.crew.as_ref().map(|crew| &crew.done)
+        self.worker_pool.as_ref().map(|worker_pool| &worker_pool.done)
     }
 
-    /// Moves images on as far as they go; waits for workers only until the order has come to `until`.
+    /// Moves images on as far as possible; waits for workers only until the order has come to `until`.
     pub fn pump(&mut self, until: u64) {
         self.absorb();
         loop {
-            let is_full = self.crew.as_ref().is_some_and(|crew| self.queue.len() >= crew.images_max);
+            let is_full = self.worker_pool.as_ref().is_some_and(|worker_pool| self.queue.len() >= worker_pool.images_max);
             if is_full {
                 if self.order.next() >= until {
                     return;
@@ -243,7 +250,7 @@ impl Images {
                 self.commit_front();
                 continue;
             }
-            // What is cancelled is not handed on gap by gap.
+            // A cancelled series is not handed on gap by gap.
             if self.control.is_cancelling() {
                 return;
             }
@@ -271,7 +278,7 @@ impl Images {
         }
     }
 
-    /// A position leaves the order: to a worker, or at once to the queue of those to be committed.
+    /// A position leaves the order: it goes to a worker, or directly to the queue of images to be committed.
     fn leave(&mut self, ready: Ready) {
         let Ready { number, missing_parts } = ready;
         let mut entry =
@@ -310,12 +317,12 @@ impl Images {
             image.status = ImageStatus::Discarded;
             image.channels = Vec::new();
         }
-        match &self.crew {
-            Some(crew) if image.status.has_pixels() => {
+        match &self.worker_pool {
+            Some(worker_pool) if image.status.has_pixels() => {
                 let ticket = self.front_ticket + self.queue.len() as u64;
                 entry.state = State::Working;
                 // There is room for as many jobs as may be in the queue.
-                let _ = crew.jobs.send(Job { ticket, image, parts, turn: self.turn });
+                let _ = worker_pool.jobs.send(Job { ticket, image, parts, turn: self.turn });
             }
             _ => entry.state = State::Done(image),
         }
@@ -327,11 +334,11 @@ impl Images {
         let parts_per_image = self.parts_per_image;
         let Some(entry) = self.queue.get_mut(index as usize) else { return };
         let mut image = done.image;
-        // What cannot be read was not placed after all.
+        // A part that cannot be read does not count as placed.
         for (part, receipt) in entry.receipts.iter().filter(|(part, _)| done.unreadable & 1 << part != 0) {
             let upstream = &mut self.ledger.upstreams[receipt.upstream];
             (upstream.placed, upstream.malformed) = (upstream.placed - 1, upstream.malformed + 1);
-            self.control.pulls[receipt.upstream].share.refuse(receipt.sequence);
+            self.control.pulls[receipt.upstream].budget.refuse(receipt.sequence);
             entry.missing_parts |= 1 << part;
             if let (None, Some(why)) = (&self.unreadable, &done.why) {
                 self.unreadable = Some((receipt.upstream, why.clone()));
@@ -370,7 +377,7 @@ impl Images {
         let image = Arc::new(image);
         let control = &self.control;
         let before_ns = control.now_ns();
-        self.outlets.image(&image, &|| control.is_cancelling());
+        self.output_queues.image(&image, &|| control.is_cancelling());
         self.committed_ns = control.now_ns();
         if self.committed_ns - before_ns > SLOW_NS {
             self.slow_ns = Some(self.committed_ns);
@@ -382,7 +389,8 @@ impl Images {
         self.committed_bytes += image.packed_bytes();
     }
 
-    /// Enters the image of the next position; what it makes: itself, or the sum of which it is the last. Sinks see nothing of discarded ones.
+    /// Counts the image of the next position in the ledger. Returns what leaves: the image itself, or the sum of which
+    /// it is the last. With `is_discarded` a sum with pixels counts as discarded.
     fn account(&mut self, image: SeriesImage, is_discarded: bool) -> Option<SeriesImage> {
         let Some(summer) = &mut self.summer else {
             self.ledger.enter(&image);
@@ -399,7 +407,8 @@ impl Images {
         Some(sum)
     }
 
-    /// Throws away everything that is not committed; what has parts counts as discarded, gaps count as lost. Sinks see none of it.
+    /// Throws away everything that is not committed; what has parts counts as discarded, gaps count as lost. Sinks see
+    /// none of it.
     pub fn discard(&mut self) {
         self.front_ticket += self.queue.len() as u64;
         let parts_per_image = self.parts_per_image;
@@ -425,7 +434,7 @@ impl Images {
         self.account(SeriesImage { status, missing_parts, ..SeriesImage::lost(number) }, true);
     }
 
-    /// Ready for the next series; the account starts anew.
+    /// Prepares for the next series. Returns the ledger of this one; a new one begins.
     pub fn reset(&mut self) -> SeriesLedger {
         self.order.reset();
         self.is_announced = false;

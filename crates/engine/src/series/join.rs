@@ -48,7 +48,8 @@ impl Joiner {
         Self { isa, placements, size, sizes, tile: Vec::new(), unpack: UnpackScratch::new(isa) }
     }
 
-    /// Joins `parts`, the channels of each; a missing part has none. Parts were checked: same types and numbers of channels, inside of the image.
+    /// Joins `parts`, the channels of each; a missing part has none. Parts were checked: same types and numbers of
+    /// channels, inside of the image.
     pub fn join(&mut self, parts: &[Vec<Channel>]) -> Joined {
         let mut joined = Joined { channels: Vec::new(), unreadable: 0, why: None };
         let Some(first) = parts.iter().find(|channels| !channels.is_empty()) else { return joined };
@@ -87,7 +88,8 @@ impl Joiner {
         self.size.0 as usize * self.size.1 as usize * pixel_bytes
     }
 
-    /// The image before its parts: gaps masked, missing parts missing. Where parts cover everything nothing has to be filled in.
+    /// The image before its parts: gaps masked, missing parts missing. Where parts cover everything nothing has to be
+    /// filled in.
     fn background(&self, parts: &[Vec<Channel>], element: Element) -> Vec<u8> {
         let pixel_bytes = element.bits() as usize / 8;
         let bytes = self.image_bytes(pixel_bytes);
@@ -102,7 +104,7 @@ impl Joiner {
         image
     }
 
-    /// Makes part `n` missing; one that never came is taken for as large as the others.
+    /// Fills the place of part `n` with missing pixels; a part that never came is assumed to be as large as the others.
     fn fill(&self, n: usize, element: Element, image: &mut [u8]) {
         let Some(size) = self.sizes[n].or_else(|| self.sizes.iter().flatten().next().copied()) else { return };
         let placement = &self.placements[n];
@@ -119,7 +121,7 @@ impl Joiner {
 
     fn place(&mut self, n: usize, array: &Array, image: &mut [u8]) -> Result<(), String> {
         let size = tile_size(&array.shape).filter(|size| fits(&self.placements[n], *size, self.size));
-        let (rows, columns) = size.ok_or("it does not lie inside of the image")?;
+        let (rows, columns) = size.ok_or("it does not fit into the image")?;
         let (pixel_bytes, bytes) = (array.element.bits() as usize / 8, array.unpacked_bytes() as usize);
         let mut tile = std::mem::take(&mut self.tile);
         tile.resize(bytes, 0);

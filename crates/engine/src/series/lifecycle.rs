@@ -1,11 +1,11 @@
 //! The life of a series on the sort thread: it begins, drains, ends; commands and time act on it.
 
 use super::Join;
-use super::belong::Heard;
 use super::control::{Command, Notice};
 use super::current::{Current, GAP_IMAGES_MAX};
 use super::event::{Read, SeriesKey};
-use super::gate::Gate;
+use super::hold_queue::HoldQueue;
+use super::membership::Received;
 use super::merge::Pending;
 use super::sort::{Sorter, numbered, superseded};
 use crate::contain::Panic;
@@ -24,24 +24,29 @@ impl Sorter {
             start.filename = order.filename.or(start.filename);
             start.store &= !order.discard;
         }
-        // These are images of the file, the sender counts its own.
+        // `wanted` counts images of the file; the sender counts its own images.
         let wanted = wanted.map(|images| images.saturating_mul(u64::from(self.spec.sum_frames)));
         let is_asked = wanted.is_some();
         start.images_planned = wanted.or(start.images_planned);
-        // More images than any series has are no announcement.
+        // A number that no series can have is ignored.
         start.images_planned = start.images_planned.filter(|planned| *planned <= IMAGES_MAX);
         if let Join::PerModule { rows, columns, .. } = &self.spec.join {
             start.image_size = Some([u64::from(*rows), u64::from(*columns)]);
         }
-        let mut heard = Heard::new(key, self.manners.upstreams);
-        heard.on_start(&self.manners, upstream, number.filter(|_| self.manners.has_start), self.spec.window_images + 64);
+        let mut received_of_series = Received::new(key, self.quirks.upstreams);
+        received_of_series.on_start(
+            &self.quirks,
+            upstream,
+            number.filter(|_| self.quirks.has_start),
+            self.spec.window_images + 64,
+        );
         self.told.clear();
         self.is_changed = true;
-        let mut current = Current::new(&start, heard, self.manners.upstreams, now_ns);
+        let mut current = Current::new(&start, received_of_series, self.quirks.upstreams, now_ns);
         current.is_asked = is_asked;
         self.current = Some(current);
-        // Upstreams of one piece each have their say first.
-        let upstreams = if self.spec.join == Join::Pieces { self.manners.upstreams } else { 1 };
+        // Where each upstream brings one piece, the start waits for the starts of all.
+        let upstreams = if self.spec.join == Join::Pieces { self.quirks.upstreams } else { 1 };
         let index = if upstreams > 1 { upstream } else { 0 };
         self.images.pending = Some(Pending::new(start, index, upstreams));
         if upstreams == 1 {
@@ -50,7 +55,7 @@ impl Sorter {
         self.publish();
     }
 
-    /// Nothing more of the series is expected but what is on its way.
+    /// From now on only messages already on their way are expected.
     pub(super) fn begin_drain(&mut self, ended: SeriesEnded, reason: &str) {
         let now_ns = self.control.now_ns();
         if let Some(current) = &mut self.current
@@ -63,26 +68,26 @@ impl Sorter {
     /// An upstream has gone on to the next series.
     pub(super) fn wait_for_end(&mut self, upstream: usize, read: &Read) {
         if let Some(current) = &mut self.current {
-            current.heard.on_next(&self.manners, upstream, read);
-            let (ended, reason) = superseded(&self.manners, current.heard.ended != 0);
+            current.received_of_series.on_next(&self.quirks, upstream, read);
+            let (ended, reason) = superseded(&self.quirks, current.received_of_series.ended != 0);
             self.begin_drain(ended, reason);
             self.check_end();
         }
     }
 
-    /// Ends the series if nothing of it can still be on its way.
+    /// Ends the series if no message of it can still come.
     pub(super) fn check_end(&mut self) {
         let Some(current) = &self.current else { return };
         let has_all = current.planned.is_some_and(|planned| self.images.order.next() >= planned);
-        let is_whole = current.heard.is_whole(&self.manners, has_all);
+        let is_whole = current.received_of_series.is_whole(&self.quirks, has_all);
         match &current.drain {
-            Some(drain) if is_whole || (has_all && !self.manners.has_end) => {
+            Some(drain) if is_whole || (has_all && !self.quirks.has_end) => {
                 let (ended, reason) = (drain.ended, drain.reason.clone());
                 self.close(ended, &reason);
             }
             None if has_all => {
-                self.begin_drain(SeriesEnded::Finished, "every image that was announced is there");
-                if !self.manners.has_end {
+                self.begin_drain(SeriesEnded::Finished, "all announced images are accounted for");
+                if !self.quirks.has_end {
                     self.check_end();
                 }
             }
@@ -94,11 +99,11 @@ impl Sorter {
     pub(super) fn close(&mut self, ended: SeriesEnded, reason: &str) {
         let Some(current) = &self.current else { return };
         let seen_end = self.images.order.seen_end().max(self.images.order.next());
-        let (planned, is_over) = (current.planned, current.heard.ended != 0);
+        let (planned, is_over) = (current.planned, current.received_of_series.ended != 0);
         let is_asked = matches!(ended, SeriesEnded::Stopped | SeriesEnded::Cancelled);
-        // Behind the last image that came only what is known to have been sent was lost. A stop is no loss.
+        // After the last image that came, only images known to have been sent count as lost; after a stop, none.
         let sent = current
-            .heard
+            .received_of_series
             .sent()
             .or_else(|| current.sent_by_labels())
             .filter(|sent| !is_asked && sent.saturating_sub(seen_end) <= GAP_IMAGES_MAX);
@@ -115,7 +120,7 @@ impl Sorter {
         self.tell_unreadable();
         self.images.ledger.close(planned, is_asked || is_over);
         let (ended, reason) = match self.control.is_cancelling() && ended != SeriesEnded::Cancelled {
-            true => (SeriesEnded::Cancelled, "it was cancelled while the last images were handed on"),
+            true => (SeriesEnded::Cancelled, "it was cancelled while the last images were being delivered"),
             false => (ended, reason),
         };
         self.finish(ended, reason);
@@ -127,38 +132,38 @@ impl Sorter {
         debug_assert!(ledger.imbalances().is_empty(), "{:?}", ledger.imbalances());
         let end = Arc::new(SeriesEnd { ended, reason: reason.into(), ledger });
         if let Some(current) = self.current.take() {
-            self.outlets.end(&end);
-            self.last = Some(current.heard);
+            self.output_queues.end(&end);
+            self.last = Some(current.received_of_series);
             self.series_ended += 1;
             self.is_changed = true;
         }
         (self.armed, self.clock_ns) = (None, None);
         self.told.clear();
         self.control.seen.lock().unwrap_or_else(PoisonError::into_inner).ledger.clone_from(&end.ledger);
-        // The room of everything is given back before anybody hears of the end.
+        // All memory of the series is released before its end is reported.
         self.publish();
         self.control.notify(Notice::Ended(end));
     }
 
-    /// After a panic: the series that had begun ends with what is known of it.
+    /// After a panic: a series that had begun ends with what is known of it.
     pub fn give_up(mut self, panic: &Panic) {
         if self.images.is_announced {
             let ledger = std::mem::take(&mut self.images.ledger);
             let end = Arc::new(SeriesEnd { ended: SeriesEnded::Failed, reason: panic.to_string(), ledger });
-            self.outlets.end(&end);
+            self.output_queues.end(&end);
             self.control.notify(Notice::Ended(end));
         }
         self.control.notify(Notice::Broken { why: panic.to_string() });
     }
 
-    /// Does what it is told; true if that is to end.
+    /// Carries out a command; true if the thread must end.
     pub(super) fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::Arm(order) => {
                 self.told.clear();
                 (self.armed, self.clock_ns) = (Some(order), None);
             }
-            // A start that comes when its series is over is not for the next one.
+            // A start of the clock that comes after its series has ended is not for the next one.
             Command::StartClock if self.current.is_none() && self.armed.is_none() => {}
             Command::StartClock => self.clock_ns = Some(self.control.now_ns()),
             Command::Stop => {
@@ -171,22 +176,22 @@ impl Sorter {
                 self.control.cancelled(number);
             }
             Command::Shutdown => {
-                self.close(SeriesEnded::Stopped, "the program ends");
-                self.disarm(SeriesEnded::Stopped, "the program ends");
+                self.close(SeriesEnded::Stopped, "the program is shutting down");
+                self.disarm(SeriesEnded::Stopped, "the program is shutting down");
                 return true;
             }
         }
         false
     }
 
-    /// What was armed and has not begun never will; the control plane hears of it as of a series.
+    /// Drops an arm for which no series has begun. The control plane gets an end for it, as for a series.
     fn disarm(&mut self, ended: SeriesEnded, reason: &str) {
         if self.current.is_none() && self.armed.is_some() {
             self.finish(ended, reason);
         }
     }
 
-    /// When there is something to do that no message or command brings.
+    /// When the next time-out is due.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         let order = self.images.order.deadline_ns().map(|at_ns| at_ns.max(self.images.patient_until(self.spec.wait_ns)));
         let mut at = [order, None, None, None, None, None];
@@ -196,10 +201,10 @@ impl Sorter {
             at[2] = current.drain_until(self.spec.drain_ns);
         }
         at[3] = self.start_deadline_ns();
-        let waiting = self.gates.iter().filter_map(Gate::since_ns);
-        at[4] = waiting.min().map(|since_ns| self.gate_until(since_ns));
+        let waiting = self.hold_queues.iter().filter_map(HoldQueue::since_ns);
+        at[4] = waiting.min().map(|since_ns| self.hold_queue_until(since_ns));
         let patient_until = self.images.patient_until(self.spec.wait_ns);
-        at[5] = self.lineup.as_ref().and_then(|lineup| lineup.deadline_ns()).map(|at_ns| at_ns.max(patient_until));
+        at[5] = self.reorder.as_ref().and_then(|reorder| reorder.deadline_ns()).map(|at_ns| at_ns.max(patient_until));
         at.into_iter().flatten().min()
     }
 
@@ -210,21 +215,21 @@ impl Sorter {
         (is_expected && !has_image && at_ns < u64::MAX).then_some(at_ns)
     }
 
-    /// Does what is due.
+    /// Handles the time-outs that are due.
     pub(super) fn on_time(&mut self, now_ns: u64) {
-        // After a sink has held everything up, what is missing may still wait in front of the pull threads.
+        // After a sink has blocked everything, missing messages may still wait in front of the pull threads.
         if now_ns >= self.images.patient_until(self.spec.wait_ns) {
             self.images.order.tick(now_ns);
-            self.tick_lineup(now_ns);
+            self.tick_reorder(now_ns);
         }
         self.images.pump(0);
         self.check_end();
-        self.expire_gates(now_ns);
+        self.expire_hold_queues(now_ns);
         if self.start_deadline_ns().is_some_and(|at_ns| now_ns >= at_ns) {
-            self.end_without_data(now_ns, "no image came in time");
+            self.end_without_data(now_ns, "no image arrived within the start time-out");
         }
         let Some(current) = &mut self.current else { return self.end_if_over(now_ns) };
-        // Waiting for a slow sink is no silence of the sender.
+        // Waiting for a slow sink does not count as silence of the sender.
         current.active_ns = current.active_ns.max(self.images.committed_ns);
         if let (Some(drain), Some(until)) = (&current.drain, current.drain_until(self.spec.drain_ns))
             && now_ns >= until
@@ -232,40 +237,40 @@ impl Sorter {
             let (ended, reason) = (drain.ended, drain.reason.clone());
             self.close(ended, &reason);
         } else if current.has_image && now_ns >= current.active_ns.saturating_add(self.spec.stall_timeout_ns) {
-            self.close(SeriesEnded::Stalled, "no message of it came any more");
+            self.close(SeriesEnded::Stalled, "no message arrived within the stall time-out");
         }
         self.end_if_over(now_ns);
     }
 
-    fn tick_lineup(&mut self, now_ns: u64) {
+    fn tick_reorder(&mut self, now_ns: u64) {
         let is_over = self.is_over();
-        if let Some(lineup) = &mut self.lineup {
-            lineup.tick(now_ns);
+        if let Some(reorder) = &mut self.reorder {
+            reorder.tick(now_ns);
             if is_over {
-                lineup.finish();
+                reorder.finish();
             }
             self.take_lined_up();
         }
     }
 
-    /// When all sources have come to their end, so has the series, and what was armed never begins.
+    /// When all sources have come to their end, ends the series and drops an arm.
     fn end_if_over(&mut self, now_ns: u64) {
         if !self.is_over() {
             return;
         }
-        if let Some(lineup) = &mut self.lineup {
-            lineup.finish();
+        if let Some(reorder) = &mut self.reorder {
+            reorder.finish();
             self.take_lined_up();
         }
         while self.current.is_some() {
             self.close_over();
-            // What was held may be a series of its own.
-            self.expire_gates(now_ns);
+            // Held messages may be a series of their own.
+            self.expire_hold_queues(now_ns);
         }
         if self.armed.is_some() {
             let (ended, reason) = match self.failure.clone() {
                 Some(why) => (SeriesEnded::Failed, why),
-                None => (SeriesEnded::NoData, "the source has come to its end".into()),
+                None => (SeriesEnded::NoData, "the source has ended".into()),
             };
             self.disarm(ended, &reason);
         }
@@ -276,13 +281,13 @@ impl Sorter {
         let (ended, reason) = match (drain, &self.failure) {
             (Some(drain), _) => (drain.ended, drain.reason),
             (None, Some(why)) => (SeriesEnded::Failed, why.clone()),
-            (None, None) if !self.manners.has_end => (SeriesEnded::Finished, "the source has come to its end".into()),
-            (None, None) => (SeriesEnded::Stalled, "the source has come to its end, but the series has not".into()),
+            (None, None) if !self.quirks.has_end => (SeriesEnded::Finished, "the source has ended".into()),
+            (None, None) => (SeriesEnded::Stalled, "the source ended before the end message of the series".into()),
         };
         self.close(ended, &reason);
     }
 
-    /// A silent source: the file is there and says why it is empty.
+    /// Ends a series without an image. It is begun if need be, so that there is a file that says why it is empty.
     fn end_without_data(&mut self, now_ns: u64, reason: &str) {
         if self.current.is_none() {
             let start = SeriesStart { store: true, ..SeriesStart::default() };

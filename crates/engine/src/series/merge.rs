@@ -1,15 +1,16 @@
-//! What several upstreams say at the start of a series, as one start.
+//! Merges the starts of several upstreams into one.
 
 use konkordia_core::series::SeriesStart;
 use serde_json::{Map, Value};
 
-/// Keys of which each upstream has its own value: they become lists in the order of the upstreams, `null` where one says nothing. Of other keys the last
-/// upstream that has them is right.
+/// Keys of which each upstream has its own value: they become lists in the order of the upstreams, `null` where one
+/// says nothing. Of other keys the value of the last upstream that has them is used.
 pub const LISTS: [&str; 3] = ["x", "y", "rotation"];
-/// Keys that each image of the whole tells, too, as the receiver of MAX IV has it.
+/// Keys that each joined image carries, too, as with the receiver of MAX IV.
 const OF_EACH_IMAGE: [&str; 4] = ["x", "y", "rotation", "full_shape"];
 
-/// A start that waits for what the other upstreams say; until then nobody has heard of it. It is about the images of the sender.
+/// A start that waits for those of the other upstreams, and is not announced until then. It describes the images of the
+/// sender.
 #[derive(Debug)]
 pub(crate) struct Pending {
     base: SeriesStart,
@@ -18,14 +19,14 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// `base` is the start as it will be told, made of what `upstream` said.
+    /// `base` is the start as it will be announced, made from that of `upstream`.
     pub fn new(base: SeriesStart, upstream: usize, upstreams: usize) -> Self {
         let mut pending = Self { said: vec![None; upstreams], base };
         pending.add(upstream, Box::new(pending.base.clone()));
         pending
     }
 
-    /// Takes what another upstream says; true if all have said something.
+    /// Takes the start of another upstream; true if all have sent theirs.
     pub fn add(&mut self, upstream: usize, start: Box<SeriesStart>) -> bool {
         self.base.store &= start.store;
         if self.base.filename.is_none() {
@@ -35,7 +36,7 @@ impl Pending {
         self.said.iter().all(Option::is_some)
     }
 
-    /// All of it as one.
+    /// The merged start.
     pub fn merged(mut self) -> SeriesStart {
         if self.said.len() == 1 {
             return self.base;

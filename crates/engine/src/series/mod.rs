@@ -1,23 +1,24 @@
-//! The way of messages: whole images from streams and folders, put in order, changed where asked, and given to sinks.
-//! It knows no socket and no file: sources and sinks come as traits. Read [`event`] first, then [`open`].
+//! The stream path: takes whole images from streams and folders, puts them in order, changes them where asked, and
+//! gives them to sinks. It knows no socket and no file: sources and sinks come as traits. Read [`event`] first, then
+//! [`open`].
 
-mod belong;
 mod budget;
 mod control;
 mod current;
+pub mod decoder;
 mod deliver;
 pub mod encode;
 pub mod event;
-mod gate;
+mod hold_queue;
 mod images;
-pub mod intake;
 mod join;
 mod lifecycle;
-mod lineup;
+mod membership;
 pub mod merge;
 mod moved;
 mod pieces;
 mod pull;
+mod reorder;
 mod run;
 mod sort;
 mod sum;
@@ -30,7 +31,7 @@ pub use moved::start_of_changed;
 pub use run::open;
 pub use sum::sum_element;
 
-use event::Intake;
+use event::Decoder;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::ledger::MissingPolicy;
@@ -40,7 +41,7 @@ use konkordia_wire::stream::Bounds;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What the messages of a detector are written in.
+/// The protocol of a detector's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// STINS, the streams of MAX IV.
@@ -75,18 +76,18 @@ impl Protocol {
         Self::ALL.into_iter().find(|protocol| protocol.name() == name)
     }
 
-    /// True if a message says that a series begins; else its first image does.
+    /// True if a series begins with a message of its own; otherwise it begins with its first image.
     pub const fn has_start(self) -> bool {
         !matches!(self, Self::SlsJson | Self::Files)
     }
 
-    /// True if a message says that a series has ended.
+    /// True if a series ends with a message of its own.
     pub const fn has_end(self) -> bool {
         !matches!(self, Self::Files)
     }
 }
 
-/// What several upstreams are to each other.
+/// How several upstreams divide the images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Join {
     /// Each carries some of the messages of one stream; one upstream alone is this too.
@@ -100,8 +101,8 @@ pub enum Join {
         /// Columns of the image.
         columns: u32,
     },
-    /// Each carries one piece of every image: piece n, from upstream n, is the n-th along the first dimension. They are not unpacked for that. What the
-    /// upstreams say at the start becomes one: see [`merge::LISTS`].
+    /// Each carries one piece of every image: piece n, from upstream n, is the n-th along the first dimension. Pieces
+    /// are joined without being unpacked. The starts of all upstreams become one: see [`merge::LISTS`].
     Pieces,
 }
 
@@ -117,8 +118,9 @@ impl Join {
 pub enum Positions {
     /// The number that its sender gave it, from 0.
     Frames,
-    /// Its message: the number of the message after that of the header or, where messages have none and one upstream is alone, its arrival. The
-    /// number that the sender gave the image is a label, which may begin anywhere, go in steps, or repeat itself.
+    /// Its message: the number of the message, counted from the one after the header, or, where messages have no
+    /// numbers and there is one upstream, the order of arrival. The number that the sender gave the image is only a
+    /// label, which may begin anywhere, go in steps, or repeat itself.
     Messages,
 }
 
@@ -133,65 +135,73 @@ pub enum Accept {
 
 /// Changes images; each worker has its own.
 pub trait Transform: Send {
-    /// The image after the change, turned as its series asks if that is to be done. Its parts are joined; its number, state and times are not looked at.
+    /// Returns the image after the change, turned by `turn` if this transformation makes turns. Its parts are joined
+    /// already; its number, state and times are not looked at.
     ///
     /// # Errors
     /// The pixels cannot be read; in words for people. The image counts as malformed then.
     fn run(&mut self, image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String>;
 
-    /// Makes what the start of a series says of the sender's images true of the images after the change.
+    /// Adapts the start of a series, which describes the sender's images, to the images after the change.
     fn start(&self, start: &mut SeriesStart);
 }
 
 /// Makes the [`Transform`] of each worker.
 pub type TransformFactory = Box<dyn Fn() -> Box<dyn Transform> + Send + Sync>;
 
-/// Everything that the way of messages needs to know, and every bound it has.
+/// Configuration of the stream path, with all of its bounds.
 pub struct SeriesSpec {
-    /// What messages are written in.
+    /// The protocol of the messages.
     pub protocol: Protocol,
     /// What a message may hold.
     pub bounds: Bounds,
-    /// What the upstreams are to each other.
+    /// How the upstreams divide the images.
     pub join: Join,
     /// What decides where an image stands in its series.
     pub positions: Positions,
     /// What is done to images; `None` = nothing.
     pub transform: Option<TransformFactory>,
-    /// Consecutive images that are added to make one, after the transformation, 1 to [`konkordia_core::selection::SUM_FRAMES_MAX`]; see
-    /// [`sum_element`] for their type. Everybody behind the order sees sums only, on whose thread they are made.
+    /// Consecutive images that are added to make one, after the transformation, 1 to
+    /// [`konkordia_core::selection::SUM_FRAMES_MAX`]; see [`sum_element`] for their type. The sort thread makes the
+    /// sums; sinks and consumers see only sums.
     pub sum_frames: u32,
-    /// How images leave; `None` = as they came (where a transformation has unpacked them, as bslz4), recombined ones and sums unpacked.
+    /// How images leave. `None` = as they came (as bslz4 where a transformation has unpacked them); recombined images
+    /// and sums leave unpacked.
     pub packing_out: Option<Packing>,
-    /// Images are unpacked by a worker and lost if they cannot be; otherwise those that nobody changes are passed on as they came.
+    /// Workers unpack every image, and one that cannot be unpacked is lost. If false, unchanged images are passed on as
+    /// they came.
     pub check_pixels: bool,
     /// Images that may be ahead of the oldest one that is not whole, 1 to 2^20.
     pub window_images: u64,
-    /// Longest time that an image waits for another one, or for its missing parts; also how long messages without a header wait for it.
+    /// Longest time that an image waits for another one, or for its missing parts; also how long messages without a
+    /// header wait for it.
     pub wait_ns: u64,
-    /// Longest time that a series whose end is known waits for what is still on its way.
+    /// Longest time that a series whose end is known waits for messages still on their way.
     pub drain_ns: u64,
     /// A series ends when no message of it comes for this long.
     pub stall_timeout_ns: u64,
-    /// A series ends when no image comes for this long after [`SeriesControl::start_clock`]; `u64::MAX` = waits for ever.
+    /// A series ends when no image comes for this long after [`SeriesControl::start_clock`]; `u64::MAX` = waits for
+    /// ever.
     pub start_timeout_ns: u64,
     /// What to do with partial images.
     pub missing: MissingPolicy,
-    /// Bytes of messages between a source and the order, all upstreams together; each has its share.
+    /// Bytes of messages in flight, that is received and not yet committed, all upstreams together; each has an equal
+    /// part.
     pub budget_bytes: u64,
     /// Threads that change, join and pack images; they are started only if there is something to do, then at least one.
     pub workers: usize,
     /// When a series may begin.
     pub accept: Accept,
-    /// Images (sums) of a series that nobody has armed; `None` = as many as the sender announces.
+    /// Images (sums) of a series that was not armed; `None` = as many as the sender announces.
     pub images: Option<u64>,
     /// The moment from which [`konkordia_core::series::SeriesImage::received_ns`] and [`SeriesControl::now_ns`] count.
     pub clock_began: Instant,
 }
 
 impl SeriesSpec {
-    /// For one upstream or several that share a stream: nothing is changed, every series is taken, 1024 images of window, 256 MiB in flight,
-    /// 2 s of patience within a series, 1 s at its end, 60 s of silence, no limit before the first image.
+    /// For one upstream, or several that share a stream: nothing is changed, every series is taken, the window has 1024
+    /// images, 256 MiB may be in flight, missing images are waited for 2 s (1 s at the end of a series), a series ends
+    /// after 60 s of silence, no limit before the first image.
     pub fn new(protocol: Protocol) -> Self {
         Self {
             protocol,
@@ -217,12 +227,12 @@ impl SeriesSpec {
     }
 }
 
-/// One source of messages and who reads them.
+/// One source of messages, with its decoder.
 pub struct Upstream {
     /// Hands messages over.
     pub source: Box<dyn MessageSource>,
-    /// Says what they mean.
-    pub intake: Box<dyn Intake>,
+    /// Decodes them.
+    pub decoder: Box<dyn Decoder>,
 }
 
 /// The parts do not fit together; in words for people.
@@ -230,8 +240,8 @@ pub struct Upstream {
 #[error("the series of this detector cannot be received: {0}")]
 pub struct OpenError(pub String);
 
-/// A running path: threads that take series, one after the other, until [`SeriesControl::shutdown`]. Dropping it shuts it down and waits for
-/// its threads.
+/// A running stream path: threads that take series, one after the other, until [`SeriesControl::shutdown`]. Dropping it
+/// shuts it down and waits for its threads.
 pub struct Series {
     control: Arc<SeriesControl>,
     notices: crossbeam_channel::Receiver<Notice>,
@@ -239,17 +249,18 @@ pub struct Series {
 }
 
 impl Series {
-    /// Drives the series and tells how they go.
+    /// Controls the series and reports their progress.
     pub fn control(&self) -> Arc<SeriesControl> {
         Arc::clone(&self.control)
     }
 
-    /// What happened, in order. Bounded: who never reads loses the newest ones, which [`Progress::notices_lost`] counts.
+    /// Notices in order. The queue is bounded: while it is full, new notices are lost, and [`Progress::notices_lost`]
+    /// counts them.
     pub fn notices(&self) -> &crossbeam_channel::Receiver<Notice> {
         &self.notices
     }
 
-    /// Threads that run for it.
+    /// Number of its threads.
     pub fn threads(&self) -> usize {
         self.threads.len()
     }

@@ -1,5 +1,5 @@
-//! What the start of a series says of the sender's images, said of those that a recipe makes of them: where the beam meets them, how large pixels and
-//! images are, which pixels are of no use, which numbers are measurements.
+//! Adapts the start of a series, which describes the sender's images, to the images that a recipe makes of them: beam
+//! centre, size of pixels and images, masks, and which numbers are measurements.
 
 use konkordia_core::array::Shape;
 use konkordia_core::geometry::Orientation;
@@ -8,12 +8,12 @@ use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{Compiled, Recipe, Reduce, Scratch, Step};
 use serde_json::{Map, Value, json};
 
-/// Names under which metadata hold these facts, those of Stream V1 and V2: along a row, along a column.
+/// Keys of these facts in the metadata of Stream V1 and V2: along a row, along a column.
 const BEAM: [[&str; 2]; 1] = [["beam_center_x", "beam_center_y"]];
 const PIXEL_SIZE: [[&str; 2]; 2] = [["x_pixel_size", "y_pixel_size"], ["pixel_size_x", "pixel_size_y"]];
 const IMAGE_SIZE: [[&str; 2]; 2] = [["x_pixels_in_detector", "y_pixels_in_detector"], ["image_size_x", "image_size_y"]];
 
-/// The raster of an image, as (down, along): rows and columns, where the beam meets it, its pixels; NaN for what is not known.
+/// Geometry of an image, as (down, along): rows and columns, beam centre, pixel size; NaN for what is not known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Raster {
     size: (f64, f64),
@@ -65,7 +65,7 @@ impl Raster {
         }
     }
 
-    /// In words, of what is known.
+    /// What is known, as a text.
     fn describe(&self) -> String {
         let pair = |(down, along): (f64, f64), what: &str| match (down.is_nan(), along.is_nan()) {
             (true, true) => None,
@@ -76,8 +76,8 @@ impl Raster {
     }
 }
 
-/// Makes what `start` says true of the images that `recipe` makes. A fact that cannot be moved is left out: nothing is told that is not so. The
-/// notes of the start tell what the sender said, and what was left out.
+/// Adapts `start` to the images that `recipe` makes. A fact that cannot be converted is left out, so that nothing false
+/// is passed on. The notes of the start say what the sender said, and what was left out.
 pub fn start_of_changed(start: &mut SeriesStart, recipe: &Recipe) {
     numbers(start, &recipe.steps);
     element(start, recipe);
@@ -88,12 +88,13 @@ pub fn start_of_changed(start: &mut SeriesStart, recipe: &Recipe) {
     }
 }
 
-/// True if pixels lie elsewhere behind it.
+/// True if the step moves pixels.
 fn moves(step: &Step) -> bool {
     matches!(step, Step::Crop(_) | Step::Orient(_) | Step::Bin(_))
 }
 
-/// Limits of what is a measurement. Where numbers change, some below the sender's lowest may be measurements.
+/// Adapts the limits of what is a measurement. Where numbers change, some below the sender's lowest may be
+/// measurements.
 fn numbers(start: &mut SeriesStart, steps: &[Step]) {
     let facts = &mut start.facts;
     for step in steps {
@@ -110,7 +111,7 @@ fn numbers(start: &mut SeriesStart, steps: &[Step]) {
     }
 }
 
-/// Beam, sizes and turn, in the facts and in the metadata that consumers get.
+/// Adapts beam centre, sizes and orientation, in the facts and in the metadata that consumers get.
 fn place(start: &mut SeriesStart, places: &[Step]) {
     let came = Raster::of(start);
     let raster = places.iter().fold(came, Raster::after);
@@ -127,7 +128,7 @@ fn place(start: &mut SeriesStart, places: &[Step]) {
     if !said.is_empty() {
         start.notes.push(("transform_sender_said".into(), said));
     }
-    // A turn takes each number from one of the two, and a flip needs the size too.
+    // A turn may swap the two numbers, and a flip needs the size too.
     let count = |(down, along): (f64, f64)| usize::from(down.is_finite()) + usize::from(along.is_finite());
     if count(raster.beam) < count(came.beam) {
         let why = "left out: the images are turned, and the sender does not announce their size";
@@ -135,7 +136,7 @@ fn place(start: &mut SeriesStart, places: &[Step]) {
     }
 }
 
-/// Puts a fact that moved into metadata that have it under one of these names; one that is not known any more is taken out.
+/// Updates a fact in metadata that have it under one of these names, or removes it if it is not known any more.
 fn tell(metadata: &mut Map<String, Value>, names: &[[&str; 2]], (down, along): (f64, f64), value: fn(f64) -> Value) {
     for (name, number) in names.iter().flat_map(|[x, y]| [(*x, along), (*y, down)]) {
         match metadata.get_mut(name) {
@@ -146,7 +147,7 @@ fn tell(metadata: &mut Map<String, Value>, names: &[[&str; 2]], (down, along): (
     }
 }
 
-/// Masks and flat fields of the channels. What bins of them would be is not defined.
+/// Adapts masks and flat fields of the channels. Binned ones are not defined and are left out.
 fn tables(start: &mut SeriesStart, places: &Recipe) {
     let is_binned = places.steps.iter().any(|step| matches!(step, Step::Bin(_)));
     let size = start.image_size;
@@ -157,7 +158,7 @@ fn tables(start: &mut SeriesStart, places: &Recipe) {
             let moved = match size {
                 _ if is_binned => Err("the images are binned".into()),
                 Some(size) if !is_of(size, &table) => {
-                    Err(format!("it came as {:?}, the images as {size:?}", table.shape.dimensions()))
+                    Err(format!("its shape {:?} differs from that of the images, {size:?}", table.shape.dimensions()))
                 }
                 _ => Compiled::new(places, table.shape, table.element).and_then(|compiled| compiled.array(&table, &mut scratch)),
             };
@@ -174,7 +175,8 @@ fn is_of(size: [u64; 2], table: &Array) -> bool {
     dimensions == size || (size[0] == 1 && dimensions == [size[1]])
 }
 
-/// Type of the images as they leave; where the recipe cannot do what was announced, the first image tells.
+/// Sets the pixel type of the images as they leave; `None` if the recipe does not fit the announced images: then the
+/// first image shows it.
 fn element(start: &mut SeriesStart, recipe: &Recipe) {
     let shape = start.image_size.and_then(|size| Shape::new(&size));
     let compiled = shape.zip(start.element).and_then(|(shape, element)| Compiled::new(recipe, shape, element).ok());
@@ -232,7 +234,7 @@ mod tests {
         Step::Bin(Bin { rows, columns, reduce: Reduce::Sum, element: None, overflow: Overflow::Saturated })
     }
 
-    /// What the recipe makes of an image with the marker there, and what it says of these images.
+    /// What the recipe makes of an image with the marker at `at`, and of its start.
     fn changed(steps: &[Step], at: (usize, usize), mut said: SeriesStart) -> (Array, SeriesStart) {
         let mut transform = by_recipe(Recipe { steps: steps.to_vec() })();
         let channels = vec![Channel { name: "".into(), array: marked(at.0, at.1) }];
@@ -258,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_marker_is_where_the_facts_say() {
-        // Beam and marker at one place: the middle of the pixel, or of what was the pixel in its bin.
+        // Beam and marker at the same place: the middle of the pixel, after binning that of the pixel inside its bin.
         for steps in recipes() {
             let (image, said) = changed(&steps, (6, 5), start((6.5, 5.5)));
             assert_eq!(said.image_size, Some([image.shape.dimensions()[0], image.shape.dimensions()[1]]), "{steps:?}");
@@ -305,7 +307,7 @@ mod tests {
         assert_eq!((said.facts.beam_center_y_px, said.facts.beam_center_x_px), (None, Some(4.0)));
         assert_eq!((said.image_size, said.metadata.get("beam_center_y")), (None, None));
         assert!(said.notes.iter().any(|(name, _)| name == "transform_beam_center"));
-        // The part that is cut out has a size.
+        // A part that is cut out has a known size.
         let cut = Step::Crop(Window { row: 1, column: 0, rows: 5, columns: 8 });
         let (_, said) = changed(&[cut, flip[0].clone()], (2, 0), SeriesStart { image_size: None, ..start((3.0, 4.0)) });
         assert_eq!(said.facts.beam_center_y_px, Some(3.0));

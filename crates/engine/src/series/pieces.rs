@@ -1,4 +1,4 @@
-//! Pieces of an image from several upstreams as one array, as they came: nothing is unpacked.
+//! Joins the pieces of an image from several upstreams to one array. Pieces are unpacked only if their packings differ.
 
 use super::join::Joined;
 use super::work::unpacked;
@@ -8,7 +8,7 @@ use konkordia_core::series::{Array, Channel};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{PackScratch, UnpackScratch, missing_le_bytes, pack};
 
-/// What a missing piece is replaced by, and what it is a piece of.
+/// The replacement of a missing piece, and the form of the pieces that it is for.
 struct Blank {
     of: (Shape, Element, Packing),
     piece: Bytes,
@@ -19,7 +19,7 @@ pub(crate) struct PieceJoiner {
     isa: Isa,
     pack: PackScratch,
     unpack: UnpackScratch,
-    /// The last one that was needed.
+    /// The last one that was made.
     blank: Option<Blank>,
 }
 
@@ -67,7 +67,7 @@ impl PieceJoiner {
             });
         }
         let whole = whole_shape(shape, parts.len() as u64);
-        let shape = whole.ok_or_else(|| format!("{} pieces of shape {:?} make no image", parts.len(), shape.dimensions()))?;
+        let shape = whole.ok_or_else(|| format!("{} pieces of shape {:?} are not an image", parts.len(), shape.dimensions()))?;
         Ok(Channel { name: first.name.clone(), array: Array { shape, element, packing, pieces } })
     }
 

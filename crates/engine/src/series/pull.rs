@@ -1,5 +1,5 @@
-//! One thread per upstream: takes messages from the source, has them read, and passes them on in batches. It waits when the upstream's share
-//! of the memory is used up, which holds back the sender.
+//! One thread per upstream: takes messages from the source, decodes them, and passes them on in batches. It waits when
+//! the in-flight budget of the upstream is used up, which holds back the sender.
 
 use super::Upstream;
 use super::control::{Notice, PullState, SeriesControl};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 /// Messages of a batch, at most.
 const BATCH_MESSAGES: usize = 128;
-/// How often a thread that waits looks whether it is to end, or whether messages were finished with.
+/// How often a waiting thread checks whether it must end, or whether messages are finished.
 const GRAIN: Duration = Duration::from_millis(250);
-/// The same while nothing is under way: messages wake it, and many detectors may wait for theirs.
+/// The same while no message is in flight: messages wake it, and many detectors may wait for theirs.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// A message on its way.
+/// A message on its way to the sort thread.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     /// What it means, or why it cannot be read.
@@ -26,7 +26,7 @@ pub(crate) struct Incoming {
     pub received_ns: u64,
 }
 
-/// What is given back when a message needs no memory any more.
+/// What is given back to the in-flight budget when a message is finished.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Receipt {
     pub upstream: usize,
@@ -56,15 +56,15 @@ pub(crate) struct Puller<'a> {
     pub parts: Upstream,
     pub control: &'a SeriesControl,
     pub inbox: Sender<Batch>,
-    /// Messages handed over by the source, and told to be accepted.
+    /// Messages that the source has handed over, and those that it knows to be finished.
     pub received: u64,
     pub accepted: u64,
     pub bounded_bytes: u64,
-    /// Connections that were refused, as was told, and when.
+    /// Refused connections as last reported, and when that was.
     pub crowded: (u64, Option<Instant>),
 }
 
-/// Between two notices of connections that were refused.
+/// Time between two notices of refused connections.
 const CROWDED: Duration = Duration::from_secs(10);
 
 impl Puller<'_> {
@@ -72,11 +72,11 @@ impl Puller<'_> {
         &self.control.pulls[self.upstream]
     }
 
-    /// Until told to end, or nothing can come any more.
+    /// Runs until it must end, or no message can come any more.
     pub fn run(self) {
         let (upstream, control, inbox) = (self.upstream, self.control, self.inbox.clone());
         if let Err(panic) = contain(|| self.pull()) {
-            // Nobody is to wait for it.
+            // The upstream is closed, so that nothing waits for it.
             control.pulls[upstream].is_closed.store(true, Ordering::Relaxed);
             let closed = Some(Closed::Failed(panic.to_string()));
             let _ = inbox.send(Batch { upstream, messages: Vec::new(), closed });
@@ -94,7 +94,7 @@ impl Puller<'_> {
                 self.control.notify(Notice::Refused { upstream: self.upstream, why });
             }
             self.look_at_connections();
-            if !self.state().share.wait(GRAIN, |share| share.room_bytes() > 0 || self.control.is_closing()) {
+            if !self.state().budget.wait(GRAIN, |budget| budget.room_bytes() > 0 || self.control.is_closing()) {
                 self.parts.source.watch();
                 continue;
             }
@@ -115,15 +115,16 @@ impl Puller<'_> {
         };
         self.state().is_closed.store(true, Ordering::Relaxed);
         let _ = self.inbox.send(Batch { upstream: self.upstream, messages: Vec::new(), closed: Some(closed) });
-        // A folder removes files as they are finished with, also after the last has come.
+        // A folder removes files when they are finished, also after the last has come.
         while !self.control.is_closing() && self.accepted < self.received {
             self.accept();
             let finished = self.accepted;
-            self.state().share.wait(GRAIN, |share| share.finished() > finished || self.control.is_closing());
+            self.state().budget.wait(GRAIN, |budget| budget.finished() > finished || self.control.is_closing());
         }
     }
 
-    /// Also while there is no room: whoever connects takes descriptors that files and HTTP need.
+    /// Lets the source look after its connections, also while there is no room: they take descriptors that files and
+    /// HTTP need.
     fn look_at_connections(&mut self) {
         let refused = self.parts.source.connections_refused();
         let (told, at) = self.crowded;
@@ -137,13 +138,13 @@ impl Puller<'_> {
     fn messages_max(&self) -> usize {
         match self.bounded_bytes {
             0 => 1,
-            bytes => self.state().share.room_messages(bytes).clamp(1, BATCH_MESSAGES),
+            bytes => self.state().budget.room_messages(bytes).clamp(1, BATCH_MESSAGES),
         }
     }
 
     fn accept(&mut self) {
-        while self.accepted < self.state().share.finished() {
-            let is_refused = self.state().share.was_refused(self.accepted);
+        while self.accepted < self.state().budget.finished() {
+            let is_refused = self.state().budget.was_refused(self.accepted);
             if is_refused {
                 self.parts.source.refused(1);
             } else {
@@ -153,7 +154,7 @@ impl Puller<'_> {
         }
     }
 
-    /// False when nobody takes messages any more.
+    /// Decodes messages and passes them on. False when the sort thread has ended.
     fn pass_on(&mut self, messages: &mut Vec<Message>) -> bool {
         let (now_ns, count) = (self.control.now_ns(), messages.len());
         let mut batch = Vec::with_capacity(count);
@@ -163,26 +164,26 @@ impl Puller<'_> {
             batch_bytes += bytes;
             let receipt = Receipt { upstream: self.upstream, bytes, sequence: self.received };
             self.received += 1;
-            self.state().share.take(bytes);
-            let intake = &mut self.parts.intake;
-            // A mistake in reading costs the message that it is about.
-            let read = contain(|| intake.read(&message))
+            self.state().budget.take(bytes);
+            let decoder = &mut self.parts.decoder;
+            // A panic while decoding costs only the message that is being decoded.
+            let read = contain(|| decoder.read(&message))
                 .map_or_else(|panic| Err(panic.to_string()), |read| read.map_err(|refusal| refusal.to_string()));
             if let Ok(Read { event: Event::Part(_), .. }) = &read {
                 largest = bytes.max(largest);
             }
             if read.is_err() {
-                self.state().share.refuse(receipt.sequence);
+                self.state().budget.refuse(receipt.sequence);
             }
             batch.push(Incoming { read, receipt, received_ns: now_ns });
         }
         let state = self.state();
         state.received.fetch_add(count as u64, Ordering::Relaxed);
         state.received_bytes.fetch_add(batch_bytes, Ordering::Relaxed);
-        // The source is told what its images weigh as soon as they are heavier than it was told.
+        // The source must know the size of its largest image, because it bounds its own queue by it.
         if largest > self.bounded_bytes {
             self.bounded_bytes = largest;
-            let limit_bytes = self.state().share.limit_bytes();
+            let limit_bytes = self.state().budget.limit_bytes();
             self.parts.source.bound(largest, limit_bytes);
         }
         self.inbox.send(Batch { upstream: self.upstream, messages: batch, closed: None }).is_ok()

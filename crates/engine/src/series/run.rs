@@ -1,15 +1,15 @@
 //! Checks the parts and starts the threads.
 
-use super::belong::Manners;
 use super::control::SeriesControl;
-use super::images::{Crew, Images, ImagesSpec};
+use super::images::{Images, ImagesSpec, WorkerPool};
+use super::membership::SenderQuirks;
 use super::pull::Puller;
 use super::sort::Sorter;
 use super::sum::Summer;
 use super::work::{self, Worker};
 use super::{Join, OpenError, Protocol, Series, SeriesSpec, Upstream};
 use crate::contain::contain;
-use crate::outlet::Outlets;
+use crate::output_queue::OutputQueues;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
 use konkordia_core::order::{OrderSpec, WINDOW_IMAGES_MAX};
@@ -23,19 +23,20 @@ const BATCHES: usize = 4;
 /// Images at each worker or waiting for it.
 const IMAGES_PER_WORKER: usize = 4;
 
-/// Starts the threads: one per upstream, one that puts images in order, and the workers if there is something for them to do.
+/// Starts the threads: one per upstream, one that puts images in order, and the workers if there is something for them
+/// to do.
 ///
 /// # Errors
-/// The parts do not fit together, or the machine has no threads left.
-pub fn open(spec: SeriesSpec, upstreams: Vec<Upstream>, outlets: Arc<Outlets>) -> Result<Series, OpenError> {
+/// The parts do not fit together, or a thread cannot be started.
+pub fn open(spec: SeriesSpec, upstreams: Vec<Upstream>, output_queues: Arc<OutputQueues>) -> Result<Series, OpenError> {
     check(&spec, upstreams.len()).map_err(OpenError)?;
     let names = upstreams.iter().map(|upstream| upstream.source.name()).collect();
     let (control, commands, notices) = SeriesControl::new(names, spec.budget_bytes, spec.clock_began);
     // From here on dropping it ends the threads that were started.
     let mut series = Series { control: Arc::clone(&control), notices, threads: Vec::new() };
     let spec = Arc::new(spec);
-    start(&mut series, &spec, upstreams, outlets, commands).map_err(|error| {
-        OpenError(format!("the machine cannot start a thread: {error}\n  fix: end other programs, or raise the limit"))
+    start(&mut series, &spec, upstreams, output_queues, commands).map_err(|error| {
+        OpenError(format!("the system cannot start a thread: {error}\n  fix: end other programs, or raise the limit (ulimit -u)"))
     })?;
     Ok(series)
 }
@@ -44,29 +45,29 @@ fn start(
     series: &mut Series,
     spec: &Arc<SeriesSpec>,
     upstreams: Vec<Upstream>,
-    outlets: Arc<Outlets>,
+    output_queues: Arc<OutputQueues>,
     commands: crossbeam_channel::Receiver<super::control::Command>,
 ) -> io::Result<()> {
     let control = Arc::clone(&series.control);
-    let manners = Manners {
+    let quirks = SenderQuirks {
         upstreams: upstreams.len(),
         is_modular: spec.join.is_modular(),
         is_sequenced: upstreams.len() > 1 && spec.protocol == Protocol::Stins && spec.join == Join::Balanced,
         has_start: spec.protocol.has_start(),
         has_end: spec.protocol.has_end(),
     };
-    let crew = if work::is_needed(spec) { Some(start_workers(series, spec)?) } else { None };
-    let parts_per_image = if manners.is_modular { manners.upstreams as u32 } else { 1 };
+    let worker_pool = if work::is_needed(spec) { Some(start_workers(series, spec)?) } else { None };
+    let parts_per_image = if quirks.is_modular { quirks.upstreams as u32 } else { 1 };
     let order = OrderSpec { parts_per_image, window_images: spec.window_images, wait_ns: spec.wait_ns };
     let summing = (spec.sum_frames > 1).then(|| {
         let packing = spec.packing_out.unwrap_or(Packing::None);
         Summer::new(spec.sum_frames, spec.missing, packing)
     });
     let transform = spec.transform.as_ref().map(|make| make());
-    let images_spec = ImagesSpec { order, missing: spec.missing, upstreams: manners.upstreams, transform, summing };
-    let images = Images::new(images_spec, Arc::clone(&control), Arc::clone(&outlets), crew);
-    let sorter = Sorter::new(Arc::clone(spec), manners, Arc::clone(&control), outlets, images);
-    let (sender, inbox) = crossbeam_channel::bounded(BATCHES * manners.upstreams);
+    let images_spec = ImagesSpec { order, missing: spec.missing, upstreams: quirks.upstreams, transform, summing };
+    let images = Images::new(images_spec, Arc::clone(&control), Arc::clone(&output_queues), worker_pool);
+    let sorter = Sorter::new(Arc::clone(spec), quirks, Arc::clone(&control), output_queues, images);
+    let (sender, inbox) = crossbeam_channel::bounded(BATCHES * quirks.upstreams);
     let sort = move || {
         let mut sorter = sorter;
         if let Err(panic) = contain(|| sorter.run(&inbox, &commands)) {
@@ -85,17 +86,18 @@ fn start(
     Ok(())
 }
 
-fn start_workers(series: &mut Series, spec: &Arc<SeriesSpec>) -> io::Result<Crew> {
+fn start_workers(series: &mut Series, spec: &Arc<SeriesSpec>) -> io::Result<WorkerPool> {
     let workers = spec.workers.max(1);
     let images_max = workers * IMAGES_PER_WORKER;
     let (jobs, jobs_of_workers) = crossbeam_channel::bounded(images_max);
-    // An image that was thrown away while a worker had it comes back beside those that came after it.
+    // Twice as many: an image that was thrown away while a worker had it still comes back, beside those that came after
+    // it.
     let (done_of_workers, done) = crossbeam_channel::bounded(2 * images_max);
     for n in 0..workers {
         let (spec, jobs, done) = (Arc::clone(spec), jobs_of_workers.clone(), done_of_workers.clone());
         series.threads.push(spawn(format!("series-work-{n}"), move || Worker::new(&spec).run(&jobs, &done))?);
     }
-    Ok(Crew { jobs, done, images_max })
+    Ok(WorkerPool { jobs, done, images_max })
 }
 
 pub(super) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

@@ -1,16 +1,16 @@
-//! The thread that puts images in order and knows where a series begins and ends. It alone changes the state of a series; others send it
-//! messages, commands and finished images.
+//! The thread that puts images in order and knows where a series begins and ends. It alone changes the state of a
+//! series; others send it messages, commands and finished images.
 
-use super::belong::{Heard, Judgement, LEAVING, Manners, NOT_ARMED};
 use super::control::{ArmOrder, Command, Notice, Phase, SeriesControl};
 use super::current::{Current, Refused, are_near};
 use super::event::{Event, ImagePart, Read, SeriesKey};
-use super::gate::{Gate, Waits};
+use super::hold_queue::{HoldQueue, Waits};
 use super::images::{Held, Images};
-use super::lineup::Lineup;
+use super::membership::{Judgement, LEAVING, NOT_ARMED, Received, SenderQuirks};
 use super::pull::{Batch, Closed, Incoming, Receipt};
+use super::reorder::ReorderQueue;
 use super::{Accept, Positions, SeriesSpec};
-use crate::outlet::Outlets;
+use crate::output_queue::OutputQueues;
 use crossbeam_channel::{Receiver, never, select};
 use konkordia_core::order::Verdict;
 use konkordia_core::series::{SeriesEnded, SeriesLedger, SeriesStart, UpstreamLedger};
@@ -18,54 +18,54 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-const TWICE: &str = "its image came before";
-const LATE: &str = "it comes too late, or its image came before";
-const UNANNOUNCED: &str = "no header of its series came in time";
+const TWICE: &str = "its image was already received (duplicate)";
+const LATE: &str = "it arrived too late, or its image was already received";
+const UNANNOUNCED: &str = "the header of its series did not arrive in time";
 
 pub(crate) struct Sorter {
     pub(super) spec: Arc<SeriesSpec>,
-    pub(super) manners: Manners,
+    pub(super) quirks: SenderQuirks,
     pub(super) control: Arc<SeriesControl>,
-    pub(super) outlets: Arc<Outlets>,
+    pub(super) output_queues: Arc<OutputQueues>,
     pub(super) images: Images,
-    pub(super) gates: Vec<Gate>,
-    /// Where one stream comes over several upstreams and says the number of each message.
-    pub(super) lineup: Option<Lineup>,
+    pub(super) hold_queues: Vec<HoldQueue>,
+    /// The reorder queue, where several upstreams carry one stream and its messages have numbers.
+    pub(super) reorder: Option<ReorderQueue>,
     pub(super) current: Option<Current>,
-    /// What was said about the series before.
-    pub(super) last: Option<Heard>,
+    /// What was received of the previous series.
+    pub(super) last: Option<Received>,
     pub(super) armed: Option<ArmOrder>,
-    /// When the detector was told to begin.
+    /// When the detector was started.
     pub(super) clock_ns: Option<u64>,
     pub(super) series_started: u64,
     pub(super) series_ended: u64,
-    /// Reasons that were told since the last series began.
+    /// Reasons that were reported since the last series began, with their upstream.
     pub(super) told: Vec<(usize, &'static str)>,
-    /// Gates may open.
+    /// Something has changed for which held messages may have waited.
     pub(super) is_changed: bool,
     pub(super) failure: Option<String>,
-    /// When the newest message was received that was looked at.
-    heard_ns: u64,
+    /// When the newest message taken so far was received.
+    last_received_ns: u64,
 }
 
 impl Sorter {
     pub fn new(
         spec: Arc<SeriesSpec>,
-        manners: Manners,
+        quirks: SenderQuirks,
         control: Arc<SeriesControl>,
-        outlets: Arc<Outlets>,
+        output_queues: Arc<OutputQueues>,
         images: Images,
     ) -> Self {
         let wait_ns = spec.wait_ns;
-        let gates = std::iter::repeat_with(Gate::default).take(manners.upstreams).collect();
+        let hold_queues = std::iter::repeat_with(HoldQueue::default).take(quirks.upstreams).collect();
         Self {
             spec,
-            manners,
+            quirks,
             control,
-            outlets,
+            output_queues,
             images,
-            gates,
-            lineup: manners.is_sequenced.then(|| Lineup::new(wait_ns, manners.upstreams)),
+            hold_queues,
+            reorder: quirks.is_sequenced.then(|| ReorderQueue::new(wait_ns, quirks.upstreams)),
             current: None,
             last: None,
             armed: None,
@@ -75,11 +75,11 @@ impl Sorter {
             told: Vec::new(),
             is_changed: false,
             failure: None,
-            heard_ns: 0,
+            last_received_ns: 0,
         }
     }
 
-    /// Until it is told to shut down.
+    /// Runs until it must shut down.
     pub fn run(&mut self, inbox: &Receiver<Batch>, commands: &Receiver<Command>) {
         let nothing = never();
         self.publish();
@@ -112,9 +112,10 @@ impl Sorter {
                 default(timeout) => {}
             }
             self.images.pump(0);
-            self.open_gates();
-            // While messages wait it is as late as the newest that was looked at: nobody is silent who could not be heard.
-            let now_ns = if inbox.is_empty() { self.control.now_ns() } else { self.heard_ns };
+            self.open_hold_queues();
+            // While messages wait, the time is that of the newest message taken: an upstream whose messages were not
+            // read yet is not silent.
+            let now_ns = if inbox.is_empty() { self.control.now_ns() } else { self.last_received_ns };
             self.on_time(now_ns);
             self.publish();
         }
@@ -122,30 +123,30 @@ impl Sorter {
         self.publish();
     }
 
-    /// True if it is to end.
+    /// True if the thread must end.
     fn take_batch(&mut self, batch: Batch, commands: &Receiver<Command>) -> bool {
         let Batch { upstream, messages, closed } = batch;
         for incoming in messages {
-            self.heard_ns = self.heard_ns.max(incoming.received_ns);
+            self.last_received_ns = self.last_received_ns.max(incoming.received_ns);
             if self.control.is_cancelling() {
-                // What was sent before the cancel is not to be received after it.
+                // A cancel comes first: messages that were sent before it must not be taken after it.
                 while let Ok(command) = commands.try_recv() {
                     if self.obey(command) {
                         return true;
                     }
                 }
             }
-            if self.lineup.is_some() {
+            if self.reorder.is_some() {
                 self.line_up(upstream, incoming);
-            } else if self.gates[upstream].may_pass(&incoming) {
+            } else if self.hold_queues[upstream].may_pass(&incoming) {
                 self.offer(upstream, incoming, true);
             } else {
-                self.gates[upstream].push(incoming);
+                self.hold_queues[upstream].push(incoming);
             }
         }
         self.tell_unreadable();
         if let Some(closed) = closed {
-            self.gates[upstream].is_closed = true;
+            self.hold_queues[upstream].is_closed = true;
             if let Closed::Failed(why) = closed {
                 let source = self.control.pulls[upstream].name.clone();
                 self.failure = Some(format!("{source}: {why}"));
@@ -155,38 +156,39 @@ impl Sorter {
         false
     }
 
-    /// Takes a message, or keeps it. True if what follows has to wait for it.
+    /// Takes a message, or holds it. True if the messages behind it have to wait too.
     fn offer(&mut self, upstream: usize, incoming: Incoming, is_patient: bool) -> bool {
         match self.take(upstream, incoming, is_patient) {
             Some((waits, incoming)) => {
                 let image = incoming.read.as_ref().ok().and_then(|read| self.position_of(upstream, read));
-                self.gates[upstream].put(waits, image, incoming)
+                self.hold_queues[upstream].put(waits, image, incoming)
             }
             None => false,
         }
     }
 
-    /// Takes a message of a stream that comes over several upstreams in its turn.
+    /// Puts a message into the reorder queue, and takes those whose turn it is.
     fn line_up(&mut self, upstream: usize, incoming: Incoming) {
-        let Some(lineup) = &mut self.lineup else { return };
-        match lineup.push(incoming) {
+        let Some(reorder) = &mut self.reorder else { return };
+        match reorder.push(incoming) {
             Ok(()) => self.take_lined_up(),
             Err(copy) if copy.read.as_ref().is_ok_and(|read| read.message_number.is_some()) => {
                 self.count(copy.receipt, |ledger| ledger.duplicate += 1);
             }
-            // Nobody knows its place.
+            // Without a number it has no place in the order.
             Err(incoming) => drop(self.take(upstream, incoming, false)),
         }
     }
 
     pub(super) fn take_lined_up(&mut self) {
-        while let Some(incoming) = self.lineup.as_mut().and_then(Lineup::pop) {
-            // In their order none has to wait.
+        while let Some(incoming) = self.reorder.as_mut().and_then(ReorderQueue::pop) {
+            // Messages in order do not have to wait.
             drop(self.take(incoming.receipt.upstream, incoming, false));
         }
     }
 
-    /// Says of a message what becomes of it, and does it. Gives it back if it has to wait; without patience none does that could be foreign.
+    /// Judges a message and acts on it. Gives it back if it has to wait; if not `is_patient`, only a message of the
+    /// next series waits.
     fn take(&mut self, upstream: usize, incoming: Incoming, is_patient: bool) -> Option<(Waits, Incoming)> {
         loop {
             let read = match &incoming.read {
@@ -209,9 +211,9 @@ impl Sorter {
                         return None;
                     }
                 }
-                Judgement::Next if self.manners.is_single() => {
-                    let has_end = self.current.as_ref().is_some_and(|current| current.heard.ended != 0);
-                    let (ended, reason) = superseded(&self.manners, has_end);
+                Judgement::Next if self.quirks.is_single() => {
+                    let has_end = self.current.as_ref().is_some_and(|current| current.received_of_series.ended != 0);
+                    let (ended, reason) = superseded(&self.quirks, has_end);
                     self.close(ended, reason);
                 }
                 Judgement::Next => {
@@ -231,17 +233,18 @@ impl Sorter {
     fn judge(&self, upstream: usize, read: &Read) -> Judgement {
         let last = self.last.as_ref();
         match &self.current {
-            Some(current) => current.heard.judge(&self.manners, last, upstream, read),
+            Some(current) => current.received_of_series.judge(&self.quirks, last, upstream, read),
             None if self.control.is_leaving() && !matches!(read.event, Event::Other) => Judgement::Foreign(LEAVING),
             None if self.spec.accept == Accept::Always || self.armed.is_some() => {
-                Heard::judge_idle(&self.manners, last, upstream, read)
+                Received::judge_idle(&self.quirks, last, upstream, read)
             }
             None if matches!(read.event, Event::Other) => Judgement::Control,
             None => Judgement::Foreign(NOT_ARMED),
         }
     }
 
-    /// An image ahead of the window waits while upstreams are behind that are alive: holding their messages back would lose what they bring.
+    /// True if an image ahead of the window has to wait for slower upstreams that are alive: moving the window on would
+    /// lose what they bring.
     fn is_ahead(&self, upstream: usize, read: &Read) -> bool {
         self.position_of(upstream, read).is_some_and(|image| !self.is_in_window(image))
     }
@@ -251,38 +254,39 @@ impl Sorter {
         Some(self.position(upstream, read.message_number, part.number))
     }
 
-    /// Where the image of a message of this series stands, which its sender calls `frame`.
+    /// The position in the series of the image that its sender calls `frame`; `number` is that of its message.
     fn position(&self, upstream: usize, number: Option<u64>, frame: u64) -> u64 {
         let Some(current) = self.current.as_ref().filter(|_| self.spec.positions == Positions::Messages) else { return frame };
-        match (number, current.heard.header_number(&self.manners, upstream)) {
+        match (number, current.received_of_series.header_number(&self.quirks, upstream)) {
             (Some(number), Some(header)) => number.saturating_sub(header).saturating_sub(1),
-            // Nothing tells what several upstreams bring apart but the numbers of their images.
-            _ if !self.manners.is_single() => frame,
+            // With several upstreams only the numbers of the images give their order.
+            _ if !self.quirks.is_single() => frame,
             _ => current.arrived,
         }
     }
 
     fn is_counted_by_arrival(&self, number: Option<u64>) -> bool {
-        self.spec.positions == Positions::Messages && number.is_none() && self.manners.is_single()
+        self.spec.positions == Positions::Messages && number.is_none() && self.quirks.is_single()
     }
 
     fn is_in_window(&self, number: u64) -> bool {
         let next = self.images.order.next();
-        if self.current.as_ref().is_some_and(|current| current.is_doubted(number, next)) {
+        if self.current.as_ref().is_some_and(|current| current.is_far_ahead(number, next)) {
             return false;
         }
         let is_beyond = number.saturating_sub(next) >= self.spec.window_images;
-        !is_beyond || self.manners.is_single() || !self.are_all_alive()
+        !is_beyond || self.quirks.is_single() || !self.are_all_alive()
     }
 
-    /// Does waiting for slower upstreams make sense? Not if one is closed, or has been silent for longer than images wait.
+    /// True if waiting for slower upstreams makes sense. It does not if one is closed, or has been silent for longer
+    /// than images wait.
     fn are_all_alive(&self) -> bool {
         let now_ns = self.control.now_ns();
         let Some(current) = &self.current else { return false };
-        self.gates.iter().enumerate().all(|(upstream, gate)| {
-            let has_all = (current.heard.ended | current.heard.over) >> upstream & 1 == 1;
-            let is_silent = now_ns.saturating_sub(current.heard_ns[upstream]) >= self.spec.wait_ns;
-            has_all || !gate.is_empty() || (!gate.is_closed && !is_silent)
+        self.hold_queues.iter().enumerate().all(|(upstream, hold_queue)| {
+            let has_all = (current.received_of_series.ended | current.received_of_series.over) >> upstream & 1 == 1;
+            let is_silent = now_ns.saturating_sub(current.last_received_ns[upstream]) >= self.spec.wait_ns;
+            has_all || !hold_queue.is_empty() || (!hold_queue.is_closed && !is_silent)
         })
     }
 
@@ -293,7 +297,8 @@ impl Sorter {
         if let (Event::End(key), None, Some(last)) = (&event, &self.current, &mut self.last)
             && last.key == *key
         {
-            // It will not bring more of it: where the protocol has no start, the next image begins a series.
+            // This upstream brings no more of that series: where the protocol has no start, its next image begins a
+            // series.
             last.ended |= 1 << upstream;
         }
         match judgement {
@@ -301,7 +306,7 @@ impl Sorter {
             Judgement::Control => self.count(receipt, |ledger| ledger.control += 1),
             Judgement::Duplicate => {
                 if let (Event::Start(..), Some(current)) = (&event, &mut self.current) {
-                    current.heard.started |= 1 << upstream;
+                    current.received_of_series.started |= 1 << upstream;
                 }
                 self.throw_away(upstream, is_image, TWICE);
                 self.count(receipt, |ledger| ledger.duplicate += 1);
@@ -322,29 +327,29 @@ impl Sorter {
         }
     }
 
-    /// A message of the series that is being received.
+    /// Takes a message of the series that is being received.
     fn take_own(&mut self, upstream: usize, number: Option<u64>, event: Event, receipt: Receipt, now_ns: u64) {
         let Some(current) = &mut self.current else { return };
-        let (manners, window) = (self.manners, self.spec.window_images.saturating_add(64));
+        let (quirks, window) = (self.quirks, self.spec.window_images.saturating_add(64));
         match event {
             Event::Part(part) => {
-                current.heard.on_message(&manners, upstream, number);
+                current.received_of_series.on_message(&quirks, upstream, number);
                 self.take_part(upstream, number, part, receipt, now_ns);
             }
             Event::Start(_, start) => {
                 if self.images.pending.as_mut().is_some_and(|pending| pending.add(upstream, start)) {
                     self.images.announce();
                 }
-                current.heard.on_start(&manners, upstream, number, window);
+                current.received_of_series.on_start(&quirks, upstream, number, window);
                 current.touch(upstream, now_ns);
                 self.count(receipt, |ledger| ledger.control += 1);
             }
             Event::End(_) => {
-                current.heard.on_message(&manners, upstream, number);
-                current.heard.on_end(&manners, upstream, number);
+                current.received_of_series.on_message(&quirks, upstream, number);
+                current.received_of_series.on_end(&quirks, upstream, number);
                 current.touch(upstream, now_ns);
                 self.count(receipt, |ledger| ledger.control += 1);
-                self.begin_drain(SeriesEnded::Finished, "the sender has ended it");
+                self.begin_drain(SeriesEnded::Finished, "the sender ended the series");
                 self.check_end();
             }
             Event::Other => self.count(receipt, |ledger| ledger.control += 1),
@@ -355,7 +360,7 @@ impl Sorter {
         let (image, is_counted) = (self.position(upstream, number, part.number), self.is_counted_by_arrival(number));
         let Some(current) = &mut self.current else { return };
         let label = part.number;
-        let index = if self.manners.is_modular { upstream as u32 } else { 0 };
+        let index = if self.quirks.is_modular { upstream as u32 } else { 0 };
         let held = match current.check(&self.spec, upstream, &part, image, self.images.order.next()) {
             Ok(()) => Some(Held { part, receipt, received_ns: now_ns }),
             Err(Refused::Foreign(why)) => {
@@ -369,7 +374,7 @@ impl Sorter {
             }
         };
         if let Some(current) = &mut self.current {
-            current.heard.on_image(&self.manners, upstream, image, number);
+            current.received_of_series.on_image(&self.quirks, upstream, image, number);
             if is_counted {
                 current.on_arrival(label);
             }
@@ -379,7 +384,7 @@ impl Sorter {
         drop(back);
         match verdict {
             _ if is_malformed => {
-                self.control.pulls[upstream].share.refuse(receipt.sequence);
+                self.control.pulls[upstream].budget.refuse(receipt.sequence);
                 self.count(receipt, |ledger| ledger.malformed += 1);
             }
             Verdict::Placed => {
@@ -412,7 +417,8 @@ impl Sorter {
         }
     }
 
-    /// An image of the series that is being received, or of a past one, is kept nowhere: the series is no success, whatever else is in it.
+    /// Counts an image that is kept nowhere while a series is being received: that series is no success, whatever else
+    /// is in it.
     fn throw_away(&mut self, upstream: usize, is_image: bool, why: &'static str) {
         if is_image && self.current.is_some() {
             self.images.ledger.not_kept += 1;
@@ -420,7 +426,7 @@ impl Sorter {
         }
     }
 
-    /// The verdict of a message that is not kept.
+    /// Counts the verdict of a message that is not kept, and releases its memory.
     fn count(&mut self, receipt: Receipt, verdict: impl FnOnce(&mut UpstreamLedger)) {
         let ledger = &mut self.images.ledger.upstreams[receipt.upstream];
         ledger.received += 1;
@@ -433,18 +439,18 @@ impl Sorter {
         if let Err(why) = &incoming.read {
             self.tell(incoming.receipt.upstream, "malformed", why);
         }
-        // Nobody knows of which image it is.
+        // Its image is not known.
         self.images.ledger.not_kept += u64::from(self.current.is_some());
         self.count(incoming.receipt, |ledger| ledger.malformed += 1);
     }
 
     fn refuse_foreign(&mut self, receipt: Receipt, why: &'static str) {
         self.tell(receipt.upstream, why, why);
-        self.control.pulls[receipt.upstream].share.refuse(receipt.sequence);
+        self.control.pulls[receipt.upstream].budget.refuse(receipt.sequence);
         self.count(receipt, |ledger| ledger.foreign += 1);
     }
 
-    /// Says once per upstream, reason and series why messages are not taken.
+    /// Reports once per upstream, reason and series why messages are not taken.
     fn tell(&mut self, upstream: usize, reason: &'static str, why: &str) {
         if !self.told.contains(&(upstream, reason)) {
             self.told.push((upstream, reason));
@@ -458,16 +464,16 @@ impl Sorter {
         }
     }
 
-    /// Takes what was held, as far as it can be judged now.
-    fn open_gates(&mut self) {
+    /// Takes held messages, as far as they can be judged now.
+    fn open_hold_queues(&mut self) {
         loop {
             let is_changed = std::mem::take(&mut self.is_changed);
             let next = self.images.order.next();
             self.note_followed(next);
-            for upstream in 0..self.gates.len() {
-                let first_ahead = self.gates[upstream].first_ahead();
+            for upstream in 0..self.hold_queues.len() {
+                let first_ahead = self.hold_queues[upstream].first_ahead();
                 if is_changed || first_ahead.is_some_and(|image| self.is_in_window(image)) {
-                    self.open_gate(upstream, true);
+                    self.open_hold_queue(upstream, true);
                 }
             }
             if !self.is_changed && self.images.order.next() == next {
@@ -476,64 +482,66 @@ impl Sorter {
         }
     }
 
-    /// Two images far ahead that are close to each other: the sender has gone there.
+    /// Two held images far ahead that are close to each other show that the sender has jumped there.
     fn note_followed(&mut self, next: u64) {
         let Some(current) = &mut self.current else { return };
         let mut numbers: Vec<u64> =
-            self.gates.iter().flat_map(Gate::numbers_ahead).filter(|n| current.is_doubted(*n, next)).collect();
+            self.hold_queues.iter().flat_map(HoldQueue::numbers_ahead).filter(|n| current.is_far_ahead(*n, next)).collect();
         numbers.sort_unstable();
-        let is_pair = |pair: &&[u64]| are_near(pair[0], pair[1]) && (pair[0] != pair[1] || self.manners.is_modular);
+        let is_pair = |pair: &&[u64]| are_near(pair[0], pair[1]) && (pair[0] != pair[1] || self.quirks.is_modular);
         if let Some(pair) = numbers.windows(2).find(is_pair) {
             current.followed = Some(pair[0]);
         }
     }
 
-    /// Takes what waits, as far as it can be. Without patience the first one goes whatever it waits for.
-    fn open_gate(&mut self, upstream: usize, mut is_patient: bool) {
-        while let Some(image) = self.gates[upstream].first_ahead() {
+    /// Takes the held messages of an upstream, as far as possible. If not `is_patient`, the first one is taken whatever
+    /// it waits for.
+    fn open_hold_queue(&mut self, upstream: usize, mut is_patient: bool) {
+        while let Some(image) = self.hold_queues[upstream].first_ahead() {
             if is_patient && self.current.is_some() && !self.is_in_window(image) {
                 break;
             }
-            let Some(incoming) = self.gates[upstream].pop_ahead() else { break };
+            let Some(incoming) = self.hold_queues[upstream].pop_ahead() else { break };
             self.offer(upstream, incoming, is_patient);
             is_patient = true;
         }
-        while let Some(incoming) = self.gates[upstream].pop_held() {
+        while let Some(incoming) = self.hold_queues[upstream].pop_held() {
             if self.offer(upstream, incoming, is_patient) {
                 return;
             }
-            // What is left may be of the series that is being received after all.
+            // The remaining messages may be of the series that is being received after all.
             is_patient |= self.current.is_some();
         }
     }
 
-    /// Messages whose header did not come in time, or of which there are too many, are foreign; images ahead of the window push it on.
-    pub(super) fn expire_gates(&mut self, now_ns: u64) {
+    /// Releases messages that have waited too long, or are too many. Those whose header did not come are foreign;
+    /// images ahead of the window move it on.
+    pub(super) fn expire_hold_queues(&mut self, now_ns: u64) {
         let is_over = self.is_over();
-        for upstream in 0..self.gates.len() {
-            let gate = &self.gates[upstream];
-            let Some(since_ns) = gate.since_ns() else { continue };
-            if is_over || gate.is_crowded(self.spec.window_images) || now_ns >= self.gate_until(since_ns) {
-                self.open_gate(upstream, false);
+        for upstream in 0..self.hold_queues.len() {
+            let hold_queue = &self.hold_queues[upstream];
+            let Some(since_ns) = hold_queue.since_ns() else { continue };
+            if is_over || hold_queue.is_crowded(self.spec.window_images) || now_ns >= self.hold_queue_until(since_ns) {
+                self.open_hold_queue(upstream, false);
             }
         }
-        self.open_gates();
+        self.open_hold_queues();
     }
 
-    /// How long a message waits that came then.
-    pub(super) fn gate_until(&self, since_ns: u64) -> u64 {
+    /// Until when a message waits that came at `since_ns`.
+    pub(super) fn hold_queue_until(&self, since_ns: u64) -> u64 {
         since_ns.saturating_add(self.spec.wait_ns).max(self.images.patient_until(self.spec.wait_ns))
     }
 
     /// No message can come any more.
     pub(super) fn is_over(&self) -> bool {
-        self.gates.iter().all(|gate| gate.is_closed)
+        self.hold_queues.iter().all(|hold_queue| hold_queue.is_closed)
     }
 
     fn timeout(&self) -> Duration {
         match self.deadline_ns() {
             None => Duration::from_secs(3600),
-            // A little more, so that the time has come when it is looked at.
+            // A little more, so that the time has passed when the thread wakes.
             Some(at_ns) => Duration::from_nanos(at_ns.saturating_sub(self.control.now_ns()).saturating_add(10_000)),
         }
     }
@@ -541,9 +549,9 @@ impl Sorter {
     pub(super) fn publish(&mut self) {
         self.images.settle();
         let control = &self.control;
-        for (upstream, (pull, gate)) in control.pulls.iter().zip(&self.gates).enumerate() {
-            let lined_up = self.lineup.as_ref().map_or(0, |lineup| lineup.count(upstream));
-            pull.held.store(gate.len() as u64 + lined_up, Ordering::Relaxed);
+        for (upstream, (pull, hold_queue)) in control.pulls.iter().zip(&self.hold_queues).enumerate() {
+            let lined_up = self.reorder.as_ref().map_or(0, |reorder| reorder.count(upstream));
+            pull.held.store(hold_queue.len() as u64 + lined_up, Ordering::Relaxed);
         }
         let mut seen = control.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         seen.phase = match &self.current {
@@ -567,13 +575,13 @@ impl Sorter {
     }
 }
 
-/// Why a series ended when the next one began.
-pub(super) fn superseded(manners: &Manners, has_end: bool) -> (SeriesEnded, &'static str) {
+/// How and why a series ended when the next one began.
+pub(super) fn superseded(quirks: &SenderQuirks, has_end: bool) -> (SeriesEnded, &'static str) {
     match has_end {
-        true => (SeriesEnded::Finished, "the sender has ended it"),
-        // Nothing else ends it.
-        false if !manners.has_end => (SeriesEnded::Finished, "the next series began"),
-        false => (SeriesEnded::Superseded, "the next series began before it was ended"),
+        true => (SeriesEnded::Finished, "the sender ended the series"),
+        // The protocol has no end message.
+        false if !quirks.has_end => (SeriesEnded::Finished, "the next series began"),
+        false => (SeriesEnded::Superseded, "the next series began, but no end message of this one was received"),
     }
 }
 
@@ -583,7 +591,7 @@ fn implied_start(part: &ImagePart) -> SeriesStart {
     known.unwrap_or_else(|| SeriesStart { series: part.series.0, store: true, ..SeriesStart::default() })
 }
 
-/// The number of the series where the protocol has none.
+/// Numbers the series where the protocol does not.
 pub(super) fn numbered(mut start: SeriesStart, key: SeriesKey, series_started: u64) -> SeriesStart {
     if start.series == 0 && key.0 == 0 {
         start.series = series_started;

@@ -1,5 +1,5 @@
-//! Sums of consecutive images of a series. They need order and have a memory, so they are made on the thread that commits images: workers hand it
-//! pixels that are not packed, and sinks, consumers and the ring see sums only.
+//! Sums of consecutive images of a series. They depend on the order of the images, so they are made on the thread that
+//! commits images: workers hand it unpacked pixels, and sinks, consumers and the preview buffer see sums only.
 
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing, Shape};
@@ -12,8 +12,9 @@ use std::sync::Arc;
 /// Images of 8 bits whose sum cannot leave the range of 16 bits.
 const NARROW_FRAMES_MAX: u32 = 260;
 
-/// Type of a sum of `frames` images of this type: integers of 8 and 16 bits become the narrowest wider ones that hold every sum; those of 32 and 64
-/// bits and floats stay, because most programs read nothing wider, and what does not fit is *saturated*.
+/// Type of a sum of `frames` images of this type: integers of 8 and 16 bits become the narrowest wider ones that hold
+/// every sum; those of 32 and 64 bits and floats stay, because most programs read nothing wider, and what does not fit
+/// is *saturated*.
 pub fn sum_element(element: Element, frames: u32) -> Element {
     let is_narrow = frames <= NARROW_FRAMES_MAX;
     match element {
@@ -26,7 +27,7 @@ pub fn sum_element(element: Element, frames: u32) -> Element {
     }
 }
 
-/// What a start says of images, said of sums of `frames` of them.
+/// Adapts a start, which describes images, to sums of `frames` images.
 pub(crate) fn start_of_sums(start: &mut SeriesStart, frames: u32) {
     if frames <= 1 {
         return;
@@ -46,9 +47,9 @@ pub(crate) struct Summer {
     frames: u32,
     missing: MissingPolicy,
     packing: Packing,
-    /// What is known of the sum that is being made; its number is the right one.
+    /// The sum that is being made, without its pixels; its number is the right one.
     sum: SeriesImage,
-    /// Images in it, and how many of them in which state.
+    /// Images in it, and how many of them are in which state.
     added: u32,
     complete: u32,
     lost: u32,
@@ -94,7 +95,7 @@ impl ChannelSum {
 }
 
 impl Summer {
-    /// `frames` images, at least 2, make one, which leaves packed like this.
+    /// `frames` images, at least 2, make one sum, which leaves in `packing`.
     pub fn new(frames: u32, missing: MissingPolicy, packing: Packing) -> Self {
         Self {
             isa: Isa::detect(),
@@ -133,7 +134,7 @@ impl Summer {
         (self.added, self.complete, self.lost, self.discarded, self.blank) = (0, 0, 0, 0, 0);
     }
 
-    /// Takes the image of the next position; the sum, if that was its last one.
+    /// Adds the image of the next position. Returns the sum, if that was its last image.
     pub fn add(&mut self, frame: &SeriesImage) -> Option<SeriesImage> {
         self.note(frame);
         self.added += 1;
@@ -154,7 +155,7 @@ impl Summer {
         self.missing == MissingPolicy::Keep || self.complete == self.added
     }
 
-    /// Header of the first image that came, times from the first to the last.
+    /// Keeps the header of the first image that came, and the times from the first to the last.
     fn note(&mut self, frame: &SeriesImage) {
         let (is_first, sum) = (self.lost == self.added, &mut self.sum);
         sum.missing_parts |= frame.missing_parts;
@@ -173,7 +174,7 @@ impl Summer {
         }
     }
 
-    /// False if they are not like those before.
+    /// False if they are not of the form of those before.
     fn add_pixels(&mut self, frame: &SeriesImage) -> bool {
         let is_alike = |channels: &[ChannelSum]| {
             channels.len() == frame.channels.len()
@@ -212,14 +213,14 @@ impl Summer {
         if sum.status.has_pixels() {
             sum.channels = self.pixels();
         } else if has_pixels {
-            // What was added is of no use.
+            // The pixels added so far are of no use.
             self.channels.clear();
         }
         self.begin(sum.number + 1);
         sum
     }
 
-    /// The sums; every pixel is missing, or masked, where an image is.
+    /// The sums. If an image has no pixels, every pixel of the sum is missing, or masked where another image is.
     fn pixels(&mut self) -> Vec<Channel> {
         let mut channels = std::mem::take(&mut self.channels);
         let mut sums = Vec::with_capacity(channels.len());
@@ -230,7 +231,7 @@ impl Summer {
                 if self.blank > 0 {
                     let missing = missing_le_bytes(channel.element);
                     let image: Vec<u8> = missing.iter().copied().cycle().take(channel.piece_bytes).collect();
-                    // There is room for it: the image that is not there was not added.
+                    // This cannot fail: the image without pixels was not added, so there is room for it.
                     let _ = state.add(&image);
                 }
                 let mut piece = Vec::new();
@@ -244,7 +245,7 @@ impl Summer {
         sums
     }
 
-    /// As it leaves; what cannot be packed leaves as it is.
+    /// Packs the array; one that cannot be packed leaves as it is.
     fn packed(&mut self, array: Array) -> Array {
         let pack = |piece: &Bytes| {
             let mut out = Vec::new();

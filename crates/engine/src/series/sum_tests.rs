@@ -17,7 +17,7 @@ fn numbers(pixel: PixelType, bytes: &[u8]) -> Vec<f64> {
     bytes.chunks_exact(pixel.bytes()).map(one).collect()
 }
 
-/// How much a special value wins over others; 0 for a number.
+/// Precedence of a special value over others; 0 for a number.
 fn rank(pixel: PixelType, value: f64) -> usize {
     let s = pixel.special();
     let is_it = |special: f64| value == special || (value.is_nan() && special.is_nan());
@@ -133,7 +133,7 @@ fn states_times_and_headers_of_a_sum() {
     use ImageStatus::{Complete as C, Discarded as D, Lost as L, Partial as P};
     let add = |missing: MissingPolicy, states: [ImageStatus; 3]| {
         let mut summer = Summer::new(3, missing, Packing::None);
-        // A sum before that is left alone.
+        // A sum that was begun before the reset has no effect.
         assert!(summer.add(&frame(C, 1)).is_none());
         summer.reset();
         let sums = states.iter().zip(2..).map(|(state, n)| summer.add(&frame(*state, n)));

@@ -8,10 +8,11 @@ use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{Compiled, Recipe, Scratch};
 use std::sync::Arc;
 
-/// Forms of channels that one worker has compiled its recipe for at once; one more pushes out the oldest.
+/// Forms of channels (shape and type) for which one worker keeps its recipe compiled; one more replaces the oldest.
 const FORMS: usize = 4;
 
-/// Makes the workers run `recipe` on every channel; [`super::SeriesSpec::packing_out`] says how images leave. Turns that a series asks for are not made.
+/// Makes the workers run `recipe` on every channel; [`super::SeriesSpec::packing_out`] says how images leave. Turns
+/// that a series asks for are not made.
 pub fn by_recipe(recipe: Recipe) -> TransformFactory {
     let recipe = Arc::new(recipe);
     Box::new(move || {
@@ -21,7 +22,7 @@ pub fn by_recipe(recipe: Recipe) -> TransformFactory {
 
 struct ByRecipe {
     recipe: Arc<Recipe>,
-    /// By what they take; mostly one.
+    /// One per form of the input; mostly one.
     compiled: Vec<Compiled>,
     scratch: Scratch,
 }

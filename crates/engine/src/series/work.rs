@@ -1,4 +1,5 @@
-//! The workers: join the parts of an image, change it, pack it. Images are numbered on their way in and committed in that order.
+//! The workers: join the parts of an image, change it, pack it. Images are numbered on their way in and committed in
+//! that order.
 
 use super::join::{Joined, Joiner};
 use super::pieces::PieceJoiner;
@@ -22,7 +23,7 @@ pub(crate) struct Job {
     pub turn: Orientation,
 }
 
-/// What became of it.
+/// The result of a [`Job`].
 pub(crate) struct Done {
     pub ticket: u64,
     pub image: SeriesImage,
@@ -31,7 +32,7 @@ pub(crate) struct Done {
     pub why: Option<String>,
 }
 
-/// Makes parts one.
+/// Joins parts.
 enum Joining {
     Modules(Joiner),
     Pieces(Box<PieceJoiner>),
@@ -56,7 +57,7 @@ impl Joining {
     }
 }
 
-/// One thread's tools.
+/// What one worker thread owns.
 pub(crate) struct Worker<'a> {
     joiner: Option<Joining>,
     transform: Option<Box<dyn Transform>>,
@@ -87,14 +88,14 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Until nobody sends any more.
+    /// Works until no more jobs can come.
     pub fn run(mut self, jobs: &Receiver<Job>, done: &Sender<Done>) {
         for job in jobs {
             let (ticket, number) = (job.ticket, job.image.number);
             let result = contain(|| self.work(job)).unwrap_or_else(|panic| {
                 // What the panic left behind is not used again.
                 self = Self::new(self.spec);
-                let why = Some(format!("working on its pixels failed, please report it: {panic}"));
+                let why = Some(format!("its pixels could not be processed, please report this text: {panic}"));
                 Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why }
             });
             if done.send(result).is_err() {
@@ -113,7 +114,7 @@ impl<'a> Worker<'a> {
         if image.channels.is_empty() {
             return Done { ticket, image, unreadable, why };
         }
-        // Not kept: an image that cannot be read is lost, and what it cost to find out does not matter.
+        // `change` takes the image, because one that cannot be read is lost anyway.
         let number = image.number;
         match self.change(image, turn) {
             Ok(image) => Done { ticket, image, unreadable, why },
@@ -140,7 +141,7 @@ impl<'a> Worker<'a> {
             let is_one = channel.array.pieces.len() == 1 || self.spec.join == Join::Pieces;
             let (packing, is_so) = match self.spec.packing_out {
                 Some(packing) => (packing, channel.array.packing == packing && is_one),
-                // What the transformation has unpacked leaves packed, as it came.
+                // Images that came packed and that the transformation has unpacked are packed again.
                 None => (Packing::BitshuffleLz4, !came_packed || channel.array.packing != Packing::None),
             };
             if !is_so {
@@ -150,7 +151,7 @@ impl<'a> Worker<'a> {
         Ok(image)
     }
 
-    /// Whether the pixels are there, as many as are said to be.
+    /// Checks that the array unpacks to as many pixels as its shape says.
     fn check(&mut self, array: &Array) -> Result<(), String> {
         let bytes = usize::try_from(array.unpacked_bytes()).map_err(|_| "the array is too large")?;
         self.checked.resize(bytes, 0);
@@ -171,7 +172,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// The array with each of its pieces unpacked, as it is summed.
+/// The array with each of its pieces unpacked, for summing.
 fn plain(array: &Array, scratch: &mut UnpackScratch) -> Result<Array, String> {
     if array.element == Element::Mono12p {
         return Err("pixels of type mono12p cannot be added: set transform.unpack = \"mono12p\"".into());

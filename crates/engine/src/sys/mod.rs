@@ -7,7 +7,8 @@ pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
     if cpu >= libc::CPU_SETSIZE as usize {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    // SAFETY: `cpu_set_t` is a plain bit field for which zero is valid, `CPU_SET` stays inside it by the check above, and the call reads it.
+    // SAFETY: `cpu_set_t` is a plain bit field for which zero is valid, `CPU_SET` stays inside it by the check above,
+    // and the call reads it.
     let code = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);

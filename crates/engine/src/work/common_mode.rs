@@ -1,8 +1,10 @@
-//! Common mode: what the pixels of one row, or one column, of a chip have in common in one frame, above their pedestals.
+//! Common mode: the offset above their pedestals that the pixels of one row, or one column, of a chip share in one
+//! frame.
 //!
-//! The offset is the mean of ADC - pedestal over the G0 words of the chip's row or column that lie within their gates: pixels with photons do
-//! not count. Fewer than [`WORDS_MIN`] such words give no offset. It is computed from raw words in the order of the tile, so that it is the
-//! same for any number of workers, and remembered for the frames of a batch.
+//! The offset is the mean of ADC - pedestal over the G0 words of the chip's row or column that lie within their gates:
+//! pixels with photons do not count. Fewer than [`WORDS_MIN`] such words give no offset. It is computed from raw words
+//! in the order of the tile, so that it is the same for any number of workers, and remembered for the frames of a
+//! batch.
 
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::plan::CommonMode;
@@ -49,7 +51,8 @@ impl Tables {
         };
         let planes = (0..calibration.sets.len()).map(plane).collect();
         let packet_pixels = format.payload_bytes as usize / 2;
-        // Of two interfaces the second begins with its chips; as it lies in one row of chips, the same number serves.
+        // The tile of a second interface starts at the first row of its chips and skips nothing. But it lies within one
+        // row of chips, so the same number gives the right line.
         let skipped_pixels = (format.first_row(0) * format.columns) as usize;
         Some(Self { mode, columns: format.columns as usize, packet_pixels, skipped_pixels, planes })
     }

@@ -1,7 +1,8 @@
 //! Fills a block of the output image with the converted pixels of one frame.
 //!
-//! A *plain* block is made of runs that lie side by side in a tile too: they are converted where they are. The words of any other block
-//! (turned modules, split pixels, common mode) are first gathered in output order, then converted as a whole.
+//! A *plain* block is made of runs that lie side by side in a tile too: they are converted where they are. The words of
+//! any other block (turned modules, split pixels, common mode) are first gathered in output order, then converted as a
+//! whole.
 
 use super::Recipes;
 use super::common_mode::Offsets;
@@ -16,15 +17,15 @@ use konkordia_kernels::convert::{self, Constants, OutputPixel};
 use konkordia_kernels::unpack;
 use konkordia_memory::ring;
 
-/// The word that stands for one that never came.
+/// Stands for a word whose packet did not come.
 const NO_WORD: u16 = 0xFFFF;
 
-/// A frame on its way through a worker.
+/// A frame that a worker processes.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame {
     /// Position in the run.
     pub number: u64,
-    /// Its set of constants, by its storage cell; `None` = there is none, or no packet told the cell.
+    /// Its set of constants, by its storage cell; `None` = the cell has none, or no packet said which cell it was.
     pub set: Option<usize>,
     /// True if a packet of it came.
     pub is_present: bool,
@@ -74,7 +75,7 @@ impl<'a> Filler<'a> {
         }
     }
 
-    /// Lets the words of a frame move the pedestals, without an image.
+    /// Updates the pedestals from the words of a frame, without making an image.
     pub fn track(&mut self, worker: &ring::Worker, frame: Frame, block: usize, pedestal: &mut [f32]) {
         let Some(stage) = Stage::new(self.recipes, frame, block) else { return };
         if self.recipes.gather.is_plain(block) {
@@ -143,7 +144,7 @@ fn words_of(bytes: &[u8]) -> &[u16] {
     bytemuck::cast_slice(bytes)
 }
 
-/// Visits the segments of a block with their tile, if all of their packets came.
+/// Visits the segments of a block, each with its tile if all packets of the segment came.
 fn for_each_segment(
     recipes: &Recipes,
     worker: &ring::Worker,
@@ -182,7 +183,7 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// For a block of a frame; `None` if there is nothing to convert with.
+    /// For a block of a frame; `None` if there are no constants for it.
     fn new(recipes: &'a Recipes, frame: Frame, block: usize) -> Option<Self> {
         let PixelConstants::Jungfrau(calibration) = &recipes.constants else { return None };
         Some(Self { recipes, calibration, set: frame.set?, first: block * recipes.gather.block_pixels() })
@@ -200,7 +201,7 @@ impl<'a> Stage<'a> {
         Tracker { pedestal, gate, weight: self.recipes.weight }
     }
 
-    /// Converts words that lie at `at` in the block; `followed` are their pedestals.
+    /// Converts words that lie at `at` in the block; `followed` holds their pedestals.
     fn convert<Q: OutputPixel>(&self, raw: &[u16], at: usize, followed: Option<Followed<'_>>, out: &mut [Q]) {
         let isa = self.recipes.isa;
         if let Some(fixed) = self.recipes.fixed.get(self.set) {
@@ -243,7 +244,8 @@ impl<'a> Stage<'a> {
 }
 
 impl Recipes {
-    /// What stands where no word is: masked in gaps, missing where the packets did not come. Raw words have no other special value.
+    /// What stands where no word is: masked in gaps, missing where the packets did not come. Raw words have no other
+    /// special value.
     fn absent<Q: OutputPixel>(&self, segment: &Segment) -> Q {
         if segment.tile.is_none() && self.plan.recipe != Recipe::Raw { Q::MASKED } else { Q::MISSING }
     }

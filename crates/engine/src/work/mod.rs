@@ -1,7 +1,7 @@
 //! A worker: turns the raw tiles of frames into packed strips of images, block by block while the block is in L1.
 //!
-//! Its strips are its own for the whole run, and it does every frame of them in order: so pedestals that follow the drift, and sums of frames,
-//! are the same for any number of workers.
+//! A worker keeps its strips for the whole run and processes all their frames in order. So tracked pedestals and sums
+//! of frames are the same for any number of workers.
 
 mod common_mode;
 mod fill;
@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Frames of which a worker does one strip before it goes on to the next strip, so that the strip's constants stay in its cache.
+/// Frames of which a worker does one strip before it goes on to the next strip, so that the strip's constants stay in
+/// its cache.
 const BATCH_FRAMES: u64 = 8;
 
 /// What all workers share, computed at arm.
@@ -43,7 +44,7 @@ pub(crate) struct Recipes {
     /// For each set of constants; empty unless the arithmetic is fixed-point.
     fixed: Vec<FixedConstants>,
     common_mode: Option<Tables>,
-    /// Part of its distance by which a word moves its pedestal.
+    /// Fraction of its distance from the pedestal by which a word moves the pedestal.
     weight: f32,
 }
 
@@ -205,7 +206,7 @@ impl<'a, P: Summed> Work<'a, P> {
         }
     }
 
-    /// The set of constants of a frame, by its storage cell (protocols 1.4: DAQ info bits 8 to 11).
+    /// The set of constants of a frame, by its storage cell (docs/protocols.md 1.4: DAQ info bits 8 to 11).
     fn set_of(&self, daq_info: u32) -> Option<usize> {
         match &self.recipes.constants {
             PixelConstants::Jungfrau(calibration) => calibration.set_of_cell[(daq_info >> 8) as usize % CELLS],
@@ -249,7 +250,8 @@ impl<'a, P: Summed> Work<'a, P> {
         }
     }
 
-    /// Gives the sinks the tracked pedestals as they are after this image: of the set of its last frame, or the first set if that has none.
+    /// Copies the tracked pedestals after this image for the sinks: those of its last frame's set, or of the first set
+    /// if that frame has none.
     fn snapshot(&mut self, worker: &mut ring::Worker, own: usize, strip: usize, frame: Frame, image: u64) {
         if let (Some(planes), Some(out)) = (self.pedestals.get(frame.set.unwrap_or(0)), worker.snapshot(image, strip)) {
             out.copy_from_slice(&planes[own]);

@@ -1,4 +1,5 @@
-//! Messages of real detectors, where the captures are (`../shared/data`): what they mean, and that their pixels leave as they came.
+//! Messages of real detectors, if the captures are there (`../shared/data`): their meaning, and that their pixels leave
+//! as they came.
 
 #[path = "../../../../tests/skip.rs"]
 mod skip;
@@ -18,7 +19,7 @@ fn capture(name: &str) -> Option<Vec<Message>> {
     Some(all)
 }
 
-/// Encodes the image and reads the last message of it again with `intake`.
+/// Encodes the image and reads the last message of it again with the decoder of `protocol`.
 fn again(encoder: &mut dyn Encoder, protocol: Protocol, image: &SeriesImage) -> ImagePart {
     let parts = encoder.image(image).unwrap().pop().unwrap();
     part(read(protocol, &Message { parts }).unwrap())

@@ -54,10 +54,16 @@ fn a_v1_header_has_tables_for_its_one_channel() {
     let wrong = described("pixelmask", "uint16");
     let mut parts = parts;
     (parts[3], parts[4]) = (wrong.as_bytes(), &TABLE[..12]);
-    // A table that cannot be used is told, and costs no series.
+    // A table that cannot be used is reported, and does not cost the series.
     let (_, rest) = start(v1_header("all", &parts).unwrap());
     assert!(rest.warnings[0].contains("a table of uint16 with shape [2, 3]"), "{:?}", rest.warnings);
     assert!(rest.channels[0].pixel_mask.is_none() && rest.channels[0].flat_field.is_some());
+    let wrong = described("countrate_table", "uint32");
+    parts[5] = wrong.as_bytes();
+    let (_, rest) = start(v1_header("all", &parts).unwrap());
+    let said = "'count rate' is not used, and the series goes on without it: a table of uint32";
+    assert!(rest.warnings.len() == 2 && rest.warnings[1].contains(said), "{:?}", rest.warnings);
+    assert!(!rest.metadata.contains_key("countrate_correction_table"));
     assert!(v1_header("all", &parts[..6]).unwrap_err().contains("has 8 to 9 parts, but 7 came"));
 }
 
@@ -98,7 +104,7 @@ fn a_v1_image_of_each_packing() {
     assert!(refusal(V1, &[r#"{"htype":"dimage-1.0","series":14}"#]).contains("no number 'frame'"));
 }
 
-/// A message of CBOR: JSON, with further entries behind it.
+/// A CBOR message: JSON with further entries behind it.
 fn cbor(value: &Value, more: &[(&str, &[u8])]) -> Vec<u8> {
     let mut bytes = item_of(value);
     assert!(bytes[0] & 0xE0 == 0xA0 && usize::from(bytes[0] & 31) + more.len() < 24, "a short map");

@@ -19,7 +19,7 @@ fn a_cbf_file_is_unpacked_and_its_header_read() {
     let image = file("/ramdisk/thau_3_2_00012.cbf", CBF);
     let array = array(&image);
     assert_eq!((array.element, array.packing, array.shape.dimensions()), (Element::Int32, Packing::None, [3, 4].as_slice()));
-    // As fabio was given them.
+    // The pixels that were given to fabio.
     let pixels = [1, -2, 300, 40000, 5, -70000, 7, 2147483647, 0, -2147480000, 127, -128];
     assert_eq!(int32(&array.pieces[0]), pixels);
     let start = image.start.unwrap();
@@ -42,7 +42,8 @@ fn pixels_of_a_pilatus_below_zero_are_its_mask() {
     assert_eq!(start.facts.underload_value, Some(0));
     let mask = start.channels[0].pixel_mask.as_ref().unwrap();
     assert_eq!((mask.element, mask.packing, mask.shape.dimensions()), (Element::Uint32, Packing::None, [3, 4].as_slice()));
-    // 1, -2, 300, 40000 / 5, -70000, 7, 2147483647 / 0, -2147480000, 127, -128: -2 and whatever else is below -3 is dead.
+    // 1, -2, 300, 40000 / 5, -70000, 7, 2147483647 / 0, -2147480000, 127, -128: -2 and whatever else is below -3 is
+    // dead.
     assert_eq!(int32(&mask.pieces[0]), [0, 2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 2]);
     // Bytes of the pixels -1 and -3, which the file packs as differences of one byte each.
     let at = CBF.windows(4).position(|four| four == [0x0C, 0x1A, 0x04, 0xD5]).unwrap() + 4;
@@ -99,13 +100,13 @@ fn names_make_series_and_numbers() {
 #[test]
 fn what_is_wrong_is_said_with_its_place() {
     let why = |content: &[u8]| refusal(P, &[&b"a_1.cbf"[..], content]);
-    assert!(why(b"").contains("part 2 of the message: it begins like no CBF, TIFF or EDF file"));
+    assert!(why(b"").contains("part 2 of the message: it is not a CBF, TIFF or EDF file"));
     assert!(why(b"###CBF").contains("part 2 of the message: no pixels begin"));
     assert!(why(&EDF[..100]).contains("header does not end"));
     assert!(why(&TIFF[..100]).contains("directory"));
     assert!(refusal(P, &["a_1.cbf"]).contains("a name and a content, but 1 parts came"));
-    assert!(refusal(P, &[&[0xFF, 0xFE][..], TIFF]).contains("part 1 of the message: it is no name"));
-    assert!(refusal(P, &["a".repeat(1025).as_bytes(), TIFF]).contains("no name"));
+    assert!(refusal(P, &[&[0xFF, 0xFE][..], TIFF]).contains("part 1 of the message: invalid file name"));
+    assert!(refusal(P, &["a".repeat(1025).as_bytes(), TIFF]).contains("invalid file name"));
     assert!(refusal(P, &[&b"a_99999999999999999999999.tif"[..], TIFF]).contains("too large"));
     // Pixels that end too early, or go on.
     let size = CBF.windows(15).position(|part| part == b"X-Binary-Size: ").unwrap() + 15;

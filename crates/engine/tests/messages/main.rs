@@ -1,5 +1,5 @@
-//! Messages in and out: what each protocol's messages mean, what is refused and in which words, that what goes out is read again, and that messages of
-//! real detectors keep their pixels on the way.
+//! Messages in and out: what the messages of each protocol mean, what is refused and with which text, that encoded
+//! messages can be read again, and that messages of real detectors keep their pixels.
 
 mod captures;
 mod dectris;
@@ -14,8 +14,8 @@ use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::Message;
 use konkordia_core::series::{Array, Channel, SeriesImage, SeriesStart};
 use konkordia_engine::series::Protocol;
-use konkordia_engine::series::event::{Event, ImagePart, Intake, Read, SeriesKey};
-use konkordia_engine::series::intake::{IntakeOptions, intake, intake_with};
+use konkordia_engine::series::decoder::{DecoderOptions, decoder, decoder_with};
+use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
 use konkordia_wire::stream::Bounds;
 use proptest::prelude::*;
 
@@ -23,8 +23,8 @@ fn message(parts: &[impl AsRef<[u8]>]) -> Message {
     Message { parts: parts.iter().map(|part| Bytes::copy_from_slice(part.as_ref())).collect() }
 }
 
-fn reader(protocol: Protocol) -> Box<dyn Intake> {
-    intake(protocol, Bounds::default())
+fn reader(protocol: Protocol) -> Box<dyn Decoder> {
+    decoder(protocol, Bounds::default())
 }
 
 fn read(protocol: Protocol, message: &Message) -> Result<Read, String> {
@@ -60,7 +60,7 @@ fn plain(dimensions: &[u64], element: Element, data: &'static [u8]) -> Array {
     Array { shape, element, packing: Packing::None, pieces: vec![Bytes::from_static(data)] }
 }
 
-/// An image in its final state, as the sort makes it of a part.
+/// An image in its final state, as the sort thread makes it of a part.
 fn image(part: ImagePart) -> SeriesImage {
     SeriesImage {
         status: if part.is_partial { ImageStatus::Partial } else { ImageStatus::Complete },
@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn nothing_that_comes_breaks_an_intake(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
+    fn nothing_that_comes_breaks_a_decoder(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
         for protocol in Protocol::ALL {
             // No part at all is refused too.
             let _ = reader(protocol).read(&message(&parts));

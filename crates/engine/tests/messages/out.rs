@@ -1,4 +1,4 @@
-//! Messages out are read again, by the readers of `wire` and by intakes.
+//! Encoded messages are read again, by the readers of `wire` and by our decoders.
 
 use super::*;
 use konkordia_core::experiment::{Axis, Experiment, Goniometer};
@@ -49,7 +49,7 @@ fn sample_start() -> SeriesStart {
             pixel_size_m: Some([75e-6, 75e-6]),
             saturation_value: Some(99),
             arm_date: Some("2026-01-01T00:00:00+01:00".into()),
-            // Consumers of a run over UDP get its angles, too.
+            // Consumers of a UDP run get its angles, too.
             experiment: Experiment {
                 goniometer: Goniometer { omega: Axis::turning(90.0, 0.1), ..Goniometer::default() },
                 ..Experiment::default()
@@ -143,7 +143,7 @@ fn stins_stacks_channels_and_keeps_pieces() {
     assert_eq!((&first(&parts)["shape"], &first(&parts)["chunks"]), (&json!([2, 2, 8]), &json!([1, 2, 8])));
     let back = read_back(Protocol::Stins, parts);
     assert_eq!((array(&back).packing, array(&back).pieces.len()), (Packing::BitshuffleLz4, 2));
-    // Two ways of packing are none.
+    // Channels with different packings are sent unpacked.
     let back = read_back(Protocol::Stins, one(out.image(&image_of(0, vec![("a", lz4), ("b", raw.clone())])).unwrap()));
     assert_eq!((array(&back).packing, &array(&back).pieces[0][..]), (Packing::None, &PIXELS[..]));
     let other = plain(&[2, 16], Element::Uint8, &PIXELS);
@@ -240,7 +240,7 @@ fn v2_images_keep_times_and_what_the_user_said() {
     image.header_json = r#"{"series_date":"2024","user_data":[1,{"x":null}]}"#.into();
     let back = read_back(Protocol::DectrisV2, one(out.image(&image).unwrap()));
     assert_eq!((back.times, &back.header_json, &back.channels), (image.times, &image.header_json, &image.channels));
-    // Of another protocol: all of it.
+    // Data from another protocol goes out as a whole.
     image.header_json = r#"{"rotation":1.5}"#.into();
     let back = read_back(Protocol::DectrisV2, one(out.image(&image).unwrap()));
     assert_eq!(back.header_json, r#"{"user_data":{"rotation":1.5}}"#);

@@ -63,14 +63,14 @@ fn what_is_wrong_is_said_with_its_place() {
     assert!(why(json!({"bitmode": 24}), &[7; 32]).contains("'bitmode' is 24"));
     assert!(why(json!({"size": 30}), &[7; 32]).contains("'size' is 30, but"));
     assert!(why(json!({}), &[7; 31]).contains("part 2 of the message: 8 x 2 pixels of 16 bits have 32 bytes, but 31 came"));
-    assert!(why(json!({"shape": [0, 2]}), &[]).contains("no image of whole bytes"));
-    assert!(why(json!({"shape": [1u64 << 33, 1u64 << 33]}), &[7; 32]).contains("no image of whole bytes"));
+    assert!(why(json!({"shape": [0, 2]}), &[]).contains("cannot be an image of whole bytes"));
+    assert!(why(json!({"shape": [1u64 << 33, 1u64 << 33]}), &[7; 32]).contains("cannot be an image of whole bytes"));
     assert!(why(json!({"shape": [1u64 << 20, 1u64 << 20]}), &[7; 32]).contains("more than the 1073741824 bytes"));
     assert!(refusal(P, &[first(json!({}))]).contains("an image has 2 parts, but 1 came"));
     assert!(refusal(P, &["{}"]).contains("missing field `jsonversion`"));
     // Packed it is inside the bounds, unpacked it is not.
     let bounds = Bounds { image_bytes_max: 3, ..Bounds::default() };
     let change = json!({"bitmode": 12, "shape": [2, 1], "size": 3});
-    let why = intake(P, bounds).read(&message(&[&first(change)[..], &[1, 2, 3]])).unwrap_err();
+    let why = decoder(P, bounds).read(&message(&[&first(change)[..], &[1, 2, 3]])).unwrap_err();
     assert_eq!(why.to_string(), "part 2 of the message: unpacked it has 4 bytes; 3 are accepted");
 }

@@ -16,7 +16,7 @@ fn tracked(frames: TrackedFrames, selection: Selection) -> Processing {
     Processing { selection, tracking: Some(Tracking { window_frames: 16, frames, snapshot_images: 3 }), ..Processing::default() }
 }
 
-/// Two half modules that drift by 2 ADU per frame, a few packets of each.
+/// Two half modules whose pedestals drift by 2 ADU per frame; a few packets of each.
 fn drifting() -> Recording {
     let sends = |frame, stream, packet| {
         let is_lost = frame == 9 || frame == 20 && stream == 1;
@@ -44,10 +44,10 @@ fn pedestals_follow_frame_by_frame_alike_for_any_workers_and_instruction_set() {
             assert!(seen == first, "{workers} workers, {packed_slots} images");
         }
         for isa in Isa::available() {
-            let (mut parts, keeper) = recording.parts(&plan, &constants);
+            let (mut parts, collector) = recording.parts(&plan, &constants);
             parts.isa = *isa;
             run_within(60, run::arm(parts).unwrap());
-            assert!(keeper.take() == first, "{isa}");
+            assert!(collector.take() == first, "{isa}");
         }
     }
 }
@@ -60,7 +60,7 @@ fn only_dark_frames_move_pedestals_where_only_they_may() {
     let untouched: Vec<u32> = constants.sets[0].pedestals[0].iter().map(|p| p.to_bits()).collect();
     let seen = recording.check(&plan(Selection::default()), &constants);
     assert!(seen.iter().filter(|s| s.image % 3 == 0).all(|s| s.pedestals == untouched));
-    // Warm-up frames that are dark move them, others do not, unless all frames do.
+    // Warm-up frames that are dark move the pedestals. Others do not, unless all frames do.
     let warmup = |warmup_is_dark| Selection { warmup_frames: 20, warmup_is_dark, ..Selection::default() };
     assert!(recording.check(&plan(warmup(false)), &constants)[0].pedestals == untouched);
     assert!(recording.check(&plan(warmup(true)), &constants)[0].pedestals != untouched);
@@ -86,7 +86,7 @@ fn tracking_goes_with_sums_discarded_images_and_split_pixels() {
     }
 }
 
-/// The paper's figure: pedestals rise by up to 100 ADU, here within 3 s at 1.1 kHz.
+/// The number given in the paper: pedestals rise by up to 100 ADU, here within 3 s at 1.1 kHz.
 #[test]
 fn a_drift_of_100_adu_in_3_s_is_followed_within_5_adu() {
     const FRAMES: u64 = 3300;
@@ -122,7 +122,7 @@ fn a_drift_of_100_adu_in_3_s_is_followed_within_5_adu() {
     }
 }
 
-/// Frames take turns between three cells: two with constants of their own, one without.
+/// Frames alternate between three storage cells: two with constants of their own, one without.
 #[test]
 fn each_storage_cell_has_its_own_constants_and_pedestals() {
     let sends = |frame, _, packet| packet < 3 && (frame != 6 || packet == 1) && frame != 7;
@@ -147,7 +147,7 @@ fn each_storage_cell_has_its_own_constants_and_pedestals() {
     }
 }
 
-/// No packet tells the storage cell of a lost frame: it is missing, whatever constants there are.
+/// No packet says which storage cell a lost frame had: the frame is missing, whatever constants there are.
 #[test]
 fn a_lost_frame_in_a_sum_is_missing_although_cell_0_has_no_constants() {
     let recording = Scene { frames: 4, sends: |frame, _, packet| frame != 1 && packet < 3, ..Scene::default() }.record_random();

@@ -1,6 +1,6 @@
-//! Sinks of raw frames, sinks that fail, and plans that cannot be.
+//! Sinks of raw frames, sinks that fail, and impossible plans.
 
-use crate::harness::{Keeper, RawKeeper, Recording, Scene, constants, losses, run_within};
+use crate::harness::{Collector, RawCollector, Recording, Scene, constants, losses, run_within};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{CommonMode, Plan, Processing, Recipe, TrackedFrames, Tracking};
 use konkordia_core::process::Negative;
@@ -14,7 +14,7 @@ fn summed(recording: &Recording, sum_frames: u32) -> Plan {
 }
 
 /// Every tile of which a packet came, once and in order, with the words that came.
-fn assert_all_raw(recording: &Recording, raw: &RawKeeper) {
+fn assert_all_raw(recording: &Recording, raw: &RawCollector) {
     let seen = std::mem::take(&mut *raw.seen.lock().unwrap());
     let mut seen = seen.iter();
     let (pixels, packet_pixels) = (recording.format.pixels() as usize, recording.format.payload_bytes as usize / 2);
@@ -41,17 +41,17 @@ fn a_sink_of_raw_frames_sees_the_words_of_every_frame() {
     let sends = |frame, stream, packet| frame != 5 && (packet < 40 || stream == 1);
     let recording = Scene { interfaces: 2, frames: 14, faults: losses(9), sends, ..Scene::default() }.record_random();
     let constants = constants(&recording);
-    // Dark and skipped frames too; and however slow it is, files wait for it.
+    // Dark and skipped frames too. Files wait for the sink, however slow it is.
     let selection = Selection { warmup_frames: 3, keep: Keep::EveryNth(2), sum_frames: 2, ..Selection::default() };
     let processing = Processing { selection, ..Processing::default() };
     for (slots, pause) in [(16, Duration::ZERO), (4, Duration::from_millis(2))] {
         let plan = Plan { processing, slots, window_images: 2, ..recording.plan() };
-        let (mut parts, keeper) = recording.parts(&plan, &constants);
-        let raw = [RawKeeper { pause, ..RawKeeper::default() }, RawKeeper::default()];
+        let (mut parts, collector) = recording.parts(&plan, &constants);
+        let raw = [RawCollector { pause, ..RawCollector::default() }, RawCollector::default()];
         parts.frame_sinks = vec![Box::new(raw[0].clone()), Box::new(raw[1].clone())];
         let outcome = run_within(60, run::arm(parts).unwrap());
         assert_eq!(outcome.frame_sinks.len(), 2);
-        recording.compare(&plan, &constants, &outcome, &keeper.take());
+        recording.compare(&plan, &constants, &outcome, &collector.take());
         raw.iter().for_each(|raw| assert_all_raw(&recording, raw));
     }
 }
@@ -62,19 +62,19 @@ fn a_slow_sink_of_raw_frames_holds_slots_and_a_failing_one_ends_the_run() {
     let constants = constants(&recording);
     let live = Plan { lossless_source: false, slots: 4, window_images: 2, ..recording.plan() };
     let (mut parts, _) = recording.parts(&live, &constants);
-    parts.frame_sinks = vec![Box::new(RawKeeper { pause: Duration::from_millis(10), ..RawKeeper::default() })];
+    parts.frame_sinks = vec![Box::new(RawCollector { pause: Duration::from_millis(10), ..RawCollector::default() })];
     let outcome = run_within(20, run::arm(parts).unwrap());
     assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
     assert!(outcome.ledger.total().no_slot > 0, "four slots cannot hold 60 frames");
 
     for lossless_source in [false, true] {
-        let (mut parts, keeper) = recording.parts(&Plan { lossless_source, ..live.clone() }, &constants);
-        let raw = RawKeeper { fails_at: Some(3), ..RawKeeper::default() };
+        let (mut parts, collector) = recording.parts(&Plan { lossless_source, ..live.clone() }, &constants);
+        let raw = RawCollector { fails_at: Some(3), ..RawCollector::default() };
         parts.frame_sinks = vec![Box::new(raw.clone())];
         let outcome = run_within(20, run::arm(parts).unwrap());
         assert!(matches!(outcome.ended, Ended::SinkError(_)), "{:?}", outcome.ended);
         assert!(raw.seen.lock().unwrap().iter().all(|tile| tile.0 < 3));
-        assert_eq!(keeper.take().len() as u64, outcome.images);
+        assert_eq!(collector.take().len() as u64, outcome.images);
     }
 }
 
@@ -85,7 +85,7 @@ fn a_sink_that_fails_ends_a_run_of_sums_in_a_small_ring() {
     for (packed_slots, sum_frames, workers) in [(1, 1, 5), (1, 3, 2), (2, 7, 1)] {
         let plan = Plan { packed_slots, workers, slots: 4, window_images: 2, ..summed(&recording, sum_frames) };
         let (mut parts, other) = recording.parts(&plan, &constants);
-        let failing = Keeper { fails_at: Some(4), ..Keeper::default() };
+        let failing = Collector { fails_at: Some(4), ..Collector::default() };
         parts.sinks.push(Box::new(failing.clone()));
         let outcome = run_within(20, run::arm(parts).unwrap());
         assert!(matches!(outcome.ended, Ended::SinkError(_)), "{:?}", outcome.ended);
@@ -96,13 +96,13 @@ fn a_sink_that_fails_ends_a_run_of_sums_in_a_small_ring() {
     }
 }
 
-/// A worker that does not know the type that it is to convert to: no configuration asks for it, so it is a mistake of the caller.
+/// A worker that does not know the type to convert to: no configuration asks for it, so it is a mistake of the caller.
 #[test]
 fn a_worker_that_panics_ends_the_run_and_gives_its_sinks_back() {
     let recording = Scene { frames: 20, sends: |_, _, packet| packet < 3, ..Scene::default() }.record_random();
     let plan = Plan { pixel: PixelType::Uint8, lossless_source: false, ..recording.plan() };
     let (mut parts, _) = recording.parts(&plan, &constants(&recording));
-    parts.frame_sinks = vec![Box::new(RawKeeper::default())];
+    parts.frame_sinks = vec![Box::new(RawCollector::default())];
     let armed = run::arm(parts).unwrap();
     let (done, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(armed.run()).unwrap());

@@ -1,6 +1,7 @@
-//! Sources that can wait, as files do: nothing is refused, however few slots there are and however far the streams are apart.
+//! Sources that can wait, as files do: nothing is refused, however few slots there are and however far the streams are
+//! apart.
 
-use crate::harness::{Constants, Keeper, Recording, Scene, Seen, constants, run_within};
+use crate::harness::{Collector, Constants, Recording, Scene, Seen, constants, run_within};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::{FirstFrame, Plan, Processing};
 use konkordia_core::ports::Source;
@@ -12,11 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 fn run_files(recording: &Recording, plan: &Plan, constants: &Constants, batch: usize) -> (RunOutcome, Vec<Seen>) {
-    let (mut parts, keeper) = recording.parts(plan, constants);
+    let (mut parts, collector) = recording.parts(plan, constants);
     let source = |datagrams: &Vec<Vec<u8>>| Box::new(MemorySource::new(datagrams.clone(), batch)) as Box<dyn Source>;
     parts.sources = recording.streams.iter().map(|datagrams| source(datagrams)).collect();
     let outcome = run_within(60, run::arm(parts).unwrap());
-    (outcome, keeper.take())
+    (outcome, collector.take())
 }
 
 /// Stream 1 misses frames 30 to 329, stream 0 some here and there, and it ends before the other.
@@ -41,13 +42,13 @@ fn streams_hundreds_of_frames_apart_lose_nothing_in_a_ring_of_a_few() {
     }
 }
 
-/// The last frames were never recorded, and the plan does not know or knows too much.
+/// The last frames were never recorded; the plan has no number of frames, or too large a one.
 #[test]
 fn a_run_ends_where_all_files_end() {
     let sends = |frame, stream, packet| packet < 2 && frame < 20 + stream as u64;
     let recording = Scene { interfaces: 2, frames: 30, sends, ..Scene::default() }.record_random();
     let constants = constants(&recording);
-    // Longer than the test may take: nothing may wait for these.
+    // Longer than the test may take: nothing may wait for these time-outs.
     let hour = 3_600_000_000_000;
     let plan = Plan { stall_timeout_ns: hour, start_timeout_ns: hour, first_frame: FirstFrame::Auto, ..recording.plan() };
     for frames in [None, Some(30), Some(21)] {
@@ -68,14 +69,14 @@ fn a_run_ends_where_all_files_end() {
     assert!(matches!(outcome.ended, Ended::NoData), "{:?}", outcome.ended);
 }
 
-/// A disk that takes its time is no reason to give up reading.
+/// A slow sink is no reason to stop reading.
 #[test]
 fn files_wait_for_a_sink_longer_than_any_detector_may_stall() {
     let recording = Scene { frames: 30, sends: |_, _, packet| packet < 2, ..Scene::default() }.record_random();
     let constants = constants(&recording);
     let plan = Plan { slots: 4, packed_slots: 1, window_images: 2, stall_timeout_ns: 20_000_000, ..recording.plan() };
     let (mut parts, _) = recording.parts(&plan, &constants);
-    let slow = Keeper { pause: Duration::from_millis(45), ..Keeper::default() };
+    let slow = Collector { pause: Duration::from_millis(45), ..Collector::default() };
     parts.sinks = vec![Box::new(slow.clone())];
     let outcome = run_within(20, run::arm(parts).unwrap());
     assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
@@ -84,7 +85,7 @@ fn files_wait_for_a_sink_longer_than_any_detector_may_stall() {
     recording.compare(&plan, &constants, &outcome, &seen);
 }
 
-/// Stopping does not wait for the end of the files, and what was read so far is whole in all of them.
+/// A stop does not wait for the end of the files, and the frames read so far are whole on all streams.
 #[test]
 fn a_stop_ends_the_reading_with_whole_frames() {
     let sends = |_, _, packet| packet == 5;
@@ -93,7 +94,7 @@ fn a_stop_ends_the_reading_with_whole_frames() {
     for (slots, batches) in [(4, [1, 1]), (16, [50, 1]), (64, [7, 300])] {
         let plan = Plan { slots, packed_slots: 2, window_images: 2, ..recording.plan() };
         let (mut parts, _) = recording.parts(&plan, &constants);
-        let slow = Keeper { pause: Duration::from_millis(2), ..Keeper::default() };
+        let slow = Collector { pause: Duration::from_millis(2), ..Collector::default() };
         let source = |(datagrams, batch): (&Arc<Vec<Vec<u8>>>, usize)| {
             Box::new(MemorySource::new(datagrams.to_vec(), batch)) as Box<dyn Source>
         };
@@ -141,10 +142,10 @@ fn a_file_that_cannot_be_read_further_ends_the_run_and_holds_up_no_other() {
     let recording = Scene { interfaces: 2, frames: 300, sends: |_, _, packet| packet == 5, ..Scene::default() }.record_random();
     let constants = constants(&recording);
     let plan = Plan { slots: 4, packed_slots: 1, window_images: 2, ..recording.plan() };
-    let (mut parts, keeper) = recording.parts(&plan, &constants);
+    let (mut parts, collector) = recording.parts(&plan, &constants);
     parts.sources[1] = Box::new(Torn { datagrams: recording.streams[1][..40].to_vec(), next: 0 });
     let outcome = run_within(20, run::arm(parts).unwrap());
     assert!(matches!(outcome.ended, Ended::SourceError(1, _)), "{:?}", outcome.ended);
-    let whole = keeper.take().iter().filter(|s| s.tiles.iter().all(|tile| tile.packets == 1)).count();
+    let whole = collector.take().iter().filter(|s| s.tiles.iter().all(|tile| tile.packets == 1)).count();
     assert!(whole >= 40 && outcome.images < 60, "{whole} whole of {}", outcome.images);
 }

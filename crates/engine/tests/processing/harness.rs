@@ -36,7 +36,7 @@ impl Default for Scene {
     }
 }
 
-/// Losses and copies, but nothing out of order, so that sources that wait may be used.
+/// Losses and duplicates, but nothing out of order, so that sources that wait may be used.
 pub fn losses(seed: u64) -> FaultModel {
     FaultModel {
         seed,
@@ -50,7 +50,7 @@ pub fn losses(seed: u64) -> FaultModel {
     }
 }
 
-/// Frames on their way to the engine, and what the reference makes of them.
+/// Frames for the engine, and what the reference makes of them.
 pub struct Recording {
     pub streams: Vec<Arc<Vec<Vec<u8>>>>,
     pub reference: Reference,
@@ -58,7 +58,7 @@ pub struct Recording {
 }
 
 impl Scene {
-    /// Records the frames; `word` says what the pixels (tile by tile, row by row) hold.
+    /// Records the frames; `word` gives the word of each pixel (tile by tile, row by row).
     pub fn record(&self, mut word: impl FnMut(u64, usize) -> u16) -> Recording {
         let model = PacketModel::new(DetectorKind::Jungfrau { interfaces: self.interfaces }, self.modules);
         let packetiser = Packetiser::new(&model).unwrap();
@@ -78,7 +78,7 @@ impl Scene {
                     let mut bytes = packetiser.write_header(stream, packetiser.frame_number(frame), packet).to_vec();
                     bytes[field::DET_SPEC_3].copy_from_slice(&(self.daq_info)(frame).to_le_bytes());
                     bytes.extend((first..first + pixels).flat_map(|pixel| word(frame, pixel).to_le_bytes()));
-                    link.push(Datagram { stream, bytes: &bytes, is_stranger: false }, &mut deliver);
+                    link.push(Datagram { stream, bytes: &bytes, is_other_sender: false }, &mut deliver);
                 }
             }
         }
@@ -112,7 +112,8 @@ pub struct Constants {
     pub gates: Vec<Vec<f32>>,
 }
 
-/// One set for all cells, every plane different, some pixels masked in all stages and some in one; gates of about 100 ADU.
+/// One set for all cells, every plane different, some pixels masked in all stages and some in one; gates of about 100
+/// ADU.
 pub fn constants(recording: &Recording) -> Constants {
     let pixels = recording.streams.len() * recording.format.pixels() as usize;
     let mut rng = Rng::new(99);
@@ -184,8 +185,8 @@ impl Recording {
     }
 
     /// Everything for a run with one sink that keeps all images.
-    pub fn parts(&self, plan: &Plan, constants: &Constants) -> (RunParts, Keeper) {
-        let keeper = Keeper::default();
+    pub fn parts(&self, plan: &Plan, constants: &Constants) -> (RunParts, Collector) {
+        let collector = Collector::default();
         let constants = match plan.recipe {
             Recipe::Raw => PixelConstants::None,
             _ => PixelConstants::Jungfrau(constants.arranged(&plan.geometry)),
@@ -194,18 +195,18 @@ impl Recording {
             plan: Arc::new(plan.clone()),
             sources: self.sources(),
             constants,
-            sinks: vec![Box::new(keeper.clone())],
+            sinks: vec![Box::new(collector.clone())],
             frame_sinks: vec![],
             isa: Isa::detect(),
         };
-        (parts, keeper)
+        (parts, collector)
     }
 
     /// Runs the frames and returns what the sink saw.
     pub fn run(&self, plan: &Plan, constants: &Constants) -> (RunOutcome, Vec<Seen>) {
-        let (parts, keeper) = self.parts(plan, constants);
+        let (parts, collector) = self.parts(plan, constants);
         let outcome = run_within(60, run::arm(parts).unwrap());
-        (outcome, keeper.take())
+        (outcome, collector.take())
     }
 
     pub fn outline(&self, plan: &Plan) -> Outline {
@@ -213,7 +214,8 @@ impl Recording {
         Outline::new(tile, g.placements(), (g.rows() as usize, g.columns() as usize), g.double_pixels())
     }
 
-    /// Runs the frames and compares everything with the naive run: heads, states, pixels, pedestals, sums. Returns what the sink saw.
+    /// Runs the frames and compares everything with the naive run: heads, states, pixels, pedestals, sums. Returns what
+    /// the sink saw.
     pub fn check(&self, plan: &Plan, constants: &Constants) -> Vec<Seen> {
         let (outcome, seen) = self.run(plan, constants);
         self.compare(plan, constants, &outcome, &seen);
@@ -309,13 +311,13 @@ impl Seen {
 
 /// Keeps every image; can be slow with those that hold pixels, and can fail.
 #[derive(Clone, Default)]
-pub struct Keeper {
+pub struct Collector {
     pub seen: Arc<Mutex<Vec<Seen>>>,
     pub pause: Duration,
     pub fails_at: Option<u64>,
 }
 
-impl Keeper {
+impl Collector {
     pub fn take(&self) -> Vec<Seen> {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
@@ -326,7 +328,7 @@ pub fn refusal() -> SinkError {
     SinkError { what: text("cannot write"), why: text("the test says so"), fix: text("nothing") }
 }
 
-impl Sink for Keeper {
+impl Sink for Collector {
     fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
         if self.fails_at.is_some_and(|at| image.image >= at) {
             return Err(refusal());
@@ -338,7 +340,7 @@ impl Sink for Keeper {
             image: image.image,
             status: image.head.status,
             head: image.head,
-            // When they came is another time in each run.
+            // The time of arrival differs in each run.
             tiles: image.tiles.iter().map(|tile| TileRecord { received_ns: 0, ..*tile }).collect(),
             strips: image.strips.iter().map(|s| s.to_vec()).collect(),
             pedestals: image.pedestals.iter().flat_map(|s| s.iter().map(|p| p.to_bits())).collect(),
@@ -356,13 +358,13 @@ pub type RawTile = (u64, usize, TileRecord, Vec<u16>);
 
 /// Keeps every raw tile; can be slow, and can fail.
 #[derive(Clone, Default)]
-pub struct RawKeeper {
+pub struct RawCollector {
     pub seen: Arc<Mutex<Vec<RawTile>>>,
     pub pause: Duration,
     pub fails_at: Option<u64>,
 }
 
-impl FrameSink for RawKeeper {
+impl FrameSink for RawCollector {
     fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), SinkError> {
         if self.fails_at.is_some_and(|at| frame >= at) {
             return Err(refusal());
@@ -397,11 +399,11 @@ impl Source for Replay {
     }
 }
 
-/// Fails the test if the run does not end, and if its sums do not come out.
+/// Fails the test if the run does not end, or if its ledger does not balance.
 pub fn run_within(seconds: u64, armed: Armed) -> RunOutcome {
     let (done, result) = mpsc::channel();
     std::thread::spawn(move || {
-        // After a time-out nobody listens any more.
+        // After a time-out nothing listens any more.
         let _ = done.send(armed.run());
     });
     let outcome = result.recv_timeout(Duration::from_secs(seconds)).expect("the run ends in time, and no thread panics");

@@ -1,5 +1,6 @@
-//! What a run does beside converting frames: it selects and adds them, follows the drift, shares double pixels, keeps raw words, reads files.
-//! Simulated packets, every image against the naive run of `sim`, the same bytes for any number of workers and any room for packed images.
+//! What a run does beside converting frames: it selects and adds them, follows the drift, shares double pixels, keeps
+//! raw words, reads files. Simulated packets; every image is compared with the naive run of `sim`; the bytes are the
+//! same for any number of workers and of slots for packed images.
 
 mod drift;
 mod ends;

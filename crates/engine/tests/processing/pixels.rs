@@ -1,4 +1,4 @@
-//! Pixels of double size, turned tiles, and what the rows and columns of a chip have in common.
+//! Pixels of double size, turned tiles, and common mode of the rows and columns of a chip.
 
 use crate::harness::{Recording, Scene, constants, losses, random_word};
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
@@ -12,7 +12,7 @@ fn place(row: u32, column: u32, flip_rows: bool, rotate: Quarter) -> Placement {
     Placement { row, column, orientation: Orientation { flip_rows, rotate } }
 }
 
-/// Two tiles side by side that lie as these two, whatever they are, with a gap between.
+/// Two tiles side by side with these orientations, with a gap between them.
 fn side_by_side(first: Orientation, second: Orientation) -> Vec<Placement> {
     vec![Placement { row: 1, column: 0, orientation: first }, Placement { row: 2, column: 1033, orientation: second }]
 }
@@ -70,7 +70,8 @@ fn splitting_wins_and_loses_no_photon() {
     }
 }
 
-/// A module of half height whose words are the pedestal, noise, some photons, and an offset that the line of the pixel and the frame decide.
+/// A module of half height whose words are the pedestal, noise, some photons, and an offset that depends on the pixel's
+/// line and on the frame.
 fn with_offsets(offset_adu: fn(frame: u64, row: usize, column: usize) -> f64) -> Recording {
     let mut rng = Rng::new(8);
     let scene = Scene { interfaces: 2, frames: 3, faults: losses(8), ..Scene::default() };
@@ -89,7 +90,7 @@ fn with_offsets(offset_adu: fn(frame: u64, row: usize, column: usize) -> f64) ->
 fn remove_offsets(mode: CommonMode, offset_adu: fn(u64, usize, usize) -> f64) {
     let recording = with_offsets(offset_adu);
     let mut constants = constants(&recording);
-    // Pixels in ADU, so that what is left of the offset can be read off.
+    // Pixels in ADU, so that the rest of the offset can be read from them.
     constants.sets[0].factors[0].iter_mut().for_each(|f| *f /= *f);
     let processing = Processing { common_mode: mode, ..Processing::default() };
     let plan = Plan { processing, pixel: PixelType::Float32, compression: Compression::Bslz4, ..recording.plan() };

@@ -1,6 +1,6 @@
 //! Which frames become images, and when a run has enough of them.
 
-use crate::harness::{Keeper, Recording, Scene, Seen, constants, losses, run_within};
+use crate::harness::{Collector, Recording, Scene, Seen, constants, losses, run_within};
 use konkordia_core::plan::{FirstFrame, Plan, Processing};
 use konkordia_core::ports::Source;
 use konkordia_core::selection::{Flag, Keep, Marked, Selection};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 const DARK: u32 = 1 << 31;
 const WANTED: u32 = 1 << 30;
 
-/// Frames 3, 7, 11 ... are dark, two of three frames are wanted.
+/// Frames 3, 7, 11 ... are dark; two of three frames are wanted.
 fn flags(frame: u64) -> u32 {
     (if frame % 4 == 3 { DARK } else { 0 }) | if frame.is_multiple_of(3) { 0 } else { WANTED } | 3 << 8
 }
 
 fn recording(frames: u64) -> Recording {
-    // Frame 9 is lost after a frame that is not dark, frame 12 after one that is, frames 17 and 18 in a row, and frame 22 after
-    // one that is not wanted.
+    // Frame 9 is lost after a frame that is not dark, frame 12 after one that is, frames 17 and 18 in a row, and frame
+    // 22 after one that is not wanted.
     let sends = |frame, _, packet| ![9, 12, 17, 18, 22].contains(&frame) && packet > 125;
     Scene { frames, faults: losses(3), sends, daq_info: flags, ..Scene::default() }.record_random()
 }
@@ -29,7 +29,7 @@ fn with(recording: &Recording, selection: Selection) -> Plan {
     Plan { processing: Processing { selection, ..Processing::default() }, ..recording.plan() }
 }
 
-/// The frames whose flags say `wanted`; a frame of which no packet came is taken for what the frame before it was.
+/// The frames whose flags satisfy `wanted`; a frame without a packet counts as the frame before it did.
 fn frames_by_flags(recording: &Recording, frames: u64, wanted: impl Fn(u32) -> bool) -> Vec<u64> {
     // Frame 0 of a run has the number 1 on the wire.
     let number = |datagram: &[u8]| u64::from_le_bytes(datagram[..8].try_into().unwrap());
@@ -59,12 +59,12 @@ fn frames_are_selected_by_place_and_by_flag_and_added() {
     assert_eq!(check(Selection { warmup_frames: 26, ..plain }), [26, 27, 28, 29]);
     assert!(check(Selection { warmup_frames: 40, warmup_is_dark: false, ..plain }).is_empty());
     assert_eq!(check(Selection { darks: every, warmup_frames: 2, keep: Keep::EveryNth(7), ..plain }), [2, 10, 19, 28]);
-    // 9 is taken for what 8 was (bright), 12 for what 11 was (dark).
+    // 9 counts as 8 did (bright), 12 as 11 did (dark).
     let bright = check(Selection { darks: by_flag, ..plain });
     assert!(bright.contains(&9) && !bright.contains(&12) && bright.contains(&17), "{bright:?}");
     let kept = check(Selection { keep: Keep::Flag(flag(WANTED)), ..plain });
     assert_eq!(kept, frames_by_flags(&recording, 30, |flags| flags & WANTED != 0));
-    // 12 is taken for what 11 was (wanted), 22 for what 21 was (not wanted, though 22 itself would have been).
+    // 12 counts as 11 did (wanted), 22 as 21 did (not wanted, though 22 itself would have been).
     assert!(kept.contains(&12) && !kept.contains(&22) && flags(22) & WANTED != 0, "{kept:?}");
     assert_eq!(bright, frames_by_flags(&recording, 30, |flags| flags & DARK == 0));
     check(Selection { keep: Keep::Flag(Flag { mask: WANTED, set: false }), sum_frames: 3, ..plain });
@@ -126,18 +126,19 @@ fn a_run_ends_when_it_has_enough_although_frames_go_on() {
     let selection = Selection { images_max: Some(20), sum_frames: 3, darks: Marked::Every(10), ..Selection::default() };
     let mut plan = Plan { packed_slots: 1, frames: None, lossless_source: false, ..with(&one_frame, selection) };
     plan.first_frame = FirstFrame::Auto;
-    let (mut parts, keeper) = one_frame.parts(&plan, &constants);
+    let (mut parts, collector) = one_frame.parts(&plan, &constants);
     parts.sources = vec![Endless::boxed(&one_frame).0];
     let outcome = run_within(20, run::arm(parts).unwrap());
     assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
     let images = outcome.ledger.images;
     // On a busy machine some frames are refused, and images may be lost.
-    assert_eq!((outcome.images, images.expected, images.written + images.lost, keeper.take().len()), (20, 20, 20, 20));
+    assert_eq!((outcome.images, images.expected, images.written + images.lost, collector.take().len()), (20, 20, 20, 20));
     assert_eq!((images.frames_kept, images.frames_unfinished, images.frames_absent), (60, 0, 0));
     assert!(images.frames_dark >= 6);
 }
 
-/// The disk cannot keep up with a detector that does not wait: whole frames are refused, the sums stay sums of whole frames.
+/// The sink cannot keep up with a detector that does not wait: whole frames are refused, and sums remain sums of whole
+/// frames.
 #[test]
 fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
     for (packed_slots, sum_frames) in [(1, 1), (1, 4), (2, 7)] {
@@ -153,10 +154,10 @@ fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
             ..with(&one_frame, selection)
         };
         let (mut parts, _) = one_frame.parts(&plan, &constants);
-        let slow = Keeper { pause: Duration::from_millis(10), ..Keeper::default() };
+        let slow = Collector { pause: Duration::from_millis(10), ..Collector::default() };
         let (source, is_off) = Endless::boxed(&one_frame);
         parts.sources = vec![source];
-        parts.sinks = vec![Box::new(slow.clone()), Box::new(Keeper::default())];
+        parts.sinks = vec![Box::new(slow.clone()), Box::new(Collector::default())];
         let armed = run::arm(parts).unwrap();
         let control = armed.control();
         let stop = std::thread::spawn(move || {

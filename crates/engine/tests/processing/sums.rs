@@ -55,7 +55,7 @@ fn complete_sums_are_complete_and_others_are_held_back_where_the_policy_says_so(
         let held_back = if missing == MissingPolicy::Keep { ImageStatus::Partial } else { ImageStatus::Discarded };
         let states: Vec<_> = seen.iter().map(|s| s.status).collect();
         assert_eq!(states, [ImageStatus::Complete, ImageStatus::Complete, held_back]);
-        // Of a sum those packets stand in the record that came in every frame.
+        // The record of a sum has only the packets that came in every frame.
         let packets = if missing == MissingPolicy::CompleteOnly { 0 } else { 127 };
         assert_eq!((seen[1].tiles[0].packets, seen[2].tiles[0].packets), (128, packets));
         assert_eq!(seen[1].tiles[0].header.frame_number, 4);

@@ -5,8 +5,8 @@ use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::{Message, MessageSource, SeriesSink, SinkError};
 use konkordia_core::series::{Array, Channel, SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
-use konkordia_engine::outlet::{OnFull, OutletSpec, Outlets, Service, Tap};
-use konkordia_engine::series::event::{Event, ImagePart, Intake, Read, SeriesKey};
+use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
+use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
 use konkordia_engine::series::{self, Notice, Protocol, Series, SeriesControl, SeriesSpec, SinkThread, Upstream, spawn_sink};
 use konkordia_wire::stream::Refusal;
 use std::io;
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub const MS: u64 = 1_000_000;
-/// Nothing takes so long unless it is broken.
+/// Nothing takes this long unless it is broken.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Messages of the tiny protocol: kind, series, message number + 1 (0 = none), value, columns; then the pixels, uint16.
@@ -30,11 +30,11 @@ pub enum Say {
     Other,
     /// Cannot be read.
     Junk,
-    /// Finds a mistake in who reads it.
+    /// Makes the decoder panic.
     Bug,
     /// An image of another shape.
     Wide(u64),
-    /// An image whose bytes are not what they claim to be.
+    /// An image whose bytes do not match what they claim to be.
     Broken(u64),
 }
 
@@ -77,10 +77,10 @@ pub fn message(form: Form, upstream: usize, series: u64, number: u64, say: Say) 
     Message { parts }
 }
 
-/// Reads the tiny protocol.
-pub struct TinyIntake;
+/// The decoder of the tiny protocol.
+pub struct TinyDecoder;
 
-impl Intake for TinyIntake {
+impl Decoder for TinyDecoder {
     fn read(&mut self, message: &Message) -> Result<Read, Refusal> {
         let word = |n: usize| {
             let bytes = message.parts[0].get(n * 8..n * 8 + 8).and_then(|bytes| bytes.try_into().ok());
@@ -118,7 +118,7 @@ impl Intake for TinyIntake {
     }
 }
 
-/// Messages that a test sends whenever it likes. It has come to its end when the sender is dropped.
+/// Messages that a test sends at any time. It ends when the sender is dropped.
 pub struct ChannelSource {
     receiver: Receiver<Message>,
     is_finished: bool,
@@ -188,14 +188,14 @@ impl Kept {
 
 /// Keeps everything; can be slow, and fail or panic at an image.
 #[derive(Clone, Default)]
-pub struct Keeper {
+pub struct Collector {
     pub kept: Arc<Mutex<Vec<Kept>>>,
     pub pause: Duration,
     pub fails_at: Option<u64>,
     pub panics_at: Option<u64>,
 }
 
-impl SeriesSink for Keeper {
+impl SeriesSink for Collector {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
         self.kept.lock().unwrap().push(Kept { start: Some(Arc::clone(start)), ..Kept::default() });
         Ok(())
@@ -221,13 +221,13 @@ impl SeriesSink for Keeper {
     }
 }
 
-/// A path with a reliable sink, fed by the test.
+/// A stream path with a reliable sink, fed by the test.
 pub struct Bench {
     pub form: Form,
     pub senders: Vec<Sender<Message>>,
-    pub outlets: Arc<Outlets>,
+    pub output_queues: Arc<OutputQueues>,
     pub series: Series,
-    pub keeper: Keeper,
+    pub collector: Collector,
     pub sink: SinkThread,
     pub refused: Vec<Arc<AtomicU64>>,
     pub accepted: Vec<Arc<AtomicU64>>,
@@ -236,11 +236,11 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(spec: SeriesSpec, upstreams: usize, form: Form) -> Self {
-        Self::with(spec, upstreams, form, Keeper::default())
+        Self::with(spec, upstreams, form, Collector::default())
     }
 
-    pub fn with(spec: SeriesSpec, upstreams: usize, form: Form, keeper: Keeper) -> Self {
-        let outlets = Arc::new(Outlets::new(Some(Arc::new(Tap::new(4, 1 << 20)))));
+    pub fn with(spec: SeriesSpec, upstreams: usize, form: Form, collector: Collector) -> Self {
+        let output_queues = Arc::new(OutputQueues::new(Some(Arc::new(PreviewBuffer::new(4, 1 << 20)))));
         let (mut senders, mut refused, mut accepted, mut parts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for _ in 0..upstreams {
             let (sender, receiver) = channel();
@@ -249,13 +249,13 @@ impl Bench {
             senders.push(sender);
             refused.push(Arc::clone(&source.refused));
             accepted.push(Arc::clone(&source.accepted));
-            parts.push(Upstream { source: Box::new(source), intake: Box::new(TinyIntake) });
+            parts.push(Upstream { source: Box::new(source), decoder: Box::new(TinyDecoder) });
         }
         let service = Service::Reliable { on_full: OnFull::Wait };
-        let reader = outlets.add(OutletSpec { name: "file".into(), service, queue_images: 16, queue_bytes: 1 << 20 });
-        let series = series::open(spec, parts, Arc::clone(&outlets)).unwrap();
-        let sink = spawn_sink("file", reader, Box::new(keeper.clone()), series.control()).unwrap();
-        Self { form, senders, outlets, series, keeper, sink, refused, accepted, seen: Vec::new() }
+        let reader = output_queues.add(OutputQueueSpec { name: "file".into(), service, queue_images: 16, queue_bytes: 1 << 20 });
+        let series = series::open(spec, parts, Arc::clone(&output_queues)).unwrap();
+        let sink = spawn_sink("file", reader, Box::new(collector.clone()), series.control()).unwrap();
+        Self { form, senders, output_queues, series, collector, sink, refused, accepted, seen: Vec::new() }
     }
 
     pub fn control(&self) -> Arc<SeriesControl> {
@@ -270,12 +270,12 @@ impl Bench {
         }
     }
 
-    /// A source that fails.
+    /// Makes a source fail.
     pub fn cut(&self, upstream: usize) {
         self.senders[upstream].send(Message::default()).unwrap();
     }
 
-    /// Waits for the first notice that is wanted; passes over the others.
+    /// Waits for the first notice that matches; skips the others.
     pub fn wait<T>(&mut self, what: &str, mut is_it: impl FnMut(&Notice) -> Option<T>) -> T {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -290,7 +290,7 @@ impl Bench {
         }
     }
 
-    /// Waits for the end of a series and checks its account.
+    /// Waits for the end of a series and checks its ledger.
     pub fn end(&mut self) -> Arc<SeriesEnd> {
         let end = self.wait("an end", |notice| match notice {
             Notice::Ended(end) => Some(Arc::clone(end)),
@@ -304,7 +304,7 @@ impl Bench {
         self.end().ended
     }
 
-    /// Words of refusals that were told so far.
+    /// Texts of the refusals reported so far.
     pub fn refusals(&mut self) -> Vec<String> {
         self.seen.extend(self.series.notices().try_iter());
         let words = self.seen.iter().filter_map(|notice| match notice {
@@ -317,19 +317,19 @@ impl Bench {
     /// What the sink kept, once it has seen so many ends.
     pub fn kept(&self, series: usize) -> Vec<Kept> {
         eventually("the sink sees the ends", || self.sink.series_ended() >= series as u64);
-        let kept = self.keeper.kept.lock().unwrap().clone();
-        // A series that has not ended yet is none to judge.
+        let kept = self.collector.kept.lock().unwrap().clone();
+        // A series that has not ended yet is not checked.
         kept.iter().filter(|kept| kept.end.is_some()).for_each(check_kept);
         kept
     }
 
-    /// Everything in flight was given back.
+    /// Waits until all memory in flight was given back.
     pub fn assert_at_rest(&self) {
         eventually("the budget is free", || self.control().progress().in_flight_bytes() == 0);
     }
 }
 
-/// A path with short times, so that tests see their ends.
+/// A stream path with short times, so that tests do not wait long for them.
 pub fn quick(protocol: Protocol) -> SeriesSpec {
     SeriesSpec {
         window_images: 32,
@@ -353,7 +353,7 @@ pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Positions are whole, in order, and as many as the account says.
+/// Positions are in order, without a gap, and as many as the ledger says.
 pub fn check_kept(kept: &Kept) {
     let end = kept.end.as_ref().expect("each start has its end");
     assert!(kept.images.iter().enumerate().all(|(n, image)| image.number == n as u64), "{:?}", kept.states());

@@ -34,7 +34,7 @@ fn two_series_follow_each_other_and_pixels_are_untouched() {
     let progress = bench.control().progress();
     assert_eq!((progress.phase, progress.series_started, progress.images_committed), (Phase::Idle, 2, 5));
     assert_eq!((progress.latency.count, progress.notices_lost), (5, 0));
-    assert_eq!(bench.outlets.tap().unwrap().newest().unwrap().image.number, 1);
+    assert_eq!(bench.output_queues.preview().unwrap().newest().unwrap().image.number, 1);
 }
 
 #[test]
@@ -47,7 +47,8 @@ fn what_comes_twice_late_or_from_elsewhere_has_a_counter_each() {
     let end = bench.end();
     let total = end.ledger.total();
     assert_eq!((end.ended, end.ledger.complete), (SeriesEnded::Finished, 4));
-    // Copies of what has left are late; before the header, beyond the announced images, of another series, wrong end.
+    // Duplicates of images that have left are late; before the header, beyond the announced images, of another series,
+    // wrong end.
     assert_eq!((total.placed, total.duplicate + total.late, total.malformed, total.foreign), (4, 3, 2, 4));
     let words = bench.refusals();
     assert_eq!(words.iter().filter(|why| why.contains("junk")).count(), 1, "{words:?}");
@@ -70,13 +71,14 @@ fn lost_images_are_gaps_and_never_a_stall() {
     // Ahead of the window: gaps at once.
     bench.say(0, 2, 0, &[Start(0), Image(0), Image(100), End]);
     assert_eq!(bench.end().ledger.lost, 99);
-    // So far ahead that it is no image.
+    // Too far ahead to be an image of this series.
     bench.say(0, 3, 0, &[Start(0), Image(0), Image(1 << 40), Image(1), End]);
     let ledger = &bench.end().ledger;
     assert_eq!((ledger.expected, ledger.total().foreign), (2, 1));
 }
 
-/// One damaged number is not to cost gaps by the hundred thousand; where the sender has gone there, everything that came is taken.
+/// One damaged number must not make gaps by the hundred thousand; if the sender has jumped there, everything that came
+/// is taken.
 #[test]
 fn a_number_far_ahead_is_a_gap_only_where_another_image_goes_on_from_it() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
@@ -88,16 +90,16 @@ fn a_number_far_ahead_is_a_gap_only_where_another_image_goes_on_from_it() {
     bench.say(0, 2, 0, &[Start(0), Image(0), Image(100_000), Image(100_001), Image(100_002), End]);
     let ledger = &bench.end().ledger;
     assert_eq!((ledger.complete, ledger.lost, ledger.total().foreign), (4, 99_999, 0));
-    // Slowly, so that nobody waits with the first one for the second.
+    // Slowly, so that the first image does not wait long enough for the second.
     bench.say(0, 3, 0, &[Start(0), Image(0), Image(100_000)]);
     eventually("it was waited for long enough", || bench.control().progress().ledger.total().foreign == 1);
     bench.say(0, 3, 0, &[Image(100_001), Image(100_002), End]);
     let ledger = &bench.end().ledger;
     assert_eq!((ledger.complete, ledger.lost, ledger.total().foreign), (3, 100_000, 1));
-    assert_eq!(bench.refusals().iter().filter(|why| why.contains("no image goes on from there")).count(), 2);
+    assert_eq!(bench.refusals().iter().filter(|why| why.contains("no image near it follows")).count(), 2);
 }
 
-/// A detector that goes on while the service goes down: what is being received is brought to its end, and nothing begins.
+/// A detector that goes on while the service shuts down: the current series is completed, and no other begins.
 #[test]
 fn no_series_begins_when_it_is_left() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
@@ -118,10 +120,10 @@ fn no_series_begins_when_it_is_left() {
 /// A sink that takes a millisecond for each of a million gaps.
 #[test]
 fn cancel_ends_a_long_gap() {
-    let keeper = Keeper { pause: Duration::from_millis(1), ..Keeper::default() };
-    let mut bench = Bench::with(spec(), 1, PLAIN, keeper);
+    let collector = Collector { pause: Duration::from_millis(1), ..Collector::default() };
+    let mut bench = Bench::with(spec(), 1, PLAIN, collector);
     bench.say(0, 1, 0, &[Start(0), Image(0), Image(1_000_000), Image(1_000_001)]);
-    let handed_on = Arc::clone(&bench.keeper.kept);
+    let handed_on = Arc::clone(&bench.collector.kept);
     eventually("the gap is being handed on", || handed_on.lock().unwrap().last().is_some_and(|kept| kept.images.len() > 100));
     bench.control().cancel();
     let end = bench.end();
@@ -136,7 +138,7 @@ fn numbers_tell_of_images_that_were_lost_at_the_end() {
         (&[Start(0), Image(0), Image(1)][..], 15, "cc--"),
         (&[Start(0)], 13, "--"),
         (&[Start(0), Image(0), Image(2), Image(1)], 14, "ccc"),
-        // What was announced counts, and nonsense does not.
+        // An announced number counts, unless it is nonsense.
         (&[Start(3), Image(0)], 19, "c--"),
         (&[Start(0), Image(0)], 1 << 60, "c"),
     ] {
@@ -156,10 +158,10 @@ fn an_announcement_of_more_images_than_there_are_costs_nothing() {
     assert_eq!((end.ledger.expected, end.ledger.lost, end.ledger.not_taken), (1, 0, (1 << 47) - 1));
     assert_eq!(end.ledger.imbalances(), []);
     eventually("the sink sees the end", || bench.sink.series_ended() == 1);
-    assert_eq!(bench.keeper.kept.lock().unwrap()[0].states(), "c");
+    assert_eq!(bench.collector.kept.lock().unwrap()[0].states(), "c");
 }
 
-/// Nine of many announced images came, and then the series was ended or stopped, or nothing came any more.
+/// Nine of many announced images came, and then the series was ended or stopped, or nothing more came.
 #[test]
 fn a_series_is_as_long_as_what_came() {
     let images: Vec<_> = std::iter::once(Start(100_000)).chain((0..9).map(Image)).collect();
@@ -206,7 +208,7 @@ fn a_series_without_an_end_stalls_and_is_closed_with_what_came() {
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (SeriesEnded::Stalled, 0, 1));
     assert!(!end.ledger.is_complete());
-    // All announced images are there: finished, although nobody says so.
+    // All announced images are there: the series has finished, although no end message came.
     bench.say(0, 2, 0, &[Start(2), Image(0), Image(1)]);
     assert_eq!(bench.ended(), SeriesEnded::Finished);
     bench.say(0, 1, 0, &[Image(2)]);
@@ -232,7 +234,7 @@ fn pixels_that_contradict_those_before_are_a_gap_and_told_once() {
 
 #[test]
 fn the_end_may_overtake_images_on_another_upstream() {
-    // With message numbers the series is whole when all have come.
+    // With message numbers the series is whole when all messages have come.
     let patient = SeriesSpec { drain_ns: 10_000 * MS, wait_ns: 10_000 * MS, ..spec() };
     let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Stins, ..patient }, 2, NUMBERED);
     bench.say(0, 0, 10, &[Start(0), Image(0)]);
@@ -241,12 +243,12 @@ fn the_end_may_overtake_images_on_another_upstream() {
     bench.say(1, 0, 13, &[Image(2)]);
     bench.say(1, 0, 12, &[Image(1)]);
     assert_eq!(bench.end().ledger.complete, 3);
-    // The next one was held meanwhile; its end came over the other upstream, and then the one after it.
+    // The next series was held back meanwhile. Its end comes over the other upstream, before its image.
     bench.say(1, 0, 17, &[End]);
     bench.say(0, 0, 16, &[Image(0)]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.complete, end.ledger.upstreams[1].control), (SeriesEnded::Finished, 1, 1));
-    // Without numbers announced images are waited for.
+    // Without message numbers, announced images are waited for.
     let mut bench = Bench::new(SeriesSpec { drain_ns: 10_000 * MS, wait_ns: 10_000 * MS, ..spec() }, 2, PLAIN);
     bench.say(0, 7, 0, &[Start(2), Image(0), End]);
     eventually("the end has come", || bench.control().progress().phase == Phase::Draining);
@@ -262,7 +264,7 @@ fn images_wait_for_a_header_that_another_upstream_brings() {
     bench.say(0, 4, 0, &[Start(3), Image(0), End]);
     assert_eq!((bench.ended(), bench.kept(1)[0].states()), (SeriesEnded::Finished, "ccc".into()));
     bench.assert_at_rest();
-    // Not for ever.
+    // But not for ever.
     let mut bench = Bench::new(spec(), 2, PLAIN);
     bench.say(1, 4, 0, &[Image(1), Image(2)]);
     eventually("they are given up", || {
@@ -307,7 +309,7 @@ fn nothing_is_taken_unless_it_is_armed_and_orders_hold() {
 #[test]
 fn what_is_configured_counts_where_nobody_has_armed() {
     let mut bench = Bench::new(SeriesSpec { images: Some(2), ..spec() }, 1, PLAIN);
-    // A sender that announces more, and one that says nothing.
+    // A sender that announces more, and one that announces nothing.
     for (series, announced) in [(1, 9), (2, 0)] {
         bench.say(0, series, 0, &[Start(announced), Image(0), Image(1), Image(2)]);
         let end = bench.end();
@@ -366,7 +368,7 @@ fn cancel_and_stop_work_in_every_state_and_twice() {
     control.arm(ArmOrder::default());
     control.stop();
     assert_eq!(bench.ended(), SeriesEnded::Stopped);
-    // Receiving: what waits for a gap is thrown away.
+    // Receiving: images that wait behind a gap are thrown away.
     control.arm(ArmOrder::default());
     eventually("it is armed", || control.progress().phase == Phase::Armed);
     bench.say(0, 1, 0, &[Start(0), Image(0), Image(2)]);
@@ -425,7 +427,7 @@ fn the_first_image_begins_a_series_where_the_protocol_has_no_start() {
         let end = bench.end();
         assert_eq!((end.ended, end.ledger.complete), (SeriesEnded::Finished, 4), "series {series}");
     }
-    // Files: no end either; what was ordered is the end.
+    // Files: no end message either; the series ends with the images that were armed.
     let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Files, accept: Accept::WhenArmed, ..spec() }, 1, PLAIN);
     for _ in 0..2 {
         bench.control().arm(ArmOrder { images: Some(2), ..ArmOrder::default() });
@@ -434,7 +436,7 @@ fn the_first_image_begins_a_series_where_the_protocol_has_no_start() {
         assert_eq!(bench.end().ledger.complete, 2);
     }
     assert_eq!(bench.kept(2)[1].start.as_ref().unwrap().series, 2);
-    // Or the next series.
+    // Or with the next series.
     let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Files, ..spec() }, 1, PLAIN);
     bench.say(0, 1, 0, &[Image(0), Image(1)]);
     bench.say(0, 2, 0, &[Image(0)]);
@@ -462,7 +464,7 @@ fn a_thousand_short_series_leave_nothing_behind() {
     assert_eq!(bench.kept(1000).len(), 1000);
 }
 
-/// Without the check nobody looks into what is passed on as it came; its reader finds out.
+/// Without the check, images that are passed on unchanged are not looked into; their reader finds the error.
 #[test]
 fn an_image_that_cannot_be_unpacked_is_complete_unless_somebody_looks() {
     for check_pixels in [false, true] {
@@ -474,7 +476,7 @@ fn an_image_that_cannot_be_unpacked_is_complete_unless_somebody_looks() {
         assert_eq!(end.ledger.total().malformed, refused);
         let kept = bench.kept(1);
         assert_eq!(kept[0].states(), if check_pixels { "c-c" } else { "ccc" });
-        // What can be unpacked goes on as it came.
+        // What can be unpacked is passed on as it came.
         let Form { rows, columns, .. } = PLAIN;
         let first: Vec<u8> = (0..(rows * columns) as usize).flat_map(|i| pixel(1, 0, 0, i).to_le_bytes()).collect();
         assert_eq!(kept[0].images[0].channels[0].array.pieces[0], first);

@@ -1,4 +1,4 @@
-//! The way of messages as a whole, with a tiny protocol in place of real ones.
+//! The stream path as a whole, with a tiny protocol in place of real ones.
 
 mod harness;
 mod life;

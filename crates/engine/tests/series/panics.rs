@@ -1,4 +1,5 @@
-//! A mistake in the program costs as little as can be: a message, an image, a series; never the threads that wait for each other.
+//! A mistake in the program costs as little as possible: a message, an image, a series. It never makes threads wait for
+//! each other for ever.
 
 use super::harness::*;
 use konkordia_core::series::{SeriesEnded, SeriesImage, SeriesStart};
@@ -49,8 +50,8 @@ fn a_panic_at_a_message_costs_that_message() {
 
 #[test]
 fn a_sink_that_panics_has_failed_for_that_series() {
-    let keeper = Keeper { panics_at: Some(1), ..Keeper::default() };
-    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, PLAIN, keeper);
+    let collector = Collector { panics_at: Some(1), ..Collector::default() };
+    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, PLAIN, collector);
     bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     let error = bench.wait("a failure", |notice| match notice {
         Notice::SinkFailed { error, .. } => Some(error.clone()),
@@ -59,11 +60,11 @@ fn a_sink_that_panics_has_failed_for_that_series() {
     assert!(error.why.contains("the sink has a bug"), "{error}");
     bench.say(0, 6, 0, &[Start(1), Image(0), End]);
     eventually("the sink sees the ends", || bench.sink.series_ended() == 2);
-    let kept = bench.keeper.kept.lock().unwrap();
+    let kept = bench.collector.kept.lock().unwrap();
     assert_eq!((kept[0].states(), kept[1].states()), ("c".into(), "c".into()));
 }
 
-/// The thread that everything passes cannot go on; what it had begun is brought to an end, and whoever drives it hears of it.
+/// The sort thread cannot go on: the series that had begun is ended, and the control plane is informed.
 #[test]
 fn a_panic_on_the_thread_that_everything_passes_is_told_and_ends_the_path() {
     let mut bench = Bench::new(spec(6, u64::MAX), 1, PLAIN);
@@ -75,8 +76,8 @@ fn a_panic_on_the_thread_that_everything_passes_is_told_and_ends_the_path() {
         _ => None,
     });
     assert!(why.contains("the thread sort") && why.contains("the test says so"), "{why}");
-    // Its threads end, and nobody waits for them.
+    // Its threads end, and nothing waits for them.
     bench.control().arm(Default::default());
     drop(bench.series);
-    assert_eq!(bench.keeper.kept.lock().unwrap().len(), 1, "what never began has no end");
+    assert_eq!(bench.collector.kept.lock().unwrap().len(), 1, "what never began has no end");
 }

@@ -27,7 +27,7 @@ fn every_upstream_is_one_piece_and_a_missing_one_is_missing() {
         if upstream != 2 {
             bench.say(upstream, 0, 104, &[Say::Image(3)]);
         }
-        // The lost message has its number all the same.
+        // The lost message has a number of its own, too.
         bench.say(upstream, 0, 105, &[Say::Image(4), Say::Image(5), Say::End]);
     }
     assert_eq!(bench.ended(), SeriesEnded::Finished);
@@ -56,8 +56,8 @@ fn nobody_hears_of_a_series_before_all_have_said_what_they_say_or_were_waited_fo
     }
     eventually("the images have come", || bench.control().progress().upstreams.iter().map(|u| u.received).sum::<u64>() == 6);
     assert_eq!(started(&bench), 0);
-    // The fourth never says anything: the image comes without it, behind the start.
-    eventually("the image was waited for", || !bench.keeper.kept.lock().unwrap().is_empty());
+    // The fourth upstream sends nothing: the image comes without it, after the start.
+    eventually("the image was waited for", || !bench.collector.kept.lock().unwrap().is_empty());
     assert_eq!(started(&bench), 1);
     for upstream in 0..3 {
         bench.say(upstream, 0, 12, &[Say::End]);

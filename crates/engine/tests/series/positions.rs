@@ -1,4 +1,5 @@
-//! Where images stand that are counted by their messages, and what becomes of a series of which images were thrown away.
+//! Positions of images that are counted by their messages, and what becomes of a series of which images were thrown
+//! away.
 
 use super::harness::*;
 use konkordia_core::series::{SeriesEnded, SeriesLedger};
@@ -11,7 +12,7 @@ fn spec() -> SeriesSpec {
 
 use Say::*;
 
-/// What is told of one series: (states, the sender's numbers, account).
+/// The result of one series: (states, the sender's numbers, ledger).
 fn series(form: Form, planned: u64, images: &[u64]) -> (String, Vec<u64>, SeriesLedger) {
     let mut bench = Bench::new(spec(), 1, form);
     let says: Vec<_> = std::iter::once(Start(planned)).chain(images.iter().map(|image| Image(*image))).chain([End]).collect();
@@ -36,7 +37,7 @@ fn what_a_sender_calls_its_images_is_a_label() {
         &[1 << 40, 5, 1 << 45, 0],
     ] {
         for form in [NUMBERED, PLAIN] {
-            // Without numbers of messages nothing but the announcement tells steps from losses.
+            // Without message numbers only the announced number distinguishes steps from losses.
             let (states, frames, ledger) = series(form, if form.has_numbers { 0 } else { 4 }, images);
             assert_eq!((states.as_str(), &frames[..]), ("cccc", images), "{form:?}");
             assert_eq!((ledger.is_success(), ledger.lost, ledger.not_kept), (true, 0, 0), "{form:?} {images:?}");
@@ -61,15 +62,15 @@ fn messages_that_are_lost_are_gaps_whatever_the_images_are_called() {
 
 #[test]
 fn without_numbers_what_was_announced_tells_what_was_lost() {
-    // Of ten announced images seven came: as many as were left out were lost, and no more than are missing.
+    // Of ten announced images seven came: two labels were left out, so two of the three missing images count as lost.
     let (states, _, ledger) = series(PLAIN, 10, &[0, 1, 2, 5, 6, 7, 8]);
     assert_eq!((states.as_str(), ledger.lost, ledger.not_taken, ledger.is_success()), ("ccccccc--", 2, 1, false));
     let (_, _, ledger) = series(PLAIN, 8, &[0, 100, 200, 300, 400, 500, 600]);
     assert_eq!((ledger.complete, ledger.lost), (7, 1));
-    // The sender brings more than it announced: all of it is kept.
+    // The sender brings more images than it announced: all of them are kept.
     let (states, _, ledger) = series(PLAIN, 2, &[0, 1, 2]);
     assert_eq!((states.as_str(), ledger.is_success()), ("ccc", true));
-    // Nothing was announced: the numbers are all there is.
+    // Nothing was announced: only the labels show losses.
     let (_, _, ledger) = series(PLAIN, 0, &[0, 1, 4]);
     assert_eq!((ledger.complete, ledger.lost), (3, 2));
 }
@@ -109,6 +110,6 @@ fn a_message_that_comes_twice_or_late_is_no_success() {
     bench.say(0, 1, 13, &[End]);
     let end: Arc<_> = bench.end();
     assert_eq!((end.ledger.complete, end.ledger.not_kept, end.ledger.is_success()), (2, 2, false));
-    // Each reason is said once.
+    // Each reason is reported once.
     assert_eq!(bench.refusals().len(), 2);
 }

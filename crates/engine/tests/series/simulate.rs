@@ -1,12 +1,13 @@
-//! Seeded runs with everything that goes wrong on the way: loss, copies, reordering, upstreams of different speed, slow and stalled consumers.
-//! Each seed gives every position once and in order, pixels as they were sent, and an account that balances.
+//! Seeded runs with everything that can go wrong: loss, duplicates, reordering, upstreams of different speed, slow and
+//! stalled consumers. With each seed every position comes once and in order, pixels are as they were sent, and the
+//! ledger balances.
 
 use super::harness::*;
 use konkordia_core::geometry::{Orientation, Placement, Quarter};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::Pixel;
 use konkordia_core::series::SeriesEnded;
-use konkordia_engine::outlet::{Item, OnFull, OutletSpec, Service};
+use konkordia_engine::output_queue::{Item, OnFull, OutputQueueSpec, Service};
 use konkordia_engine::series::{Join, Protocol, SeriesSpec};
 use konkordia_sim::rng::Rng;
 use std::collections::BTreeSet;
@@ -18,7 +19,7 @@ fn below(rng: &mut Rng, end: u64) -> u64 {
     rng.next_u64() % end
 }
 
-/// Runs all seeds beside each other: they wait more than they work.
+/// Runs all seeds in parallel: they wait more than they work.
 fn at_once(seeds: Range<u64>, run: impl Fn(u64) + Sync) {
     std::thread::scope(|scope| {
         seeds.for_each(|seed| {
@@ -52,7 +53,7 @@ fn balanced(seed: u64, protocol: Protocol) {
         ..SeriesSpec::new(protocol)
     };
     let pause = Duration::from_micros(below(&mut rng, 200));
-    let mut bench = Bench::with(spec, upstreams, form, Keeper { pause, ..Keeper::default() });
+    let mut bench = Bench::with(spec, upstreams, form, Collector { pause, ..Collector::default() });
     for series in 1..4u64 {
         let base = series * 1000;
         let mut sent = BTreeSet::new();
@@ -71,7 +72,7 @@ fn balanced(seed: u64, protocol: Protocol) {
         for (number, say) in says {
             bench.say_alike(below(&mut rng, upstreams as u64) as usize, series, base + number, say);
         }
-        // The end comes on whichever upstream, perhaps long before the rest has been looked at.
+        // The end comes on any upstream, perhaps long before the other messages have been read.
         bench.say(below(&mut rng, upstreams as u64) as usize, series, base + images + 1, &[Say::End]);
         let end = bench.end();
         assert_eq!(end.ended, SeriesEnded::Finished, "seed {seed}");
@@ -84,7 +85,7 @@ fn balanced(seed: u64, protocol: Protocol) {
                 assert!(channel.array.pieces[0].iter().copied().eq(expected.collect::<Vec<u8>>()), "seed {seed}");
             }
         }
-        // Behind the last one that came nothing was lost: its sender ended the series.
+        // After the last image that came none was lost: its sender ended the series.
         let positions = kept.images.len() as u64 + end.ledger.not_taken;
         assert_eq!((positions, end.ledger.complete), (images, sent.len() as u64), "seed {seed}");
     }
@@ -164,7 +165,7 @@ fn recombined(seed: u64, missing: MissingPolicy) {
             for image in 0..images {
                 match below(&mut rng, 20) {
                     0 => {}
-                    // Images that are discarded are not unpacked, so that nobody sees what is broken in them.
+                    // Discarded images are not unpacked, so their errors are not found.
                     1 if missing == MissingPolicy::Keep => {
                         says.push(Say::Broken(image));
                         broken += 1;
@@ -180,7 +181,7 @@ fn recombined(seed: u64, missing: MissingPolicy) {
             says.push(Say::End);
             scripts.push(says);
         }
-        // One upstream after the other, or in turns.
+        // One upstream after the other, or alternating.
         for (upstream, says) in scripts.iter().enumerate() {
             bench.say(upstream, key, series * 100 * (1 + upstream as u64), says);
         }
@@ -209,7 +210,7 @@ fn parts_of_modules_become_images_and_missing_parts_are_missing() {
 
 #[test]
 fn a_module_that_is_far_behind_is_waited_for() {
-    // The window is smaller than the distance: upstreams that are ahead are held back, nothing is lost.
+    // The window is smaller than the distance: upstreams that are ahead are held back, and nothing is lost.
     let spec = SeriesSpec { window_images: 4, wait_ns: 10_000 * MS, drain_ns: 10_000 * MS, ..modular(MissingPolicy::Keep) };
     let mut bench = Bench::new(spec, 3, Form { rows: 3, columns: 4, has_numbers: false });
     let says: Vec<Say> = std::iter::once(Say::Start(0)).chain((0..100).map(Say::Image)).chain([Say::End]).collect();
@@ -223,9 +224,10 @@ fn a_module_that_is_far_behind_is_waited_for() {
 #[test]
 fn a_stalled_consumer_costs_the_others_nothing_and_is_counted() {
     let mut bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default());
-    let spec = |name: &str, service, queue_images| OutletSpec { name: name.into(), service, queue_images, queue_bytes: 1 << 20 };
-    let stalled = bench.outlets.add(spec("stalled", Service::Reliable { on_full: OnFull::Skip }, 10));
-    let mut newest = bench.outlets.add(spec("newest", Service::Latest, 1));
+    let spec =
+        |name: &str, service, queue_images| OutputQueueSpec { name: name.into(), service, queue_images, queue_bytes: 1 << 20 };
+    let stalled = bench.output_queues.add(spec("stalled", Service::Reliable { on_full: OnFull::Skip }, 10));
+    let mut newest = bench.output_queues.add(spec("newest", Service::Latest, 1));
     let says: Vec<Say> = std::iter::once(Say::Start(500)).chain((0..500).map(Say::Image)).chain([Say::End]).collect();
     bench.say(0, 1, 0, &says);
     assert!(bench.end().ledger.is_complete());
@@ -244,16 +246,16 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
     let spec = SeriesSpec { budget_bytes: 40_000, ..SeriesSpec::new(Protocol::DectrisV2) };
     let mut bench = Bench::new(spec, 1, Form { rows: 10, columns: 50, has_numbers: false });
     let service = Service::Reliable { on_full: OnFull::Wait };
-    let stuck = bench.outlets.add(OutletSpec { name: "stuck".into(), service, queue_images: 5, queue_bytes: 1 << 20 });
+    let stuck = bench.output_queues.add(OutputQueueSpec { name: "stuck".into(), service, queue_images: 5, queue_bytes: 1 << 20 });
     let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
     bench.say(0, 1, 0, &says);
-    // The share of the upstream need not be used up: small batches fill the queue of the sort thread first.
+    // The in-flight budget of the upstream need not be used up: small batches fill the queue of the sort thread first.
     eventually("everybody waits for the sink", || stuck.stats().waited_ns.load(Ordering::Relaxed) > 200 * MS);
     let received = bench.control().progress().upstreams[0].received;
     assert!(received < 100, "{received} messages were received");
     bench.control().cancel();
     assert_eq!(bench.ended(), SeriesEnded::Cancelled);
-    // What was still in the source belongs to nobody.
+    // Messages still in the source belong to no series.
     eventually("everything was received", || bench.control().progress().upstreams[0].received == 401);
     bench.assert_at_rest();
     drop(stuck);
@@ -265,13 +267,16 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
 fn a_shutdown_right_behind_a_cancel_ends_all_threads() {
     let bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default());
     let service = Service::Reliable { on_full: OnFull::Wait };
-    let _stuck = bench.outlets.add(OutletSpec { name: "stuck".into(), service, queue_images: 5, queue_bytes: 1 << 20 });
+    let _stuck =
+        bench.output_queues.add(OutputQueueSpec { name: "stuck".into(), service, queue_images: 5, queue_bytes: 1 << 20 });
     let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
     bench.say(0, 1, 0, &says);
-    eventually("the queue is full", || bench.outlets.tap().unwrap().newest().is_some_and(|newest| newest.image.number >= 5));
+    eventually("the queue is full", || {
+        bench.output_queues.preview().unwrap().newest().is_some_and(|newest| newest.image.number >= 5)
+    });
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // Both wait for the thread that is stuck.
+        // Both calls wait for the thread that is stuck.
         bench.control().cancel();
         drop(bench);
         let _ = tell.send(());
@@ -282,8 +287,8 @@ fn a_shutdown_right_behind_a_cancel_ends_all_threads() {
 #[test]
 fn a_sink_that_fails_is_told_with_what_it_did_not_take() {
     use konkordia_engine::series::Notice;
-    let keeper = Keeper { fails_at: Some(3), ..Keeper::default() };
-    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default(), keeper);
+    let collector = Collector { fails_at: Some(3), ..Collector::default() };
+    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default(), collector);
     let says: Vec<Say> = std::iter::once(Say::Start(10)).chain((0..10).map(Say::Image)).chain([Say::End]).collect();
     bench.say(0, 1, 0, &says);
     let failed = |notice: &Notice| match notice {
@@ -294,7 +299,7 @@ fn a_sink_that_fails_is_told_with_what_it_did_not_take() {
     assert_eq!((sink.as_str(), why.as_str()), ("file", "the test says so"));
     eventually("the end is taken", || bench.sink.series_ended() == 1);
     assert_eq!((bench.wait("the sum", failed).2, bench.sink.unwritten(), bench.sink.written()), (7, 7, 3));
-    // The next series is a new chance.
+    // The next series is written again.
     bench.say(0, 2, 0, &[Say::Start(2), Say::Image(0), Say::Image(1), Say::End]);
     eventually("the second series is taken", || bench.sink.series_ended() == 2);
     assert_eq!(bench.sink.written(), 5);
@@ -302,7 +307,7 @@ fn a_sink_that_fails_is_told_with_what_it_did_not_take() {
 
 #[test]
 fn messages_by_hand_to_several_upstreams_are_alike() {
-    // Copies on both upstreams: every image once.
+    // Duplicates on both upstreams: every image comes once.
     let mut bench = Bench::new(SeriesSpec { drain_ns: 100 * MS, ..SeriesSpec::new(Protocol::DectrisV2) }, 2, Form::default());
     let says: Vec<Say> = std::iter::once(Say::Start(20)).chain((0..20).map(Say::Image)).chain([Say::End]).collect();
     for say in says {

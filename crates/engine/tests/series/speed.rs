@@ -1,9 +1,10 @@
-//! What the path costs by itself: a source that hands out the same bytes again and again. The number is printed, not judged.
+//! The cost of the stream path alone: a source hands out the same bytes again and again. The result is printed, not
+//! judged.
 
 use super::harness::*;
 use bytes::Bytes;
 use konkordia_core::ports::{Message, MessageSource};
-use konkordia_engine::outlet::{OnFull, OutletSpec, Outlets, Service};
+use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, Service};
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream};
 use std::io;
 use std::sync::Arc;
@@ -52,12 +53,13 @@ fn every_message_of_an_endless_stream_arrives() {
     let form = Form { rows: 100, columns: 100, has_numbers: false };
     let images = 100_000;
     let source = Endless { pixels: Bytes::from(vec![1; 20_000]), form, next: 0, images };
-    let outlets = Arc::new(Outlets::new(None));
+    let output_queues = Arc::new(OutputQueues::new(None));
     let service = Service::Reliable { on_full: OnFull::Wait };
-    let mut reader = outlets.add(OutletSpec { name: "count".into(), service, queue_images: 256, queue_bytes: 64 << 20 });
+    let mut reader =
+        output_queues.add(OutputQueueSpec { name: "count".into(), service, queue_images: 256, queue_bytes: 64 << 20 });
     let before = Instant::now();
-    let upstream = Upstream { source: Box::new(source), intake: Box::new(TinyIntake) };
-    let series = series::open(SeriesSpec::new(Protocol::DectrisV2), vec![upstream], outlets).unwrap();
+    let upstream = Upstream { source: Box::new(source), decoder: Box::new(TinyDecoder) };
+    let series = series::open(SeriesSpec::new(Protocol::DectrisV2), vec![upstream], output_queues).unwrap();
     let (mut items, mut seen) = (Vec::new(), 0);
     while seen < images + 2 {
         assert!(reader.take(PATIENCE, &mut items) && !items.is_empty());

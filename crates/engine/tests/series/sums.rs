@@ -56,7 +56,8 @@ fn seeded(seed: u64) {
     for series in 1..3 {
         let planned = if rng.chance(0.5) { images } else { 0 };
         let mut sent: BTreeSet<u64> = (0..images).filter(|_| !rng.chance(0.08)).collect();
-        // A whole sum is lost now and then; the last image is there, so that the end is known where it was not announced.
+        // A whole sum is lost now and then; the last image is there, so that the end is known where it was not
+        // announced.
         let gap = rng.below(images / k) * k;
         sent.retain(|n| !(gap..gap + k).contains(n));
         sent.insert(images - 1);
@@ -115,12 +116,12 @@ fn who_arms_counts_sums_and_progress_and_ring_too() {
     eventually("a sum is there", || bench.control().progress().images_committed == 1);
     eventually("a frame waits", || bench.control().progress().ledger.frames_unfinished == 1);
     assert_eq!(bench.control().progress().images_planned, Some(2));
-    assert_eq!(bench.outlets.tap().unwrap().newest().unwrap().image.number, 0);
-    // One more than was armed.
+    assert_eq!(bench.output_queues.preview().unwrap().newest().unwrap().image.number, 0);
+    // One image more than was armed.
     bench.say(0, 1, 0, &[Image(4), Image(5), Image(6), End]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.complete, frames(&end.ledger)), (SeriesEnded::Finished, 2, (6, 0)));
-    assert_eq!(bench.outlets.tap().unwrap().newest().unwrap().image.number, 1);
+    assert_eq!(bench.output_queues.preview().unwrap().newest().unwrap().image.number, 1);
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn stop_cancel_and_far_ends_balance() {
     bench.control().stop();
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.complete, frames(&end.ledger)), (SeriesEnded::Stopped, 1, (6, 2)));
-    // A gap holds the images behind it back; they are thrown away with the sum that was begun.
+    // A gap holds the images behind it back; they are thrown away together with the sum that was begun.
     bench.say(0, 2, 0, &[Start(0), Image(0), Image(1), Image(4), Image(5), Image(9)]);
     eventually("they are there", || bench.control().progress().ledger.total().placed == 5);
     bench.control().cancel();
@@ -140,13 +141,13 @@ fn stop_cancel_and_far_ends_balance() {
     assert_eq!((end.ended, ledger.expected, ledger.complete), (SeriesEnded::Cancelled, 2, 0));
     assert_eq!((ledger.discarded, frames(ledger)), (2, (10, 2)));
     assert_eq!(bench.kept(2).pop().unwrap().states(), "");
-    // What was announced and did not come completes no sum.
+    // Announced images that did not come complete no sum.
     bench.say(0, 3, 0, &[Start(1 << 30 | 3), Image(0), Image(1), Image(2), Image(3), Image(4), End]);
     let end = bench.end();
     let ledger = &end.ledger;
     assert_eq!((ledger.expected, ledger.complete, ledger.not_taken, frames(ledger)), (1, 1, (1 << 28) - 1, (5, 1)));
     eventually("the sink sees the end", || bench.sink.series_ended() == 3);
-    let kept = bench.keeper.kept.lock().unwrap().last().unwrap().states();
+    let kept = bench.collector.kept.lock().unwrap().last().unwrap().states();
     assert_eq!(kept, "c");
     bench.assert_at_rest();
 }
@@ -162,7 +163,7 @@ fn pieces_stay_pieces_and_a_missing_one_is_missing_in_the_sum() {
     let mut bench = Bench::new(spec, 2, Form { has_numbers: true, ..FORM });
     for upstream in 0..2 {
         bench.say(upstream, 0, 10, &[Start(0)]);
-        // A lost message has its number all the same.
+        // A lost message has a number of its own, too.
         for image in (0..8).filter(|image| !(*image == 4 && upstream == 1)) {
             bench.say(upstream, 0, 11 + image, &[Image(image)]);
         }

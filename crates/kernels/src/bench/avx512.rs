@@ -1,4 +1,4 @@
-//! The most additions and multiplications that AVX-512 does, without memory.
+//! The peak rate of additions and multiplications with AVX-512, without memory.
 
 use crate::isa::Isa;
 use std::arch::x86_64::*;
@@ -6,7 +6,7 @@ use std::arch::x86_64::*;
 /// Operations of a round: 12 independent chains of one multiplication and one subtraction of 16 numbers.
 pub const FLOPS_PER_ROUND: usize = 12 * 2 * 16;
 
-/// Does `rounds` rounds; the result only keeps them from being left out.
+/// Does `rounds` rounds; the result only keeps the compiler from removing them.
 pub fn chains(rounds: usize) -> f32 {
     assert!(Isa::Avx512.is_available());
     // SAFETY: AVX-512 is available (asserted above).

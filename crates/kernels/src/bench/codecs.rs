@@ -1,4 +1,4 @@
-//! The codecs that do not transpose, packed in strips as the engine does it, against the call of the library that everybody makes.
+//! The codecs that do not transpose, packed in strips as in the engine, against the library call that everybody makes.
 
 use super::harness::{Row, measure};
 use super::{KernelRow, STRIP_PIXELS};
@@ -13,7 +13,8 @@ use konkordia_core::plan::Compression;
 use std::hint::black_box;
 use std::time::Duration;
 
-/// Codec, and the names of its rows: plain, plain back, ours, ours back. Slow ones are sampled less often.
+/// Codec, how many rounds there are to one sample, and the names of its rows: plain, plain back, ours, ours back.
+/// "Back" is decoding.
 type Names = (Compression, usize, [&'static str; 4]);
 const CODECS: [Names; 3] = [
     (Compression::Lz4, 1, ["plain: lz4 of pixels", "plain: unlz4", "lz4 of pixels", "lz4 decode"]),
@@ -81,7 +82,7 @@ impl Chunks {
         Self::new(codec, images, images.iter().map(pack).collect(), own_unpack)
     }
 
-    /// Verified if the way back gives the image, and so does the other way of reading it.
+    /// Verified if `unpack` gives the images back, and our own decoder does too.
     fn new(codec: Compression, images: &[Vec<u8>], chunks: Vec<Vec<u8>>, unpack: fn(Compression, &[u8], &mut [u8])) -> Self {
         let mut back = vec![0; images[0].len()];
         let mut same = |chunk: &[u8], image: &[u8], unpack: fn(Compression, &[u8], &mut [u8])| {
@@ -96,7 +97,7 @@ impl Chunks {
     }
 }
 
-/// The work of a row: 0 plain, 1 plain back, 2 ours, 3 ours back.
+/// The work of a row: 0 plain, 1 plain decoding, 2 ours, 3 our decoding.
 fn work<'a>(codec: Compression, which: usize, images: &'a [Vec<u8>], chunks: &'a Chunks) -> Box<dyn FnMut(usize) + 'a> {
     let (mut room, mut back) = (vec![0; images[0].len() * 2 + 65536], vec![0; images[0].len()]);
     match which {
@@ -169,7 +170,7 @@ fn own_unpack(codec: Compression, chunk: &[u8], image: &mut [u8]) {
     codec::decompress(codec, Isa::detect(), chunk, ElementSize::Two, image).expect("the bench made this chunk");
 }
 
-/// What a worker and the writer need to make a chunk of strips.
+/// The buffers of a worker and of the writer that make a chunk of strips.
 struct Own {
     codec: Compression,
     packer: Packer,

@@ -1,4 +1,5 @@
-//! Rows that are measured together: in each round every row does the same piece of work, so that a busy machine disturbs all alike.
+//! Rows that are measured together: in each round every row does the same piece of work, so that a busy machine
+//! disturbs all alike.
 
 use super::{KernelRow, ROUNDS_MIN, median};
 use crate::isa::Isa;
@@ -10,7 +11,7 @@ pub struct Row<'a> {
     pub name: &'static str,
     /// With which instruction set.
     pub isa: Isa,
-    /// Index of the row that does the same work the plain way; its own if it is one.
+    /// Index of the row that does the same work the plain way (the baseline); its own index if it is a baseline.
     pub plain: usize,
     /// Bytes of raw words that one sample does.
     pub raw_bytes: f64,
@@ -18,7 +19,7 @@ pub struct Row<'a> {
     pub bits_per_pixel: Option<f64>,
     /// Was the output equal to the reference?
     pub verified: bool,
-    /// Sampled in one round of so many.
+    /// There is one sample in so many rounds.
     pub every: usize,
     /// Does the work of a round.
     pub work: Box<dyn FnMut(usize) + 'a>,

@@ -1,7 +1,8 @@
-//! Times the kernels on frames that the caller gives, each against the plain way in the same run. The only module with a clock.
+//! Times the kernels on the caller's frames, each against the plain way (the baseline) in the same run. The only module
+//! with a clock.
 //!
-//! All figures are gigabytes (10^9) of raw words per second on one core, medians over interleaved rounds: in each round every row
-//! does the same frame, so that a busy machine disturbs all of them alike. Output is `int16`.
+//! All figures are gigabytes (10^9) of raw words per second on one core, medians over interleaved rounds: in each round
+//! every row does the same frame, so that a busy machine disturbs all of them alike. Output is `int16`.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -25,7 +26,7 @@ use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Rounds that are made even if the time is up, so that a median means something.
+/// Rounds that are made even if the time is up, so that a median is meaningful.
 const ROUNDS_MIN: usize = 3;
 /// The rows of the scalar reference run in one round of these.
 const SCALAR_EVERY: usize = 20;
@@ -92,7 +93,7 @@ impl Job {
     }
 }
 
-/// Everything that the rows read and write.
+/// All buffers of the rows.
 struct Bench<'a> {
     frames: &'a [Vec<u16>],
     constants: Constants<'a>,
@@ -363,7 +364,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Two passes: all blocks of 64 KiB transposed, then each compressed. The last pixels beyond a multiple of 8 follow as they are.
+/// Two passes: all blocks of 64 KiB transposed, then each compressed. The last pixels beyond a multiple of 8 follow as
+/// they are.
 fn plain_zstd(image: &[u8], planes: &mut [u8], out: &mut [u8]) -> usize {
     let whole = image.len() / 16 * 16;
     for (block, planes) in image[..whole].chunks(ZSTD.block_bytes()).zip(planes.chunks_mut(ZSTD.block_bytes())) {

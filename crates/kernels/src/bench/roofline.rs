@@ -1,9 +1,9 @@
-//! Where the conversion stands between the speed of memory and that of arithmetic (Williams et al. 2009): copy rates of the caches and of the
-//! memory, the peak of each instruction set, and each variant of the kernel with its bytes and operations per pixel.
+//! A roofline of the conversion (Williams et al. 2009): copy rates of the caches and of the memory, the peak of each
+//! instruction set, and each variant of the kernel with its bytes and operations per pixel.
 //!
-//! Bytes are those that the kernel asks for, wherever they come from: word 2, pixel 2, and of `f32` constants 8 (pedestal and factor of G0), 24
-//! (of all stages), or with tracking 16 (factor, gate, pedestal read and written). Operations are a subtraction and a multiplication per pixel, two
-//! more with tracking.
+//! The bytes are those that the kernel asks for, wherever they come from: word 2, pixel 2, and of `f32` constants 8
+//! (pedestal and factor of G0), 24 (of all stages), or with tracking 16 (factor, gate, pedestal read and written). The
+//! operations are a subtraction and a multiplication per pixel, and two more with tracking.
 
 use super::harness::{Row, measure};
 use super::{KernelRow, STRIP_PIXELS};
@@ -21,11 +21,11 @@ const WEIGHT: f32 = 0.01;
 /// A variant of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// The constants of all three stages are read for every pixel.
+    /// All three stages' constants are read for every pixel.
     AllBranches,
-    /// A vector without gain bits reads those of G0 only.
+    /// A vector without gain bits reads only the constants of G0.
     FastPath,
-    /// The same, and the pedestals follow the drift.
+    /// As `FastPath`, and the pedestals follow the drift.
     Tracking,
 }
 
@@ -75,11 +75,12 @@ impl Point {
     }
 }
 
-/// GB/s, read and written together, of copying within a buffer of `bytes` bytes on one core; the best of many copies in about `budget`.
+/// GB/s, read and written together, of copying within a buffer of `bytes` bytes on one core; the best of many copies in
+/// about `budget`.
 pub fn copy_gb_per_s(bytes: usize, budget: Duration) -> f64 {
     let half = (bytes / 2).max(1);
     let (from, mut to) = (vec![1u8; half], vec![0u8; half]);
-    // Enough copies that the clock's own time does not count.
+    // Enough copies that reading the clock takes no noticeable part of the time.
     let copies = ((1 << 20) / half).max(1);
     let (start, mut best) = (Instant::now(), f64::INFINITY);
     let mut rounds = 0;
@@ -94,7 +95,8 @@ pub fn copy_gb_per_s(bytes: usize, budget: Duration) -> f64 {
     2.0 * (half * copies) as f64 / best / 1e9
 }
 
-/// Gflop/s of independent multiplications and additions in registers on one core; the best of many runs in about `budget`.
+/// Gflop/s of independent multiplications and additions in registers on one core; the best of many runs in about
+/// `budget`.
 pub fn peak_gflop_per_s(isa: Isa, budget: Duration) -> f64 {
     const ROUNDS: usize = 20_000;
     let (chains, flops): (fn(usize) -> f32, usize) = match isa.usable() {
@@ -193,7 +195,7 @@ impl<'a> Job<'a> {
         Row { name: "conversion", isa, plain: 0, raw_bytes: 2.0 * done as f64, bits_per_pixel: None, verified, every, work }
     }
 
-    /// Converts some pixels of a frame block by block and shows each.
+    /// Converts some pixels of a frame block by block and passes each block to `see`.
     fn convert(&mut self, frame: usize, pixels: Range<usize>, mut see: impl FnMut(usize, &[i16])) {
         for first in pixels.clone().step_by(block_pixels::<i16>()) {
             let count = block_pixels::<i16>().min(pixels.end - first);

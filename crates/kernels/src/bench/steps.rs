@@ -1,5 +1,6 @@
-//! What the steps beside conversion cost: pedestals that follow the drift, sums of frames, arithmetic in integers; each against the fused
-//! kernel alone, strip by strip as the engine's workers go. And pedestals from dark frames, against plain sums in double precision.
+//! The cost of the steps besides conversion: pedestals that follow the drift, sums of frames, arithmetic in integers.
+//! Each is compared with the fused kernel alone, strip by strip as in the engine's workers. Also pedestals from dark
+//! frames, compared with plain sums in double precision.
 
 use super::harness::{Row, measure};
 use super::{KernelRow, STRIP_PIXELS};
@@ -123,7 +124,7 @@ impl<'a> Strips<'a> {
         at
     }
 
-    /// Frame by frame into the sums of the strip, as the engine does it.
+    /// Adds frame by frame to the sums of the strip, as in the engine.
     fn sum(&mut self, strip: Range<usize>) -> usize {
         let start = strip.start;
         let own = |block: &Range<usize>| block.start - start..block.end - start;
@@ -243,7 +244,7 @@ fn add_doubles(sums: &mut [[f64; 2]], frame: &[u16]) {
     }
 }
 
-/// Mean and noise by both ways, where no word fell outside the gate.
+/// Compares mean and noise of both ways where no word fell outside the gate.
 fn verify_darks(darks: &[Vec<u16>]) -> bool {
     let (mut sums, mut ours) = (vec![[0f64; 2]; darks[0].len()], PedestalAccumulator::new(darks[0].len(), 0));
     for frame in darks {

@@ -11,7 +11,8 @@ const STEP: usize = 32;
 pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
     super::check(element, input, out);
     assert!(Isa::Avx2.is_available());
-    // SAFETY: AVX2 is available and both slices hold the same whole number of groups of eight elements (both asserted above).
+    // SAFETY: AVX2 is available and both slices hold the same whole number of groups of eight elements (both asserted
+    // above).
     unsafe {
         match element {
             ElementSize::One => forward::<1>(input, out),
@@ -32,7 +33,8 @@ fn whole_steps(element: ElementSize, input: &[u8]) -> usize {
 pub fn unshuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
     super::check(element, input, out);
     assert!(Isa::Avx2.is_available());
-    // SAFETY: AVX2 is available and both slices hold the same whole number of groups of eight elements (both asserted above).
+    // SAFETY: AVX2 is available and both slices hold the same whole number of groups of eight elements (both asserted
+    // above).
     let done = unsafe {
         match element {
             ElementSize::One => inverse::<1>(input, out),
@@ -44,8 +46,9 @@ pub fn unshuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
     scalar::unshuffle(element, input, out, done / 8);
 }
 
-/// Transposes all whole steps. Counts are small numbers and a masked pixel is a single bit, so most blocks have bits in a few planes
-/// only: the OR of the block tells for each byte from which to which plane there is work, and the others are filled with 0.
+/// Transposes all whole steps. Counts are small numbers and a masked pixel is a single bit, so most blocks have bits in
+/// a few planes only. The OR of the block shows, for each byte, the lowest and the highest plane with bits; the planes
+/// outside are filled with 0.
 ///
 /// # Safety
 /// AVX2 must be available; both slices must have the length of a block of elements of `E` bytes.
@@ -58,7 +61,8 @@ unsafe fn forward<const E: usize>(input: &[u8], out: &mut [u8]) {
         planes[..low * plane_bytes].fill(0);
         planes[end * plane_bytes..].fill(0);
         let planes = &mut planes[low * plane_bytes..];
-        // SAFETY: handed on from the caller; `byte < E`, `low < end <= 8` unless there is no work.
+        // SAFETY: the caller vouches for AVX2 and the lengths; `byte < E`, and `low < end <= 8` unless there is no
+        // work.
         unsafe {
             match end - low {
                 0 => {}
@@ -96,7 +100,8 @@ unsafe fn planes_of<const E: usize, const PLANES: usize>(input: &[u8], out: &mut
     for first in (0..count / STEP * STEP).step_by(STEP) {
         // SAFETY: `first + STEP <= count`, so `STEP * E` bytes can be read from here.
         let bytes = unsafe { gather::<E>(input.as_ptr().add(first * E), byte) };
-        // The highest plane moves into the sign bit of each byte, where `movemask` looks; what leaves a byte upwards is 0.
+        // The highest plane moves into the sign bit of each byte, which `movemask` reads. This shifts 16-bit words, but
+        // the bits that leave a byte upwards are 0.
         let mut values = _mm256_sll_epi16(bytes, up);
         for plane in (0..PLANES).rev() {
             let word = _mm256_movemask_epi8(values);
@@ -140,7 +145,8 @@ unsafe fn inverse<const E: usize>(input: &[u8], out: &mut [u8]) -> usize {
     let count = input.len() / E;
     let plane_bytes = count / 8;
     let whole = count / STEP * STEP;
-    // Byte k of a plane word serves elements 8k .. 8k + 8; a shuffle cannot cross the halves, but every half holds all four bytes.
+    // Byte k of a plane word serves elements 8k .. 8k + 8; a shuffle cannot cross the halves, but every half holds all
+    // four bytes.
     let spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     let own_bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
     for first in (0..whole).step_by(STEP) {
@@ -148,7 +154,8 @@ unsafe fn inverse<const E: usize>(input: &[u8], out: &mut [u8]) -> usize {
         for (byte, values) in bytes.iter_mut().enumerate() {
             for bit in 0..8 {
                 let at = (8 * byte + bit) * plane_bytes + first / 8;
-                // SAFETY: the plane ends at `(8 * byte + bit + 1) * plane_bytes <= input.len()`, and `first / 8 + 4 <= plane_bytes`.
+                // SAFETY: the plane ends at `(8 * byte + bit + 1) * plane_bytes <= input.len()`, and
+                // `first / 8 + 4 <= plane_bytes`.
                 let word = unsafe { input.as_ptr().add(at).cast::<i32>().read_unaligned() };
                 let mine = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(word), spread), own_bit);
                 let value = _mm256_and_si256(_mm256_cmpeq_epi8(mine, own_bit), _mm256_set1_epi8((1u8 << bit) as i8));

@@ -1,5 +1,5 @@
-//! Five hundred and twelve elements at a time with AVX-512: bytes are gathered by the byte permute of VBMI, eight elements at once
-//! are transposed by the 8 x 8 bit matrix of GFNI, and whole registers of a plane are stored.
+//! Five hundred and twelve elements at a time with AVX-512: the byte permute of VBMI gathers bytes, the 8 x 8 bit
+//! matrix of GFNI transposes eight elements at once, and whole registers of a plane are stored.
 
 use super::{ElementSize, scalar};
 use crate::isa::Isa;
@@ -16,8 +16,8 @@ const COLUMNS: i64 = 0x8040_2010_0804_0201_u64 as i64;
 #[repr(align(64))]
 struct Index([u8; 64]);
 
-/// For forward: byte `byte` of 64 elements of `size` bytes, each eight in reverse, from a pair of registers. The upper half of the
-/// elements of four bytes lies in a second pair and has the same indices, modulo 128.
+/// For forward: byte `byte` of 64 elements of `size` bytes, each eight in reverse, from a pair of registers. The upper
+/// half of the elements of four bytes lies in a second pair and has the same indices, modulo 128.
 const fn gather_index(size: usize, byte: usize) -> Index {
     let mut index = [0; 64];
     let mut at = 0;
@@ -29,7 +29,8 @@ const fn gather_index(size: usize, byte: usize) -> Index {
     Index(index)
 }
 
-/// For forward: two registers of transposed groups (eight planes for each of eight groups) to four planes of sixteen groups each.
+/// For forward: two registers of transposed groups (eight planes for each of eight groups) to four planes of sixteen
+/// groups each.
 const fn planes_index(first_plane: usize) -> Index {
     let mut index = [0; 64];
     let mut at = 0;
@@ -41,7 +42,8 @@ const fn planes_index(first_plane: usize) -> Index {
     Index(index)
 }
 
-/// For inverse: sixteen bytes of each of eight planes, in two registers, to the groups `first_group ..` with planes in reverse.
+/// For inverse: sixteen bytes of each of eight planes, in two registers, to the groups `first_group ..` with planes in
+/// reverse.
 const fn groups_index(first_group: usize) -> Index {
     let mut index = [0; 64];
     let mut at = 0;
@@ -53,7 +55,8 @@ const fn groups_index(first_group: usize) -> Index {
     Index(index)
 }
 
-/// For inverse: interleaves the items `first ..` of two registers; counted in items, for bytes or 16-bit words (then read as such).
+/// For inverse: interleaves the items `first ..` of two registers; counted in items, for bytes or 16-bit words (then
+/// read as such).
 const fn weave_index(first: usize, items: usize) -> [u8; 64] {
     let mut index = [0; 64];
     let mut at = 0;
@@ -91,7 +94,8 @@ fn words_of(index: &Index) -> __m512i {
 pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
     super::check(element, input, out);
     assert!(Isa::Avx512.is_available());
-    // SAFETY: AVX-512 is available and both slices hold the same whole number of groups of eight elements (both asserted above).
+    // SAFETY: AVX-512 is available and both slices hold the same whole number of groups of eight elements (both
+    // asserted above).
     let done = unsafe {
         match element {
             ElementSize::One => forward::<1>(input, out),
@@ -107,7 +111,8 @@ pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
 pub fn unshuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
     super::check(element, input, out);
     assert!(Isa::Avx512.is_available());
-    // SAFETY: AVX-512 is available and both slices hold the same whole number of groups of eight elements (both asserted above).
+    // SAFETY: AVX-512 is available and both slices hold the same whole number of groups of eight elements (both
+    // asserted above).
     let done = unsafe {
         match element {
             ElementSize::One => inverse::<1>(input, out),

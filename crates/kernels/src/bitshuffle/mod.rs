@@ -1,8 +1,8 @@
-//! The bit transposition of one block (protocols 5.1; the format of the bitshuffle library of K. Masui, HDF5 filter 32008).
+//! The bit transposition of one block, in the format of the bitshuffle library of K. Masui (HDF5 filter 32008).
 //!
-//! A block of `n` elements of `E` bytes (little-endian), `n` a multiple of 8, becomes `8 * E` planes of `n / 8` bytes. Plane
-//! `8 * byte + bit` holds that bit (0 = lowest) of every element; in it byte `k` holds elements `8k .. 8k + 8`, the first in its
-//! lowest bit.
+//! A block of `n` elements of `E` bytes (little-endian), `n` a multiple of 8, becomes `8 * E` planes of `n / 8` bytes.
+//! Plane `8 * byte + bit` holds that bit (0 = lowest) of every element; in it byte `k` holds elements `8k .. 8k + 8`,
+//! the first in its lowest bit.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -13,7 +13,7 @@ mod wide;
 
 use crate::isa::Isa;
 
-/// Bytes of an element; others do not occur in detector images.
+/// Bytes of an element; detector images have no other sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ElementSize {
     /// `u8`

@@ -11,7 +11,8 @@ fn transpose8(mut x: u64) -> u64 {
     x
 }
 
-/// See [`super::shuffle`]. Does the groups of eight elements from `first_group` on; wider paths leave their tails to it.
+/// See [`super::shuffle`]. Transposes the groups of eight elements from `first_group` on; wider paths leave their tails
+/// to it.
 pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8], first_group: usize) {
     let bytes = element.bytes();
     let groups = input.len() / (8 * bytes);

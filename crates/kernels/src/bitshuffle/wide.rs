@@ -1,4 +1,5 @@
-//! Elements of eight bytes: their low and their high halves are elements of four bytes, with the first and the last 32 planes.
+//! Elements of eight bytes, taken as two elements of four: the low halves give the first 32 planes, the high halves the
+//! last 32.
 
 use super::ElementSize;
 use crate::isa::Isa;

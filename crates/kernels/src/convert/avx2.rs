@@ -23,7 +23,7 @@ pub fn jungfrau<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mu
     split::<P, false>(raw, constants, out);
 }
 
-/// The plain way for comparison: selects among the constants of all stages for every pixel.
+/// The baseline for comparison: selects among the constants of all stages for every pixel.
 pub fn jungfrau_select<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
     split::<P, true>(raw, constants, out);
 }
@@ -68,7 +68,8 @@ unsafe fn run<P: OutputPixel, const SELECT: bool>(
     }
 }
 
-/// See [`super::tracking::jungfrau_tracking`], which does the rest; returns how many words were done, a multiple of [`LANES`].
+/// See [`super::tracking::jungfrau_tracking`], which does the rest; returns the number of words done, a multiple of
+/// [`LANES`].
 pub fn jungfrau_tracking<P: OutputPixel>(
     raw: &[u16],
     constants: &Constants<'_>,
@@ -81,12 +82,14 @@ pub fn jungfrau_tracking<P: OutputPixel>(
     let whole = raw.len() / LANES * LANES;
     let drift = Drift::of(tracker);
     let pedestal = [drift.pedestal.cast_const(), constants.pedestal[1].as_ptr(), constants.pedestal[2].as_ptr()];
-    // SAFETY: AVX2 is available and all slices hold at least `whole` items (asserted above); nothing else uses the pedestals meanwhile.
+    // SAFETY: AVX2 is available and all slices hold at least `whole` items (asserted above); nothing else uses the
+    // pedestals meanwhile.
     unsafe { run_tracking(raw.as_ptr(), &pedestal, &constants.factor.map(<[f32]>::as_ptr), &drift, out.as_mut_ptr(), whole) };
     whole
 }
 
-/// See [`super::tracking::jungfrau_track_only`], which does the rest; returns how many words were done, a multiple of [`LANES`].
+/// See [`super::tracking::jungfrau_track_only`], which does the rest; returns the number of words done, a multiple of
+/// [`LANES`].
 pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) -> usize {
     assert!(Isa::Avx2.is_available());
     tracker.check(raw.len());
@@ -98,7 +101,8 @@ pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) -> usize {
 }
 
 impl Drift {
-    /// Moves eight pedestals by the words of `lanes` (those in G0) and returns the distances of all words from where they were.
+    /// Moves eight pedestals by those words that `lanes` selects (the ones in G0). Returns the distance of every word
+    /// from its pedestal as it was before.
     ///
     /// # Safety
     /// AVX2 must be available; the pointers must be valid for the items `i .. i + 8`.
@@ -113,8 +117,8 @@ impl Drift {
             let near = _mm256_cmp_ps::<_CMP_LE_OQ>(size, _mm256_loadu_ps(self.gate.add(i)));
             let by = _mm256_mul_ps(distance, _mm256_set1_ps(self.weight));
             let moves = _mm256_and_ps(near, _mm256_castsi256_ps(lanes));
-            // A pedestal that stays gets -0.0 added, which changes no number. Choosing between old and new instead would be compiled
-            // to a masked store, which is slow on AMD processors.
+            // A pedestal that stays gets -0.0 added, which changes no number. Choosing between old and new instead
+            // would be compiled to a masked store, which is slow on AMD processors.
             let by = _mm256_blendv_ps(_mm256_set1_ps(-0.0), by, moves);
             _mm256_storeu_ps(self.pedestal.add(i), _mm256_add_ps(before, by));
             distance
@@ -138,7 +142,8 @@ impl Drift {
 }
 
 /// # Safety
-/// AVX2 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`]; `pedestal[0]` is that of `drift`.
+/// AVX2 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`]; `pedestal[0]` is that
+/// of `drift`.
 #[target_feature(enable = "avx2")]
 unsafe fn run_tracking<P: OutputPixel>(
     raw: *const u16,
@@ -155,7 +160,8 @@ unsafe fn run_tracking<P: OutputPixel>(
         unsafe {
             let words = _mm256_loadu_si256(raw.add(i).cast());
             if _mm256_testz_si256(words, gain_bits) != 0 {
-                // Loaded before the pedestals are stored: planes often lie a multiple of 4 KiB apart, where a load waits for a store.
+                // The factors are loaded before the pedestals are stored: planes often lie a multiple of 4 KiB apart,
+                // where a load waits for a store.
                 let (low, high) = (_mm256_loadu_ps(factor[0].add(i)), _mm256_loadu_ps(factor[0].add(i + 8)));
                 let low = _mm256_mul_ps(drift.step8(low_half(words), i, all), low);
                 let high = _mm256_mul_ps(drift.step8(high_half(words), i + 8, all), high);
@@ -178,14 +184,14 @@ unsafe fn run_track_only(raw: *const u16, drift: &Drift, count: usize) {
     }
 }
 
-/// Sixteen words of which at least one has a gain bit set; apart, to keep the common loop small.
+/// Sixteen words of which at least one has a gain bit set; a separate function, to keep the common loop small.
 ///
 /// # Safety
 /// As [`run`], for the items `i .. i + LANES`.
 #[inline(never)]
 #[target_feature(enable = "avx2")]
 unsafe fn switched<P: OutputPixel>(words: __m256i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller vouches for the items `i .. i + LANES` of all pointers.
     unsafe { select(words, pedestal, factor, i, out) }
 }
 
@@ -279,8 +285,8 @@ fn at_most(high: f32, value: __m256) -> __m256 {
 }
 
 impl Finish for i16 {
-    /// Saturated is the number above the valid range and masked is what NaN turns into (the lowest `i32`, packed), so no blend is
-    /// needed; clamping before rounding is the same because both limits are whole numbers.
+    /// Saturated is the number above the valid range, and NaN turns into masked (the lowest `i32`, packed), so no blend
+    /// is needed. Clamping before rounding gives the same result because both limits are whole numbers.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {
@@ -340,7 +346,8 @@ fn is_nan(value: __m256) -> __m256 {
 }
 
 impl Finish for i32 {
-    /// NaN turns into the lowest `i32`, which is masked. A value above the valid range is a whole number, so it need not be rounded.
+    /// NaN turns into the lowest `i32`, which is masked. A value above the valid range is a whole number, so it need
+    /// not be rounded.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn store_two(low: __m256, high: __m256, out: *mut Self) {

@@ -23,7 +23,7 @@ pub fn jungfrau<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mu
     split::<P, false>(raw, constants, out);
 }
 
-/// The plain way for comparison: selects among the constants of all stages for every pixel.
+/// The baseline for comparison: selects among the constants of all stages for every pixel.
 pub fn jungfrau_select<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
     split::<P, true>(raw, constants, out);
 }
@@ -76,7 +76,8 @@ unsafe fn run<P: OutputPixel, const SELECT: bool>(
     }
 }
 
-/// See [`super::tracking::jungfrau_tracking`], which does the rest; returns how many words were done, a multiple of [`LANES`].
+/// See [`super::tracking::jungfrau_tracking`], which does the rest; returns the number of words done, a multiple of
+/// [`LANES`].
 pub fn jungfrau_tracking<P: OutputPixel>(
     raw: &[u16],
     constants: &Constants<'_>,
@@ -89,12 +90,14 @@ pub fn jungfrau_tracking<P: OutputPixel>(
     let whole = raw.len() / LANES * LANES;
     let drift = Drift::of(tracker);
     let pedestal = [drift.pedestal.cast_const(), constants.pedestal[1].as_ptr(), constants.pedestal[2].as_ptr()];
-    // SAFETY: AVX-512 is available and all slices hold at least `whole` items (asserted above); nothing else uses the pedestals meanwhile.
+    // SAFETY: AVX-512 is available and all slices hold at least `whole` items (asserted above); nothing else uses the
+    // pedestals meanwhile.
     unsafe { run_tracking(raw.as_ptr(), &pedestal, &constants.factor.map(<[f32]>::as_ptr), &drift, out.as_mut_ptr(), whole) };
     whole
 }
 
-/// See [`super::tracking::jungfrau_track_only`], which does the rest; returns how many words were done, a multiple of [`LANES`].
+/// See [`super::tracking::jungfrau_track_only`], which does the rest; returns the number of words done, a multiple of
+/// [`LANES`].
 pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) -> usize {
     assert!(Isa::Avx512.is_available());
     tracker.check(raw.len());
@@ -106,7 +109,8 @@ pub fn jungfrau_track_only(raw: &[u16], tracker: &mut Tracker<'_>) -> usize {
 }
 
 impl Drift {
-    /// Moves sixteen pedestals by the words of `lanes` (those in G0) and returns the distances of all words from where they were.
+    /// Moves sixteen pedestals by those words that `lanes` selects (the ones in G0). Returns the distance of every word
+    /// from its pedestal as it was before.
     ///
     /// # Safety
     /// AVX-512 must be available; the pointers must be valid for the items `i .. i + 16`.
@@ -127,7 +131,8 @@ impl Drift {
 }
 
 /// # Safety
-/// AVX-512 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`]; `pedestal[0]` is that of `drift`.
+/// AVX-512 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`]; `pedestal[0]` is
+/// that of `drift`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn run_tracking<P: OutputPixel>(
     raw: *const u16,
@@ -144,7 +149,8 @@ unsafe fn run_tracking<P: OutputPixel>(
             let words = _mm512_loadu_si512(raw.add(i).cast());
             let in_g0 = _mm512_testn_epi16_mask(words, gain_bits);
             if in_g0 == u32::MAX {
-                // Loaded before the pedestals are stored: planes often lie a multiple of 4 KiB apart, where a load waits for a store.
+                // The factors are loaded before the pedestals are stored: planes often lie a multiple of 4 KiB apart,
+                // where a load waits for a store.
                 let (low, high) = (_mm512_loadu_ps(factor[0].add(i)), _mm512_loadu_ps(factor[0].add(i + 16)));
                 let low = _mm512_mul_ps(drift.step16(low_half(words), i, u16::MAX), low);
                 let high = _mm512_mul_ps(drift.step16(high_half(words), i + 16, u16::MAX), high);
@@ -174,14 +180,14 @@ unsafe fn run_track_only(raw: *const u16, drift: &Drift, count: usize) {
     }
 }
 
-/// Thirty-two words of which at least one has a gain bit set; apart, to keep the common loop small.
+/// Thirty-two words of which at least one has a gain bit set; a separate function, to keep the common loop small.
 ///
 /// # Safety
 /// As [`run`], for the items `i .. i + LANES`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn switched<P: OutputPixel>(words: __m512i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
-    // SAFETY: handed on from the caller.
+    // SAFETY: the caller vouches for the items `i .. i + LANES` of all pointers.
     unsafe { select(words, pedestal, factor, i, out) }
 }
 
@@ -291,8 +297,8 @@ fn is_nan(value: __m512) -> __mmask16 {
 }
 
 impl Finish for i16 {
-    /// Saturated is the number above the valid range and masked is what NaN turns into (the lowest `i32`, packed), so no blend is
-    /// needed; clamping before rounding is the same because both limits are whole numbers.
+    /// Saturated is the number above the valid range, and NaN turns into masked (the lowest `i32`, packed), so no blend
+    /// is needed. Clamping before rounding gives the same result because both limits are whole numbers.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn store16(value: __m512, out: *mut Self) {
@@ -315,7 +321,8 @@ impl Finish for u16 {
 }
 
 impl Finish for i32 {
-    /// NaN turns into the lowest `i32`, which is masked. A value above the valid range is a whole number, so it need not be rounded.
+    /// NaN turns into the lowest `i32`, which is masked. A value above the valid range is a whole number, so it need
+    /// not be rounded.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     unsafe fn store16(value: __m512, out: *mut Self) {

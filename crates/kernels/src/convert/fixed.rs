@@ -1,23 +1,25 @@
-//! Conversion in integers, as programmable logic does it (Leonarski et al. 2020: pedestal of G0 in 22 bits, all other constants in 16).
+//! Conversion in integers, as programmable logic does it (Leonarski et al. 2020: pedestal of G0 in 22 bits, all other
+//! constants in 16).
 //!
-//! `docs/formats/fixed-point.md` describes it so that somebody can build the logic; `docs/formats/fixed-point-vectors.csv` holds words,
-//! constants and results to test it with. In short, per stage with its fraction bits `f`, `factor` and `shift`:
+//! `docs/formats/fixed-point.md` describes it in enough detail to build the logic;
+//! `docs/formats/fixed-point-vectors.csv` holds words, constants and results to test it with. In short, per stage with
+//! its fraction bits `f`, `factor` and `shift`:
 //!
 //! `pixel = limit(((±((adc << f) - pedestal)) * factor + (1 << (shift - 1))) >> shift)`
 //!
-//! with + in G0 and - in G1 and G2, an arithmetic shift (so a half is rounded up), and the special values, clamping and saturation of
-//! `core::pixel`. Special words are those of [`super::jungfrau`]; a factor of 0 takes the place of NaN.
+//! with + in G0 and - in G1 and G2, an arithmetic shift (so a half is rounded up), and the special values, clamping and
+//! saturation of `core::pixel`. Special words are those of [`super::jungfrau`]; a factor of 0 takes the place of NaN.
 
 use super::{Constants, OutputPixel};
 use konkordia_core::pixel::Pixel;
 
 /// Fraction bits of the pedestals of G0, G1 and G2: 14.8, 14.2 and 14.2 bits.
 pub const FRACTION_BITS: [u32; 3] = [8, 2, 2];
-/// Most bits of a pedestal.
+/// Width of a pedestal in bits.
 const PEDESTAL_BITS: [u32; 3] = [22, 16, 16];
-/// Shifts lie between; the upper bound keeps every sum within 48 bits (39 of the product, and the half).
+/// Range of the shifts. The upper bound keeps every sum within 48 bits (39 of the product, and the half).
 pub const SHIFTS: std::ops::RangeInclusive<u8> = 1..=47;
-/// A factor so many times the median of its stage is a mistake, and must not cost all others their precision.
+/// A factor above this multiple of the median of its stage is a mistake, and must not cost all others their precision.
 const FACTOR_TO_MEDIAN_MAX: f64 = 8.0;
 
 /// Constants of a run in integers. All planes have the same length, in the pixel order of the raw words.
@@ -29,7 +31,7 @@ pub struct FixedConstants {
     pub pedestal_g1: Vec<u16>,
     /// Pedestals of G2 in 1/4 ADU.
     pub pedestal_g2: Vec<u16>,
-    /// Sizes of the factors of each stage; 0 = not usable in this stage.
+    /// Magnitudes of the factors of each stage; 0 = not usable in this stage.
     pub factor: [Vec<u16>; 3],
     /// Shift of each stage, 1 to 47, the same for all pixels.
     pub shift: [u8; 3],
@@ -44,7 +46,7 @@ pub struct FixedView<'a> {
     pub pedestal_g1: &'a [u16],
     /// Pedestals of G2 in 1/4 ADU.
     pub pedestal_g2: &'a [u16],
-    /// Sizes of the factors of each stage; 0 = not usable in this stage.
+    /// Magnitudes of the factors of each stage; 0 = not usable in this stage.
     pub factor: [&'a [u16]; 3],
     /// Shift of each stage.
     pub shift: [u8; 3],
@@ -53,10 +55,13 @@ pub struct FixedView<'a> {
 impl FixedConstants {
     /// The integers nearest to the constants of a whole run.
     ///
-    /// The shift of a stage is the largest with which the largest factor fits into 16 bits. Not usable in a stage, so masked, is a pixel
-    /// whose pedestal or factor is not finite, whose pedestal does not round into its bits (below 0; in G0 from 16384 ADU on, in G1 and G2 from
-    /// an eighth of an ADU below), whose factor has the wrong sign
-    /// (G0 is positive, G1 and G2 are negative), is more than 8 times the median of the stage, or rounds to 0.
+    /// The shift of a stage is the largest one with which the largest factor fits into 16 bits. A pixel is not usable
+    /// in a stage, and so masked, in these cases:
+    /// - Its pedestal or factor is not finite.
+    /// - Its pedestal does not round into its bits: it rounds to less than 0, or is too large (in G0 from 1/512 ADU, in
+    ///   G1 and G2 from 1/8 ADU below 16384).
+    /// - Its factor has the wrong sign (G0 is positive, G1 and G2 are negative), is more than 8 times the median of the
+    ///   stage, or rounds to 0.
     ///
     /// # Panics
     /// If the planes differ in length.
@@ -139,7 +144,8 @@ impl<'a> FixedView<'a> {
     }
 }
 
-/// Converts JUNGFRAU words to pixels in integers. Meant for integer pixels; `f32` takes the whole number (rounded to its 24 bits).
+/// Converts JUNGFRAU words to pixels in integers. Meant for integer pixels; `f32` takes the whole number (rounded to
+/// its 24 bits).
 ///
 /// # Panics
 /// If lengths differ, or a shift is not in [`SHIFTS`].

@@ -1,15 +1,17 @@
 //! From detector words to pixels of the output image.
 //!
-//! JUNGFRAU (protocols 1.4): bits 15-14 gain stage (00 G0, 01 G1, 11 G2, 10 illegal), bits 13-0 ADC. A pixel becomes
-//! `from_photons((adc - pedestal) * factor)` with the constants of its stage, in single precision, one rounding per operation and
-//! no fused multiply-add, so that every instruction set gives the same bits. Order of the tests:
-//! 1. Words 0xFFFF, 0xC000, 0x4000 and every word with gain 10 are special. A special word of a pixel without a usable G0
-//!    (pedestal or factor of stage 0 is NaN) is masked; otherwise 0xC000 is saturated and the others are invalid. No word is
-//!    missing: whether a packet came is known to the caller, who fills the pixels of those that did not.
-//! 2. Every other word is converted with the constants of its own stage; the result NaN means masked, so a pixel can be masked
-//!    in one stage only. What lies above or below the range of the type is saturated or clamped as `core::pixel` says.
+//! A word of JUNGFRAU holds the gain stage in bits 15-14 (00 G0, 01 G1, 11 G2, 10 illegal) and the ADC value in bits
+//! 13-0. A pixel becomes `from_photons((adc - pedestal) * factor)` with the constants of its stage, in single
+//! precision, with one rounding per operation and no fused multiply-add, so that every instruction set gives the same
+//! bits. Order of the tests:
+//! 1. Words 0xFFFF, 0xC000, 0x4000 and every word with gain 10 are special. A special word of a pixel without a usable
+//!    G0 (pedestal or factor of stage 0 is NaN) is masked; otherwise 0xC000 is saturated and the others are invalid. No
+//!    word means missing: the caller knows which packets did not arrive, and fills their pixels.
+//! 2. Every other word is converted with the constants of its own stage. A result of NaN means masked, so a pixel can
+//!    be masked in one stage only. A result above or below the range of the type is saturated or clamped as
+//!    `core::pixel` says.
 //!
-//! Constants of a pixel whose mask forbids it are NaN in all three stages.
+//! A pixel that the mask excludes has NaN as its constants in all three stages.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -99,7 +101,8 @@ pub fn jungfrau<P: OutputPixel>(isa: Isa, raw: &[u16], constants: &Constants<'_>
     }
 }
 
-/// The same result, by selecting among the constants of all stages for every pixel: what [`jungfrau`] is compared with.
+/// Gives the result of [`jungfrau`] by selecting among the constants of all stages for every pixel: the baseline for
+/// comparison.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -115,7 +118,8 @@ pub fn jungfrau_all_branches<P: OutputPixel>(isa: Isa, raw: &[u16], constants: &
     }
 }
 
-/// How many words of each kind a tile or an image holds. `g0` to `g2` count usable words only; the sum is the number of words.
+/// How many words of each kind a tile or an image holds. `g0` to `g2` count usable words only; the sum is the number of
+/// words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WordCounts {
     /// Gain 00.
@@ -128,7 +132,7 @@ pub struct WordCounts {
     pub illegal: u64,
     /// 0xC000 (G2 with ADC 0).
     pub saturated: u64,
-    /// 0xFFFF: the padding of other receivers in raw files; from a detector it is no measurement.
+    /// 0xFFFF: the padding of other receivers in raw files. It is never a measurement.
     pub missing: u64,
 }
 
@@ -157,8 +161,9 @@ pub fn count_words(raw: &[u16]) -> WordCounts {
     sum
 }
 
-/// Unpacks EIGER counts of `bits` bits and turns them into pixels: above the valid range becomes saturated, and a pixel whose
-/// `mask` byte is not 0 becomes masked. `packed` is the whole tile; `out` takes the pixels from `first_pixel` on.
+/// Unpacks EIGER counts of `bits` bits and turns them into pixels: a count above the valid range becomes saturated, and
+/// a pixel whose `mask` byte is not 0 becomes masked. `packed` is the whole tile; `out` takes the pixels from
+/// `first_pixel` on.
 ///
 /// # Panics
 /// If `packed` is too short for the pixels asked for, or the mask has another length than `out`.

@@ -1,14 +1,16 @@
-//! Conversion with pedestals of G0 that follow the drift of the detector (Leonarski et al. 2020: up to 100 ADU in the first seconds).
+//! Conversion with pedestals of G0 that follow the drift of the detector (Leonarski et al. 2020: up to 100 ADU in the
+//! first seconds).
 //!
 //! The pixel is converted with the pedestal as it was before this frame. Afterwards, for every word with gain bits 00:
-//! `d = adc - pedestal`, and if `|d| <= gate` then `pedestal = pedestal + d * weight`, in single precision, one rounding per
-//! operation, no fused multiply-add. All other words leave their pedestal as it is. A pedestal or gate that is NaN, and a gate
-//! below zero, never moves. Every instruction set gives the same bits, in pixels and in pedestals.
+//! `d = adc - pedestal`, and if `|d| <= gate` then `pedestal = pedestal + d * weight`, in single precision, one
+//! rounding per operation, no fused multiply-add. All other words leave their pedestal as it is. A pedestal never moves
+//! if it is NaN, or if its gate is NaN or below zero. Every instruction set gives the same bits, in pixels and in
+//! pedestals.
 //!
-//! **Resolution.** A pedestal below 16384 ADU is a multiple of 2^-10 ADU or finer, so a step of less than 2^-11 ADU may be lost: a
-//! pixel that had no noise at all would stop within `2^-11 / weight` ADU of its true pedestal (0.5 ADU for a window of 1024 frames;
-//! half of that below 8192 ADU, and so on). The noise of a pixel, several ADU, makes the steps so much larger that the mean is
-//! followed without that error; `tests/tracking.rs` shows it.
+//! **Resolution.** A pedestal below 16384 ADU is a multiple of 2^-10 ADU or finer, so a step of less than 2^-11 ADU may
+//! be lost. A pixel without any noise would stop within `2^-11 / weight` ADU of its true pedestal (0.5 ADU for a window
+//! of 1024 frames; half of that below 8192 ADU, and so on). The noise of a real pixel, several ADU, makes the steps so
+//! much larger that the pedestal follows the mean without that error; `tests/tracking.rs` shows it.
 
 use super::{Constants, OutputPixel, scalar};
 #[cfg(target_arch = "x86_64")]
@@ -16,15 +18,16 @@ use super::{avx2, avx512};
 use crate::isa::Isa;
 use konkordia_core::pixel::Pixel;
 
-/// G0 pedestals that follow the drift, and what decides which words may move them. One value per pixel, in the order of the raw words.
+/// G0 pedestals that follow the drift, and what decides which words may move them. One value per pixel, in the order of
+/// the raw words.
 #[derive(Debug)]
 pub struct Tracker<'a> {
     /// Pedestals of G0 in ADU; they take the place of `Constants::pedestal[0]`. NaN = not usable, stays so.
     pub pedestal: &'a mut [f32],
-    /// Largest distance in ADU from which a word moves its pedestal, usually some times the noise; NaN or negative = never moves.
-    /// Not infinite where the pedestal is.
+    /// Largest distance in ADU from which a word moves its pedestal, usually a few times the noise; NaN or negative =
+    /// never moves. Must not be infinite where the pedestal is.
     pub gate: &'a [f32],
-    /// Part of the distance by which the pedestal moves: 1 / frames of the window; above 0, at most 1.
+    /// Fraction of the distance by which the pedestal moves: 1 / frames of the window; above 0, at most 1.
     pub weight: f32,
 }
 
@@ -41,8 +44,8 @@ impl Tracker<'_> {
     }
 }
 
-/// Converts JUNGFRAU words as [`super::jungfrau`] does, with the pedestals of `tracker` in the place of `constants.pedestal[0]` (which
-/// only has to have the right length), then moves the pedestals.
+/// Converts JUNGFRAU words as [`super::jungfrau`] does, with the pedestals of `tracker` in the place of
+/// `constants.pedestal[0]` (which only has to have the right length), then moves the pedestals.
 ///
 /// # Panics
 /// If lengths differ, or the weight is not in `0 < weight <= 1`.
@@ -83,7 +86,7 @@ pub fn jungfrau_track_only(isa: Isa, raw: &[u16], tracker: &mut Tracker<'_>) {
     scalar_track_only(&raw[done..], &mut tracker.slice(done, raw.len() - done));
 }
 
-/// A [`Tracker`] as pointers, for the instruction sets.
+/// A [`Tracker`] as pointers, for the SIMD paths.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Drift {
     pub pedestal: *mut f32,

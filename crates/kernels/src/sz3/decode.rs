@@ -1,4 +1,4 @@
-//! Streams back to images.
+//! Decodes streams to images.
 
 use super::huffman::{self, take};
 use super::{Settings, blocks};
@@ -6,8 +6,8 @@ use crate::bitshuffle::ElementSize;
 use crate::chunk::ChunkError;
 use crate::zstd;
 
-/// Decodes a stream of this program into exactly `out`, the bytes of the image. Nobody vouches for the chunk; memory is bounded by the image.
-/// Streams that other programs wrote take other forms and are refused.
+/// Decodes a stream of this program into exactly `out`, the bytes of the image. The chunk is untrusted; the memory used
+/// is bounded by the size of the image. Streams of other programs have other forms and are refused.
 ///
 /// # Errors
 /// [`ChunkError::Stream`].
@@ -26,7 +26,7 @@ fn read(chunk: &[u8], element: ElementSize, out: &mut [u8]) -> Option<()> {
     if settings.half_step == 0.0 {
         return (length == out.len() && zstd::Decoder::new().decompress(before, out)).then_some(());
     }
-    // At most every pixel is an exception with a code of eight bytes, in a tree of 65536 symbols.
+    // At most, every pixel is an exception with a code of eight bytes, in a tree of 65536 symbols.
     if length > 16 * out.len() + (4 << 20) {
         return None;
     }
@@ -101,12 +101,13 @@ fn pixels<T: Number>(settings: &Settings, rows: usize, columns: usize, mut body:
     Some(())
 }
 
-/// A pixel while it is decoded. Signed and unsigned integers are one: sums of whole steps are the same modulo the size of the type.
+/// A pixel while it is decoded. Unsigned integers are decoded as signed ones, because sums of whole steps are the same
+/// modulo 2^bits.
 trait Number: Copy + Default {
     const BYTES: usize;
     fn of_le(bytes: &[u8]) -> Self;
     fn put_le(self, out: &mut [u8]);
-    /// Whether streams of ours have such a half step.
+    /// True if streams of this program can have such a half step.
     fn takes(half_step: f64) -> bool;
     fn plus(self, bins: i64, half_step: f64) -> Self;
 }

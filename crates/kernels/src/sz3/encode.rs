@@ -1,4 +1,4 @@
-//! Images to streams.
+//! Encodes images to streams.
 
 use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::ErrorBound;
@@ -7,15 +7,16 @@ use zstd_safe::CCtx;
 use super::{PIXELS_MIN, Settings, block_edge, blocks, decompress, huffman};
 use crate::bitshuffle::ElementSize;
 
-/// Radii of the bins that are tried: with fewer the table of codes is shorter, and what lies outside is an exception.
+/// Radii of the bins, tried in this order. A smaller radius makes the table of codes shorter and more pixels
+/// exceptions.
 const RADII: [i32; 3] = [64, 1024, 32768];
-/// The smallest radius is taken that leaves out less than one pixel in so many.
+/// The smallest radius is taken that leaves out at most one pixel in so many.
 const EXCEPTIONS_ONE_IN: usize = 1000;
 /// No bin: the pixel is an exception.
 const EXCEPTION: i32 = i32::MAX;
 const LEVEL: i32 = 3;
 
-/// What became of an image, found by decoding it again.
+/// What the encoding changed, found by decoding the image again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Loss {
     /// Pixels.
@@ -28,7 +29,7 @@ pub struct Loss {
     pub sum_before: f64,
     /// Sum of the same pixels after.
     pub sum_after: f64,
-    /// The bound could not be kept, or the image has a shape that the lossy form does not take: stored without loss.
+    /// Stored without loss, because the bound could not be kept or the lossy form does not take an image of this shape.
     pub lossless: bool,
 }
 
@@ -45,8 +46,9 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// For images of `rows` x `columns` pixels of the type given; no valid pixel moves by more than `bound`, in integers by more than the whole number
-    /// below it. With `negative_is_exact` no pixel below 0 moves at all: some programs mark bad pixels with -1 and -2.
+    /// For images of `rows` x `columns` pixels of type `pixel`. No valid pixel moves by more than `bound`; an integer
+    /// pixel moves by no more than `bound` rounded down. With `negative_is_exact` no pixel below 0 moves at all: some
+    /// programs mark bad pixels with -1 and -2.
     ///
     /// # Panics
     /// If there are fewer than [`PIXELS_MIN`] pixels.
@@ -57,8 +59,8 @@ impl Encoder {
         Self { rows, columns, pixel, bound, negative_is_exact, context, body: Vec::new(), decoded: Vec::new() }
     }
 
-    /// Replaces `out` by the stream of an image (its bytes, little-endian), decodes it again, and says what was lost. Where that is more than
-    /// allowed, `out` is the lossless form.
+    /// Replaces `out` by the stream of an image (its bytes, little-endian), decodes it again, and returns what was
+    /// lost. If that is more than allowed, `out` is the lossless form.
     ///
     /// # Panics
     /// If the image has another size.
@@ -142,8 +144,9 @@ impl Encoder {
         self.body = body;
     }
 
-    /// Appends the bins of a block around the centre, of the two on either side of its mean, that leaves less of the `excess`: by how much the sum of
-    /// the pixels after is above that before, up to here. So the sum is kept although what is small falls into the bin of 0.
+    /// Appends the bins of a block. Of the two centres on either side of its mean it takes the one that leaves less
+    /// `excess`, by which the sum of the decoded pixels up to here exceeds the sum of the original ones. This keeps the
+    /// sum of the image, although small values fall into the bin of 0.
     fn block<P: Number>(&self, block: &[P], half_step: f64, centres: &mut Centres<P>, bins: &mut Vec<i32>, excess: f64) -> f64 {
         let mean = centre(block);
         let start = bins.len();
@@ -160,7 +163,7 @@ impl Encoder {
         if after_high.abs() < after_low.abs() { after_high } else { after_low }
     }
 
-    /// Appends the bins of a block around `centre`, and gives by how much its sum grows.
+    /// Appends the bins of a block around `centre`, and returns by how much the sum of the block grows.
     fn bins<P: Number>(&self, block: &[P], centre: f64, half_step: f64, bins: &mut Vec<i32>) -> f64 {
         let reciprocal = 1.0 / (2.0 * half_step);
         let (bound, least) = (self.bound.value(), if self.negative_is_exact { 0.0 } else { f64::NEG_INFINITY });
@@ -168,7 +171,7 @@ impl Encoder {
         bins.extend(block.iter().map(|&pixel| {
             let value = pixel.to_f64();
             let bin = (value - centre) * reciprocal;
-            // Halves away from zero, as SZ3 does it; the conversion saturates.
+            // Rounds halves away from zero, as SZ3 does; the conversion to `i32` saturates.
             let bin = (bin + 0.5f64.copysign(bin)) as i32;
             if !pixel.is_valid() || bin.unsigned_abs() >= RADII[2] as u32 || value < least {
                 return EXCEPTION;
@@ -216,7 +219,7 @@ fn write_huffman(symbols: &[u16], body: &mut Vec<u8>) {
     huffman::write(symbols, &counts, body);
 }
 
-/// The centres of the blocks: differences from one to the next, in steps of their own.
+/// The centres of the blocks, as differences from one to the next in steps of their own.
 struct Centres<P> {
     half_step: f64,
     last: P,
@@ -235,7 +238,7 @@ impl<P: Number> Centres<P> {
         ((wanted - self.last.to_f64()) / (2.0 * self.half_step)).round()
     }
 
-    /// What a decoder will see as the centre of the next block if it is to be near `wanted`.
+    /// The value near `wanted` that a decoder will see if it is the centre of the next block.
     fn near(&self, wanted: f64) -> P {
         let bin = self.bin(wanted);
         let near = if bin.abs() < f64::from(Self::RADIUS) { P::at(self.last.to_f64(), bin as i32, self.half_step) } else { None };
@@ -265,7 +268,8 @@ impl<P: Number> Centres<P> {
     }
 }
 
-/// Mean of the valid pixels without what lies more than three standard deviations from it, so that one strong spot does not move all the others.
+/// Mean of the valid pixels without those more than three standard deviations from it, so that one strong spot does not
+/// move the centre of all the others.
 fn centre<P: Number>(block: &[P]) -> f64 {
     let (mut valid, mut sum, mut squares) = (0u32, 0.0, 0.0);
     for pixel in block {
@@ -279,7 +283,7 @@ fn centre<P: Number>(block: &[P]) -> f64 {
     let n = f64::from(valid.max(1));
     let mean = sum / n;
     let far = 3.0 * (squares / n - mean * mean).max(0.0).sqrt();
-    // What is far from the mean is taken out again: little.
+    // Few pixels are far from the mean, so they are subtracted from the sum.
     for pixel in block {
         let value = pixel.to_f64();
         if (value - mean).abs() > far && pixel.is_valid() {
@@ -291,8 +295,8 @@ fn centre<P: Number>(block: &[P]) -> f64 {
     if trimmed.is_finite() { trimmed } else { 0.0 }
 }
 
-/// Compares an image with what its stream gave back (both as bytes, little-endian); `None` where a special value changed or a valid one moved further
-/// than [`Encoder::new`] promises.
+/// Compares an image with its decoded stream (both as bytes, little-endian). `None` where a special value changed or a
+/// valid one moved further than [`Encoder::new`] promises.
 pub fn compare(pixel: PixelType, before: &[u8], after: &[u8], bound: ErrorBound, negative_is_exact: bool) -> Option<Loss> {
     match pixel {
         PixelType::Int16 => measure::<i16>(before, after, bound, negative_is_exact),
@@ -304,7 +308,7 @@ pub fn compare(pixel: PixelType, before: &[u8], after: &[u8], bound: ErrorBound,
     }
 }
 
-/// As [`compare`]; `None` where a special value changed or a valid one moved too far.
+/// See [`compare`].
 fn measure<P: Number>(before: &[u8], after: &[u8], bound: ErrorBound, negative_is_exact: bool) -> Option<Loss> {
     let mut loss = Loss { pixels: (before.len() / size_of::<P>()) as u64, ..Loss::default() };
     for (before, after) in before.chunks_exact(size_of::<P>()).zip(after.chunks_exact(size_of::<P>())) {
@@ -330,10 +334,11 @@ fn measure<P: Number>(before: &[u8], after: &[u8], bound: ErrorBound, negative_i
 trait Number: Pixel {
     fn of_le(bytes: &[u8]) -> Self;
     fn push_le(self, out: &mut Vec<u8>);
-    /// Half a step for a bound. Bins of integers hold as many values as the bound allows, one more than SZ3 by itself would give them.
+    /// Half a step for a bound. A bin of integers holds as many values as the bound allows, one more than SZ3 itself
+    /// would use.
     fn half_step(bound: f64) -> f64;
     fn half_step_of_centres(half_step: f64) -> f64;
-    /// Two centres, a little below and above the mean of a block.
+    /// Two centres, one not above and one not below the mean of a block.
     fn around(mean: f64, half_step: f64) -> (f64, f64);
     /// `centre + 2 * bin * half_step`, if the type holds it.
     fn at(centre: f64, bin: i32, half_step: f64) -> Option<Self>;
@@ -383,7 +388,7 @@ impl Number for f32 {
         out.extend(self.to_le_bytes());
     }
     fn half_step(bound: f64) -> f64 {
-        // Room for the rounding of the sum to single precision, which a processor may do in another way.
+        // Leaves room for the rounding of the sum to single precision, which another processor may do in another way.
         bound * (1.0 - 1e-6)
     }
     fn half_step_of_centres(half_step: f64) -> f64 {

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Codes of more bits than this would take more symbols than an image has pixels.
+/// Most bits of a code. A longer one would need more symbols than an image has pixels.
 const CODE_BITS_MAX: u32 = 56;
-/// Codes up to this length are found in one step.
+/// Codes up to this length are decoded with one look-up.
 const TABLE_BITS: u32 = 12;
 
 /// One node while the tree is made: a leaf has no children.
@@ -15,7 +15,7 @@ struct Node {
     symbol: usize,
 }
 
-/// Appends tree and codes of `symbols`, of which `counts[s]` says how many are `s`.
+/// Appends the tree and the codes of `symbols`. `counts[s]` is how many of them are `s`.
 ///
 /// # Panics
 /// If there is no symbol.
@@ -25,7 +25,7 @@ pub(super) fn write(symbols: &[u16], counts: &[u64], out: &mut Vec<u8>) {
     let (stored, codes) = number(&nodes, counts.len());
     out.extend((lowest as u32).to_le_bytes());
     out.extend((stored.len() as u32).to_be_bytes());
-    // SZ3 makes room for eight times as many nodes.
+    // The number of nodes is enough here, because SZ3 makes room for eight times as many.
     out.extend((stored.len() as u32).to_be_bytes());
     out.push(0);
     let child_bytes = child_bytes(stored.len());
@@ -55,7 +55,7 @@ pub(super) fn write(symbols: &[u16], counts: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-/// Moves the whole bytes out.
+/// Moves the whole bytes to `out`.
 fn flush(held: &mut u64, held_bits: &mut u32, out: &mut Vec<u8>) {
     while *held_bits >= 8 {
         *held_bits -= 8;
@@ -64,7 +64,7 @@ fn flush(held: &mut u64, held_bits: &mut u32, out: &mut Vec<u8>) {
     *held &= (1 << *held_bits) - 1;
 }
 
-/// Bytes of the number of a child.
+/// Bytes in which the number of a child is stored.
 fn child_bytes(nodes: usize) -> usize {
     match nodes {
         0..=256 => 1,
@@ -73,7 +73,8 @@ fn child_bytes(nodes: usize) -> usize {
     }
 }
 
-/// A Huffman tree; its root is the last node. It has two leaves at least, since a code of no bits is a case of its own in SZ3.
+/// A Huffman tree; its root is the last node. It has at least two leaves, because SZ3 treats a code of no bits as a
+/// special case.
 fn tree(counts: &[u64]) -> Vec<Node> {
     let mut nodes = Vec::new();
     let mut heap = BinaryHeap::new();
@@ -105,11 +106,12 @@ struct Stored {
     leaf: bool,
 }
 
-/// The nodes in the order in which SZ3 numbers them (a node, all of its left, all of its right), and (code, bits) by symbol.
+/// The nodes in the order in which SZ3 numbers them (a node, all of its left, all of its right), and (code, bits) by
+/// symbol.
 fn number(nodes: &[Node], symbols: usize) -> (Vec<Stored>, Vec<(u64, u32)>) {
     let mut stored: Vec<Stored> = Vec::with_capacity(nodes.len());
     let mut codes = vec![(0u64, 0u32); symbols];
-    // Node, its code and bits, and where its number is to be entered.
+    // Node, its code and bits, and where its number is to be entered: the parent, and whether it is the right child.
     let mut open = vec![(nodes.len() - 1, 0u64, 0u32, None::<(usize, bool)>)];
     while let Some((node, code, bits, parent)) = open.pop() {
         assert!(bits <= CODE_BITS_MAX, "a tree over fewer than 2^38 symbols is not deeper");
@@ -124,14 +126,15 @@ fn number(nodes: &[Node], symbols: usize) -> (Vec<Stored>, Vec<(u64, u32)>) {
                 open.push((right, code << 1 | 1, bits + 1, Some((index, true))));
                 open.push((left, code << 1, bits + 1, Some((index, false))));
             }
-            // Of the two leaves of a lone symbol one is enough.
+            // A lone symbol has two leaves; the code of either will do.
             None => codes[symbol] = (code, bits),
         }
     }
     (stored, codes)
 }
 
-/// Reads what [`write()`] wrote: `many` symbols, from the start of `input`, which is moved behind them. Nobody vouches for the bytes.
+/// Reads `many` symbols that [`write()`] wrote at the start of `input`, and moves `input` behind them. The bytes are
+/// untrusted.
 pub(super) fn read(input: &mut &[u8], many: usize) -> Option<Vec<u32>> {
     let lowest = u32::from_le_bytes(take(input)?);
     let nodes = u32::from_be_bytes(take(input)?) as usize;
@@ -147,7 +150,7 @@ pub(super) fn read(input: &mut &[u8], many: usize) -> Option<Vec<u32>> {
             if leaves[n] != 0 { (0, 0, symbol.wrapping_add(lowest)) } else { (child(n), child(nodes + n), 0) }
         })
         .collect();
-    // Children come after their parents: then every walk ends.
+    // Children must come after their parents, so that every walk down the tree ends.
     let sound = |(n, &(left, right, _)): (usize, &(usize, usize, u32))| leaves[n] != 0 || (left > n && right > n);
     let inside = tree.iter().all(|&(left, right, _)| left < nodes && right < nodes);
     if nodes < 3 || leaves[0] != 0 || !inside || !tree.iter().enumerate().all(sound) {

@@ -1,8 +1,9 @@
-//! SZ3 3.1 streams: whole images with an absolute error bound, as HDF5 filter 32024 of hdf5plugin decodes them. Written after the sources of
-//! SZ3 3.1.7 (BSD), sharing no code with them; `docs/compression.md` says why. Of the many forms of such a stream this is one: two
-//! dimensions, the regression predictor with slopes of 0, the linear quantiser, Huffman codes, Zstd. A pixel is
-//! `centre of its block + bin * step`, or stands as it is in a list of exceptions. What is no valid number is always an exception, so special values
-//! come back bit for bit whatever the bound.
+//! SZ3 3.1 streams: whole images with an absolute error bound, in the form that HDF5 filter 32024 of hdf5plugin
+//! decodes. Written after the sources of SZ3 3.1.7 (BSD), sharing no code with them; `docs/compression.md` says why.
+//! SZ3 knows many forms of such a stream. This module writes one: two dimensions, the regression predictor with slopes
+//! of 0, the linear quantiser, Huffman codes, Zstd. A pixel is `centre of its block + bin * step`, or stands as it is
+//! in a list of exceptions. Everything that is not a valid number is an exception, so special values come back bit for
+//! bit whatever the bound.
 //!
 //! | bytes, little-endian but where noted | content |
 //! |---|---|
@@ -14,10 +15,11 @@
 //! | body: quantiser, Huffman | the pixels, block after block |
 //! | the rest | settings (see `Settings` in the source); their length, 4 |
 //!
-//! Huffman: 4 (lowest symbol), 4 big-endian (nodes), 4 big-endian (room for symbols), 1 (0), left and right child of each node (0 = none; of 1, 2
-//! or 4 bytes by the number of nodes), its symbol less the lowest (4), whether it is a leaf (1), 8 (bytes of the codes), the codes from the high bit down.
+//! Huffman: 4 (lowest symbol), 4 big-endian (nodes), 4 big-endian (room for symbols), 1 (0), left and right child of
+//! each node (0 = none; of 1, 2 or 4 bytes by the number of nodes), its symbol less the lowest (4), whether it is a
+//! leaf (1), 8 (bytes of the codes), the codes from the high bit down.
 //!
-//! With half a step of 0 in the settings the body is the image itself: the lossless form.
+//! If half a step is 0 in the settings, the body is the image itself: the lossless form.
 
 mod decode;
 mod encode;
@@ -26,15 +28,16 @@ mod huffman;
 pub use decode::decompress;
 pub use encode::{Encoder, Loss, compare};
 
-/// Fewer pixels are handed through by the filter as they are.
+/// The filter passes images of fewer pixels through unchanged.
 pub const PIXELS_MIN: usize = 20;
 
 /// Bytes of [`Settings`] in a stream, without their length.
 const SETTINGS_BYTES: usize = 72;
-/// Where SZ3 keeps the direction of an interpolation that these streams do not use: says who wrote the stream, and what its pixels are.
+/// Values of the byte in which SZ3 keeps the direction of an interpolation, which these streams do not use. They show
+/// that this program wrote the stream, and of which type its pixels are.
 const INTEGERS: u8 = 0x4B;
 const FLOATS: u8 = 0x4C;
-/// Not in any stream of ours: the edge of a block is one of these.
+/// Largest and smallest edge of a block in the lossy form. The lossless form states 16, which no lossy stream does.
 const BLOCK_MAX: usize = 32;
 const BLOCK_MIN: usize = 17;
 
@@ -74,7 +77,7 @@ impl Settings {
         out.extend((SETTINGS_BYTES as u32).to_le_bytes());
     }
 
-    /// The settings at the end of `chunk` and all before them, if this program wrote them.
+    /// The settings at the end of `chunk` and the bytes before them, if this program wrote them.
     fn read(chunk: &[u8]) -> Option<(Self, &[u8])> {
         let (rest, length) = chunk.split_last_chunk::<4>()?;
         if u32::from_le_bytes(*length) as usize != SETTINGS_BYTES {
@@ -101,8 +104,8 @@ impl Settings {
     }
 }
 
-/// Edge of the blocks of an image, so that no block at the border is one pixel wide: for those SZ3 changes the predictor. `None` where there is
-/// no such edge.
+/// Edge of the blocks of an image. It is chosen so that no block at the border is one pixel wide, because SZ3 changes
+/// the predictor for such blocks. `None` where there is no such edge.
 fn block_edge(rows: usize, columns: usize) -> Option<usize> {
     (BLOCK_MIN..=BLOCK_MAX).rev().find(|edge| rows % edge != 1 && columns % edge != 1)
 }

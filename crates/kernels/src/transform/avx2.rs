@@ -6,8 +6,8 @@ use super::{bin, pixels};
 use crate::isa::Isa;
 use std::arch::x86_64::*;
 
-/// Compiles the shared loops for one instruction set: the compiler turns them into its vectors. They do no arithmetic that depends on the
-/// order of floats, so that the bits stay the same.
+/// Compiles the shared loops for one instruction set, so that the compiler vectorises them with it. The loops do no
+/// arithmetic that depends on the order of floats, so every set gives the same bits.
 macro_rules! compiled_for {
     ($isa:ident, $features:literal) => {
         /// See [`bin::add_row`].
@@ -67,7 +67,7 @@ compiled_for!(Avx2, "avx2");
 
 /// Pixels per step.
 const STEP: usize = 16;
-/// Bytes that a step takes.
+/// Packed bytes that a step unpacks.
 const STEP_BYTES: usize = STEP / 2 * 3;
 
 /// Unpacks whole steps (see [`pixels::mono12p`]) and returns the pixels done.
@@ -75,8 +75,8 @@ pub fn mono12p(packed: &[u8], out: &mut [u8]) -> usize {
     assert!(Isa::Avx2.is_available());
     // The second load of a step reads 16 bytes from its byte 12 on.
     let steps = (packed.len().saturating_sub(4) / STEP_BYTES).min(out.len() / (2 * STEP));
-    // SAFETY: AVX2 is available (asserted above); the last step reads up to byte `steps * 24 + 4`, which is inside `packed`, and writes
-    // up to byte `steps * 32`, which is inside `out`.
+    // SAFETY: AVX2 is available (asserted above); the last step reads up to byte `steps * 24 + 4`, which is inside
+    // `packed`, and writes up to byte `steps * 32`, which is inside `out`.
     unsafe { mono12p_steps(packed.as_ptr(), out.as_mut_ptr(), steps) };
     steps * STEP
 }
@@ -97,7 +97,7 @@ unsafe fn mono12p_steps(packed: *const u8, out: *mut u8, steps: usize) {
         let pairs = _mm256_shuffle_epi8(_mm256_set_m128i(second, first), spread);
         let even = _mm256_and_si256(pairs, low);
         let odd = _mm256_srli_epi16::<4>(pairs);
-        // SAFETY: as above.
+        // SAFETY: the caller vouches for the output of all steps.
         unsafe { _mm256_storeu_si256(out.add(step * 2 * STEP).cast(), _mm256_blend_epi16::<0xAA>(even, odd)) };
     }
 }
@@ -127,8 +127,8 @@ pub fn transpose<const N: usize>(
     });
 }
 
-/// Transposes as many rows as a register has pixels, in registers: to interleave row i with the row half of them further, as often as
-/// the number of rows is a power of two, is to transpose.
+/// Transposes as many rows as a register has pixels. Interleaving row i with row i + n/2 of n rows, log2(n) times,
+/// transposes them.
 #[target_feature(enable = "avx2")]
 fn registers<const N: usize>(tile: &[[u8; N]], square: Square, (row, column): (usize, usize), out: &mut [[u8; N]], edge: usize) {
     let lanes = REGISTER / N;
@@ -152,7 +152,7 @@ fn registers<const N: usize>(tile: &[[u8; N]], square: Square, (row, column): (u
     }
     for (i, register) in rows[..lanes].iter().enumerate() {
         let line = &mut out[(column + i) * edge + row..][..lanes];
-        // SAFETY: as above.
+        // SAFETY: `lanes` pixels of `N` bytes are the 16 bytes of a register.
         unsafe { _mm_storeu_si128(line.as_mut_ptr().cast(), *register) };
     }
 }

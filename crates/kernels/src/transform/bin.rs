@@ -1,14 +1,15 @@
 //! Several pixels become one: bins of an image, sums of consecutive images.
 //!
-//! A special value among the pixels wins over numbers, in the order masked, missing, invalid, saturated, as everywhere. Totals are exact for
-//! integers; floats are added in double precision, down the columns of a bin first, in the same order on every machine.
+//! A special value among the pixels wins over numbers, in the order masked, missing, invalid, saturated. Totals are
+//! exact for integers. Floats are added in double precision, down the columns of a bin first, in the same order on
+//! every machine.
 
 use super::isa_paths;
 use super::sample::{Kind, NUMBER, Overflow, Sample, Total, for_element, read, write};
 use crate::isa::Isa;
 use konkordia_core::array::Element;
 
-/// What one pixel of the output says of its pixels.
+/// How the pixels of a bin are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reduce {
     /// Their sum.
@@ -34,20 +35,21 @@ pub struct Bin {
 }
 
 impl Bin {
-    /// Pixels of a bin, so few that no total of 64 bits overflows.
+    /// Most pixels of a bin; few enough that no total of 64 bits overflows.
     pub const PIXELS_MAX: usize = 1 << 20;
 }
 
-/// Totals of one row of pixels, and the kind of special value that wins so far. Grows to the longest row that was asked for, and is kept.
+/// Totals of one row of pixels, each with the special value that wins so far. Grows to the longest row that was asked
+/// for, and is kept.
 #[derive(Default)]
 pub struct Totals {
-    /// In units of the widest total, so that each type is aligned.
+    /// Stored as the widest total, so that every type is aligned.
     sums: Vec<i128>,
     kinds: Vec<Kind>,
 }
 
 impl Totals {
-    /// For rows of `pixels` pixels of a type, all 0.
+    /// Sets all totals to 0, for rows of `pixels` pixels of a type.
     pub fn begin(&mut self, element: Element, pixels: usize) {
         let total_bytes = if matches!(element, Element::Uint64 | Element::Int64) { size_of::<i128>() } else { size_of::<i64>() };
         self.sums.clear();
@@ -56,7 +58,7 @@ impl Totals {
         self.kinds.resize(pixels, NUMBER);
     }
 
-    /// Most bytes for so many pixels.
+    /// Most memory in bytes for this number of pixels.
     pub const fn bytes(pixels: usize) -> usize {
         pixels * (size_of::<i128>() + size_of::<Kind>())
     }
@@ -67,7 +69,7 @@ impl Totals {
     }
 }
 
-/// Pixels that are looked at together: if all are plain numbers, as nearly always, they are simply added.
+/// Pixels that are examined together: if all are plain numbers, as nearly always, they are simply added.
 const CHUNK: usize = 64;
 
 /// Adds a row of pixels to the totals, one to each.
@@ -101,8 +103,8 @@ pub fn add(isa: Isa, element: Element, row: &[u8], totals: &mut Totals) {
     for_element!(element, typed(isa, row, totals), panic!("mono12p is unpacked first"));
 }
 
-/// Writes totals of `element` pixels as pixels of another type, `columns` totals to each; a rest of totals is left out. `count` pixels went
-/// into each pixel of the output.
+/// Writes totals of `element` pixels as pixels of another type, `columns` totals to one pixel. Totals left over are
+/// ignored. `count` pixels went into each pixel of the output.
 ///
 /// # Panics
 /// If `out` holds another number of pixels than `totals / columns`, or an element has no numbers (`mono12p`).
@@ -119,7 +121,7 @@ pub fn finish(isa: Isa, element: Element, totals: &mut Totals, columns: usize, c
     for_element!(element, from(isa, totals, columns, count, how, out), panic!("mono12p is unpacked first"));
 }
 
-/// See [`finish`]. The usual numbers of columns are known to the compiler.
+/// See [`finish`]. The usual numbers of columns are constants, so that the compiler can optimise for them.
 #[inline(always)]
 pub(super) fn write_totals<U: Sample, S: Total>(
     (sums, kinds): (&[S], &[Kind]),
@@ -166,7 +168,8 @@ fn write_bins<U: Sample, S: Total>(sums: &[S], kinds: &[Kind], columns: usize, c
 /// Bins an image of `columns` columns; rows and columns that fill no bin are left out.
 ///
 /// # Panics
-/// If `out` does not have the size of the result, the bin is empty or larger than [`Bin::PIXELS_MAX`], or an element has no numbers.
+/// If `out` does not have the size of the result, the bin is empty or larger than [`Bin::PIXELS_MAX`], or an element
+/// has no numbers.
 pub fn bin(isa: Isa, element: Element, columns: usize, image: &[u8], how: &Bin, totals: &mut Totals, out: &mut [u8]) {
     let count = how.rows.checked_mul(how.columns).filter(|count| (1..=Bin::PIXELS_MAX).contains(count));
     let count = count.expect("a bin holds 1 to 2^20 pixels") as u32;

@@ -1,4 +1,4 @@
-//! A list of steps, checked once against the images that will come, then run on each of them.
+//! A list of steps, checked once against the shape and type of the images, then run on each of them.
 
 use super::bin::{self, Bin, Totals};
 use super::pixels::{self, Background, Mask, PixelTable, Table};
@@ -11,8 +11,8 @@ use konkordia_core::geometry::Orientation;
 use konkordia_core::series::Array;
 use std::sync::Arc;
 
-/// One transformation. Images of more than two dimensions are stacks of planes (channels, pieces), and each plane goes through by itself;
-/// one dimension is a single row.
+/// One transformation. Images of more than two dimensions are stacks of planes (channels, pieces), and each plane is
+/// transformed by itself. An image of one dimension is a single row.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Unpack `mono12p` to `uint16`.
@@ -43,7 +43,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Its name for people.
+    /// Its name, for error texts.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Mono12p => "mono12p",
@@ -104,7 +104,7 @@ enum InPlace {
     Rectangle(Window),
 }
 
-/// A step that writes a new plane, and the masks that follow it, which need none.
+/// A step that writes a new plane, and the masks that follow it, which change this plane where it lies.
 #[derive(Debug)]
 struct Stage {
     /// `None` copies.
@@ -114,7 +114,7 @@ struct Stage {
     masks: Vec<InPlace>,
 }
 
-/// A [`Recipe`] for images of one shape and type, in which nothing can go wrong any more but the images.
+/// A [`Recipe`] checked for images of one shape and type. From here on, only a bad image can cause an error.
 #[derive(Debug)]
 pub struct Compiled {
     input: (Shape, Element),
@@ -123,7 +123,7 @@ pub struct Compiled {
     planes: usize,
 }
 
-/// What one worker needs, kept between images; at most [`Compiled::scratch_bytes`].
+/// The buffers of one worker, kept between images; at most [`Compiled::scratch_bytes`].
 pub struct Scratch {
     isa: Isa,
     unpack: UnpackScratch,
@@ -145,16 +145,16 @@ impl Scratch {
     }
 }
 
-/// Why an image is too large, for people.
+/// The error text for an image that is too large.
 fn too_large(shape: Shape) -> String {
     format!("images of shape {:?} are too large to be transformed", shape.dimensions())
 }
 
 impl Compiled {
-    /// Checks every step against what comes out of the one before.
+    /// Checks every step against the output of the step before it.
     ///
     /// # Errors
-    /// The first step that cannot be done, why, and what to do; for people.
+    /// The first step that cannot be done, why, and what to do, as a text for users.
     pub fn new(recipe: &Recipe, shape: Shape, element: Element) -> Result<Self, String> {
         let dimensions = shape.dimensions();
         let (leading, plane) = dimensions.split_at(dimensions.len().saturating_sub(2));
@@ -164,12 +164,12 @@ impl Compiled {
         let planes: usize = sizes[..leading.len()].iter().product();
         let mut form = Form { rows, columns, element };
         if element == Element::Mono12p && planes > 1 && !(rows * columns).is_multiple_of(2) && !recipe.steps.is_empty() {
-            return Err(format!("planes of {rows} x {columns} pixels of mono12p do not begin at whole bytes"));
+            return Err(format!("planes of {rows} x {columns} pixels of mono12p do not start on byte boundaries"));
         }
         let mut stages: Vec<Stage> = Vec::new();
         for (index, step) in recipe.steps.iter().enumerate() {
             let to = after(step, form).map_err(|why| format!("step {} ({}): {why}", index + 1, step.name()))?;
-            // A total has to fit too, so that every later product does.
+            // Leaves room for the totals too, so that no later product overflows.
             let bytes = to.rows.checked_mul(to.columns).and_then(|n| n.checked_mul(planes)).and_then(|n| n.checked_mul(32));
             bytes.filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or_else(|| too_large(shape))?;
             let in_place = match step {
@@ -213,7 +213,7 @@ impl Compiled {
         2 * image_bytes(self.input) as u64 + 2 * self.between_bytes() as u64 + totals as u64
     }
 
-    /// Takes the memory that images without surprises will need now and not with the first of them.
+    /// Allocates now the memory that ordinary images need, so that the first of them does not.
     pub fn prepare(&self, scratch: &mut Scratch) {
         for between in &mut scratch.between {
             grow(between, self.between_bytes());
@@ -235,7 +235,8 @@ impl Compiled {
     /// Unpacks an image and does all steps. Afterwards `out` holds the pixels of the result and nothing else.
     ///
     /// # Errors
-    /// If the image has another shape or type, or its bytes are not what they claim to be. For people; `out` is then of no use.
+    /// If the image has another shape or type, or its bytes cannot be unpacked, as a text for users. `out` is then of
+    /// no use.
     pub fn run(&self, array: &Array, scratch: &mut Scratch, out: &mut Vec<u8>) -> Result<(), String> {
         if (array.shape, array.element) != self.input {
             let name = |(shape, element): (Shape, Element)| format!("{:?} {}", shape.dimensions(), element.name());
@@ -393,7 +394,7 @@ fn binned(how: &Bin, Form { rows, columns, element }: Form) -> Result<Form, Stri
     Ok(Form { rows: rows / how.rows, columns: columns / how.columns, element: how.element.unwrap_or(element) })
 }
 
-/// Bytes of a whole image; [`Compiled::new`] saw that they fit.
+/// Bytes of a whole image; [`Compiled::new`] checked that they fit.
 fn image_bytes((shape, element): (Shape, Element)) -> usize {
     (shape.elements() as usize * element.bits() as usize).div_ceil(8)
 }
@@ -412,7 +413,7 @@ fn unpack_pieces(array: &Array, image: &mut [u8], scratch: &mut UnpackScratch) -
     })?;
     let bits = shape.elements() as usize * array.element.bits() as usize;
     if pieces > 1 && !bits.is_multiple_of(8) {
-        return Err(format!("pieces of shape {:?} of {} do not begin at whole bytes", shape.dimensions(), array.element.name()));
+        return Err(format!("pieces of {:?} {} do not start on byte boundaries", shape.dimensions(), array.element.name()));
     }
     for (index, (piece, out)) in array.pieces.iter().zip(image.chunks_mut(bits.div_ceil(8))).enumerate() {
         let unpacked = unpack::array(array.packing, array.element, piece, out, scratch);

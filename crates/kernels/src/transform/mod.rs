@@ -1,7 +1,9 @@
-//! What can be done to whole images of any type on their way: unpack, turn, cut, bin, look up, subtract, mask, pack. Free functions over bytes
-//! (little-endian pixels, wherever they lie), and a [`Recipe`] of them that is checked once and then run on image after image.
+//! Transformations of whole images of any type: unpack, turn, cut, bin, look up, subtract, mask, pack. They are free
+//! functions over bytes (little-endian pixels, at any alignment). A [`Recipe`] lists several of them; it is checked
+//! once and then run on image after image.
 //!
-//! Special values are those of [`konkordia_core::pixel`]; its table holds for all types. Every path gives the same bits.
+//! Special values are those of [`konkordia_core::pixel`]; its table holds for all types. Every instruction set gives
+//! the same bits.
 //!
 //! Read [`Step`] first, then [`Compiled`].
 

@@ -1,4 +1,5 @@
-//! Pixels to the bytes of files and messages. `Lz4`, `BitshuffleLz4` and `BitshuffleZstd` are whole HDF5 chunks, with their header.
+//! Packs pixels to the bytes of files and messages. `Lz4`, `BitshuffleLz4` and `BitshuffleZstd` give whole HDF5 chunks,
+//! with their header.
 
 use crate::bitshuffle::ElementSize;
 use crate::codec::{Framing, Packer, piece_bound};
@@ -10,8 +11,8 @@ use konkordia_core::plan::Compression;
 /// Level of Zstd: the one that is tuned for bit-transposed blocks.
 const ZSTD_LEVEL: u8 = 1;
 
-/// What packing needs, kept between images: the packer of the packing that was used last, and room for one of its blocks (of a whole image
-/// for `Lz4Block`).
+/// Buffers for packing, kept between images: the packer of the packing that was used last, and room for one of its
+/// blocks (for a whole image with `Lz4Block`).
 pub struct PackScratch {
     packer: Option<(Compression, Isa, Packer)>,
     lz4: Option<lz4::Encoder>,
@@ -31,11 +32,12 @@ impl Default for PackScratch {
     }
 }
 
-/// Appends the packed form of an image (its bytes, little-endian) to `out`. Bitshuffle blocks have 8 KiB with LZ4, the default of the
-/// bitshuffle library for all element sizes, and 64 KiB with Zstd.
+/// Appends the packed form of an image (its bytes, little-endian) to `out`. Bitshuffle blocks have 8 KiB with LZ4, the
+/// default of the bitshuffle library for all element sizes, and 64 KiB with Zstd.
 ///
 /// # Errors
-/// If the image is not a whole number of elements, the type cannot be bit-transposed, or one LZ4 block cannot hold the image; for people.
+/// A text for users, if the image is not a whole number of elements, the type cannot be bit-transposed, or one LZ4
+/// block cannot hold the image.
 pub fn pack(
     packing: Packing,
     isa: Isa,

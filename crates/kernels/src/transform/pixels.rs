@@ -1,4 +1,4 @@
-//! Pixel by pixel: lookup, subtraction of a background, masks, the unpacking of 12 bits.
+//! Transformations of single pixels: lookup, subtraction of a background, masks, conversion, the unpacking of 12 bits.
 
 use super::isa_paths;
 use super::place::Window;
@@ -9,8 +9,8 @@ use konkordia_core::pixel::Pixel;
 
 /// What each value of a `uint8` or `uint16` image becomes, for example time over threshold to energy.
 ///
-/// The table has the first word: a special value of the input that has an entry becomes the entry. Beyond the table a special value
-/// becomes that of the output, a number becomes *saturated*.
+/// Entries take precedence: a special value of the input that has an entry becomes the entry. Of the values beyond the
+/// table, a special one becomes that of the output, and a number becomes *saturated*.
 pub struct Table {
     input: Element,
     entries: Entries,
@@ -30,7 +30,7 @@ impl Table {
     /// For images of type `input`.
     ///
     /// # Errors
-    /// If there is no such table, for people.
+    /// Says why there is no such table, as a text for users.
     pub fn new(input: Element, entries: Entries) -> Result<Self, String> {
         fn filled<T: Sample>(input: Element, mut entries: Vec<T>) -> Result<(usize, Vec<T>), String> {
             let values = match input {
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Table {
 /// Replaces each pixel by its entry.
 ///
 /// # Panics
-/// If the input and the output have not the same number of pixels.
+/// If the input and the output do not have the same number of pixels.
 pub fn lookup(table: &Table, image: &[u8], out: &mut [u8]) {
     fn through<T: Sample>(input: Element, entries: &[T], image: &[u8], out: &mut [u8]) {
         assert_eq!(image.len() * 8 / input.bits() as usize, out.len() / size_of::<T>(), "one pixel for each");
@@ -111,17 +111,17 @@ pub struct PixelTable {
 impl PixelTable {
     /// What a value below 0 becomes: it is no measurement.
     pub const BELOW: f32 = -1.0;
-    /// What a value becomes that is above all entries.
+    /// What a value above all entries becomes.
     pub const ABOVE: f32 = -2.0;
 
-    /// Of a table \[pixels, values\], for the values from 0 on.
+    /// From a table \[pixels, values\], for the values from 0 on.
     ///
     /// # Errors
-    /// If there is no such table, for people.
+    /// Says why there is no such table, as a text for users.
     pub fn new(pixels: usize, values: usize, entries: Vec<f32>) -> Result<Self, String> {
         let has = entries.len();
         if pixels == 0 || values == 0 || pixels.checked_mul(values) != Some(has) {
-            return Err(format!("a lookup table of {has} entries is none for {pixels} pixels of {values} values"));
+            return Err(format!("a lookup table of {has} entries does not fit {pixels} pixels of {values} values"));
         }
         Ok(Self { pixels, values, entries })
     }
@@ -143,17 +143,18 @@ impl std::fmt::Debug for PixelTable {
     }
 }
 
-/// Replaces each pixel by the entry of its value in its own table, or by [`PixelTable::BELOW`] or [`PixelTable::ABOVE`]; the result is `float32`.
+/// Replaces each pixel by the entry of its value in its own table, or by [`PixelTable::BELOW`] or
+/// [`PixelTable::ABOVE`]. The result is `float32`.
 ///
 /// # Panics
-/// If the lengths do not fit, or the type is one that [`PixelTable::takes`] not.
+/// If the lengths do not fit, or [`PixelTable::takes`] is false for the type.
 pub fn lookup_per_pixel(element: Element, table: &PixelTable, image: &[u8], out: &mut [u8]) {
     assert!(PixelTable::takes(element), "{} is no index of a table", element.name());
     fn typed<T: Sample>(table: &PixelTable, image: &[u8], out: &mut [u8]) {
         assert_eq!(image.len() / size_of::<T>(), table.pixels, "one table for each pixel");
         assert_eq!(out.len(), table.pixels * 4, "one result for each pixel");
         let entries = table.entries.chunks_exact(table.values);
-        // A double holds every value that a table can have; what is none of them is below 0 or above all.
+        // `f64` holds every index of a table exactly. Any other value is below 0 or above all entries.
         let one = |(pixel, own): (T, &[f32])| match pixel.to_f64() {
             value if value >= 0.0 => own.get(value as usize).copied().unwrap_or(PixelTable::ABOVE),
             _ => PixelTable::BELOW,
@@ -205,12 +206,14 @@ impl Background {
     }
 }
 
-/// Subtracts a background; the result is `int32`, rounded half to even, saturated above the valid range and clamped below it.
+/// Subtracts a background; the result is `int32`, rounded half to even, saturated above the valid range and clamped
+/// below it.
 ///
-/// A special value of the image becomes that of `int32`; else, where the background is not a number, the result is masked.
+/// A special value of the image becomes that of `int32`. Otherwise, where the background has a special value, the
+/// result is masked.
 ///
 /// # Panics
-/// If the lengths do not fit, or the type is one that [`Background::takes`] not.
+/// If the lengths do not fit, or [`Background::takes`] is false for the type.
 pub fn subtract(isa: Isa, element: Element, image: &[u8], background: &Background, out: &mut [u8]) {
     assert!(Background::takes(element), "a background cannot be subtracted from {}", element.name());
     fn typed<T: Sample>(isa: Isa, image: &[u8], background: &Background, out: &mut [u8]) {
@@ -224,9 +227,9 @@ pub fn subtract(isa: Isa, element: Element, image: &[u8], background: &Backgroun
     for_element!(element, typed(isa, image, background, out), unreachable!());
 }
 
-/// Pixels that are looked at together.
+/// Pixels that are examined together.
 const CHUNK: usize = 64;
-/// Added to a double of less than 2^51, leaves the number rounded half to even in the low bits.
+/// Adding this to an `f64` of less than 2^51 leaves the number, rounded half to even, in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 const MIN: f64 = <i32 as Pixel>::VALID_MIN as f64;
 const MAX: f64 = <i32 as Pixel>::VALID_MAX as f64;
@@ -259,7 +262,7 @@ pub(super) fn subtract_plane<T: Sample, B: Sample>(image: &[u8], plane: &[B], ou
     }
 }
 
-/// Pixels that are of no use, as runs, so that few of them cost little.
+/// Pixels that are of no use, stored as runs, so that few of them cost little.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mask {
     pixels: usize,
@@ -268,7 +271,7 @@ pub struct Mask {
 }
 
 impl Mask {
-    /// Of a plane in which every pixel of no use is true.
+    /// From a plane in which every pixel of no use is true.
     pub fn new(plane: impl IntoIterator<Item = bool>) -> Self {
         let (mut pixels, mut runs) = (0, Vec::<(usize, usize)>::new());
         for is_masked in plane {
@@ -309,10 +312,11 @@ pub fn mask(element: Element, mask: &Mask, image: &mut [u8]) {
     for_element!(element, fill(mask, image), panic!("mono12p is unpacked first"));
 }
 
-/// Unpacks two pixels of 12 bits from three bytes, low bits first (GenICam `Mono12p`), to `uint16`. An odd number ends with half a byte unused.
+/// Unpacks two pixels of 12 bits from three bytes, low bits first (GenICam `Mono12p`), to `uint16`. If the number of
+/// pixels is odd, half of the last byte is unused.
 ///
 /// # Panics
-/// If `packed` has not the bytes for exactly the pixels of `out`.
+/// If `packed` does not have the bytes for exactly the pixels of `out`.
 pub fn mono12p(isa: Isa, packed: &[u8], out: &mut [u8]) {
     assert!(out.len().is_multiple_of(2), "pixels of the output have two bytes");
     assert_eq!(packed.len(), (out.len() / 2 * 3).div_ceil(2), "three bytes for two pixels");
@@ -333,8 +337,8 @@ pub fn mono12p(isa: Isa, packed: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Converts an image to another type: integers are rounded half to even, `overflow` decides above the range, below it numbers are clamped.
-/// Special values become those of the other type.
+/// Converts an image to another type. Integers are rounded half to even, numbers above the range become what `overflow`
+/// says, and numbers below it are clamped. Special values become those of the other type.
 ///
 /// # Panics
 /// If the lengths do not fit, or a type is `mono12p`.

@@ -1,10 +1,10 @@
-//! Where pixels lie: turn and flip, cut out, put a tile into an image. Nothing here looks at what a pixel means.
+//! Moves pixels without reading their values: turns and flips, cuts out, puts a tile into an image.
 
 use super::isa_paths;
 use crate::isa::Isa;
 use konkordia_core::geometry::Orientation;
 
-/// A rectangle of pixels. All four in pixels, none of the sizes 0.
+/// A rectangle of pixels. All fields are in pixels, and neither size is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
     /// First row.
@@ -47,16 +47,18 @@ pub fn crop(pixel_bytes: usize, columns: usize, image: &[u8], window: Window, ou
 /// Turns and flips an image of `size` (rows, columns).
 ///
 /// # Panics
-/// If the lengths are not those of the image, or pixels have not 1, 2, 4 or 8 bytes.
+/// If the lengths are not those of the image, or pixels do not have 1, 2, 4 or 8 bytes.
 pub fn orient(isa: Isa, pixel_bytes: usize, size: (usize, usize), image: &[u8], orientation: Orientation, out: &mut [u8]) {
     assert_eq!(image.len(), out.len(), "an image and itself turned have the same length");
     place(isa, pixel_bytes, size, image, orientation, out, turned(orientation, size).1, (0, 0));
 }
 
-/// Puts a tile of `size` (rows, columns), turned, into an image of `columns` columns, with its corner at `at` (row, column).
+/// Puts a tile of `size` (rows, columns), turned, into an image of `columns` columns, with its corner at `at` (row,
+/// column).
 ///
 /// # Panics
-/// If the tile is not of this size, the turned tile does not lie in the image, or pixels have not 1, 2, 4 or 8 bytes.
+/// If the tile is not of this size, the turned tile does not lie in the image, or pixels do not have 1, 2, 4 or 8
+/// bytes.
 #[expect(clippy::too_many_arguments, reason = "a tile, an image, and how the one lies in the other")]
 pub fn place(
     isa: Isa,
@@ -128,15 +130,17 @@ impl Turn {
     }
 }
 
-/// Most pixels of the edge of a square that is transposed in the cache.
+/// Largest edge, in pixels, of a square that is transposed in the cache.
 const EDGE_MAX: usize = 128;
 
-/// Edge of a square for pixels of this size: at most 64 KiB of the second-level cache, in lines so long that memory is read and written in runs.
+/// Edge of a square for pixels of this size. A square takes at most 64 KiB of the second-level cache, and its lines are
+/// long enough that memory is read and written in runs.
 const fn edge(pixel_bytes: usize) -> usize {
     if pixel_bytes <= 4 { EDGE_MAX } else { EDGE_MAX / 2 }
 }
 
-/// Pixels of a tile to be transposed: `rows` of `columns`, the first from `first` on, each next one `stride` further (or back).
+/// Pixels of a tile to be transposed: `rows` of `columns`. The first pixel is at `first`, and each next row lies
+/// `stride` further on (or back).
 #[derive(Clone, Copy)]
 pub(super) struct Square {
     pub first: usize,
@@ -153,7 +157,8 @@ impl Square {
     }
 }
 
-/// Transposes what is not yet done of a square, the pixels from (`row`, `column`) of it on: `out` has a line of `edge` pixels for each column.
+/// Transposes the pixels of a square except the first `done_columns` of its first `done_rows` rows. `out` has a line of
+/// `edge` pixels for each column.
 #[inline(always)]
 pub(super) fn transpose_rest<const N: usize>(
     tile: &[[u8; N]],
@@ -176,9 +181,10 @@ fn transpose<const N: usize>(tile: &[[u8; N]], size: (usize, usize), image: &mut
     by_squares(tile, size, image, lines, turn, |tile, square, out, edge| transpose_rest(tile, square, (0, 0), out, edge));
 }
 
-/// Rows of the tile become columns of the image, square by square: `one` transposes a square to a buffer, of which whole lines are copied to
-/// the image, because lines of images whose length is a power of two would drive each other out of the cache. `image` starts with the first
-/// row of the tile's place, `(columns, first)` are its columns and the first of the place.
+/// Turns rows of the tile into columns of the image, square by square. `one` transposes a square into a buffer; whole
+/// lines of the buffer are then copied to the image. The buffer is needed because lines of images whose length is a
+/// power of two would evict each other from the cache. `image` starts with the first row of the tile's place;
+/// `(columns, first)` are its columns and the first column of the place.
 #[inline(always)]
 pub(super) fn by_squares<const N: usize>(
     tile: &[[u8; N]],

@@ -1,5 +1,5 @@
-//! Pixels of any type as numbers: which values are special (the table of [`konkordia_core::pixel`]), how they are added up, and how a total
-//! becomes a pixel again.
+//! Pixels of any type as numbers: which values are special (the table of [`konkordia_core::pixel`]), how they are
+//! added, and how a total becomes a pixel again.
 
 use bytemuck::Pod;
 use konkordia_core::array::Element;
@@ -15,7 +15,7 @@ pub enum Overflow {
     Clamped,
 }
 
-/// What a pixel says, as a number: where several pixels become one, the highest wins.
+/// The kind of a pixel. Where several pixels become one, the highest kind wins.
 pub type Kind = u8;
 /// A measurement.
 pub const NUMBER: Kind = 0;
@@ -23,9 +23,9 @@ pub const NUMBER: Kind = 0;
 pub const SATURATED: Kind = 1;
 /// An illegal word.
 pub const INVALID: Kind = 2;
-/// Never came.
+/// No data arrived.
 pub const MISSING: Kind = 3;
-/// Of no use.
+/// Of no use: no calibration, or a gap.
 pub const MASKED: Kind = 4;
 
 /// A pixel type. Numbers below the valid range that are not special count as numbers, those above as saturated.
@@ -39,17 +39,17 @@ pub trait Sample: Pod + PartialOrd {
     fn kind(self) -> Kind;
     /// The special value of a kind other than [`NUMBER`].
     fn special(kind: Kind) -> Self;
-    /// True for a plain number of the valid range, for a look at many at once.
+    /// True for a number of the valid range; cheap enough to test many pixels at once.
     fn is_plain(self) -> bool;
-    /// For adding up.
+    /// The pixel in the type of totals.
     fn widen(self) -> Self::Total;
     /// Exact up to 32 bits.
     fn to_f64(self) -> f64;
     /// Clamped at the low end; `overflow` at the high end.
     fn of_integer(value: i128, overflow: Overflow) -> Self;
-    /// The same of what fits 64 bits, which is faster.
+    /// The same for values of 64 bits, which is faster.
     fn of_i64(value: i64, overflow: Overflow) -> Self;
-    /// Integers are rounded half to even; else as [`Self::of_integer`]. `value` is not NaN.
+    /// As [`Self::of_integer`]; for integer types the value is first rounded half to even. `value` is not NaN.
     fn of_float(value: f64, overflow: Overflow) -> Self;
 }
 
@@ -217,7 +217,7 @@ macro_rules! float {
             }
             #[inline(always)]
             fn of_integer(value: i128, overflow: Overflow) -> Self {
-                // No i128 is above either float; by way of `of_float` a value would be rounded twice.
+                // No i128 is above the range of either float. Going through `of_float` would round the value twice.
                 let _ = overflow;
                 (value as Self).max(-$t::MAX * 0.5)
             }
@@ -239,13 +239,13 @@ macro_rules! float {
 float!(f32, Float32);
 float!(f64, Float64);
 
-/// Pixels of bytes that may lie anywhere.
+/// Reads pixels from bytes of any alignment.
 #[inline(always)]
 pub fn read<T: Sample>(bytes: &[u8]) -> impl ExactSizeIterator<Item = T> + '_ {
     bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
 }
 
-/// Writes pixels to bytes that may lie anywhere.
+/// Writes pixels to bytes of any alignment.
 #[inline(always)]
 pub fn write<T: Pod>(out: &mut [u8], pixels: impl Iterator<Item = T>) {
     for (out, pixel) in out.chunks_exact_mut(size_of::<T>()).zip(pixels) {
@@ -253,7 +253,8 @@ pub fn write<T: Pod>(out: &mut [u8], pixels: impl Iterator<Item = T>) {
     }
 }
 
-/// Calls a function with the Rust type of an element as its first type argument; `Mono12p`, which has none, gives `$none`.
+/// Calls a function with the Rust type of an element as its first type argument; `Mono12p`, which has none, gives
+/// `$none`.
 macro_rules! for_element {
     ($element:expr, $($function:ident)::+ $(::<_ $(, $more:ty)*>)? ($($argument:expr),* $(,)?), $none:expr) => {
         match $element {

@@ -1,4 +1,4 @@
-//! Sums of k consecutive images, the only transformation that has a memory: it takes images in order, on one thread.
+//! Sums of k consecutive images. This is the only transformation with state: it takes images in order, on one thread.
 
 use super::bin::{self, Bin, Reduce, Totals};
 use super::sample::Overflow;
@@ -19,7 +19,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// So few that no total of 64 bits overflows.
+    /// Few enough that no total of 64 bits overflows.
     pub const IMAGES_MAX: u32 = 1 << 30;
 }
 
@@ -38,7 +38,7 @@ impl SumState {
     /// For images of this shape and type. Takes 9 bytes of memory for each pixel, 17 for integers of 64 bits.
     ///
     /// # Errors
-    /// Says why there is no such sum, for people.
+    /// Says why such a sum cannot be made, as a text for users.
     pub fn new(isa: Isa, sum: &Sum, shape: Shape, element: Element) -> Result<Self, String> {
         if !(1..=Sum::IMAGES_MAX).contains(&sum.images) {
             return Err(format!("a sum of {} images cannot be made: choose 1 to {}", sum.images, Sum::IMAGES_MAX));
@@ -64,14 +64,14 @@ impl SumState {
         self.added
     }
 
-    /// Adds the next image; true if the sum is then full and wants to be finished.
+    /// Adds the next image. True if the sum is then complete, so that [`Self::finish`] is due.
     ///
     /// # Errors
     /// If the image has another length, or the sum is full already. Nothing is added then.
     pub fn add(&mut self, image: &[u8]) -> Result<bool, String> {
         let bytes = self.pixels * self.element.bits() as usize / 8;
         if image.len() != bytes {
-            return Err(format!("an image of {} bytes came to a sum of images of {bytes} bytes", image.len()));
+            return Err(format!("the image has {} bytes, but the sum takes images of {bytes} bytes", image.len()));
         }
         if self.added == self.images {
             return Err(format!("the sum of {} images is full", self.images));
@@ -81,8 +81,8 @@ impl SumState {
         Ok(self.added == self.images)
     }
 
-    /// Makes the sum of what was added to `out` and begins the next one. After fewer images than planned, a mean is over those that came; after
-    /// none at all every pixel is missing.
+    /// Writes the sum of the added images to `out` and begins the next one. If fewer images than planned were added, a
+    /// mean is taken over those; if none were added, every pixel is missing.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let element = self.element();
         if self.added == 0 {

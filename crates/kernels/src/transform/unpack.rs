@@ -1,11 +1,12 @@
-//! Bytes as they come in messages and lie in files, back to pixels. Nobody vouches for them: the length of the output is what is trusted.
+//! Unpacks the bytes of messages and files to pixels. The bytes are untrusted; only the length of the output is
+//! trusted.
 
 use crate::bitshuffle::ElementSize;
 use crate::isa::Isa;
 use crate::{chunk, codec, lz4, zstd};
 use konkordia_core::array::{Element, Packing};
 
-/// What unpacking needs, kept between images: at most the bytes of one image, and the state of a Zstd decoder once one came.
+/// Buffers for unpacking, kept between images: at most the bytes of one image, and a Zstd decoder once it was needed.
 pub struct UnpackScratch {
     isa: Isa,
     planes: Vec<u8>,
@@ -19,11 +20,12 @@ impl UnpackScratch {
     }
 }
 
-/// Unpacks `data` into exactly `out`, the bytes of the pixels. Bitshuffle blocks may have any length that the header states and the format
-/// allows, elements 1, 2, 4 or 8 bytes.
+/// Unpacks `data` into exactly `out`, the bytes of the pixels. Bitshuffle blocks may have any length that the header
+/// states and the format allows, elements 1, 2, 4 or 8 bytes.
 ///
 /// # Errors
-/// Says where the data are wrong. Nothing was then read outside `data` or written outside `out`, whose content is then of no use.
+/// Says where the data are wrong. The content of `out` is then of no use. Nothing is ever read outside `data` or
+/// written outside `out`.
 pub fn array(packing: Packing, element: Element, data: &[u8], out: &mut [u8], scratch: &mut UnpackScratch) -> Result<(), String> {
     let UnpackScratch { isa, planes, zstd } = scratch;
     let size = || {

@@ -3,36 +3,41 @@
 use std::ptr::NonNull;
 use zstd_safe::zstd_sys;
 
-// In the library (it packs the parts of its own parallel compressor with this) but not in the bindings.
+// The library exports this function (its own parallel compressor packs its parts with it), but the bindings do not
+// declare it.
+// SAFETY: the declaration is that of the library's `zstd_internal.h`.
 unsafe extern "C" {
     fn ZSTD_invalidateRepCodes(context: *mut zstd_sys::ZSTD_CCtx);
 }
 
-/// The library's context for the calls that `zstd_safe` does not wrap. It takes memory with the first strip.
+/// A context of the library for the calls that `zstd_safe` does not wrap. It allocates its memory with the first strip.
 pub(super) struct StripContext(NonNull<zstd_sys::ZSTD_CCtx>);
 
-// SAFETY: the context belongs to no thread; it is used through `&mut` only.
+// SAFETY: the library ties a context to no thread; this one has one owner and is changed through `&mut self` only.
 unsafe impl Send for StripContext {}
 
 impl StripContext {
     pub(super) fn new() -> Self {
-        // SAFETY: no arguments; null, when there is no memory, is refused.
+        // SAFETY: the call takes no arguments; the null that it returns when there is no memory is refused by
+        // `NonNull::new`.
         Self(NonNull::new(unsafe { zstd_sys::ZSTD_createCCtx() }).expect("there is memory for a compressor"))
     }
 
     /// Memory taken so far.
     pub(super) fn memory_bytes(&self) -> usize {
-        // SAFETY: a live context, only looked at.
+        // SAFETY: the context is live (made in `new`, freed only in `drop`) and is only read.
         unsafe { zstd_sys::ZSTD_sizeof_CCtx(self.0.as_ptr()) }
     }
 
-    /// Compresses `input` to blocks of a frame, without header and last block, that refer to nothing before them.
+    /// Compresses `input` to blocks of a frame that refer to nothing before them, without the frame's header and its
+    /// last block.
     pub(super) fn strip(&mut self, level: i32, input: &[u8], out: &mut [u8]) -> usize {
         let context = self.0.as_ptr();
         let mut header = [0u8; 32];
-        // SAFETY: a live context, which nobody else uses; the lengths are those of the buffers; no dictionary. The frame header, written first,
-        // goes to a buffer of its own (at most 18 bytes). Forgetting the repeated offsets makes the blocks independent of their place, as
-        // the library does for the parts of its parallel compressor.
+        // SAFETY: the context is live (made in `new`, freed only in `drop`), and `&mut self` keeps all other users
+        // away. The lengths are those of the buffers, and there is no dictionary. The frame header, which is written
+        // first, goes to a buffer of its own (at most 18 bytes). Forgetting the repeated offsets makes the blocks
+        // independent of their place, as the library does for the parts of its parallel compressor.
         let written = unsafe {
             let parameters = zstd_sys::ZSTD_getParams(level, input.len() as u64, 0);
             let begun = zstd_sys::ZSTD_compressBegin_advanced(context, std::ptr::null(), 0, parameters, u64::MAX);

@@ -1,4 +1,4 @@
-//! Pixels of any type as numbers, the slow way, and images that hold all that can come.
+//! A slow reference that treats pixels of any type as numbers, and images that hold every kind of value.
 #![allow(dead_code)] // Each test program uses a part.
 
 use konkordia_core::array::Element;
@@ -206,7 +206,8 @@ pub fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     std::iter::repeat_with(next).take(bytes).collect()
 }
 
-/// An image by `kind`: small numbers; those with few special values; numbers of any size; the ends of the range and special values.
+/// An image by `kind`: small numbers; those with few special values; numbers of any size; the ends of the range and
+/// special values.
 pub fn image(element: Element, pixels: usize, kind: usize, seed: u64) -> Vec<u8> {
     let random = values::<u64>(&noise(pixels * 8, seed + 17 * kind as u64));
     let bytes = element.bits() as usize / 8;

@@ -1,4 +1,4 @@
-//! Arguments of the benches that reproduce tables and figures of papers.
+//! Arguments of `konkordia bench roofline`, `disk`, `stream` and `idle`.
 
 use crate::cli::BenchKernelsArgs;
 use clap::Args;
@@ -18,25 +18,25 @@ pub struct BenchRooflineArgs {
 /// `konkordia bench disk`
 #[derive(Debug, Args)]
 pub struct BenchDiskArgs {
-    /// Folder of the files [default: /dev/shm where it is, otherwise the folder for temporary files]
+    /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Edges of the frames, pixels
+    /// Edge lengths of the square frames, in pixels
     #[arg(long, value_name = "PIXELS", num_args = 1.., default_values_t = [1024, 2048, 4096], value_parser = edge)]
     pub sizes: Vec<usize>,
-    /// Bits of noise in the frames that are compressed
+    /// Bits of noise in the frames of the compression table
     #[arg(long, value_name = "BITS", num_args = 1.., default_values_t = [0, 1, 2, 4, 8, 12], value_parser = clap::value_parser!(u32).range(0..=16))]
     pub noise_bits: Vec<u32>,
-    /// Data of each measurement
+    /// Amount of data of each measurement, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     pub mib: usize,
-    /// Measurements; the middle one counts
+    /// Repeats of each measurement; the median is reported
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub repeats: usize,
-    /// Count until the data are on the disk, not only with the kernel
+    /// Measure until the data are on the disk, not only in the memory of the kernel
     #[arg(long)]
     pub sync: bool,
-    /// For programs
+    /// For programs: print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -44,34 +44,34 @@ pub struct BenchDiskArgs {
 /// `konkordia bench stream`
 #[derive(Debug, Args)]
 pub struct BenchStreamArgs {
-    /// Folder of the files [default: /dev/shm where it is, otherwise the folder for temporary files]
+    /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Bytes of an image
+    /// Sizes of an image, in bytes
     #[arg(long, value_name = "BYTES", num_args = 1.., default_values_t = [20_000, 200_000, 2_000_000, 20_000_000], value_parser = clap::value_parser!(u64).range(2..=1 << 29))]
     pub sizes: Vec<u64>,
-    /// Upstreams, each with a thread of its own
+    /// Numbers of upstreams (connections), each with a thread of its own
     #[arg(long, value_name = "N", num_args = 1.., default_values_t = [1, 2, 4], value_parser = upstreams)]
     pub workers: Vec<usize>,
-    /// Threads of ZeroMQ
+    /// Numbers of I/O threads of ZeroMQ
     #[arg(long, value_name = "N", num_args = 1.., default_values_t = [1, 2], value_parser = upstreams)]
     pub io_threads: Vec<usize>,
-    /// Bytes of an image for which upstreams and threads are varied, without file
+    /// Image sizes, in bytes, for which upstreams and I/O threads are varied, without a file
     #[arg(long, value_name = "BYTES", num_args = 0.., default_values_t = [200_000, 20_000_000], value_parser = clap::value_parser!(u64).range(2..=1 << 29))]
     pub matrix_sizes: Vec<u64>,
-    /// Data of each measurement
+    /// Amount of data of each measurement, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1500)]
     pub mib: u64,
-    /// Images of each measurement, at most
+    /// Largest number of images of each measurement
     #[arg(long, value_name = "N", default_value_t = 30_000)]
     pub images_max: u64,
-    /// Measurements of each setting
+    /// Repeats of each measurement; mean and standard error are reported
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub repeats: usize,
-    /// Draw images per second against bytes of an image into this file
+    /// Draw images per second against image size into this file
     #[arg(long, value_name = "FILE.png")]
     pub png: Option<PathBuf>,
-    /// For programs
+    /// For programs: print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -79,13 +79,13 @@ pub struct BenchStreamArgs {
 /// `konkordia bench idle`
 #[derive(Debug, Args)]
 pub struct BenchIdleArgs {
-    /// Detectors in one process
+    /// Number of detectors in one process
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub detectors: usize,
-    /// How long to look
+    /// Time of the measurement, in seconds
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     pub seconds: f64,
-    /// For programs
+    /// For programs: print the result as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -1,10 +1,12 @@
-//! `konkordia bench disk`: what HDF5 costs. Frames written as a run writes them beside the same frames by plain `write`, one call each, and beside
-//! large blocks as `dd` writes them; then frames compressed on the way, against the noise in them. Whatever was written is read back and compared.
+//! `konkordia bench disk`: the cost of HDF5. The first table compares frames that are written as a run writes them with
+//! the same frames written by plain `write`, one call per frame, and in large blocks as `dd` writes them. The second
+//! table has frames that are compressed before they are written, for several amounts of noise. The HDF5 files of the
+//! first repeat are read back and compared.
 
 use super::args::BenchDiskArgs;
 use super::frames::in_folder;
 use crate::failure::{Exit, Failure};
-use crate::{machine, say};
+use crate::{console, machine};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
@@ -18,13 +20,13 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Different frames; they follow each other in turn.
+/// Number of different frames; they are written in turn.
 const FRAMES: usize = 8;
-/// What `dd` is mostly told to write at once.
+/// The block size that is mostly used with `dd`.
 const BLOCK_BYTES: usize = 8 << 20;
 /// Bytes of a strip that is compressed at once.
 const STRIP_BYTES: usize = 128 << 10;
-/// Bits of noise of the frames that are written as they are.
+/// Bits of noise of the frames that are written uncompressed.
 const PLAIN_NOISE_BITS: u32 = 8;
 
 /// `konkordia bench disk`
@@ -36,9 +38,9 @@ pub fn command(args: &BenchDiskArgs) -> Result<Exit, Failure> {
         let packed = packed.collect::<Result<Vec<_>, _>>()?;
         let verified = plain.iter().all(|line| line.verified) && packed.iter().all(|line| line.verified);
         if args.json {
-            say::to_stdout(&to_json(args, &plain, &packed, edge, verified));
+            console::to_stdout(&to_json(args, &plain, &packed, edge, verified));
         } else {
-            say::to_stdout(&to_text(args, &plain, &packed, edge));
+            console::to_stdout(&to_text(args, &plain, &packed, edge));
         }
         Ok(if verified { Exit::Complete } else { Exit::Bug })
     })
@@ -60,7 +62,7 @@ fn frames(edge: usize, noise_bits: u32) -> Vec<Vec<u8>> {
     (0..FRAMES).map(|_| frame()).collect()
 }
 
-/// Frames written as they are: GB/s, middle of the repeats.
+/// Frames written uncompressed: GB/s, median of the repeats.
 struct Plain {
     edge: usize,
     images: usize,
@@ -72,7 +74,7 @@ struct Plain {
     hdf5: f64,
     /// HDF5: from making the first file to closing the last one.
     hdf5_whole: f64,
-    /// HDF5 over plain `write`, middle of the ratios of each repeat.
+    /// HDF5 over plain `write`, median of the ratios of the repeats.
     ratio: f64,
     verified: bool,
 }
@@ -105,7 +107,7 @@ impl Plain {
 struct Packed {
     noise_bits: u32,
     bits_per_pixel: f64,
-    /// Compressed and thrown away.
+    /// Compressed only.
     pack: f64,
     /// Compressed and written.
     hdf5: f64,
@@ -159,7 +161,7 @@ impl Run {
             ..FileSpec::default()
         };
         let mut writer = Writer::create(spec)?;
-        // As runs have it.
+        // With --sync the files are synced as in a run, otherwise the kernel decides.
         writer.set_to_disk(if sync { ToDisk::Beside(Some(Duration::from_secs(2))) } else { ToDisk::Never })?;
         Ok(Self { writer, made, begin: Instant::now() })
     }
@@ -171,7 +173,8 @@ impl Run {
         Ok(self.writer.tick(self.made.elapsed().as_nanos() as u64)?)
     }
 
-    /// GB/s of `bytes` bytes of pixels: until the last image was written, and with making and closing the files.
+    /// GB/s of `bytes` bytes of pixels: until the last image was written, and including the creation and closing of the
+    /// files.
     fn finish(self, bytes: usize) -> Result<[f64; 2], Failure> {
         let written = rate(bytes, self.begin);
         self.writer.finish(&LedgerRecord::default())?;
@@ -179,7 +182,8 @@ impl Run {
     }
 }
 
-/// GB/s of the frames, one after the other, by calls of `write` of `block_bytes` each; the file is removed.
+/// GB/s of the frames, written one after the other by calls of `write` of `block_bytes` each (of a frame each, if that
+/// is larger). The file is removed.
 fn by_write(path: &Path, frames: &[Vec<u8>], images: usize, sync: bool, block_bytes: usize) -> Result<f64, Failure> {
     let failed = |error: std::io::Error| Failure::io("cannot write", path, &error);
     let joined = if block_bytes > frames[0].len() { frames.concat() } else { Vec::new() };
@@ -201,7 +205,7 @@ fn by_write(path: &Path, frames: &[Vec<u8>], images: usize, sync: bool, block_by
     Ok(rate)
 }
 
-/// Reads the run back.
+/// Reads the run back; true if its images are right.
 fn is_right(folder: &Path, frames: &[Vec<u8>], images: usize) -> Result<bool, Failure> {
     let decode = |compression: Compression, chunk: &[u8], _: usize, out: &mut [u8]| {
         codec::decompress(compression, Isa::detect(), chunk, ElementSize::Two, out).map_err(|error| error.to_string())
@@ -253,16 +257,16 @@ fn to_text(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize
         let cells = [line.write, line.blocks, line.hdf5, line.hdf5_whole, line.ratio].map(|value| format!("{value:.2}"));
         std::iter::once(format!("{0} x {0}", line.edge)).chain(cells).chain([word(line.verified)]).collect()
     });
-    let first = say::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
+    let first = console::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
     let head = ["noise", "bit/pixel", "bslz4 GB/s", "bslz4 + HDF5 GB/s", "read back"].map(str::to_owned).to_vec();
     let lines = packed.iter().map(|line| {
         let cells = [line.bits_per_pixel, line.pack, line.hdf5].map(|value| format!("{value:.2}"));
         std::iter::once(format!("{} bit", line.noise_bits)).chain(cells).chain([word(line.verified)]).collect()
     });
-    let second = say::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
-    let (mib, repeats, sync) = (args.mib, args.repeats.max(1), if args.sync { ", brought to the disk" } else { "" });
+    let second = console::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
+    let (mib, repeats, sync) = (args.mib, args.repeats.max(1), if args.sync { ", synced to the disk" } else { "" });
     format!(
-        "frames as they are, {mib} MiB each time, middle of {repeats}{sync}; {}\n\n{first}\n\nframes of {edge} x {edge} compressed by one core, GB/s of \
+        "frames uncompressed, {mib} MiB each time, median of {repeats}{sync}; {}\n\n{first}\n\nframes of {edge} x {edge} compressed by one core, GB/s of \
          pixels\n\n{second}",
         machine::line()
     )
@@ -283,7 +287,7 @@ mod tests {
         let packed = [0, 3].map(|bits| Packed::measure(&args, &folder, 64, bits).unwrap());
         assert!(packed.iter().all(|line| line.verified));
         assert!(packed[0].bits_per_pixel < 1.0 && (3.0..5.0).contains(&packed[1].bits_per_pixel), "{}", packed[1].bits_per_pixel);
-        // What was written is looked at.
+        // Other frames than those that were written are noticed.
         assert!(!is_right(&folder, &frames(64, 4), 8).unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
     }

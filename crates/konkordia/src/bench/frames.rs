@@ -1,4 +1,4 @@
-//! The frames and constants that the benches of kernels work on: real ones from files, or those of the synthetic detector.
+//! The frames and calibration constants of the kernel benches: from files, or of the synthetic detector.
 
 use super::{calibration_of, raw_frames};
 use crate::calibration;
@@ -12,7 +12,7 @@ use konkordia_sim::jungfrau::raw_bytes;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Synthetic frames, when no real ones are given.
+/// Number of synthetic frames, when no real ones are given.
 const FRAMES: u64 = 10;
 
 /// Frames of one module.
@@ -21,11 +21,11 @@ pub struct Frames {
     pub raw: Vec<Vec<u16>>,
     /// Their constants.
     pub constants: ConstantPlanes,
-    /// Where they come from, for people.
+    /// Where they come from, for the output.
     pub source: &'static str,
 }
 
-/// Lets `work` use a folder of our own, which is removed afterwards, also on Ctrl-C.
+/// Runs `work` with a new folder, which is removed afterwards, also on Ctrl-C.
 pub fn with_folder<T>(work: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
     in_folder(None, work)
 }

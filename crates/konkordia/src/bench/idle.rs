@@ -1,10 +1,10 @@
-//! `konkordia bench idle`: what a service costs while nothing happens. Many detectors in one process, half of them for packets and half for messages;
-//! processor time and memory as the kernel counts them.
+//! `konkordia bench idle`: the cost of an idle service. One process has many detectors, half of them for packets and
+//! half for messages. Processor time and memory are those that the kernel counts.
 
 use super::args::BenchIdleArgs;
 use super::frames::in_folder;
 use crate::failure::{Exit, Failure, reason};
-use crate::{machine, say};
+use crate::{console, machine};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ pub fn command(args: &BenchIdleArgs) -> Result<Exit, Failure> {
     in_folder(None, |folder| {
         let config = configure(folder, args.detectors)?;
         let service = Service::start(&config)?;
-        // What arming and opening left behind settles first.
+        // Waits until the start of the service is over.
         std::thread::sleep(Duration::from_secs(1));
         let (before, begin) = (service.processor_time()?, Instant::now());
         std::thread::sleep(Duration::from_secs_f64(args.seconds));
@@ -30,16 +30,16 @@ pub fn command(args: &BenchIdleArgs) -> Result<Exit, Failure> {
                 "name": format!("{} idle detectors", args.detectors), "core_percent": core * 100.0, "core_percent_each": core * 100.0 * each,
                 "resident_bytes": resident, "resident_bytes_each": resident as f64 * each, "threads": threads,
             });
-            say::to_stdout(&json!({ "machine": machine::facts(), "rows": [row] }).to_string());
+            console::to_stdout(&json!({ "machine": machine::facts(), "rows": [row] }).to_string());
         } else {
-            say::to_stdout(&format!(
+            console::to_stdout(&format!(
                 "{} idle detectors in one process, {:.0} s: {:.2} % of a core ({:.3} % each), {} resident ({} each), {threads} threads",
                 args.detectors,
                 begin.elapsed().as_secs_f64(),
                 core * 100.0,
                 core * 100.0 * each,
-                say::bytes(resident),
-                say::bytes((resident as f64 * each) as u64)
+                console::bytes(resident),
+                console::bytes((resident as f64 * each) as u64)
             ));
         }
         Ok(Exit::Complete)
@@ -60,7 +60,7 @@ fn configure(folder: &Path, detectors: usize) -> Result<PathBuf, Failure> {
             let port = 20_000 + 4 * n;
             format!("[detector]\ntype = \"eiger\"\nbits = 8\n[source]\naddress = \"127.0.0.1\"\nfirst_port = {port}\n{output}")
         } else {
-            // Nobody is there to connect to, as before a detector is switched on.
+            // Nothing listens there, as before a detector is switched on.
             format!(
                 "[detector]\ntype = \"stream\"\n[source]\nprotocol = \"stins\"\nupstreams = [\"tcp://127.0.0.1:{}\"]\n{output}",
                 1 + n
@@ -72,7 +72,7 @@ fn configure(folder: &Path, detectors: usize) -> Result<PathBuf, Failure> {
     write("service.toml", &all)
 }
 
-/// A service in a process of its own; ended with this value.
+/// A service in a process of its own; killed when this value is dropped.
 struct Service(Child);
 
 impl Service {
@@ -100,9 +100,9 @@ impl Service {
         std::fs::read_to_string(&path).map_err(|error| Failure::io("cannot read", &path, &error))
     }
 
-    /// Of all its threads, in user and in kernel mode.
+    /// Processor time of all its threads, in user and in kernel mode.
     fn processor_time(&self) -> Result<Duration, Failure> {
-        // The name in brackets may hold anything; the fields behind it are counted from the third.
+        // The program name in brackets may contain anything. The first field after it is the third of the line.
         let stat = self.file("stat")?;
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let ticks: u64 = fields.get(11..13).unwrap_or(&[]).iter().filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
@@ -110,7 +110,7 @@ impl Service {
         Ok(Duration::from_millis(ticks * 10))
     }
 
-    /// A number of `status`.
+    /// A number from `/proc/PID/status`.
     fn number(&self, name: &str) -> Result<u64, Failure> {
         let status = self.file("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -3,15 +3,16 @@
 use super::{frames, split};
 use crate::cli::BenchKernelsArgs;
 use crate::failure::{Exit, Failure};
-use crate::{machine, say};
+use crate::{console, machine};
 use konkordia_kernels::bench::{KernelRow, codecs, run, steps};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
-/// Rows of the first table for the widest instruction set; the time is shared among all.
+/// Largest number of rows of the first table (with the widest instruction set). The table gets `--seconds` for each of
+/// them.
 const ROWS_MAX: f64 = 26.0;
-/// Rows of the other tables.
+/// The same for the other tables.
 const STEPS_MAX: f64 = 10.0;
 const CODECS_MAX: f64 = 14.0;
 const SPLIT_MAX: f64 = 2.0;
@@ -53,7 +54,7 @@ fn measure(args: &BenchKernelsArgs, folder: &Path) -> Result<Exit, Failure> {
         };
         let rows = |t: &Table| json!(t.rows.iter().map(row).collect::<Vec<_>>());
         let [kernels, steps, split, codecs] = &tables;
-        say::json(
+        console::json(
             &json!({
                 "machine": machine::facts(), "frames": frames.source, "frame_count": frames.raw.len(), "rows": rows(kernels),
                 "steps": rows(steps), "double_pixels": rows(split), "codecs": rows(codecs), "verified": verified,
@@ -62,20 +63,20 @@ fn measure(args: &BenchKernelsArgs, folder: &Path) -> Result<Exit, Failure> {
         );
     } else {
         let head = format!(
-            "{}\n{} frames ({}); GB/s of raw input on one core, medians; 'x plain': against the row 'plain' of the same work",
+            "{}\n{} frames ({}); GB/s of raw input on one core, medians; ratio: to the row 'plain' of the same work",
             machine::line(),
             frames.raw.len(),
             frames.source
         );
         let parts = tables.iter().map(|t| format!("{}\n{}", t.title, table(&t.rows)));
-        say::to_stdout(&std::iter::once(head).chain(parts).collect::<Vec<_>>().join("\n\n"));
+        console::to_stdout(&std::iter::once(head).chain(parts).collect::<Vec<_>>().join("\n\n"));
     }
-    // A fast wrong answer is a mistake in the program.
+    // A wrong result is a bug in the program, however fast it was.
     Ok(if verified { Exit::Complete } else { Exit::Bug })
 }
 
 fn table(rows: &[KernelRow]) -> String {
-    let head = ["kernel", "instructions", "GB/s", "x plain", "bit/pixel", "output"].map(str::to_string).to_vec();
+    let head = ["kernel", "instructions", "GB/s", "ratio", "bit/pixel", "output"].map(str::to_string).to_vec();
     let line = |r: &KernelRow| {
         vec![
             r.name.to_string(),
@@ -86,5 +87,5 @@ fn table(rows: &[KernelRow]) -> String {
             if r.verified { "equal".into() } else { "WRONG".into() },
         ]
     };
-    say::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>())
+    console::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>())
 }

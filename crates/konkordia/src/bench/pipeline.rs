@@ -1,5 +1,5 @@
-//! `konkordia bench pipeline`: simulator, loopback, conversion, compression, file, all on this machine. The network is loopback, a software
-//! stand-in: it says what the program can do, not what a network card can.
+//! `konkordia bench pipeline`: simulator, loopback, conversion, compression and file, all on this machine. The loopback
+//! interface stands in for the network: the result says what the program can do, not what a network card can do.
 
 use super::{calibration_of, raw_frames};
 use crate::cli::{BenchCompression, BenchPipelineArgs};
@@ -11,7 +11,7 @@ use crate::run::loopback::transfer;
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
 use crate::simulate::send::Pace;
 use crate::simulate::setup::{Beam, RunText, write_files};
-use crate::{machine, run, say, simulate};
+use crate::{console, machine, run, simulate};
 use konkordia_engine::control::Control;
 use konkordia_sim::packet::DetectorKind;
 use konkordia_sim::scene::SceneModel;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 const RATE_FIRST_HZ: f64 = 250.0;
 /// The search ends when the bounds are this close to each other.
 const RATE_CLOSE: f64 = 1.04;
-/// A sender that reaches less than this share of the rate is the limit itself.
+/// A sender that reaches less than this fraction of the rate is the limit itself.
 const SENDER_REACHES: f64 = 0.97;
 
 /// One attempt.
@@ -42,7 +42,7 @@ struct Attempt {
     bits_per_pixel: Option<f64>,
     slots_used_max: u64,
     slots: u64,
-    /// Resident after a second, and at the end of the run.
+    /// Resident memory after about a second, and at the end of the run.
     memory_bytes: (u64, u64),
     receive_buffer_bytes: usize,
 }
@@ -72,14 +72,14 @@ impl Attempt {
             format!("{:.0}", self.rate_hz),
             format!("{:.0}", self.sent_hz),
             format!("{:.2}", self.received_gigabytes_per_second),
-            say::count(self.images),
-            say::count(self.complete),
-            say::count(self.kernel_dropped),
-            say::count(self.no_slot),
-            say::count(self.late),
+            console::count(self.images),
+            console::count(self.complete),
+            console::count(self.kernel_dropped),
+            console::count(self.no_slot),
+            console::count(self.late),
             format!("{} of {}", self.slots_used_max, self.slots),
             self.bits_per_pixel.map_or("-".into(), |b| format!("{b:.2}")),
-            say::bytes(self.memory_bytes.1),
+            console::bytes(self.memory_bytes.1),
             match (self.lossless(), self.reached()) {
                 (false, _) => "lost data".into(),
                 (true, false) => "sender at its limit".into(),
@@ -98,7 +98,7 @@ pub fn command(args: &BenchPipelineArgs) -> Result<Exit, Failure> {
     result
 }
 
-/// A new folder of our own, so that cleaning up removes nothing else.
+/// Creates a folder of its own, so that cleaning up removes nothing else.
 fn folder(args: &BenchPipelineArgs) -> Result<PathBuf, Failure> {
     let shm = PathBuf::from("/dev/shm");
     let parent = args.dir.clone().unwrap_or_else(|| if shm.is_dir() { shm } else { std::env::temp_dir() });
@@ -109,7 +109,7 @@ fn folder(args: &BenchPipelineArgs) -> Result<PathBuf, Failure> {
 
 fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     if !args.json {
-        say::to_stdout(&format!(
+        console::to_stdout(&format!(
             "{}\nfiles in {}; network: loopback (software stand-in), sender on the same processors",
             machine::line(),
             folder.display()
@@ -147,7 +147,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
             let verdict = best.map_or("no loss-free rate found".into(), |b| {
                 format!("highest loss-free rate: {:.0} Hz, {:.2} GB/s", b.sent_hz, b.received_gigabytes_per_second)
             });
-            say::to_stdout(&format!("\n{modules} module(s)\n{}\n{verdict}", say::table(&rows)));
+            console::to_stdout(&format!("\n{modules} module(s)\n{}\n{verdict}", console::table(&rows)));
         }
         results.push(json!({
             "modules": modules, "attempts": attempts.iter().map(Attempt::to_json).collect::<Vec<_>>(),
@@ -156,7 +156,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     }
     if args.json {
         let compression = if args.compression == BenchCompression::None { "none" } else { "bslz4" };
-        say::json(
+        console::json(
             &json!({ "machine": machine::facts(), "network": "loopback", "folder": folder, "compression": compression, "results": results }),
             false,
         );
@@ -164,7 +164,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// A detector of so many modules and all that is needed to receive it.
+/// A simulated detector of `modules` modules and all that is needed to receive it.
 struct Bench<'a> {
     args: &'a BenchPipelineArgs,
     folder: &'a Path,
@@ -177,7 +177,7 @@ impl<'a> Bench<'a> {
     fn new(args: &'a BenchPipelineArgs, folder: &'a Path, modules: u32) -> Result<Self, Failure> {
         let down = SceneModel::for_modules(modules as usize).modules_down;
         let packetiser = simulate::packetiser(DetectorKind::Jungfrau { interfaces: 1 }, modules, down, 1, 0.0)?;
-        say::to_stderr(&format!("preparing the images of {modules} module(s) ..."));
+        console::to_stderr(&format!("preparing the images of {modules} module(s) ..."));
         let calibration = folder.join("calibration");
         let (feed, energy_kev) = match &args.calibration {
             Some(own) if !args.raw.is_empty() => {
@@ -245,7 +245,7 @@ impl<'a> Bench<'a> {
     fn attempt(&mut self, rate_hz: f64) -> Result<Attempt, Failure> {
         let images = ((rate_hz * self.args.seconds) as u64).max(10);
         let config = self.config(images)?;
-        // In memory the files must not pile up; on a disk they may, unless told otherwise.
+        // Files in memory must not accumulate; files on a disk are deleted only if that is asked for.
         let delete = self.args.delete_finished || self.args.dir.is_none();
         let prepared = arm::prepare(&config, Ports::Free)?;
         let addresses = prepared.addresses.clone();
@@ -257,7 +257,7 @@ impl<'a> Bench<'a> {
             if delete {
                 delete_data_files(self.folder, Which::Finished);
             }
-            // After a second everything has been touched that is touched at the start.
+            // After about a second all memory that is used from the start has been touched.
             memory_bytes.1 = resident_bytes();
             if looks <= 5 {
                 memory_bytes.0 = memory_bytes.1;
@@ -287,7 +287,7 @@ impl<'a> Bench<'a> {
             memory_bytes,
             receive_buffer_bytes,
         };
-        say::to_stderr(&format!("  {rate_hz:.0} Hz: {}", attempt.row().last().cloned().unwrap_or_default()));
+        console::to_stderr(&format!("  {rate_hz:.0} Hz: {}", attempt.row().last().cloned().unwrap_or_default()));
         Ok(attempt)
     }
 }
@@ -295,13 +295,13 @@ impl<'a> Bench<'a> {
 /// What to delete.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
-    /// Data files that the writer has left behind.
+    /// Data files that the writer has finished.
     Finished,
     /// All files of the run.
     All,
 }
 
-/// Deletes files of the run in our own folder. What cannot be deleted now goes with the folder.
+/// Deletes files of the run in the folder of the bench. Files that cannot be deleted now are removed with the folder.
 fn delete_data_files(folder: &Path, which: Which) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).filter(|p| p.is_file()).collect();
@@ -318,7 +318,7 @@ fn delete_data_files(folder: &Path, which: Which) {
     }
 }
 
-/// Memory of this process that is really there.
+/// Resident memory of this process.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));

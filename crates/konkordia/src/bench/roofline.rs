@@ -1,17 +1,18 @@
-//! `konkordia bench roofline`: where each variant of the conversion stands between memory and arithmetic, and what a detector asks for.
+//! `konkordia bench roofline`: the rates of each variant of the conversion, compared with the limits of memory and
+//! arithmetic on this machine and with the rates that detectors need.
 
 use super::args::BenchRooflineArgs;
 use super::frames;
 use crate::failure::{Exit, Failure};
 use crate::picture::{self, Axis, Series};
-use crate::{machine, say};
+use crate::{console, machine};
 use konkordia_kernels::Isa;
 use konkordia_kernels::bench::roofline::{Point, Variant, copy_gb_per_s, peak_gflop_per_s, points};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
 
-/// Caches of a processor that does not tell its own: first, second and third level.
+/// Cache sizes for a processor that does not report its own: first, second and third level.
 const CACHES_USUAL: [usize; 3] = [32 << 10, 1 << 20, 32 << 20];
 /// Detectors of the paper: name, pixels, images per second.
 const DETECTORS: [(&str, f64, f64); 2] =
@@ -47,10 +48,10 @@ fn measure(args: &BenchRooflineArgs, folder: &Path) -> Result<Exit, Failure> {
     })?;
     let verified = points.iter().all(|p| p.verified);
     if args.frames.json {
-        say::json(&as_json(&roofs, &peaks, &points, (frames.source, frames.raw.len())), false);
+        console::json(&as_json(&roofs, &peaks, &points, (frames.source, frames.raw.len())), false);
     } else {
         let head = format!("{}\n{} frames ({}); one core", machine::line(), frames.raw.len(), frames.source);
-        say::to_stdout(&[head, roof_table(&roofs, &peaks), point_table(&points), need_table(&points)].join("\n\n"));
+        console::to_stdout(&[head, roof_table(&roofs, &peaks), point_table(&points), need_table(&points)].join("\n\n"));
     }
     if let Some(path) = &args.png {
         draw(&roofs, &peaks, &points).write(path)?;
@@ -97,12 +98,12 @@ fn order(point: &Point) -> &'static str {
 
 fn with_head(head: &[&str], lines: Vec<Vec<String>>) -> String {
     let head = head.iter().map(ToString::to_string).collect();
-    say::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>())
+    console::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>())
 }
 
 fn roof_table(roofs: &[Roof], peaks: &[(Isa, f64)]) -> String {
     let roof =
-        |r: &Roof| vec![format!("copy in {}", r.name), say::bytes(r.buffer_bytes as u64), format!("{:.1} GB/s", r.gb_per_s)];
+        |r: &Roof| vec![format!("copy in {}", r.name), console::bytes(r.buffer_bytes as u64), format!("{:.1} GB/s", r.gb_per_s)];
     let peak = |(isa, peak): &(Isa, f64)| vec![format!("arithmetic, {isa}"), "registers".into(), format!("{peak:.1} Gflop/s")];
     with_head(&["roof", "buffer", "rate"], roofs.iter().map(roof).chain(peaks.iter().map(peak)).collect())
 }
@@ -125,7 +126,7 @@ fn point_table(points: &[Point]) -> String {
     with_head(&head, points.iter().map(line).collect())
 }
 
-/// GB/s that a detector asks for with so many bytes per pixel.
+/// Memory traffic in GB/s that a detector needs with so many bytes per pixel.
 fn need(detector: usize, bytes_per_pixel: f64) -> f64 {
     DETECTORS[detector].1 * DETECTORS[detector].2 * bytes_per_pixel / 1e9
 }
@@ -147,7 +148,7 @@ fn need_table(points: &[Point]) -> String {
     let best =
         points.iter().filter(|p| p.variant == Variant::Tracking && p.by_strip).map(|p| p.gpixels_per_s).fold(0.0, f64::max);
     let cores = DETECTORS.map(|(name, pixels, hz)| format!("{name} {:.1}", pixels * hz / 1e9 / best));
-    let table = with_head(&["traffic of conversion", "detector", "byte/pixel", "GB/s", "paper"], lines);
+    let table = with_head(&["memory traffic", "detector", "byte/pixel", "GB/s", "paper"], lines);
     format!("{table}\n\ncores for conversion with tracking alone, at the rate above: {}", cores.join(", "))
 }
 

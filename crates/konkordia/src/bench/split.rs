@@ -1,4 +1,5 @@
-//! What splitting the double pixels costs, against the fused kernel alone; both strip by strip, as the engine's workers go.
+//! The cost of splitting the double pixels, compared with the fused kernel alone. Both work strip by strip, as the
+//! engine's workers do.
 
 use konkordia_core::geometry::{DoublePixels, Gather, ImageGeometry};
 use konkordia_core::share::{share, share_start};
@@ -42,7 +43,7 @@ pub fn run(frames: &[Vec<u16>], constants: &Constants<'_>, budget: Duration) -> 
     measure(rows, budget)
 }
 
-/// Frames of a module on their way into images of one geometry.
+/// Converts and packs frames of a module into images of one geometry.
 struct Module<'a> {
     frames: &'a [Vec<u16>],
     geometry: ImageGeometry,
@@ -104,7 +105,8 @@ impl<'a> Module<'a> {
         at
     }
 
-    /// Do all blocks of all images hold what whole images, converted by the reference and shared at once, hold?
+    /// True if the packed blocks of all images are equal to those of whole images that the scalar reference converts
+    /// and splits.
     fn verify(&mut self, frames: &[Vec<u16>], constants: &Constants<'_>) -> bool {
         let whole = self.geometry.gather(self.geometry.pixels());
         let mut good = true;

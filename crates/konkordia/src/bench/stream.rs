@@ -1,14 +1,15 @@
-//! `konkordia bench stream`: whole images from a generator in a process of its own, over ZeroMQ on loopback, through the way of messages, into a file
-//! or into nothing. Sizes and layout as in the paper on the streaming-receiver of MAX IV (figures 5 to 8): images per second against the size of an
-//! image, then against upstreams ("workers") and threads of ZeroMQ. Beside each figure stands a plain loop that only receives, in the same run.
+//! `konkordia bench stream`: a generator in a process of its own sends whole images over ZeroMQ on loopback. They pass
+//! through the stream path into a file or into nothing. Sizes and settings follow the paper on the streaming-receiver
+//! of MAX IV (figures 5 to 8): images per second against image size, then against upstreams ("workers") and I/O threads
+//! of ZeroMQ. Each rate is compared with that of a plain loop that only receives, measured in the same run.
 
 use super::args::BenchStreamArgs;
 use super::frames::in_folder;
 use crate::failure::{Exit, Failure};
 use crate::picture::{self, Axis, Series as Line};
-use crate::{machine, say};
+use crate::{console, machine};
 use konkordia_core::ports::{Message, MessageSource};
-use konkordia_engine::outlet::{OnFull, OutletSpec, Outlets, Service, Tap};
+use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream, spawn_sink};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
 use konkordia_sources::zmq::{ZmqSource, ZmqSourceSpec, context};
@@ -18,8 +19,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Images per second of the peer on a machine like the one that the figures of this project come from (2 cores AMD EPYC): bytes of an image,
-/// into a file on tmpfs, and without a file.
+/// Images per second of the MAX IV streaming-receiver, on a machine like that of this project's figures (2 cores AMD
+/// EPYC): bytes of an image, rate into a file on tmpfs, rate without a file.
 const PEER: [(u64, f64, f64); 4] =
     [(20_000, 1793.0, 25_200.0), (200_000, 1531.0, 8800.0), (2_000_000, 532.0, 1214.0), (20_000_000, 84.0, 135.0)];
 /// Memory of the images that wait in a listening socket.
@@ -54,9 +55,9 @@ pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
         if args.json {
             let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
             let all = json!({ "machine": machine::facts(), "repeats": args.repeats, "rows": rows, "verified": verified });
-            say::to_stdout(&all.to_string());
+            console::to_stdout(&all.to_string());
         } else {
-            say::to_stdout(&to_text(&rows, args.repeats));
+            console::to_stdout(&to_text(&rows, args.repeats));
         }
         Ok(if verified { Exit::Complete } else { Exit::Bug })
     })
@@ -78,7 +79,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// About as much data for each size, but not so many small images that it takes long.
+    /// Number of images: about the same amount of data for each size, but not so many small images that it takes long.
     fn images(&self, args: &BenchStreamArgs) -> u64 {
         ((args.mib << 20) / self.size).clamp(50, args.images_max)
     }
@@ -99,7 +100,7 @@ struct Row {
     images: u64,
     /// Images per second: mean and standard error of the repeats.
     rate_hz: (f64, f64),
-    /// The same of the loop that only receives.
+    /// The same for the loop that only receives.
     plain_hz: (f64, f64),
     verified: bool,
 }
@@ -109,7 +110,7 @@ impl Row {
         let images = setting.images(args);
         let (mut rates, mut plain, mut verified) = (Vec::new(), Vec::new(), true);
         for repeat in 0..args.repeats.max(1) {
-            say::Progress::new(args.json).update(|| format!("{}, repeat {}", setting.name(), repeat + 1));
+            console::Progress::new(args.json).update(|| format!("{}, repeat {}", setting.name(), repeat + 1));
             let (rate, is_right) = receive(folder, setting, images)?;
             rates.push(rate);
             verified &= is_right;
@@ -122,7 +123,7 @@ impl Row {
         self.rate_hz.0 * self.setting.size as f64 / 1e9
     }
 
-    /// Images per second of the peer at this size.
+    /// Images per second of the MAX IV streaming-receiver at this size.
     fn peer_hz(&self) -> Option<f64> {
         let peer = PEER
             .iter()
@@ -168,7 +169,7 @@ struct Generator(Child);
 
 impl Generator {
     fn start(setting: Setting, images: u64, to: &[String]) -> Result<Self, Failure> {
-        let program = std::env::current_exe().map_err(|why| failed("the program does not find itself", why))?;
+        let program = std::env::current_exe().map_err(|why| failed("the path of this program is unknown", why))?;
         let mut command = Command::new(program);
         command.args(["stream", "--protocol", "stins", "--rate", "0", "--compression", "none", "--quiet", "--json", "--connect"]);
         command.args(["--size", &setting.size.to_string(), "--images", &images.to_string(), "--filename", "bench"]);
@@ -180,28 +181,29 @@ impl Generator {
 
 impl Drop for Generator {
     fn drop(&mut self) {
-        // It has ended by itself if all is well.
+        // It has already ended if all is well.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// One series through the way of messages: images per second from its start to its last image in the closed file, and whether all is right.
+/// Sends one series through the stream path. Returns images per second, from the start of the series until its end
+/// (with a file: until the file is closed), and whether all is right.
 fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), Failure> {
     let sources = listen(setting)?;
     let addresses: Vec<String> = sources.iter().map(MessageSource::name).collect();
     let spec = SeriesSpec { bounds: Default::default(), ..SeriesSpec::new(Protocol::Stins) };
-    let intake = || series::intake::intake(Protocol::Stins, spec.bounds);
-    let upstreams = sources.into_iter().map(|source| Upstream { source: Box::new(source), intake: intake() }).collect();
-    let outlets = Arc::new(Outlets::new(Some(Arc::new(Tap::new(1, 1 << 30)))));
-    let queue = OutletSpec {
+    let decoder = || series::decoder::decoder(Protocol::Stins, spec.bounds);
+    let upstreams = sources.into_iter().map(|source| Upstream { source: Box::new(source), decoder: decoder() }).collect();
+    let output_queues = Arc::new(OutputQueues::new(Some(Arc::new(PreviewBuffer::new(1, 1 << 30)))));
+    let queue = OutputQueueSpec {
         name: "file".into(),
         service: Service::Reliable { on_full: OnFull::Wait },
         queue_images: 1024,
         queue_bytes: QUEUE_BYTES,
     };
-    let reader = (setting.sink == Sink::File).then(|| outlets.add(queue));
-    let series = series::open(spec, upstreams, Arc::clone(&outlets)).map_err(|why| failed("cannot receive", why))?;
+    let reader = (setting.sink == Sink::File).then(|| output_queues.add(queue));
+    let series = series::open(spec, upstreams, Arc::clone(&output_queues)).map_err(|why| failed("cannot receive", why))?;
     let sink = reader.map(|reader| spawn_sink("file", reader, Box::new(file_sink(folder)), series.control())).transpose();
     let sink = sink.map_err(|why| failed("no thread for the file", why))?;
     let generator = Generator::start(setting, images, &addresses)?;
@@ -219,7 +221,7 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), 
     let rate = images as f64 / begin.elapsed().as_secs_f64();
     drop(generator);
     let whole = end.ledger.complete == images && end.ledger.imbalances().is_empty();
-    let right = whole && (setting.sink == Sink::Nothing || file_is_right(folder, images, &outlets));
+    let right = whole && (setting.sink == Sink::Nothing || file_is_right(folder, images, &output_queues));
     Ok((rate, right))
 }
 
@@ -234,7 +236,7 @@ fn wait_for<T>(series: &series::Series, wanted: impl Fn(&Notice) -> Option<T>) -
                     return Ok(found);
                 }
             }
-            Err(_) => return Err(failed("the series does not go on", "nothing has happened for a minute")),
+            Err(_) => return Err(failed("the series has stalled", "nothing has happened for a minute")),
         }
     }
 }
@@ -255,9 +257,9 @@ fn file_sink(folder: &Path) -> SeriesFile {
     }))
 }
 
-/// Every position has an image, and the last one is what was received.
-fn file_is_right(folder: &Path, images: u64, outlets: &Outlets) -> bool {
-    let last = outlets.tap().and_then(|tap| tap.newest());
+/// True if every position has an image and the last one is equal to the one that was received.
+fn file_is_right(folder: &Path, images: u64, output_queues: &OutputQueues) -> bool {
+    let last = output_queues.preview().and_then(|preview| preview.newest());
     let (Ok(reader), Some(last)) = (Reader::open(&folder.join("bench_master.h5")), last) else { return false };
     let summary = reader.summary();
     let mut chunk = Vec::new();
@@ -276,7 +278,7 @@ fn receive_only(setting: Setting, images: u64) -> Result<f64, Failure> {
     let generator = Generator::start(setting, images, &addresses)?;
     let (mut begin, mut count) = (None, 0);
     let (mut messages, started): (Vec<Message>, _) = (Vec::new(), Instant::now());
-    // A start and an end come beside the images.
+    // A start and an end message come in addition to the images.
     while count < images + 2 {
         let patience = if sources.len() == 1 { Duration::from_millis(100) } else { Duration::ZERO };
         for source in &mut sources {
@@ -288,7 +290,7 @@ fn receive_only(setting: Setting, images: u64) -> Result<f64, Failure> {
             messages.clear();
         }
         if started.elapsed() > PATIENCE {
-            return Err(failed("the generator does not go on", format!("{count} messages came")));
+            return Err(failed("the generator has stalled", format!("{count} messages arrived")));
         }
     }
     let seconds = begin.map_or(f64::NAN, |begin: Instant| begin.elapsed().as_secs_f64());
@@ -298,14 +300,14 @@ fn receive_only(setting: Setting, images: u64) -> Result<f64, Failure> {
 
 fn to_text(rows: &[Row], repeats: usize) -> String {
     let head =
-        ["image", "to", "upstreams x I/O threads", "images", "images/s", "GB/s", "of plain receiving", "of the peer", "output"];
+        ["image", "to", "upstreams x I/O threads", "images", "images/s", "GB/s", "ratio to plain", "ratio to peer", "output"];
     let line = |row: &Row| {
         let Setting { size, sink, upstreams, io_threads } = row.setting;
         vec![
-            say::bytes(size),
+            console::bytes(size),
             if sink == Sink::File { "file" } else { "nothing" }.into(),
             format!("{upstreams} x {io_threads}"),
-            say::count(row.images),
+            console::count(row.images),
             format!("{:.0} ± {:.0}", row.rate_hz.0, row.rate_hz.1),
             format!("{:.2}", row.gigabytes_per_second()),
             format!("{:.2}", row.rate_hz.0 / row.plain_hz.0),
@@ -314,9 +316,9 @@ fn to_text(rows: &[Row], repeats: usize) -> String {
         ]
     };
     let head = head.map(str::to_string).to_vec();
-    let table = say::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>());
+    let table = console::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>());
     format!(
-        "{table}\n\nmean and standard error of {repeats} repeats; generator, ZeroMQ and receiver on the same cores, over loopback; file from its making to its closing"
+        "{table}\n\nmean and standard error of {repeats} repeats; generator, ZeroMQ and receiver on the same cores, over loopback; a rate to a file includes creating and closing it; plain: a loop that only receives; peer: the streaming-receiver of MAX IV"
     )
 }
 

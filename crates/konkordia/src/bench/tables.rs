@@ -1,10 +1,10 @@
-//! `konkordia bench table2` and `table4`: bits per pixel against rounding, and writing rates of the codecs, beside the figures of
-//! Leonarski et al. 2020 (their Tables II and IV, lysozyme on a JUNGFRAU 4M).
+//! `konkordia bench table2` and `table4`: bits per pixel against rounding, and writing rates of the codecs, beside the
+//! figures of Leonarski et al. 2020 (their Tables II and IV, lysozyme on a JUNGFRAU 4M).
 
 use super::frames::{self, Frames};
 use crate::cli::BenchKernelsArgs;
 use crate::failure::{Exit, Failure};
-use crate::{machine, say};
+use crate::{console, machine};
 use konkordia_core::plan::Compression;
 use konkordia_kernels::bench::harness::{Row, measure};
 use konkordia_kernels::codec::{self, Framing, Packer, piece_bound};
@@ -58,10 +58,10 @@ pub fn rounding(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
                 let output = if l.verified { "equal" } else { "WRONG" };
                 vec![l.name.into(), number(l.bits[0]), number(l.bits[1]), number(l.paper), output.into()]
             };
-            let table = say::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
+            let table = console::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
             let step = (lines[0].bits[0] - lines[3].bits[0]) / 3.0;
             let end = format!("{step:.2} bits per pixel for each bit of precision from 1 to 1/8 photon (paper: about 0.9)");
-            say::to_stdout(&format!("bits per pixel, int16, against rounding; {}\n\n{table}\n\n{end}", of(&frames)));
+            console::to_stdout(&format!("bits per pixel, int16, against rounding; {}\n\n{table}\n\n{end}", of(&frames)));
         }
         Ok(if verified { Exit::Complete } else { Exit::Bug })
     })
@@ -135,10 +135,10 @@ pub fn writing(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
                 let (hz, bits) = (format!("{:.0}", l.hz), format!("{:.2}", l.bits));
                 vec![l.codec.name().into(), hz, bits, format!("{:.0}", l.paper.0), format!("{:.2}", l.paper.1), output.into()]
             };
-            let table = say::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
+            let table = console::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
             let what = "images of 4M (8 modules, int16, photons) compressed and written to a file in memory by one core, levels 1 (paper: a server \
                         of 48 cores)";
-            say::to_stdout(&format!("{what}; {}\n\n{table}", of(&frames)));
+            console::to_stdout(&format!("{what}; {}\n\n{table}", of(&frames)));
         }
         Ok(if verified { Exit::Complete } else { Exit::Bug })
     })
@@ -167,14 +167,15 @@ fn write_all(images: &[Vec<u8>], folder: &Path, budget: Duration) -> Result<Vec<
             verified &= decodes(codec, &chunk, image);
             bytes += length;
         }
-        // A full disk was found above: the file does not grow beyond what it has, except for the images that follow these.
+        // A full disk was noticed above, as far as these images reach. The file grows further only to `IMAGES_IN_FILE`
+        // images.
         let work = Box::new(move |round: usize| {
             let written = writer.write(round % IMAGES_IN_FILE, &images[round % images.len()]);
             written.unwrap_or_else(|error| panic!("the file of the bench cannot be written: {error}"));
         });
         let every = if matches!(codec, Compression::Gzip { .. }) { 4 } else { 1 };
         let bits_per_pixel = Some(bytes as f64 * 8.0 / (images.len() * images[0].len() / 2) as f64);
-        // One image in the place of the bytes makes the rate one of images.
+        // The harness reports its rate in 1e9 bytes per second. With 1e9 "bytes" per image that is images per second.
         rows.push(Row {
             name: codec.name(),
             isa: Isa::detect(),
@@ -248,7 +249,7 @@ impl Writer {
 
 fn report(what: &str, frames: &Frames, rows: Vec<Value>, verified: bool) {
     let facts = machine::facts();
-    say::json(
+    console::json(
         &json!({ "machine": facts, "frames": frames.source, "frame_count": frames.raw.len(), what: rows, "verified": verified }),
         false,
     );

@@ -1,13 +1,14 @@
-//! Compares the headers of the packets with the calibration. Module ids: a detector whose modules were exchanged or reordered would otherwise be
-//! converted with the constants of other modules. Storage cells: images of a cell without pedestals are masked as a whole, which must be said. High
-//! gain: words of HG0 with the constants of G0, or the other way round, are wrong by a factor.
+//! Compares packet headers with the calibration. Module ids: if modules were exchanged or reordered, pixels would be
+//! converted with the constants of other modules. Storage cells: images of a cell without pedestals are masked as a
+//! whole, which must be reported. High gain: words of HG0 converted with the constants of G0, or the other way round,
+//! are wrong by a factor.
 
-use crate::say;
+use crate::console;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
 
-/// What a calibration expects of the headers.
+/// The packet headers that a calibration expects.
 pub struct Expected {
-    /// By module; `None` where it is not known.
+    /// Module ids by module; `None` where the id is not known.
     pub ids: Vec<Option<u16>>,
     /// Bit n: storage cell n has pedestals.
     pub cells: u16,
@@ -15,18 +16,18 @@ pub struct Expected {
     pub high_gain: Option<bool>,
 }
 
-/// A sink before which the ids of each module's first packet are compared, once, and storage cell and high gain of each image. Other modules and the
-/// other gain mode end the run.
+/// Checks headers before it passes images to a sink: the id in the first packets of each module, and storage cell and
+/// high gain of each image. Other modules and the other gain mode end the run.
 struct Guard {
     inner: Box<dyn Sink>,
     ids: Vec<Option<u16>>,
     tiles_per_module: usize,
-    /// Bit n: cell n has pedestals, or was told to have none.
+    /// Bit n: cell n has pedestals, or it was reported that it has none.
     cells: u16,
     high_gain: Option<bool>,
 }
 
-/// Puts the comparison before `sink`; nothing changes where nothing is expected.
+/// Puts the checks before `sink`. Returns `sink` itself if there is nothing to check.
 pub fn wrap(sink: Box<dyn Sink>, expected: Expected, streams: usize) -> Box<dyn Sink> {
     let Expected { ids, cells, high_gain } = expected;
     let has_ids = ids.iter().any(Option::is_some) && streams.is_multiple_of(ids.len());
@@ -39,13 +40,14 @@ pub fn wrap(sink: Box<dyn Sink>, expected: Expected, streams: usize) -> Box<dyn 
 
 fn other_id(module: usize, expected: u16, found: u16, seen: &str) -> SinkError {
     SinkError {
-        what: format!("the calibration is of other modules (seen in {seen})"),
+        what: format!("the calibration was taken with other modules (found in {seen})"),
         why: format!("module {module} sends id {found}, the calibration was taken from id {expected}"),
         fix: "give the calibration of this detector, or connect the modules in the order in which it was taken".into(),
     }
 }
 
-/// The first difference between the ids that a calibration expects of each module and those of each tile of the input, 0 where there is none.
+/// The first difference between the module ids that a calibration expects and those of the tiles of an input. An id of
+/// 0 in the input means that it is not known.
 pub fn other_module(expected: &[Option<u16>], found: &[u16]) -> Option<SinkError> {
     if expected.is_empty() || !found.len().is_multiple_of(expected.len()) {
         return None;
@@ -57,8 +59,8 @@ pub fn other_module(expected: &[Option<u16>], found: &[u16]) -> Option<SinkError
     })
 }
 
-/// What is wrong if DAQ info `info`, seen in `seen`, is of the other gain mode than the constants. A header without any bit says nothing: files may
-/// have none.
+/// The error if the DAQ info `info`, found in `seen`, belongs to the other gain mode than the constants. A header with
+/// no bit set gives no information, because files may have no headers.
 pub fn other_gain(high_gain: bool, info: u32, seen: &str) -> Option<SinkError> {
     if info == 0 || high_gain == (info & 1 == 1) {
         return None;
@@ -69,7 +71,7 @@ pub fn other_gain(high_gain: bool, info: u32, seen: &str) -> Option<SinkError> {
         ("HG0", "G0", "set high_gain = true in [calibration], or take the detector out of high gain")
     };
     Some(SinkError {
-        what: format!("the calibration in use is that of {used}, the detector is set to {found} (seen in {seen})"),
+        what: format!("the calibration is that of {used}, but the detector is set to {found} (found in {seen})"),
         why: format!(
             "its header says {found} (DAQ info 0x{info:08X}): all pixels without gain bits would be wrong by the ratio of the gains"
         ),
@@ -83,7 +85,7 @@ impl Guard {
         other_gain(self.high_gain?, info, &format!("image {}", image.image))
     }
 
-    /// What to say of an image of a cell without pedestals, once for each cell.
+    /// The note about an image of a cell without pedestals, once for each cell.
     fn unknown_cell(&mut self, image: &CommittedImage<'_>) -> Option<String> {
         let header = image.tiles.iter().find(|t| t.packets > 0)?.header;
         let cell = header.daq_info >> 8 & 15;
@@ -105,7 +107,7 @@ impl Sink for Guard {
     fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
         for (tile, record) in image.tiles.iter().enumerate().filter(|(_, t)| t.packets > 0) {
             let module = tile / self.tiles_per_module;
-            // Each module is compared with its first packets; then the id is not asked again.
+            // Each module is compared once, with its first packets.
             match self.ids[module].take() {
                 Some(id) if id != record.header.module_id => {
                     return Err(other_id(module, id, record.header.module_id, &format!("image {}", image.image)));
@@ -117,7 +119,7 @@ impl Sink for Guard {
             return Err(error);
         }
         if let Some(note) = self.unknown_cell(image) {
-            say::to_stderr(&note);
+            console::to_stderr(&note);
         }
         self.inner.write(image)
     }
@@ -199,7 +201,7 @@ mod tests {
             let expected = Expected { ids: Vec::new(), cells: u16::MAX, high_gain: Some(high_gain) };
             let mut sink = wrap(Box::new(Count(Arc::clone(&written))), expected, 2);
             let header = FrameHeader { daq_info: info, ..FrameHeader::default() };
-            // What did not come says nothing.
+            // A tile without packets gives no information.
             let tiles = [tile(0, 0), TileRecord { header, packets: 1, ..TileRecord::default() }];
             match write(&mut *sink, &tiles) {
                 Err(error) => assert!(!part.is_empty() && error.what.contains(part) && error.what.contains("image 4"), "{error}"),

@@ -1,4 +1,5 @@
-//! What the calibration says of the numbers in the file: the noise, the largest value of each stage, and the gates of dark words.
+//! What follows from the calibration for the values in the file: noise, largest value of each stage, gates of dark
+//! words.
 
 use super::Calibration;
 use super::reasons::ADC_MAX;
@@ -8,17 +9,17 @@ use crate::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::CommonMode;
 
-/// Medians over the usable pixels of all cells, in units of the pixels in the file.
+/// Medians over the usable pixels of the first cell, in units of the pixels in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Levels {
     /// RMS of the dark signal in G0, if it is known.
     pub noise: Option<f64>,
-    /// What a pixel shows at the end of the range of G0, G1 and G2.
+    /// Value of a pixel at the end of the range of G0, G1 and G2.
     pub largest: [f64; 3],
 }
 
 fn median(values: impl Iterator<Item = f32>) -> Option<f64> {
-    // Every 16th pixel tells the median well enough.
+    // Every 16th pixel is enough for the median.
     let mut sample: Vec<f32> = values.step_by(16).filter(|v| v.is_finite()).collect();
     if sample.is_empty() {
         return None;
@@ -28,12 +29,12 @@ fn median(values: impl Iterator<Item = f32>) -> Option<f64> {
 }
 
 impl Levels {
-    /// Of a calibration, for output units of `step_kev`.
+    /// The levels of a calibration; `step_kev` is the energy of one output unit.
     pub fn new(calibration: &Calibration, step_kev: f32) -> Self {
         let (cells, factors) = (&calibration.cells, calibration.factors(0, step_kev));
         let noise =
             cells[0].rms_g0.as_ref().and_then(|rms| median(rms.iter().zip(&factors[0]).map(|(rms, factor)| rms * factor)));
-        // G1 and G2 count down from their pedestals.
+        // In G1 and G2 the ADC value falls with the signal.
         let ends = [ADC_MAX, 0.0, 0.0];
         let largest = [0, 1, 2].map(|stage| {
             let of = |(pedestal, factor): (&f32, &f32)| (ends[stage] - pedestal) * factor;
@@ -42,17 +43,17 @@ impl Levels {
         Self { noise, largest }
     }
 
-    /// The offset that lifts nearly all noise above zero.
+    /// The offset that lifts nearly all noise above zero: 6 times the noise.
     pub fn offset_against_negatives(&self) -> Option<i32> {
         self.noise.map(|noise| (6.0 * noise).ceil().clamp(1.0, 1e6) as i32)
     }
 
-    /// Refuses a rounding with which not even G0 fits into the type; otherwise says what does not fit.
+    /// Refuses a rounding with which not even G0 fits into the type. Returns a note if G1 or G2 does not fit.
     pub fn check(&self, step: Step, pixel: PixelType) -> Result<Option<String>, Failure> {
         let most = pixel.special().valid_max;
         if self.largest[0] > most {
             let what = format!("the rounding of {} {} is too fine for {pixel} pixels", step.size(), step.unit());
-            let why = format!("G0 alone reaches {:.0} units, the type {most:.0}", self.largest[0]);
+            let why = format!("G0 alone reaches {:.0} units, but the type holds at most {most:.0}", self.largest[0]);
             return Err(Failure::new(
                 Exit::Configuration,
                 what,
@@ -63,7 +64,7 @@ impl Levels {
         let (largest, stage) = if self.largest[2] > self.largest[1] { (self.largest[2], "G2") } else { (self.largest[1], "G1") };
         Ok((largest > most).then(|| {
             format!(
-                "pixels above {:.0} {} are written as saturated: {pixel} ends there, {stage} would reach {:.0}; dtype = \"int32\" holds all",
+                "pixels above {:.0} {} are written as saturated: larger values do not fit into {pixel}, and {stage} reaches {:.0}; all fit with dtype = \"int32\"",
                 most * step.size(),
                 step.unit(),
                 largest * step.size()
@@ -72,7 +73,8 @@ impl Levels {
     }
 }
 
-/// The gates of the pixels in module order, for each cell, where tracking or common mode needs them; else none.
+/// The gates of the pixels in ADU and in module order, for each cell; empty if neither tracking nor common mode needs
+/// them.
 pub fn gates(calibration: &Calibration, config: &Config) -> Result<Vec<Vec<f32>>, Failure> {
     let processing = &config.options.processing;
     if processing.tracking.is_none() && processing.common_mode == CommonMode::None {
@@ -86,7 +88,7 @@ pub fn gates(calibration: &Calibration, config: &Config) -> Result<Vec<Vec<f32>>
     };
     let gates: Option<Vec<Vec<f32>>> = calibration.cells.iter().map(of_cell).collect();
     gates.ok_or_else(|| {
-        let why = "which words are dark is decided by the RMS of each pixel, and this calibration does not tell it";
+        let why = "the RMS of each pixel decides which of its words are dark, and this calibration has no RMS";
         let fix = "give a calibration of `konkordia pedestal` (kind = \"konkordia\"), or [calibration] pedestal_rms = ...";
         Failure::new(Exit::Configuration, "tracking and common mode need the noise of the pixels", why, fix)
     })

@@ -1,20 +1,22 @@
-//! From `[calibration]` to a [`Calibration`]: reads the files, refuses what cannot belong to this detector, tells what was found.
+//! From `[calibration]` to a [`Calibration`]: reads the files, refuses those that cannot belong to this detector, and
+//! reports what was found.
 
 use super::planes::{configuration, names, read_gains, read_pedestals, read_plain, read_values};
 use super::reasons::{NO_DATA, median, usable_gain, usable_pedestal};
 use super::{Calibration, Source, Stages, hash};
 use crate::config::model::{CalibrationFiles, CalibrationKind, Config};
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::run::clock;
-use crate::say;
 use konkordia_core::moment;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS};
 use std::path::Path;
 
-/// Plausible medians of |gain| in ADU/keV of G0, G1 and G2; typical are 41, 1.4 and 0.11 (protocols 1.4), high-gain G0 about 100.
+/// Plausible medians of |gain| in ADU/keV of G0, G1 and G2; typical are 41, 1.4 and 0.11 (docs/protocols.md 1.4),
+/// high-gain G0 about 100.
 pub const GAIN_MEDIANS: [(f32, f32); 3] = [(4.0, 500.0), (0.1, 20.0), (0.01, 2.0)];
 
-/// Reads and judges what `[calibration]` names.
+/// Reads and checks the files that `[calibration]` names.
 ///
 /// # Errors
 /// A file cannot be read, is damaged, too old, or cannot be of this detector.
@@ -34,33 +36,33 @@ pub fn load(config: &Config, files: &CalibrationFiles) -> Result<Calibration, Fa
     }
 }
 
-/// Planes of other programs: the same for all storage cells.
+/// Planes of other programs. They apply to all storage cells.
 fn foreign(config: &Config, files: &CalibrationFiles, pedestals: Stages, mask: Option<Vec<u32>>) -> Result<Calibration, Failure> {
     let pedestals = pedestals.of_run(files.high_gain, "pedestal", &files.pedestal)?;
     let gains = read_gains(&files.gain, config.modules as usize, files.high_gain)?;
     let gains = gains.of_run(files.high_gain, "gain", &files.gain)?;
     judge_gains(&gains, &names(&files.gain))?;
     judge_pedestals(&pedestals[0], &names(&files.pedestal))?;
-    let planes = pedestals.iter().chain(&gains).map(Vec::as_slice);
-    let hash = hash("", planes, mask.as_deref().unwrap_or(&[]));
-    let pixels = 0..gains[0].len();
-    let count = |f: &dyn Fn(usize) -> bool| say::count(pixels.clone().filter(|p| f(*p)).count() as u64);
-    let nan = count(&|p| (0..3).any(|g| !gains[g][p].is_finite() || !pedestals[g][p].is_finite()));
-    let zero = count(&|p| (0..3).any(|g| gains[g][p] == 0.0));
     let rms_g0 = match &files.pedestal_rms[..] {
         [] => None,
         paths => Some(read_values(paths, config.modules as usize, 1, "pedestal_rms")?),
     };
+    let planes = pedestals.iter().chain(&gains).chain(&rms_g0).map(Vec::as_slice);
+    let hash = hash("", planes, mask.as_deref().unwrap_or(&[]));
+    let pixels = 0..gains[0].len();
+    let count = |f: &dyn Fn(usize) -> bool| console::count(pixels.clone().filter(|p| f(*p)).count() as u64);
+    let nan = count(&|p| (0..3).any(|g| !gains[g][p].is_finite() || !pedestals[g][p].is_finite()));
+    let zero = count(&|p| (0..3).any(|g| gains[g][p] == 0.0));
     let source = Source { cell: None, pedestals, rms_g0, reasons: [mask.clone(), mask.clone(), mask] };
     let mut calibration = Calibration::new(vec![source], gains, files.high_gain, hash);
     calibration.report =
-        format!("{}; {nan} pixels with a value that is no number, {zero} with a gain of 0", masked_words(&calibration));
+        format!("{}; {nan} pixels with a value that is not a number, {zero} with a gain of 0", masked_words(&calibration));
     Ok(calibration)
 }
 
 /// What is masked, in words.
 fn masked_words(calibration: &Calibration) -> String {
-    let count = |n: usize| say::count(n as u64);
+    let count = |n: usize| console::count(n as u64);
     format!(
         "calibration: {} pixels masked, of the others {} not usable in G1 and {} in G2",
         count(calibration.mask.iter().filter(|m| **m != 0).count()),
@@ -133,7 +135,7 @@ fn own_report(calibration: &Calibration, lacking: &[String]) -> String {
     report
 }
 
-/// "g0 and g1 of cell 0", and so on.
+/// For example "g0 of cell 0, g1 of cell 0".
 fn contents(file: &CalibrationFile) -> String {
     let list: Vec<String> = file.pedestals.keys().map(|(cell, stage)| format!("{} of cell {cell}", stage.name())).collect();
     if list.is_empty() { "no pedestals".into() } else { list.join(", ") }
@@ -159,7 +161,7 @@ fn own_gains(
             Failure::new(
                 Exit::Configuration,
                 what,
-                "gains in ADU/keV come from elsewhere than pedestals, for example PSI's `.bin` files",
+                "gains do not come from dark frames, but for example from the `.bin` files of PSI",
                 fix,
             )
         })
@@ -167,7 +169,7 @@ fn own_gains(
     Ok([take(first)?, take(GainStage::G1)?, take(GainStage::G2)?])
 }
 
-/// Module count and serial number; module ids are compared when packets come (see `guard`).
+/// Compares module count and serial number. Module ids are compared when packets arrive (see `guard`).
 fn check_detector(config: &Config, file: &CalibrationFile, path: &Path) -> Result<(), Failure> {
     let what = format!("the calibration {} is of another detector", path.display());
     if file.modules != config.modules as usize {
@@ -203,7 +205,7 @@ fn check_age(files: &CalibrationFiles, file: &CalibrationFile, first: GainStage,
         let Some(taken) = moment::unix_s(&planes.taken) else {
             let what = format!("the age of the calibration {} is not known", path.display());
             let why = format!(
-                "it does not say when {name} of cell {cell} was taken, and calibration.max_age_hours = {limit} is a limit"
+                "it does not say when {name} of cell {cell} was taken, and calibration.max_age_hours = {limit} limits its age"
             );
             return Err(Failure::new(Exit::Configuration, what, why, fix));
         };
@@ -222,12 +224,12 @@ fn check_age(files: &CalibrationFiles, file: &CalibrationFile, first: GainStage,
 
 /// Refuses planes that cannot be gains of a JUNGFRAU.
 pub fn judge_gains(gains: &[Vec<f32>; 3], paths: &str) -> Result<(), Failure> {
-    let fix = "check the order of the files: G0, G1, G2, and that pedestal and gain are not exchanged";
+    let fix = "check that the files are in the order G0, G1, G2, and that pedestal and gain are not exchanged";
     for (module, start) in (0..gains[0].len()).step_by(MODULE_PIXELS).enumerate() {
         let range = start..start + MODULE_PIXELS;
         for (stage, (low, high)) in GAIN_MEDIANS.into_iter().enumerate() {
             let sign = if stage == 0 { 1.0 } else { -1.0 };
-            // Every 16th pixel is enough to tell a plane of gains from a plane of something else.
+            // Every 16th pixel is enough to distinguish gains from other planes.
             let typical = median(gains[stage][range.clone()].iter().copied().filter(|v| *v != 0.0), 16);
             if !typical.is_some_and(|m| (low..high).contains(&(m * sign))) {
                 let found = typical.map_or("no usable value".into(), |m| format!("a median of {m:.4} ADU/keV"));
@@ -242,7 +244,7 @@ pub fn judge_gains(gains: &[Vec<f32>; 3], paths: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses pedestals of which most pixels are not usable.
+/// Refuses pedestals if most pixels of a module are not usable.
 pub fn judge_pedestals(base: &[f32], paths: &str) -> Result<(), Failure> {
     for (module, pedestals) in base.chunks_exact(MODULE_PIXELS).enumerate() {
         too_many(pedestals.iter().filter(|v| !usable_pedestal(**v)).count(), "pedestal", module, paths)?;
@@ -256,9 +258,9 @@ fn too_many(bad: usize, what: &str, module: usize, paths: &str) -> Result<(), Fa
     }
     let why = format!(
         "{} of {} pixels of module {module} have no usable G0 {what}",
-        say::count(bad as u64),
-        say::count(MODULE_PIXELS as u64)
+        console::count(bad as u64),
+        console::count(MODULE_PIXELS as u64)
     );
     let fix = "give the files of this module and this gain mode, taken with the same settings";
-    Err(Failure::new(Exit::Configuration, format!("this calibration belongs to another module or is none: {paths}"), why, fix))
+    Err(Failure::new(Exit::Configuration, format!("this is not a calibration of this module: {paths}"), why, fix))
 }

@@ -1,7 +1,8 @@
-//! What turns the words of a JUNGFRAU into energy: pedestals and gains of every pixel, their masks, and the verbs that show them.
+//! The calibration of a JUNGFRAU: pedestals and gains of every pixel, their masks, and the verbs that show them.
 //!
-//! `[calibration] kind` says where they come from: float32 planes ("files"), a file of `konkordia pedestal` ("konkordia"), or the pair of
-//! files that jungfrau_utils uses ("jungfrau_utils"). Whatever it is becomes one [`Calibration`] in module order.
+//! `[calibration] kind` says where they come from: float32 planes ("files"), a file of `konkordia pedestal`
+//! ("konkordia"), or the pair of files that jungfrau_utils uses ("jungfrau_utils"). Each kind becomes a [`Calibration`]
+//! in module order.
 
 pub mod guard;
 pub mod levels;
@@ -22,54 +23,56 @@ use planes::Stages;
 use reasons::{DEAD, NO_GAIN, NXMX_GAP, NXMX_USER, nxmx, usable_gain, usable_pedestal};
 use sha2::{Digest, Sha256};
 
-/// Everything that conversion and the file need to know of the pixels, in output order.
+/// The calibration of a run, in the order of the image pixels, for the conversion and for the file.
 pub struct Loaded {
     /// For the engine.
     pub constants: PixelConstants,
     /// For the file, bits of the NXmx pixel mask: bit 0 gap, bit 1 dead, bit 4 noisy, bit 8 marked by the source.
     pub mask: Vec<u32>,
-    /// Of the calibration; empty without one.
+    /// Hash of the calibration; empty without one.
     pub hash: String,
-    /// What was found, for people; empty without calibration.
+    /// Summary for people; empty without calibration.
     pub report: String,
     /// Module ids that the packets must have, by module; empty if the calibration has none.
     pub module_ids: Vec<Option<u16>>,
     /// Whether the constants of the first stage are those of HG0; `None` without constants.
     pub high_gain: Option<bool>,
-    /// Noise and range in units of the file, if there is a calibration.
+    /// Noise and range in units of the file, if words are converted.
     pub levels: Option<Levels>,
 }
 
-/// Pedestals of one storage cell, or of all: (modules x 512, 1024) each, modules one below the other (which is tile order).
+/// Pedestals of one storage cell, or of all cells. Each plane has modules x 512 rows and 1024 columns, modules one
+/// below the other (tile order).
 pub struct CellPlanes {
     /// The storage cell (DAQ info bits 8 to 11); `None` = these planes are for all cells.
     pub cell: Option<u8>,
-    /// Pedestals in ADU of the stages that words with the gain bits 00, 01 and 11 belong to: G0 (HG0 with `high_gain`), G1, G2. NaN where
-    /// there is none.
+    /// Pedestals in ADU of G0 (HG0 with `high_gain`), G1 and G2, the stages of words with the gain bits 00, 01 and 11.
+    /// NaN where there is none.
     pub pedestals: [Vec<f32>; 3],
-    /// RMS in ADU of the first of them; `None` if the source does not tell, NaN where it is not known.
+    /// RMS in ADU of G0 (HG0); `None` if the source has none, NaN where it is not known.
     pub rms_g0: Option<Vec<f32>>,
-    /// Bit s is set where stage s is not usable; all three where the first is not.
+    /// For each pixel, bit s is set if stage s is not usable. If the first stage is not, all three bits are set.
     pub unusable: Vec<u8>,
 }
 
-/// A calibration in module order, judged, for whatever wants to convert words.
+/// A calibration in module order, with every pixel judged.
 pub struct Calibration {
-    /// At least one; if there are several, ascending by cell and none for all.
+    /// At least one entry. Several entries are in ascending order of their cells, and none of them is for all cells.
     pub cells: Vec<CellPlanes>,
-    /// Gains in ADU/keV of the three stages, positive, negative, negative.
+    /// Gains in ADU/keV of the three stages: G0 positive, G1 and G2 negative.
     pub gains: [Vec<f32>; 3],
-    /// Bits of the NXmx pixel mask of each pixel: bad in any of the cells in the first stage.
+    /// Bits of the NXmx pixel mask: a pixel is masked if its first stage is bad in any of the cells.
     pub mask: Vec<u32>,
-    /// "sha256:" and 64 digits, over all that was read.
+    /// "sha256:" and 64 hex digits, over pedestals, gains and masks. The RMS is included only for files of `konkordia
+    /// pedestal`.
     pub hash: String,
-    /// What was found, for people.
+    /// Summary for people.
     pub report: String,
     /// Module ids by module; empty if the source has none.
     pub module_ids: Vec<Option<u16>>,
 }
 
-/// Planes as a source has them.
+/// Planes as read from a source, before they are judged.
 struct Source {
     cell: Option<u8>,
     pedestals: [Vec<f32>; 3],
@@ -79,8 +82,8 @@ struct Source {
 }
 
 impl Calibration {
-    /// Output units per ADU of the three stages for the cell `cells[cell]`; `step_kev` is the energy of one output unit (photons: the photon
-    /// energy). NaN where a stage is not usable.
+    /// Output units per ADU of the three stages, for the entry `cells[cell]`. `step_kev` is the energy of one output
+    /// unit (photons: the photon energy). NaN where a stage is not usable.
     ///
     /// # Panics
     /// When there is no such entry.
@@ -92,7 +95,7 @@ impl Calibration {
         })
     }
 
-    /// Puts planes and gains together and judges every pixel.
+    /// Combines planes and gains, and judges every pixel.
     fn new(sources: Vec<Source>, gains: [Vec<f32>; 3], high_gain: bool, hash: String) -> Self {
         let stages = [if high_gain { GainStage::Hg0 } else { GainStage::G0 }, GainStage::G1, GainStage::G2];
         let mut mask = vec![0; gains[0].len()];
@@ -100,7 +103,7 @@ impl Calibration {
             let mut unusable = vec![0u8; mask.len()];
             for (stage, gain_stage) in stages.into_iter().enumerate() {
                 for (pixel, bad) in unusable.iter_mut().enumerate() {
-                    // Gains are judged here, whatever was known of them when the file was made.
+                    // Gains are judged anew: when the file was made, it may have had other gains or none.
                     let mut reasons = source.reasons[stage].as_ref().map_or(0, |r| r[pixel]) & !NO_GAIN;
                     if reasons == 0 && !usable_pedestal(source.pedestals[stage][pixel]) {
                         reasons = DEAD;
@@ -122,13 +125,13 @@ impl Calibration {
         Self { cells, gains, mask, hash, report: String::new(), module_ids: Vec::new() }
     }
 
-    /// How many pixels are good and not usable in a stage.
+    /// Number of pixels that are not masked but not usable in a stage.
     fn unusable_in(&self, stage: u8) -> usize {
         let bad = |p: usize| self.mask[p] == 0 && self.cells.iter().any(|c| c.unusable[p] >> stage & 1 == 1);
         (0..self.mask.len()).filter(|p| bad(*p)).count()
     }
 
-    /// The engine's form: output order, one set of constants per cell.
+    /// The form for the engine: image order, one set of constants per entry of `cells`.
     fn arrange(&self, geometry: &ImageGeometry, step_kev: f32) -> engine::Calibration {
         let sets = (0..self.cells.len()).map(|n| ConstantPlanes {
             pedestal: [0, 1, 2].map(|stage| arrange(geometry, &self.cells[n].pedestals[stage], f32::NAN)),
@@ -144,7 +147,7 @@ impl Calibration {
 }
 
 impl Loaded {
-    /// What the headers of the packets must say.
+    /// Expected values of the packet headers.
     pub fn expected(&self) -> guard::Expected {
         let cells = match &self.constants {
             PixelConstants::Jungfrau(calibration) => {
@@ -156,7 +159,7 @@ impl Loaded {
     }
 }
 
-/// Loads the calibration that `config` names, or none.
+/// Loads the calibration that `config` names, if it names one.
 pub fn for_config(config: &Config) -> Result<Loaded, Failure> {
     let Some(files) = &config.calibration else { return Ok(without(config)) };
     let calibration = load(config, files)?;
@@ -189,7 +192,7 @@ pub fn for_config(config: &Config) -> Result<Loaded, Failure> {
     })
 }
 
-/// Only gaps are masked.
+/// Without calibration: gaps and double pixels may be masked, nothing else.
 fn without(config: &Config) -> Loaded {
     let geometry = &config.geometry;
     let mask = mask(geometry, &vec![0; tile_pixels(geometry)]);
@@ -200,7 +203,7 @@ fn without(config: &Config) -> Loaded {
     Loaded { constants, mask, hash: String::new(), report: String::new(), module_ids: Vec::new(), high_gain: None, levels: None }
 }
 
-/// The mask of the file: gaps, what the calibration says, and double pixels that are not wanted.
+/// The mask of the file: gaps, bad pixels of the calibration, and double pixels that the configuration masks.
 fn mask(geometry: &ImageGeometry, tiles: &[u32]) -> Vec<u32> {
     let mut mask = arrange(geometry, tiles, NXMX_GAP);
     geometry.for_each_masked_double(|pixel| mask[pixel] = NXMX_USER);
@@ -211,8 +214,8 @@ fn tile_pixels(geometry: &ImageGeometry) -> usize {
     geometry.placements().len() * geometry.format().whole().pixels() as usize
 }
 
-/// Tile t of the streams is the t-th equal share of the planes of all modules, whatever the number of interfaces; of it, the rows that are
-/// read.
+/// Arranges planes in module order as the image. Whatever the number of interfaces, tile t is the t-th of equal parts
+/// of all planes. With partial readout, only the rows that are read are used.
 fn arrange<T: Copy>(geometry: &ImageGeometry, planes: &[T], gap: T) -> Vec<T> {
     let format = geometry.format();
     let whole = planes.chunks_exact(format.whole().pixels() as usize);

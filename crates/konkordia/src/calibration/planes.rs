@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of one plane of a module in float32.
 pub const PLANE_BYTES: usize = MODULE_PIXELS * 4;
-/// PSI `.bin` files and gain data sets have so many planes: G0, G1, G2, then HG0, then HG1 and HG2.
+/// Possible numbers of planes in PSI `.bin` files and gain data sets: G0, G1, G2, then HG0, then HG1 and HG2.
 const GAIN_PLANES: [usize; 3] = [3, 4, 6];
 
 /// Planes by stage (G0, G1, G2 and perhaps HG0), each with the pixels of all modules.
@@ -21,7 +21,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// The three stages of a run: with `high_gain` HG0 stands in for G0.
+    /// The three stages of a run: with `high_gain`, HG0 replaces G0.
     ///
     /// # Errors
     /// When HG0 is asked for and the files have none.
@@ -45,18 +45,18 @@ pub fn names(paths: &[PathBuf]) -> String {
     paths.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// True if the name of the file ends so.
+/// True if the file name has one of these extensions.
 pub fn has_extension(path: &Path, extensions: &[&str]) -> bool {
     path.extension().is_some_and(|e| extensions.iter().any(|x| e.eq_ignore_ascii_case(x)))
 }
 
-/// Reads a file of a calibration whole.
+/// Reads a whole file of a calibration.
 pub fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path)
         .map_err(|error| Failure { exit: Exit::Configuration, ..Failure::io("cannot read the calibration", path, &error) })
 }
 
-/// What so many bytes could be, to help with a wrong file.
+/// What a file of this size could hold, as a help if it is the wrong file.
 fn guess(bytes: u64) -> String {
     let pixels: [(&str, u64); 3] = [
         ("modules of 512 x 1024", MODULE_PIXELS as u64),
@@ -74,10 +74,10 @@ fn guess(bytes: u64) -> String {
             }
         }
     }
-    format!("{bytes} bytes are no whole number of planes; a header, or a file cut short?")
+    format!("{bytes} bytes are not a whole number of planes; does the file have a header, or was it cut short?")
 }
 
-/// float32 planes of `what`, `stages` for each module, in one or several files, as they follow each other.
+/// float32 planes of `what`, `stages` for each module, from one or several files in the order in which they are given.
 pub fn read_values(paths: &[PathBuf], modules: usize, stages: usize, what: &str) -> Result<Vec<f32>, Failure> {
     let expected = stages * modules * PLANE_BYTES;
     let mut values = Vec::with_capacity(expected / 4);
@@ -125,8 +125,8 @@ pub fn read_single(paths: &[PathBuf], modules: usize, what: &str) -> Result<Vec<
         let bytes = read_file(path)?;
         if bytes.len() % 4 != 0 {
             let what = format!("the {what} file {} has the wrong size", path.display());
-            let why = format!("{} bytes are no whole number of float32 values", bytes.len());
-            return Err(Failure::new(Exit::Configuration, what, why, "give whole planes of float32; a file cut short?"));
+            let why = format!("{} bytes are not a whole number of float32 values", bytes.len());
+            return Err(Failure::new(Exit::Configuration, what, why, "give whole planes of float32; was the file cut short?"));
         }
         values.extend(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])));
         if values.len() > modules * MODULE_PIXELS {
@@ -141,7 +141,7 @@ pub fn read_single(paths: &[PathBuf], modules: usize, what: &str) -> Result<Vec<
     Err(Failure::new(Exit::Configuration, what, why, "give one plane of each module, or correct --modules"))
 }
 
-/// Gains in whatever files: PSI `.bin` (one per module), HDF5 with `/gains`, or float32 planes.
+/// Gains from files of any format: PSI `.bin` (one per module), HDF5 with `/gains`, or float32 planes.
 pub fn read_gains(paths: &[PathBuf], modules: usize, high_gain: bool) -> Result<Stages, Failure> {
     if paths.iter().all(|p| has_extension(p, &["bin"])) {
         read_psi(paths, modules)
@@ -176,12 +176,12 @@ fn read_psi(paths: &[PathBuf], modules: usize) -> Result<Stages, Failure> {
         }
     }
     let [g0, g1, g2, high] = gain;
-    // HG0 of some modules only is HG0 of none.
+    // HG0 counts only if the files of all modules have it.
     let high = (high.len() == g0.len()).then_some(high);
     Ok(Stages { low: [g0, g1, g2], high })
 }
 
-/// HDF5 files with `/gains`: one for all modules, or one per module.
+/// HDF5 files with `/gains`: one for all modules, or several with equally many modules each.
 fn read_gain_sets(paths: &[PathBuf], modules: usize) -> Result<Stages, Failure> {
     let each = modules / paths.len().max(1);
     if each == 0 || each * paths.len() != modules {
@@ -198,7 +198,7 @@ fn read_gain_sets(paths: &[PathBuf], modules: usize) -> Result<Stages, Failure> 
     Ok(all)
 }
 
-/// `/gains` of one file, which in files of jungfrau_utils are gains or pedestals.
+/// The data set `/gains` of one file. In files of jungfrau_utils it holds gains or pedestals.
 fn read_stages(path: &Path, modules: usize, planes: &[usize]) -> Result<Stages, Failure> {
     let Planes { shape, values } = read_floats(path, "gains").map_err(configuration)?;
     let count = shape.first().copied().unwrap_or(0);
@@ -229,7 +229,7 @@ pub fn read_pedestals(path: &Path, modules: usize) -> Result<(Stages, Vec<u32>),
     Ok((stages, mask))
 }
 
-/// Modules one below the other, as everywhere in this program; some detectors have them side by side.
+/// Puts modules one below the other, as everywhere in this program. Some detectors have them side by side.
 fn in_module_order<T: Copy>(plane: &[T], shape: &[usize], modules: usize) -> Option<Vec<T>> {
     if shape == [modules * MODULE_ROWS, MODULE_COLUMNS] {
         return Some(plane.to_vec());
@@ -250,7 +250,7 @@ fn wrong_shape(path: &Path, name: &str, shape: &[usize], expected: &str) -> Fail
     Failure::new(Exit::Configuration, what, why, "give the files of this detector, or correct [detector] modules")
 }
 
-/// A calibration that cannot be used is a matter of the configuration, whatever is wrong with it.
+/// Whatever is wrong with a calibration file, it is an error of the configuration.
 pub fn configuration(error: konkordia_sinks::hdf5::Error) -> Failure {
     Failure { exit: Exit::Configuration, ..error.into() }
 }

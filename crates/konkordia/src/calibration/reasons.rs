@@ -1,5 +1,5 @@
-//! Why a pixel is not usable: the bits of a calibration file's masks, the thresholds that set them, and what becomes of them in the
-//! `pixel_mask` of an image file (NXmx).
+//! Why a pixel is not usable: the mask bits of a calibration file, the thresholds that set them, and the bits of the
+//! NXmx `pixel_mask` that they become in an image file.
 
 use konkordia_sinks::hdf5::calibration::{GainStage, MODULE_PIXELS, StagePedestal};
 use serde_json::{Value, json};
@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 /// Largest ADC value; as a pedestal it marks an unusable pixel, as does 0.
 pub const ADC_MAX: f32 = 16383.0;
 
-/// Too few words to say anything.
+/// Too few words for a pedestal.
 pub const NO_DATA: u32 = 1 << 0;
 /// The pedestal lies at an end of the ADC, as it does where nothing is connected.
 pub const DEAD: u32 = 1 << 1;
-/// Far less noise than the module: the pixel does not see its amplifier.
+/// Far less noise than the median of the module: the pixel does not see its amplifier.
 pub const STUCK: u32 = 1 << 2;
-/// Far more noise than the module.
+/// Far more noise than the median of the module.
 pub const NOISY: u32 = 1 << 3;
-/// Many words far from the pedestal: it jumps between levels.
+/// Many words far from the pedestal: the pixel jumps between levels.
 pub const UNSTABLE: u32 = 1 << 4;
 /// Words of another gain stage than the detector was set to.
 pub const WRONG_STAGE: u32 = 1 << 5;
-/// No usable gain: 0, no number, or of the wrong sign.
+/// No usable gain: it is 0, not finite, or of the wrong sign.
 pub const NO_GAIN: u32 = 1 << 6;
-/// Marked by the source of the planes, for a reason that it does not tell.
+/// Marked by the program that made the planes, which gives no reason.
 pub const MARKED: u32 = 1 << 7;
 
 /// Bit, name and NXmx bits of each reason.
@@ -36,58 +36,59 @@ pub const REASONS: [(u32, &str, u32); 8] = [
     (MARKED, "marked by the source", NXMX_USER),
 ];
 
-/// Bits of the NXmx pixel mask.
+/// NXmx pixel mask: gap between chips or modules.
 pub const NXMX_GAP: u32 = 1;
-/// Dead pixel.
+/// NXmx pixel mask: dead pixel.
 pub const NXMX_DEAD: u32 = 1 << 1;
-/// Noisy pixel.
+/// NXmx pixel mask: noisy pixel.
 pub const NXMX_NOISY: u32 = 1 << 4;
-/// Mask of the user.
+/// NXmx pixel mask: masked by the user.
 pub const NXMX_USER: u32 = 1 << 8;
 
-/// The NXmx bits of reason bits; those that nobody knows count as a mask of the user.
+/// The NXmx bits of reason bits. Unknown reason bits become the mask of the user.
 pub fn nxmx(reasons: u32) -> u32 {
     let known = REASONS.iter().filter(|r| reasons & r.0 != 0).fold(0, |bits, r| bits | r.2);
     let all = REASONS.iter().fold(0, |bits, r| bits | r.0);
     if reasons & !all == 0 { known } else { known | NXMX_USER }
 }
 
-/// The table of a calibration file.
+/// Bit and name of each reason, as a calibration file stores them.
 pub fn table() -> Vec<(u8, String)> {
     REASONS.iter().map(|(bit, name, _)| (bit.trailing_zeros() as u8, (*name).to_string())).collect()
 }
 
-/// How many pixels have each reason, those that no pixel has left out.
+/// Number of pixels with each reason. Reasons without pixels are left out.
 pub fn counts(mask: &[u32]) -> Vec<(&'static str, u64)> {
     let of = |bit: u32| mask.iter().filter(|m| **m & bit != 0).count() as u64;
     REASONS.iter().map(|(bit, name, _)| (*name, of(*bit))).filter(|(_, n)| *n > 0).collect()
 }
 
-/// When a pixel is masked.
+/// Limits beyond which a pixel is masked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Noisy above so many times the module's median RMS.
+    /// Noisy: RMS above this multiple of the median RMS of the module.
     pub noisy_k: f32,
-    /// Stuck below this part of the module's median RMS.
+    /// Stuck: RMS below this fraction of the median RMS of the module.
     pub stuck_fraction: f32,
-    /// Unstable if more than this part of its words lie outside the gate around its pedestal.
+    /// Unstable: more than this fraction of the words of the pixel outside the gate around its pedestal.
     pub outside_max: f32,
-    /// Wrong stage if more than this part of its words belong to another.
+    /// Wrong stage: more than this fraction of the words of the pixel in another stage.
     pub wrong_stage_max: f32,
-    /// No data if it has less than this part of the frames.
+    /// No data: words in less than this fraction of the frames.
     pub data_min: f32,
 }
 
 impl Default for Thresholds {
-    /// A real module at 840 microseconds has 95 % of its pixels between 0.9 and 1.2 times the median RMS and 0.1 % above 3 times; a pixel at 3
-    /// times the median of 24 ADU has a noise of 0.14 photon at 12.4 keV. Words outside the gate are rare strays (below 0.1 %).
+    /// A real module at an exposure of 840 microseconds has 95 % of its pixels between 0.9 and 1.2 times the median
+    /// RMS, and 0.1 % above 3 times. A pixel at 3 times the median of 24 ADU has a noise of 0.14 photon at 12.4 keV.
+    /// Words outside the gate are rare strays (below 0.1 %).
     fn default() -> Self {
         Self { noisy_k: 3.0, stuck_fraction: 0.2, outside_max: 0.05, wrong_stage_max: 0.01, data_min: 0.5 }
     }
 }
 
 impl Thresholds {
-    /// For the file.
+    /// As JSON, for the calibration file.
     pub fn to_json(self) -> Value {
         json!({
             "noisy_k": self.noisy_k, "stuck_fraction": self.stuck_fraction, "outside_max": self.outside_max,
@@ -96,17 +97,17 @@ impl Thresholds {
     }
 }
 
-/// True where a pedestal can be one.
+/// True if the value can be a pedestal.
 pub fn usable_pedestal(value: f32) -> bool {
     value > 0.0 && value < ADC_MAX
 }
 
-/// G0 and HG0 rise, G1 and G2 fall.
+/// True if the value can be a gain: positive in G0 and HG0, negative in G1 and G2.
 pub fn usable_gain(stage: GainStage, value: f32) -> bool {
     value.is_finite() && if stage.of_words() == 0 { value > 0.0 } else { value < 0.0 }
 }
 
-/// The middle value of those that are numbers. `step` takes every so-manyth of them.
+/// The median of the finite values among every `step`-th value; `None` if there are none.
 pub fn median(values: impl Iterator<Item = f32>, step: usize) -> Option<f32> {
     let mut sample: Vec<f32> = values.step_by(step).filter(|v| v.is_finite()).collect();
     if sample.is_empty() {
@@ -116,7 +117,7 @@ pub fn median(values: impl Iterator<Item = f32>, step: usize) -> Option<f32> {
     Some(*sample.select_nth_unstable_by(middle, f32::total_cmp).1)
 }
 
-/// Marks [`DEAD`], and, if the noise is known, [`STUCK`] and [`NOISY`] against the median of each module.
+/// Marks [`DEAD`] and, if the noise is known, [`STUCK`] and [`NOISY`] against the median of each module.
 pub fn mark_pedestals(planes: &mut StagePedestal, thresholds: &Thresholds) {
     for start in (0..planes.mean_adu.len()).step_by(MODULE_PIXELS) {
         let module = start..start + MODULE_PIXELS;
@@ -137,7 +138,7 @@ pub fn mark_pedestals(planes: &mut StagePedestal, thresholds: &Thresholds) {
     }
 }
 
-/// Marks pixels without a usable gain in the stage.
+/// Sets or clears [`NO_GAIN`] of each pixel, from the gains of this stage.
 pub fn mark_gains(mask: &mut [u32], gains: &[f32], stage: GainStage) {
     for (mask, gain) in mask.iter_mut().zip(gains) {
         *mask = *mask & !NO_GAIN | if usable_gain(stage, *gain) { 0 } else { NO_GAIN };

@@ -118,7 +118,7 @@ fn unusable_pixels_are_masked_and_counted_by_stage() {
     assert_eq!((loaded.mask[6], loaded.mask[7]), (0, 0));
     assert_eq!(
         loaded.report,
-        "calibration: 6 pixels masked, of the others 1 not usable in G1 and 1 in G2; 2 pixels with a value that is no number, 2 with a gain of 0"
+        "calibration: 6 pixels masked, of the others 1 not usable in G1 and 1 in G2; 2 pixels with a value that is not a number, 2 with a gain of 0"
     );
     // As the kernels use it.
     assert_eq!(i16::from_photons(constants.factor[1][6] * 3.0), i16::MASKED);
@@ -131,14 +131,22 @@ fn the_hash_follows_every_value() {
     assert!(hash.starts_with("sha256:") && hash.len() == 7 + 64);
     assert_eq!(case.load().unwrap().hash, hash);
     case.poke("gain", 3 * MODULE_PIXELS - 1, -0.115);
-    assert_ne!(case.load().unwrap().hash, hash);
+    let changed = case.load().unwrap().hash;
+    assert_ne!(changed, hash);
+    // The noise sets the gates of tracking and common mode.
+    case.write("rms", &bytes(&vec![4.0; MODULE_PIXELS]));
+    let with_noise = || case.load_with("\"gain\"\npedestal_rms = \"rms\"").unwrap().hash;
+    let noise = with_noise();
+    assert_ne!(noise, changed);
+    case.poke("rms", 7, 4.5);
+    assert_ne!(with_noise(), noise);
 }
 
 #[test]
 fn wrong_sizes_say_what_would_fit() {
     let case = Case::new(1);
     case.write("p1", &vec![0; PLANE_BYTES - 4]);
-    case.refused(&["the pedestal file", "p1 has the wrong size", "2097148 bytes are no whole number of planes", "2097152 bytes"]);
+    case.refused(&["the pedestal file", "p1 has the wrong size", "2097148 bytes are not a whole number", "2097152 bytes"]);
     case.write("p1", &vec![0; PLANE_BYTES / 2]);
     case.refused(&["1048576 bytes would be 1 plane(s) of 16-bit values for modules of 512 x 1024 pixels"]);
     case.write("p1", &bytes(&vec![15000.0; 2 * MODULE_PIXELS]));
@@ -155,7 +163,7 @@ fn a_plane_with_odd_bytes_at_its_end_is_refused() {
         std::fs::write(&path, vec![0; planes::PLANE_BYTES + odd]).unwrap();
         let read = planes::read_single(std::slice::from_ref(&path), 1, "RMS");
         assert_eq!(read.is_ok(), odd == 0, "{odd}");
-        assert!(read.err().is_none_or(|e| e.what.contains("wrong size") && e.why.contains("no whole number")));
+        assert!(read.err().is_none_or(|e| e.what.contains("wrong size") && e.why.contains("not a whole number")));
     }
 }
 
@@ -163,7 +171,7 @@ fn a_plane_with_odd_bytes_at_its_end_is_refused() {
 fn what_is_no_calibration_of_this_module_is_refused() {
     let case = Case::new(1);
     case.write("p0", &bytes(&vec![0.0; MODULE_PIXELS]));
-    case.refused(&["belongs to another module or is none", "524 288 of 524 288 pixels of module 0 have no usable G0 pedestal"]);
+    case.refused(&["not a calibration of this module", "524 288 of 524 288 pixels of module 0 have no usable G0 pedestal"]);
     let case = Case::new(1);
     case.write("gain", &bytes(&[41.0f32, 1.44, 0.114].into_iter().flat_map(|v| vec![v; MODULE_PIXELS]).collect::<Vec<_>>()));
     case.refused(&["not gains of a JUNGFRAU", "G1 of module 0 has a median of 1.4400 ADU/keV"]);
@@ -193,7 +201,7 @@ fn psi_gain_files_are_float64_per_module() {
     );
 }
 
-/// The shared real calibration: 83 unusable pixels.
+/// The shared calibration of a real module.
 #[test]
 fn real_calibration_has_83_unusable_pixels() {
     let Some(data) = skip::data("jungfrau-lyso") else { return };
@@ -263,7 +271,7 @@ fn a_calibration_file_gives_planes_by_cell_with_its_masks() {
     let hash = file.hash();
     let c = load_own(&file, "", "").unwrap();
     assert_eq!((c.cells.len(), c.cells[0].cell, c.cells[1].cell, &c.hash), (2, Some(3), Some(5), &hash));
-    // The gain of pixel 4 is good now, whatever the mask said when it was made.
+    // The gain of pixel 4 is good, although the mask in the file says otherwise.
     assert_eq!(c.mask[..8], [0, 16, 2, 0, 0, 0, 0, 0]);
     assert_eq!(c.cells[0].unusable[..8], [0, 7, 0, 0, 0, 4, 0, 0]);
     assert_eq!(c.cells[1].unusable[..8], [0, 0, 7, 2, 0, 4, 0, 0]);

@@ -6,10 +6,10 @@ use konkordia_core::plan::Recipe;
 use konkordia_core::tile::DetectorKind;
 use std::path::PathBuf;
 
-/// Whose files they are.
+/// The program from which the files come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CalibrationKind {
-    /// float32 planes, and gains of any kind.
+    /// float32 planes, and gains in any format.
     Files,
     /// A file of `konkordia pedestal`.
     Konkordia,
@@ -20,9 +20,9 @@ pub enum CalibrationKind {
 /// `[calibration]` of any kind but "none".
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalibrationFiles {
-    /// Whose files.
+    /// Kind of the files.
     pub kind: CalibrationKind,
-    /// Planes, or the one file with pedestals; resolved.
+    /// Pedestal planes, or the one file with pedestals; resolved.
     pub pedestal: Vec<PathBuf>,
     /// Gains, resolved; empty = those of the calibration file.
     pub gain: Vec<PathBuf>,
@@ -30,13 +30,13 @@ pub struct CalibrationFiles {
     pub pedestal_rms: Vec<PathBuf>,
     /// The detector is set to high gain: HG0 instead of G0.
     pub high_gain: bool,
-    /// Oldest pedestals that a run may use.
+    /// Greatest age of the pedestals that a run may use.
     pub max_age_hours: Option<f64>,
-    /// When the data were written, ISO 8601, for data from files; `None` = now. No key.
+    /// When the data were written, ISO 8601, for data from files; `None` = now. Not a key of the configuration.
     pub data_time: Option<String>,
 }
 
-/// Keys of `[calibration]` that each kind has, those that it must have first.
+/// Required and optional keys of `[calibration]` for each kind.
 fn keys_of(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
         "files" | "jungfrau_utils" => (&["pedestal", "gain"], &["high_gain", "pedestal_rms"]),
@@ -45,7 +45,7 @@ fn keys_of(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     }
 }
 
-/// Checks the table against the detector and what is to become of its words.
+/// Checks the table against the detector and the recipe of the run.
 pub fn read(
     document: &Document,
     d: &mut Diagnostics,
@@ -72,7 +72,7 @@ pub fn read(
         }
     };
     if kind == Some(DetectorKind::Eiger) {
-        d.add(span, "calibration of an EIGER", "it counts photons itself", "remove [calibration]");
+        d.add(span, "calibration of an EIGER", "an EIGER counts photons itself", "remove [calibration]");
         return None;
     }
     for key in must.iter().copied() {
@@ -106,7 +106,7 @@ pub fn read(
     })
 }
 
-/// Keys that have no meaning with this kind are mistakes, not decoration.
+/// Reports keys that have no meaning with this kind.
 fn refuse_others(t: &Table, d: &mut Diagnostics, name: &str, must: &[&str], may: &[&str]) {
     for key in super::schema::keys_of("calibration").map(|k| k.name).filter(|k| *k != "kind" && t.has(k)) {
         if must.contains(&key) || may.contains(&key) {

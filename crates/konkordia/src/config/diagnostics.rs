@@ -1,4 +1,4 @@
-//! What is wrong in a configuration, where, and how to mend it.
+//! Errors in a configuration: what is wrong, where, and how to correct it.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,11 +6,11 @@ use std::ops::Range;
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Bytes of the text that it is about; `None` for something that is not there.
+    /// Byte range in the text; `None` for something that the text lacks.
     pub span: Option<Range<usize>>,
     /// What is wrong.
     pub what: String,
-    /// Why, empty if `what` says it all.
+    /// Why; empty if `what` is enough.
     pub why: String,
     /// What to do.
     pub fix: String,
@@ -21,9 +21,9 @@ pub struct Diagnostic {
 pub struct Diagnostics {
     /// Name of the file as the user gave it.
     pub file: String,
-    /// Its text.
+    /// Text of the file.
     pub text: String,
-    /// What was found.
+    /// The findings.
     pub found: Vec<Diagnostic>,
 }
 

@@ -1,28 +1,30 @@
-//! Tables of placements for regular detectors. A tile is one stream's share of an image. Unless double pixels are kept, a module fills its place;
-//! where they are, pixels are not moved apart at chip borders, and a pixel lies at most 3 columns and 1 row from its true place.
+//! Presets: the places of all tiles for regular detectors. A tile is the part of an image that one stream sends. With
+//! double pixels kept, pixels are not moved apart at chip borders, and a pixel lies at most 3 columns and 1 row from
+//! its true place. Otherwise a module has its true size.
 //!
-//! Distances are those of the installations at PSI: a module of 2 x 4 chips covers 514 x 1030 pixels (2 between chips), modules are 8 pixels
-//! apart in a row and 36 in a column (protocols 1.5). JUNGFRAU modules count down a column first; EIGER ports as in the capture of a 9M.
-//! Of a detector that reads part of its rows the image begins with the first row that is read and ends with the last.
+//! Distances are those of the detectors at PSI: a module of 2 x 4 chips covers 514 x 1030 pixels (2 between chips),
+//! modules are 8 pixels apart in a row and 36 in a column (docs/protocols.md 1.5). JUNGFRAU modules are numbered down a
+//! column first. EIGER ports are ordered as in the packet capture of a 9M. With partial readout, the image begins with
+//! the first row that is read and ends with the last.
 
 use konkordia_core::geometry::{DoublePixels, Orientation, Placement};
 use konkordia_core::tile::{DetectorKind, MODULE_ROWS, TileFormat};
 
 /// Rows and columns from module to module.
 const MODULE_PITCH: (u32, u32) = (514 + 36, 1030 + 8);
-/// What an assembled module has more than 512 x 1024, halved.
+/// Half of the difference between the true size of a module and 512 x 1024.
 const MODULE_MARGIN: (u32, u32) = (1, 3);
 /// Rows between the upper left pixels of the half modules of an EIGER module.
 const EIGER_HALF_PITCH: u32 = 258;
-/// Columns between the upper left pixels of its ports.
+/// Columns between the upper left pixels of neighbouring ports.
 const EIGER_PORT_PITCH: u32 = 516;
 
-/// A detector of whole modules.
+/// A regular arrangement of modules.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// Name in the configuration.
     pub name: &'static str,
-    /// Family.
+    /// Type of the detector.
     pub kind: DetectorKind,
     /// Modules in a column.
     pub down: u32,
@@ -48,7 +50,7 @@ impl Preset {
         PRESETS.iter().find(|p| p.name == name)
     }
 
-    /// Modules.
+    /// Number of modules.
     pub fn modules(&self) -> u32 {
         self.down * self.across
     }
@@ -59,7 +61,7 @@ impl Preset {
         (whole.0 - 2 * rows_left_out(format), whole.1)
     }
 
-    /// Place of every tile in stream order.
+    /// The place of every tile, in stream order.
     pub fn placements(&self, format: &TileFormat, double_pixels: DoublePixels) -> Vec<Placement> {
         let margin = if double_pixels == DoublePixels::Keep { MODULE_MARGIN } else { (0, 0) };
         let origin = |module: u32| (module % self.down * MODULE_PITCH.0, module / self.down * MODULE_PITCH.1);
@@ -90,7 +92,7 @@ impl Preset {
     }
 }
 
-/// Rows above (and below) those that are read of a module.
+/// Rows of a module that are not read above those that are read; as many are not read below them.
 fn rows_left_out(format: &TileFormat) -> u32 {
     (MODULE_ROWS - format.module_rows()) / 2
 }
@@ -113,7 +115,7 @@ mod tests {
         ImageGeometry::new(format, placements, Some(preset.size(&format)), double_pixels).unwrap()
     }
 
-    /// What each image pixel shows, as the number of the raw pixel in the detector from 1 on; 0 in gaps.
+    /// For each image pixel, the number of its raw pixel in the detector, counted from 1; 0 in gaps.
     fn picture(geometry: &ImageGeometry) -> Vec<u32> {
         let pixels = geometry.format().pixels();
         let planes: Vec<Vec<u32>> =
@@ -140,8 +142,8 @@ mod tests {
         assert_eq!((modules("jungfrau-9m"), modules("jungfrau-10m"), modules("jungfrau-16m")), (18, 20, 32));
     }
 
-    /// Through the gather list: every raw pixel is in the image, as often as it should be, and both ways to read out a JUNGFRAU module
-    /// give the same picture.
+    /// Checked through the gather list: every raw pixel is in the image as often as it should be, and JUNGFRAU modules
+    /// with one and with two interfaces give the same image.
     #[test]
     fn each_raw_pixel_lands_once_or_in_all_its_parts() {
         for preset in &PRESETS {
@@ -188,7 +190,7 @@ mod tests {
         assert!(gather.bytes() <= geometry.gather_bytes_max(4096));
     }
 
-    /// Opened halves close up: rows 0 to 256 and 257 to 513.
+    /// The halves of a split module touch: rows 0 to 256 and 257 to 513.
     #[test]
     fn halves_of_a_split_module_close_up() {
         let preset = Preset::find("jungfrau-1m").unwrap();
@@ -203,8 +205,8 @@ mod tests {
         geometry.placements().len() / geometry.format().tiles_per_module as usize
     }
 
-    /// The corners that std_detector_buffer gives for a module of 0.5M (protocols 1.5), with y upside down for the upper half: its first and
-    /// last column and row of every port, and the two pixels between the chips.
+    /// The corners of the ports (x and y of the first and of the last pixel) that std_detector_buffer gives for a
+    /// module of 0.5M (docs/protocols.md 1.5). Two pixels lie between the chips.
     #[test]
     fn an_eiger_module_has_its_chips_where_other_programs_have_them() {
         let corners = [[0, 0, 513, 255], [516, 0, 1029, 255], [0, 513, 513, 258], [516, 513, 1029, 258]];
@@ -215,7 +217,8 @@ mod tests {
             for pixel in 0..256 * 512 {
                 let (row, column) = (pixel / 512, pixel % 512);
                 let x = x0 + column + if column < 256 { 0 } else { 2 };
-                // There the lower half is turned; in the capture it is the upper one whose row 0 lies at the middle of the module.
+                // In std_detector_buffer the lower half is upside down. In the capture it is the upper half: row 0 of
+                // both halves lies at the middle of the module.
                 let y = if y1 > y0 { y1 - row } else { y1 + row };
                 assert!((x0..=x1).contains(&x));
                 expected[y * 1030 + x] = (port * 256 * 512 + pixel + 1) as u32;
@@ -224,7 +227,7 @@ mod tests {
         assert!(picture == expected);
     }
 
-    /// Partial readout cuts the picture of the whole detector, whatever becomes of double pixels.
+    /// Partial readout gives a part of the image of the whole detector, in every mode of double pixels.
     #[test]
     fn partial_readout_is_a_part_of_the_picture() {
         for (name, interfaces) in
@@ -237,7 +240,7 @@ mod tests {
                 let part = whole.with_rows(rows).unwrap();
                 let geometry = ImageGeometry::new(part, preset.placements(&part, mode), Some(preset.size(&part)), mode).unwrap();
                 let full = self::geometry(preset, interfaces, mode);
-                // Numbers of the pixels in the whole detector, of those that are read; 0 for the others.
+                // Pixels that are read have their number in the whole detector; the others have 0.
                 let (pixels, tiles) = (whole.pixels() as usize, geometry.placements().len());
                 let number = |tile: usize, pixel: usize| (tile * pixels + pixel + 1) as u32;
                 let planes = |of: &dyn Fn(usize) -> Vec<u32>| (0..tiles).map(of).collect::<Vec<_>>();

@@ -1,5 +1,6 @@
-//! The configuration of a run: what it may hold, what is wrong with it, and the plan that follows from it.
+//! The configuration: its keys, the checks of a file, and the plan of a run that follows from it.
 
+pub mod archive_copy;
 mod calibration;
 pub mod diagnostics;
 pub mod geometry;
@@ -17,12 +18,11 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 pub mod transform;
-pub mod travel;
 pub mod xds;
 
 use crate::cli::{ConfigAction, ConfigArgs};
 use crate::failure::{Exit, Failure};
-use crate::{calibration as loading, say};
+use crate::{calibration as loading, console};
 pub use model::Config;
 pub use service::{DetectorKindConfig, ServiceConfig};
 use std::path::Path;
@@ -30,7 +30,7 @@ use std::path::Path;
 /// A commented example that is itself valid.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
-/// Reads and checks a file. The failure has all errors in it, each with its line.
+/// Reads and checks a file. The failure lists all errors, each with its line.
 pub fn load(path: &Path) -> Result<Config, Failure> {
     parse(&text_of(path)?, path)
 }
@@ -49,7 +49,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Checks a text as [`load`] does; `path` names it, and relative paths count from its folder.
+/// Checks a text as [`load`] does. `path` names it in messages; relative paths in it start at the folder of `path`.
 pub fn parse(text: &str, path: &Path) -> Result<Config, Failure> {
     Config::parse(text, path).map_err(Failure::from)
 }
@@ -57,7 +57,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Config, Failure> {
 impl From<diagnostics::Diagnostics> for Failure {
     fn from(all: diagnostics::Diagnostics) -> Self {
         let n = all.found.len();
-        let what = format!("{} has {n} mistake{}", all.file, if n == 1 { "" } else { "s" });
+        let what = format!("{} has {n} error{}", all.file, if n == 1 { "" } else { "s" });
         let why: Vec<String> = all.found.iter().map(|one| format!("{}: {}; {}", all.place(one), one.what, one.fix)).collect();
         let fix = "correct the file; docs/configuration.md explains every key";
         Self { excerpts: all.to_string(), ..Self::new(Exit::Configuration, what, why.join("\n"), fix) }
@@ -67,35 +67,35 @@ impl From<diagnostics::Diagnostics> for Failure {
 /// `konkordia config ...`
 pub fn command(args: &ConfigArgs) -> Result<Exit, Failure> {
     match &args.action {
-        ConfigAction::Init { file: None } => say::to_stdout(EXAMPLE.trim_end()),
+        ConfigAction::Init { file: None } => console::to_stdout(EXAMPLE.trim_end()),
         ConfigAction::Init { file: Some(path) } => {
             let mut options = std::fs::OpenOptions::new();
             let file = options.write(true).create_new(true).open(path);
             let mut file = file.map_err(|error| Failure::io("cannot create", path, &error))?;
             let written = std::io::Write::write_all(&mut file, EXAMPLE.as_bytes());
             written.map_err(|error| Failure::io("cannot write", path, &error))?;
-            say::to_stderr(&format!("wrote {0}; edit it, then: konkordia config check {0}", path.display()));
+            console::to_stderr(&format!("wrote {0}; edit it, then: konkordia config check {0}", path.display()));
         }
-        ConfigAction::Openapi => say::to_stdout(crate::serve::http::openapi::text().trim_end()),
-        ConfigAction::Schema { markdown: false } => say::json(&schema::json_schema(), false),
-        ConfigAction::Schema { markdown: true } => say::to_stdout(schema::markdown().trim_end()),
+        ConfigAction::Openapi => console::to_stdout(crate::serve::http::openapi::text().trim_end()),
+        ConfigAction::Schema { markdown: false } => console::json(&schema::json_schema(), false),
+        ConfigAction::Schema { markdown: true } => console::to_stdout(schema::markdown().trim_end()),
         ConfigAction::Check { file, json } => return check(file, *json),
     }
     Ok(Exit::Complete)
 }
 
-/// Prints the plan, and everything else that can be known before a run.
+/// Prints the plan and notes, and reports problems outside the file: missing folders, unusable calibrations.
 fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
     let service = service::load(path)?;
-    // One detector that sends packets may be meant for `receive`: its plan stands alone then.
+    // A configuration of one UDP detector may be meant for `receive`: then only its plan is printed.
     if let [only] = &service.detectors[..]
         && let DetectorKindConfig::Udp(config) = &only.kind
     {
         let plan = plan::plan(config);
         if json {
-            say::json(&plan::to_json(config, &plan), false);
+            console::json(&plan::to_json(config, &plan), false);
         } else {
-            say::to_stdout(&format!("{} is valid; the plan:\n{}", path.display(), plan::describe(config, &plan)));
+            console::to_stdout(&format!("{} is valid; the plan:\n{}", path.display(), plan::describe(config, &plan)));
         }
     } else {
         describe_service(path, &service, json);
@@ -105,12 +105,12 @@ fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
             DetectorKindConfig::Udp(config) => xds::notes(config),
             DetectorKindConfig::Stream(config) => xds::stream_notes(config),
         };
-        notes.iter().for_each(|note| say::to_stderr(&format!("note: {note}")));
+        notes.iter().for_each(|note| console::to_stderr(&format!("note: {note}")));
     }
-    // What lies outside the file may come later (a folder that is made before the run), but is worth a word now.
+    // Folders and calibration files may still be made before the run, but it helps to report missing ones now.
     let mut exit = Exit::Complete;
     let mut outside = |failure: Failure| {
-        say::to_stderr(&failure.to_string());
+        console::to_stderr(&failure.to_string());
         exit = Exit::Configuration;
     };
     for detector in &service.detectors {
@@ -139,11 +139,11 @@ fn describe_service(path: &Path, service: &ServiceConfig, json: bool) {
         let detectors: serde_json::Map<String, serde_json::Value> =
             service.detectors.iter().map(|d| (d.name.clone(), d.to_json())).collect();
         let http = &service.settings.http;
-        say::json(&serde_json::json!({ "listen": http.listen.to_string(), "detectors": detectors }), false);
+        console::json(&serde_json::json!({ "listen": http.listen.to_string(), "detectors": detectors }), false);
         return;
     }
-    say::to_stdout(&format!("{} is valid; the service listens on {}", path.display(), service.settings.http.listen));
+    console::to_stdout(&format!("{} is valid; the service listens on {}", path.display(), service.settings.http.listen));
     for detector in &service.detectors {
-        say::to_stdout(&format!("\n{} ({})\n{}", detector.name, detector.file.display(), describe(detector)));
+        console::to_stdout(&format!("\n{} ({})\n{}", detector.name, detector.file.display(), describe(detector)));
     }
 }

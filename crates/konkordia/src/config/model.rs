@@ -1,11 +1,11 @@
-//! The configuration as the program uses it, and the checks that need more than one key.
+//! The configuration of a UDP detector as the program uses it, and the checks that need more than one key.
 
+use super::archive_copy::{self, ArchiveCopy};
 pub use super::calibration::{CalibrationFiles, CalibrationKind};
 use super::diagnostics::Diagnostics;
 use super::geometry::Preset;
 use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
-use super::travel::{self, Travel};
 use konkordia_core::experiment::{Axis, Experiment, Goniometer};
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Orientation, Placement, Quarter};
 use konkordia_core::ledger::MissingPolicy;
@@ -18,83 +18,83 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A whole configuration, checked.
+/// The checked configuration of a UDP detector.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its text, for the file.
+    /// Text of the configuration, which is stored in the data file.
     pub text: String,
-    /// Image and tiles.
+    /// Size of the image, and place of the tiles in it.
     pub geometry: ImageGeometry,
-    /// Modules of the detector.
+    /// Number of modules.
     pub modules: u32,
-    /// Facts for the file.
+    /// Metadata for the file.
     pub metadata: Metadata,
-    /// Those of them that the command that armed the run gave, by the names of the configuration; the text does not have them.
+    /// The metadata that came with the command that armed the run, by key name. `text` does not contain them.
     pub given: serde_json::Map<String, serde_json::Value>,
-    /// Where packets arrive.
+    /// Address at which packets arrive.
     pub address: IpAddr,
     /// Port of the first stream.
     pub first_port: u16,
-    /// Receive buffer to ask for, per stream.
+    /// Receive buffer to ask of the kernel, per stream.
     pub receive_buffer_bytes: usize,
     /// Calibration, if any.
     pub calibration: Option<CalibrationFiles>,
-    /// What happens to pixels.
+    /// How the words of the detector become pixels.
     pub recipe: Recipe,
     /// Type of the pixels in the file.
     pub pixel: PixelType,
     /// Which frames become images, and what happens to their pixels.
     pub options: PixelOptions,
-    /// Raw words are written beside the images.
+    /// Raw words are written in addition to the images.
     pub keep_raw: bool,
-    /// Partial images.
+    /// What to do with incomplete images.
     pub missing: MissingPolicy,
-    /// Worker threads; `None` = as many as the machine has room for.
+    /// Worker threads; `None` = as many as the streams leave processors, at least 1.
     pub workers: Option<usize>,
-    /// Images that a stream may be ahead.
+    /// Number of images that a stream may be ahead of its oldest incomplete one.
     pub window_images: u64,
-    /// Deadline of an image.
+    /// Time after the first packet of an image, on any stream, at which it is closed although packets are missing.
     pub deadline_ns: u64,
     /// Processors of the stream threads.
     pub pin_streams: Vec<usize>,
     /// Processors of the workers.
     pub pin_workers: Vec<usize>,
-    /// Folder of the files, resolved.
+    /// Output folder, resolved.
     pub directory: PathBuf,
-    /// First part of their names.
+    /// First part of the file names.
     pub prefix: String,
     /// Images in one data file.
     pub images_per_file: u32,
-    /// How chunks are packed.
+    /// Compression of the chunks.
     pub compression: Compression,
-    /// How often files that are being written are brought to the disk; `None` = only closed ones.
+    /// How often data of open files are flushed to the disk; `None` = only when a file is closed.
     pub sync_interval: Option<Duration>,
-    /// Existing files.
+    /// What to do with existing files.
     pub overwrite: Overwrite,
-    /// Names of the images in the master.
+    /// How the master refers to the images.
     pub layout: Layout,
-    /// Every module of the detector is one in the file too.
+    /// The file has one `NXdetector_module` for each module; false = one for the whole image.
     pub each_module: bool,
-    /// Whether XDS is to read the files; `None` = nobody said.
+    /// Whether XDS is to read the files; `None` = not configured.
     pub xds: Option<bool>,
-    /// Lossy copy, if wanted.
-    pub travel: Option<Travel>,
-    /// Planned images.
+    /// Lossy archive copy, if wanted.
+    pub archive_copy: Option<ArchiveCopy>,
+    /// Planned number of images; `None` = until stopped.
     pub images: Option<u64>,
     /// Frame number of image 0.
     pub first_frame: FirstFrame,
-    /// `u64::MAX` = for ever.
+    /// Time without any packet after which an armed run ends; `u64::MAX` = no limit.
     pub start_timeout_ns: u64,
-    /// Silence that ends a run.
+    /// Time without packets that ends a run in which data have arrived.
     pub stall_timeout_ns: u64,
     /// Memory of the ring.
     pub buffer_bytes: u64,
-    /// What the headers of the packets are held against.
+    /// Expected values of the packet headers, and the senders from which packets are taken.
     pub setup: SetupRules,
 }
 
 impl Config {
-    /// Checks `text`. `file` names it in messages; relative paths count from its folder.
+    /// Checks `text`. `file` names it in messages; relative paths start at its folder.
     pub fn parse(text: &str, file: &Path) -> Result<Self, Diagnostics> {
         let mut d = Diagnostics::new(&file.display().to_string(), text);
         let document = read::read(text, &mut d);
@@ -103,11 +103,11 @@ impl Config {
         d.finish(config)
     }
 
-    /// Checks a document that was read.
+    /// Checks a parsed document.
     pub(super) fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -> Option<Self> {
         if document.table("detector").text("type") == Some("stream") {
-            let why = "a stream brings whole images and begins its series itself";
-            let fix = "konkordia serve -c CONFIG.toml takes it; here the type is \"jungfrau\" or \"eiger\"";
+            let why = "a stream sends whole images and starts its series itself";
+            let fix = "run `konkordia serve -c CONFIG.toml`; here the type must be \"jungfrau\" or \"eiger\"";
             d.add(document.table("detector").span("type"), "detector.type: \"stream\" is for `konkordia serve`", why, fix);
             return None;
         }
@@ -116,32 +116,33 @@ impl Config {
     }
 }
 
-/// What the detector keys say together.
+/// The values of the detector keys.
 struct Detector {
     format: TileFormat,
     modules: u32,
     double_pixels: DoublePixels,
 }
 
-/// Place and orientation of one `[[detector.tile]]`; a turn that is none is reported.
+/// Place and orientation of one `[[detector.tile]]`; reports a turn that is not a quarter turn.
 fn placement(tile: &Table, d: &mut Diagnostics) -> Option<Placement> {
     let orientation = quarter_turns(tile, d, "detector.tile")?;
     Some(Placement { row: tile.integer("row")? as u32, column: tile.integer("column")? as u32, orientation })
 }
 
-/// `flip_rows`, `flip_columns` and `rotate_deg` of a table of this name.
+/// `flip_rows`, `flip_columns` and `rotate_deg` of `t`; messages call it `table`.
 pub(super) fn quarter_turns(t: &Table, d: &mut Diagnostics, table: &str) -> Option<Orientation> {
     let degrees = t.integer("rotate_deg").unwrap_or(0);
     let Some(rotate) = u32::try_from(degrees).ok().and_then(Quarter::from_deg) else {
-        let what = format!("{table}.rotate_deg: {degrees} is no quarter turn");
-        d.add(t.span("rotate_deg"), what, "pixels stay whole", "give 0, 90, 180 or 270, clockwise as seen in the image");
+        let what = format!("{table}.rotate_deg: {degrees} is not a quarter turn");
+        let fix = "give 0, 90, 180 or 270, clockwise as seen in the image";
+        d.add(t.span("rotate_deg"), what, "images are turned without interpolation", fix);
         return None;
     };
     let flip = |name| t.flag(name).unwrap_or(false);
     Some(Orientation::new(flip("flip_rows"), flip("flip_columns"), rotate))
 }
 
-/// A text key that must be there. A key that is there and wrong was reported by the reader.
+/// A required text key; reports it if it is missing. The reader has already reported a key with a wrong value.
 pub(super) fn required(document: &Document, d: &mut Diagnostics, table: &str, name: &str) -> Option<String> {
     let t = document.table(table);
     if let Some(text) = t.text(name) {
@@ -155,7 +156,7 @@ pub(super) fn required(document: &Document, d: &mut Diagnostics, table: &str, na
     None
 }
 
-/// `output.prefix` is a plain name.
+/// Reports an `output.prefix` that is not a plain file name.
 pub(super) fn check_prefix(output: &Table, d: &mut Diagnostics) {
     let bad = |p: &str| p.starts_with('.') || p.contains(['/', '\0']) || p.len() > 200;
     if let Some(prefix) = output.text("prefix").filter(|p| bad(p)) {
@@ -193,7 +194,7 @@ pub(super) fn layout(output: &Table) -> Layout {
     }
 }
 
-/// `run.start_timeout_s`; 0 is for ever.
+/// `run.start_timeout_s` in nanoseconds; a key of 0 means no limit.
 pub(super) fn start_timeout_ns(run: &Table) -> u64 {
     match run.number("start_timeout_s").unwrap_or(60.0) {
         0.0 => u64::MAX,
@@ -201,7 +202,8 @@ pub(super) fn start_timeout_ns(run: &Table) -> u64 {
     }
 }
 
-/// Keys of facts about the measurement among those of other kinds. All of `[goniometer]` and `[experiment]` are facts.
+/// Metadata keys (facts about the measurement) of tables that also have other keys. All keys of `[goniometer]` and
+/// `[experiment]` are metadata.
 const FACTS: [(&str, &[&str]); 2] = [
     (
         "detector",
@@ -239,7 +241,7 @@ pub(super) fn is_fact(table: &str, name: &str) -> bool {
     fact_keys().any(|key| key == (table, name))
 }
 
-/// What the configuration itself says of the measurement.
+/// The metadata in the configuration.
 pub(super) fn facts(document: &Document) -> Metadata {
     let (t, output) = (document.table("detector"), document.table("output"));
     let text = |t: &Table, key: &str| t.text(key).map(str::to_string);
@@ -264,7 +266,7 @@ pub(super) fn facts(document: &Document) -> Metadata {
     }
 }
 
-/// Angles, beam, sample, and what the detector does to the counts.
+/// Angles, beam, sample, and the corrections that the detector makes.
 fn experiment(document: &Document) -> Experiment {
     let (t, e) = (document.table("detector"), document.table("experiment"));
     let text = |t: &Table, key: &str| t.text(key).map(str::to_string);
@@ -295,12 +297,12 @@ fn goniometer(t: &Table) -> Goniometer {
     Goniometer { omega: axis("omega"), kappa: axis("kappa"), chi: axis("chi"), phi: axis("phi"), two_theta: axis("two_theta") }
 }
 
-/// Directions that are none are reported.
+/// Reports vectors of the goniometer that have no direction.
 pub(super) fn check_vectors(document: &Document, d: &mut Diagnostics) {
     let t = document.table("goniometer");
     for name in Goniometer::NAMES.map(|name| format!("{name}_vector")) {
         if t.numbers::<3>(&name) == Some([0.0; 3]) {
-            let what = format!("goniometer.{name}: [0, 0, 0] is no direction");
+            let what = format!("goniometer.{name}: [0, 0, 0] has no direction");
             d.add(t.span(&name), what, "", "give x, y, z in the McStas frame, for example [-1, 0, 0]");
         }
     }
@@ -312,10 +314,10 @@ struct Reader<'a> {
     file: &'a Path,
 }
 
-/// Relative paths count from the folder of the configuration file.
+/// The path, relative to the folder of the configuration file.
 pub fn resolve(file: &Path, path: &str) -> PathBuf {
     let joined = file.parent().unwrap_or(Path::new("")).join(path);
-    // Without the "." in "folder/./file".
+    // Removes the "." from "folder/./file".
     let clean: PathBuf = joined.components().collect();
     if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean }
 }
@@ -344,7 +346,7 @@ impl Reader<'_> {
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
         let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
         let xds = super::xds::of_run(output, self.d, asked, compression);
-        let travel = travel::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
+        let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
             text: text.to_string(),
             metadata: self.metadata(&geometry, modules),
@@ -367,7 +369,7 @@ impl Reader<'_> {
             pin_workers: self.processors("pin_workers"),
             directory,
             prefix,
-            travel,
+            archive_copy,
             images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
             compression,
             sync_interval: sync_interval(output),
@@ -391,7 +393,7 @@ impl Reader<'_> {
         resolve(self.file, path)
     }
 
-    /// How chunks are packed; a level that the codec has not is reported.
+    /// Compression of the chunks; reports a level that the codec does not have.
     fn compression(&mut self) -> Compression {
         let t = self.document.table("output");
         let chosen = t.text("compression").and_then(Compression::from_name).unwrap_or(Compression::Bslz4);
@@ -432,13 +434,13 @@ impl Reader<'_> {
         }
         if t.has("ten_giga") {
             let what = "detector.ten_giga: a JUNGFRAU always sends packets of 8192 bytes";
-            self.d.add(t.span("ten_giga"), what, "only an EIGER has another network", "remove the line");
+            self.d.add(t.span("ten_giga"), what, "only an EIGER can send over 1 or 10 Gb Ethernet", "remove the line");
         }
         let format = self.rows(TileFormat::jungfrau(interfaces)?)?;
         Some(Detector { format, modules, double_pixels: double_pixels.unwrap_or_default() })
     }
 
-    /// Tile of an EIGER.
+    /// Tile format of an EIGER.
     fn eiger(&mut self) -> Option<TileFormat> {
         let t = self.document.table("detector");
         let bits = t.integer("bits").unwrap_or(16) as u32;
@@ -455,7 +457,7 @@ impl Reader<'_> {
         self.rows(format)
     }
 
-    /// Partial readout; a number of rows that the detector cannot read is reported.
+    /// Applies partial readout; reports a number of rows that the detector cannot read.
     fn rows(&mut self, format: TileFormat) -> Option<TileFormat> {
         let t = self.document.table("detector");
         let Some(rows) = t.integer("rows") else { return Some(format) };
@@ -490,7 +492,7 @@ impl Reader<'_> {
             self.d.add(
                 t.span(size),
                 what,
-                "only explicit placement takes the size from here",
+                "the size of the image can be set only with [[detector.tile]]",
                 "remove the line, or place every tile",
             );
         }
@@ -500,7 +502,7 @@ impl Reader<'_> {
             Some(preset) if preset.kind != detector.format.kind || preset.modules() != detector.modules => {
                 let what = format!("detector.geometry: \"{name}\" does not fit this detector");
                 let why = format!(
-                    "it is for {} with {} module(s); here is {} with {}",
+                    "it is for {} with {} module(s), but the configuration has {} with {}",
                     preset.kind.name(),
                     preset.modules(),
                     detector.format.kind.name(),
@@ -526,7 +528,7 @@ impl Reader<'_> {
             self.d.add(
                 t.span("geometry"),
                 "both detector.geometry and [[detector.tile]] are given",
-                "each says where tiles lie",
+                "both define the places of the tiles",
                 fix,
             );
             return None;
@@ -540,7 +542,7 @@ impl Reader<'_> {
             return None;
         }
         let placements = tiles.iter().map(|tile| placement(tile, self.d)).collect::<Option<Vec<_>>>()?;
-        // Even and odd tiles are of the same size.
+        // Even and odd tiles have the same size.
         let tile_size = detector.double_pixels.tile_size(&detector.format, 0);
         let ends = placements.iter().map(|p| {
             let size = p.orientation.turned(tile_size);
@@ -620,7 +622,7 @@ impl Reader<'_> {
         address
     }
 
-    /// Processors to pin to; those that this process may not use are refused.
+    /// Processors to pin to; reports those that this process may not use.
     fn processors(&mut self, key: &str) -> Vec<usize> {
         let t = self.document.table("run");
         let wanted: Vec<usize> = t.integers(key).into_iter().map(|n| n as usize).collect();
@@ -653,7 +655,7 @@ impl Reader<'_> {
             bit_depth: Some(format.bits),
             detector_description: facts.detector_description.or(Some(name)),
             experiment: Experiment {
-                // Neither these detectors nor this program divide by one.
+                // Neither these detectors nor this program apply a flat field.
                 flatfield_applied: facts.experiment.flatfield_applied.or(Some(false)),
                 gain_setting: facts.experiment.gain_setting.or(high_gain.then(|| "high".into())),
                 ..facts.experiment

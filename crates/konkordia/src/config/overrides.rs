@@ -1,4 +1,4 @@
-//! What a command may set for one run: facts by the names of the configuration, checked as there.
+//! Metadata that a command may set for one run: the names and checks are those of the configuration.
 
 use super::diagnostics::Diagnostics;
 use super::model::{fact_keys, facts, is_fact};
@@ -7,10 +7,10 @@ use crate::failure::{Exit, Failure};
 use konkordia_sinks::hdf5::Metadata;
 use serde_json::{Map, Value};
 
-/// The facts that `given` sets; the others are `None`.
+/// The metadata that `given` sets; everything else is `None`.
 ///
 /// # Errors
-/// A name that is none of a fact, or a value that is none of its kind.
+/// A name that is not a metadata key, or a value that the key does not allow.
 pub fn metadata(given: &Map<String, Value>) -> Result<Metadata, Failure> {
     let mut text = String::new();
     let mut open = "";
@@ -26,9 +26,9 @@ pub fn metadata(given: &Map<String, Value>) -> Result<Metadata, Failure> {
     let all: Vec<&str> = fact_keys().map(|(_, name)| name).collect();
     if let Some(name) = given.keys().find(|name| !all.contains(&name.as_str())) {
         let near = read::nearest(name, &all).map(|near| format!("did you mean {near}? ")).unwrap_or_default();
-        let fix = format!("{near}the names are {}", all.join(", "));
+        let fix = format!("{near}the keys are {}", all.join(", "));
         let shown: String = name.chars().take(80).collect();
-        return Err(refuse(format!("metadata: there is no '{}'", shown.escape_debug()), String::new(), fix));
+        return Err(refuse(format!("metadata: unknown key '{}'", shown.escape_debug()), String::new(), fix));
     }
     let mut d = Diagnostics::new("metadata", &text);
     let document = read::read(&text, &mut d);
@@ -45,19 +45,20 @@ fn refuse(what: String, why: String, fix: String) -> Failure {
 
 fn toml_value(name: &str, value: &Value) -> Result<String, Failure> {
     match value {
-        // JSON and TOML write these alike; TOML wants no bare control characters, and JSON has none.
+        // JSON and TOML write these alike. TOML forbids bare control characters; JSON escapes all of them except
+        // U+007F.
         Value::String(text) if text.len() <= 1000 && !text.contains('\u{7f}') => Ok(value.to_string()),
         Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
         Value::Array(list) if list.len() <= 6 && list.iter().all(Value::is_number) => Ok(value.to_string()),
         _ => {
             let doc = schema::all().find(|key| key.name == name).map_or("", |key| key.doc);
-            let why = "a number, a short list of numbers or a short text is expected";
-            Err(refuse(format!("metadata: {name} is no plain value"), why.into(), doc.into()))
+            let why = "a number, true or false, a list of at most 6 numbers, or a text of at most 1000 bytes is expected";
+            Err(refuse(format!("metadata: {name} has a wrong value"), why.into(), doc.into()))
         }
     }
 }
 
-/// False if `key` of `table` is a fact and says something else than `facts`.
+/// False if `key` of `table` is metadata and `value` differs from the one in `facts`.
 pub fn agrees(table: &str, key: &str, value: &toml::Value, facts: &Metadata) -> bool {
     if !is_fact(table, key) {
         return true;
@@ -66,17 +67,18 @@ pub fn agrees(table: &str, key: &str, value: &toml::Value, facts: &Metadata) -> 
     merge(facts, said(&alone.to_string())) == *facts
 }
 
-/// True for the name of a fact of `[detector]`.
+/// True for a metadata key of `[detector]`.
 pub fn is_of_detector(name: &str) -> bool {
     is_fact("detector", name)
 }
 
-/// The facts that a text of a configuration says.
+/// The metadata in the text of a configuration.
 pub fn said(text: &str) -> Metadata {
     facts(&read::read(text, &mut Diagnostics::new("configuration", text)))
 }
 
-/// Tables and keys of the facts that a configuration says, with those of `given` that a command set; `[detector]` is left out.
+/// The metadata of a configuration as tables and keys. `given`, what a command set, takes precedence. `[detector]` is
+/// left out.
 pub fn facts_beside_detector(configuration: &toml::Table, given: &Map<String, Value>) -> Value {
     let mut tables = Map::new();
     for (table, name) in fact_keys().filter(|(table, _)| *table != "detector") {
@@ -89,7 +91,7 @@ pub fn facts_beside_detector(configuration: &toml::Table, given: &Map<String, Va
     Value::Object(tables)
 }
 
-/// `over` where it says something, else `base`.
+/// The values of `over` where it has some, else those of `base`.
 pub fn merge(base: &Metadata, over: Metadata) -> Metadata {
     Metadata {
         energy_kev: over.energy_kev.or(base.energy_kev),
@@ -169,14 +171,14 @@ mod tests {
     fn nonsense_is_refused_with_a_remedy() {
         for (given, part) in [
             (json!({"energy_kev": 12400}), "looks like eV"),
-            (json!({"energy_kve": 12.4}), "there is no 'energy_kve'"),
+            (json!({"energy_kve": 12.4}), "unknown key 'energy_kve'"),
             (json!({"energy_kev": "12"}), "text where"),
-            (json!({"energy_kev": null}), "no plain value"),
-            (json!({"sample_name": ["a"]}), "no plain value"),
+            (json!({"energy_kev": null}), "a wrong value"),
+            (json!({"sample_name": ["a"]}), "a wrong value"),
             (json!({"omega_vector": [0, 0, 0]}), "no direction"),
             (json!({"omega_vector": [0, 1]}), "list of 3 numbers"),
             (json!({"attenuator_transmission": 25}), "not between 0 and 1"),
-            (json!({"x\"]\n[service": 1}), "there is no"),
+            (json!({"x\"]\n[service": 1}), "unknown key"),
         ] {
             let said = set(given.clone()).unwrap_err();
             assert!(said.to_string().contains(part) && !said.fix.is_empty(), "{given}: {said}");

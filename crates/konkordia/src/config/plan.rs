@@ -1,7 +1,7 @@
-//! From the configuration to the plan of a run, with every bound of its memory.
+//! Makes the plan of a run from the configuration, with every limit of its memory.
 
 use super::model::Config;
-use crate::say;
+use crate::console;
 use konkordia_core::geometry::{Orientation, Placement};
 use konkordia_core::plan::{FirstFrame, Plan, Recipe};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Fewest and most images of the ring.
 const SLOTS: (u64, u64) = (16, 4096);
 
-/// The plan of this configuration. Infallible: what can be wrong was found by [`Config::parse`].
+/// The plan of this configuration. It cannot fail, because [`Config::parse`] has reported every error.
 pub fn plan(config: &Config) -> Plan {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let streams = config.geometry.placements().len();
@@ -61,7 +61,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
                 format.bits
             ),
         ),
-        ("packets", format!("{} per image, each {} bytes", say::count(plan.packets_per_image()), 48 + format.payload_bytes)),
+        ("packets", format!("{} per image, each {} bytes", console::count(plan.packets_per_image()), 48 + format.payload_bytes)),
         ("ports", format!("{}:{} to {last}", config.address, config.first_port)),
         (
             "image",
@@ -75,20 +75,20 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
             ),
         ),
         ("tiles", tiles(plan)),
-        ("images", plan.images().map_or("until stopped".into(), say::count)),
+        ("images", plan.images().map_or("until stopped".into(), console::count)),
         ("first frame", first_frame(plan.first_frame)),
         ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
         ("threads", format!("{streams} stream(s), {} worker(s)", plan.workers)),
         ("ring", format!("{} images, window {} images", plan.slots, plan.window_images)),
     ];
     let memory = plan.memory();
-    rows.push(("memory", say::bytes(memory.iter().map(|m| m.bytes).sum())));
+    rows.push(("memory", console::bytes(memory.iter().map(|m| m.bytes).sum())));
     let mut lines: Vec<String> = rows.into_iter().map(|(name, value)| format!("  {name:<12} {value}")).collect();
-    lines.extend(memory.iter().map(|m| format!("  {:<12} {:>10}  {}", "", say::bytes(m.bytes), m.what)));
+    lines.extend(memory.iter().map(|m| format!("  {:<12} {:>10}  {}", "", console::bytes(m.bytes), m.what)));
     lines.join("\n")
 }
 
-/// What is unusual about how tiles lie in the image.
+/// Orientation of the tiles, double pixels and partial readout, in words.
 fn tiles(plan: &Plan) -> String {
     let g = &plan.geometry;
     let is_upright = |p: &&Placement| p.orientation == Orientation::UPRIGHT;
@@ -105,7 +105,7 @@ fn tiles(plan: &Plan) -> String {
 
 fn first_frame(first: FirstFrame) -> String {
     match first {
-        FirstFrame::Auto => "the first of which several packets arrive".into(),
+        FirstFrame::Auto => "the first frame of which several packets arrive".into(),
         FirstFrame::Number(n) => n.to_string(),
     }
 }
@@ -119,7 +119,7 @@ pub fn unit(config: &Config) -> &'static str {
     }
 }
 
-/// The plan for programs.
+/// The plan as JSON.
 pub fn to_json(config: &Config, plan: &Plan) -> Value {
     let (g, format) = (&plan.geometry, plan.geometry.format());
     let memory: serde_json::Map<String, Value> = plan.memory().iter().map(|m| (m.what.to_string(), json!(m.bytes))).collect();

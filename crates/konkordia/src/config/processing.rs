@@ -1,4 +1,5 @@
-//! The keys that say which frames become images and what happens to their pixels: `[processing]`, `[frames]`, `[tracking]`.
+//! The keys that say which frames become images and what happens to their pixels: `[processing]`, `[frames]`,
+//! `[tracking]`.
 
 use super::diagnostics::Diagnostics;
 use super::read::{Document, Table};
@@ -9,21 +10,21 @@ use konkordia_core::selection::{Flag, Keep, Marked, Selection};
 /// What one unit of the pixels in the file stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// So many photons.
+    /// A number of photons.
     Photons(f64),
-    /// So many keV.
+    /// An energy in keV.
     Kev(f64),
 }
 
 impl Step {
-    /// The number, in its unit.
+    /// The number of photons, or of keV.
     pub fn size(self) -> f64 {
         match self {
             Self::Photons(size) | Self::Kev(size) => size,
         }
     }
 
-    /// One unit of the file in keV, for photons of `energy_kev`.
+    /// One unit of the file in keV; `energy_kev` is the photon energy.
     pub fn kev(self, energy_kev: f64) -> f64 {
         match self {
             Self::Photons(size) => size * energy_kev,
@@ -31,7 +32,7 @@ impl Step {
         }
     }
 
-    /// Name of the unit that the number counts.
+    /// Name of the unit: photon or keV.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Photons(_) => "photon",
@@ -40,23 +41,24 @@ impl Step {
     }
 }
 
-/// What these keys say together.
+/// The values of these keys.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PixelOptions {
-    /// For the engine. Its offset is 0 if `negative_offset_auto` says that it follows from the calibration, its `images_max` not set yet.
+    /// For the engine. The offset of `negative` is 0 while `negative_offset_auto` is true, because it then follows from
+    /// the calibration. `images_max` is not set yet.
     pub processing: Processing,
     /// Unit of the pixels in the file.
     pub step: Step,
     /// Distance from the pedestal within which a word counts as dark, in multiples of the noise of its pixel.
     pub gate_rms: f64,
-    /// The offset against negative counts is taken from the noise.
+    /// The offset against negative counts is computed from the noise.
     pub negative_offset_auto: bool,
 }
 
-/// Multiples of a photon that pixels may be rounded to (Leonarski et al. 2020, Table II).
+/// Allowed roundings in photons (Leonarski et al. 2020, Table II).
 const ROUNDINGS: [f64; 7] = [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
 
-/// Reads the keys. `recipe` and `pixel` are those of the run; `frame_time_us` is needed for a rate.
+/// Reads the keys. `recipe` and `pixel` are those of the run. `keep_rate_hz` also needs `[detector] frame_time_us`.
 pub fn read(document: &Document, d: &mut Diagnostics, recipe: Recipe, pixel: PixelType) -> PixelOptions {
     let t = document.table("processing");
     let (negative, negative_offset_auto) = negative(t, d);
@@ -94,13 +96,14 @@ fn step(t: &Table, d: &mut Diagnostics, pixel: PixelType) -> Step {
         d.add(t.span(own), format!("processing.{own} with dtype = \"float32\""), "floating point pixels are not rounded", fix);
     }
     if is_kev {
-        // Without a step float pixels are in keV; integers would be useless at 1 keV for soft X-rays, so 0.1 keV.
+        // The default is 1 keV for floating point pixels, and 0.1 keV for integers, because 1 keV is too coarse for
+        // soft X-rays.
         return Step::Kev(asked.unwrap_or(if pixel == PixelType::Float32 { 1.0 } else { 0.1 }));
     }
     let size = asked.unwrap_or(1.0);
     if !ROUNDINGS.contains(&size) {
-        let what = format!("processing.rounding_photons: {size} is no step of the rounding");
-        d.add(t.span(own), what, "steps are powers of two, so that sums stay exact", "give 0.125, 0.25, 0.5, 1, 2, 4 or 8");
+        let what = format!("processing.rounding_photons: {size} is not an allowed rounding");
+        d.add(t.span(own), what, "roundings are powers of two, so that sums stay exact", "give 0.125, 0.25, 0.5, 1, 2, 4 or 8");
     }
     Step::Photons(size)
 }
@@ -129,7 +132,7 @@ fn selection(document: &Document, d: &mut Diagnostics) -> Selection {
     let t = document.table("frames");
     let mut only_one = |a: &str, b: &str| {
         if t.has(a) && t.has(b) {
-            d.add(t.span(b), format!("both frames.{a} and frames.{b} are given"), "either decides alone", "remove one of them");
+            d.add(t.span(b), format!("both frames.{a} and frames.{b} are given"), "only one can be used", "remove one of them");
         }
     };
     only_one("dark_every", "dark_flag_bit");
@@ -157,7 +160,7 @@ fn selection(document: &Document, d: &mut Diagnostics) -> Selection {
     }
 }
 
-/// Frames per kept frame so that at most `rate_hz` are kept.
+/// The n of "keep one of n frames" with which at most `rate_hz` frames per second are kept.
 fn every_for(document: &Document, d: &mut Diagnostics, rate_hz: f64) -> u64 {
     let Some(frame_time_us) = document.table("detector").number("frame_time_us") else {
         let span = document.table("frames").span("keep_rate_hz");
@@ -174,7 +177,7 @@ fn tracking(t: &Table, d: &mut Diagnostics) -> Option<Tracking> {
         Some("darks") => TrackedFrames::Darks,
         _ => {
             let others = ["window_frames", "gate_rms", "snapshot_images"];
-            // The gate serves common mode too.
+            // `gate_rms` is allowed without tracking, because common mode uses it too.
             if let Some(key) = others.into_iter().filter(|k| *k != "gate_rms").find(|k| t.has(k)) {
                 let fix = "add frames = \"all\" or frames = \"darks\" to [tracking]";
                 d.add(t.span(key), format!("tracking.{key}, but nothing is tracked"), "", fix);
@@ -187,7 +190,7 @@ fn tracking(t: &Table, d: &mut Diagnostics) -> Option<Tracking> {
     Some(Tracking { window_frames, frames, snapshot_images })
 }
 
-/// What needs more than one key.
+/// Checks that need more than one key.
 fn check(document: &Document, d: &mut Diagnostics, recipe: Recipe, pixel: PixelType, options: &PixelOptions) {
     let (t, processing) = (document.table("processing"), &options.processing);
     let mut refuse = |table: &str, key: &str, why: &str, fix: &str| {
@@ -196,7 +199,7 @@ fn check(document: &Document, d: &mut Diagnostics, recipe: Recipe, pixel: PixelT
         d.add(span, format!("{table}.{key} cannot be used here"), why, fix);
     };
     if recipe != Recipe::JungfrauPhotons {
-        let why = "only JUNGFRAU words that become photons have pedestals and gains";
+        let why = "it is only for JUNGFRAU words that are converted to photons or keV";
         for key in ["rounding_photons", "rounding_kev", "common_mode", "arithmetic"] {
             if t.has(key) {
                 refuse("processing", key, why, "remove the line");
@@ -264,16 +267,16 @@ mod tests {
             let text = parse(more).map(|_| ()).unwrap_err();
             assert!(text.contains(what), "{more}: {text}");
         };
-        refused("[processing]\nrounding_photons = 3\n", "no step of the rounding");
+        refused("[processing]\nrounding_photons = 3\n", "not an allowed rounding");
         refused("[processing]\nrounding_kev = 0.1\n", "rounding_kev with unit = \"photons\"");
         refused("[processing]\ndtype = \"float32\"\nrounding_photons = 0.5\n", "not rounded");
         refused("[processing]\nnegative_offset = 3\n", "without negative");
         refused("[processing]\ndtype = \"raw\"\nsummation = 2\n", "cannot be added");
-        refused("[processing]\ncommon_mode = \"row\"\n[tracking]\nframes = \"all\"\n", "follow the same drift");
+        refused("[processing]\ncommon_mode = \"row\"\n[tracking]\nframes = \"all\"\n", "correct the same drift");
         refused("[processing]\narithmetic = \"fixed\"\ndtype = \"float32\"\n", "gives integers");
         refused("[tracking]\nframes = \"darks\"\n", "no dark frames");
         refused("[tracking]\nwindow_frames = 10\n", "nothing is tracked");
-        refused("[frames]\nkeep_every = 2\nkeep_flag_bit = 31\n", "either decides alone");
+        refused("[frames]\nkeep_every = 2\nkeep_flag_bit = 31\n", "only one can be used");
         refused("[processing]\nsummation = 2000\n", "summation");
     }
 }

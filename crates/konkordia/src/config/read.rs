@@ -1,4 +1,4 @@
-//! From TOML text to checked values: types, ranges, words, units. Knows no key by name; `schema` does.
+//! From TOML text to checked values: types, ranges, words, units. The keys are listed in `schema`.
 
 use super::diagnostics::Diagnostics;
 use super::schema::{self, Key, Kind};
@@ -135,7 +135,7 @@ impl Document {
     }
 }
 
-/// Reads `text`; what is wrong goes to `d`, what is right comes back.
+/// Reads `text`. Errors go to `d`; the valid values are returned.
 pub fn read(text: &str, d: &mut Diagnostics) -> Document {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -210,7 +210,7 @@ fn read_table(table: &'static str, entries: &DeTable<'_>, d: &mut Diagnostics, d
     read
 }
 
-/// Reads a table that may stand several times.
+/// Reads an array of tables.
 fn read_array(array: &'static str, value: &DeValue<'_>, span: Range<usize>, d: &mut Diagnostics, document: &mut Document) {
     let DeValue::Array(list) = value else {
         d.add(
@@ -268,7 +268,7 @@ fn read_detectors(entries: &DeTable<'_>, d: &mut Diagnostics, document: &mut Doc
     }
 }
 
-/// Unit suffixes that keys have or that people try.
+/// Unit suffixes that keys have, or that people try instead.
 const UNITS: [&str; 22] = [
     "ev", "kev", "mev", "m", "cm", "mm", "um", "nm", "px", "pixels", "s", "ms", "us", "ns", "sec", "seconds", "b", "kib", "mib",
     "gib", "mb", "gb",
@@ -303,7 +303,7 @@ fn unknown_key(table: &'static str, name: &str, span: Range<usize>, d: &mut Diag
     }
 }
 
-/// The candidate that is most like `name`, if any is like it.
+/// The candidate that is most similar to `name`, if one is similar enough.
 pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let name = name.to_lowercase();
     let score = |c: &&&str| strsim::jaro_winkler(&name, c);
@@ -413,7 +413,7 @@ fn out_of_range(key: &Key, n: f64, low: f64, high: f64) -> Refusal {
     let unit = key.other_units.iter().find(|(_, factor)| (low..=high).contains(&(n * factor)));
     match unit {
         Some((unit, factor)) => {
-            // 12400 * 0.001 should read 12.4.
+            // Rounded, so that 12400 * 0.001 reads 12.4.
             let converted = (n * factor * 1e9).round() / 1e9;
             (format!("{what}; it looks like {unit}"), format!("write {} = {converted}", key.name))
         }

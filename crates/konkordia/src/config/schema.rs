@@ -1,13 +1,14 @@
-//! Every key of the configuration, once: the reader, the error messages, `config schema` and docs/configuration.md are made from it.
+//! Every key of the configuration, listed once. The reader, the error messages, `config schema` and
+//! docs/configuration.md are made from this list.
 
-/// What a value may be.
+/// Allowed values of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Any text.
     Text,
-    /// A path; relative ones count from the folder of the configuration file.
+    /// A path, relative to the folder of the configuration file.
     Path,
     /// One path or a list of paths.
     Paths,
@@ -19,7 +20,7 @@ pub enum Kind {
     IntegerOr(i64, i64, &'static str),
     /// A list of whole numbers in a range.
     Integers(i64, i64),
-    /// A list of so many numbers in a range.
+    /// A list of exactly so many numbers, each in a range.
     Numbers(usize, f64, f64),
     /// `true` or `false`.
     Flag,
@@ -49,53 +50,54 @@ impl Kind {
 /// One key.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
-    /// Table that it stands in, without brackets.
+    /// Table of the key, without brackets.
     pub table: &'static str,
     /// Its name, with the unit last.
     pub name: &'static str,
-    /// What it may be.
+    /// Allowed values.
     pub kind: Kind,
-    /// What holds without it, in words.
+    /// What applies without the key, in words.
     pub default: &'static str,
-    /// What it means.
+    /// Meaning.
     pub doc: &'static str,
-    /// Units that people mix up with the right one, with the factor to it.
+    /// Units that people confuse with the right one, each with the factor that converts to the right one.
     pub other_units: &'static [(&'static str, f64)],
 }
 
-/// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, `detectors` holds one table per name.
+/// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, `detectors` holds one
+/// table per name.
 pub const TABLES: &[(&str, &str)] = &[
-    ("detector", "what sends, and how its tiles lie in the image"),
+    ("detector", "the detector, and the layout of its tiles in the image"),
     ("detector.tile", "explicit place of one stream's tile, once per stream in stream order: `[[detector.tile]]`"),
     ("source", "where the packets or messages arrive"),
     (
         "source.module",
         "place of one upstream's part in the image, with `join = \"modules\"`, once per upstream in their order: `[[source.module]]`",
     ),
-    ("transform", "what happens to the images of a stream; without it they pass as they came"),
-    ("calibration", "what turns JUNGFRAU words into photons"),
-    ("processing", "what happens to pixels and to incomplete images"),
+    ("transform", "how the images of a stream are changed; without it they are passed on unchanged"),
+    ("calibration", "pedestals and gains, which turn JUNGFRAU words into photons"),
+    ("processing", "how pixels are computed, and what is done with incomplete images"),
     ("frames", "which frames of the detector become images; without it all do"),
     ("tracking", "pedestals of a JUNGFRAU that follow the drift during the run"),
     ("output", "the files"),
     ("goniometer", "angles of the sample and of the detector's arm, for the file; without them a run is a series of stills"),
-    ("experiment", "what the detector does not know of sample and beam, for the file"),
-    ("travel", "a small lossy copy of the run to take home, made when the run is over"),
+    ("experiment", "properties of the sample and of the beam, for the file"),
+    ("travel", "a small lossy archive copy of the run, made after the run"),
     ("run", "when a run begins and ends, and how much memory it takes"),
     ("stream", "`konkordia serve`: a consumer that gets the images as messages, once per consumer: `[[stream]]`"),
     ("control", "`konkordia serve`: programs that drive the detector itself"),
     ("service", "`konkordia serve`: the service"),
     (
         "detectors",
-        "`konkordia serve` with several detectors: `[detectors.NAME]`, once per detector; the rest of each is in a file of its own",
+        "`konkordia serve` with several detectors: `[detectors.NAME]`, once per detector; each detector has a configuration file of its own",
     ),
 ];
 
-/// Tables that may stand several times: their name, and the table and key that they are written as.
+/// Tables that may stand several times: name, table in which they stand (empty = none), and key.
 pub const ARRAYS: &[(&str, &str, &str)] =
     &[("detector.tile", "detector", "tile"), ("source.module", "source", "module"), ("stream", "", "stream")];
 
-/// Names that `geometry` takes.
+/// Allowed names for `geometry`.
 pub const GEOMETRIES: &[&str] = &[
     "stacked",
     "jungfrau-500k",
@@ -107,7 +109,7 @@ pub const GEOMETRIES: &[&str] = &[
     "eiger-500k",
     "eiger-9m",
 ];
-/// Names that `dtype` takes.
+/// Allowed names for `dtype`.
 pub const DTYPES: &[&str] = &["int16", "int32", "uint16", "uint32", "float32", "raw"];
 
 const NO_UNITS: &[(&str, f64)] = &[];
@@ -130,7 +132,7 @@ pub(super) const fn quantity(
 const LENGTH_TO_UM: &[(&str, f64)] = &[("millimetres", 1e3), ("metres", 1e6)];
 const TIME_TO_US: &[(&str, f64)] = &[("seconds", 1e6), ("milliseconds", 1e3)];
 
-/// Keys of a run; [`all`] has those of the service too.
+/// Keys of a run; [`all`] also has those of the measurement, of streams and of the service.
 const KEYS: &[Key] = &[
     key(
         "detector",
@@ -180,7 +182,7 @@ const KEYS: &[Key] = &[
         "double_pixels",
         Kind::Choice(&["keep", "gap", "split", "mask"]),
         "keep; EIGER in a preset: gap",
-        "pixels at chip borders, which are twice as wide or high: like any other, beside a gap of two pixels, shared between the pixels they cover, or masked",
+        "pixels at chip borders, which are twice as wide or high. keep: one image pixel each; gap: one image pixel each, beside a gap of two pixels; split: divided among the image pixels that they cover; mask: masked",
     ),
     key(
         "detector",
@@ -201,7 +203,7 @@ const KEYS: &[Key] = &[
         "strict",
         Kind::Flag,
         "true",
-        "true: packets of another readout than this one are not placed, and modules at other places than expected make the run incomplete; false: both are only told (docs/troubleshooting.md, Wrong set-up)",
+        "true: packets of another readout than this one are not placed, and modules at other places than expected make the run incomplete; false: both are only reported (docs/troubleshooting.md, Wrong set-up)",
     ),
     quantity(
         "detector",
@@ -342,7 +344,7 @@ const KEYS: &[Key] = &[
         "senders",
         Kind::Texts,
         "learned",
-        "whose packets are taken. learned = each stream takes those of the address and port from which it begins in each run, until that has been silent for long (docs/troubleshooting.md, Somebody else sends to the ports); any = everybody's; or addresses with or without a port, for example [\"10.1.1.10\", \"10.1.1.11:32410\"] = theirs alone",
+        "senders whose packets are taken. learned = in each run, each stream takes only the packets of its first sender (address and port), until that has been silent for long (docs/troubleshooting.md, Somebody else sends to the ports); any = all senders; or a list of addresses with or without a port, for example [\"10.1.1.10\", \"10.1.1.11:32410\"]",
     ),
     key(
         "calibration",
@@ -378,7 +380,7 @@ const KEYS: &[Key] = &[
         "high_gain",
         Kind::Flag,
         "false",
-        "the detector is set to high gain: pedestals and gains of HG0 stand in for those of G0",
+        "the detector is set to high gain: pedestals and gains of HG0 replace those of G0",
     ),
     key(
         "calibration",
@@ -399,7 +401,7 @@ const KEYS: &[Key] = &[
         "unit",
         Kind::Choice(&["photons", "kev"]),
         "photons",
-        "unit of the pixels; without meaning for \"raw\" and for EIGER, which counts photons itself",
+        "unit of the pixels; ignored for \"raw\", and for EIGER, which counts photons itself",
     ),
     key(
         "processing",
@@ -420,7 +422,7 @@ const KEYS: &[Key] = &[
         "negative",
         Kind::Choice(&["keep", "clamp", "offset"]),
         "keep",
-        "counts below zero, which noise makes: kept (unsigned types hold 0), set to 0, or lifted by an offset that all pixels get",
+        "counts below zero, which noise makes. keep: stored as they are (unsigned types: 0); clamp: set to 0; offset: an offset is added to all pixels",
     ),
     key(
         "processing",
@@ -441,7 +443,7 @@ const KEYS: &[Key] = &[
         "common_mode",
         Kind::Choice(&["none", "row", "column"]),
         "none",
-        "subtract what the dark pixels of a chip's row or column have in common in a frame; for spectroscopy. Costs time",
+        "subtract the mean shift of the dark pixels in each row or column of a chip, frame by frame; for spectroscopy. Costs time",
     ),
     key(
         "processing",
@@ -455,14 +457,14 @@ const KEYS: &[Key] = &[
         "missing",
         Kind::Choice(&["keep", "discard", "complete-only"]),
         "keep",
-        "images that miss packets: write them with the missing value, leave their place empty, or forget also which packets had come",
+        "images with missing packets. keep: written, with the missing value where packets are missing; discard: not written, their position stays empty; complete-only: as discard, and the record of the packets that arrived is cleared, too",
     ),
     key(
         "processing",
         "workers",
         Kind::IntegerOr(1, 256, "auto"),
         "auto",
-        "threads that convert and compress; auto = processors that the streams leave, at least 1",
+        "threads that convert and compress; auto = number of processors minus number of streams, at least 1",
     ),
     key(
         "processing",
@@ -476,7 +478,7 @@ const KEYS: &[Key] = &[
         "deadline_ms",
         Kind::Integer(1, 60_000),
         "500",
-        "an image is closed this long after it was first heard of, although packets are missing",
+        "an image is closed this long after its first packet, even if packets are missing",
     ),
     key(
         "frames",
@@ -500,21 +502,21 @@ const KEYS: &[Key] = &[
         "no darks",
         "frames with this bit of the DAQ info are dark and not kept",
     ),
-    key("frames", "dark_flag_set", Kind::Flag, "true", "false = frames without the bit are"),
+    key("frames", "dark_flag_set", Kind::Flag, "true", "false = frames without the bit are dark"),
     key("frames", "keep_every", Kind::Integer(1, 1_000_000), "1", "keep the first of every so many frames that are not dark"),
     key(
         "frames",
         "keep_rate_hz",
         Kind::Number(1e-3, 1e6),
         "all",
-        "the same as a rate that is not exceeded; needs detector.frame_time_us",
+        "the same as a rate: at most so many frames per second are kept; needs detector.frame_time_us",
     ),
     key(
         "frames",
         "keep_flag_bit",
         Kind::Integer(0, 31),
         "all",
-        "keep only frames with this bit of the DAQ info; 31 = external input (trigger). A frame that was lost counts as the one before it",
+        "keep only frames with this bit of the DAQ info; 31 = external input (trigger). A lost frame is treated as the frame before it",
     ),
     key("frames", "keep_flag_set", Kind::Flag, "true", "false = keep the frames without the bit"),
     key(
@@ -551,7 +553,7 @@ const KEYS: &[Key] = &[
         "keep_raw",
         Kind::Flag,
         "false",
-        "write also the words as they came, in files of the slsReceiver (PREFIX_raw_master_0.json); for words instead of images: dtype = \"raw\"",
+        "also write the words as they came, in files of the slsReceiver (PREFIX_raw_master_0.json); for words instead of images: dtype = \"raw\"",
     ),
     key(
         "output",
@@ -580,7 +582,7 @@ const KEYS: &[Key] = &[
         "sync_interval_s",
         Kind::Number(0.0, 3600.0),
         "2",
-        "how often files that are being written are brought to the disk, beside the writing: about what a power cut takes; closed files are brought there at once; 0 = only those",
+        "how often the data of open files are flushed to the disk, in the background: about what a power cut can lose; a closed file is flushed at once; 0 = only closed files are flushed",
     ),
     key("output", "overwrite", Kind::Choice(&["refuse", "replace"]), "refuse", "what to do when files of this prefix exist"),
     key(
@@ -629,21 +631,21 @@ const KEYS: &[Key] = &[
         "first_frame",
         Kind::IntegerOr(0, (1 << 48) - 1, "auto"),
         "auto",
-        "frame number of image 0; earlier frames are foreign. auto = the first frame of which several packets arrive: detectors go on counting from run to run",
+        "frame number of image 0; packets of earlier frames count as foreign. auto = the first frame of which several packets arrive, because detectors go on counting from run to run",
     ),
     key(
         "run",
         "start_timeout_s",
         Kind::Number(0.0, 1e6),
         "60",
-        "the run ends with exit code 7 when nothing came for so many seconds after `armed`; 0 = wait for ever",
+        "the run ends with exit code 7 if nothing arrives for so many seconds after `armed`; 0 = wait for ever",
     ),
     key(
         "run",
         "stall_timeout_s",
         Kind::Number(0.1, 1e6),
         "5",
-        "the run ends when nothing came for so many seconds after the first packet",
+        "the run ends if nothing arrives for so many seconds after the first packet",
     ),
     key(
         "run",

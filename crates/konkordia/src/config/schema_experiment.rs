@@ -1,4 +1,4 @@
-//! The keys of what a detector does not know: angles, sample and beam.
+//! Keys for what the detector does not know: angles, sample and beam.
 
 use super::schema::{Key, Kind, key, quantity};
 
@@ -6,9 +6,9 @@ const ANGLE: Kind = Kind::Number(-3600.0, 3600.0);
 /// A component of a direction.
 const DIRECTION: Kind = Kind::Numbers(3, -1e3, 1e3);
 const RIGHT_HANDED: &str = "direction of the axis in the McStas frame (x to the left along the beam, y up, z along the beam); increasing angles turn right-handed about it";
-const STEP: &str = "turn from one frame of the detector to the next, in degrees; sums of frames turn so much further";
+const STEP: &str = "turn from one frame of the detector to the next, in degrees; an image of n frames covers n times as much";
 
-/// All of them, in the order of the documentation.
+/// The keys, in the order of the documentation.
 pub const KEYS: &[Key] = &[
     key(
         "goniometer",
@@ -25,8 +25,8 @@ pub const KEYS: &[Key] = &[
         "goniometer",
         "kappa_vector",
         DIRECTION,
-        "not known: the angle is stored, but turns nothing",
-        "the same of kappa, which leans differently on each goniometer",
+        "not known: the angle is stored, but is not part of the geometry",
+        "the same of kappa, whose direction depends on the goniometer",
     ),
     key("goniometer", "chi_start_deg", ANGLE, "no such axis", "the same of chi, which omega and kappa carry"),
     key("goniometer", "chi_increment_deg", ANGLE, "0", "the same of chi"),

@@ -1,4 +1,4 @@
-//! What `konkordia serve` reads: the service and its detectors, from one file or from one per detector.
+//! The configuration of `konkordia serve`: the service and its detectors, from one file or from one file per detector.
 
 use super::diagnostics::Diagnostics;
 use super::model::{Config, resolve};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The whole configuration of a service.
 #[derive(Clone, Debug)]
 pub struct ServiceConfig {
-    /// The service.
+    /// Settings of the service.
     pub settings: ServiceSettings,
     /// Its detectors, at least one.
     pub detectors: Vec<DetectorConfig>,
@@ -26,7 +26,7 @@ pub struct DetectorConfig {
     pub name: String,
     /// The file that it was read from.
     pub file: PathBuf,
-    /// What it is.
+    /// UDP or stream.
     pub kind: DetectorKindConfig,
     /// Programs that drive the detector.
     pub hooks: HookSettings,
@@ -34,7 +34,7 @@ pub struct DetectorConfig {
     pub consumers: Vec<ConsumerSettings>,
     /// Files are written unless a command says otherwise.
     pub write: bool,
-    /// Folders may be made below the data root.
+    /// Missing folders may be made below the data root.
     pub create_folders: bool,
 }
 
@@ -48,7 +48,7 @@ pub enum DetectorKindConfig {
 }
 
 impl DetectorConfig {
-    /// Folder of its files.
+    /// Output folder.
     pub fn directory(&self) -> &Path {
         match &self.kind {
             DetectorKindConfig::Udp(config) => &config.directory,
@@ -70,11 +70,11 @@ pub struct HookSettings {
     pub on_stop: Vec<String>,
     /// Before the dark frames of each gain stage, and once more at the end of them.
     pub on_stage: Vec<String>,
-    /// Longest time of each.
+    /// Time limit of each program.
     pub timeout: Duration,
 }
 
-/// What a consumer's messages are written in.
+/// Format of the messages to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutProtocol {
     /// STINS.
@@ -85,14 +85,14 @@ pub enum OutProtocol {
     SlsJson,
 }
 
-/// How a consumer is served.
+/// Service level of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceLevel {
-    /// Every image; all wait for it.
+    /// Every image; the run waits while the queue of this consumer is full.
     Reliable,
-    /// Every image while its queue has room.
+    /// Every image while its queue has room; skipped images are counted.
     ReliableSkip,
-    /// The newest.
+    /// The newest image only.
     Latest,
 }
 
@@ -112,21 +112,21 @@ impl ServiceLevel {
 pub struct ConsumerSettings {
     /// Its name.
     pub name: String,
-    /// What it understands.
+    /// Format of its messages.
     pub protocol: OutProtocol,
-    /// Where.
+    /// ZeroMQ address.
     pub address: String,
-    /// Listen there.
+    /// Listen at the address; false = connect to it.
     pub bind: bool,
-    /// Copies to everybody who subscribes, instead of shares.
+    /// A PUB socket: all subscribers get the same images. False: a PUSH socket, where each image goes to one receiver.
     pub publish: bool,
-    /// How it is served.
+    /// Service level.
     pub service: ServiceLevel,
-    /// Images that may wait.
+    /// Images that may wait in its queue.
     pub queue_images: usize,
-    /// Their bytes.
+    /// Bytes that may wait in its queue.
     pub queue_bytes: u64,
-    /// Nothing is armed without it.
+    /// Arm is refused while it is not connected.
     pub required: bool,
 }
 
@@ -136,18 +136,18 @@ pub fn load(path: &Path) -> Result<ServiceConfig, Failure> {
     parse(&text, path)?.load_detectors(path)
 }
 
-/// As [`load`], for a text that stands in no file.
+/// As [`load`], for a text; `path` names it, and relative paths start at the folder of `path`.
 pub fn load_text(text: &str, path: &Path) -> Result<ServiceConfig, Failure> {
     parse(text, path)?.load_detectors(path)
 }
 
-/// A service whose further files have not been read.
+/// A service whose detector files have not been read yet.
 #[derive(Clone, Debug)]
 pub struct Partial {
     settings: ServiceSettings,
     /// The detector of this file, if it holds one.
     own: Option<DetectorConfig>,
-    /// Names and files of others.
+    /// Names and files of the other detectors.
     others: Vec<(String, PathBuf)>,
 }
 
@@ -159,8 +159,7 @@ impl Partial {
             let read = parse(&text, &file)?;
             let Some(own) = read.own else {
                 let why = "it has [detectors] itself";
-                let what =
-                    format!("{}, the configuration of detector '{name}', is no configuration of one detector", file.display());
+                let what = format!("{}, the configuration of detector '{name}', is not of one detector", file.display());
                 return Err(Failure::new(Exit::Configuration, what, why, "name a file with [detector] and [output]"));
             };
             detectors.push(DetectorConfig { name, ..own });
@@ -171,7 +170,7 @@ impl Partial {
     }
 }
 
-/// Detectors that stand in each other's way.
+/// Refuses detectors that use the same UDP port or write the same files.
 fn check_together(detectors: &[DetectorConfig]) -> Result<(), (String, String)> {
     let ports = |d: &DetectorConfig| match &d.kind {
         DetectorKindConfig::Udp(c) => {
@@ -197,7 +196,7 @@ fn check_together(detectors: &[DetectorConfig]) -> Result<(), (String, String)> 
 }
 
 impl DetectorConfig {
-    /// The configuration in force, without anything secret.
+    /// The configuration in force, without secrets.
     pub fn to_json(&self) -> serde_json::Value {
         let mut value = match &self.kind {
             DetectorKindConfig::Udp(config) => super::plan::to_json(config, &super::plan::plan(config)),
@@ -230,7 +229,7 @@ impl DetectorConfig {
     }
 }
 
-/// Checks a text; relative paths count from the folder of `file`.
+/// Checks a text; relative paths start at the folder of `file`.
 pub fn parse(text: &str, file: &Path) -> Result<Partial, Diagnostics> {
     let mut d = Diagnostics::new(&file.display().to_string(), text);
     let document = read::read(text, &mut d);
@@ -258,12 +257,12 @@ pub fn parse(text: &str, file: &Path) -> Result<Partial, Diagnostics> {
     d.finish(Some(Partial { settings, own: None, others }))
 }
 
-/// Names stand in addresses of the HTTP interface.
+/// Detector names are part of HTTP addresses, so only plain characters are allowed.
 fn check_name(name: &str, span: Option<std::ops::Range<usize>>, d: &mut Diagnostics) {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.len() > 64 || !name.chars().all(plain) {
         let fix = "use letters, digits, '-', '_' and '.', at most 64";
-        d.add(span, format!("\"{name}\" is no name of a detector"), "it stands in addresses of the HTTP interface", fix);
+        d.add(span, format!("\"{name}\" is not a valid detector name"), "it is part of the addresses of the HTTP interface", fix);
     }
 }
 
@@ -341,7 +340,7 @@ fn address(t: &Table, d: &mut Diagnostics, key: &str, otherwise: SocketAddr) -> 
     let Some(text) = t.text(key) else { return otherwise };
     text.parse().unwrap_or_else(|_| {
         let fix = "give an IP address and a port, for example \"127.0.0.1:8090\" or \"0.0.0.0:8090\" for any interface";
-        d.add(t.span(key), format!("service.{key}: \"{text}\" is no address with a port"), "", fix);
+        d.add(t.span(key), format!("service.{key}: \"{text}\" is not an address with a port"), "", fix);
         otherwise
     })
 }

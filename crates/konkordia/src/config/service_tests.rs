@@ -92,7 +92,7 @@ fn streams_have_their_keys_and_no_others() {
     refused(&format!("{STREAM}[transform]\nsum_frames = 0\n"), "transform.sum_frames");
     refused(&format!("{STREAM}[transform]\nsum_frames = 1001\n"), "transform.sum_frames");
     refused(&format!("{STREAM}[transform]\ncrop = [1, 2]\n"), "transform.crop");
-    refused(&format!("{STREAM}[transform]\nrotate_deg = 10\n"), "transform.rotate_deg: 10 is no quarter turn");
+    refused(&format!("{STREAM}[transform]\nrotate_deg = 10\n"), "transform.rotate_deg: 10 is not a quarter turn");
     refused(&format!("{STREAM}[transform]\nupright = true\n"), "transform.upright without a turn");
     assert!(of(&format!("{STREAM}[transform]\nupright = true\nrotate_deg = 90\n")).transform.upright);
     refused(&format!("{PACKETS}[transform]\nbin = [2]\n"), "[transform] is for streams");
@@ -101,9 +101,9 @@ fn streams_have_their_keys_and_no_others() {
 
 #[test]
 fn mistakes_of_the_service_are_explained() {
-    refused(&format!("{PACKETS}[service]\nlisten = \"8090\"\n"), "service.listen: \"8090\" is no address with a port");
+    refused(&format!("{PACKETS}[service]\nlisten = \"8090\"\n"), "service.listen: \"8090\" is not an address with a port");
     refused(&format!("{PACKETS}[service]\ntls_key = \"k.pem\"\n"), "service.tls_key without tls_certificate");
-    refused(&format!("{PACKETS}[service]\nname = \"a/b\"\n"), "\"a/b\" is no name of a detector");
+    refused(&format!("{PACKETS}[service]\nname = \"a/b\"\n"), "\"a/b\" is not a valid detector name");
     refused(&format!("{PACKETS}[service]\nlistne = \"x\"\n"), "did you mean 'listen'");
     refused(&format!("{PACKETS}[[stream]]\nname = \"a\"\n"), "stream 0 has no 'address'");
     refused(&format!("{PACKETS}[[stream]]\nname = \"a\"\naddress = \"udp://x:1\"\n"), "stream.address: ");

@@ -1,4 +1,5 @@
-//! What the packets and their senders are held against, to find a detector that is set up otherwise than the configuration says.
+//! Expected packet headers and senders. A run compares its packets with them, to notice a detector that is not set up
+//! as the configuration says.
 
 use super::diagnostics::Diagnostics;
 use super::geometry::Preset;
@@ -7,8 +8,8 @@ use konkordia_core::sender::Senders;
 use konkordia_core::setup::{Ports, SetupRules};
 use std::net::{IpAddr, SocketAddr};
 
-/// The rules for a detector with so many ports in a module. Explicit tiles say nothing of rows and columns in the detector, so that only what
-/// stands beside them is expected.
+/// The rules for a detector with `ports_per_module` ports in a module. Explicit tiles do not imply rows and columns in
+/// the headers: only the header values that a tile states are expected.
 pub fn rules(document: &Document, d: &mut Diagnostics, ports_per_module: u32) -> SetupRules {
     let t = document.table("detector");
     let tiles = document.array("detector.tile");
@@ -22,7 +23,7 @@ pub fn rules(document: &Document, d: &mut Diagnostics, ports_per_module: u32) ->
     SetupRules { is_strict: t.flag("strict").unwrap_or(true), ports_per_module, ports, senders }
 }
 
-/// Whose packets are taken.
+/// The senders from which packets are taken.
 fn senders(source: &Table, d: &mut Diagnostics) -> Senders {
     let texts = source.texts("senders");
     match texts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -38,7 +39,7 @@ fn senders(source: &Table, d: &mut Diagnostics) -> Senders {
             let what = "source.senders: not \"learned\", \"any\" or a list of addresses";
             let fix =
                 "write addresses with or without a port, for example [\"10.1.1.10\", \"10.1.1.11:32410\", \"[fd00::1]:32410\"]";
-            d.add(source.span("senders"), what, "names of hosts are not looked up", fix);
+            d.add(source.span("senders"), what, "host names are not looked up", fix);
             Senders::Learned
         }
     }

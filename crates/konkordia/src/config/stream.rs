@@ -1,4 +1,4 @@
-//! `[detector] type = "stream"`: whole images that come as messages or as files.
+//! `[detector] type = "stream"`: whole images that arrive as messages or as files.
 
 use super::diagnostics::Diagnostics;
 use super::model::{facts, is_fact, quarter_turns, resolve};
@@ -11,12 +11,12 @@ use konkordia_sinks::hdf5::{Layout, Metadata, Overwrite};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How sockets exchange messages.
+/// ZeroMQ pattern of the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Socket {
-    /// Shares of one stream.
+    /// Each message goes to one receiver.
     Pull,
-    /// Copies of one stream; what is too slow loses.
+    /// Every receiver gets every message; one that is too slow loses messages.
     Sub,
 }
 
@@ -29,20 +29,20 @@ pub enum StreamSource {
         upstreams: Vec<String>,
         /// Listen instead of connecting.
         bind: bool,
-        /// Pattern.
+        /// ZeroMQ pattern.
         socket: Socket,
     },
-    /// Files.
+    /// Files in a folder.
     Folder {
-        /// Where they appear.
+        /// Folder in which they appear.
         folder: PathBuf,
         /// Ends of their names.
         suffixes: Vec<String>,
-        /// Remove what was read.
+        /// Remove files that were read.
         remove: bool,
-        /// Rest of a file before it is taken.
+        /// Time without a change of a file after which it is read.
         settle_ms: u64,
-        /// Time between two sweeps.
+        /// Time between two searches of the folder.
         poll_ms: u64,
     },
 }
@@ -50,78 +50,78 @@ pub enum StreamSource {
 /// One module per upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modules {
-    /// Where the parts lie.
+    /// Place of each part in the image.
     pub placements: Vec<Placement>,
     /// Rows of the image.
     pub rows: u32,
     /// Columns of the image.
     pub columns: u32,
-    /// Pixels missing between the chips of each part.
+    /// Pixels that each part lacks between its chips; they are put in, masked.
     pub chip_gaps_px: Vec<u32>,
 }
 
-/// A whole configuration of a stream detector, checked.
+/// The checked configuration of a stream detector.
 #[derive(Clone, Debug)]
 pub struct StreamConfig {
-    /// Its text, for the file.
+    /// Text of the configuration, which is stored in the data file.
     pub text: String,
-    /// What messages are written in.
+    /// Format of the messages.
     pub protocol: Protocol,
-    /// Where they come from.
+    /// Where the images come from.
     pub source: StreamSource,
-    /// Parts that are put together, if they are.
+    /// Placement of the parts of an image, with `join = "modules"`.
     pub modules: Option<Modules>,
-    /// Every upstream brings a piece of every image.
+    /// Every upstream sends a piece of every image (`join = "pieces"`).
     pub pieces: bool,
-    /// What decides where an image stands.
+    /// What decides the position of an image in its series.
     pub positions: Positions,
     /// When a series may begin.
     pub accept: Accept,
-    /// Images ahead of the oldest one that is not whole.
+    /// Number of images that may be ahead of the oldest incomplete one.
     pub window_images: u64,
-    /// Patience within a series.
+    /// Longest wait for a missing image or part within a series.
     pub wait_ns: u64,
-    /// Patience at its end.
+    /// Longest wait for late messages at the end of a series.
     pub drain_ns: u64,
-    /// Silence that ends a series.
+    /// Time without messages that ends a series.
     pub stall_timeout_ns: u64,
-    /// Time from `start` to the first image; `u64::MAX` = for ever.
+    /// Longest time from `start` to the first image; `u64::MAX` = no limit.
     pub start_timeout_ns: u64,
-    /// Bytes of messages in memory.
+    /// In-flight budget: bytes of messages that may be in memory.
     pub budget_bytes: u64,
-    /// Largest message.
+    /// Largest accepted message in bytes.
     pub message_bytes_max: u64,
-    /// Images are unpacked at reception, to see whether they can be.
+    /// Images are decompressed at reception, to check that this is possible.
     pub check_pixels: bool,
-    /// Partial images.
+    /// What to do with incomplete images.
     pub missing: MissingPolicy,
-    /// Threads that change images; `None` = as many as there is room for.
+    /// Threads that change images; `None` = one less than there are processors, at least 1.
     pub workers: Option<usize>,
-    /// What happens to images.
+    /// Changes to the images.
     pub transform: TransformOptions,
-    /// Facts for the file that the configuration knows better than the stream.
+    /// Metadata for the file, where the stream has none.
     pub metadata: Metadata,
-    /// Folder of the files, resolved.
+    /// Output folder, resolved.
     pub directory: PathBuf,
-    /// First part of their names, where neither command nor header gives one.
+    /// First part of the file names, where neither command nor header gives one.
     pub prefix: String,
     /// Images in one data file.
     pub images_per_file: u32,
-    /// How often files that are being written are brought to the disk; `None` = only closed ones.
+    /// How often data of open files are flushed to the disk; `None` = only when a file is closed.
     pub sync_interval: Option<Duration>,
-    /// Existing files.
+    /// What to do with existing files.
     pub overwrite: Overwrite,
-    /// Names of the images in the master.
+    /// How the master refers to the images.
     pub layout: Layout,
-    /// Whether XDS is to read the files; `None` = nobody said.
+    /// Whether XDS is to read the files; `None` = not configured.
     pub xds: Option<bool>,
-    /// The layout of MAX IV with this data set, instead of NeXus.
+    /// Name of the data set in the layout of MAX IV, which is then written instead of NeXus.
     pub append_dataset: Option<String>,
     /// Images to take; `None` = as many as the sender announces.
     pub images: Option<u64>,
 }
 
-/// Keys that a stream has beside those of facts, by table. The tables of the service are checked elsewhere.
+/// Keys that a stream may have besides metadata keys, by table. The tables of the service are checked elsewhere.
 const KEYS: &[(&str, &[&str])] = &[
     ("detector", &["type"]),
     ("processing", &["missing", "workers"]),
@@ -143,12 +143,12 @@ const KEYS: &[(&str, &[&str])] = &[
     ),
     ("run", &["images", "start_timeout_s", "stall_timeout_s"]),
 ];
-/// Keys of `[source]` that UDP has.
+/// Keys of `[source]` for UDP.
 const UDP_SOURCE: [&str; 5] = ["kind", "address", "first_port", "receive_buffer_mib", "senders"];
 const FOLDER_SOURCE: [&str; 5] = ["folder", "suffixes", "remove", "settle_ms", "poll_ms"];
 const MESSAGE_SOURCE: [&str; 7] = ["upstreams", "bind", "socket", "join", "positions", "image_rows", "image_columns"];
 
-/// Keys of streams in a configuration of packets are mistakes, not decoration.
+/// Reports keys of streams in the configuration of a UDP detector.
 pub fn refuse_in_packets(document: &Document, d: &mut Diagnostics) {
     let fix = "remove it, or set detector.type = \"stream\"";
     for name in document.table("source").names().filter(|name| !UDP_SOURCE.contains(name)) {
@@ -167,20 +167,20 @@ pub fn refuse_in_packets(document: &Document, d: &mut Diagnostics) {
     }
 }
 
-/// What a stream cannot have.
+/// Reports tables and keys that a stream cannot have.
 fn refuse_others(document: &Document, d: &mut Diagnostics) {
     for (table, values) in document.tables() {
         let allowed = match KEYS.iter().find(|(name, _)| *name == table) {
             Some((_, keys)) => *keys,
             None if ["calibration", "frames", "tracking", "travel"].contains(&table) => {
-                let why = "it is for packets of a JUNGFRAU or EIGER; a stream brings whole images";
+                let why = "it is for packets of a JUNGFRAU or EIGER; a stream sends whole images";
                 d.add(values.span.clone(), format!("[{table}] with type = \"stream\""), why, "remove the table");
                 continue;
             }
             None => continue,
         };
         for name in values.names().filter(|name| !allowed.contains(name) && !is_fact(table, name)) {
-            let why = "it is for packets; a stream brings whole images";
+            let why = "it is for packets; a stream sends whole images";
             d.add(values.span(name), format!("{table}.{name} with type = \"stream\""), why, "remove the line");
         }
     }
@@ -190,7 +190,7 @@ fn refuse_others(document: &Document, d: &mut Diagnostics) {
     }
 }
 
-/// Checks `document`. `file` names it; relative paths count from its folder.
+/// Checks `document`. `file` names it; relative paths start at its folder.
 pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -> Option<StreamConfig> {
     refuse_others(document, d);
     let (source, output, run) = (document.table("source"), document.table("output"), document.table("run"));
@@ -207,7 +207,8 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     let mut transform = transform::read(document, d, &|path| resolve(file, path));
     let append_dataset = append_dataset(output, d);
     if append_dataset.is_some() && protocol == Protocol::DectrisV1 {
-        // The receiver of MAX IV makes the turn that a header asks for, and packs images again that came packed.
+        // As the receiver of MAX IV does: turn images as their header asks, and compress images again that arrived
+        // compressed.
         transform.keeps_packing |= !transform.changes_pixels();
         transform.turn_as_asked = true;
     }
@@ -257,19 +258,19 @@ fn append_dataset(output: &Table, d: &mut Diagnostics) -> Option<String> {
     if output.text("format") != Some("maxiv") {
         if output.has("dset_name") {
             let fix = "add format = \"maxiv\", or remove the line";
-            d.add(output.span("dset_name"), "output.dset_name without format = \"maxiv\"", "NeXus says where images stand", fix);
+            d.add(output.span("dset_name"), "output.dset_name without format = \"maxiv\"", "NeXus files have a fixed path", fix);
         }
         return None;
     }
     let parts: Vec<&str> = name.trim_start_matches('/').split('/').collect();
     if parts.len() < 2 || parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..") {
-        let what = format!("output.dset_name: \"{name}\" is no name of a data set in a group");
+        let what = format!("output.dset_name: \"{name}\" is not the path of a data set in a group");
         d.add(output.span("dset_name"), what, "", "give a name such as \"/entry/instrument/eiger/data\"");
     }
     Some(name.to_string())
 }
 
-/// A text key that must be there. One that is there and wrong was reported by the reader.
+/// A required text key, see `model::required`.
 fn required(document: &Document, d: &mut Diagnostics, table: &str, name: &str) -> Option<String> {
     super::model::required(document, d, table, name)
 }
@@ -351,7 +352,7 @@ fn modules(document: &Document, d: &mut Diagnostics, source: Option<&StreamSourc
             d.add(
                 t.span("join"),
                 what,
-                "how large the modules are is known only when they send",
+                "module sizes are known only from their first messages",
                 format!("add {key} = ..., of the whole image"),
             );
         }
@@ -367,7 +368,7 @@ fn module_place(module: &Table, d: &mut Diagnostics) -> Option<Placement> {
     Some(Placement { row: module.integer("row")? as u32, column: module.integer("column")? as u32, orientation })
 }
 
-/// A file as it would be named without a header or a command.
+/// The file name that is used if neither header nor command gives one.
 fn file_of(config: &StreamConfig) -> PathBuf {
     let ending = if config.append_dataset.is_some() { ".h5" } else { "_master.h5" };
     config.directory.join(format!("{}{ending}", config.prefix))
@@ -383,24 +384,24 @@ pub fn describe(config: &StreamConfig) -> String {
     };
     let join = match &config.modules {
         Some(modules) => format!("{} modules make an image", modules.placements.len()),
-        None if config.pieces => "each upstream brings a piece of every image".into(),
-        None => "one image a message".into(),
+        None if config.pieces => "each upstream sends a piece of every image".into(),
+        None => "one image per message".into(),
     };
     let rows = [
         ("detector", "stream".to_string()),
         ("protocol", config.protocol.name().to_string()),
         ("from", from),
-        ("images", config.images.map_or("as the sender announces".into(), crate::say::count)),
+        ("images", config.images.map_or("as the sender announces".into(), crate::console::count)),
         ("joined", join),
-        ("series", if config.accept == Accept::Always { "every one" } else { "one after each arm" }.to_string()),
+        ("series", if config.accept == Accept::Always { "all are taken" } else { "one after each arm" }.to_string()),
         ("changes", config.transform.describe()),
         ("file", file_of(config).display().to_string()),
-        ("memory", format!("{} of messages, window {} images", crate::say::bytes(config.budget_bytes), config.window_images)),
+        ("memory", format!("{} of messages, window {} images", crate::console::bytes(config.budget_bytes), config.window_images)),
     ];
     rows.iter().map(|(name, value)| format!("  {name:<12} {value}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The configuration for programs.
+/// The configuration as JSON.
 pub fn to_json(config: &StreamConfig) -> serde_json::Value {
     let from = match &config.source {
         StreamSource::Messages { upstreams, .. } => upstreams.clone(),

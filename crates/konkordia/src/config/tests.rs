@@ -12,7 +12,7 @@ fn parse(text: &str) -> Result<Config, String> {
     Config::parse(text, Path::new("beam/run.toml")).map_err(|d| d.to_string())
 }
 
-/// Replaces `from` in [`GOOD`] and compares all that is said.
+/// Replaces `from` in [`GOOD`] and compares the whole error text.
 #[track_caller]
 fn check(from: &str, to: &str, expected: &str) {
     assert!(GOOD.contains(from), "{from}");
@@ -37,7 +37,7 @@ fn a_valid_file_has_its_defaults_and_its_paths_count_from_its_folder() {
 fn the_example_is_valid() {
     let config = parse(super::EXAMPLE).unwrap();
     assert_eq!((config.images, config.modules), (Some(1000), 1));
-    // Every key is in it, as a value or as a comment.
+    // Every key of a UDP run is in the example, as a value or as a comment; the exceptions are listed here.
     let other_tables = ["source.module", "transform", "stream", "control", "service", "detectors", "goniometer", "experiment"];
     let shown = |k: &&super::schema::Key| {
         let of_streams =
@@ -54,7 +54,8 @@ fn the_example_is_valid() {
 
 #[test]
 fn for_xds_what_would_be_misread_is_refused_or_said() {
-    // [processing] and further lines of [output]; what is said of xds = true, and how often something is said without it.
+    // Takes lines of [processing] and of [output]. Returns the number of errors with xds = true, and the number of
+    // notes without it.
     let said = |processing: &str, output: &str| {
         let text = GOOD.replacen("[output]\n", &format!("[processing]\n{processing}\n[output]\n{output}\n"), 1);
         let notes = super::xds::notes(&parse(&text).unwrap());
@@ -88,7 +89,7 @@ error: output.xds: XDS would misread the files (dtype)
     |
 11  | xds = true
     |       ^^^^
-  why: of int16, neggia takes counts below zero and all special values for counts of 32767 and more, and durin takes saturated pixels for 32767 counts
+  why: in int16 images, neggia reads counts below zero and all special values as counts of 32767 and more, and durin reads saturated pixels as 32767 counts
   fix: set dtype = \"uint32\", or remove xds = true",
     );
 }
@@ -299,7 +300,7 @@ fn turned_tiles_have_the_other_size() {
     assert!(super::plan::describe(&config, &plan(&config)).contains("1 of 2 flipped or turned; double pixels: keep"));
     let said = parse_tiles("", "row = 0\ncolumn = 1024\nrotate_deg = 45").unwrap_err();
     assert!(
-        said.contains("detector.tile.rotate_deg: 45 is no quarter turn") && said.contains("give 0, 90, 180 or 270"),
+        said.contains("detector.tile.rotate_deg: 45 is not a quarter turn") && said.contains("give 0, 90, 180 or 270"),
         "{said}"
     );
     let said = parse_tiles("double_pixels = \"split\"", "row = 512\ncolumn = 0").unwrap_err();
@@ -314,19 +315,23 @@ fn turned_tiles_have_the_other_size() {
 #[test]
 fn travel_copies_have_a_bound_and_a_name_of_their_own() {
     let with = |keys: &str| parse(&format!("{GOOD}\n[travel]\n{keys}\n"));
-    assert_eq!(with("error_bound = 3").unwrap().travel, None);
+    assert_eq!(with("error_bound = 3").unwrap().archive_copy, None);
     let config = with("enabled = true").unwrap();
-    let travel = config.travel.unwrap();
-    assert_eq!((travel.bound.value(), &travel.directory), (2.0, &config.directory));
-    assert_eq!(travel.prefix, format!("{}_travel", config.prefix));
-    let travel = with("enabled = true\nerror_bound = 1.5\nprefix = \"home\"\ndirectory = \"/usb\"").unwrap().travel.unwrap();
-    assert_eq!((travel.bound.value(), travel.prefix.as_str(), travel.directory.to_str()), (1.5, "home", Some("/usb")));
+    let archive_copy = config.archive_copy.unwrap();
+    assert_eq!((archive_copy.bound.value(), &archive_copy.directory), (2.0, &config.directory));
+    assert_eq!(archive_copy.prefix, format!("{}_travel", config.prefix));
+    let archive_copy =
+        with("enabled = true\nerror_bound = 1.5\nprefix = \"home\"\ndirectory = \"/usb\"").unwrap().archive_copy.unwrap();
+    assert_eq!(
+        (archive_copy.bound.value(), archive_copy.prefix.as_str(), archive_copy.directory.to_str()),
+        (1.5, "home", Some("/usb"))
+    );
     for bound in ["0", "0.0", "-1", "nan", "inf", "1e9"] {
         let said = with(&format!("enabled = true\nerror_bound = {bound}")).unwrap_err();
         assert!(said.contains("travel.error_bound"), "{bound}: {said}");
     }
     let said = with("enabled = true\nerror_bound = 0.5").unwrap_err();
-    assert!(said.contains("travel.error_bound: 0.5 is no error at all for int16"), "{said}");
+    assert!(said.contains("travel.error_bound: 0.5 is too small for int16 pixels"), "{said}");
     let said = with(&format!("enabled = true\nprefix = \"{}\"", config.prefix)).unwrap_err();
     assert!(said.contains("travel.prefix"), "{said}");
     let said = parse(&GOOD.replacen("[output]", "[output]\ncompression = \"sz3\"", 1)).unwrap_err();

@@ -7,38 +7,39 @@ use konkordia_core::array::{Element, Packing};
 use konkordia_core::geometry::Orientation;
 use std::path::PathBuf;
 
-/// The keys, checked; files are read at arm.
+/// The checked keys. The files that they name are read at arm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransformOptions {
     /// Unpack 12-bit pixels.
     pub mono12p: bool,
-    /// Pixels come as CBF files. Read where messages are read, not here.
+    /// The pixels arrive as CBF files. The message decoder unpacks them, not the transformation.
     pub cbf: bool,
-    /// Table of values, and the type of its numbers.
+    /// File with the table of new pixel values, and the type of its numbers.
     pub lookup: Option<(PathBuf, Element)>,
-    /// Plane that is subtracted.
+    /// File with the plane that is subtracted.
     pub background: Option<PathBuf>,
-    /// Plane of bytes.
+    /// File with one byte per pixel: where it is not 0, the pixel is masked.
     pub mask: Option<PathBuf>,
     /// First row, first column, rows, columns.
     pub crop: Option<[u32; 4]>,
     /// Flip and turn.
     pub orientation: Option<Orientation>,
-    /// The turn undoes how the detector is mounted: the images that leave are upright in the laboratory, not those of the sender.
+    /// True: the turn undoes how the detector is mounted, so the images that leave are upright in the laboratory.
+    /// False: the images of the sender are upright.
     pub upright: bool,
     /// Turn images as the header of their series asks.
     pub turn_as_asked: bool,
-    /// First row, first column, rows, columns after the turn: pixels that become -1, or masked.
+    /// First row, first column, rows, columns, counted after the turn. These pixels become -1, or masked.
     pub mask_rectangle: Option<[u32; 4]>,
-    /// Rows and columns that become one.
+    /// Rows and columns that are binned into one.
     pub bin: Option<[u32; 2]>,
-    /// Their mean instead of their sum.
+    /// Binning gives the mean instead of the sum.
     pub bin_mean: bool,
-    /// Consecutive images that become one, at least 2.
+    /// Number of consecutive images that are added to make one, at least 2.
     pub sum_frames: Option<u32>,
-    /// How images leave; `None` = as they came, or the default of changed ones.
+    /// Compression of the images that leave; `None` = as received, or the default for changed images.
     pub packing: Option<Packing>,
-    /// Changed ones leave packed if they came packed, too.
+    /// Changed images are compressed again if they arrived compressed.
     pub keeps_packing: bool,
 }
 
@@ -56,7 +57,7 @@ impl TransformOptions {
             || self.bin.is_some()
     }
 
-    /// In words, in the order in which they are done.
+    /// The steps in words, in the order in which they are done.
     pub fn describe(&self) -> String {
         let mut list = Vec::new();
         let mut add = |is: bool, what: &str| {
@@ -78,9 +79,9 @@ impl TransformOptions {
             list.push(format!("add {frames} images to make one"));
         }
         match self.packing {
-            Some(Packing::None) => list.push("leave unpacked".into()),
-            Some(Packing::BitshuffleLz4) => list.push("leave as bslz4".into()),
-            Some(_) => list.push("leave as lz4".into()),
+            Some(Packing::None) => list.push("decompress".into()),
+            Some(Packing::BitshuffleLz4) => list.push("compress as bslz4".into()),
+            Some(_) => list.push("compress as lz4".into()),
             None => {}
         }
         if list.is_empty() { "none".into() } else { list.join(", ") }
@@ -98,7 +99,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
         let list: Vec<u32> = t.integers(key).into_iter().map(|n| n as u32).collect();
         if t.has(key) && (list.len() != 4 || list[2] == 0 || list[3] == 0) {
             let fix = "give [first row, first column, rows, columns], rows and columns at least 1";
-            d.add(t.span(key), format!("transform.{key} is no part of an image"), "", fix);
+            d.add(t.span(key), format!("transform.{key} is not a valid rectangle"), "", fix);
         }
         list
     };
@@ -109,7 +110,7 @@ pub fn read(document: &Document, d: &mut Diagnostics, resolve: &dyn Fn(&str) -> 
     }
     let bin: Vec<u32> = t.integers("bin").into_iter().map(|n| n as u32).collect();
     if t.has("bin") && !(1..=2).contains(&bin.len()) {
-        d.add(t.span("bin"), "transform.bin has one or two numbers", "", "give [n], or [rows, columns]");
+        d.add(t.span("bin"), "transform.bin needs one or two numbers", "", "give [n], or [rows, columns]");
     }
     let orientation = quarter_turns(t, d, "transform").filter(|o| *o != Orientation::UPRIGHT);
     if t.has("upright") && orientation.is_none() {

@@ -1,4 +1,4 @@
-//! `output.xds`: whether XDS is to read the files, and what its plug-ins would misread in those that are configured.
+//! `output.xds`: whether XDS is to read the files, and what its plug-ins would misread in them.
 
 use super::diagnostics::Diagnostics;
 use super::model::Config;
@@ -7,7 +7,7 @@ use super::stream::StreamConfig;
 use konkordia_core::plan::{Compression, Recipe};
 use konkordia_sinks::hdf5::{XdsProblem, xds_problems, xds_problems_of_streams};
 
-/// The key, and what is in its way where it is set to true.
+/// Reads the key. If it is true, each of `problems` is reported as an error.
 pub(super) fn read(output: &Table, d: &mut Diagnostics, problems: &[XdsProblem]) -> Option<bool> {
     let asked = output.flag("xds");
     for problem in problems.iter().filter(|_| asked == Some(true)) {
@@ -18,16 +18,16 @@ pub(super) fn read(output: &Table, d: &mut Diagnostics, problems: &[XdsProblem])
     asked
 }
 
-/// What XDS would misread; said where nobody has said whether XDS is to read the files.
+/// Notes on what XDS would misread; empty if `output.xds` is set.
 pub fn notes(config: &Config) -> Vec<String> {
     let problems = xds_problems(config.pixel, config.recipe == Recipe::Raw, config.compression, config.layout);
     said(config.xds, &problems)
 }
 
-/// The same of a stream.
+/// As [`notes`], for a stream.
 pub fn stream_notes(config: &StreamConfig) -> Vec<String> {
     if config.append_dataset.is_some() {
-        // The layout of MAX IV, which no plug-in of XDS reads and nobody expects it to.
+        // No plug-in of XDS reads the layout of MAX IV, and nobody expects it.
         return Vec::new();
     }
     said(config.xds, &xds_problems_of_streams(config.layout))
@@ -41,7 +41,7 @@ fn said(asked: Option<bool>, problems: &[XdsProblem]) -> Vec<String> {
     if asked.is_some() { Vec::new() } else { problems.iter().map(said).collect() }
 }
 
-/// For a run: see [`read`].
+/// [`read`] for a UDP run.
 pub(super) fn of_run(
     output: &Table,
     d: &mut Diagnostics,
@@ -52,11 +52,11 @@ pub(super) fn of_run(
     read(output, d, &problems)
 }
 
-/// For a stream: see [`read`].
+/// [`read`] for a stream.
 pub(super) fn of_stream(output: &Table, d: &mut Diagnostics) -> Option<bool> {
     let mut problems = xds_problems_of_streams(super::model::layout(output));
     if output.text("format") == Some("maxiv") {
-        let what = "XDS knows nothing of the layout of MAX IV".to_owned();
+        let what = "XDS cannot read the layout of MAX IV".to_owned();
         problems.push(XdsProblem { key: "format", what, fix: "remove format = \"maxiv\"" });
     }
     read(output, d, &problems)

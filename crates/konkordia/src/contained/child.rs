@@ -1,9 +1,9 @@
-//! The child: ends with the process that started it, and may no longer do what reading files does not need.
+//! The child process: it ends when its parent ends, and it gives up the rights that reading files does not need.
 
 use super::STARTED_BY;
 use super::task::Task;
+use crate::console;
 use crate::failure::{Exit, Failure, reason};
-use crate::say;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
     make_bitflags,
@@ -11,52 +11,53 @@ use landlock::{
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::sync::OnceLock;
 
-/// Of kernels that know less, what they know is used; of newer ones no more than this.
+/// Newest version of Landlock that is used. Of an older kernel, everything that it supports is used.
 const NEWEST: ABI = ABI::V10;
 
 static PARENT: OnceLock<u32> = OnceLock::new();
 
-/// The process that watches over this one, if this is a child.
+/// Process id of the parent, if this process is a child.
 pub fn parent_id() -> Option<u32> {
     PARENT.get().copied()
 }
 
-/// Makes this process, which has no other thread yet, the child of the process `number`.
+/// Makes this process, which has no other thread yet, the child of the process with the id `number`.
 ///
 /// # Errors
-/// When that one is gone, or was never there.
+/// When that process is gone or did not start this one.
 pub fn begin(number: &str, task: &Task) -> Result<(), Failure> {
-    // SIGKILL cannot be passed on. First this, then the look whether the parent still lives: so it cannot die in between.
+    // The parent cannot pass SIGKILL on. The signal is requested before the check that the parent is alive, so that the
+    // parent cannot end unnoticed in between.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
         let fix = "try again; the system is out of some resource";
-        Failure::new(Exit::Io, "cannot be bound to the process that started this one", reason(&error.into()), fix)
+        Failure::new(Exit::Io, "this process cannot be set to end with its parent process", reason(&error.into()), fix)
     })?;
     let parent = std::os::unix::process::parent_id();
     if number != parent.to_string() {
         let why = format!("{STARTED_BY} is set, but process {number} did not start this one or is gone");
         return Err(Failure::new(
             Exit::State,
-            "nobody waits for this process",
+            "this process was not started by a running konkordia",
             why,
             format!("unset {STARTED_BY}, and try again"),
         ));
     }
     PARENT.get_or_init(|| parent);
     if let Err(error) = restrict(task) {
-        say::to_stderr(&format!("note: the files are read with all rights of this user: {error}"));
+        console::to_stderr(&format!("note: the files are read with all rights of this user, they cannot be restricted: {error}"));
     }
     Ok(())
 }
 
-/// From here on this process and its threads read what they may, write only where `task` says, start no program and reach no network. A kernel without
-/// Landlock takes nothing away.
+/// From here on this process and its threads write only where `task` says, start no program, and use no TCP or UDP
+/// port. Reading is not restricted. A kernel with an older Landlock restricts less, one without it nothing.
 fn restrict(task: &Task) -> Result<(), RulesetError> {
     let mut guarded = AccessFs::from_write(NEWEST) | AccessFs::Execute;
     if task.deletes_originals {
         guarded.remove(AccessFs::RemoveFile);
     }
     let permitted = make_bitflags!(AccessFs::{WriteFile | Truncate | MakeReg | MakeDir | RemoveFile}) & guarded;
-    // A folder that does not exist is told by the work, in its own words.
+    // If a folder does not exist, the work itself reports that.
     let folders = task.folders.iter().filter_map(|folder| PathFd::new(folder).ok());
     Ruleset::default()
         .handle_access(guarded)?

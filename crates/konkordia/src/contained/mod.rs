@@ -1,6 +1,7 @@
-//! Verbs that read files do so in a child process: this program once more, with the same arguments. libhdf5 was not made for hostile files, and some
-//! damaged ones end the process that reads them. The first process says then which file that was ([`parent`]); what whoever made the file can do with
-//! the child is little ([`child`]). [`task`] lists the verbs, and where each of them writes.
+//! Verbs that read files do so in a child process: the same program with the same arguments. libhdf5 was not made for
+//! hostile files, and some damaged files end the process that reads them. The parent process then reports which file
+//! that was ([`parent`]). The child has few rights, so that a hostile file can do little with it ([`child`]). [`task`]
+//! lists the verbs, and where each of them writes.
 
 mod child;
 mod parent;
@@ -13,13 +14,13 @@ use task::Task;
 
 pub use child::parent_id;
 
-/// Marks a child: the number of the process that started it.
+/// The environment variable that marks a child. Its value is the process id of the parent.
 const STARTED_BY: &str = "KONKORDIA_CONTAINED_BY";
 
 /// Does the work of `command`, in a child if it reads files that may come from others.
 ///
 /// # Errors
-/// Those of the work, where it is done in this process; that the child cannot be started, or that a file ended it.
+/// Those of the work, if this process does it. Otherwise: the child cannot be started, or a file ended it.
 pub fn run(command: &Command, work: impl FnOnce() -> Result<Exit, Failure>) -> Result<ExitCode, Failure> {
     let Some(task) = Task::of(command) else { return work().map(ExitCode::from) };
     match std::env::var(STARTED_BY) {

@@ -1,9 +1,9 @@
-//! The first process: starts the child, passes signals on, and tells what became of it.
+//! The parent process: starts the child, passes signals on, and reports how the child ended.
 
 use super::STARTED_BY;
 use super::task::Task;
 use crate::failure::{Exit, Failure, reason};
-use crate::{machine, say};
+use crate::{console, machine};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP};
 use signal_hook::iterator::Signals;
@@ -12,18 +12,19 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 
-/// What people and programs send to end a command. A child without a terminal would not get it.
+/// Signals with which people and programs end a command. A child without a terminal would not get them.
 const PASSED_ON: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// What ends a process that does what it must not.
+/// Signals that end a process because of an error in it.
 const BREAKDOWNS: [i32; 7] = [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP];
 
 /// Starts this program again as the child and waits for it; its exit code is that of this process.
 ///
 /// # Errors
-/// When it cannot be started, or did not come to its end.
+/// When the child cannot be started, crashed, or was killed.
 pub fn watch(task: &Task) -> Result<ExitCode, Failure> {
-    // What is ignored here (nohup) is ignored by the child, too, unless it is handled here before the child begins.
+    // The child inherits which signals are ignored (nohup), except for signals that already have a handler here. So
+    // handlers for ignored signals are added after the child was started.
     let ignored = machine::ignored_signals();
     let (later, now): (Vec<i32>, Vec<i32>) = PASSED_ON.into_iter().partition(|signal| ignored & (1 << (signal - 1)) != 0);
     let unwatched = |error| cannot("watch for Ctrl-C", &error);
@@ -36,7 +37,7 @@ pub fn watch(task: &Task) -> Result<ExitCode, Failure> {
             break status;
         }
         for signal in signals.wait().filter(|signal| *signal != SIGCHLD) {
-            // It cannot be gone: nobody but this thread takes its exit code.
+            // The process id still is that of the child, because only this thread takes the exit code.
             let _ = Signal::from_named_raw(signal).map(|signal| kill_process(pid, signal));
         }
     };
@@ -46,7 +47,8 @@ pub fn watch(task: &Task) -> Result<ExitCode, Failure> {
 fn start() -> std::io::Result<Child> {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_else(|| "konkordia".into());
-    // Its name is what lists of processes show; the link leads to this very program also when another one has this name by now.
+    // Lists of processes show the name of the file. If the file was replaced, /proc/self/exe still is the running
+    // program.
     let named = std::env::current_exe().ok().filter(|path| path.exists());
     let program = named.unwrap_or_else(|| PathBuf::from("/proc/self/exe"));
     Command::new(program).arg0(name).args(arguments).env(STARTED_BY, std::process::id().to_string()).spawn()
@@ -57,14 +59,14 @@ fn cannot(what: &str, error: &std::io::Error) -> Failure {
     Failure::new(Exit::Io, format!("cannot {what}"), reason(error), fix)
 }
 
-/// What the child's end means for this process.
+/// The exit code of this process, or the failure, that follows from the end of the child.
 fn end(task: &Task, status: ExitStatus) -> Result<ExitCode, Failure> {
     if let Some(code) = status.code() {
         return Ok(ExitCode::from(code as u8));
     }
     let signal = status.signal().unwrap_or_default();
     if BREAKDOWNS.contains(&signal) || signal == SIGKILL {
-        say::leave_progress();
+        console::leave_progress();
         return Err(ended_by(task, signal));
     }
     // Ctrl-C, for example: this process ends as it would have done without a child.
@@ -76,13 +78,13 @@ fn ended_by(task: &Task, signal: i32) -> Failure {
     let name = signal_name(signal).map_or(format!("signal {signal}"), |name| format!("signal {signal}, {name}"));
     let files = task.files_in_words();
     let (what, why, fix) = if signal == SIGKILL {
-        let why = format!("the process that read it was killed ({name}): by somebody, or by the system because memory ran out");
+        let why = format!("the process that read it was killed ({name}): by a user, or by the system because memory ran out");
         (format!("{files} was not read to the end"), why, "look at the system log (dmesg), and try again with more memory")
     } else {
         let why = format!(
-            "the process that read it broke down ({name}), most likely in libhdf5: the file, or one that it names, is damaged in a way that nobody foresaw, or made to break programs"
+            "the process that read it crashed ({name}), most likely in libhdf5: the file, or one that it refers to, is damaged, or was made to crash programs"
         );
-        let fix = "`konkordia check` of the files one by one shows which; recover it from a copy, and distrust it if it comes from somebody else\nif other programs read it, please report this with the file";
+        let fix = "run `konkordia check` on each of the files to find the bad one; replace it by a good copy, and do not trust it if you do not know who made it\nif other programs can read it, please report this with the file";
         (format!("{files} cannot be read"), why, fix)
     };
     let fix = [fix, &task.left].iter().filter(|line| !line.is_empty()).copied().collect::<Vec<_>>().join("\n");
@@ -97,7 +99,7 @@ mod tests {
     fn the_end_of_the_child_is_told() {
         let task = Task { files: vec!["a.h5".into()], left: "run it again".into(), ..Task::default() };
         assert!(end(&task, ExitStatus::from_raw(3 << 8)).is_ok());
-        let failure = end(&task, ExitStatus::from_raw(SIGSEGV)).expect_err("it broke down");
+        let failure = end(&task, ExitStatus::from_raw(SIGSEGV)).expect_err("it crashed");
         assert_eq!((failure.exit, failure.what.as_str()), (Exit::Incomplete, "a.h5 cannot be read"));
         assert!(failure.why.contains("(signal 11, SIGSEGV)") && failure.fix.ends_with("\nrun it again"));
         let failure = end(&task, ExitStatus::from_raw(SIGKILL)).expect_err("it was killed");

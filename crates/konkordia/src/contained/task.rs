@@ -1,53 +1,51 @@
-//! Which verbs read files of others, and where each of them writes.
+//! Which verbs read files that may come from others, and where each of them writes.
 
 use crate::calibration::verbs::args::CalibrationCommand;
 use crate::cli::Command;
 use crate::{convert, pedestal};
 use std::path::{Path, PathBuf};
 
-/// Files that a message names.
+/// Most files that a message names.
 const NAMED_MAX: usize = 8;
 
-/// What a child is to do, as far as it matters to who watches over it.
+/// What the parent and the restriction of the child need to know of its work.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Task {
-    /// What is read, as the command line names it; it may name further files itself.
+    /// The files to read, as the command line names them; they may refer to further files.
     pub files: Vec<PathBuf>,
     /// Existing folders in which, and below which, files may be written.
     pub folders: Vec<PathBuf>,
-    /// It deletes files that it has read, wherever these lie.
+    /// It may delete files that it has read, wherever they are.
     pub deletes_originals: bool,
-    /// How to go on if it did not come to its end; may be empty.
+    /// How to go on if the child did not finish; may be empty.
     pub left: String,
 }
 
 impl Task {
-    /// The task of a command that reads files; `None` of those that talk to detectors and services.
+    /// The task of a command that reads files; `None` for commands that talk to detectors and services.
     pub fn of(command: &Command) -> Option<Self> {
         match command {
             Command::Check(args) => Some(Self::read([&args.file])),
             Command::Inspect(args) => {
-                // A link to a picture elsewhere is followed.
+                // If the picture is a link, the folder of its target is written.
                 let picture = args.png.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
                 Some(Self { folders: picture.iter().map(|path| folder_of(path)).collect(), ..Self::read([&args.file]) })
             }
             Command::Repair(args) => Some(Self {
                 folders: vec![folder_of(&args.file)],
-                left:
-                    "what repair has finished stays; with a copy of the file, or without it, the same command goes on from there"
-                        .into(),
+                left: "finished repairs are kept; run the same command again, if possible with a good copy of the file".into(),
                 ..Self::read([&args.file])
             }),
             Command::Repack(args) => Some(Self {
                 folders: vec![if args.output.is_dir() { args.output.clone() } else { folder_of(&args.output) }],
                 deletes_originals: args.delete_source,
-                left: "copies that are finished stay; the same command goes on from there".into(),
+                left: "finished copies are kept; run the same command again to continue".into(),
                 ..Self::read([&args.file])
             }),
             Command::Convert(args) => Some(Self {
                 folders: convert::folders(args),
                 left: format!(
-                    "what was converted stays: the same command with --resume goes on from there, `konkordia repair {}` makes it readable as it is",
+                    "converted images are kept: run the same command with --resume to continue, or `konkordia repair {}` to make them readable as they are",
                     args.master().display()
                 ),
                 ..Self::read(args.input.iter().chain(&args.calibration))
@@ -56,7 +54,7 @@ impl Task {
                 let target = args.into.iter().chain(&args.output);
                 Some(Self {
                     folders: target.map(|path| folder_of(path)).collect(),
-                    left: "the calibration file is as it was".into(),
+                    left: "the calibration file is unchanged".into(),
                     ..Self::read(args.input.iter().chain(&args.gain).chain(&args.into))
                 })
             }
@@ -75,18 +73,18 @@ impl Task {
             }
             CalibrationCommand::Import(args) => Self {
                 folders: vec![folder_of(&args.output)],
-                left: "the calibration file is as it was".into(),
+                left: "the calibration file is unchanged".into(),
                 ..Self::read(args.pedestal.iter().chain(&args.rms).chain(&args.gain))
             },
         }
     }
 
-    /// Reads files and writes nothing.
+    /// A task that reads files and writes nothing.
     fn read<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         Self { files: files.into_iter().cloned().collect(), ..Self::default() }
     }
 
-    /// The files for a sentence.
+    /// The files, as part of a sentence.
     pub fn files_in_words(&self) -> String {
         let shown: Vec<String> = self.files.iter().take(NAMED_MAX).map(|path| path.display().to_string()).collect();
         let more = self.files.len() - shown.len();
@@ -98,13 +96,13 @@ impl Task {
     }
 }
 
-/// The folder in which a file lies.
+/// The folder of a file.
 fn folder_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new(".")).to_owned()
 }
 
-/// The folder, or the one in which it will be made.
+/// The folder, or the nearest folder above it that exists.
 fn existing(folder: &Path) -> Option<PathBuf> {
     let ancestors = folder.ancestors().map(|part| if part.as_os_str().is_empty() { Path::new(".") } else { part });
     ancestors.map(Path::to_owned).find(|part| part.is_dir())

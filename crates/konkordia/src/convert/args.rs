@@ -7,64 +7,66 @@ use std::path::PathBuf;
 /// `konkordia convert`
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
-    /// One acquisition: a run with dtype = "raw", the master of the slsReceiver, or data files
+    /// Files of one acquisition: a run of Konkordia with dtype = "raw", the master of the slsReceiver, or data files
     #[arg(required = true, value_name = "INPUT")]
     pub input: Vec<PathBuf>,
-    /// Folder and first part of the names: OUT_master.h5, OUT_data_000001.h5 and so on
+    /// Folder and first part of the file names: OUT_master.h5, OUT_data_000001.h5 and so on
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// Calibration file of `konkordia pedestal`, or a folder with pedestal_g0.f32, pedestal_g1.f32, pedestal_g2.f32 and gain_adu_per_kev.f32
+    /// Calibration file of `konkordia pedestal`, or a folder with pedestal_g0.f32, pedestal_g1.f32, pedestal_g2.f32 and
+    /// gain_adu_per_kev.f32
     #[arg(long, value_name = "FILE|DIR", help_heading = "Pixels")]
     pub calibration: Option<PathBuf>,
-    /// Photon energy
+    /// Photon energy in keV
     #[arg(long, value_name = "KEV", help_heading = "Pixels")]
     pub energy_kev: Option<f64>,
-    /// Type of the pixels; "raw" = words unchanged, without calibration [default: int16]
+    /// Pixel type; "raw" = detector words unchanged, without calibration [default: int16; EIGER: uint16 or uint32]
     #[arg(long, value_name = "TYPE", help_heading = "Pixels")]
     pub dtype: Option<String>,
-    /// Only frames with these numbers, both included; either may be left out
+    /// Convert only frames with these numbers, both ends included; either end may be left out
     #[arg(long, value_name = "FROM:TO", value_parser = frame_range, help_heading = "Input")]
     pub frames: Option<(u64, u64)>,
-    /// What the input is [default: as its content says]
+    /// Format of the input [default: detected from its content]
     #[arg(long, value_enum, help_heading = "Input")]
     pub format: Option<Format>,
-    /// Modules of plain words [default: 1]
+    /// Number of modules, for files of plain words without headers [default: 1]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Input")]
     pub modules: Option<u32>,
-    /// How the modules lie, for example jungfrau-4m or eiger-500k; docs/configuration.md lists them [default: as the input says]
+    /// Arrangement of the modules, for example jungfrau-4m or eiger-500k; docs/configuration.md lists all [default: as
+    /// the input says]
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     pub geometry: Option<String>,
-    /// Detector of a SwissFEL file that holds several
+    /// Name of the detector to convert, if a SwissFEL file holds several
     #[arg(long, value_name = "NAME", help_heading = "Input")]
     pub detector: Option<String>,
-    /// bslz4, bszstd, lz4, zstd, gzip, none and others of docs/configuration.md [default: bslz4]
+    /// Compression: bslz4, bszstd, lz4, zstd, gzip, none and others of docs/configuration.md [default: bslz4]
     #[arg(long, value_name = "NAME", help_heading = "Output")]
     pub compression: Option<String>,
-    /// More = smaller and slower
+    /// Compression level; higher = smaller files, slower
     #[arg(long, value_name = "N", help_heading = "Output")]
     pub compression_level: Option<u8>,
-    /// Images in one data file [default: 1000]
+    /// Images per data file [default: 1000]
     #[arg(long, value_name = "N", help_heading = "Output")]
     pub images_per_file: Option<u32>,
-    /// Replace files of this name
+    /// Replace existing files of this name
     #[arg(long, conflicts_with = "resume", help_heading = "Output")]
     pub overwrite: bool,
-    /// Go on where a conversion with the same input and options was interrupted
+    /// Continue an interrupted conversion with the same input and options
     #[arg(long, help_heading = "Output")]
     pub resume: bool,
-    /// Read every image back and compare it with a second conversion, without vector instructions and in one thread
+    /// Read every image back and compare it with a second conversion (one worker, no vector instructions)
     #[arg(long, help_heading = "Output")]
     pub verify: bool,
     /// Configuration to start from; input, output and frames come from the command line
     #[arg(long, value_name = "FILE", help_heading = "Configuration")]
     pub config: Option<PathBuf>,
-    /// Any key of the configuration, for example detector.geometry=jungfrau-4m
+    /// Set any key of the configuration, for example detector.geometry=jungfrau-4m
     #[arg(long, value_name = "TABLE.KEY=VALUE", value_parser = setting, help_heading = "Configuration")]
     pub set: Vec<Setting>,
-    /// Threads that convert and compress [default: all processors]
+    /// Threads that convert and compress [default: as configured, otherwise one per processor]
     #[arg(long, value_name = "N", help_heading = "Configuration")]
     pub workers: Option<u32>,
-    /// For programs: events as JSON, one a line, on stdout
+    /// For programs: write events as JSON to stdout, one per line
     #[arg(long, help_heading = "Report")]
     pub json: bool,
     /// No progress
@@ -73,7 +75,7 @@ pub struct ConvertArgs {
 }
 
 impl ConvertArgs {
-    /// The master that the conversion writes, as OUT names it.
+    /// The master file that the conversion writes.
     pub fn master(&self) -> PathBuf {
         let name = self.output.file_name().unwrap_or_default().to_string_lossy();
         let prefix = name.strip_suffix("_master.h5").unwrap_or(&name);
@@ -88,7 +90,7 @@ pub struct Setting {
     pub table: String,
     /// Key in it.
     pub key: String,
-    /// Its value; what is no TOML is text.
+    /// Its value; a value that is not TOML is taken as text.
     pub value: toml::Value,
 }
 

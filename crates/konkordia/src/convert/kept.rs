@@ -1,5 +1,5 @@
-//! Where images of a conversion belong: behind those that an interrupted one wrote already, with the account of these, and to which frames of the
-//! run.
+//! Places images of a conversion in its files: after those that an interrupted conversion wrote, whose counts are added
+//! to the ledger, and with the frame numbers that they had in the converted run.
 
 use crate::config::Config;
 use crate::failure::{Exit, Failure};
@@ -13,7 +13,7 @@ use konkordia_sinks::hdf5::{Reader, data_file_name};
 use konkordia_wire::sls_udp::HEADER_BYTES;
 use std::time::Duration;
 
-/// What the columns of the data files that were kept tell.
+/// Counts of the images that were kept, from the columns of their data files.
 #[derive(Default)]
 pub struct Kept {
     images: u64,
@@ -50,7 +50,7 @@ impl Kept {
         Ok(kept)
     }
 
-    /// Adds these images to the account of a run that took the rest.
+    /// Adds these images to the ledger of the run that converted the rest.
     pub fn add_to(&self, outcome: &mut RunOutcome) {
         let ledger = &mut outcome.ledger;
         for (stream, packets) in ledger.streams.iter_mut().zip(&self.packets) {
@@ -75,7 +75,7 @@ impl Kept {
     }
 }
 
-/// The outcome of a run that had nothing left to do.
+/// The outcome of a conversion with no frames left to convert.
 pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
     RunOutcome {
         ledger: RunLedger {
@@ -94,7 +94,7 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
     }
 }
 
-/// A source that could not read on.
+/// The failure of a source that could not read any further.
 pub fn source_failure(error: &std::io::Error) -> Failure {
     let text = error.to_string();
     let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
@@ -102,11 +102,11 @@ pub fn source_failure(error: &std::io::Error) -> Failure {
         Exit::Io,
         what,
         why,
-        "check the input; what was converted before is in the files, and --resume goes on from there",
+        "check the input; the images converted so far are in the files, and --resume goes on from there",
     )
 }
 
-/// Where the images of a resumed run go.
+/// How the images of a resumed conversion are numbered in the file, and which of them are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shift {
     images: u64,
@@ -124,24 +124,25 @@ impl Shift {
         Self { images, skips: false }
     }
 
-    /// The first `images` images are computed once more, because later ones depend on them, and not written; only their snapshots of the
-    /// pedestals are, since the file of these begins anew.
+    /// The first `images` images are computed again, because later ones depend on them, but are not written. Only their
+    /// snapshots of the pedestals are written, because the file of the snapshots is started again.
     pub fn skip(images: u64) -> Self {
         Self { images, skips: true }
     }
 
-    /// True if images are computed once more.
+    /// True if images are computed again.
     pub fn skips(&self) -> bool {
         self.skips
     }
 
-    /// Puts the shift before the sink of `writer`.
+    /// Wraps the sink of `writer` with this shift.
     pub fn before(self, sink: Box<dyn Sink>, writer: SharedWriter) -> Box<dyn Sink> {
         if self.images == 0 { sink } else { Box::new(Shifted { shift: self, inner: sink, writer }) }
     }
 }
 
-/// Before the file of a conversion: gives images the frames that they had in the run, where that did not keep every frame.
+/// Sink before the file of a conversion, where the converted run did not keep every frame. It gives images the frame
+/// numbers and positions that they had in that run.
 pub struct AsInRun {
     inner: FileSink,
     frames: RunFrames,
@@ -150,12 +151,12 @@ pub struct AsInRun {
 }
 
 impl AsInRun {
-    /// True if the frames of the input are not those of the detector, one by one.
+    /// True if the input is a run that did not keep every frame of the detector.
     pub fn is_needed(info: &InputInfo) -> bool {
         info.own.as_ref().is_some_and(|own| matches!(own.frames, RunFrames::Kept(..)))
     }
 
-    /// The sink of the file, with this before it where it is needed.
+    /// The sink of the file, wrapped by this one where it is needed.
     pub fn before_file(writer: SharedWriter, plan: &Plan, info: &InputInfo) -> Box<dyn Sink> {
         let Some(own) = info.own.as_ref().filter(|_| Self::is_needed(info)) else {
             return Box::new(FileSink::new(writer, plan));
@@ -172,7 +173,7 @@ impl Sink for AsInRun {
         let mut head = image.head;
         match kept.position {
             Some(position) => head.first_frame = position,
-            // No frame: readers of the column know then that its place is not known.
+            // `frames` = 0 tells readers of the columns that the position is unknown.
             None => (head.first_frame, head.frames) = (0, 0),
         }
         self.tiles.copy_from_slice(image.tiles);

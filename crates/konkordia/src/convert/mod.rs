@@ -1,4 +1,5 @@
-//! `konkordia convert`: frames from files through the same engine, into the same files, as frames from a detector.
+//! `konkordia convert`: frames from files pass through the same engine as frames from a detector, into the same kind of
+//! files.
 
 pub mod args;
 mod kept;
@@ -8,16 +9,16 @@ mod verify;
 
 use crate::calibration::{Loaded, guard};
 use crate::config::Config;
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::input::source::FileSource;
 use crate::input::{Input, InputInfo, Options};
-use crate::repack::travel;
-use crate::run::arm::{self, Ground};
+use crate::repack::archive_copy;
+use crate::run::arm::{self, RunInputs};
 use crate::run::report::{self, Report};
 use crate::run::signals::Watch;
 use crate::run::sink::{SharedWriter, selected_columns};
 use crate::run::{clock, exit_of};
-use crate::say;
 use args::ConvertArgs;
 use kept::{AsInRun, Kept, Shift};
 use konkordia_core::plan::{FirstFrame, Plan};
@@ -50,12 +51,12 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     settings.placed.iter().chain(&settings.turned).for_each(|note| input.add_note(note.clone()));
     let config = &settings.config;
     let mut watch = Watch::new()?;
-    let ground = plan(config, args, &input)?;
-    if let Some(travel) = config.travel.as_ref().filter(|_| !args.resume) {
-        travel::check(travel, config.overwrite)?;
+    let run_inputs = plan(config, args, &input)?;
+    if let Some(archive_copy) = config.archive_copy.as_ref().filter(|_| !args.resume) {
+        archive_copy::check(archive_copy, config.overwrite)?;
     }
-    announce(args, config, &input, &ground);
-    let done = convert(args, &settings, &input, ground, &mut watch)?;
+    announce(args, config, &input, &run_inputs);
+    let done = convert(args, &settings, &input, run_inputs, &mut watch)?;
     let (mut exit, mut failure) = exit_of(&done.outcome, false, watch.interrupted());
     if let Ended::SourceError(_, error) = &done.outcome.ended {
         failure = Some(kept::source_failure(error));
@@ -81,44 +82,47 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     failure.map_or(Ok(exit), Err)
 }
 
-/// The copy that `[travel]` asks for, as after a run; of a conversion that can go on it would only be a part.
+/// Makes the archive copy that `[travel]` asks for, as after a run. An interrupted conversion gets none, because the
+/// copy would be incomplete.
 fn travel_copy(args: &ConvertArgs, config: &Config, master: Option<&Path>, exit: Exit) {
-    let (Some(travel), Some(master)) = (&config.travel, master) else { return };
+    let (Some(archive_copy), Some(master)) = (&config.archive_copy, master) else { return };
     if exit == Exit::Interrupted {
-        return say::to_stderr("note: the travel copy is made when the conversion is complete (--resume)");
+        return console::to_stderr("note: the archive copy is made when the conversion is complete (--resume)");
     }
-    travel::make_and_tell(travel, config.overwrite, master, args.quiet, args.json);
+    archive_copy::make_and_tell(archive_copy, config.overwrite, master, args.quiet, args.json);
 }
 
-/// What is left of a conversion.
+/// Result of a conversion.
 struct Done {
     outcome: RunOutcome,
     report: Report,
     kept_images: u64,
 }
 
-/// The plan of the conversion: every frame from the lowest to the highest number, and no frame is ever refused.
-fn plan(config: &Config, args: &ConvertArgs, input: &Input) -> Result<Ground, Failure> {
+/// The plan of the conversion. It covers every frame from the lowest to the highest number, and a frame waits instead
+/// of being dropped.
+fn plan(config: &Config, args: &ConvertArgs, input: &Input) -> Result<RunInputs, Failure> {
     let info = input.info();
-    let mut ground = arm::ground(config)?;
-    refuse_other_detector(&ground.loaded, input)?;
-    let plan = &mut ground.plan;
+    let mut run_inputs = arm::run_inputs(config)?;
+    refuse_other_detector(&run_inputs.loaded, input)?;
+    let plan = &mut run_inputs.plan;
     plan.lossless_source = true;
     plan.setup = SetupRules::default();
     plan.first_frame = FirstFrame::Number(info.first_frame);
     plan.frames = Some(info.last_frame - info.first_frame + 1);
-    // Who reads files waits for the workers most of the time; who reads sockets must not.
+    // A thread that reads files mostly waits for the workers, so every processor gets a worker. A thread that reads
+    // sockets needs a processor of its own.
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     plan.workers = args.workers.map(|n| n as usize).or(config.workers).unwrap_or(all);
-    if !info.has_module_ids() && ground.loaded.module_ids.iter().any(Option::is_some) {
-        ground.loaded.module_ids.clear();
-        ground.notes.push("the input has no module ids: whether the calibration is of its modules cannot be told".into());
+    if !info.has_module_ids() && run_inputs.loaded.module_ids.iter().any(Option::is_some) {
+        run_inputs.loaded.module_ids.clear();
+        run_inputs.notes.push("the input has no module ids: cannot check that the calibration belongs to these modules".into());
     }
-    Ok(ground)
+    Ok(run_inputs)
 }
 
-/// What the headers of the input tell before anything older is replaced: the ids of its modules and, from the first frame, high gain. The run
-/// compares them with every image again.
+/// Refuses input of another detector before older files are replaced. It compares the module ids, and the high-gain
+/// flag of the first frame, with the calibration. The run repeats this for every image.
 fn refuse_other_detector(loaded: &Loaded, input: &Input) -> Result<(), Failure> {
     let refuse = |error| Failure { exit: Exit::Configuration, ..Failure::from(error) };
     if let Some(error) = guard::other_module(&loaded.module_ids, &input.info().module_ids) {
@@ -127,7 +131,7 @@ fn refuse_other_detector(loaded: &Loaded, input: &Input) -> Result<(), Failure> 
     let Some(high_gain) = loaded.high_gain else { return Ok(()) };
     let mut pixels = vec![0; input.info().format.tile_bytes() as usize];
     let mut readers = (0..input.tiles()).map(|tile| input.open_tile(tile));
-    // That it cannot be read is the run's business, which tells more of it.
+    // A read error is ignored here: the run reports it in more detail.
     let first = readers.find(|r| r.len() > 0).and_then(|mut r| r.read_into(0, &mut [IoSliceMut::new(&mut pixels)]).ok());
     match first.and_then(|first| guard::other_gain(high_gain, first.header.daq_info, "the first frame")) {
         Some(error) => Err(refuse(error)),
@@ -135,15 +139,16 @@ fn refuse_other_detector(loaded: &Loaded, input: &Input) -> Result<(), Failure> 
     }
 }
 
-/// True if frame n of the run is image n of the file and does not depend on frames before it, so that a run can begin anywhere.
+/// True if frame n of the run is image n of the file and does not depend on earlier frames. The run can then begin at
+/// any frame.
 fn can_begin_anywhere(plan: &Plan) -> bool {
     plan.processing.selection.is_plain() && plan.processing.tracking.is_none()
 }
 
-fn file_spec(config: &Config, input: &Input, ground: &Ground) -> FileSpec {
+fn file_spec(config: &Config, input: &Input, run_inputs: &RunInputs) -> FileSpec {
     let info = input.info();
-    let mut spec = arm::file_spec(config, &ground.plan, &ground.loaded);
-    // Nothing that differs between two conversions of the same input: a resumed one must be the same run.
+    let mut spec = arm::file_spec(config, &run_inputs.plan, &run_inputs.loaded);
+    // Only values that are the same in each conversion of this input: a resumed conversion must match its files.
     let times = info.times();
     spec.metadata.start_time = times.start.cloned();
     spec.metadata.end_time_estimated = times.end_estimated.cloned();
@@ -165,12 +170,12 @@ fn convert(
     args: &ConvertArgs,
     Settings { config, placed, .. }: &Settings,
     input: &Input,
-    ground: Ground,
+    run_inputs: RunInputs,
     watch: &mut Watch,
 ) -> Result<Done, Failure> {
-    let mut spec = file_spec(config, input, &ground);
+    let mut spec = file_spec(config, input, &run_inputs);
     spec.conversion.extend(placed.iter().map(|placed| ("placement".to_string(), placed.clone())));
-    let Ground { mut plan, loaded, .. } = ground;
+    let RunInputs { mut plan, loaded, .. } = run_inputs;
     let (writer, first_image) = if args.resume { Writer::resume(spec)? } else { (Writer::create(spec)?, 0) };
     let mut kept = Kept::default();
     let mut shift = Shift::none();
@@ -187,7 +192,7 @@ fn convert(
     }
     let unknown = if args.quiet { Vec::new() } else { unknown::notes(&config.metadata) };
     let notes = arm::space_note(&writer).into_iter().chain(unknown);
-    notes.for_each(|note| say::to_stderr(&format!("note: {note}")));
+    notes.for_each(|note| console::to_stderr(&format!("note: {note}")));
     let plan = Arc::new(plan);
     let writer = SharedWriter::new(writer);
     let sink = shift.before(AsInRun::before_file(writer.clone(), &plan, input.info()), writer.clone());
@@ -201,7 +206,7 @@ fn convert(
     kept.add_to(&mut outcome);
     let names = input.info().tile_names.iter().map(|n| format!("file://{n}")).collect::<Vec<_>>();
     let mut record = report::ledger_record(config, &names, &outcome, clock::now());
-    // When it is converted is not when it was taken, and what was wrong then is wrong now.
+    // The end time is that of the measurement, not of the conversion. A wrong set-up of the measurement stays recorded.
     record.end_time = input.info().times().end.cloned();
     let wrong_setup = input.info().own.as_ref().and_then(|own| own.wrong_setup.as_deref());
     record.ended = report::ended_of_conversion(record.ended, wrong_setup);
@@ -210,7 +215,7 @@ fn convert(
     Ok(Done { outcome, report, kept_images: first_image })
 }
 
-/// One for each tile.
+/// One source for each tile.
 fn sources(input: &Input, plan: &Plan) -> Vec<Box<dyn Source>> {
     let format = *plan.geometry.format();
     let first = match plan.first_frame {
@@ -224,31 +229,31 @@ fn sources(input: &Input, plan: &Plan) -> Vec<Box<dyn Source>> {
 
 fn resumed_note(args: &ConvertArgs, first_image: u64, shift: &Shift) {
     let how = if shift.skips() {
-        "; pedestals, sums and selections follow all frames, so that these are computed again, but not written"
+        "; pedestals, sums and selections depend on all frames: these images are computed again, but not written"
     } else {
         ""
     };
-    let note = format!("{} images are there already and are kept{how}", say::count(first_image));
+    let note = format!("{} images are already in the files and are kept{how}", console::count(first_image));
     if args.json {
-        say::json(&json!({ "event": "resumed", "images_kept": first_image }), true);
+        console::json(&json!({ "event": "resumed", "images_kept": first_image }), true);
     }
-    say::to_stderr(&format!("note: {note}"));
+    console::to_stderr(&format!("note: {note}"));
 }
 
-/// What is converted, into what, and what people should know.
-fn announce(args: &ConvertArgs, config: &Config, input: &Input, ground: &Ground) {
-    let (info, plan) = (input.info(), &ground.plan);
+/// Prints the input, the plan and the notes.
+fn announce(args: &ConvertArgs, config: &Config, input: &Input, run_inputs: &RunInputs) {
+    let (info, plan) = (input.info(), &run_inputs.plan);
     if args.json {
         let event = json!({
             "event": "armed", "input": info.to_json(), "plan": crate::config::plan::to_json(config, plan), "notes": info.notes,
         });
-        say::json(&event, true);
+        console::json(&event, true);
     }
     if !args.quiet {
-        say::to_stderr(&describe(config, info, plan));
+        console::to_stderr(&describe(config, info, plan));
     }
-    for note in info.notes.iter().chain(&ground.notes) {
-        say::to_stderr(&format!("note: {note}"));
+    for note in info.notes.iter().chain(&run_inputs.notes) {
+        console::to_stderr(&format!("note: {note}"));
     }
 }
 
@@ -267,7 +272,7 @@ fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
                 info.last_frame,
                 info.frames_found,
                 images,
-                say::bytes(info.raw_bytes)
+                console::bytes(info.raw_bytes)
             ),
         ),
         (
@@ -282,22 +287,22 @@ fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
         ),
         ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
         ("threads", format!("{} reader(s), {} worker(s)", plan.streams(), plan.workers)),
-        ("memory", say::bytes(memory)),
+        ("memory", console::bytes(memory)),
     ];
     rows.map(|(name, value)| format!("  {name:<9} {value}")).join("\n")
 }
 
-/// The report, and what the comparison found.
+/// Prints the report and the result of the comparison.
 fn tell(args: &ConvertArgs, info: &InputInfo, done: &Done, verified: Option<&Verified>, exit: Exit) {
     if args.json {
         let mut json = done.report.to_json(exit);
         json["input"] = info.to_json();
         json["images_kept"] = json!(done.kept_images);
         json["verified"] = verified.map_or(serde_json::Value::Null, Verified::to_json);
-        return say::json(&json, true);
+        return console::json(&json, true);
     }
-    say::to_stdout(&done.report.to_text());
+    console::to_stdout(&done.report.to_text());
     if let Some(verified) = verified {
-        say::to_stdout(&verified.to_text());
+        console::to_stdout(&verified.to_text());
     }
 }

@@ -1,7 +1,7 @@
-//! Runs a conversion while another thread shows how far it is.
+//! Runs a conversion while another thread shows its progress.
 
 use super::args::ConvertArgs;
-use crate::say;
+use crate::console;
 use konkordia_core::plan::Plan;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Armed, RunOutcome};
@@ -9,16 +9,16 @@ use serde_json::json;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// Time between two updates.
 const GRAIN: Duration = Duration::from_millis(50);
 
-/// Runs to the end of the input; `kept` images were there before.
+/// Runs to the end of the input; `kept` images were in the files before.
 pub fn watch_run(armed: Armed, plan: &Plan, args: &ConvertArgs, kept: u64) -> RunOutcome {
     let control = armed.control();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut progress = say::Progress::new(args.quiet || args.json);
+            let mut progress = console::Progress::new(args.quiet || args.json);
             let pace = Pace::new(plan, kept);
             let mut events = Instant::now();
             while !done.load(Ordering::Acquire) {
@@ -26,7 +26,7 @@ pub fn watch_run(armed: Armed, plan: &Plan, args: &ConvertArgs, kept: u64) -> Ru
                 progress.update(|| pace.line(&control));
                 if args.json && events.elapsed() > Duration::from_secs(1) {
                     events = Instant::now();
-                    say::json(&pace.event(&control), true);
+                    console::json(&pace.event(&control), true);
                 }
             }
             progress.end();
@@ -37,7 +37,7 @@ pub fn watch_run(armed: Armed, plan: &Plan, args: &ConvertArgs, kept: u64) -> Ru
     })
 }
 
-/// How fast it goes, and how long it will take.
+/// The rate and the remaining time.
 struct Pace {
     frames: u64,
     kept: u64,
@@ -52,10 +52,10 @@ impl Pace {
         Self { frames: plan.frames.unwrap_or(1).max(1), kept, started: Instant::now() }
     }
 
-    /// Share of the frames that are done, and seconds that the rest will take.
+    /// Fraction of the frames that are done, and seconds that the rest will take.
     fn share(&self, control: &Control) -> (f64, Option<f64>) {
         let p = control.progress();
-        // Seen, less what is in the ring: right also where frames are no images.
+        // Frames seen minus frames in the ring. This is right also where a frame is not an image.
         let done = p.images_seen.saturating_sub(p.slots_used).min(self.frames);
         let seconds = self.started.elapsed().as_secs_f64();
         let left = (done > 0).then(|| seconds * (self.frames - done) as f64 / done as f64);
@@ -72,7 +72,7 @@ impl Pace {
         format!(
             "[{bar}] {:3.0} %  {} images, {:.0} Hz, {:.2} GB/s in, {left} left",
             share * 100.0,
-            say::count(self.kept + p.images_written),
+            console::count(self.kept + p.images_written),
             p.images_written as f64 / seconds,
             p.packets.received_bytes as f64 / seconds / 1e9
         )

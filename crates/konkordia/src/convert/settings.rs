@@ -1,5 +1,5 @@
-//! From files and options to a configuration: the text that a user would have written for the same run, checked by the same rules and
-//! stored in the file.
+//! Makes a configuration from the input files and the options: the text that a user would have written for the same
+//! run. It is checked by the same rules and stored in the file.
 
 use super::args::{ConvertArgs, Setting};
 use crate::config::geometry::{PRESETS, Preset};
@@ -13,16 +13,16 @@ use konkordia_sinks::hdf5::{Metadata, Overwrite};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
-/// What is given to messages and paths as the file that the text would stand in.
+/// Stands for the path of the configuration in messages, where there is no such file.
 const NO_FILE: &str = "(options of convert)";
 
-/// What a conversion does, and what should be said of it.
+/// The configuration of a conversion, and notes on what was assumed.
 pub struct Settings {
     /// The configuration.
     pub config: Config,
-    /// Where nothing says how the modules are mounted: what was done.
+    /// Note on where the modules were placed, if nothing says how they are mounted.
     pub placed: Option<String>,
-    /// Where nothing says at which angles the images begin: what was done.
+    /// Note on rotating axes, if nothing says at which angles the images begin.
     pub turned: Option<String>,
 }
 
@@ -37,7 +37,7 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
     output(&mut root, args)?;
     pixels(&mut root, args)?;
     let run = table(&mut root, "run")?;
-    // What the input decides. How long a receiver waits has no meaning for files.
+    // The input decides these. The timeouts of a receiver have no meaning for files.
     run.remove("images");
     run.remove("start_timeout_s");
     run.insert("first_frame".into(), Value::Integer(info.first_frame as i64));
@@ -52,7 +52,7 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
     let mut config = config::parse(&text, file)?;
     fits(&config, info)?;
     if let Some(files) = &mut config.calibration {
-        // Old data are not converted with new darks, but with those of their day.
+        // Old data are converted with the dark frames of their time, not with newer ones.
         files.data_time = info.taken().cloned();
     }
     let mut turned = None;
@@ -66,9 +66,9 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
     Ok(Settings { config, placed, turned })
 }
 
-/// Facts of the file: those that the options and the configuration of the conversion say, else those of the run that is converted from its frame
-/// `first_frame` on, else what is presumed of such a detector. Angles are those at which the first image of the conversion begins; returns what
-/// should be said where these are not known.
+/// Metadata of the file. Values of the options and of the configuration come first, then those of the converted run,
+/// then the assumptions for such a detector. Angles are those at which the first image of the conversion begins;
+/// `first_frame` is the first frame of the input. Also returns a note if these angles are not known.
 fn facts_of_run(config: &Config, own: &OwnRun, first_frame: u64) -> (Metadata, Option<String>) {
     let mut run = own.metadata.clone();
     let goniometer = run.experiment.goniometer;
@@ -80,21 +80,22 @@ fn facts_of_run(config: &Config, own: &OwnRun, first_frame: u64) -> (Metadata, O
     };
     let lost = since_first_image.is_none() && run.experiment.goniometer != goniometer;
     let turned = lost.then(|| {
-        "nothing tells with which frame of the run the first image begins: axes that turned are left out; give their angles with --set goniometer.omega_start_deg=... and the like".into()
+        "the number of the frame with which the first image begins is unknown: the angles of axes that turned are left out; give them with --set goniometer.omega_start_deg=... and the like".into()
     });
     (overrides::merge(&overrides::merge(&config.metadata, run), overrides::said(&config.text)), turned)
 }
 
-/// Words of double pixels that the input does not have cannot be converted.
+/// Refuses a configuration that needs the words of double pixels if the input does not have them.
 fn has_its_words(config: &Config, info: &InputInfo) -> Result<(), Failure> {
     if info.own.as_ref().is_none_or(|own| own.has_double_pixels) || config.geometry.double_pixels() == DoublePixels::Mask {
         return Ok(());
     }
-    let why = "the run masked them (double_pixels = \"mask\"), so that their words are not in its file";
+    let why = "the run masked them (double_pixels = \"mask\"), so their words are not in its file";
     Err(usage("the input has no double pixels", why, "leave double_pixels out, or write double_pixels = \"mask\""))
 }
 
-/// Folders that the conversion will write to, as far as the options and the configuration name them; what is wrong with these is told by [`settings`].
+/// Folders that the conversion will write to, as far as the options and the configuration name them. [`settings`]
+/// reports what is wrong with these.
 pub fn folders(args: &ConvertArgs) -> Vec<PathBuf> {
     let mut root = start(args).unwrap_or_default();
     let _ = output(&mut root, args);
@@ -119,13 +120,13 @@ fn usage(what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>
     Failure::new(Exit::Configuration, what, why, fix)
 }
 
-/// The tables of `--config`, or none.
+/// The tables of `--config`; empty without it.
 fn start(args: &ConvertArgs) -> Result<Table, Failure> {
     let Some(path) = &args.config else { return Ok(Table::new()) };
     let text = std::fs::read_to_string(path).map_err(|e| Failure::io("cannot read the configuration", path, &e))?;
     match text.parse() {
         Ok(table) => Ok(table),
-        // The reader of configurations says it better, with the line.
+        // The loader of configurations gives a better message, with the line.
         Err(error) => match config::load(path) {
             Err(failure) => Err(failure),
             Ok(_) => Err(bug(&error.to_string())),
@@ -137,10 +138,10 @@ fn table<'a>(root: &'a mut Table, name: &str) -> Result<&'a mut Table, Failure> 
     let entry = root.entry(name).or_insert_with(|| Value::Table(Table::new()));
     let found = entry.as_table_mut();
     found
-        .ok_or_else(|| usage(format!("'{name}' is no table of the configuration"), "a table has keys", format!("write [{name}]")))
+        .ok_or_else(|| usage(format!("'{name}' is not a table of the configuration"), "it is a value", format!("write [{name}]")))
 }
 
-/// What the files say of the detector; a configuration that says something else is for other files.
+/// Enters what the files say about the detector. A configuration that disagrees is refused.
 fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
     let detector = table(root, "detector")?;
     let (format, eiger) = (&info.format, info.format.kind == DetectorKind::Eiger);
@@ -151,7 +152,7 @@ fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
         ("interfaces", Value::Integer(info.interfaces.into()))
     });
     let rows = if eiger { format.rows } else { format.module_rows() };
-    // What is so unless it is said need not be said.
+    // A default value is left out, unless the configuration names the key.
     if format.is_partial() || detector.contains_key("rows") {
         facts.push(("rows", Value::Integer(rows.into())));
     }
@@ -168,10 +169,10 @@ fn detector(root: &mut Table, info: &InputInfo) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Keys that say where tiles lie.
+/// Keys that place the tiles.
 const GEOMETRY: [&str; 5] = ["geometry", "tile", "image_rows", "image_columns", "double_pixels"];
 
-/// True if `--config` says where each tile lies. It does so in the order of the ports.
+/// True if `--config` or `--set` places each tile. Tiles are then in the order of the ports.
 pub fn places_each_tile(args: &ConvertArgs) -> Result<bool, Failure> {
     let set = |setting: &Setting| setting.table == "detector" && setting.key == "tile";
     let detector = start(args)?.remove("detector");
@@ -179,8 +180,8 @@ pub fn places_each_tile(args: &ConvertArgs) -> Result<bool, Failure> {
     Ok(args.geometry.is_none() && (is_placed || args.set.iter().any(set)))
 }
 
-/// Where tiles lie: as the command line or the configuration says, else as the run of the input had them, else as the files tell. Returns what
-/// should be said where nothing tells how the modules are mounted.
+/// Enters where tiles lie: as the command line or the configuration says, otherwise as in the run of the input,
+/// otherwise as the files say. Returns a note if nothing says how the modules are mounted.
 fn place(detector: &mut Table, args: &ConvertArgs, info: &InputInfo) -> Result<Option<String>, Failure> {
     if let Some(name) = &args.geometry {
         GEOMETRY[..4].iter().for_each(|key| drop(detector.remove(*key)));
@@ -213,14 +214,14 @@ fn place(detector: &mut Table, args: &ConvertArgs, info: &InputInfo) -> Result<O
     };
     detector.insert("tile".into(), Value::Array(places.iter().map(tile).collect()));
     let how = if info.format.kind == DetectorKind::Eiger {
-        "the ports were placed side by side as their headers say, without gaps and none of them turned"
+        "the ports were placed side by side as their headers say, without gaps and none of them rotated"
     } else {
         "the modules were placed side by side as the master says, without gaps"
     };
     Ok(Some(how.to_owned() + &how_to_place(info)))
 }
 
-/// What to do about modules of which nobody said where they are mounted.
+/// What the user can do if nothing says how the modules are mounted.
 fn how_to_place(info: &InputInfo) -> String {
     let fits = |p: &&Preset| p.kind == info.format.kind && p.modules() == info.modules;
     let example = match PRESETS.iter().find(fits) {
@@ -228,7 +229,7 @@ fn how_to_place(info: &InputInfo) -> String {
         None => "--config with [[detector.tile]]".into(),
     };
     format!(
-        "; the files do not tell how the detector is mounted, positions in the image are not those in space: give its geometry, for example {example}"
+        "; the files do not say how the modules of the detector are mounted, so pixel positions in the image are not the real ones: give its geometry, for example {example}"
     )
 }
 
@@ -236,7 +237,7 @@ fn absolute(path: &Path) -> Result<String, Failure> {
     let path = std::path::absolute(path).map_err(|e| Failure::io("cannot find", path, &e))?;
     path.to_str()
         .map(str::to_owned)
-        .ok_or_else(|| usage(format!("{} is not UTF-8", path.display()), "a configuration is text", "rename it"))
+        .ok_or_else(|| usage(format!("{} is not UTF-8", path.display()), "a path in the configuration is text", "rename it"))
 }
 
 /// Folder and prefix from OUT; `run_master.h5` and `run` are the same.
@@ -245,7 +246,7 @@ fn output(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
     let name = out.file_name().and_then(|n| n.to_str()).filter(|_| !out.is_dir());
     let Some(name) = name else {
         let fix = format!("add a name: -o {}", out.join("run01").display());
-        return Err(usage(format!("{} is a folder", out.display()), "the files need the first part of their names too", fix));
+        return Err(usage(format!("{} is a folder", out.display()), "the first part of the file names is missing", fix));
     };
     let prefix = name.strip_suffix("_master.h5").unwrap_or(name);
     let folder = out.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -266,7 +267,7 @@ fn output(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
         output.extend(value.map(|v| (key.to_string(), v)));
     }
     if args.compression.is_some() && args.compression_level.is_none() {
-        // A level of the configuration is that of its own compression.
+        // A level in the configuration belongs to the compression named there.
         output.remove("compression_level");
     }
     Ok(())
@@ -284,7 +285,7 @@ fn pixels(root: &mut Table, args: &ConvertArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `[calibration]` of a file or of a folder of planes.
+/// The table `[calibration]` for a calibration file or a folder of planes.
 fn calibration(path: &PathBuf) -> Result<Table, Failure> {
     std::fs::metadata(path).map_err(|e| {
         Failure::new(Exit::Configuration, format!("cannot read the calibration {}", path.display()), reason(&e), "check the path")
@@ -304,7 +305,7 @@ fn calibration(path: &PathBuf) -> Result<Table, Failure> {
     Ok(table)
 }
 
-/// Says in terms of options what photons need.
+/// Refuses a conversion to photons without calibration or photon energy, and names the options that are missing.
 fn demand_calibration(root: &Table, info: &InputInfo) -> Result<(), Failure> {
     let text = |table: &str, key: &str| root.get(table)?.get(key)?.as_str();
     if info.format.kind == DetectorKind::Eiger || text("processing", "dtype") == Some("raw") {

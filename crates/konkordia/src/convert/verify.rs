@@ -1,17 +1,17 @@
-//! `--verify`: the input is converted once more, without vector instructions, without compression and in one worker, and every image of the
-//! files is decoded and compared with it, pixel by pixel.
+//! `--verify`: the input is converted again, without vector instructions, without compression and with one worker.
+//! Every image of the files is decoded and compared with that conversion, pixel by pixel.
 
 use super::args::ConvertArgs;
 use super::progress::watch_run;
 use super::{kept, sources};
 use crate::config::Config;
+use crate::console;
 use crate::failure::Failure;
 use crate::files::decode;
 use crate::input::Input;
-use crate::run::arm::{self, Ground};
+use crate::run::arm::{self, RunInputs};
 use crate::run::exit_of;
 use crate::run::signals::Watch;
-use crate::say;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
@@ -27,11 +27,11 @@ use std::time::Instant;
 pub struct Verified {
     /// Images compared.
     pub images: u64,
-    /// Images with a pixel that is not as it should be.
+    /// Images with at least one pixel that differs.
     pub different_images: u64,
-    /// Such pixels.
+    /// Pixels that differ.
     pub different_pixels: u64,
-    /// The first of these images.
+    /// The first image that differs.
     pub first_different: Option<u64>,
     /// Largest difference that the compression may make; 0 if it is lossless.
     pub tolerance: f64,
@@ -42,7 +42,7 @@ pub struct Verified {
 impl Verified {
     /// For people.
     pub fn to_text(&self) -> String {
-        let images = say::count(self.images);
+        let images = console::count(self.images);
         match self.first_different {
             None if self.tolerance > 0.0 => {
                 format!("verified  {images} images decoded, every pixel within {} of a second conversion", self.tolerance)
@@ -50,8 +50,8 @@ impl Verified {
             None => format!("verified  {images} images decoded, every pixel equals a second conversion"),
             Some(first) => format!(
                 "verified  NOT EQUAL: {} of {images} images differ from a second conversion in {} pixels, the first is image {first}; please report it",
-                say::count(self.different_images),
-                say::count(self.different_pixels)
+                console::count(self.different_images),
+                console::count(self.different_pixels)
             ),
         }
     }
@@ -66,9 +66,15 @@ impl Verified {
 }
 
 /// Compares the files of this conversion with a second one.
-pub fn verify(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground, watch: &Watch) -> Result<Verified, Failure> {
+pub fn verify(
+    args: &ConvertArgs,
+    config: &Config,
+    input: &Input,
+    run_inputs: RunInputs,
+    watch: &Watch,
+) -> Result<Verified, Failure> {
     let start = Instant::now();
-    let Ground { mut plan, loaded, .. } = ground;
+    let RunInputs { mut plan, loaded, .. } = run_inputs;
     let tolerance = match plan.compression {
         Compression::Sz3 { bound } => bound.value(),
         _ => 0.0,
@@ -86,7 +92,7 @@ pub fn verify(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground
     let armed = arm::arm_with(&plan, loaded, sources(input, &plan), (Box::new(compare), Vec::new()), Isa::Scalar)?;
     watch.also_stop(armed.control());
     if !args.quiet {
-        say::to_stderr("verifying: every image is decoded and compared with a second conversion");
+        console::to_stderr("verifying: every image is decoded and compared with a second conversion");
     }
     let outcome = watch_run(armed, &plan, args, 0);
     match outcome.ended {
@@ -104,7 +110,7 @@ pub fn verify(args: &ConvertArgs, config: &Config, input: &Input, ground: Ground
     Ok(found)
 }
 
-/// Takes the images of the second conversion.
+/// The sink of the second conversion: compares its images with those of the files.
 struct Compare {
     reader: Reader,
     found: Arc<Mutex<Verified>>,
@@ -142,7 +148,8 @@ impl Sink for Compare {
     }
 }
 
-/// Pixels that differ: in any bit, or by more than the tolerance where there is one. An image of another size differs everywhere.
+/// Number of pixels whose values differ by more than the tolerance, which is 0 for lossless compression. An image of
+/// another size differs in all pixels.
 fn differences(expected: &[u8], found: &[u8], pixel: PixelType, tolerance: f64) -> u64 {
     let bytes = pixel.bytes();
     if expected.len() != found.len() {
@@ -159,7 +166,7 @@ fn differences(expected: &[u8], found: &[u8], pixel: PixelType, tolerance: f64) 
         (PixelType::Float32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
         _ => f64::NAN,
     };
-    // A difference of NaN is within nothing.
+    // A comparison with NaN is false, so a NaN with other bits counts as different.
     let within = |a: &[u8], b: &[u8]| (value(a) - value(b)).abs() <= tolerance;
     let differ = |(a, b): &(&[u8], &[u8])| a != b && !within(a, b);
     expected.chunks_exact(bytes).zip(found.chunks_exact(bytes)).filter(differ).count() as u64

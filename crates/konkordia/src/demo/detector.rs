@@ -1,4 +1,4 @@
-//! The simulated detector beside the service: each `start` that the service accepts is answered with a series, over UDP.
+//! The simulated detector of the demonstration. It sends a series over UDP for each `start` that the service accepts.
 
 use crate::failure::{Exit, Failure, reason};
 use crate::serve::detector::Handle;
@@ -12,29 +12,31 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// Without progress for so long the sender goes on: what it waits for was lost.
+/// The sender waits no longer than this for the receiver: the packets that it waits for were then lost.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Pause between two looks at the receiver.
+/// Pause between two checks of the receiver.
 const LOOK_AGAIN: Duration = Duration::from_micros(20);
-/// Share of the receive buffer that packets on their way may take; the kernel also counts its own overhead.
+/// Packets in flight may take one part in this many of the receive buffer, because the kernel also counts its own
+/// overhead.
 const BUFFER_SHARE: usize = 3;
-/// A ring that is fuller than this is not given more.
+/// The sender waits while the ring of the receiver is fuller than this.
 const RING_FULL: f64 = 0.5;
 
-/// What the service knows of the detector. It tells the simulated one of each start, as a program in `[control] on_start` would tell a real one.
-pub struct Told {
+/// The detector as the service sees it. It passes each start on to the simulated detector. For a real one a program in
+/// `[control] on_start` does this.
+pub struct DrivenDetector {
     inner: Arc<Handle>,
     starts: Sender<DetectorStatus>,
 }
 
-impl Told {
-    /// In front of a detector of the service; starts come out of the receiver.
+impl DrivenDetector {
+    /// Wraps a detector of the service. The status after each accepted start is sent to `starts`.
     pub fn new(inner: Arc<Handle>, starts: Sender<DetectorStatus>) -> Self {
         Self { inner, starts }
     }
 }
 
-impl Detector for Told {
+impl Detector for DrivenDetector {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -55,7 +57,7 @@ impl Detector for Told {
         let is_start = matches!(command, Command::Start(_));
         let reply = self.inner.command(command);
         if let (true, Ok(status)) = (is_start, &reply) {
-            // Without a simulator nobody answers: the run waits for its data and says so.
+            // Without a simulator no data arrive: the run waits for them and reports that.
             let _ = self.starts.send(status.clone());
         }
         reply
@@ -77,7 +79,8 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Answers `starts` until their sender is gone, at first as fast as the receiver takes images.
+    /// Sends a series for each of `starts`, until that channel is closed. At first it sends as fast as the receiver
+    /// takes images.
     ///
     /// # Errors
     /// There are no threads left.
@@ -115,7 +118,7 @@ impl Simulator {
         self.rate_hz.store(rate_hz, Ordering::Relaxed);
     }
 
-    /// What was sent in the oldest series that was not asked for yet; waits for its end.
+    /// What was sent in the oldest series that was not returned yet; waits for the end of that series.
     pub fn sent(&self) -> Option<Result<Sent, Failure>> {
         self.sent.recv().ok()
     }
@@ -126,7 +129,7 @@ impl Simulator {
     }
 }
 
-/// Sends the images of one run. It paces itself by the receiver, so that the kernel's buffer is never full.
+/// Sends the images of one run, not faster than the receiver takes them, so that the kernel's buffer is never full.
 fn series(
     detector: &Handle,
     start: &DetectorStatus,

@@ -1,13 +1,14 @@
-//! `konkordia demo`: the service with a simulated detector on any machine, driven over HTTP, with proof.
+//! `konkordia demo`: runs the service with a simulated detector, drives it over HTTP, and checks every pixel of the
+//! file.
 
 mod detector;
 mod proof;
 
 use crate::cli::DemoArgs;
 use crate::config::service::{self, DetectorKindConfig, ServiceConfig};
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::run::signals;
-use crate::say;
 use crate::serve::client::Waited;
 use crate::serve::client::args::TargetArgs;
 use crate::serve::client::http::Client;
@@ -18,7 +19,7 @@ use crate::simulate::packetiser;
 use crate::simulate::send::{Senders, Sent};
 use crate::simulate::setup::{Beam, RunText, write_files};
 use crossbeam_channel::unbounded;
-use detector::{Simulator, Told};
+use detector::{DrivenDetector, Simulator};
 use konkordia_sim::jungfrau::{JungfrauImage, JungfrauModel, SyntheticJungfrau, raw_bytes};
 use konkordia_sim::packet::{DetectorKind, Packetiser};
 use konkordia_sinks::hdf5::master_file_name;
@@ -32,17 +33,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Different images; they repeat until the number asked for is reached.
+/// Number of different images; they repeat until the number asked for is reached.
 const IMAGES: u64 = 16;
 /// A larger receive buffer does not make the demonstration faster.
 const BUFFER_PLENTY_BYTES: usize = 4 << 20;
-/// Where the service is expected; if the port is taken, any other that is free.
+/// Default port of the service. If it is taken, any free port is used.
 const HTTP_PORT: u16 = 8090;
 /// Start of the names of the files.
 const PREFIX: &str = "demo";
 /// Name of the detector in the service.
 const NAME: &str = "jungfrau";
-/// Time between two looks.
+/// Time between two queries of the service.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What is simulated.
@@ -52,7 +53,7 @@ struct Scene {
     packetiser: Packetiser,
 }
 
-/// The service that is shown, and its detector.
+/// The running service and its simulated detector.
 struct Stage {
     service: Service,
     simulator: Simulator,
@@ -62,7 +63,7 @@ struct Stage {
     receive_buffer_bytes: usize,
 }
 
-/// What the run gave.
+/// Result of the run.
 struct Outcome {
     status: DetectorStatus,
     sent: Sent,
@@ -96,9 +97,9 @@ pub fn command(args: &DemoArgs) -> Result<Exit, Failure> {
     shown
 }
 
-/// Words for people, which are not the result where that is JSON.
+/// Prints text for the user: on stderr if the result on stdout is JSON.
 fn tell(args: &DemoArgs, text: &str) {
-    if args.json { say::to_stderr(text) } else { say::to_stdout(text) }
+    if args.json { console::to_stderr(text) } else { console::to_stdout(text) }
 }
 
 impl Scene {
@@ -123,7 +124,8 @@ fn config_path(folder: &Path) -> PathBuf {
     folder.join("demo.toml")
 }
 
-/// Writes calibration and configuration into the folder, so that the user finds there all that a real run needs, and reads them.
+/// Writes calibration and configuration into the folder, so that the user finds all that a real run needs there. Then
+/// loads the configuration.
 fn configure(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<ServiceConfig, Failure> {
     let calibration = args.dir.join("calibration");
     write_files(&calibration, &detector.calibration_files(true))?;
@@ -149,7 +151,7 @@ fn configure(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<ServiceCon
     Ok(service)
 }
 
-/// Whatever the system gives: two demonstrations at a time do not get the same.
+/// A free port that the kernel chooses: two demonstrations at a time do not get the same.
 fn free_udp_address() -> Result<SocketAddr, Failure> {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).map_err(|error| {
         let fix = "wait for other programs to end: this one needs a free UDP port of 127.0.0.1";
@@ -170,7 +172,7 @@ impl Stage {
         let handle = OnceLock::new();
         let service = Service::start(config, |detector| {
             let _ = handle.set(Arc::clone(&detector));
-            Arc::new(Told::new(detector, starts.clone()))
+            Arc::new(DrivenDetector::new(detector, starts.clone()))
         })?;
         let url = service.url();
         tell(
@@ -191,11 +193,11 @@ impl Stage {
     /// One run from arm to idle.
     fn run(&self, args: &DemoArgs, interrupted: &AtomicBool) -> Result<DetectorStatus, Failure> {
         let Self { url, client, .. } = self;
-        let images = say::count(args.images);
+        let images = console::count(args.images);
         tell(
             args,
             &format!(
-                "3  arming it for {images} images, starting it and with it the detector, which sends UDP packets over loopback:\n       \
+                "3  arming it for {images} images, then starting it and the detector, which sends UDP packets over loopback:\n       \
              curl -H 'Content-Type: application/json' -d '{{\"images\": {}, \"prefix\": \"{PREFIX}\"}}' {url}/api/v1/arm\n       curl -X POST {url}/api/v1/start\n       \
              konkordia simulate jungfrau --to {} --images {0}      (as fast as the receiver takes them)\n       \
              curl '{url}/api/v1/wait?timeout_s=60'",
@@ -204,7 +206,7 @@ impl Stage {
         );
         client.post::<DetectorStatus>("arm", &json!({ "images": args.images, "prefix": PREFIX }))?;
         client.post::<DetectorStatus>("start", &json!({}))?;
-        let mut progress = say::Progress::new(args.json);
+        let mut progress = console::Progress::new(args.json);
         loop {
             let look = LOOK.as_secs_f64().to_string();
             let waited: Waited = client.get("wait", &[("timeout_s", &look)])?;
@@ -215,17 +217,17 @@ impl Stage {
             if interrupted.load(Ordering::Relaxed) {
                 client.post::<DetectorStatus>("cancel", &json!({}))?;
             }
-            progress.update(|| format!("   {} of {images} images written", say::count(waited.status.images_written)));
+            progress.update(|| format!("   {} of {images} images written", console::count(waited.status.images_written)));
         }
     }
 }
 
-/// The run and its proof.
+/// Does the run, checks its file, and prints the result.
 fn show(args: &DemoArgs, scene: &Scene, stage: &Stage, interrupted: &AtomicBool, begun: Instant) -> Result<Exit, Failure> {
     let status = stage.run(args, interrupted)?;
     let sent = stage.simulator.sent().unwrap_or_else(|| Ok(Sent::default()))?;
     if interrupted.load(Ordering::Relaxed) {
-        say::to_stderr(&format!("interrupted: {}", status.message));
+        console::to_stderr(&format!("interrupted: {}", status.message));
         return Ok(Exit::Interrupted);
     }
     if status.state == DetectorState::Error {
@@ -235,16 +237,16 @@ fn show(args: &DemoArgs, scene: &Scene, stage: &Stage, interrupted: &AtomicBool,
     let file = files.files.into_iter().next_back().ok_or_else(|| {
         Failure::new(Exit::Incomplete, "the run has no file", status.message.clone(), status.hint.clone().unwrap_or_default())
     })?;
-    tell(args, "4  reading the file back and comparing every pixel with what a naive pipeline makes of the same packets ...");
+    tell(args, "4  reading the file back and comparing every pixel with a reference computed from the same packets ...");
     let master = args.dir.join(master_file_name(PREFIX));
     let proof = proof::compare(&master, &scene.detector, &scene.packetiser, &scene.truth, args.images)?;
     let exit = if proof.is_complete(args.images) { Exit::Complete } else { Exit::Incomplete };
     let outcome = Outcome { status, sent, file, proof, exit };
     if args.json {
-        say::json(&outcome.to_json(args, stage, begun), args.keep_serving);
+        console::json(&outcome.to_json(args, stage, begun), args.keep_serving);
     } else {
         summary(args, stage, &outcome);
-        say::to_stdout(&format!("\ndone in {:.1} s", begun.elapsed().as_secs_f64()));
+        console::to_stdout(&format!("\ndone in {:.1} s", begun.elapsed().as_secs_f64()));
     }
     Ok(exit)
 }
@@ -271,11 +273,11 @@ impl Outcome {
 
 fn summary(args: &DemoArgs, stage: &Stage, outcome: &Outcome) {
     let Outcome { proof, file, .. } = outcome;
-    let n = |name: &str| say::count(proof.count(name));
+    let n = |name: &str| console::count(proof.count(name));
     let malformed: u64 = proof.summary.ledger.iter().filter(|(name, _)| name.starts_with("malformed")).map(|(_, n)| n).sum();
     let (hz, gigabytes) = outcome.rates();
-    let balance = if proof.is_valid { "balances" } else { "DOES NOT BALANCE, or the file is damaged: konkordia check says what" };
-    say::to_stdout(&format!(
+    let balance = if proof.is_valid { "balances" } else { "DOES NOT BALANCE, or the file is damaged: run konkordia check" };
+    console::to_stdout(&format!(
         "\nservice   {}\n\
          packets   {} received = {} placed + {} duplicate + {} late + {} without a slot + {} foreign + {malformed} malformed\n\
          images    {} expected = {} complete + {} partial + {} lost + {} discarded\nledger    {balance}\n\
@@ -294,18 +296,18 @@ fn summary(args: &DemoArgs, stage: &Stage, outcome: &Outcome) {
         n("images_lost"),
         n("images_discarded"),
         file.master,
-        say::count(file.images),
+        console::count(file.images),
         file.bytes as f64 * 8.0 / (proof.compared.max(1)) as f64,
     ));
-    say::to_stdout(&format!(
+    console::to_stdout(&format!(
         "proof     {} pixels read back, {} different; {:.2} % of them are exactly the true photons, the rest is the detector's noise",
-        say::count(proof.compared),
-        say::count(proof.different),
+        console::count(proof.compared),
+        console::count(proof.different),
         proof.equal_to_truth * 100.0
     ));
     if stage.receive_buffer_bytes < BUFFER_PLENTY_BYTES {
         let ms = stage.receive_buffer_bytes as f64 / 1.15e9 * 1e3;
-        say::to_stdout(&format!(
+        console::to_stdout(&format!(
             "limit     a real module at 1.1 kHz fills this receive buffer in {ms:.1} ms; for real runs: sudo sysctl -w net.core.rmem_max=268435456"
         ));
     }
@@ -313,22 +315,22 @@ fn summary(args: &DemoArgs, stage: &Stage, outcome: &Outcome) {
     let verdict = if outcome.exit == Exit::Complete {
         "nothing lost, the ledger balances, every pixel is right"
     } else {
-        "NOT as it should be"
+        "FAILED: see the lines above"
     };
-    say::to_stdout(&format!(
+    console::to_stdout(&format!(
         "result    {verdict}\n\nnext      konkordia inspect {dir}/demo_master.h5 --image 0\n          konkordia check {dir}/demo_master.h5\n          \
          konkordia demo --keep-serving     (to try commands, curl and a browser)\n          konkordia serve -c {dir}/demo.toml     (the service alone)\n          konkordia config init"
     ));
 }
 
-/// The service goes on; every start is answered with a series.
+/// Keeps the service running until Ctrl-C. The simulated detector sends a series for every start.
 fn keep(args: &DemoArgs, stage: &Stage, interrupted: &AtomicBool) {
     let url = &stage.url;
     let at = if url.ends_with(&format!(":{HTTP_PORT}")) { String::new() } else { format!(" --url {url}") };
     tell(
         args,
         &format!(
-            "\n5  the service goes on, until Ctrl-C; each start is answered with a series of the simulated detector, {} Hz. Look at {url}/, and try in another terminal:\n       \
+            "\n5  the service runs on until Ctrl-C; at each start the simulated detector sends a series, at {} Hz. Look at {url}/, and try in another terminal:\n       \
          konkordia watch{at}\n       konkordia start --images 1000 --prefix mine --wait{at}\n       curl {url}/api/v1/status\n       \
          curl -H 'Content-Type: application/json' -d '{{\"images\": 500}}' '{url}/api/v1/start?wait_s=60'\n       curl {url}/api/v1/images/latest -o latest.png",
             args.rate
@@ -338,17 +340,17 @@ fn keep(args: &DemoArgs, stage: &Stage, interrupted: &AtomicBool) {
     while !interrupted.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
         match stage.simulator.sent_by_now() {
-            Some(Ok(sent)) => tell(args, &format!("   sent {} images in {:.1} s", say::count(sent.images), sent.seconds)),
-            Some(Err(failure)) => say::to_stderr(&failure.to_string()),
+            Some(Ok(sent)) => tell(args, &format!("   sent {} images in {:.1} s", console::count(sent.images), sent.seconds)),
+            Some(Err(failure)) => console::to_stderr(&failure.to_string()),
             None => {}
         }
         let Some(seconds) = args.again_every else { continue };
         let Ok(status) = stage.client.get::<DetectorStatus>("status", &[]) else { continue };
         let is_idle = status.state == DetectorState::Idle && status.state_age_s >= seconds as f64;
-        // Somebody else may be quicker: then his run goes on.
+        // Another client may start a run first: then that run goes on.
         if is_idle {
             let _ = stage.client.post::<DetectorStatus>("start", &json!({}));
         }
     }
-    say::to_stderr("stopping: ending runs and closing their files (once more to stop at once)");
+    console::to_stderr("stopping: ending runs and closing their files (press Ctrl-C again to stop immediately)");
 }

@@ -1,4 +1,4 @@
-//! Every pixel of the file against what a naive pipeline makes of the same packets.
+//! Compares every pixel of the file with what a simple reference pipeline makes of the same packets.
 
 use crate::failure::Failure;
 use crate::files::decode;
@@ -12,13 +12,14 @@ use std::path::Path;
 pub struct Proof {
     /// Pixels that were read back.
     pub compared: u64,
-    /// Those that are not as they should be.
+    /// Pixels that differ from the reference.
     pub different: u64,
-    /// Pixels of the different images whose photons are those that the simulator let fall onto them.
+    /// Fraction of the valid pixels of the reference images that are equal to the photons that the simulator let fall
+    /// onto them.
     pub equal_to_truth: f64,
     /// The file is whole and its ledger balances.
     pub is_valid: bool,
-    /// What the file says of itself.
+    /// The summary of the file.
     pub summary: Summary,
 }
 
@@ -66,7 +67,7 @@ pub fn compare(
     Ok(Proof { compared, different, equal_to_truth, is_valid, summary: reader.summary().clone() })
 }
 
-/// What a naive pipeline makes of the packets of these images.
+/// What the reference pipeline makes of the packets of these images.
 fn expected(detector: &SyntheticJungfrau, packetiser: &Packetiser, truth: &[JungfrauImage]) -> Vec<Vec<i16>> {
     let layout = packetiser.layout();
     let mut reference = Reference::new(RunLayout::stacked(packetiser, truth.len() as u64));

@@ -2,15 +2,15 @@
 
 use super::{decode, others};
 use crate::cli::FileArgs;
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::{self, Reader, Severity, Summary};
 use serde_json::json;
 
 /// `konkordia check FILE`
 pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
-    // A path with a typo is not a damaged file.
+    // A path that does not exist is not a damaged file.
     std::fs::metadata(&args.file).map_err(|e| Failure::io("cannot read", &args.file, &e))?;
     let (findings, looked) = if is_ours(&args.file) == Some(false) {
         others::check(&args.file)?
@@ -33,35 +33,35 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
         let value = json!({
             "file": args.file, "valid": errors == 0, "whole": whole, "images": looked.images, "images_by_status": counts, "findings": list,
         });
-        say::json(&value, false);
+        console::json(&value, false);
     } else {
         for f in &findings {
             let severity = if f.severity == Severity::Error { "error" } else { "warning" };
-            say::to_stdout(&format!("{severity}: {}\n  in:  {}\n  fix: {}", f.what, f.place, f.fix));
+            console::to_stdout(&format!("{severity}: {}\n  in:  {}\n  fix: {}", f.what, f.place, f.fix));
         }
         if let Some(by_status) = looked.by_status.as_ref().filter(|_| looked.images.is_some_and(|n| n > 0)) {
-            say::to_stdout(&format!("images: {}", counts(by_status)));
+            console::to_stdout(&format!("images: {}", counts(by_status)));
         }
         let warnings = findings.len() - errors;
-        let images = looked.images.map_or(String::new(), |n| format!(", {} images", say::count(n)));
+        let images = looked.images.map_or(String::new(), |n| format!(", {} images", console::count(n)));
         let verdict = match (errors, whole) {
             (0, true) => "whole and valid",
             (0, false) => "valid, but NOT every image is complete",
             _ => "NOT whole and valid",
         };
-        say::to_stdout(&format!("{} is {verdict}: {errors} error(s), {warnings} warning(s){images}", args.file.display()));
+        console::to_stdout(&format!("{} is {verdict}: {errors} error(s), {warnings} warning(s){images}", args.file.display()));
     }
     Ok(if errors == 0 { Exit::Complete } else { Exit::Incomplete })
 }
 
-/// What the file says of its images; nothing of a file that cannot be read.
+/// What the file says about its images; empty if it cannot be read.
 #[derive(Default)]
 pub struct Looked {
     /// Images in it.
     pub images: Option<u64>,
-    /// Every image that the run was to have is there and complete.
+    /// Every image is there and complete. Planned images after a stop of the run ("not taken") do not count.
     pub is_complete: bool,
-    /// Images by what became of them, where the file says it.
+    /// Number of images by status, if the file records it.
     pub by_status: Option<Vec<(&'static str, u64)>>,
 }
 
@@ -73,9 +73,9 @@ impl Looked {
     }
 }
 
-/// Images by what became of them, in words.
+/// Number of images by status, as text.
 fn counts(by_status: &[(&'static str, u64)]) -> String {
     let always = ["complete", "partial", "lost", "discarded"];
     let shown = by_status.iter().filter(|(name, n)| *n > 0 || always.contains(name));
-    shown.map(|(name, n)| format!("{} {name}", say::count(*n))).collect::<Vec<_>>().join(", ")
+    shown.map(|(name, n)| format!("{} {name}", console::count(*n))).collect::<Vec<_>>().join(", ")
 }

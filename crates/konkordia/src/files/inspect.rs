@@ -3,9 +3,9 @@
 use super::statistics::Statistics;
 use super::{decode, others};
 use crate::cli::InspectArgs;
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::picture::{self, image};
-use crate::say;
 use konkordia_core::array::Element;
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::others::is_ours;
@@ -13,7 +13,7 @@ use konkordia_sinks::hdf5::{Compression, FileSpec, ImageStatus, Reader, Summary}
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Longest side of a picture: a detector of 16 megapixels as it is.
+/// Longest side of a picture: a detector of 16 megapixels is drawn without scaling.
 const SIDE_MAX: u32 = 4096;
 
 /// `konkordia inspect FILE`
@@ -39,12 +39,12 @@ pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
             one["status"] = json!(status);
             value["image"] = one;
         }
-        say::json(&value, false);
+        console::json(&value, false);
     } else {
-        say::to_stdout(&to_text(summary));
+        console::to_stdout(&to_text(summary));
         if let (Some(n), Some((status, statistics))) = (args.image, image) {
             let status = status.map_or(String::new(), |s| format!("{s}; "));
-            say::to_stdout(&format!("image {n:<6} {status}{}", statistics.to_text()));
+            console::to_stdout(&format!("image {n:<6} {status}{}", statistics.to_text()));
         }
     }
     Ok(Exit::Complete)
@@ -71,14 +71,14 @@ fn one_image(reader: &Reader, n: u64) -> Result<(Option<&'static str>, Statistic
 /// Draws an image with a logarithmic scale.
 pub fn draw(path: &Path, dtype: Option<PixelType>, columns: usize, pixels: &[u8]) -> Result<(), Failure> {
     let cannot =
-        |why: &str| Failure::new(Exit::Io, format!("cannot draw {}", path.display()), why, "ask for its numbers instead");
-    let dtype = dtype.ok_or_else(|| cannot("its pixels are of a type that is not known"))?;
+        |why: &str| Failure::new(Exit::Io, format!("cannot draw {}", path.display()), why, "inspect it without a picture");
+    let dtype = dtype.ok_or_else(|| cannot("the type of its pixels is not known"))?;
     let of = image::Pixels { element: Element::from(dtype), columns, bytes: pixels };
     let bytes = image::png(of, SIDE_MAX).map_err(|why| cannot(&why))?;
     std::fs::write(path, bytes).map_err(|error| Failure::io("cannot write the picture", path, &error))
 }
 
-/// In words.
+/// The compression as text.
 pub fn compression(compression: Compression) -> String {
     match compression {
         Compression::None => "none".into(),
@@ -98,7 +98,7 @@ fn size(s: &Summary) -> String {
     format!("{shape} pixels{names}{pieces}")
 }
 
-/// What a file of a series has beyond that of a run.
+/// Rows that only the file of a series has.
 fn series(spec: &FileSpec) -> Vec<(&'static str, String)> {
     let Some(series) = &spec.series else { return Vec::new() };
     let id = if series.unique_id.is_empty() { String::new() } else { format!(" ({})", series.unique_id) };
@@ -149,17 +149,17 @@ fn to_text(s: &Summary) -> String {
         let images = f.images.map_or(unreadable.into(), |n| format!("{n} images from {}", f.first_image));
         ("data file", format!("{}: {images}", f.path.display()))
     }));
-    rows.extend(s.ledger.iter().map(|(name, n)| ("ledger", format!("{name:<26}{:>16}", say::count(*n)))));
+    rows.extend(s.ledger.iter().map(|(name, n)| ("ledger", format!("{name:<26}{:>16}", console::count(*n)))));
     rows.iter().map(|(name, value)| format!("{name:<12} {value}")).collect::<Vec<_>>().join("\n")
 }
 
-/// What the numbers mean, and which are measurements, where that is not what the type says.
+/// Unit, step, offset and valid range of the stored numbers.
 fn numbers(spec: &FileSpec) -> Vec<String> {
     let scale = spec.scale.filter(|scale| !scale.is_trivial());
     let mut lines = vec![match scale {
         None => format!("in units of 1 {}", spec.unit),
         Some(s) if s.offset == 0.0 => format!("in steps of {} {}", s.step, spec.unit),
-        Some(s) => format!("in steps of {} {}, of which {} were added to each", s.step, spec.unit, s.offset),
+        Some(s) => format!("in steps of {} {}; {} steps were added to each pixel", s.step, spec.unit, s.offset),
     }];
     lines.extend(spec.underload.map(|n| format!("lowest {n}")));
     lines.extend(spec.saturation.map(|n| format!("highest {n}")));
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(numbers(&spec), ["in steps of 0.125 keV", "lowest 0"]);
         let scale = Some(Scale { step: 1.0, offset: 40.0 });
         let spec = FileSpec { scale, saturation: Some(12000.0), ..FileSpec::default() };
-        assert_eq!(numbers(&spec), ["in steps of 1 photon, of which 40 were added to each", "highest 12000"]);
+        assert_eq!(numbers(&spec), ["in steps of 1 photon; 40 steps were added to each pixel", "highest 12000"]);
         assert_eq!(said(&[1, 2]), "1, 2");
         assert_eq!(said(&(0..20).collect::<Vec<_>>()), "0, 1, 2, 3, 4, 5, ... 19");
     }

@@ -1,4 +1,4 @@
-//! Files that exist: what is in them, are they whole, can they be made whole.
+//! Inspects, checks and repairs existing files.
 
 pub mod check;
 pub mod inspect;

@@ -4,8 +4,8 @@ use super::check::Looked;
 use super::statistics::Statistics;
 use super::{decode, inspect};
 use crate::cli::InspectArgs;
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::Finding;
 use konkordia_sinks::hdf5::others::{Facts, OthersFile, Placed};
@@ -29,11 +29,11 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit, Failure> {
             value["image"] = statistics.to_json();
             value["image"]["image"] = json!(n);
         }
-        say::json(&value, false);
+        console::json(&value, false);
     } else {
-        say::to_stdout(&to_text(&args.file, &file));
+        console::to_stdout(&to_text(&args.file, &file));
         if let (Some(n), Some(statistics)) = (args.image, statistics) {
-            say::to_stdout(&format!("image {n:<6} {}", statistics.to_text()));
+            console::to_stdout(&format!("image {n:<6} {}", statistics.to_text()));
         }
     }
     Ok(Exit::Complete)
@@ -64,7 +64,8 @@ fn one_image(file: &OthersFile, n: u64) -> Result<Image, Failure> {
     Ok(Image { statistics, dtype, columns, pixels })
 }
 
-/// What counts as a measurement: as the file says, otherwise numbers from 0 on, without the highest, by which detectors mark pixels that are none.
+/// Range of the values that are measurements. It is as the file says, otherwise from 0 up to but without the highest
+/// value of the type, with which detectors mark pixels without a measurement.
 fn range(facts: &Facts, dtype: PixelType) -> (f64, f64) {
     let highest = match dtype {
         PixelType::Uint8 => f64::from(u8::MAX),

@@ -1,12 +1,12 @@
 //! `konkordia repair`: makes readable what a killed run left behind, and what can still be read of damaged files.
 
 use crate::cli::FileArgs;
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use konkordia_sinks::hdf5;
 use serde_json::json;
 
-/// Ranges of images that are listed.
+/// Largest number of ranges of images that are listed.
 const LISTED_MAX: usize = 10;
 
 /// `konkordia repair FILE`
@@ -23,31 +23,33 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
             "images": report.images, "images_missing": report.images_missing(),
             "missing": report.missing.iter().map(missing).collect::<Vec<_>>(), "mask_missing": report.mask_missing, "notes": report.notes,
         });
-        say::json(&value, false);
+        console::json(&value, false);
         return Ok(exit);
     }
     for (what, files) in [("rebuilt", &report.rebuilt), ("rescued", &report.rescued)] {
-        files.iter().for_each(|file| say::to_stdout(&format!("{what} {}", file.display())));
+        files.iter().for_each(|file| console::to_stdout(&format!("{what} {}", file.display())));
     }
     for note in &report.notes {
-        say::to_stdout(&format!("note: {note}"));
+        console::to_stdout(&format!("note: {note}"));
     }
     for missing in &report.missing {
         let which = said(&missing.ranges);
         let images = if missing.images == 1 { "image is" } else { "images are" };
-        let number = if missing.images == 0 { "an unknown number of".into() } else { say::count(missing.images) };
-        say::to_stdout(&format!("error: {number} {images} missing{which}: {}\n  fix: {}", missing.why, missing.fix));
+        let number = if missing.images == 0 { "an unknown number of".into() } else { console::count(missing.images) };
+        console::to_stdout(&format!("error: {number} {images} missing{which}: {}\n  fix: {}", missing.why, missing.fix));
     }
     if report.mask_missing {
         let fix = "bring back a whole copy of the master or of data file 1, and run repair again";
-        say::to_stdout(&format!("error: the pixel mask is in none of the files; the master masks no pixel\n  fix: {fix}"));
+        console::to_stdout(&format!(
+            "error: the pixel mask is in none of the files; no pixel is masked in the master\n  fix: {fix}"
+        ));
     }
-    let what = if report.master_written { "written anew" } else { "was right" };
+    let what = if report.master_written { "rewritten" } else { "needed no change" };
     let missing = match report.images_missing() {
         0 => String::new(),
-        n => format!(", {} of them missing", say::count(n)),
+        n => format!(", {} of them missing", console::count(n)),
     };
-    say::to_stdout(&format!("{}: {what}; {} images{missing}", report.master.display(), say::count(report.images)));
+    console::to_stdout(&format!("{}: {what}; {} images{missing}", report.master.display(), console::count(report.images)));
     Ok(exit)
 }
 

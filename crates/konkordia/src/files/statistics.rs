@@ -1,12 +1,12 @@
-//! Numbers that tell whether an image is plausible.
+//! Statistics that show whether an image is plausible.
 
 use konkordia_core::pixel::PixelType;
 use serde_json::{Value, json};
 
-/// Of one image.
+/// Statistics of one image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statistics {
-    /// Pixels that are a measurement.
+    /// Pixels with a measurement.
     pub valid: u64,
     /// Lowest of these.
     pub min: f64,
@@ -14,13 +14,13 @@ pub struct Statistics {
     pub max: f64,
     /// Their sum.
     pub sum: f64,
-    /// Packet never came.
+    /// Pixels whose packet was not received.
     pub missing: u64,
-    /// No usable calibration, or gap.
+    /// Pixels without usable calibration, or in a gap.
     pub masked: u64,
-    /// Illegal word.
+    /// Pixels with an illegal word.
     pub invalid: u64,
-    /// Above the range.
+    /// Pixels above the range.
     pub saturated: u64,
 }
 
@@ -41,7 +41,7 @@ pub fn values(bytes: &[u8], pixel: PixelType) -> impl Iterator<Item = f64> + '_ 
 }
 
 impl Statistics {
-    /// `raw_words`: of the special values only missing exists.
+    /// With `raw_words` the only special value is *missing*.
     pub fn of(bytes: &[u8], pixel: PixelType, raw_words: bool) -> Self {
         let special = pixel.special();
         let mut s = Self { min: f64::INFINITY, max: f64::NEG_INFINITY, ..Self::default() };
@@ -63,7 +63,8 @@ impl Statistics {
         s
     }
 
-    /// Where nothing is known but the lowest and the highest number that count: below it *masked*, above it *saturated*.
+    /// Statistics if only the lowest and the highest valid value are known: values below count as *masked*, values
+    /// above as *saturated*.
     pub fn within(bytes: &[u8], pixel: PixelType, (lowest, highest): (f64, f64)) -> Self {
         let mut s = Self { min: f64::INFINITY, max: f64::NEG_INFINITY, ..Self::default() };
         for value in values(bytes, pixel) {

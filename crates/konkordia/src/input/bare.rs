@@ -1,4 +1,4 @@
-//! Data files without a master: records with a header of 112, 48 or 16 bytes, or plain words (protocols 1.7).
+//! Data files without a master: records with a header of 112, 48 or 16 bytes, or plain words (docs/protocols.md 1.7).
 
 use super::index::{Place, TileIndex};
 use super::{Format, Found, Kind, Options, cannot_read, head, records, wrong};
@@ -15,10 +15,11 @@ use std::sync::Arc;
 /// Bytes of a module's words.
 const MODULE_BYTES: u64 = 512 * 1024 * 2;
 
-/// A way to read a file: bytes of the header and UDP interfaces.
+/// How a file is read: bytes of the header, and UDP interfaces per module.
 type Layout = (usize, u32);
 
-/// Opens files of one detector: files with the same port in their name (or the same row and column in their headers) follow each other.
+/// Opens files of one detector. Files with the same port in their name (or the same row and column in their headers)
+/// follow each other.
 pub fn open(paths: &[PathBuf], format: Option<Format>, options: &Options) -> Result<Found, Failure> {
     let header_bytes = match format {
         Some(Format::U16) => return planes(paths, options),
@@ -35,8 +36,8 @@ pub fn open(paths: &[PathBuf], format: Option<Format>, options: &Options) -> Res
         None | Some(None) if header_bytes.is_none() => planes(paths, options),
         Some(Some(first)) => {
             if let Some(other) = layouts.iter().position(|l| l.as_ref() != Some(first)) {
-                let what = format!("{} and {} are not of one kind", paths[0].display(), paths[other].display());
-                return Err(wrong(what, "their records have headers or images of different size", "convert them apart"));
+                let what = format!("{} and {} have different formats", paths[0].display(), paths[other].display());
+                return Err(wrong(what, "their records have headers or images of different size", "convert them separately"));
             }
             with_headers(paths, *first)
         }
@@ -45,11 +46,12 @@ pub fn open(paths: &[PathBuf], format: Option<Format>, options: &Options) -> Res
 }
 
 fn unknown(path: &Path) -> Failure {
-    let why = "neither its size nor its first bytes are those of a format that is known: slsReceiver, headers of 112, 48 or 16 bytes, plain words";
-    wrong(format!("cannot tell what {} is", path.display()), why, "say it with --format; docs/convert.md describes the formats")
+    let why = "neither its size nor its first bytes fit a known format: slsReceiver, headers of 112, 48 or 16 bytes, plain words";
+    wrong(format!("{} has an unknown format", path.display()), why, "give it with --format; docs/convert.md lists the formats")
 }
 
-/// The layout that fits best: its headers are headers in the first record and, if there is one, in the second, and its records fill the file.
+/// The layout that fits best. The first record and, if there is one, the second must have valid headers; a layout whose
+/// records fill the file is preferred.
 fn layout_of(path: &Path, header_bytes: Option<usize>) -> Result<Option<Layout>, Failure> {
     let file = File::open(path).map_err(|e| cannot_read(path, &e))?;
     let size = file.metadata().map_err(|e| cannot_read(path, &e))?.len();
@@ -75,7 +77,8 @@ fn layout_of(path: &Path, header_bytes: Option<usize>) -> Result<Option<Layout>,
     Ok(best.1)
 }
 
-/// Headers with a version and a detector type tell themselves; 16 bytes need frame numbers that follow each other, or a size that fits.
+/// Whether the headers are those of this layout. Headers of 112 and 48 bytes are known by their version and detector
+/// type. Headers of 16 bytes need frame numbers that increase or, with a single record, a file size that fits.
 fn plausible(numbers: &[Option<u64>], length: usize, whole: bool) -> bool {
     const STEP_MAX: u64 = 1 << 20;
     match numbers {
@@ -92,7 +95,7 @@ fn plausible(numbers: &[Option<u64>], length: usize, whole: bool) -> bool {
 enum Key {
     /// By its name.
     Port(u32),
-    /// By its first header: modules count down a column first.
+    /// By its first header: modules are numbered down a column first.
     ColumnRow(u16, u16),
 }
 
@@ -113,7 +116,7 @@ fn with_headers(paths: &[PathBuf], (header_bytes, interfaces): Layout) -> Result
         tiles.entry(key).or_insert((Vec::new(), scan.first.module_id)).0.extend(scan.places);
     }
     if !tiles.len().is_multiple_of(interfaces as usize) {
-        let why = format!("{} half modules of 256 x 1024 pixels are no whole modules", tiles.len());
+        let why = format!("{} half modules of 256 x 1024 pixels do not make whole modules", tiles.len());
         return Err(wrong(
             format!("files of {} are missing", paths[0].display()),
             why,
@@ -144,7 +147,8 @@ fn with_headers(paths: &[PathBuf], (header_bytes, interfaces): Layout) -> Result
     })
 }
 
-/// Frames of two acquisitions have the same numbers: together they would be a detector that there is not.
+/// Refuses files of several acquisitions: their frames have the same numbers and would be taken for tiles of one
+/// detector.
 fn one_acquisition(paths: &[PathBuf], names: &[DataFileName]) -> Result<(), Failure> {
     let of = |name: &DataFileName| (name.stem.clone(), name.acquisition);
     match names.iter().position(|name| of(name) != of(&names[0])) {
@@ -157,7 +161,7 @@ fn one_acquisition(paths: &[PathBuf], names: &[DataFileName]) -> Result<(), Fail
     }
 }
 
-/// With two interfaces the ports 2m and 2m + 1 make module m; halves of two modules would make a module that there is not.
+/// Refuses halves of different modules. With two interfaces, ports 2m and 2m + 1 are the halves of module m.
 fn half_modules(keys: &[&Key], interfaces: u32, first: &Path) -> Result<(), Failure> {
     for pair in keys.chunks_exact(interfaces as usize) {
         if let [Key::Port(a), Key::Port(b)] = pair
@@ -180,7 +184,8 @@ fn planes(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
     for path in paths {
         let size = path.metadata().map_err(|e| cannot_read(path, &e))?.len();
         let cut_off = size % frame_bytes;
-        // A file that is no multiple of a module is something else, unless it was said what it is.
+        // A file whose size is not a multiple of a frame is something else, unless --format says that it is plain
+        // words.
         if size < frame_bytes || (cut_off != 0 && options.format != Some(Format::U16)) {
             head(path, 1)?;
             return Err(wrong_size(path, size, frame_bytes, modules));
@@ -214,11 +219,11 @@ fn planes(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
 
 fn wrong_size(path: &Path, size: u64, frame_bytes: u64, modules: u32) -> Failure {
     let why = format!(
-        "it has {size} bytes and no header that is known; frames of {modules} module(s) as plain uint16 words have {frame_bytes} bytes each"
+        "it has {size} bytes and no known header; frames of {modules} module(s) as plain uint16 words have {frame_bytes} bytes"
     );
     wrong(
-        format!("cannot tell what {} is", path.display()),
+        format!("{} has an unknown format", path.display()),
         why,
-        "say it with --format and, for plain words, --modules; docs/convert.md describes the formats",
+        "give it with --format and, for plain words, --modules; docs/convert.md lists the formats",
     )
 }

@@ -1,28 +1,29 @@
-//! Where the frames of a tile lie, sorted by frame number, and what the tiles lack when they are put side by side.
+//! An index of the frames of each tile, sorted by frame number, and notes on frames that are missing in some tiles or
+//! in all.
 
 use std::sync::Arc;
 
-/// Where a tile of a frame lies.
+/// Where a tile of a frame lies in the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Frame number.
     pub frame: u64,
-    /// Byte of the file, or position in the stack.
+    /// Byte offset in the file, or position in the stack.
     pub at: u64,
-    /// Which of the files.
+    /// Number of the file.
     pub file: u32,
 }
 
 /// The frames of one tile.
 #[derive(Clone, Debug)]
 pub struct TileIndex {
-    /// For people, for example "port 3".
+    /// Name for messages, for example "port 3".
     pub name: String,
     places: Arc<Vec<Place>>,
 }
 
 impl TileIndex {
-    /// In the order of the files.
+    /// An index of frames in the order of the files.
     pub fn new(name: String, places: Vec<Place>) -> Self {
         Self { name, places: Arc::new(places) }
     }
@@ -32,7 +33,8 @@ impl TileIndex {
         &self.places
     }
 
-    /// Sorts by frame number and keeps the first of frames with the same number; says both if it was needed.
+    /// Sorts by frame number and keeps the first of frames with the same number. Adds a note for each of the two that
+    /// was needed.
     pub fn settle(&mut self, notes: &mut Vec<String>) {
         let places = Arc::make_mut(&mut self.places);
         let out_of_order = places.windows(2).filter(|w| w[1].frame < w[0].frame).count();
@@ -44,7 +46,7 @@ impl TileIndex {
         places.dedup_by_key(|p| p.frame);
         let doubled = before - places.len();
         if doubled > 0 {
-            notes.push(format!("{}: {doubled} frames have a number that was there before; the first of each is used", self.name));
+            notes.push(format!("{}: {doubled} frames repeat an earlier frame number; the first of each is used", self.name));
         }
     }
 
@@ -81,7 +83,8 @@ fn absent(wanted: impl Iterator<Item = u64>, there: &[u64]) -> Vec<u64> {
     wanted.filter(is_absent).collect()
 }
 
-/// Says which tiles lack frames that others have, and which frames of the span (both ends included) none has.
+/// Adds notes on tiles that lack frames which others have, and on the number of frames in the span (both ends included)
+/// that no tile has.
 pub fn missing_notes(tiles: &[TileIndex], numbers: &[u64], (first, last): (u64, u64), notes: &mut Vec<String>) {
     for tile in tiles {
         let there: Vec<u64> = tile.places.iter().map(|p| p.frame).collect();
@@ -117,7 +120,7 @@ mod tests {
         t.settle(&mut notes);
         let frames: Vec<(u64, u64)> = t.places().iter().map(|p| (p.frame, p.at)).collect();
         assert_eq!(frames, [(3, 1), (4, 3), (5, 0), (9, 4)], "the first of two stays");
-        assert!(notes[0].contains("1 steps back") && notes[1].contains("1 frames have a number"), "{notes:?}");
+        assert!(notes[0].contains("1 steps back") && notes[1].contains("1 frames repeat an earlier"), "{notes:?}");
         t.restrict(4, 5);
         assert_eq!(t.places().len(), 2);
     }

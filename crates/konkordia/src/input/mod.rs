@@ -1,8 +1,10 @@
-//! Frames from files, whoever wrote them: what is there, and the pixels of one tile of one frame. Live data come through `sources` instead.
+//! Reads frames from files of this program and of others: an index of the frames, and the pixels of one tile of one
+//! frame. Live data come through `sources` instead.
 //!
-//! Formats: our own runs of raw words, the slsReceiver's binary files and its HDF5, SwissFEL JUNGFRAU HDF5, records with a header of 112, 48
-//! or 16 bytes, and plain planes of words (docs/convert.md). Opening reads every header once, so that frames can be sorted and what is missing is known before the
-//! first pixel is read. Memory: 24 bytes for each tile of each frame; of runs of raw words also the columns of each image.
+//! Formats: our own runs of raw words, the slsReceiver's binary files and its HDF5, SwissFEL JUNGFRAU HDF5, records
+//! with a header of 112, 48 or 16 bytes, and plain planes of words (docs/convert.md). Opening reads every header once,
+//! so that frames can be sorted and missing frames are known before the first pixel is read. Memory: 24 bytes for each
+//! tile of each frame; for runs of raw words also the columns of each image.
 
 mod bare;
 mod index;
@@ -25,10 +27,10 @@ use std::io::{IoSliceMut, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a file is; without it the content decides.
+/// Format of the input files; without it the content decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Acquisition of the slsReceiver: the JSON master, or any file beside it
+    /// Acquisition of the slsReceiver: its JSON master, or data files beside it
     SlsRaw,
     /// Records of header (48 bytes), packet mask (64 bytes) and pixels, without a master
     Raw112,
@@ -36,16 +38,16 @@ pub enum Format {
     Raw48,
     /// Records of frame number and bunch id (16 bytes) and pixels
     Raw16,
-    /// Plain uint16 words: frames of modules x 512 x 1024
+    /// Plain uint16 words without headers: frames of modules x 512 x 1024 pixels
     U16,
-    /// HDF5: a run of this program with dtype = "raw", of the slsReceiver or of SwissFEL
+    /// HDF5: a run of Konkordia with dtype = "raw", files of the slsReceiver or of SwissFEL
     Hdf5,
 }
 
-/// What the files alone do not say, or what is wanted of them.
+/// What the files do not say themselves, and which frames are wanted.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What the files are.
+    /// Format of the files.
     pub format: Option<Format>,
     /// Modules of plain words; 1 if not given.
     pub modules: Option<u32>,
@@ -60,7 +62,7 @@ pub struct Options {
 /// What was found in the files.
 #[derive(Clone, Debug)]
 pub struct InputInfo {
-    /// What the files are, for people.
+    /// Description of the files, for messages.
     pub kind: String,
     /// Every tile has this format; JUNGFRAU tiles of 256 rows are half modules.
     pub format: TileFormat,
@@ -70,48 +72,49 @@ pub struct InputInfo {
     pub interfaces: u32,
     /// Row and column of each tile in the image, if the files say more than that modules are stacked.
     pub placements: Option<Vec<(u32, u32)>>,
-    /// Keys of `[detector]` of the run that the files are of, if this program wrote them.
+    /// Keys of `[detector]` of the run that wrote the files, if this program wrote them.
     pub detector: Option<toml::Table>,
-    /// The run itself, if this program took it.
+    /// The run that wrote the files, if this program did.
     pub own: Option<OwnRun>,
     /// Lowest frame number.
     pub first_frame: u64,
     /// Highest frame number.
     pub last_frame: u64,
-    /// The same of the whole input, whatever part of it is wanted, with frames that its run lost.
+    /// Lowest and highest frame number of the whole input, even if only a part is wanted. Frames that its run lost are
+    /// included.
     pub span: (u64, u64),
     /// Frames that the files should hold, if they say so.
     pub frames_expected: Option<u64>,
-    /// Different frame numbers.
+    /// Number of different frame numbers.
     pub frames_found: u64,
     /// Bytes of pixels.
     pub raw_bytes: u64,
-    /// Names of the tiles, for people.
+    /// Names of the tiles, for messages.
     pub tile_names: Vec<String>,
     /// Module id of each tile, from its first frame; 0 where the files have none.
     pub module_ids: Vec<u16>,
     /// True if something that should be there is not: a file, the end of a file, frames that the master counts.
     pub incomplete: bool,
-    /// What people should know: what is missing, doubled, out of order or cut off.
+    /// Notes for the user: what is missing, doubled, out of order or cut off.
     pub notes: Vec<String>,
-    /// Changes when a file does: SHA-256 over names, sizes, times of change and first bytes, as "sha256:...".
+    /// Changes when a file changes: SHA-256 over names, sizes, modification times and first bytes, as "sha256:...".
     pub identity: String,
     /// When the first data file was last written, in UTC as NeXus wants it. That may be when it was copied.
     pub written: Option<String>,
-    /// When a receiver of others was stopped, by its own clock, ISO 8601 without time zone.
+    /// When the slsReceiver was stopped, by its own clock, ISO 8601 without time zone.
     pub stopped: Option<String>,
     /// The data files.
     pub files: Vec<PathBuf>,
 }
 
-/// What a run of this program tells beside its words.
+/// What a run of this program stores beside its words.
 #[derive(Clone, Debug)]
 pub struct OwnRun {
-    /// Facts about the measurement, as the command that armed the run left them.
+    /// Metadata of the measurement, with the values of the arm command.
     pub metadata: Metadata,
     /// When the run ended, if that was observed.
     pub end_time: Option<String>,
-    /// What was wrong about its set-up.
+    /// What was wrong with its set-up.
     pub wrong_setup: Option<String>,
     /// False if the words of double pixels are not in the files.
     pub has_double_pixels: bool,
@@ -122,13 +125,14 @@ pub struct OwnRun {
 /// Which frames of the detector the frames of an input are.
 #[derive(Clone, Debug)]
 pub enum RunFrames {
-    /// Each of them, one after the other. The first image of the run begins with the one of this number, if that is known.
+    /// Every frame, one after the other. The value is the number of the frame with which the first image of the run
+    /// begins, if it is known.
     Each(Option<u64>),
-    /// Those that the run kept as images; the first of them has this number in the input.
+    /// Only the frames that the run kept as images. The first value is the number of the first of them in the input.
     Kept(u64, Arc<Vec<KeptFrame>>),
 }
 
-/// A frame that a run kept as an image; of one of which nothing is known all is `None`.
+/// A frame that a run kept as an image. Both fields are `None` if nothing is known about the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeptFrame {
     /// The number that the detector gave it.
@@ -138,7 +142,8 @@ pub struct KeptFrame {
 }
 
 impl RunFrames {
-    /// Frames of the detector from the beginning of the first image of the run to the frame `number` of the input; `None` if nothing tells.
+    /// Number of detector frames from the start of the first image of the run to the frame `number` of the input;
+    /// `None` if it is not known.
     pub fn since_first_image(&self, number: u64) -> Option<i64> {
         let (from, to) = match self {
             Self::Each(first) => ((*first)?, number),
@@ -155,10 +160,10 @@ impl RunFrames {
     }
 }
 
-/// When the frames of an input were taken, as far as it tells.
+/// When the frames of an input were taken, as far as it says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times<'a> {
-    /// Begin of the first frame.
+    /// Start of the first frame.
     pub start: Option<&'a String>,
     /// End of the last frame, observed.
     pub end: Option<&'a String>,
@@ -167,12 +172,14 @@ pub struct Times<'a> {
 }
 
 impl InputInfo {
-    /// When the data were taken, as far as the input tells: the begin of a run, or when the first data file was last written.
+    /// When the data were taken, as far as the input says: the start of a run, or when the first data file was last
+    /// written.
     pub fn taken(&self) -> Option<&String> {
         self.own.as_ref().and_then(|own| own.metadata.start_time.as_ref()).or(self.written.as_ref())
     }
 
-    /// When the frames were taken. Of a part of the input only that end is known which is one of the whole.
+    /// When the frames were taken. If only a part of the input is wanted, its start and its end are known only where
+    /// they are those of the whole input.
     pub fn times(&self) -> Times<'_> {
         let (has_first, has_last) = (self.first_frame <= self.span.0, self.last_frame >= self.span.1);
         let start = self.own.as_ref().and_then(|own| own.metadata.start_time.as_ref());
@@ -200,12 +207,13 @@ impl InputInfo {
     }
 }
 
-/// Header and arrival of a tile of a frame.
+/// Header and received packets of one tile of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TileFrame {
     /// What is known of the frame.
     pub header: FrameHeader,
-    /// Packets that the receiver caught. Without a mask in the file: those that are not all 0xFF bytes, which is how receivers pad.
+    /// Packets that the receiver caught. If the file has no mask, these are the packets that are not all 0xFF bytes,
+    /// the padding of receivers.
     pub bitmap: PacketBitmap,
 }
 
@@ -219,7 +227,7 @@ pub trait TileReader: Send {
         self.places().len()
     }
 
-    /// Frame number of the `nth`; they ascend.
+    /// Frame number of the `nth` frame; the numbers ascend.
     ///
     /// # Panics
     /// If there are not so many.
@@ -227,7 +235,8 @@ pub trait TileReader: Send {
         self.places()[nth].frame
     }
 
-    /// Reads the pixels of the `nth` frame into `payloads`: all packets one after the other, or one slice for each packet.
+    /// Reads the pixels of the `nth` frame into `payloads`: all packets one after the other, or one slice for each
+    /// packet.
     ///
     /// # Errors
     /// The file cannot be read, or is shorter than it was when it was opened.
@@ -247,7 +256,7 @@ pub struct Input {
     kind: Kind,
 }
 
-/// How pixels are reached.
+/// How pixels are read.
 enum Kind {
     Records(records::Files),
     Stacks(stack::Stacks),
@@ -278,7 +287,7 @@ impl Input {
         &self.info
     }
 
-    /// Something more that people should know.
+    /// Adds a note for the user.
     pub fn add_note(&mut self, note: String) {
         self.info.notes.push(note);
     }
@@ -302,7 +311,7 @@ impl Input {
     }
 }
 
-/// What a format makes of its files, before frames are sorted and counted.
+/// What the reader of a format has found, before frames are sorted and counted.
 struct Found {
     kind: Kind,
     words: String,
@@ -311,7 +320,7 @@ struct Found {
     placements: Option<Vec<(u32, u32)>>,
     detector: Option<toml::Table>,
     own: Option<OwnRun>,
-    /// First and last frame number of the run, frames that are not there included, as far as it tells.
+    /// First and last frame number of the run, including missing frames, as far as the files say.
     span: (Option<u64>, Option<u64>),
     stopped: Option<String>,
     frames_expected: Option<u64>,
@@ -323,7 +332,7 @@ struct Found {
 }
 
 impl Found {
-    /// Sorts, counts, judges.
+    /// Sorts and counts the frames, and checks their numbers.
     fn finish(mut self, options: &Options) -> Result<Input, Failure> {
         for tile in &mut self.tiles {
             tile.settle(&mut self.notes);
@@ -340,7 +349,7 @@ impl Found {
         let found = numbers.len() as u64;
         let span = (self.span.0.unwrap_or(all[0]), self.span.1.unwrap_or(all[all.len() - 1]));
         let (from, to) = options.frames.unwrap_or((0, u64::MAX));
-        // With frames that the run lost before and behind them, as far as they are wanted.
+        // Includes frames that the run lost before the first and after the last one, as far as they are wanted.
         let (first, last) = (span.0.max(from).min(first), span.1.min(to).max(last));
         self.judge_span(first, last, found)?;
         index::missing_notes(&self.tiles, &numbers, (first, last), &mut self.notes);
@@ -387,10 +396,11 @@ impl Found {
             _ => format!("{} without a whole frame", self.words),
         };
         let name = self.files.first().map_or(String::new(), |f| format!(": {}", f.display()));
-        wrong(format!("there is no frame in the input{name}"), why, "check the files and the frames asked for")
+        wrong(format!("there is no frame in the input{name}"), why, "check the files, and --frames if given")
     }
 
-    /// Images lie in the file by frame number, so that a wild frame number would make it endless.
+    /// Refuses frame numbers that lie too far apart. Images are stored by frame number, so a damaged number would make
+    /// the file enormous.
     fn judge_span(&self, first: u64, last: u64, found: u64) -> Result<(), Failure> {
         const PER_FRAME: u64 = 1000;
         const ALWAYS: u64 = 100_000;
@@ -419,7 +429,7 @@ fn head(path: &Path, most: usize) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Name, size, time of change and first bytes of each file.
+/// SHA-256 over name, size, modification time and first bytes of each file.
 fn identity(files: &[PathBuf]) -> Result<String, Failure> {
     use std::os::unix::fs::MetadataExt;
     const HEAD_BYTES: usize = 4096;

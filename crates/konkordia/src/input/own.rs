@@ -1,7 +1,8 @@
-//! Runs of this program with dtype = "raw": the words of the detector in the images of a NeXus file, and beside them which packets came.
+//! Reads runs of this program with dtype = "raw": the images of a NeXus file hold the words of the detector, and
+//! columns beside them say which packets were received.
 //!
-//! Geometry and detector are those of the configuration that the file holds. The words of a tile are taken out of the image at the places
-//! where the run put them.
+//! Geometry and detector are those of the configuration in the file. The words of a tile are taken from the places in
+//! the image where the run put them.
 
 use super::index::{Place, TileIndex};
 use super::stack::{Decoded, Pour, Source, damaged, open_file, unreadable};
@@ -38,7 +39,7 @@ pub struct RawRun {
     geometry: Arc<ImageGeometry>,
     /// Where the pixels of each tile lie in the image.
     pixel_runs: Arc<Vec<Vec<PixelRun>>>,
-    /// What the headers of each tile said of its module.
+    /// Module and position of each tile, from its headers.
     ports: Arc<Vec<Port>>,
     decoded: Arc<Mutex<Decoded>>,
 }
@@ -47,7 +48,7 @@ pub struct RawRun {
 struct Part {
     source: Source,
     status: Vec<u64>,
-    /// As stored: `words` for each tile of each image.
+    /// As stored: `words` numbers for each tile of each image.
     bitmaps: Vec<u64>,
     words: usize,
     tiles: usize,
@@ -55,7 +56,7 @@ struct Part {
 }
 
 impl Part {
-    /// Which packets of a tile came.
+    /// Which packets of a tile were received.
     fn bitmap(&self, image: usize, tile: usize) -> PacketBitmap {
         let at = (image * self.tiles + tile) * self.words;
         let mut bitmap = PacketBitmap::default();
@@ -170,7 +171,7 @@ fn all_parts(
     Ok(parts)
 }
 
-/// The description of a run, if its images are words of a detector, unchanged.
+/// The description of a run. Refuses a file whose images are not unchanged words of a detector.
 fn words_of<'a>(master: &Path, summary: &'a Summary) -> Result<&'a FileSpec, Failure> {
     let name = master.display();
     let Some(spec) = &summary.spec else {
@@ -179,12 +180,12 @@ fn words_of<'a>(master: &Path, summary: &'a Summary) -> Result<&'a FileSpec, Fai
     };
     if spec.series.is_some() || !spec.raw_words {
         let why = format!("its pixels are {} of type {}, not words of a detector", spec.unit, spec.pixel);
-        let fix = "give a run with dtype = \"raw\", or the raw frames that keep_raw = true keeps; `konkordia repack` changes how a converted run is packed";
+        let fix = "give a run with dtype = \"raw\", or the raw frames that keep_raw = true keeps; `konkordia repack` changes the compression of a converted run";
         return Err(wrong(format!("{name} is converted already"), why, fix));
     }
     if matches!(summary.compression, Compression::Sz3 { .. }) {
         let why = "a lossy compression changed its words";
-        return Err(wrong(format!("{name} cannot be converted"), why, "give the run that it is a copy of"));
+        return Err(wrong(format!("{name} cannot be converted"), why, "give the original run"));
     }
     if summary.state == "writing" {
         let why = "it is still being written, or the program that wrote it was killed";
@@ -194,7 +195,7 @@ fn words_of<'a>(master: &Path, summary: &'a Summary) -> Result<&'a FileSpec, Fai
     Ok(spec)
 }
 
-/// What the headers of each tile said of its module, as the ledger has it; zeros where no packet came.
+/// Module and position of each tile from its headers, as stored in the ledger; zeros where no packet was received.
 fn ports(master: &ForeignFile, tiles: usize) -> Vec<Port> {
     let column = |name: &str| master.numbers(&format!("{STREAMS}/header_{name}")).filter(|list| list.len() == tiles);
     let [rows, columns, ids] = ["row", "column", "module_id"].map(column);
@@ -202,7 +203,8 @@ fn ports(master: &ForeignFile, tiles: usize) -> Vec<Port> {
     (0..tiles).map(|n| Port { row: of(&rows, n), column: of(&columns, n), module_id: of(&ids, n) }).collect()
 }
 
-/// Which frames the run kept, by the columns of its master, which has them also where a data file is away. Image 0 is frame `first` of the input.
+/// Which frames the run kept, from the columns of its master. These are there even if a data file is missing. Image 0
+/// is frame `first` of the input.
 fn frames_of(spec: &FileSpec, master: &ForeignFile, first: u64) -> RunFrames {
     if !spec.extra_columns.iter().any(|name| name == FIRST_FRAME) {
         return RunFrames::Each(Some(first));
@@ -217,18 +219,18 @@ fn frames_of(spec: &FileSpec, master: &ForeignFile, first: u64) -> RunFrames {
     RunFrames::Kept(first, Arc::new(rows.map(kept).collect()))
 }
 
-/// Where the run put its tiles, and `[detector]` of its configuration without the facts that the command that armed the run changed.
+/// Where the run put its tiles, and `[detector]` of its configuration without the values that the arm command changed.
 fn geometry_of(master: &Path, spec: &FileSpec) -> Result<(ImageGeometry, toml::Table), Failure> {
     let refuse = |why: String| {
-        let fix = "the file is damaged, or of a version that this one does not know; `konkordia check` says more";
-        wrong(format!("{} does not tell where its modules lie", master.display()), why, fix)
+        let fix = "the file is damaged, or of another version of konkordia; `konkordia check` says more";
+        wrong(format!("{} does not say where its modules are", master.display()), why, fix)
     };
     let mut root: toml::Table = spec.configuration.parse().map_err(|e: toml::de::Error| refuse(e.to_string()))?;
     let mut detector = match root.remove("detector") {
         Some(toml::Value::Table(detector)) => detector,
         _ => return Err(refuse("the configuration in it has no [detector]".into())),
     };
-    // Of the rest nothing matters here, and some of it may be impossible on this machine.
+    // The other tables do not matter here, and some of them may be impossible on this machine.
     let mut bare = toml::Table::new();
     bare.insert("detector".into(), toml::Value::Table(detector.clone()));
     let text = toml::to_string(&bare).map_err(|e| refuse(e.to_string()))?;
@@ -243,7 +245,7 @@ fn geometry_of(master: &Path, spec: &FileSpec) -> Result<(ImageGeometry, toml::T
         return Err(refuse(format!("the configuration in it makes images of {rows} x {columns} pixels, {found}")));
     }
     if placed(&geometry) != stored {
-        return Err(refuse("the configuration in it puts its tiles at other places than the file says".into()));
+        return Err(refuse("the tiles of the configuration in it have other positions than those in the file".into()));
     }
     if geometry.format().kind != DetectorKind::Jungfrau {
         return Err(refuse(format!("the configuration in it is for an {}", geometry.format().kind.name())));
@@ -273,12 +275,12 @@ fn part(
     let (images, tiles, words) = (stack.images.len(), spec.tiles.len(), spec.bitmap_words());
     if (stack.rows, stack.columns, stack.pixel_bytes) != (spec.rows as usize, spec.columns as usize, 2) {
         let why = format!("its images have {} x {} pixels of {} bytes", stack.rows, stack.columns, stack.pixel_bytes);
-        return Err(wrong(format!("{} is not of this run", summary.path.display()), why, "put the files of one run together"));
+        return Err(wrong(format!("{} is of another run", summary.path.display()), why, "put the files of one run together"));
     }
     let column = |name: &str, each: usize| {
         let found = file.numbers(&format!("{COLUMNS}/{name}")).filter(|values| values.len() == images * each);
         found.ok_or_else(|| {
-            let why = format!("its column '{name}' is missing or has not one row for each of its {images} images");
+            let why = format!("its column '{name}' is missing, or does not have one row for each of its {images} images");
             wrong(format!("{} is damaged", summary.path.display()), why, "`konkordia check` says more; use a copy of the file")
         })
     };
@@ -302,7 +304,7 @@ fn part(
         return Err(wrong(
             format!("{} is damaged", summary.path.display()),
             "it has more packets than a tile can have",
-            "use a copy",
+            "use a copy of the file",
         ));
     }
     Ok(Part {
@@ -313,7 +315,7 @@ fn part(
             headers: (0..images).map(header).collect(),
             stack,
             masks: None,
-            // Files of before the column have none.
+            // Older files do not have this column.
             checksums: file.has(&format!("{COLUMNS}/{CHECKSUM}")).then(|| column(CHECKSUM, 1)).transpose()?,
         },
         words,
@@ -322,7 +324,8 @@ fn part(
     })
 }
 
-/// Gives image n the frame number that it had; returns that of image 0. Where images are not one for each frame, they are numbered from 1.
+/// Gives each image its frame number and returns that of image 0. If the run did not keep every frame as an image,
+/// images are numbered from 1.
 fn number_frames(parts: &mut [Part], notes: &mut Vec<String>) -> u64 {
     let first = first_number(parts);
     if first.is_none() {
@@ -337,7 +340,8 @@ fn number_frames(parts: &mut [Part], notes: &mut Vec<String>) -> u64 {
     first
 }
 
-/// Frame number of image 0; `None` if the numbers do not count with the images. That of a run without a packet is 1.
+/// Frame number of image 0; 1 for a run without a packet. `None` if frame numbers do not increase by one from image to
+/// image.
 fn first_number(parts: &[Part]) -> Option<u64> {
     let mut first = None;
     for part in parts {
@@ -357,7 +361,7 @@ fn has_packets(status: u64) -> bool {
     status == ImageStatus::Complete as u64 || status == ImageStatus::Partial as u64
 }
 
-/// The frames of each tile: those of images of which words are stored and packets of the tile came.
+/// The frames of each tile: those whose words are stored and of which packets of the tile were received.
 fn index(parts: &[Part], geometry: &ImageGeometry, (incomplete, notes): (&mut bool, &mut Vec<String>)) -> Vec<TileIndex> {
     let tiles = geometry.placements().len();
     let mut places: Vec<Vec<Place>> = vec![Vec::new(); tiles];
@@ -409,7 +413,8 @@ impl Reader {
         Self { run, index, tile, open: None, words }
     }
 
-    /// Brings the words of an image to their places in the tile. Masked double pixels are not stored and stay *missing*.
+    /// Copies the words of an image to their places in the tile. Masked double pixels are not stored and stay
+    /// *missing*.
     fn gather(&mut self, place: Place) -> Result<(), Failure> {
         let source = &self.run.parts[place.file as usize].source;
         if self.open.as_ref().is_none_or(|(_, number)| *number != place.file) {

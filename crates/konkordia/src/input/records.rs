@@ -1,4 +1,5 @@
-//! Files of records, each a header of fixed length and the pixels of a tile: finds the records, reads them one by one.
+//! Files of records. A record is a header of fixed length and the pixels of a tile. Finds the records and reads them
+//! one by one.
 
 use super::index::{Place, TileIndex};
 use super::{TileFrame, TileReader, cannot_read};
@@ -21,7 +22,7 @@ pub struct Files {
     pub paths: Arc<Vec<PathBuf>>,
     /// Bytes before the pixels: 112, 48, 16 or 0.
     pub header_bytes: usize,
-    /// The pixels that are wanted; the files hold whole tiles.
+    /// Format of the pixels that are wanted; the files hold whole tiles.
     pub format: TileFormat,
 }
 
@@ -30,20 +31,20 @@ pub struct Files {
 pub struct Scan {
     /// The records, in the order of the file.
     pub places: Vec<Place>,
-    /// Header of the first.
+    /// Header of the first record.
     pub first: FrameHeader,
-    /// Bytes of a record that is not whole, at the end.
+    /// Bytes of an incomplete record at the end.
     pub cut_off_bytes: u64,
     /// Frames of which the receiver caught no packet.
     pub empty: u64,
-    /// Frames with packets of rows that were not to be read.
+    /// Frames with packets of rows that should not have been read out.
     pub other_rows: u64,
-    /// Records whose header cannot be one, and why the first of them.
+    /// Number of records with an invalid header, and what is wrong with the first of them.
     pub damaged: Option<(u64, String)>,
 }
 
 impl Scan {
-    /// Says what is wrong with the file.
+    /// Adds notes on what is wrong with the file.
     pub fn notes(&self, path: &Path, incomplete: &mut bool, notes: &mut Vec<String>) {
         if self.cut_off_bytes > 0 {
             *incomplete = true;
@@ -54,7 +55,7 @@ impl Scan {
             ));
         }
         if self.empty > 0 {
-            notes.push(format!("{}: no packet was caught of {} frames; they are not used", path.display(), self.empty));
+            notes.push(format!("{}: {} frames have no packets; they are not used", path.display(), self.empty));
         }
         if let Some((count, why)) = &self.damaged {
             *incomplete = true;
@@ -63,17 +64,17 @@ impl Scan {
     }
 }
 
-/// What a header says; `None` for planes without headers, an error for a header that is none.
+/// Reads a header; `None` for planes without headers, an error for an invalid header.
 pub fn judge(header: &[u8], format: &TileFormat) -> Result<Option<TileFrame>, String> {
     if header.is_empty() {
         return Ok(None);
     }
     if let Ok(plain) = <&[u8; PLAIN_HEADER_BYTES]>::try_from(header) {
-        let header = plain_header(plain).ok_or("its frame number is none")?;
+        let header = plain_header(plain).ok_or("its frame number is invalid")?;
         return Ok(Some(TileFrame { header, bitmap: PacketBitmap::default() }));
     }
     let record = RecordHeader::new_checked(header, format.kind).map_err(|why| match why {
-        konkordia_core::ledger::Malformed::PacketNumber => "its frame number is none".to_string(),
+        konkordia_core::ledger::Malformed::PacketNumber => "its frame number is invalid".to_string(),
         other => format!("wrong {}", other.name()),
     })?;
     let caught = record.bitmap(format.whole().packets()).unwrap_or_default();
@@ -81,14 +82,14 @@ pub fn judge(header: &[u8], format: &TileFormat) -> Result<Option<TileFrame>, St
     Ok(Some(TileFrame { header: record.frame_header(), bitmap }))
 }
 
-/// Packets that the mask of a record counts.
+/// Number of packets in the mask of a record.
 fn caught(header: &[u8], format: &TileFormat) -> u32 {
     let record = RecordHeader::new_checked(header, format.kind).ok();
     record.and_then(|r| r.bitmap(format.whole().packets())).map_or(0, |bitmap| bitmap.count())
 }
 
-/// Reads all headers of file `number`, of a tile of this format ([`TileFormat::of_tile`]). Without headers nothing can be scanned; see
-/// [`planes`].
+/// Reads all headers of file `number`, whose tile has this format ([`TileFormat::of_tile`]). Files without headers
+/// cannot be scanned; see [`planes`].
 pub fn scan(path: &Path, number: u32, header_bytes: usize, format: &TileFormat) -> Result<Scan, Failure> {
     assert!((1..=RECORD_HEADER_BYTES).contains(&header_bytes));
     let file = File::open(path).map_err(|e| cannot_read(path, &e))?;
@@ -119,7 +120,7 @@ pub fn scan(path: &Path, number: u32, header_bytes: usize, format: &TileFormat) 
     Ok(scan)
 }
 
-/// Frames of plain words in files of `sizes` bytes: those of tile `tile` of `tiles`, numbered on from 1.
+/// Frames of plain words in files of `sizes` bytes: those of tile `tile` of `tiles`, numbered from 1.
 pub fn planes(sizes: &[u64], format: &TileFormat, tile: usize, tiles: usize) -> Vec<Place> {
     let tile_bytes = u64::from(format.tile_bytes());
     let frame_bytes = tile_bytes * tiles as u64;
@@ -132,9 +133,9 @@ pub fn planes(sizes: &[u64], format: &TileFormat, tile: usize, tiles: usize) -> 
 pub struct Reader {
     files: Files,
     index: TileIndex,
-    /// Of the tile.
+    /// Format of the tile.
     format: TileFormat,
-    /// Bytes of rows before the first that is wanted.
+    /// Bytes of the rows before the first one that is wanted.
     skipped_bytes: usize,
     /// The file that is open, its number, and where the next read begins.
     open: Option<(File, u32, u64)>,
@@ -156,7 +157,7 @@ impl Reader {
         if *next != place.at {
             file.seek(SeekFrom::Start(place.at))?;
         }
-        // Lost if the read fails half way.
+        // The position is unknown if the read fails half way.
         *next = u64::MAX;
         let bytes = header.len() + self.skipped_bytes + payloads.iter().map(|p| p.len()).sum::<usize>();
         if self.skipped_bytes == 0 {
@@ -190,7 +191,7 @@ impl TileReader for Reader {
             }
         })?;
         let mut frame = judge(header, &self.format).ok().flatten().unwrap_or_default();
-        // Sorted in under this number; planes have no other.
+        // The index uses this number; planes have no other.
         frame.header.frame_number = place.frame;
         if header.len() != RECORD_HEADER_BYTES {
             frame.bitmap = not_padding(&self.format, payloads);
@@ -199,7 +200,8 @@ impl TileReader for Reader {
     }
 }
 
-/// Fills `header` and then `payloads` from where the file stands, with one system call if the file gives all.
+/// Fills `header` and then `payloads` from the current position of the file, with one system call if that returns all
+/// bytes.
 fn read_parts(mut file: &File, header: &mut [u8], payloads: &mut [IoSliceMut<'_>]) -> io::Result<()> {
     const PARTS_MAX: usize = MAX_PACKETS_PER_TILE + 1;
     let count = payloads.len() + 1;

@@ -1,4 +1,5 @@
-//! An acquisition of the slsReceiver: a master and, for each UDP port, one or several data files beside it (protocols 1.7).
+//! Reads an acquisition of the slsReceiver: a master and, for each UDP port, one or several data files beside it
+//! (docs/protocols.md 1.7).
 
 use super::index::{Place, TileIndex};
 use super::{Found, Kind, Options, OwnRun, RunFrames, cannot_read, records, wrong};
@@ -64,7 +65,7 @@ fn read_master(path: &Path) -> Result<Master, Failure> {
         wrong(format!("{} is not a master file that can be read", path.display()), why, fix)
     };
     if bytes > MASTER_BYTES_MAX {
-        return Err(refuse(format!("it has {bytes} bytes; masters have some thousand")));
+        return Err(refuse(format!("it has {bytes} bytes; a master has a few thousand")));
     }
     let text = std::fs::read(path).map_err(|e| cannot_read(path, &e))?;
     Master::parse(&text).map_err(refuse)
@@ -96,7 +97,7 @@ pub fn data_files(master: &Path, master_extension: &str, extension: &str) -> Res
     Ok(ports)
 }
 
-/// Says which files are not there; `sub_files` is how many each port should have.
+/// Adds notes on missing files, and returns true if there are any; `sub_files` is how many each port should have.
 pub fn missing_files(ports: &Ports, count: u32, sub_files: Option<u64>, notes: &mut Vec<String>) -> bool {
     let last = ports.values().filter_map(|files| files.keys().last()).max().map_or(0, |n| n.saturating_add(1));
     let wanted = last.max(sub_files.unwrap_or(0));
@@ -110,7 +111,7 @@ pub fn missing_files(ports: &Ports, count: u32, sub_files: Option<u64>, notes: &
         let Some(first) = (0..wanted).find(|n| !there.contains_key(n)) else { continue };
         let ends = there.keys().last().is_some_and(|last| *last < first);
         notes.push(if ends {
-            // Files are cut after so many records: a port that lost frames as a whole may need one less.
+            // A file holds a fixed number of records, so a port that lost whole frames may need one file less.
             format!(
                 "port {port} ends with file {} of {wanted}: {lacks} files are missing, or frames of this port never came",
                 there.len()
@@ -126,7 +127,7 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
     let format = master.format;
     let count = master.ports.0 * master.ports.1;
     if let Some(port) = ports.keys().find(|p| **p >= count) {
-        let why = format!("it says {} x {} ports; there are files of port {port}", master.ports.0, master.ports.1);
+        let why = format!("it announces {} x {} ports, but there are files of port {port}", master.ports.0, master.ports.1);
         return Err(wrong(
             format!("{} does not fit its data files", path.display()),
             why,
@@ -144,7 +145,7 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
     }
     let Scanned { mut files, ports: mut scanned } = scanned;
     let headers: Vec<Option<FrameHeader>> = scanned.iter().map(ScannedPort::first).collect();
-    // Who says where the tiles lie says it in the order of the ports: `--config`, and the run that kept these frames.
+    // `--config` and the run that kept these frames place the tiles in the order of the ports.
     let side_by_side = if options.in_port_order || master.detector.is_some() {
         SideBySide::as_numbered(headers.len())
     } else {
@@ -156,7 +157,7 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
     let mut tile = |port: &usize| TileIndex::new(format!("port {port}"), scanned[*port].places());
     let tiles = side_by_side.order.iter().map(&mut tile).collect();
     let kind = Kind::Records(records::Files { paths: Arc::new(files.clone()), header_bytes: RECORD_HEADER_BYTES, format });
-    // The master belongs to the identity.
+    // The master is part of the identity.
     files.push(path.to_owned());
     let own = kept_beside(master);
     Ok(Found {
@@ -178,7 +179,7 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
     })
 }
 
-/// What the master tells of the run beside which these frames were kept, if this program wrote it.
+/// The run beside which these frames were kept, from the master; `None` if another program wrote it.
 fn kept_beside(master: &Master) -> Option<OwnRun> {
     master.detector.as_ref()?;
     let text = |facts| toml::to_string(&toml::Table::try_from(facts).ok()?).ok();
@@ -192,8 +193,8 @@ fn kept_beside(master: &Master) -> Option<OwnRun> {
     })
 }
 
-/// When the receiver was stopped: it counts the frames in the files and writes the time into the master then. Without a count the time may be
-/// another.
+/// When the receiver was stopped. It then counts the frames in the files and writes the time into the master. Without a
+/// count the time may be that of something else.
 pub fn stopped(timestamp: Option<&str>, frames_in_file: Option<u64>) -> Option<String> {
     frames_in_file.and_then(|_| moment::iso_8601(timestamp?))
 }
@@ -239,10 +240,10 @@ fn scan_ports(format: TileFormat, count: u32, ports: &Ports) -> Result<Scanned, 
     Ok(Scanned { files, ports: found })
 }
 
-/// Said when the frames hold more than the master says.
+/// The note for frames that hold more rows than the master says.
 pub fn other_rows_note(format: &TileFormat) -> String {
     format!(
-        "the master says that {} rows of each module were read, but packets of other rows came: all rows are taken",
+        "the master says that {} rows of each module were read, but packets of other rows came: all rows are used",
         format.module_rows()
     )
 }
@@ -251,7 +252,7 @@ pub fn other_rows_note(format: &TileFormat) -> String {
 pub struct SideBySide {
     /// Number of the port of each stream.
     pub order: Vec<usize>,
-    /// First row and column of each stream's tile, if that is not one below the other.
+    /// First row and column of each stream's tile; `None` if tiles are stacked one below the other.
     pub places: Option<Vec<(u32, u32)>>,
 }
 
@@ -262,9 +263,10 @@ impl SideBySide {
     }
 }
 
-/// Puts the ports of a master with `ports` (x, y) side by side as the receiver's own programs show them, without gaps and not turned.
-/// JUNGFRAU: modules count down a column first (protocols 1.3); one column is what "stacked" means already. EIGER: by the row and column in
-/// the headers, because of half modules that are mounted upside down the left port may be the right one (protocols 1.5).
+/// Places the ports of a master with `ports` (x, y) side by side as the receiver's own programs show them, without gaps
+/// and not rotated. JUNGFRAU: modules are numbered down a column first (docs/protocols.md 1.3); a single column needs
+/// no places, because tiles are stacked by default. EIGER: ports are placed by the row and column in the headers. In
+/// half modules that are mounted upside down the left port may be the right one (docs/protocols.md 1.5).
 pub fn arrange(format: TileFormat, ports: (u32, u32), headers: &[Option<FrameHeader>], notes: &mut Vec<String>) -> SideBySide {
     let order: Vec<usize> = (0..headers.len()).collect();
     if format.kind == DetectorKind::Eiger {
@@ -285,12 +287,12 @@ pub fn arrange(format: TileFormat, ports: (u32, u32), headers: &[Option<FrameHea
 fn arrange_eiger(format: TileFormat, (x, y): (u32, u32), headers: &[Option<FrameHeader>], notes: &mut Vec<String>) -> SideBySide {
     let count = headers.len() as u32;
     let at = positions(headers).unwrap_or_else(|| {
-        notes.push("the headers do not tell row and column of each port: ports are placed by their numbers".into());
-        // Half modules count down a column first, each with its left and right port.
+        notes.push("the headers do not give the row and column of each port: ports are placed by their numbers".into());
+        // Half modules are numbered down a column first, each with its left and right port.
         let down = if x.is_multiple_of(2) { y } else { (count / 2).max(1) };
         (0..count).map(|port| (port / 2 % down, port / 2 / down * 2 + port % 2)).collect()
     });
-    // Rows of half modules and, where they are whole, of modules.
+    // Rows of half modules, and rows of whole modules.
     let rows = at.iter().map(|p| p.0 + 1).max().unwrap_or(1);
     let down = rows / 2;
     let stream = |(row, column): (u32, u32)| {
@@ -303,7 +305,8 @@ fn arrange_eiger(format: TileFormat, (x, y): (u32, u32), headers: &[Option<Frame
     SideBySide { order, places: Some(places) }
 }
 
-/// Row and column of each port by the headers, counted from the first; `None` unless they fill a rectangle.
+/// Row and column of each port from the headers, counted from the first; `None` unless they fill a rectangle with an
+/// even number of columns.
 fn positions(headers: &[Option<FrameHeader>]) -> Option<Vec<(u32, u32)>> {
     let said = headers.iter().map(|h| h.map(|h| (u32::from(h.row), u32::from(h.column)))).collect::<Option<Vec<_>>>()?;
     let (row, column) = (said.iter().map(|p| p.0).min()?, said.iter().map(|p| p.1).min()?);

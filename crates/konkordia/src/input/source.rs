@@ -1,4 +1,5 @@
-//! Frames from files as the datagrams that the detector sent, so that files pass through the same engine as live data.
+//! Turns frames from files into the datagrams that the detector sent, so that files pass through the same engine as
+//! live data.
 
 use super::TileReader;
 use konkordia_core::ports::{FrameHeader, Source};
@@ -8,8 +9,8 @@ use konkordia_wire::sls_udp::{HEADER_BYTES, write_header};
 use std::io::{self, IoSliceMut};
 use std::time::Duration;
 
-/// Hands out the packets of one tile, a frame for each call; packets that the receiver did not catch are left out. Pixels are read straight
-/// to where they stand in the datagrams. Memory: one tile and its headers.
+/// Hands out the packets of one tile, one frame per call. Packets that the receiver did not catch are left out. Pixels
+/// are read directly into the datagrams. Memory: one tile and its headers.
 pub struct FileSource {
     reader: Box<dyn TileReader>,
     format: TileFormat,
@@ -64,7 +65,7 @@ impl FileSource {
 impl Source for FileSource {
     fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
         while self.next < self.reader.len() {
-            // A frame of which nothing came is no sign of the end.
+            // A frame without packets is not the end of the input.
             let handed = self.hand_out_frame(take)?;
             if handed > 0 {
                 return Ok(handed);

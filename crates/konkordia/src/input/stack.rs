@@ -1,7 +1,8 @@
-//! Stacks of images in HDF5: the slsReceiver's, one file per port, and SwissFEL's, all modules in one image (protocols 1.7 and 6.5).
+//! Reads stacks of images in HDF5: those of the slsReceiver, with one file per port, and those of SwissFEL, with all
+//! modules in one image (docs/protocols.md 1.7 and 6.5).
 //!
-//! The slsReceiver stores 4-bit counts as they came, two in a byte, and 12-bit counts as 16-bit words; the latter are packed again, so that
-//! packets lie where the detector put them.
+//! The slsReceiver stores 4-bit counts as they arrive, two in a byte, and 12-bit counts as 16-bit words. The latter are
+//! packed again, so that packets lie where the detector put them.
 
 use super::index::{Place, TileIndex};
 use super::records::not_padding;
@@ -24,7 +25,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One file: its images and what is known of each.
+/// One file: its images and what is known about each.
 pub(super) struct Source {
     pub path: PathBuf,
     pub stack: Stack,
@@ -61,7 +62,8 @@ pub(super) fn open_file(path: &Path) -> Result<ForeignFile, Failure> {
     ForeignFile::open(path).map_err(unreadable)
 }
 
-/// What is wrong with an input is wrong with what was asked for; only a disk that fails is not.
+/// The failure for an input that cannot be read. A damaged file counts as a wrong choice of input (exit code of a wrong
+/// configuration); only an I/O error keeps its exit code.
 pub(super) fn unreadable(error: konkordia_sinks::hdf5::Error) -> Failure {
     let failure = Failure::from(error);
     if failure.exit == Exit::Incomplete { Failure { exit: Exit::Configuration, ..failure } } else { failure }
@@ -99,7 +101,7 @@ pub fn open(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
     swissfel(paths, options)
 }
 
-/// The slsReceiver's HDF5.
+/// Opens an acquisition in the slsReceiver's HDF5.
 fn sls_files(path: &Path, options: &Options) -> Result<Found, Failure> {
     let master = open_file(path)?;
     let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
@@ -113,7 +115,7 @@ fn sls_files(path: &Path, options: &Options) -> Result<Found, Failure> {
     let ports_y = axis("Geometry in y axis").ok_or_else(|| refuse("it has no geometry".into()))?;
     let count = ports_x * ports_y;
     if count % interfaces != 0 || count > 1024 {
-        return Err(refuse(format!("{ports_x} x {ports_y} ports of {} rows are no whole modules", format.whole_rows())));
+        return Err(refuse(format!("{ports_x} x {ports_y} ports of {} rows do not make whole modules", format.whole_rows())));
     }
     let ports: Ports = sls::data_files(path, "h5", "h5")?;
     let mut notes = Vec::new();
@@ -144,7 +146,7 @@ fn sls_files(path: &Path, options: &Options) -> Result<Found, Failure> {
     Ok(Found { placements: side_by_side.places, stopped, ..found.finish(files, tiles, vec![(0, 0); count as usize]) })
 }
 
-/// Tile and tiles of a module, as the master says.
+/// The format of a tile and the number of tiles of a module, from the master.
 fn format_of(master: &ForeignFile) -> Result<(TileFormat, u32), String> {
     let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
     let pixels = |x: u64| (fact("Number of pixels in x axis").unwrap_or(x), fact("Number of pixels in y axis").unwrap_or(0));
@@ -152,12 +154,12 @@ fn format_of(master: &ForeignFile) -> Result<(TileFormat, u32), String> {
     let (format, interfaces) = match kind.as_str() {
         "Jungfrau" => sls_master::jungfrau(pixels(1024), None)?,
         "Eiger" => sls_master::eiger(pixels(512), fact("Dynamic Range"), fact("Ten Giga Enable") != Some(0))?,
-        other => return Err(format!("its detector is '{other}'; Jungfrau and Eiger are known")),
+        other => return Err(format!("its detector is '{other}'; Jungfrau and Eiger are supported")),
     };
     Ok((sls_master::read_rows(format, fact("Number of rows")), interfaces))
 }
 
-/// The format, with all rows if packets of others were caught than the master says were read.
+/// The format, with all rows if packets were caught of other rows than those that were read according to the master.
 fn rows_in_masks(format: TileFormat, tiles: &[TileIndex], files: &[Source], notes: &mut Vec<String>) -> TileFormat {
     let has_others = |(tile, index): (usize, &TileIndex)| {
         let mask = |p: &Place| files[p.file as usize].mask(p.at as usize);
@@ -173,7 +175,7 @@ fn rows_in_masks(format: TileFormat, tiles: &[TileIndex], files: &[Source], note
     format
 }
 
-/// Those packets of a whole tile that hold rows that were read, counted from the first of them.
+/// The packets of a whole tile that hold rows that were read, numbered from the first of them.
 fn of_rows_read(caught: &PacketBitmap, format: &TileFormat) -> PacketBitmap {
     caught.renumbered(format.first_packet as u16, format.packets() as u16, 0)
 }
@@ -184,7 +186,7 @@ fn stored_row_bytes(format: &TileFormat) -> usize {
     (format.columns * bits / 8) as usize
 }
 
-/// One data file of a port.
+/// Opens one data file of a port.
 fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
     let file = open_file(path)?;
     let stack = file.stack("/data").map_err(unreadable)?;
@@ -205,7 +207,7 @@ fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
     let images = stack.images.len();
     let column = |name: &str| file.numbers(name).filter(|v| v.len() >= images);
     let frames = column("/frame number").ok_or_else(|| {
-        wrong(format!("{} has no frame numbers", path.display()), "it has no whole table 'frame number'", "the file is damaged")
+        wrong(format!("{} has no frame numbers", path.display()), "its table 'frame number' is incomplete", "the file is damaged")
     })?;
     let rest =
         ["timestamp", "detector specific 1", "exp length or sub exposure time", "detector specific 3", "mod id", "row", "column"];
@@ -227,7 +229,7 @@ fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
     Ok(Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks, checksums: None })
 }
 
-/// Images of modules beside and below each other.
+/// Refuses images that do not consist of whole modules of 16-bit pixels.
 fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize) -> Result<(), Failure> {
     if stack.rows.is_multiple_of(rows) && stack.columns.is_multiple_of(columns) && stack.pixel_bytes == 2 {
         return Ok(());
@@ -239,8 +241,8 @@ fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize) -> Resul
     Err(wrong(format!("{} does not fit the detector", path.display()), why, "give raw data of a JUNGFRAU"))
 }
 
-/// How many images of a file were written. A receiver may make its data set longer before the frames come; what it never used has neither a
-/// frame number nor a packet.
+/// Number of images that were written to a file. A receiver may extend its data set before frames arrive; an entry that
+/// it never used has neither a frame number nor a packet.
 fn written(source: &Source) -> usize {
     let is_unused = |n: &usize| {
         let number = source.headers[*n].frame_number;
@@ -254,13 +256,13 @@ fn written(source: &Source) -> usize {
     count - (0..count).rev().take_while(is_unused).count()
 }
 
-/// The images of a file that are there, in its order; `good` leaves out those that the file itself calls bad.
+/// The usable images of a file, in its order; `good` leaves out those that the file itself calls bad.
 fn take_places(source: &Source, file: u32, good: Option<&[bool]>, incomplete: &mut bool, notes: &mut Vec<String>) -> Vec<Place> {
     let (mut absent, mut damaged, mut empty) = (0u64, 0u64, 0u64);
     let written = written(source);
     if written < source.headers.len() {
         notes.push(format!(
-            "{}: its data set was made for {} frames, {written} were written; the rest was never used and is left out",
+            "{}: its data set has room for {} frames, {written} were written; the unused rest is left out",
             source.path.display(),
             source.headers.len()
         ));
@@ -278,9 +280,9 @@ fn take_places(source: &Source, file: u32, good: Option<&[bool]>, incomplete: &m
         }
     }
     if empty > 0 {
-        notes.push(format!("{}: no packet was caught of {empty} frames; they are not used", source.path.display()));
+        notes.push(format!("{}: {empty} frames have no packets; they are not used", source.path.display()));
     }
-    for (count, what) in [(absent, "images were never written or are cut off"), (damaged, "images have a number that is none")] {
+    for (count, what) in [(absent, "images are missing or cut off"), (damaged, "images have an invalid frame number")] {
         if count > 0 {
             *incomplete = true;
             notes.push(format!("{}: {count} {what}; they are not used", source.path.display()));
@@ -289,7 +291,7 @@ fn take_places(source: &Source, file: u32, good: Option<&[bool]>, incomplete: &m
     places
 }
 
-/// SwissFEL's files: `/data/<detector>/data` and numbers beside it.
+/// Opens SwissFEL files: images in `/data/<detector>/data`, and columns of numbers beside them.
 fn swissfel(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
     let (mut notes, mut incomplete) = (Vec::new(), false);
     let (mut files, mut places): (Vec<Source>, Vec<Place>) = (Vec::new(), Vec::new());
@@ -310,10 +312,10 @@ fn swissfel(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
     if let Some(other) = files.iter().find(|f| (f.stack.rows, f.stack.columns) != (rows, columns)) {
         let why =
             format!("one has images of {rows} x {columns} pixels, the other of {} x {}", other.stack.rows, other.stack.columns);
-        let what = format!("{} and {} are not of one detector", paths[0].display(), other.path.display());
-        return Err(wrong(what, why, "convert them apart"));
+        let what = format!("{} and {} are of different detectors", paths[0].display(), other.path.display());
+        return Err(wrong(what, why, "convert them separately"));
     }
-    // Modules below each other, or in one file of old beside each other.
+    // Modules lie one below the other; in one older file they also lie side by side.
     let at = |row: usize| (0..columns).step_by(1024).map(move |column| (row, column));
     let tiles: Vec<(usize, usize)> = (0..rows).step_by(512).flat_map(at).collect();
     let index = (0..tiles.len()).map(|t| TileIndex::new(format!("module {t}"), places.clone())).collect();
@@ -330,7 +332,7 @@ fn swissfel_group(path: &Path, file: &ForeignFile, options: &Options) -> Result<
         (_, []) => {
             let why = "it holds neither /data/<detector>/data nor what the slsReceiver writes";
             return Err(wrong(
-                format!("{} is no raw file that is known", path.display()),
+                format!("{} is not a raw file of a known format", path.display()),
                 why,
                 "docs/convert.md lists the formats",
             ));
@@ -339,25 +341,26 @@ fn swissfel_group(path: &Path, file: &ForeignFile, options: &Options) -> Result<
             let fix = format!("choose with --detector one of {}", names.join(", "));
             return Err(wrong(
                 format!("{} holds {} detectors", path.display(), names.len()),
-                "only one can be converted at once",
+                "only one can be converted at a time",
                 fix,
             ));
         }
     };
     let group = format!("/data/{name}");
     if file.has(&format!("{group}/meta/conversion_factor")) {
-        let why = "it has a conversion factor, so that its pixels are no words of the detector";
+        let why = "it has a conversion factor, so its pixels are not raw words of the detector";
         return Err(wrong(format!("{} is converted already", path.display()), why, "give the raw file"));
     }
     Ok(group)
 }
 
-/// The highest frame number so far, of frames that are not used too: no two frames may get one number.
+/// The highest frame number so far, including frames that are not used: no two frames may have the same number.
 fn last_number(files: &[Source]) -> u64 {
     files.iter().flat_map(|file| &file.headers).map(|header| header.frame_number).max().unwrap_or(0)
 }
 
-/// One file and which of its frames are good. Frames without a usable number are numbered on from `before`.
+/// Opens one file, and returns which of its frames are good. If its frame numbers are not usable, its frames are
+/// numbered from `before` + 1.
 fn swissfel_file(
     path: &Path,
     file: &ForeignFile,
@@ -368,7 +371,7 @@ fn swissfel_file(
     let stack = file.stack(&format!("{group}/data")).map_err(unreadable)?;
     check_shape(path, &stack, 512, 1024)?;
     let images = stack.images.len();
-    // One number per image, or one for each module of each image, of which the first speaks.
+    // One number per image, or one for each module of each image; then that of the first module is used.
     let table = |name: &str| {
         let found = file.numbers(&format!("{group}/{name}")).or_else(|| file.numbers(&format!("{group}/meta/{name}")))?;
         (images > 0 && !found.is_empty() && found.len().is_multiple_of(images)).then_some(found)
@@ -378,7 +381,7 @@ fn swissfel_file(
     let numbers: Option<Vec<u64>> = index.is_some().then(|| (0..images).map(|n| of(&index, n)).collect());
     let usable = |list: &Vec<u64>| list.windows(2).all(|w| w[0] < w[1]) && list.iter().all(|n| *n < FRAME_NUMBER_END);
     if numbers.as_ref().is_some_and(|list| !usable(list)) {
-        notes.push(format!("{}: frame_index does not count upwards; frames are numbered by their place", path.display()));
+        notes.push(format!("{}: frame_index does not count upwards; frames are numbered by their position", path.display()));
     }
     let numbers = numbers.filter(usable);
     if let Some(map) = file.numbers(&format!("{group}/module_map")).or_else(|| file.numbers(&format!("{group}/meta/module_map")))
@@ -438,7 +441,8 @@ impl Parts {
     }
 }
 
-/// Images that were decoded last: the tiles of an image are asked for one by one, by several threads at about the same time.
+/// A cache of the images that were decoded last: several threads ask for the tiles of an image one by one, at about the
+/// same time.
 #[derive(Default)]
 pub(super) struct Decoded {
     /// (file, image, pixels), the newest last.
@@ -446,7 +450,7 @@ pub(super) struct Decoded {
     stored: Vec<u8>,
 }
 
-/// Images that are kept decoded.
+/// Number of images in the cache.
 const DECODED_MAX: usize = 4;
 
 /// Reads one tile of the images.
@@ -488,7 +492,7 @@ impl Reader {
         // Rows of the tile lie one image row apart.
         for row in (0..format.rows as usize).map(|r| &pixels[start + r * width..][..tile_width]) {
             if is_packed_again {
-                // 3 bytes for two pixels, low byte first (protocols 1.5).
+                // 3 bytes for two pixels, low byte first (docs/protocols.md 1.5).
                 for pair in row.chunks_exact(4) {
                     pour.put(&[pair[0], pair[1] & 15 | pair[2] << 4, pair[2] >> 4 | pair[3] << 4]);
                 }
@@ -512,7 +516,7 @@ impl<'p, 's> Pour<'p, 's> {
         Self { payloads, packet: 0, at: 0 }
     }
 
-    /// Appends; what no packet has room for is left out.
+    /// Appends bytes. Those that fit into no packet are left out.
     pub fn put(&mut self, mut bytes: &[u8]) {
         while let (false, Some(payload)) = (bytes.is_empty(), self.payloads.get_mut(self.packet)) {
             let room = &mut payload[self.at..];
@@ -528,7 +532,7 @@ impl<'p, 's> Pour<'p, 's> {
 }
 
 impl Decoded {
-    /// The pixels of an image, from memory if they are there.
+    /// The pixels of an image, from the cache if they are there.
     pub fn image(&mut self, source: &Source, file: &File, place: Place, stored: StoredImage) -> Result<&[u8], Failure> {
         let there = self.images.iter().position(|(file, at, _)| (*file, *at) == (place.file, place.at));
         let found = match there {

@@ -68,7 +68,7 @@ fn frames(reader: &dyn TileReader) -> Vec<u64> {
     (0..reader.len()).map(|n| reader.frame_number(n)).collect()
 }
 
-/// Frames in files of `per_file` for each port, packet `p` of frame `p` lost.
+/// Writes frames in files of `per_file` for each port. Of frame `f`, packet `f % 64` is lost.
 fn acquisition(folder: &Folder, interfaces: u32, ports: u32, per_file: u64, list: &[u64]) -> PathBuf {
     let format = TileFormat::jungfrau(interfaces).unwrap();
     for port in 0..ports {
@@ -173,7 +173,7 @@ fn headers_say_which_tile_where_names_do_not() {
     let info = input.info();
     assert_eq!((info.modules, info.module_ids.clone(), info.frames_found), (1, vec![100, 101], 2));
     assert!(info.notes[0].starts_with("port at row 1, column 0: 1 of 2 frames are missing"), "{:?}", info.notes);
-    assert!(refused(&[folder.0.path().join("upper.bin")]).contains("no whole modules"));
+    assert!(refused(&[folder.0.path().join("upper.bin")]).contains("do not make whole modules"));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn plain_words_are_frames_of_all_modules() {
     let one = Options { modules: Some(3), ..Options::default() };
     assert!(Input::open(&paths, &one).err().unwrap().to_string().contains("frames of 3 module(s)"));
     let cut = folder.write("cut.u16", &frame(1)[..(2 << 20) - 1]);
-    assert!(refused(std::slice::from_ref(&cut)).contains("cannot tell what"));
+    assert!(refused(std::slice::from_ref(&cut)).contains("has an unknown format"));
     let forced = Input::open(&[cut], &Options { format: Some(Format::U16), ..Options::default() }).unwrap();
     assert_eq!((forced.info().frames_found, forced.info().incomplete), (1, true));
     assert!(forced.info().notes[0].contains("cut off after 1048575 bytes"));
@@ -262,7 +262,8 @@ fn what_is_missing_is_said() {
     assert!(refused(&[path]).contains("has no data files"));
 }
 
-/// Receivers cut files after so many records: a port that lost frames as a whole may have one file less than the others.
+/// Receivers start a new file after a fixed number of records: a port that lost whole frames may have one file less
+/// than the others.
 #[test]
 fn a_port_with_lost_frames_may_have_fewer_files() {
     let folder = Folder::new();
@@ -300,7 +301,7 @@ fn order_doubles_damage_and_ranges() {
     assert_eq!(frames(&*input.open_tile(0)), [3, 4]);
     for part in [
         "not in order (1 steps back)",
-        "1 frames have a number that was there before",
+        "1 frames repeat an earlier frame number",
         "1 frames have a damaged header",
         "counts 4 frames",
     ] {
@@ -309,7 +310,7 @@ fn order_doubles_damage_and_ranges() {
     let some = |from, to| Input::open(std::slice::from_ref(&path), &Options { frames: Some((from, to)), ..Options::default() });
     assert_eq!(some(4, u64::MAX).unwrap().info().frames_found, 1);
     assert!(some(5, 6).err().unwrap().to_string().contains("none of the frames 3 to 4 lies between 5 and 6"));
-    // A frame number that would make the file endless.
+    // A frame number that would make the file enormous.
     bytes[5] = 1;
     folder.write("run_d0_f0_0.raw", &bytes);
     assert!(refused(&[path]).contains("too far apart"));
@@ -319,7 +320,7 @@ fn order_doubles_damage_and_ranges() {
 fn other_files_are_refused_in_words() {
     let folder = Folder::new();
     let text = folder.write("notes.txt", "hello");
-    assert!(refused(std::slice::from_ref(&text)).contains("cannot tell what"));
+    assert!(refused(std::slice::from_ref(&text)).contains("has an unknown format"));
     assert!(refused(&[folder.write("x_master_0.json", "{}")]).contains("'Version'"));
     assert!(refused(&[folder.write("x.json", master((1, 1), 1, 0, 1))]).contains("found by its name"));
     assert!(refused(&[folder.0.path().join("gone.u16")]).contains("cannot read the input"));

@@ -27,7 +27,7 @@ pub enum StageChoice {
 }
 
 impl StageChoice {
-    /// The stages whose frames are taken one after the other; `None` = whatever comes.
+    /// The stages whose frames are taken one after the other; `None` = any stage.
     pub fn wanted(self) -> Vec<Option<GainStage>> {
         match self {
             Self::Auto => vec![None],
@@ -43,64 +43,66 @@ impl StageChoice {
 /// `konkordia pedestal`
 #[derive(Debug, Args)]
 pub struct PedestalArgs {
-    /// A configuration (.toml): dark frames are taken from the detector. Or files with dark frames, one acquisition. None: only --gain
+    /// Configuration (.toml) to take dark frames from the detector, or files with dark frames of one acquisition; leave
+    /// it out to add only gains (--gain)
     #[arg(value_name = "CONFIG.toml|FILE")]
     pub input: Vec<PathBuf>,
     /// A new calibration file
     #[arg(short, long, value_name = "FILE", help_heading = "Output", required_unless_present = "into")]
     pub output: Option<PathBuf>,
-    /// An existing calibration file: what was taken is added, or replaces the same stage and cell
+    /// An existing calibration file; new pedestals are added, or replace those of the same stage and cell
     #[arg(long, value_name = "FILE", help_heading = "Output", conflicts_with = "output")]
     pub into: Option<PathBuf>,
     /// Replace the file of --output
     #[arg(long, help_heading = "Output")]
     pub overwrite: bool,
-    /// Gain stage of the frames; frames of another are refused
+    /// Gain stage of the frames; frames of another stage are refused
     #[arg(long, value_enum, default_value_t = StageChoice::Auto, help_heading = "Frames")]
     pub stage: StageChoice,
-    /// Frames to take of each stage, all storage cells together [default: 1000 from a detector, all of files]
+    /// Number of frames per stage, all storage cells together [default: 1000 from a detector, all frames of files]
     #[arg(long, value_name = "N", help_heading = "Frames", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub frames: Option<u64>,
-    /// Frames at the beginning that are not used
+    /// Number of frames at the beginning that are not used
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Frames")]
     pub skip: u64,
-    /// What files are [default: as their content says]
+    /// Format of the files [default: recognised from their content]
     #[arg(long, value_enum, help_heading = "Frames")]
     pub format: Option<Format>,
-    /// Modules of plain words [default: 1]
+    /// Number of modules in files of plain 16-bit words [default: 1]
     #[arg(long, value_name = "M", help_heading = "Frames", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub modules: Option<u32>,
-    /// Use frames that look as if there was light; recorded in the file
+    /// Use frames even if they do not look dark; this is recorded in the file
     #[arg(long, help_heading = "Frames")]
     pub force: bool,
-    /// Gains to store with the pedestals: PSI `.bin` (one per module), HDF5 with `/gains`, or float32 planes G0, G1, G2 (and HG0)
+    /// Gains to store with the pedestals: PSI `.bin` (one per module), HDF5 with `/gains`, or float32 planes G0, G1, G2
+    /// (and HG0)
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Calibration")]
     pub gain: Vec<PathBuf>,
     /// Serial number of the detector [default: detector.serial_number of the configuration]
     #[arg(long, value_name = "TEXT", help_heading = "Calibration")]
     pub serial: Option<String>,
-    /// Noisy: RMS above K times the median of the module
+    /// A pixel is noisy if its RMS is above K times the median of its module
     #[arg(long, value_name = "K", default_value_t = Thresholds::default().noisy_k, help_heading = "Mask", value_parser = positive)]
     pub noisy_k: f32,
-    /// Stuck: RMS below this part of the median of the module
+    /// A pixel is stuck if its RMS is below this fraction of the median of its module
     #[arg(long, value_name = "F", default_value_t = Thresholds::default().stuck_fraction, help_heading = "Mask", value_parser = fraction)]
     pub stuck_fraction: f32,
-    /// Unstable: more than this part of the words far from the pedestal
+    /// A pixel is unstable if more than this fraction of its words is far from its pedestal
     #[arg(long, value_name = "F", default_value_t = Thresholds::default().outside_max, help_heading = "Mask", value_parser = fraction)]
     pub outside_max: f32,
-    /// Wrong stage: more than this part of the words of another stage
+    /// A pixel is in the wrong stage if more than this fraction of its words belongs to another stage
     #[arg(long, value_name = "F", default_value_t = Thresholds::default().wrong_stage_max, help_heading = "Mask", value_parser = fraction)]
     pub wrong_stage_max: f32,
     /// For programs: the table as JSON on stdout
     #[arg(long, help_heading = "Report")]
     pub json: bool,
-    /// No progress
+    /// No progress line
     #[arg(long, short, help_heading = "Report")]
     pub quiet: bool,
 }
 
 impl PedestalArgs {
-    /// Dark frames of a detector for a new file, or for one that exists. Nobody looks on.
+    /// Arguments for dark frames of a detector, into a new or an existing file, without progress line.
     pub fn of_detector(stage: StageChoice, file: PathBuf) -> Self {
         let thresholds = Thresholds::default();
         let (output, into) = if file.exists() { (None, Some(file)) } else { (Some(file), None) };
@@ -126,7 +128,7 @@ impl PedestalArgs {
         }
     }
 
-    /// When a pixel is masked.
+    /// Limits beyond which a pixel is masked.
     pub fn thresholds(&self) -> Thresholds {
         Thresholds {
             noisy_k: self.noisy_k,
@@ -143,5 +145,5 @@ fn positive(text: &str) -> Result<f32, String> {
 }
 
 fn fraction(text: &str) -> Result<f32, String> {
-    text.parse().ok().filter(|f: &f32| (0.0..=1.0).contains(f)).ok_or("a part of 1 is expected, for example 0.05".into())
+    text.parse().ok().filter(|f: &f32| (0.0..=1.0).contains(f)).ok_or("a number from 0 to 1 is expected".into())
 }

@@ -1,4 +1,5 @@
-//! Sorts dark frames by storage cell and gain stage and hands each to the sums where it belongs; refuses frames that belong nowhere.
+//! Sorts dark frames by storage cell and gain stage, and adds each to the sums of its cell and stage. Refuses frames
+//! without a clear cell or stage.
 
 use super::light::Samples;
 use konkordia_core::ports::TileRecord;
@@ -6,7 +7,7 @@ use konkordia_kernels::pedestal::{PedestalAccumulator, PedestalPlanes};
 use konkordia_sinks::hdf5::calibration::{GainStage, MODULE_PIXELS};
 use std::collections::BTreeMap;
 
-/// DAQ info (protocols 1.4).
+/// Bits of the DAQ info (docs/protocols.md 1.4).
 const HIGH_GAIN: u32 = 1;
 const FORCED_G1: u32 = 1 << 1 | 1 << 12;
 const FORCED_G2: u32 = 1 << 2 | 1 << 13;
@@ -14,27 +15,27 @@ const FORCED_G2: u32 = 1 << 2 | 1 << 13;
 /// Why a frame was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// Most of its words, or its header, are of another stage than asked for: this one.
+    /// Its words or its header belong to this stage, not to the one asked for.
     OtherStage(GainStage),
-    /// No stage has most of its words.
+    /// No stage has more than half of its words.
     NoStage,
-    /// Its header says one stage, its words another.
+    /// Its header names another stage than its words.
     Contradiction,
     /// Its modules name different storage cells.
     MixedCells,
-    /// Nothing of it came.
+    /// None of its packets arrived.
     Empty,
 }
 
 impl Refusal {
-    /// For people.
+    /// In words, for people.
     pub fn words(self) -> String {
         match self {
             Self::OtherStage(stage) => format!("in stage {}", stage.name().to_uppercase()),
             Self::NoStage => "with words of several stages".into(),
             Self::Contradiction => "whose header names another stage than their words".into(),
             Self::MixedCells => "whose modules name different storage cells".into(),
-            Self::Empty => "of which nothing came".into(),
+            Self::Empty => "of which no packet arrived".into(),
         }
     }
 }
@@ -80,7 +81,7 @@ struct Census {
 
 fn census(raw: &[u16]) -> Census {
     let mut census = Census::default();
-    // Sums of 32 bit in pieces, so that the loop becomes vectors.
+    // Counts of 32 bits for each piece, so that the compiler can vectorise the loop.
     for part in raw.chunks(1 << 16) {
         let (mut g0, mut g1, mut codes_11, mut missing) = (0u32, 0u32, 0u32, 0u32);
         for word in part {
@@ -98,7 +99,8 @@ fn census(raw: &[u16]) -> Census {
 }
 
 impl Collector {
-    /// For frames of `modules` modules. The first `skip` frames are not used; with `wanted` only frames of that stage are.
+    /// For frames of `modules` modules. The first `skip` frames are not used. With `wanted`, only frames of that stage
+    /// are used.
     pub fn new(modules: usize, wanted: Option<GainStage>, skip: u64) -> Self {
         Self {
             pixels: modules * MODULE_PIXELS,
@@ -115,7 +117,7 @@ impl Collector {
         self.slots.values().map(|s| s.accumulator.frames()).sum()
     }
 
-    /// Adds a frame: the words of all modules, 0xFFFF where nothing came, and one record per tile.
+    /// Adds a frame: the words of all modules, 0xFFFF where no packet arrived, and one record per tile.
     ///
     /// # Panics
     /// When the frame has another size than the detector.
@@ -147,7 +149,7 @@ impl Collector {
         }
     }
 
-    /// Where a frame belongs.
+    /// Storage cell and stage of a frame.
     fn place(&self, raw: &[u16], tiles: &[TileRecord]) -> Result<(u8, GainStage), Refusal> {
         let mut infos = tiles.iter().filter(|t| t.packets > 0).map(|t| t.header.daq_info);
         let info = infos.next().ok_or(Refusal::Empty)?;
@@ -158,7 +160,8 @@ impl Collector {
         Ok((cell(info), self.stage(info, &census(raw))?))
     }
 
-    /// The stage of a frame from its header and its words. A header without any bit set says nothing: files may have none.
+    /// The stage of a frame, from its header and its words. A header with no bit set gives no information, because
+    /// files may have no headers.
     fn stage(&self, info: u32, census: &Census) -> Result<GainStage, Refusal> {
         let forced = match (info & FORCED_G1 != 0, info & FORCED_G2 != 0) {
             (true, false) => Some(GainStage::G1),

@@ -1,36 +1,36 @@
-//! From sums to planes with their masks, and what to say of each module.
+//! From sums to planes with their masks, and the remarks on each module.
 
 use super::collect::{Collector, Refusal};
 use super::light::{Samples, sign_of_light};
 use super::take::Taken;
 use crate::calibration::reasons::{self, NO_DATA, Thresholds, UNSTABLE, WRONG_STAGE, median};
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use konkordia_kernels::pedestal::PedestalPlanes;
 use konkordia_sinks::hdf5::calibration::{GainStage, MODULE_PIXELS, StagePedestal};
 use serde_json::{Value, json};
 
-/// Fewer frames of a cell and stage make no pedestal.
+/// Least number of frames of a cell and stage that make a pedestal.
 const FRAMES_MIN: u64 = 10;
-/// Below so many frames the pedestals are poor: their error is an eighth of the noise.
+/// With fewer frames a module gets a remark. With so many, the error of a pedestal is an eighth of the noise.
 const FRAMES_GOOD: u64 = 64;
-/// Median RMS in ADU above which a module is worth a look, for G0, G1, G2 and HG0.
+/// Median RMS in ADU above which a module gets a remark, for G0, G1, G2 and HG0.
 const RMS_ADU_GOOD: [f32; 4] = [60.0, 12.0, 12.0, 150.0];
-/// Median pedestals in ADU that leave the stage its range.
+/// Usual median pedestals in ADU for G0, G1, G2 and HG0. They leave the stage its range.
 const PEDESTAL_ADU_GOOD: [(f32, f32); 4] = [(500.0, 8000.0), (8000.0, 16300.0), (8000.0, 16300.0), (500.0, 8000.0)];
-/// Part of the pixels that may be masked without a word.
+/// Fraction of the pixels that may be masked without a remark.
 const MASKED_GOOD: f64 = 0.01;
-/// Movement of the pedestals within the run, in units of the median RMS.
+/// Movement of the pedestals within the run above which a module gets a remark, in units of the median RMS.
 const DRIFT_GOOD: f64 = 0.25;
 
-/// So few words outside the gate may be the gate's fault: it is made from the first frames only.
+/// Up to so many words outside the gate do not make a pixel unstable: the gate is set from the first frames only.
 const OUTSIDE_MIN: f32 = 8.0;
 
-/// What is said of one module in one cell and stage.
+/// The result for one module in one cell and stage.
 pub struct ModuleRow {
     /// Storage cell.
     pub cell: u8,
-    /// Stage.
+    /// Gain stage.
     pub stage: GainStage,
     /// Module, from 0.
     pub module: usize,
@@ -46,17 +46,17 @@ pub struct ModuleRow {
     pub masked: Vec<(&'static str, u64)>,
     /// Masked pixels.
     pub masked_pixels: u64,
-    /// What is worth a look; empty = good.
+    /// Remarks; empty = good.
     pub remarks: Vec<String>,
 }
 
 impl ModuleRow {
-    /// "good", or "look at it" and why.
+    /// "good", or "check" and the remarks.
     pub fn verdict(&self) -> String {
-        if self.remarks.is_empty() { "good".into() } else { format!("look at it: {}", self.remarks.join("; ")) }
+        if self.remarks.is_empty() { "good".into() } else { format!("check: {}", self.remarks.join("; ")) }
     }
 
-    /// For programs.
+    /// The row as JSON.
     pub fn to_json(&self) -> Value {
         let masked: serde_json::Map<String, Value> =
             self.masked.iter().map(|(name, n)| ((*name).to_string(), json!(n))).collect();
@@ -68,7 +68,7 @@ impl ModuleRow {
     }
 }
 
-/// The table for people.
+/// The rows as a text table.
 pub fn table(rows: &[ModuleRow]) -> String {
     let head = ["module", "cell", "stage", "frames", "pedestal", "RMS", "masked", "", "verdict"].map(str::to_string).to_vec();
     let line = |r: &ModuleRow| {
@@ -76,18 +76,18 @@ pub fn table(rows: &[ModuleRow]) -> String {
             r.module.to_string(),
             r.cell.to_string(),
             r.stage.name().to_uppercase(),
-            if r.frames == 0 { "-".into() } else { say::count(r.frames) },
+            if r.frames == 0 { "-".into() } else { console::count(r.frames) },
             format!("{:.1} ADU", r.pedestal_adu),
             if r.rms_adu.is_nan() { "-".into() } else { format!("{:.2} ADU", r.rms_adu) },
-            say::count(r.masked_pixels),
-            r.masked.iter().map(|(name, n)| format!("{} {name}", say::count(*n))).collect::<Vec<_>>().join(", "),
+            console::count(r.masked_pixels),
+            r.masked.iter().map(|(name, n)| format!("{} {name}", console::count(*n))).collect::<Vec<_>>().join(", "),
             r.verdict(),
         ]
     };
-    say::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>())
+    console::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>())
 }
 
-/// Rows of one cell and stage of a calibration file; what only a dark run knows is left out.
+/// Rows of one cell and stage of a calibration file, without the values that only a dark run has.
 pub fn rows(cell: u8, stage: GainStage, planes: &StagePedestal) -> Vec<ModuleRow> {
     let modules = planes.mean_adu.len() / MODULE_PIXELS;
     (0..modules).map(|module| row(cell, stage, planes, module)).collect()
@@ -115,7 +115,7 @@ fn row(cell: u8, stage: GainStage, planes: &StagePedestal, module: usize) -> Mod
         remarks.push(format!("{:.1} % masked", 100.0 * part));
     }
     if (1..FRAMES_GOOD).contains(&planes.frames) {
-        remarks.push(format!("few frames; {FRAMES_GOOD} and more are good"));
+        remarks.push(format!("few frames; {FRAMES_GOOD} or more are better"));
     }
     ModuleRow {
         cell,
@@ -134,7 +134,8 @@ fn row(cell: u8, stage: GainStage, planes: &StagePedestal, module: usize) -> Mod
 /// Planes of every cell and stage, and the rows of the table.
 pub type Judged = (Vec<((u8, GainStage), StagePedestal)>, Vec<ModuleRow>);
 
-/// Makes the planes of a dark run and refuses what is none. With `force` light is only remarked.
+/// Makes the planes of a dark run. Refuses frames of the wrong stage, too few frames, and frames that are not dark.
+/// With `force`, light is a remark only.
 pub fn judge(taken: &mut Taken, thresholds: &Thresholds, force: bool) -> Result<Judged, Failure> {
     refuse_wrong_stage(&taken.collector)?;
     let refused: u64 = taken.collector.refused.values().sum();
@@ -143,9 +144,9 @@ pub fn judge(taken: &mut Taken, thresholds: &Thresholds, force: bool) -> Result<
     let some_make_pedestals = slots.values().any(|slot| slot.frames() >= FRAMES_MIN);
     for ((cell, stage), slot) in slots {
         if slot.frames() < FRAMES_MIN && some_make_pedestals {
-            // Frames from before a change of the settings took effect; all others are worth keeping.
+            // Such frames came before a change of the settings took effect. The others are worth keeping.
             taken.notes.push(format!(
-                "{} of storage cell {cell} has {} frames, which make no pedestal ({FRAMES_MIN} do): left out",
+                "{} of storage cell {cell} has only {} frames ({FRAMES_MIN} are needed): left out",
                 stage.name().to_uppercase(),
                 slot.frames()
             ));
@@ -154,8 +155,8 @@ pub fn judge(taken: &mut Taken, thresholds: &Thresholds, force: bool) -> Result<
         let (sums, samples) = slot.finish();
         if sums.frames < FRAMES_MIN {
             let what = format!("too few dark frames of {} in storage cell {cell}", stage.name().to_uppercase());
-            let why = format!("{} frames; at least {FRAMES_MIN} make a pedestal, several hundred a good one", sums.frames);
-            let fix = "take more frames (--frames N), or name the stage that is wanted with --stage";
+            let why = format!("{} frames; a pedestal needs at least {FRAMES_MIN}, a good one several hundred", sums.frames);
+            let fix = "take more frames (--frames N), or give the gain stage with --stage";
             return Err(Failure::new(Exit::Configuration, what, why, fix));
         }
         let mut settings = thresholds.to_json();
@@ -200,25 +201,26 @@ fn light(
     Err(Failure::new(Exit::Configuration, what, why.join("\n"), fix))
 }
 
-/// Nothing was used, or most frames were not what was asked for.
+/// Refuses a run of which no frame was used, or more frames were refused than used.
 fn refuse_wrong_stage(collector: &Collector) -> Result<(), Failure> {
     let (used, refused) = (collector.frames(), collector.refused.values().sum::<u64>());
     if used > 0 && refused <= used {
         return Ok(());
     }
     if used + refused == 0 {
-        let fix = "start the detector after `armed`; --skip must leave frames over";
-        return Err(Failure::new(Exit::Timeout, "there are no dark frames", "no frame came", fix));
+        let fix = "start the detector after `armed`; --skip must be less than the number of frames";
+        return Err(Failure::new(Exit::Timeout, "there are no dark frames", "no frame arrived", fix));
     }
-    let words: Vec<String> = collector.refused.iter().map(|(why, n)| format!("{} {}", say::count(*n), why.words())).collect();
+    let words: Vec<String> = collector.refused.iter().map(|(why, n)| format!("{} {}", console::count(*n), why.words())).collect();
     let stage = collector.refused.keys().any(|r| matches!(r, Refusal::OtherStage(_) | Refusal::Contradiction | Refusal::NoStage));
     let what = if stage { "the dark frames are in the wrong gain stage" } else { "most dark frames cannot be used" };
-    let why = format!("{} of {} frames were refused: {}", say::count(refused), say::count(used + refused), words.join(", "));
+    let why =
+        format!("{} of {} frames were refused: {}", console::count(refused), console::count(used + refused), words.join(", "));
     let fix = "set the gain of the detector (forced to G1 or G2, or normal for G0) and --stage to the same";
     Err(Failure::new(Exit::Configuration, what, why, fix))
 }
 
-/// Means, noise, and the reasons that the sums know.
+/// Means, noise, and the mask reasons that follow from the sums.
 fn planes(sums: PedestalPlanes, thresholds: &Thresholds) -> StagePedestal {
     let frames = sums.frames as f32;
     let reason = |pixel: usize| {

@@ -1,33 +1,38 @@
-//! Was it dark? Light moves pedestals, and nothing in a file of pedestals tells it afterwards.
+//! Checks whether it was dark. Light moves pedestals, and a file of pedestals does not show it afterwards.
 //!
-//! Four signs, each with a limit that darks stay far below: words far from their pedestal (photons of more than 8 times the noise), noise far
-//! above what the detector has, a lopsided distribution (photons within the noise), and pixels that switch to a lower gain.
+//! There are four signs of light, each with a limit that dark frames stay far below: words far from their pedestal
+//! (photons of more than 8 times the noise), noise far above that of the detector, a lopsided distribution (photons
+//! within the noise), and pixels that switch to a lower gain.
 
 use konkordia_kernels::pedestal::PedestalPlanes;
 use konkordia_sinks::hdf5::calibration::{GainStage, MODULE_PIXELS};
 use std::ops::Range;
 
-/// Part of the words outside the gates. Strays from the surroundings are below 1e-4 at exposures of a millisecond.
+/// Largest fraction of words outside the gates. Strays from the surroundings are below 1e-4 at exposures of a
+/// millisecond.
 const OUTSIDE_MAX: f64 = 0.005;
-/// Median RMS in ADU of G0, G1, G2 and HG0. At 840 microseconds a module has 30 ADU in G0 (200 electrons), 4 and 3 in G1 and G2.
+/// Largest median RMS in ADU for G0, G1, G2 and HG0. At 840 microseconds a module has 30 ADU in G0 (200 electrons), 4
+/// and 3 in G1 and G2.
 const RMS_ADU_MAX: [f32; 4] = [120.0, 25.0, 25.0, 250.0];
-/// Median over the pixels of the third standardised moment within 5 standard deviations; 0 for noise. 0.1 photon of 1 keV gives 0.2.
+/// Largest median over the pixels of the skewness (third standardised moment) within 5 standard deviations. It is 0 for
+/// noise; 0.1 photon of 1 keV gives 0.2.
 const SKEW_MAX: f64 = 0.12;
-/// Part of the words of another stage in a run without forced gain.
+/// Largest fraction of words of another stage in a run without forced gain.
 const SWITCHED_MAX: f64 = 0.01;
 /// Pixels of a module that are sampled: every 509th, so that no row or column is preferred.
 const SAMPLED: usize = 1024;
 const SAMPLE_STEP: usize = 509;
-/// Frames of which the samples are kept; beyond, every other is dropped again and again.
+/// Most frames of which samples are kept. When so many are reached, every other one is dropped, and from then on half
+/// as many frames are sampled.
 const FRAMES_MAX: usize = 512;
-/// Fewer say nothing about a distribution.
+/// Least number of frames that says something about a distribution.
 const FRAMES_MIN: usize = 64;
 
-/// A few pixels of many frames.
+/// The words of a few pixels in many frames.
 pub struct Samples {
     modules: usize,
     stage: GainStage,
-    /// One frame is kept of so many.
+    /// One frame of so many is kept.
     every: u64,
     seen: u64,
     /// By frame, module and pixel.
@@ -35,7 +40,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Of so many modules.
+    /// No samples yet, for this number of modules.
     pub fn new(modules: usize, stage: GainStage) -> Self {
         Self { modules, stage, every: 1, seen: 0, words: Vec::new() }
     }
@@ -64,14 +69,15 @@ impl Samples {
         }
     }
 
-    /// ADC values of one sampled pixel in frame order, as far as they are of the stage.
+    /// ADC values of one sampled pixel in frame order, without words of other stages.
     fn pixel(&self, module: usize, nth: usize) -> Vec<f64> {
         let bits = [0u16, 1, 3][self.stage.of_words()];
         let words = self.words.iter().skip(module * SAMPLED + nth).step_by(self.frame_words());
         words.filter(|w| **w >> 14 == bits && **w != 0xFFFF).map(|w| f64::from(w & 0x3FFF)).collect()
     }
 
-    /// How far the pedestals of a module moved from the first half of the frames to the second, in ADU; `None` if there are too few.
+    /// How far the pedestals of a module moved from the first half of the frames to the second, in ADU; `None` if there
+    /// are too few.
     pub fn drift_adu(&self, module: usize) -> Option<f64> {
         let moved = |nth| {
             let values = self.pixel(module, nth);
@@ -88,7 +94,8 @@ impl Samples {
         median((0..SAMPLED).filter_map(moved).collect())
     }
 
-    /// Third standardised moment, the median of the sampled pixels of a module, positive on the side to which light moves the words.
+    /// Skewness (third standardised moment): the median over the sampled pixels of a module, positive in the direction
+    /// in which light moves the words.
     pub fn skew(&self, module: usize) -> Option<f64> {
         let sign = if self.stage.of_words() == 0 { 1.0 } else { -1.0 };
         let of = |nth| {
@@ -96,7 +103,7 @@ impl Samples {
             if values.len() < FRAMES_MIN {
                 return None;
             }
-            // Photons far away are counted elsewhere and would drown the rest.
+            // Photons far from the pedestal are counted elsewhere, and would hide the rest.
             for _ in 0..2 {
                 let (mean, variance, _) = moments(&values);
                 let limit = 5.0 * variance.sqrt().max(0.5);
@@ -122,7 +129,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
-/// What speaks against darkness in one module, if anything does.
+/// The first sign of light in one module, if there is one.
 pub fn sign_of_light(planes: &PedestalPlanes, samples: &Samples, module: usize) -> Option<String> {
     let stage = samples.stage;
     let range = module * MODULE_PIXELS..(module + 1) * MODULE_PIXELS;
@@ -131,7 +138,7 @@ pub fn sign_of_light(planes: &PedestalPlanes, samples: &Samples, module: usize) 
     let switched = sum(&planes.wrong_stage, &range);
     if stage.of_words() == 0 && percent(switched, words + switched) > 100.0 * SWITCHED_MAX {
         let percent = percent(switched, words + switched);
-        return Some(format!("{percent:.1} % of the words are of another stage: light switches pixels; darks have none"));
+        return Some(format!("{percent:.1} % of the words are of another gain stage: light switches pixels; darks have none"));
     }
     let rms = crate::calibration::reasons::median(planes.rms_adu[range.clone()].iter().copied(), 1).unwrap_or(0.0);
     if rms > RMS_ADU_MAX[stage.index()] {
@@ -156,7 +163,8 @@ pub fn sign_of_light(planes: &PedestalPlanes, samples: &Samples, module: usize) 
     })
 }
 
-/// Words outside the gates, without pixels that jump all the time: they are masked, and are no light.
+/// Words outside the gates, without those of pixels that jump all the time: such pixels are masked, and are no sign of
+/// light.
 fn outside_of_good(planes: &PedestalPlanes, range: &Range<usize>) -> u64 {
     let counts = planes.outside[range.clone()].iter().zip(&planes.count[range.clone()]);
     counts.filter(|(outside, count)| *outside <= *count).map(|(outside, _)| u64::from(*outside)).sum()

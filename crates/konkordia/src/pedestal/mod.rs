@@ -11,9 +11,9 @@ pub use take::{frames_of_stage, is_live};
 
 use crate::calibration::reasons;
 use crate::config::service::DetectorConfig;
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::run::signals::Watch;
-use crate::say;
 use args::PedestalArgs;
 use judge::ModuleRow;
 use konkordia_sinks::hdf5::calibration::CalibrationFile;
@@ -30,7 +30,7 @@ pub struct Made {
     hash: String,
     taken: Vec<Taken>,
     rows: Vec<ModuleRow>,
-    /// Whether all dark frames came.
+    /// [`Exit::Complete`] if all dark frames arrived.
     pub exit: Exit,
 }
 
@@ -41,14 +41,14 @@ pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
         return only_gains(args, target);
     }
     let Some(made) = make(args, target, take::take(args)?)? else {
-        say::to_stderr("stopped: nothing was written");
+        console::to_stderr("stopped: nothing was written");
         return Ok(Exit::Interrupted);
     };
     report(args, &made);
     Ok(made.exit)
 }
 
-/// Pedestals from dark frames that this detector sends; `None` if that was stopped, and then nothing was written.
+/// Makes pedestals from dark frames of this detector. `None` if the run was stopped; nothing is written then.
 pub fn from_detector(args: &PedestalArgs, detector: DetectorConfig, watch: &mut Watch) -> Result<Option<Made>, Failure> {
     let target = Target::open(args.output.as_deref(), args.into.as_deref(), args.overwrite)?;
     make(args, target, take::from_detector(args, detector, watch)?)
@@ -74,12 +74,13 @@ fn make(args: &PedestalArgs, target: Target, mut taken: Vec<Taken>) -> Result<Op
     let source = taken.first().map_or("", |taken| &taken.source);
     let hash = store::write(&mut file, &path, format!("pedestals of {} from {source}", what.join(", ")))?;
     count_masks(&mut rows, &file);
-    // Few packets more or less do not matter to a mean, and are told; a run that ended early is told by its exit code.
+    // Missing packets hardly change a mean, so the file is written in any case. The exit code says whether all frames
+    // arrived.
     let exit = taken.iter().map(|taken| taken.exit).find(|exit| *exit != Exit::Complete).unwrap_or(Exit::Complete);
     Ok(Some(Made { path, file, hash, taken, rows, exit }))
 }
 
-/// Masks of the file may have more reasons than the dark run knew: gains.
+/// Counts masked pixels again: the file may also mask pixels without gain, which the dark run does not know.
 fn count_masks(rows: &mut [ModuleRow], file: &CalibrationFile) {
     for row in rows {
         if let Some(planes) = file.pedestals.get(&(row.cell, row.stage)) {
@@ -102,20 +103,20 @@ fn only_gains(args: &PedestalArgs, target: Target) -> Result<Exit, Failure> {
     let step = format!("gains from {}", file.gain_source);
     let hash = store::write(&mut file, &path, step)?;
     if args.json {
-        say::json(&json!({ "file": path, "hash": hash, "gain_planes": planes }), true);
+        console::json(&json!({ "file": path, "hash": hash, "gain_planes": planes }), true);
     } else {
-        say::to_stdout(&format!("{}: {planes} planes of gains\n{hash}", path.display()));
+        console::to_stdout(&format!("{}: {planes} planes of gains\n{hash}", path.display()));
     }
     Ok(Exit::Complete)
 }
 
 impl Made {
-    /// Where it lies.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Modules that are worth a look, and why.
+    /// The remarks of modules that have any.
     pub fn remarks(&self) -> Vec<String> {
         let bad = self.rows.iter().filter(|row| !row.remarks.is_empty());
         bad.map(|row| format!("module {}, {}: {}", row.module, row.stage.name().to_uppercase(), row.remarks.join("; "))).collect()
@@ -133,7 +134,7 @@ impl Made {
         self.taken.iter().flat_map(|taken| &taken.notes).collect()
     }
 
-    /// For programs.
+    /// The report as JSON.
     pub fn to_json(&self) -> Value {
         let (file, first, refused) = (&self.file, self.taken.first(), self.refused());
         let reasons: Vec<_> = refused.iter().map(|(why, n)| json!({ "frames": n, "why": why })).collect();
@@ -150,15 +151,15 @@ impl Made {
 
 fn report(args: &PedestalArgs, made: &Made) {
     if args.json {
-        say::json(&made.to_json(), true);
+        console::json(&made.to_json(), true);
         return;
     }
-    say::to_stdout(&judge::table(&made.rows));
+    console::to_stdout(&judge::table(&made.rows));
     for (why, n) in &made.refused() {
-        say::to_stdout(&format!("refused: {} frames {why}", say::count(*n)));
+        console::to_stdout(&format!("refused: {} frames {why}", console::count(*n)));
     }
-    made.notes().iter().for_each(|note| say::to_stdout(&format!("note: {note}")));
-    say::to_stdout(&format!("{}\n{}", made.path.display(), made.hash));
+    made.notes().iter().for_each(|note| console::to_stdout(&format!("note: {note}")));
+    console::to_stdout(&format!("{}\n{}", made.path.display(), made.hash));
 }
 
 #[cfg(test)]

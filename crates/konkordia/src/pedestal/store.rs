@@ -20,7 +20,8 @@ pub enum Target {
 }
 
 impl Target {
-    /// From `--output` and `--into`; read before anything is taken, so that nothing is taken in vain.
+    /// The target of `--output` and `--into`. It is opened before any frame is taken, so that no frames are taken in
+    /// vain.
     pub fn open(output: Option<&Path>, into: Option<&Path>, overwrite: bool) -> Result<Self, Failure> {
         if let Some(path) = into {
             let file = CalibrationFile::read(path).map_err(configuration)?;
@@ -30,7 +31,7 @@ impl Target {
         if path.exists() && !overwrite {
             let what = format!("{} exists", path.display());
             let fix = "add to it with --into, give another name, or replace it with --overwrite";
-            return Err(Failure::new(Exit::State, what, "a calibration is not replaced unasked", fix));
+            return Err(Failure::new(Exit::State, what, "a calibration is replaced only with --overwrite", fix));
         }
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
@@ -54,7 +55,7 @@ impl Target {
     }
 }
 
-/// Takes over what is known of the detector; refuses to mix two of them.
+/// Stores module count, serial number and module ids in the file. Refuses to mix two detectors in one file.
 pub fn identify(
     file: &mut CalibrationFile,
     path: &Path,
@@ -81,7 +82,7 @@ pub fn identify(
         for (module, (known, id)) in file.module_ids.iter_mut().zip(ids).enumerate() {
             match (*known, *id) {
                 (Some(known), Some(id)) if known != id => {
-                    return other(format!("module {module} of it has id {known}, that of the frames {id}"));
+                    return other(format!("module {module} has id {known} in the file, but {id} in the frames"));
                 }
                 (None, id) => *known = id,
                 _ => {}
@@ -91,13 +92,14 @@ pub fn identify(
     Ok(())
 }
 
-/// Reads gains into the file; returns how many planes it has of them.
+/// Reads gains into the file; returns the number of gain planes that the file has then.
 pub fn add_gains(file: &mut CalibrationFile, paths: &[PathBuf]) -> Result<usize, Failure> {
-    // Plain planes of four stages are known by their size, which only the reader of four accepts.
+    // Plain planes of four stages differ from those of three by their size only, and only the reader of four accepts
+    // them.
     let stages =
         read_gains(paths, file.modules, false).or_else(|error| read_gains(paths, file.modules, true).map_err(|_| error))?;
     judge_gains(&stages.low, &names(paths))?;
-    // Gains of HG0 that the new files do not have stay, with their source.
+    // If the new files have no gains of HG0, the file keeps its own, with their source.
     const OLDER: &str = "; HG0: ";
     let keeps = stages.high.is_none() && file.gains[GainStage::Hg0.index()].is_some() && !file.gain_source.is_empty();
     let older = keeps.then(|| file.gain_source.rsplit(OLDER).next().unwrap_or_default().to_owned());

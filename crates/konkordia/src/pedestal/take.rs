@@ -1,16 +1,16 @@
-//! Brings dark frames to the [`Collector`]: from the detector or from files, through the engine that also takes data.
+//! Brings dark frames from the detector or from files to the [`Collector`], through the same engine as data.
 
 use super::args::{PedestalArgs, StageChoice};
 use super::collect::Collector;
 use crate::config::processing::{PixelOptions, Step};
 use crate::config::service::{DetectorConfig, DetectorKindConfig, HookSettings};
 use crate::config::{self, Config, plan};
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::input::source::FileSource;
 use crate::input::{Input, Options};
 use crate::run::signals::Watch;
 use crate::run::{arm, clock, exit_of};
-use crate::say;
 use crate::serve::hooks::{self, About};
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
@@ -22,22 +22,22 @@ use konkordia_sinks::hdf5::calibration::GainStage;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Frames of a live run.
+/// Default number of frames per stage from a detector.
 const FRAMES_LIVE: u64 = 1000;
 
 /// A dark run.
 pub struct Taken {
     /// Its sums.
     pub collector: Collector,
-    /// When, ISO 8601.
+    /// When it was taken, ISO 8601; empty if that is not known.
     pub taken: String,
-    /// From where, for people.
+    /// Where the frames come from, for people.
     pub source: String,
     /// Serial number, if it is known.
     pub serial: Option<String>,
-    /// Frames of which packets are missing, lost ones included.
+    /// Frames with missing packets, lost frames included.
     pub incomplete_frames: u64,
-    /// What people should know.
+    /// Notes for people.
     pub notes: Vec<String>,
     /// Not [`Exit::Complete`] if data were lost or the user stopped.
     pub exit: Exit,
@@ -47,7 +47,7 @@ pub struct Taken {
 struct DarkSink {
     collector: Arc<Mutex<Option<Collector>>>,
     words: Vec<u16>,
-    progress: say::Progress,
+    progress: console::Progress,
     planned: Option<u64>,
 }
 
@@ -62,8 +62,8 @@ impl Sink for DarkSink {
                 self.words.extend(strip.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])));
             }
             collector.add(&self.words, image.tiles);
-            let of = self.planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
-            self.progress.update(|| format!("{}{of} dark frames", say::count(image.image + 1)));
+            let of = self.planned.map_or(String::new(), |n| format!(" of {}", console::count(n)));
+            self.progress.update(|| format!("{}{of} dark frames", console::count(image.image + 1)));
         }
         Ok(())
     }
@@ -78,14 +78,14 @@ pub fn is_live(input: &[PathBuf]) -> bool {
     matches!(input, [path] if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")))
 }
 
-/// Takes the frames that the command line names: those of each gain stage that it asks for, one after the other.
+/// Takes the frames that the command line asks for, one gain stage after the other.
 pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {
     let mut watch = Watch::new()?;
     if is_live(&args.input) {
         return from_detector(args, load(&args.input[0])?, &mut watch);
     }
     if args.stage == StageChoice::All {
-        let why = "files hold what they hold: each of their frames goes to the stage that its gain bits say";
+        let why = "each frame of a file goes to the stage of its gain bits";
         let fix = "leave --stage out, or give a configuration (.toml) to take the frames from the detector";
         return Err(Failure::new(Exit::Usage, "--stage all is for a detector", why, fix));
     }
@@ -93,7 +93,7 @@ pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {
     Ok(vec![files(args, wanted, &mut watch)?])
 }
 
-/// The configuration of the one detector that this file is of.
+/// The configuration of the only detector in this file.
 fn load(path: &Path) -> Result<DetectorConfig, Failure> {
     let mut service = config::service::load(path)?;
     if let (Some(only), true) = (service.detectors.pop(), service.detectors.is_empty()) {
@@ -103,16 +103,16 @@ fn load(path: &Path) -> Result<DetectorConfig, Failure> {
     Err(Failure::new(Exit::Configuration, what, "", "give the configuration of one of them"))
 }
 
-/// Takes frames from a detector: those of each gain stage that is asked for, one after the other.
+/// Takes frames from a detector, one gain stage after the other.
 pub fn from_detector(args: &PedestalArgs, config: DetectorConfig, watch: &mut Watch) -> Result<Vec<Taken>, Failure> {
     let detector = Detector::new(config)?;
     let taken = stages(args, &detector, watch);
-    // Whatever happened, the detector is not left with its gain forced.
+    // The detector is not left with its gain forced, even after an error.
     let back = if args.stage == StageChoice::All { detector.force(GainStage::G0) } else { Ok(()) };
     taken.and_then(|taken| back.map(|()| taken))
 }
 
-/// The frames of one stage after the other, until one of them is not what it should be or the user stops.
+/// Takes one stage after the other, until one of them fails or the user stops.
 fn stages(args: &PedestalArgs, detector: &Detector, watch: &mut Watch) -> Result<Vec<Taken>, Failure> {
     let mut all = Vec::new();
     for wanted in args.stage.wanted() {
@@ -129,7 +129,7 @@ fn stages(args: &PedestalArgs, detector: &Detector, watch: &mut Watch) -> Result
     Ok(all)
 }
 
-/// Frames that are taken of each stage from a detector, those that are not used included.
+/// Frames that are taken per stage from a detector, skipped ones included.
 pub fn frames_of_stage(args: &PedestalArgs) -> u64 {
     args.frames.unwrap_or(FRAMES_LIVE).saturating_add(args.skip)
 }
@@ -145,7 +145,7 @@ impl Detector {
     fn new(config: DetectorConfig) -> Result<Self, Failure> {
         let DetectorConfig { name, hooks, kind: DetectorKindConfig::Udp(config), .. } = config else {
             let why = "such detectors count photons themselves";
-            return Err(Failure::new(Exit::Configuration, "a detector that streams has no pedestals", why, "name a JUNGFRAU"));
+            return Err(Failure::new(Exit::Configuration, "a stream detector has no pedestals", why, "name a JUNGFRAU"));
         };
         Ok(Self { name, config: as_words(Config::clone(&config))?, hooks })
     }
@@ -154,11 +154,11 @@ impl Detector {
         About { detector: self.name.clone(), images: self.config.images, ..About::default() }
     }
 
-    /// Has the program of the configuration set the gain; people are told what to set where there is none.
+    /// Sets the gain with the program `on_stage` of the configuration. Without one, the user is told what to set.
     fn force(&self, stage: GainStage) -> Result<(), Failure> {
         let gainmode = gainmode(stage);
         if self.hooks.on_stage.is_empty() {
-            say::to_stderr(&format!("set the detector to: gainmode {gainmode}"));
+            console::to_stderr(&format!("set the detector to: gainmode {gainmode}"));
             return Ok(());
         }
         let more = [("KONKORDIA_STAGE", stage.name()), ("KONKORDIA_GAINMODE", gainmode)];
@@ -166,7 +166,7 @@ impl Detector {
     }
 }
 
-/// What the SLS detector package calls it.
+/// Name of the setting in the SLS detector package.
 const fn gainmode(stage: GainStage) -> &'static str {
     match stage {
         GainStage::G1 => "forceswitchg1",
@@ -175,7 +175,7 @@ const fn gainmode(stage: GainStage) -> &'static str {
     }
 }
 
-/// A calibration is of whole modules.
+/// Refuses partial readout, because a calibration is of whole modules.
 fn whole_modules(format: &TileFormat) -> Result<(), Failure> {
     if !format.is_partial() {
         return Ok(());
@@ -186,7 +186,7 @@ fn whole_modules(format: &TileFormat) -> Result<(), Failure> {
     Err(Failure::new(Exit::Configuration, "dark frames of partial readout make no calibration", why, fix))
 }
 
-/// Words as they come, modules one below the other, nothing else done to them.
+/// The configuration for dark frames: raw words, modules one below the other, no processing.
 fn as_words(mut config: Config) -> Result<Config, Failure> {
     let (format, streams) = (*config.geometry.format(), config.geometry.placements().len() as u32);
     if format.kind != DetectorKind::Jungfrau {
@@ -214,7 +214,7 @@ fn live(args: &PedestalArgs, detector: &Detector, wanted: Option<GainStage>, wat
     config.images = Some(frames_of_stage(args));
     config.first_frame = FirstFrame::Auto;
     let mut plan = plan::plan(&config);
-    // A dark run is not given up because of a few packets.
+    // Dark frames are used even if packets are missing.
     plan.missing = konkordia_core::ledger::MissingPolicy::Keep;
     let receivers = arm::bind(&config, plan.streams(), arm::Ports::Configured)?;
     let sources: Vec<Box<dyn Source>> = receivers.into_iter().map(|r| Box::new(r) as Box<dyn Source>).collect();
@@ -222,10 +222,13 @@ fn live(args: &PedestalArgs, detector: &Detector, wanted: Option<GainStage>, wat
     let place = format!("{}:{} to {last}", config.address, config.first_port);
     if !args.quiet {
         let of = wanted.map_or(String::new(), |stage| format!(" of {}", stage.name().to_uppercase()));
-        say::to_stderr(&format!("armed: {place}; waiting for {} dark frames{of}", say::count(config.images.unwrap_or(0))));
+        console::to_stderr(&format!(
+            "armed: {place}; waiting for {} dark frames{of}",
+            console::count(config.images.unwrap_or(0))
+        ));
     }
     let taken = clock::now();
-    // The program that starts the detector may end only when all frames are sent.
+    // The program that starts the detector may run until all frames are sent, so it gets a thread.
     let (hooks, about) = (detector.hooks.clone(), detector.about());
     let mut starts = None;
     let begin = || {
@@ -233,7 +236,7 @@ fn live(args: &PedestalArgs, detector: &Detector, wanted: Option<GainStage>, wat
         starts = (args.stage == StageChoice::All).then(|| std::thread::spawn(program));
     };
     let done = run(args, &config, plan, sources, (wanted, watch), begin);
-    // Who has stopped does not wait for a program that was to last longer; its time is bounded.
+    // After Ctrl-C nobody waits for a program that takes longer; its time limit ends it.
     let started = starts.filter(|_| !watch.interrupted()).map_or(Ok(Ok(())), std::thread::JoinHandle::join).unwrap_or(Ok(()));
     let done = started.and(done)?;
     let source = format!("detector, {place}");
@@ -291,7 +294,7 @@ fn run(
     let sink = DarkSink {
         collector: Arc::clone(&shared),
         words: Vec::with_capacity(plan.geometry.pixels()),
-        progress: say::Progress::new(args.quiet || args.json),
+        progress: console::Progress::new(args.quiet || args.json),
         planned,
     };
     let loaded = crate::calibration::for_config(config)?;
@@ -308,7 +311,11 @@ fn run(
     let mut notes = Vec::new();
     let incomplete_frames = images.partial + images.lost;
     if incomplete_frames > 0 {
-        notes.push(format!("{} of {} frames miss packets", say::count(incomplete_frames), say::count(images.expected)));
+        notes.push(format!(
+            "{} of {} frames have missing packets",
+            console::count(incomplete_frames),
+            console::count(images.expected)
+        ));
     }
     let collector = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
     Ok(Taken {

@@ -59,7 +59,8 @@ impl Run {
     }
 }
 
-/// The share of good pixels whose mean lies within 4 standard errors of the truth, and whose RMS lies within 4 of its own; masks are exact.
+/// Checks the fraction of good pixels whose mean is within 4 standard errors of the truth, and of those whose RMS is
+/// within 4 of its own. Masks must be exact.
 #[track_caller]
 fn check(detector: &SyntheticJungfrau, (planes, rows): &Judged, slots: &[(u8, GainStage)]) {
     assert_eq!(planes.iter().map(|p| p.0).collect::<Vec<_>>(), slots);
@@ -129,7 +130,7 @@ fn odd_photons_do_not_move_pedestals_and_light_is_refused() {
     assert!(text.contains("of G0 in storage cell 3 are not dark") && text.contains("close the shutter"), "{text}");
     let (planes, rows) = lit(true).unwrap();
     assert!(planes[0].1.settings.contains("\"forced\":[\"module 0: "), "{}", planes[0].1.settings);
-    assert!(rows[0].verdict().starts_with("look at it: "), "{}", rows[0].verdict());
+    assert!(rows[0].verdict().starts_with("check: "), "{}", rows[0].verdict());
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn forced_runs_in_the_wrong_stage_and_short_runs_are_refused() {
     assert_eq!((planes[0].1.frames, planes[0].1.frames_refused), (12, 5));
     assert!(rows[0].verdict().contains("few frames"), "{}", rows[0].verdict());
     let text = Run::new(JungfrauModel::for_modules(1), None).judge(false).err().unwrap();
-    assert_eq!((text.exit, text.why.as_str()), (Exit::Timeout, "no frame came"));
+    assert_eq!((text.exit, text.why.as_str()), (Exit::Timeout, "no frame arrived"));
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn a_few_frames_of_another_stage_are_left_out() {
     run.add(GainStage::G1, 12);
     let (judged, notes) = run.judge_with_notes(false);
     assert_eq!(judged.unwrap().0.iter().map(|p| p.0).collect::<Vec<_>>(), [(3, GainStage::G1)]);
-    assert!(notes.len() == 1 && notes[0].starts_with("G0 of storage cell 3 has 9 frames"), "{notes:?}");
+    assert!(notes.len() == 1 && notes[0].starts_with("G0 of storage cell 3 has only 9 frames"), "{notes:?}");
 }
 
 #[test]

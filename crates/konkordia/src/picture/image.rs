@@ -1,14 +1,14 @@
-//! Pictures of images: the largest number of each square, on a logarithmic scale.
+//! Pictures of detector images: the largest value of each square of pixels, on a logarithmic scale.
 
 use konkordia_core::array::Element;
 
 use super::{map_colour, percentiles};
 
-/// Index of the colour for pixels without a number.
+/// Index of the colour for squares without a value.
 const NOTHING: u8 = 255;
 /// Index of the brightest colour.
 const BRIGHTEST: f32 = 254.0;
-/// Part of the pixels that are darker than the brightest colour: a few hot ones do not darken all others.
+/// Fraction of the dots that are darker than the brightest colour, so that a few hot pixels do not darken all others.
 const BELOW: f64 = 0.9995;
 
 /// The pixels of an image, little endian, row after row.
@@ -25,7 +25,7 @@ pub struct Pixels<'a> {
 /// A PNG of at most `size` x `size` dots.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If the PNG cannot be encoded.
 pub fn png(pixels: Pixels<'_>, size: u32) -> Result<Vec<u8>, String> {
     let (rows, columns, values) = pooled(pixels, size as usize);
     let (_, high) = percentiles(&values, 0.0, BELOW);
@@ -44,16 +44,16 @@ pub fn png(pixels: Pixels<'_>, size: u32) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Colour of a number; `scale` = ln(1 + number of the brightest colour).
+/// Index of the colour of a value; `scale` = ln(1 + value of the brightest colour).
 fn dot(value: f32, scale: f32) -> u8 {
     if value.is_nan() {
         return NOTHING;
     }
-    // Numbers at and below 0 are the darkest; the cast cannot wrap.
+    // Values at and below 0 are the darkest; the cast cannot wrap.
     (BRIGHTEST * (value.max(0.0).ln_1p() / scale).min(1.0)).round() as u8
 }
 
-/// Rows, columns and the largest number of each square; NaN where a square has none.
+/// Rows, columns and the largest value of each square; NaN where a square has none.
 fn pooled(pixels: Pixels<'_>, size: usize) -> (usize, usize, Vec<f32>) {
     let Pixels { element, columns, bytes } = pixels;
     let row_bytes = columns * (element.bits() as usize / 8);
@@ -66,14 +66,15 @@ fn pooled(pixels: Pixels<'_>, size: usize) -> (usize, usize, Vec<f32>) {
         numbers(element, bytes, &mut row_values);
         let out = &mut values[row / side * out_columns..][..out_columns];
         for (out, square) in out.iter_mut().zip(row_values.chunks(side)) {
-            // The larger of a number and NaN is the number.
+            // The maximum of a value and NaN is the value.
             *out = square.iter().fold(*out, |most, value| most.max(*value));
         }
     }
     (out_rows, out_columns, values)
 }
 
-/// The numbers of a row; NaN for the values that stand for no number (missing, masked, invalid). Types of 8 bits have none: cameras use all.
+/// The values of a row; NaN for special values (missing, masked, invalid). Types of 8 bits have no special values,
+/// because cameras use the whole range.
 fn numbers(element: Element, bytes: &[u8], out: &mut [f32]) {
     macro_rules! row {
         ($type:ty, $number:expr) => {

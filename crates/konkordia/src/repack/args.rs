@@ -8,34 +8,34 @@ use std::path::PathBuf;
 /// `konkordia repack`
 #[derive(Debug, Args)]
 pub struct RepackArgs {
-    /// Master file with the data files that it names, one data file, or a file that holds its images itself
+    /// Master file (its data files are repacked too), one data file, or a file that holds its images itself
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Existing folder, or folder and first part of the names: OUT_master.h5, OUT_data_000001.h5 and so on
+    /// Existing folder, or folder and first part of the file names: OUT_master.h5, OUT_data_000001.h5 and so on
     #[arg(short, long, value_name = "OUT")]
     pub output: PathBuf,
-    /// bslz4, bszstd, lz4, zstd, gzip, none; with loss: sz3
+    /// Compression: bslz4, bszstd, lz4, zstd, gzip or none; lossy: sz3
     #[arg(long, value_name = "NAME")]
     pub compression: String,
-    /// More = smaller and slower: bszstd and zstd 1 to 22, gzip 1 to 9 [default: 1]
+    /// Compression level; higher = smaller files, slower: bszstd and zstd 1 to 22, gzip 1 to 9 [default: 1]
     #[arg(long, value_name = "N")]
     pub compression_level: Option<u8>,
-    /// Largest error of a pixel with sz3, in units of the image
+    /// Largest allowed error of a pixel with sz3, in units of the image
     #[arg(long, value_name = "B", allow_hyphen_values = true)]
     pub error_bound: Option<f64>,
     /// Threads that compress [default: all processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Option<u16>,
-    /// Reads each file again and compares every pixel with the original
+    /// Read each copy back and compare every pixel with the original
     #[arg(long)]
     pub verify: bool,
-    /// Deletes each file as soon as its copy is on the disk, and compared where --verify is given
+    /// Delete each original as soon as its copy is on the disk (with --verify: and compared)
     #[arg(long)]
     pub delete_source: bool,
     /// No progress line
     #[arg(short, long)]
     pub quiet: bool,
-    /// For programs: the result as JSON on stdout
+    /// For programs: write the result as JSON to stdout
     #[arg(long)]
     pub json: bool,
 }
@@ -49,15 +49,11 @@ impl RepackArgs {
         let wrong = |what: String, why: &str, fix: &str| Err(Failure::new(Exit::Usage, what, why, fix));
         if self.compression == "sz3" {
             let Some(bound) = self.error_bound else {
-                let why = "sz3 is lossy: somebody must say by how much a pixel may change";
+                let why = "sz3 is lossy: give the largest allowed error of a pixel";
                 return wrong("sz3 has no error bound".into(), why, "add --error-bound 2, for example");
             };
             if self.compression_level.is_some() {
-                return wrong(
-                    "sz3 has no levels".into(),
-                    "the error bound decides about the size",
-                    "leave --compression-level out",
-                );
+                return wrong("sz3 has no levels".into(), "the error bound determines the size", "leave --compression-level out");
             }
             if self.delete_source {
                 let why = "sz3 is lossy: the original would be gone";
@@ -67,12 +63,12 @@ impl RepackArgs {
         }
         let names = Compression::ALL.map(Compression::name).join(", ");
         let Some(compression) = Compression::from_name(&self.compression) else {
-            let what = format!("there is no compression '{}'", self.compression);
+            let what = format!("unknown compression '{}'", self.compression);
             return wrong(what, "", &format!("choose one of {names}, sz3"));
         };
         if self.error_bound.is_some() {
-            let why = format!("{} loses nothing", compression.name());
-            return wrong("an error bound without loss".into(), &why, "leave --error-bound out, or choose --compression sz3");
+            let why = format!("{} is lossless", compression.name());
+            return wrong("--error-bound without sz3".into(), &why, "leave --error-bound out, or choose --compression sz3");
         }
         let Some(level) = self.compression_level else { return Ok(compression) };
         compression.with_level(level).map_or_else(
@@ -88,13 +84,11 @@ impl RepackArgs {
 /// A number as an error bound.
 ///
 /// # Errors
-/// When no image could keep it.
+/// The number is not above 0, or too large.
 pub fn bound_of(value: f64) -> Result<ErrorBound, Failure> {
     ErrorBound::new(value).ok_or_else(|| {
-        let why = format!(
-            "a bound is above 0 and at most {}; 0 would be no loss, and there are better codecs for that",
-            ErrorBound::MAX
-        );
-        Failure::new(Exit::Usage, format!("an error bound of {value}"), why, "give a bound of 1 or more, or choose bszstd")
+        let why =
+            format!("a bound is above 0 and at most {}; for lossless files there are better codecs than sz3", ErrorBound::MAX);
+        Failure::new(Exit::Usage, format!("invalid error bound {value}"), why, "give a bound of 1 or more, or choose bszstd")
     })
 }

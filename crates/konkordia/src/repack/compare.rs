@@ -1,4 +1,4 @@
-//! Reads a written file again and compares every image with the original.
+//! Reads a written file back and compares every image with the original.
 
 use super::recode::{decode, fills};
 use super::{Settings, Show, pipeline};
@@ -18,22 +18,22 @@ struct Pair {
     bytes: [Vec<u8>; 2],
 }
 
-/// What was read again and compared.
+/// What was read back and compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Files with images.
     pub files: u64,
     /// Images in them.
     pub images: u64,
-    /// Files that were not looked at.
+    /// Files that were not compared.
     pub files_not_compared: u64,
 }
 
 impl Compared {
-    /// A file that was not looked at.
+    /// One file that was not compared.
     pub const NOT: Self = Self { files: 0, images: 0, files_not_compared: 1 };
 
-    /// One file more.
+    /// Adds the counts of another file.
     pub fn add(&mut self, other: &Self) {
         self.files += other.files;
         self.images += other.images;
@@ -46,15 +46,17 @@ impl Compared {
     }
 }
 
-/// What makes two stacks comparable image by image.
+/// The properties that two stacks must share to be compared image by image.
 fn shape(layout: &StackLayout) -> (&str, u64, [usize; 3], Option<PixelType>) {
     (&layout.name, layout.images, [layout.rows, layout.columns, layout.element_bytes], layout.pixel)
 }
 
-/// Compares all images of `copy`, which people know as `target.0`. `None` after Ctrl-C.
+/// Compares all images of `copy` with `source`. The copy may still have a temporary name; messages call it `target.0`.
+/// `None` after Ctrl-C.
 ///
 /// # Errors
-/// When one differs: the copy is named, and is not to be used; `target.1` says what to do then.
+/// An image differs, or a file cannot be read. If an image differs, the failure names the copy, which must not be used,
+/// and `target.1` is its fix.
 pub fn all(
     source: &Stacks,
     copy: &Path,
@@ -66,7 +68,7 @@ pub fn all(
     let (target, fix) = target;
     let copy = Stacks::open(copy)?;
     if !source.layouts().map(shape).eq(copy.layouts().map(shape)) {
-        let what = format!("{} has not the images of {}", target.display(), source.path().display());
+        let what = format!("{} does not have the same images as {}", target.display(), source.path().display());
         return Err(Failure::new(Exit::Incomplete, what, "names, shapes or types of its stacks differ", fix));
     }
     let layouts: Vec<(StackLayout, StackLayout)> = source.layouts().cloned().zip(copy.layouts().cloned()).collect();
@@ -82,7 +84,7 @@ pub fn all(
         let (before, after) = &layouts[pair.stack];
         let same = equal(pixels, [before, after], &pair, settings.compression, negative_is_exact);
         same.map(|()| before.image_bytes()).map_err(|why| {
-            let what = format!("image {} of {} is not what it was", pair.image, target.display());
+            let what = format!("image {} of {} differs from the original", pair.image, target.display());
             Failure::new(Exit::Incomplete, what, why, fix)
         })
     };
@@ -118,7 +120,7 @@ fn equal(
             (None, Some(fill)) if side == 0 && fills(compression) => {
                 pixels[0].chunks_exact_mut(fill.len()).for_each(|p| p.copy_from_slice(fill))
             }
-            _ => return Err("it is in one of the files only".into()),
+            _ => return Err("it exists in only one of the two files".into()),
         }
     }
     let right = match (compression, layouts[0].pixel) {

@@ -8,11 +8,11 @@ use konkordia_sinks::hdf5::mirror::Stacks;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// What is to be done.
+/// The files of a repacking.
 pub struct Job {
-    /// Each file and what becomes of it; the one that was named comes last, since it points to the others.
+    /// Each source and its target. The file given on the command line comes last, since it points to the others.
     pub files: Vec<(PathBuf, PathBuf)>,
-    /// Images in files that are there.
+    /// Images to process, for the progress display. Images that are written and then compared count twice.
     pub images: u64,
     /// First part of the new names.
     pub prefix: String,
@@ -20,7 +20,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Looks at all files and refuses what cannot be done before anything is written.
+    /// Checks all files, so that what cannot be done is refused before anything is written.
     ///
     /// # Errors
     /// When a file is missing, cannot be repacked, or would be written over.
@@ -35,7 +35,7 @@ impl Job {
         };
         if !folder.is_dir() {
             let what = format!("there is no folder {}", folder.display());
-            return Err(Failure::new(Exit::Io, what, "the files are to lie in it", "create it, or correct the path after -o"));
+            return Err(Failure::new(Exit::Io, what, "the copies go into it", "create it, or correct the path after -o"));
         }
         let named = Stacks::open(file)?;
         let mut job = Self { files: Vec::new(), images: 0, prefix, old_prefix };
@@ -49,9 +49,9 @@ impl Job {
             let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let target = folder.join(job.rename(&name));
             if !targets.insert(target.clone()) {
-                let why = "they lie in different folders, and their copies are to lie in one";
+                let why = "they are in different folders, but their copies go into one";
                 let fix = "repack the data files one by one";
-                return Err(Failure::new(Exit::Usage, format!("two files would become {}", target.display()), why, fix));
+                return Err(Failure::new(Exit::Usage, format!("two files would be copied to {}", target.display()), why, fix));
             }
             job.count(&source, &target, has_checksums, settings)?;
             job.files.push((source, target));
@@ -59,7 +59,7 @@ impl Job {
         Ok(job)
     }
 
-    /// `has_checksums`: the file that was named has them.
+    /// Checks one file and counts its images. `has_checksums`: the file given on the command line has checksums.
     fn count(&mut self, source: &Path, target: &Path, has_checksums: bool, settings: &Settings) -> Result<(), Failure> {
         if source.canonicalize().is_ok_and(|source| target.canonicalize().is_ok_and(|target| source == target)) {
             let what = format!("{} would be written over itself", source.display());
@@ -70,7 +70,7 @@ impl Job {
             return Ok(());
         }
         if !source.exists() {
-            let what = format!("there is no {}", source.display());
+            let what = format!("{} is missing", source.display());
             let why = "another of the files points to it";
             return Err(Failure::new(Exit::Incomplete, what, why, "put it back, or repack the other data files one by one"));
         }
@@ -84,7 +84,7 @@ impl Job {
         Ok(())
     }
 
-    /// What a file is called afterwards. Folders in links are left out: all files lie in one.
+    /// The new name of a file. Folders in links are left out, because all copies lie in one folder.
     pub fn rename(&self, name: &str) -> String {
         let name = Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned();
         match name.strip_prefix(&self.old_prefix) {
@@ -94,7 +94,7 @@ impl Job {
     }
 }
 
-/// The part of a name before `_master.h5`, `_data_000001.h5` or the ending.
+/// The part of a name before `_master.h5`, `_data_000001.h5` or the extension.
 fn prefix_of(path: &Path) -> Result<String, Failure> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stem = [".h5", ".hdf5", ".nxs"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
@@ -102,7 +102,7 @@ fn prefix_of(path: &Path) -> Result<String, Failure> {
     let prefix =
         stem.strip_suffix("_master").or_else(|| digits.strip_suffix("_data_").filter(|_| digits != stem)).unwrap_or(stem);
     if prefix.is_empty() || prefix.starts_with('.') {
-        let what = format!("{} is no name for files", path.display());
+        let what = format!("{} is not a name for files", path.display());
         return Err(Failure::new(Exit::Usage, what, "", "give a folder and the first part of the names, as in out/run01"));
     }
     Ok(prefix.to_owned())
@@ -121,14 +121,14 @@ fn check(stacks: &Stacks, settings: &Settings) -> Result<(), Failure> {
         let Compression::Sz3 { bound } = settings.compression else { continue };
         let whole_numbers = layout.pixel.is_some_and(|pixel| pixel.name() != "float32");
         if layout.pixel.is_none() || layout.rows * layout.columns < sz3::PIXELS_MIN {
-            return refuse("sz3 takes images of int16, uint16, int32, uint32 and float32".into(), "choose a codec without loss");
+            return refuse("sz3 takes images of int16, uint16, int32, uint32 and float32".into(), "choose a lossless codec");
         }
         if stacks.is_raw_words() {
-            let why = "its pixels are words of the detector, in which the highest bits are the gain";
+            let why = "its pixels are raw words of the detector, whose highest bits are the gain";
             return refuse(why.into(), "convert it to photons first");
         }
         if whole_numbers && bound.value() < 1.0 {
-            let why = format!("its pixels are whole numbers: an error of at most {} is none", bound.value());
+            let why = format!("its pixels are whole numbers: an error bound of {} allows no change", bound.value());
             return refuse(why, "give a bound of 1 or more, or choose bszstd");
         }
     }
@@ -140,8 +140,8 @@ pub fn is_compared_again(source: &Path, settings: &Settings) -> bool {
     (settings.verify || settings.delete_source) && source.exists()
 }
 
-/// Whether an earlier attempt of the same repacking finished this file: made in the same way, of this very source. Of a source that is gone only its
-/// folder and name are left to compare.
+/// Whether an earlier attempt of the same repacking finished this file: with the same compression, from this very
+/// source. If the source is gone, only its folder and name can be compared.
 ///
 /// # Errors
 /// When the target exists and is something else.
@@ -159,7 +159,7 @@ pub fn is_finished(source: &Path, target: &Path, settings: &Settings) -> Result<
             if record.source == record::name(source) && record.identity == identity::of(source)? {
                 return Ok(true);
             }
-            format!("it is a copy of another file than {}, or that has changed since", source.display())
+            format!("it is not a copy of {0}, or {0} has changed since", source.display())
         }
         Some(record) => {
             if record.source == record::name(source) && record.folder == record::folder(source) {

@@ -1,4 +1,4 @@
-//! Which file was copied: a name and a shape are not enough to delete an original by.
+//! Identifies the file that was copied. Its name and shape are not enough to decide that an original may be deleted.
 
 use crate::failure::{Exit, Failure};
 use sha2::{Digest, Sha256};
@@ -7,10 +7,12 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Bytes read at the beginning and at the end of a file: times, sums and the index of chunks lie there in files of all known writers.
+/// Bytes read at the beginning and at the end of a file: all known writers put times, sums and the index of chunks
+/// there.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
-/// What tells a file from others of the same name, as "sha256:" and 64 digits: over its size, time of change (ns), first and last bytes.
+/// The identity of a file, as "sha256:" and 64 digits: a hash over its size, modification time (ns), first and last
+/// bytes.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -40,13 +42,13 @@ pub fn of(path: &Path) -> Result<String, Failure> {
 /// Makes sure that a file is still the one that was read.
 ///
 /// # Errors
-/// When it is another one now.
+/// When it has changed.
 pub fn unchanged(path: &Path, identity: &str) -> Result<(), Failure> {
     if of(path)? == identity {
         return Ok(());
     }
     let what = format!("{} changed while it was repacked", path.display());
-    Err(Failure::new(Exit::Incomplete, what, "something else writes to it", "wait for its writer, and repack it again"))
+    Err(Failure::new(Exit::Incomplete, what, "another program writes to it", "wait until it is finished, then repack it again"))
 }
 
 #[cfg(test)]

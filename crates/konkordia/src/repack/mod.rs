@@ -1,5 +1,7 @@
-//! `konkordia repack`: files written again with other compression, pixels untouched (or, with sz3, within a bound).
+//! `konkordia repack`: writes files again with another compression. Pixels do not change (with sz3: within an error
+//! bound).
 
+pub mod archive_copy;
 pub mod args;
 mod compare;
 mod files;
@@ -7,11 +9,10 @@ mod identity;
 mod pipeline;
 mod recode;
 mod record;
-pub mod travel;
 
+use crate::console::{self, Progress};
 use crate::failure::{Exit, Failure};
 use crate::run::signals;
-use crate::say::{self, Progress};
 use args::RepackArgs;
 use compare::Compared;
 use files::Job;
@@ -30,13 +31,13 @@ pub struct Settings {
     pub compression: Compression,
     /// Threads that compress.
     pub workers: usize,
-    /// Read it again and compare.
+    /// Read the copy back and compare it.
     pub verify: bool,
-    /// Delete the original then.
+    /// Delete the original afterwards.
     pub delete_source: bool,
 }
 
-/// What came of it.
+/// Result of a repacking.
 pub struct Outcome {
     /// The file to open.
     pub master: PathBuf,
@@ -69,21 +70,22 @@ pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
             "compared": {"files": outcome.compared.files, "images": outcome.compared.images, "files_not_compared": outcome.compared.files_not_compared},
             "totals": outcome.totals.to_json(compression),
         });
-        say::json(&value, false);
+        console::json(&value, false);
     } else {
-        say::to_stdout(&outcome.totals.to_text(&outcome, compression, seconds, args.verify));
+        console::to_stdout(&outcome.totals.to_text(&outcome, compression, seconds, args.verify));
     }
     if !outcome.complete {
-        say::to_stderr("stopped; files that are finished stay, and the same command goes on from there");
+        console::to_stderr("stopped; finished files are kept, and the same command goes on from there");
         return Ok(Exit::Interrupted);
     }
     Ok(Exit::Complete)
 }
 
-/// Writes `file`, and all files that it points to, to `output`: an existing folder, or a folder and the first part of the names.
+/// Writes `file`, and all files that it points to, to `output`: an existing folder, or a folder and the first part of
+/// the file names.
 ///
 /// # Errors
-/// What a person should know; finished files stay, of an unfinished one nothing is left.
+/// A file cannot be read, written, compared or deleted. Finished files stay; nothing is left of an unfinished one.
 pub fn repack(file: &Path, output: &Path, settings: &Settings, stop: &AtomicBool, quiet: bool) -> Result<Outcome, Failure> {
     let job = Job::new(file, output, settings)?;
     let (mut files, mut kept) = (Vec::new(), Vec::new());
@@ -108,8 +110,9 @@ pub fn repack(file: &Path, output: &Path, settings: &Settings, stop: &AtomicBool
     Ok(Outcome { master, files, kept, totals, compared, complete })
 }
 
-/// A file that an earlier attempt finished. Nobody knows whether that one compared it, nor what became of it since: before the original goes, and
-/// where it is asked for, that is done here. `None` after Ctrl-C.
+/// Handles a file that an earlier attempt finished. It is not known whether that attempt compared the file, or whether
+/// the file has changed since. So it is compared here, if that was asked for or if the original is to be deleted.
+/// `None` after Ctrl-C.
 fn again(
     source: &Path,
     target: &Path,
@@ -129,7 +132,8 @@ fn again(
     Ok(Some(compared))
 }
 
-/// Writes a file. It gets its name only after it was compared, where that is asked for. `None` after Ctrl-C; then nothing is left of it.
+/// Writes a file. With `verify` it gets its final name only after the comparison. `None` after Ctrl-C; then nothing is
+/// left of the file.
 fn anew(
     job: &Job,
     source: &Path,
@@ -143,7 +147,7 @@ fn anew(
     let Some((totals, sealed)) = one(job, &stacks, target, &identity, settings, stop, show)? else { return Ok(None) };
     let mut compared = Compared::NOT;
     if settings.verify {
-        let fix = "the copy was removed, the original is as it was; look for a failing disk or memory, and report this otherwise";
+        let fix = "the copy was removed, the original is unchanged; look for a failing disk or memory, otherwise report this";
         match compare::all(&stacks, sealed.path(), (target, fix), settings, stop, show)? {
             Some(all) => compared = all,
             None => return Ok(None),
@@ -165,7 +169,7 @@ fn delete(source: &Path, identity: &str, settings: &Settings) -> Result<(), Fail
     std::fs::remove_file(source).map_err(|error| Failure::io("cannot delete", source, &error))
 }
 
-/// How far it is, for people.
+/// The progress display.
 struct Show<'a> {
     progress: &'a mut Progress,
     started: Instant,
@@ -183,7 +187,7 @@ impl Show<'_> {
         let rate = self.bytes as f64 / seconds / 1e6;
         let (done, images) = (self.done.min(self.images), self.images);
         self.progress.update(|| {
-            format!("{} of {} images, {rate:.0} MB/s of pixels, {left:.0} s left", say::count(done), say::count(images))
+            format!("{} of {} images, {rate:.0} MB/s of pixels, {left:.0} s left", console::count(done), console::count(images))
         });
     }
 }
@@ -214,7 +218,7 @@ fn one(
     };
     let damaged = |why: String| {
         let what = format!("cannot decode an image of {}", stacks.path().display());
-        Failure::new(Exit::Incomplete, what, why, "the file is damaged: recover it from a copy, or look with konkordia check")
+        Failure::new(Exit::Incomplete, what, why, "the file is damaged: recover it from a copy; `konkordia check` says more")
     };
     pipeline::run(
         settings.workers,
@@ -239,10 +243,10 @@ fn one(
     Ok(Some((totals, sealed)))
 }
 
-/// An image whose bytes are not those that were written.
+/// The failure for an image whose bytes do not match their checksum.
 fn changed(file: &Path, image: u64, why: String) -> Failure {
     let what = format!("image {image} of {} is damaged", file.display());
     let fix = "recover the file from a copy; `konkordia check FILE` names all images that are damaged. \
-               Of this file there is no copy; those of files before it are whole";
+               This file was not copied; the copies of earlier files are complete";
     Failure::new(Exit::Incomplete, what, why, fix)
 }

@@ -1,14 +1,15 @@
-//! Items in order through several threads: one thread reads and writes (libhdf5 takes one at a time), the others work in between.
+//! Passes items through several threads and keeps their order. One thread reads and writes, because libhdf5 takes one
+//! thread at a time; the others do the work in between.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc::{channel, sync_channel};
 
-/// Items under way for each worker.
+/// Items in flight for each worker.
 const AHEAD: usize = 4;
 
-/// Reads items with `read` until it gives `None`, lets the workers do `work` on them, each with a state of its own from `state`, and hands the results
-/// to `write` in the order of reading. The first error ends it.
+/// Reads items with `read` until it gives `None`, lets the workers do `work` on them, and hands the results to `write`
+/// in the order of reading. Each worker has a state of its own from `state`. The first error ends it.
 ///
 /// # Errors
 /// That of `read`, `work` or `write`.
@@ -22,7 +23,7 @@ pub fn run<T: Send, R: Send, S, E: Send>(
     let (to_workers, items) = sync_channel::<(u64, T)>(workers * AHEAD);
     let (items, state, work) = (&Mutex::new(items), &state, &work);
     std::thread::scope(|scope| {
-        // Gone with this function, also after an error: then the workers end.
+        // Dropped at the end of this closure, also after an error, so that the workers end.
         let to_workers = to_workers;
         let (to_writer, results) = channel();
         for _ in 0..workers {

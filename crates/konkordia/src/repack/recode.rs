@@ -1,4 +1,4 @@
-//! What a worker does with one chunk: decode it, encode it in another way, say what was lost.
+//! The work on one chunk: decode it, encode it in another way, measure the loss.
 
 use konkordia_core::plan::Compression;
 use konkordia_kernels::codec::{self, Framing, Packer};
@@ -11,33 +11,33 @@ const STRIP_BYTES: usize = 1 << 20;
 
 /// One chunk as stored.
 pub struct Chunk {
-    /// Which image.
+    /// Which stack.
     pub stack: usize,
     /// Which image of the stack.
     pub image: u64,
-    /// Whether there is one, and whether it is compressed.
+    /// `None` if there is no chunk, otherwise whether it is compressed.
     pub stored: Option<bool>,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What became of a chunk.
+/// A chunk after the work.
 pub struct Recoded {
-    /// The image that it holds.
+    /// Which stack.
     pub stack: usize,
     /// Which image of the stack.
     pub image: u64,
     /// Bytes of the chunk before.
     pub bytes_before: usize,
-    /// The new chunk; `None` where there was none and the codec gives it none.
+    /// The new chunk; `None` if there was none before and [`fills`] adds none.
     pub chunk: Option<Vec<u8>>,
-    /// It was right as it was.
+    /// True if no stored pixels were encoded anew: the chunk already had the right form, or there was none.
     pub copied: bool,
-    /// With a lossy codec.
+    /// What a lossy codec changed.
     pub loss: Option<Loss>,
 }
 
-/// The compressors of one worker, for one stack after the other.
+/// The compressors of one worker.
 pub struct Recoder {
     target: Compression,
     isa: Isa,
@@ -48,11 +48,11 @@ pub struct Recoder {
     pixels: Vec<u8>,
 }
 
-/// The element for codecs: those that do not look into pixels take any.
+/// The element size for a codec. Codecs without bitshuffle do not depend on it and take pixels of any size.
 pub fn element(compression: Compression, element_bytes: usize) -> Result<ElementSize, String> {
     let shuffles = matches!(compression, Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Sz3 { .. });
     let any = (!shuffles).then_some(ElementSize::One);
-    let why = || format!("{} does not take pixels of {element_bytes} bytes", compression.name());
+    let why = || format!("{} cannot compress pixels of {element_bytes} bytes", compression.name());
     ElementSize::new(element_bytes).or(any).ok_or_else(why)
 }
 
@@ -64,17 +64,17 @@ pub fn decode(layout: &StackLayout, isa: Isa, stored: bool, chunk: &[u8], out: &
 }
 
 impl Recoder {
-    /// With `negative_is_exact` lossy codecs leave pixels below 0 alone.
+    /// With `negative_is_exact` lossy codecs keep pixels below 0 exactly.
     pub fn new(target: Compression, negative_is_exact: bool) -> Self {
         let lossy = matches!(target, Compression::Sz3 { .. });
         let packer = (!lossy).then(|| Packer::new(target, Isa::detect(), piece_bytes(target)));
         Self { target, isa: Isa::detect(), packer, sz3: None, negative_is_exact, pixels: Vec::new() }
     }
 
-    /// Gives the chunk its new form.
+    /// Encodes the chunk with the new compression.
     ///
     /// # Errors
-    /// When it does not decode.
+    /// When it cannot be decoded, or the codec does not take its pixels.
     pub fn recode(&mut self, layout: &StackLayout, chunk: Chunk) -> Result<Recoded, String> {
         let Chunk { stack, image, stored, bytes } = chunk;
         let bytes_before = bytes.len();
@@ -94,7 +94,7 @@ impl Recoder {
             return Ok(done(Some(self.pack(layout)?), false, None));
         };
         if self.sz3.as_ref().is_none_or(|(of, _)| of != layout) {
-            let pixel = layout.pixel.ok_or("pixels of a type that sz3 does not take")?;
+            let pixel = layout.pixel.ok_or("sz3 cannot compress pixels of this type")?;
             let encoder = sz3::Encoder::new(pixel, layout.rows, layout.columns, bound, self.negative_is_exact);
             self.sz3 = Some((layout.clone(), encoder));
         }
@@ -125,12 +125,12 @@ fn piece_bytes(compression: Compression) -> usize {
     if compression.is_by_strip() { STRIP_BYTES } else { compression.block_bytes() }
 }
 
-/// Whether images that have no chunk get one: neggia ends XDS at those that have none.
+/// Whether an image without a chunk gets one of fill values: neggia makes XDS stop at an image without a chunk.
 pub fn fills(compression: Compression) -> bool {
     matches!(compression, Compression::None | Compression::Lz4 | Compression::Bslz4 | Compression::Bszstd { .. })
 }
 
-/// Whether a chunk of this codec has blocks as this program makes them.
+/// Whether a chunk of this codec has the block size that this program uses.
 fn has_form(compression: Compression, image_bytes: usize, chunk: &[u8]) -> bool {
     let block = match compression {
         Compression::Lz4 => compression.block_bytes().min(image_bytes),

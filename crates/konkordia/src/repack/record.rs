@@ -1,8 +1,8 @@
-//! The account of a repacking: for people, for programs, and in the files.
+//! The record of a repacking: as text, as JSON, and in the files.
 
 use super::recode::Recoded;
 use super::{Outcome, Settings};
-use crate::say;
+use crate::console;
 use konkordia_core::plan::Compression;
 use konkordia_sinks::hdf5::mirror::{RecordValue, StackLayout};
 use serde_json::json;
@@ -48,7 +48,7 @@ pub fn folder(path: &Path) -> String {
 }
 
 impl Totals {
-    /// One image more.
+    /// Adds one image.
     pub fn image(&mut self, layout: &StackLayout, image: &Recoded) {
         self.images += 1;
         self.images_copied += u64::from(image.copied);
@@ -65,7 +65,7 @@ impl Totals {
         }
     }
 
-    /// One file more.
+    /// Adds the sums of another file.
     pub fn add(&mut self, other: &Self) {
         self.images += other.images;
         self.images_copied += other.images_copied;
@@ -84,7 +84,7 @@ impl Totals {
         8.0 * bytes as f64 / self.pixels.max(1) as f64
     }
 
-    /// By how much the sum of all valid pixels changed, as a fraction of it.
+    /// Relative change of the sum of all valid pixels.
     fn bias(&self) -> f64 {
         if self.sum_before == 0.0 { 0.0 } else { (self.sum_after - self.sum_before) / self.sum_before.abs() }
     }
@@ -140,10 +140,10 @@ impl Totals {
         let changed = 100.0 * self.pixels_changed as f64 / self.pixels.max(1) as f64;
         let lossless = match self.images_lossless {
             0 => String::new(),
-            n => format!("; {} images stored without loss, the bound could not be kept", say::count(n)),
+            n => format!("; {} images stored without loss, because the bound could not be kept", console::count(n)),
         };
         format!(
-            "{:.2} bits per pixel, largest error {}, {changed:.1} % of the pixels changed, their sum by {:+.1e} of it{lossless}",
+            "{:.2} bits per pixel, largest error {}, {changed:.1} % of pixels changed, relative change of sum {:+.1e}{lossless}",
             self.bits_per_pixel(self.bytes_after),
             self.error_max,
             self.bias()
@@ -155,10 +155,10 @@ impl Totals {
         let mut lines = vec![format!(
             "{}: {} images in {seconds:.1} s, {:.0} MB/s of pixels; {} became {} ({:.2} to {:.2} bits per pixel)",
             outcome.master.display(),
-            say::count(self.images),
+            console::count(self.images),
             self.bytes_of_pixels as f64 / seconds.max(1e-9) / 1e6,
-            say::bytes(self.bytes_before),
-            say::bytes(self.bytes_after),
+            console::bytes(self.bytes_before),
+            console::bytes(self.bytes_after),
             self.bits_per_pixel(self.bytes_before),
             self.bits_per_pixel(self.bytes_after),
         )];
@@ -166,19 +166,19 @@ impl Totals {
             lines.push(self.loss_text());
         }
         if self.images_copied > 0 && self.images_copied == self.images {
-            lines.push("every chunk was copied as it is: it was compressed in this way already".into());
+            lines.push("every chunk was copied unchanged: it already had this compression".into());
         }
         if !outcome.kept.is_empty() {
             lines.push(format!("{} files were finished by an earlier attempt", outcome.kept.len()));
         }
         let compared = &outcome.compared;
         if compared.images > 0 {
-            let (images, files) = (say::count(compared.images), say::count(compared.files));
+            let (images, files) = (console::count(compared.images), console::count(compared.files));
             lines.push(format!("verified: {images} images in {files} files read again and compared with the originals"));
         }
         if verify && compared.files_not_compared > 0 {
-            let files = say::count(compared.files_not_compared);
-            lines.push(format!("not compared: {files} files of an earlier attempt, the originals of which are gone"));
+            let files = console::count(compared.files_not_compared);
+            lines.push(format!("not compared: {files} files of an earlier attempt, whose originals no longer exist"));
         }
         lines.join("\n")
     }

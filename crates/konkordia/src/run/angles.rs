@@ -1,9 +1,9 @@
-//! Angles from image to image, where not every frame becomes an image.
+//! Goniometer angles of the images of a run in which not every frame becomes an image.
 
 use konkordia_core::experiment::{Axis, Goniometer};
 use konkordia_core::selection::{Keep, Marked, Selection};
 
-/// Frames from the beginning of an image to the beginning of the next; `None` where they differ.
+/// Number of frames from the start of one image to the start of the next; `None` if it is not constant.
 pub fn step(selection: &Selection) -> Option<u64> {
     let sum = u64::from(selection.sum_frames);
     match (selection.keep, selection.darks) {
@@ -13,7 +13,8 @@ pub fn step(selection: &Selection) -> Option<u64> {
     }
 }
 
-/// The same movement in steps of `frames` frames. Where these differ from image to image, nothing is said of axes that turn.
+/// The same movement with the increments of `frames` frames. With `None` the number of frames differs from image to
+/// image, and rotating axes are left empty.
 pub fn in_steps_of(mut goniometer: Goniometer, frames: Option<u64>) -> Goniometer {
     for name in Goniometer::NAMES {
         let Some(axis) = goniometer.axis_mut(name).filter(|axis| axis.increment() != 0.0) else { continue };
@@ -25,7 +26,7 @@ pub fn in_steps_of(mut goniometer: Goniometer, frames: Option<u64>) -> Goniomete
     goniometer
 }
 
-/// The same movement, begun `steps` of its steps later.
+/// The same movement, started `steps` increments later.
 pub fn later(mut goniometer: Goniometer, steps: i64) -> Goniometer {
     for name in Goniometer::NAMES {
         if let Some(axis) = goniometer.axis_mut(name).filter(|axis| axis.increment() != 0.0) {

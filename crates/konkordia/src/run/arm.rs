@@ -1,12 +1,13 @@
-//! Arm: everything that can fail before a run is done here, in the order that leaves the least behind when it does.
+//! Arms a run. Every step that can fail before a run is done here, in an order in which a failure leaves as little
+//! behind as possible.
 
 use super::raw_copy::{RawCopy, RawSpec};
 use super::sink::{FileSink, SharedWriter};
-use super::{clock, recorded, room};
+use super::{clock, memory_limit, recorded};
 use crate::calibration::{self, Loaded};
 use crate::config::{Config, plan};
+use crate::console;
 use crate::failure::{Exit, Failure, reason};
-use crate::say;
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_engine::run::{Armed, RunParts, arm};
@@ -17,7 +18,7 @@ use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A run that waits for packets, and what belongs to it.
+/// An armed run, which waits for packets, with its files and addresses.
 pub struct Prepared {
     /// The run.
     pub armed: Armed,
@@ -25,17 +26,17 @@ pub struct Prepared {
     pub plan: Arc<Plan>,
     /// Closes the files.
     pub writer: SharedWriter,
-    /// Closes the raw frames beside them, if they are kept.
+    /// Closes the files of raw frames, if raw frames are kept.
     pub raw_copy: Option<RawCopy>,
-    /// Where each stream arrives.
+    /// The address on which each stream is received.
     pub addresses: Vec<SocketAddr>,
     /// Receive buffer that the kernel gave to each stream, in payload bytes.
     pub receive_buffer_bytes: usize,
-    /// What people should know before the run.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// Where the streams' sockets are bound.
+/// The ports to which the sockets of the streams are bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
     /// The ports of the configuration.
@@ -44,27 +45,28 @@ pub enum Ports {
     Free,
 }
 
-/// What a run stands on before it has sources and files.
-pub struct Ground {
+/// The inputs of a run: its plan and its calibration. Sources and files are not open yet.
+pub struct RunInputs {
     /// Its plan.
     pub plan: Plan,
     /// Its calibration.
     pub loaded: Loaded,
-    /// What people should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// Loads the calibration and completes the plan with what follows from it.
-pub fn ground(config: &Config) -> Result<Ground, Failure> {
+/// Makes the plan, checks that there is enough memory, and loads the calibration. An automatic negative offset in the
+/// plan is computed from the calibration.
+pub fn run_inputs(config: &Config) -> Result<RunInputs, Failure> {
     let mut plan = plan::plan(config);
-    room::check(&plan)?;
+    memory_limit::check(&plan)?;
     let loaded = calibration::for_config(config)?;
     if config.options.negative_offset_auto {
         plan.processing.negative = Negative::Offset(auto_offset(&loaded)?);
     }
     let mut notes: Vec<String> = Some(loaded.report.clone()).filter(|report| !report.is_empty()).into_iter().collect();
     notes.extend(crate::config::xds::notes(config));
-    Ok(Ground { plan, loaded, notes })
+    Ok(RunInputs { plan, loaded, notes })
 }
 
 /// Sinks of a run.
@@ -72,33 +74,42 @@ pub type Sinks = Vec<Box<dyn Sink>>;
 /// Sinks of raw frames.
 pub type FrameSinks = Vec<Box<dyn FrameSink>>;
 
-/// What a service adds to a run, or leaves out.
+/// Refuses a plan for which the disk is too small or too slow; risks come back as notes.
+pub type CheckDisk<'a> = dyn Fn(&Plan) -> Result<Vec<String>, Failure> + 'a;
+
+/// What a service changes about a run: whether files are written, further sinks, wrapped sources.
 pub struct Additions<'a> {
-    /// Files are written.
+    /// Whether files are written.
     pub write: bool,
-    /// Sinks beside the file, for a plan.
+    /// Checks the disk before anything is made. `None`: only its free space is compared with the images.
+    pub disk: Option<&'a CheckDisk<'a>>,
+    /// Makes the sinks beside the file, for a plan.
     pub sinks: &'a dyn Fn(&Arc<Plan>) -> Sinks,
-    /// What stands between each socket and the run.
+    /// Wraps the socket of each stream.
     pub wrap: &'a dyn Fn(UdpReceiver) -> Box<dyn Source>,
 }
 
-/// Loads, binds, creates, maps. On an error nothing is left behind but, after the files were made, files without images.
+/// Loads the calibration, binds the sockets, creates the files and allocates the buffers. After an error nothing is
+/// left behind, except files without images if they had been created already.
 pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
-    let plain = Additions { write: true, sinks: &|_| Vec::new(), wrap: &|receiver| Box::new(receiver) };
+    let plain = Additions { write: true, disk: None, sinks: &|_| Vec::new(), wrap: &|receiver| Box::new(receiver) };
     prepare_with(config, ports, &plain)
 }
 
-/// As [`prepare`], with what a service adds.
+/// As [`prepare`], with the changes of a service.
 pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) -> Result<Prepared, Failure> {
-    let Ground { plan, loaded, mut notes } = ground(config)?;
+    let RunInputs { plan, loaded, mut notes } = run_inputs(config)?;
+    if let Some(disk) = additions.disk {
+        notes.extend(disk(&plan)?);
+    }
     let plan = Arc::new(plan);
     let receivers = bind(config, plan.streams(), ports)?;
     let addresses = receivers.iter().map(UdpReceiver::local_addr).collect::<Result<Vec<_>, _>>().map_err(|e| {
-        Failure::new(Exit::Io, "a socket has no address", reason(&e), "try again; the system is out of some resource")
+        Failure::new(Exit::Io, "cannot read the address of a socket", reason(&e), "try again; the system is out of some resource")
     })?;
     let given = receivers.iter().map(UdpReceiver::receive_buffer_bytes).min().unwrap_or(0);
     notes.extend(buffer_note(config.receive_buffer_bytes, given));
-    // Before the file: raw frames without a frame go away when something else fails.
+    // Created before the HDF5 file: raw files without a frame are removed when a later step fails.
     let begin = clock::now();
     let raw = (config.keep_raw && additions.write).then(|| RawSpec::of(config, &plan, begin.clone()));
     let raw_copy = raw.clone().map(RawCopy::create).transpose()?;
@@ -107,7 +118,9 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
         spec.metadata.start_time = Some(begin);
         let mut writer = Writer::create(spec)?;
         writer.set_to_disk(ToDisk::Beside(config.sync_interval))?;
-        notes.extend(space_note(&writer));
+        if additions.disk.is_none() {
+            notes.extend(space_note(&writer));
+        }
         notes.extend(unknown::notes(&config.metadata));
         notes.extend(raw.and_then(|raw| raw_space_note(&raw, writer.space().free)));
         SharedWriter::new(writer)
@@ -122,7 +135,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
 }
 
-/// Arms a run that takes its packets from these sources, one for each stream, and gives its images to this sink and its raw frames to those.
+/// Arms a run with one source for each stream, one sink for its images, and sinks for its raw frames.
 pub fn arm_with(
     plan: &Arc<Plan>,
     loaded: Loaded,
@@ -133,7 +146,8 @@ pub fn arm_with(
     arm_all(plan, loaded, sources, (vec![sink], frame_sinks), isa)
 }
 
-/// As [`arm_with`], for several sinks; the first one sees the headers of every image anyhow and guards the calibration.
+/// As [`arm_with`], for several sinks. The first sink is wrapped by the guard that compares image headers with the
+/// calibration, because it receives the headers of every image.
 fn arm_all(
     plan: &Arc<Plan>,
     loaded: Loaded,
@@ -150,11 +164,11 @@ fn arm_all(
     })
 }
 
-/// The offset against negative counts, where it follows from the noise.
+/// The offset that keeps counts from being negative, computed from the noise of the pixels.
 fn auto_offset(loaded: &Loaded) -> Result<i32, Failure> {
     loaded.levels.and_then(|levels| levels.offset_against_negatives()).ok_or_else(|| {
-        let why = "the calibration does not tell the RMS of the pixels";
-        let fix = "write negative_offset = ... in units of the pixels, or give a calibration with RMS";
+        let why = "the calibration has no RMS noise of the pixels";
+        let fix = "write negative_offset = ... in units of the pixels, or give a calibration with RMS noise";
         Failure::new(Exit::Configuration, "negative_offset = \"auto\" needs the noise of the pixels", why, fix)
     })
 }
@@ -168,10 +182,10 @@ pub fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpRece
             use std::io::ErrorKind as K;
             let fix = match error.kind() {
                 K::AddrInUse => {
-                    format!("`ss -ulpn 'sport = :{port}'` names the program that has it; end it, or change [source] first_port")
+                    format!("`ss -ulpn 'sport = :{port}'` shows the program that uses it; stop it, or change [source] first_port")
                 }
                 K::AddrNotAvailable => "give an address of this machine (`ip address` lists them), or 0.0.0.0 for any".into(),
-                K::PermissionDenied => "ports below 1024 need a privilege; change [source] first_port".into(),
+                K::PermissionDenied => "ports below 1024 need root rights; change [source] first_port".into(),
                 _ => "look at the system log (dmesg)".into(),
             };
             Failure::new(Exit::Io, format!("cannot listen on {address} (stream {stream})"), reason(&error), fix)
@@ -180,7 +194,7 @@ pub fn bind(config: &Config, streams: usize, ports: Ports) -> Result<Vec<UdpRece
     (0..streams).map(bind).collect()
 }
 
-/// The kernel gives at most its limit and tells nobody.
+/// The kernel silently limits a receive buffer to its maximum; this note reports it.
 fn buffer_note(asked: usize, given: usize) -> Option<String> {
     if given >= asked {
         return None;
@@ -188,29 +202,33 @@ fn buffer_note(asked: usize, given: usize) -> Option<String> {
     let limit = kernel_receive_buffer_bytes_max().map_or("unknown".into(), |n| n.to_string());
     Some(format!(
         "the kernel gave a receive buffer of {} instead of {} (net.core.rmem_max is {limit}); to raise it:\n  sudo sysctl -w net.core.rmem_max={asked}",
-        say::bytes(given as u64),
-        say::bytes(asked as u64)
+        console::bytes(given as u64),
+        console::bytes(asked as u64)
     ))
 }
 
-/// Raw frames are not compressed: what they take is known.
+/// Raw frames are not compressed, so their size is known before the run.
 fn raw_space_note(raw: &RawSpec, free: u64) -> Option<String> {
     let needed = raw.bytes_planned()?;
     (needed > free).then(|| {
-        format!("the disk has {} free; the raw frames alone take {} ([output] keep_raw)", say::bytes(free), say::bytes(needed))
+        format!(
+            "the disk has {} free; the raw frames alone take {} ([output] keep_raw)",
+            console::bytes(free),
+            console::bytes(needed)
+        )
     })
 }
 
-/// Real images compress well, so a full disk is only a warning.
+/// Real images compress well, so too little space for uncompressed images is only a warning.
 pub fn space_note(writer: &Writer) -> Option<String> {
     let space = writer.space();
     let needed = space.images_uncompressed?;
     (needed > space.free).then(|| {
-        format!("the disk has {} free; all images uncompressed would take {}", say::bytes(space.free), say::bytes(needed))
+        format!("the disk has {} free; all images uncompressed would take {}", console::bytes(space.free), console::bytes(needed))
     })
 }
 
-/// What the files are to hold; when the run begins is not said.
+/// The description of the files to write. The start time of the run is left out.
 pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
     let format = plan.geometry.format();
     let tile = |(n, p): (usize, &konkordia_core::geometry::Placement)| {

@@ -1,4 +1,4 @@
-//! The clock of the machine, as texts of UTC.
+//! The clock of the machine as UTC text.
 
 use konkordia_core::moment;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,7 +8,7 @@ pub fn now() -> String {
     of(SystemTime::now())
 }
 
-/// A moment in UTC, in the same form.
+/// A moment in UTC, in the same format.
 pub fn of(moment: SystemTime) -> String {
     moment::of_unix_ms(moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64)
 }

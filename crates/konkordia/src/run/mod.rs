@@ -4,19 +4,19 @@ pub mod angles;
 pub mod arm;
 pub mod clock;
 pub mod loopback;
+mod memory_limit;
 pub mod raw_copy;
 mod recorded;
 pub mod report;
-mod room;
 pub mod setup;
 pub mod signals;
 pub mod sink;
 
 use crate::cli::ReceiveArgs;
 use crate::config::{self, Config, plan};
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::repack::travel;
-use crate::say;
+use crate::repack::archive_copy;
 use crate::serve::paths::Place;
 use arm::{Ports, Prepared};
 use konkordia_core::plan::Plan;
@@ -26,7 +26,7 @@ use konkordia_engine::run::{Ended, RunOutcome};
 use raw_copy::RawCopy;
 use report::Report;
 use serde_json::json;
-use setup::Teller;
+use setup::SetupReporter;
 use signals::Watch;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,10 +37,10 @@ use std::time::{Duration, Instant};
 pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let mut config = config::load(&args.config)?;
     apply(args, &mut config)?;
-    // From here on a signal ends the run, not the program in the middle of creating files.
+    // From here on a signal ends the run. It no longer ends the program while files are being created.
     let mut watch = Watch::new()?;
-    if let Some(travel) = &config.travel {
-        travel::check(travel, config.overwrite)?;
+    if let Some(archive_copy) = &config.archive_copy {
+        archive_copy::check(archive_copy, config.overwrite)?;
     }
     let prepared = arm::prepare(&config, Ports::Configured)?;
     announce(args, &config, &prepared);
@@ -48,9 +48,16 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     watch.start(armed.control());
     let control = armed.control();
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let (json, teller, raw_copy_of_run) = (args.json, Teller::default(), raw_copy.clone());
-    let mut live =
-        Live { config: &config, names: &names, plan: &plan, writer: writer.clone(), raw_copy: raw_copy_of_run, json, teller };
+    let (json, setup_reporter, raw_copy_of_run) = (args.json, SetupReporter::default(), raw_copy.clone());
+    let mut live = Live {
+        config: &config,
+        names: &names,
+        plan: &plan,
+        writer: writer.clone(),
+        raw_copy: raw_copy_of_run,
+        json,
+        setup_reporter,
+    };
     let stray = crate::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
     if args.json {
@@ -59,21 +66,21 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let (exit, failure) = exit_of(&outcome, plan.images().is_some(), watch.interrupted());
     let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
     match &report {
-        Ok(report) if args.json => say::json(&report.to_json(exit), true),
-        Ok(report) => say::to_stdout(&report.to_text()),
+        Ok(report) if args.json => console::json(&report.to_json(exit), true),
+        Ok(report) => console::to_stdout(&report.to_text()),
         Err(_) => {}
     }
-    if let (Some(travel), Some(master)) = (&config.travel, report.as_ref().ok().and_then(Report::master)) {
-        travel::make_and_tell(travel, config.overwrite, master, args.quiet, args.json);
+    if let (Some(archive_copy), Some(master)) = (&config.archive_copy, report.as_ref().ok().and_then(Report::master)) {
+        archive_copy::make_and_tell(archive_copy, config.overwrite, master, args.quiet, args.json);
     }
-    // What ended the run is the cause; that the file could not be closed then only follows from it.
+    // The failure that ended the run is reported first. A failure to close the file is then only its consequence.
     match (failure, report) {
         (Some(failure), _) | (None, Err(failure)) => Err(failure),
         (None, Ok(_)) => Ok(exit),
     }
 }
 
-/// What the command line says otherwise than the configuration.
+/// Applies the options of the command line, which override the configuration.
 fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
     if let Some(images) = args.images {
         config.images = (images > 0).then_some(images);
@@ -81,8 +88,8 @@ fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
     let Some(name) = &args.prefix else { return Ok(()) };
     let place = Place { root: config.directory.clone(), base: config.directory.clone(), create_folders: false };
     let target = place.target(name)?;
-    if let Some(travel) = &mut config.travel {
-        travel.prefix = format!("{}_travel", target.prefix);
+    if let Some(archive_copy) = &mut config.archive_copy {
+        archive_copy.prefix = format!("{}_travel", target.prefix);
     }
     (config.directory, config.prefix) = (target.directory, target.prefix);
     Ok(())
@@ -103,35 +110,35 @@ pub fn close(
     Ok(Report::new(config, &names, outcome, file?).with_raw(raw?))
 }
 
-/// The plan, what people should know, and `armed`.
+/// Prints the plan, the notes and `armed`.
 fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
     let Prepared { plan: run_plan, notes, .. } = prepared;
     if !args.quiet {
-        say::to_stderr(&plan::describe(config, run_plan));
+        console::to_stderr(&plan::describe(config, run_plan));
     }
     for note in notes {
-        say::to_stderr(&format!("note: {note}"));
+        console::to_stderr(&format!("note: {note}"));
     }
     if args.json {
         let event = json!({
             "event": "armed", "plan": plan::to_json(config, run_plan), "notes": notes,
             "receive_buffer_bytes": prepared.receive_buffer_bytes,
         });
-        say::json(&event, true);
+        console::json(&event, true);
     } else {
         let last = usize::from(config.first_port) + run_plan.streams() - 1;
-        let images = run_plan.images().map_or("images until stopped".into(), |n| format!("{} images", say::count(n)));
-        say::to_stdout(&format!("armed: {}:{} to {last}, {images}", config.address, config.first_port));
+        let images = run_plan.images().map_or("images until stopped".into(), |n| format!("{} images", console::count(n)));
+        console::to_stdout(&format!("armed: {}:{} to {last}, {images}", config.address, config.first_port));
     }
 }
 
-/// Runs `work` while another thread shows how far it is.
+/// Runs `work` while another thread shows its progress.
 fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveArgs, work: impl FnOnce() -> T) -> T {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let planned = live.plan.images();
-            let mut progress = say::Progress::new(args.quiet || args.json);
+            let mut progress = console::Progress::new(args.quiet || args.json);
             let mut events = Instant::now();
             let mut rate = Rate::new();
             while !done.load(Ordering::Acquire) {
@@ -147,7 +154,7 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
                         "raw_frames_durable": live.raw_copy.as_ref().map(RawCopy::durable_end), "packets_received": p.packets.received, "packets_placed": p.packets.placed,
                         "kernel_dropped": p.packets.kernel_dropped, "slots_used": p.slots_used, "images_waiting": p.images_waiting,
                     });
-                    say::json(&event, true);
+                    console::json(&event, true);
                 }
             }
             progress.end();
@@ -158,7 +165,8 @@ fn with_progress<T>(control: &Arc<Control>, live: &mut Live<'_>, args: &ReceiveA
     })
 }
 
-/// Tells of a wrong set-up while the run goes on. What the end shows is in the report; programs hear it as an event, too.
+/// Reports a wrong set-up while the run goes on. The report of the run holds all findings at its end; with `--json`
+/// they are also written as events.
 struct Live<'a> {
     config: &'a Config,
     names: &'a [String],
@@ -166,22 +174,22 @@ struct Live<'a> {
     writer: sink::SharedWriter,
     raw_copy: Option<RawCopy>,
     json: bool,
-    teller: Teller,
+    setup_reporter: SetupReporter,
 }
 
 impl Live<'_> {
     fn tell(&mut self, findings: &[Finding]) {
-        for told in self.teller.news(self.config, self.names, findings) {
+        for told in self.setup_reporter.news(self.config, self.names, findings) {
             if self.json {
-                say::json(&json!({ "event": "setup", "finding": told.to_json() }), true);
+                console::json(&json!({ "event": "setup", "finding": told.to_json() }), true);
             } else {
-                say::to_stderr(&format!("warning: wrong set-up: {}\n  fix: {}", told.what, told.fix));
+                console::to_stderr(&format!("warning: wrong set-up: {}\n  fix: {}", told.what, told.fix));
             }
         }
     }
 }
 
-/// Rates between two looks.
+/// Rates since the previous line of the progress display.
 struct Rate {
     at: Instant,
     images: u64,
@@ -199,22 +207,22 @@ impl Rate {
         let (hz, gigabytes) =
             ((p.images_written - self.images) as f64 / seconds, (p.packets.received_bytes - self.bytes) as f64 / seconds / 1e9);
         *self = Self { at: Instant::now(), images: p.images_written, bytes: p.packets.received_bytes };
-        let of = planned.map_or(String::new(), |n| format!(" of {}", say::count(n)));
-        let safe = durable_end.map_or(String::new(), |n| format!(" ({} safe on disk)", say::count(n)));
+        let of = planned.map_or(String::new(), |n| format!(" of {}", console::count(n)));
+        let safe = durable_end.map_or(String::new(), |n| format!(" ({} safe on disk)", console::count(n)));
         format!(
-            "{}{of} images written{safe}, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images in the rings",
-            say::count(p.images_written),
-            say::count(p.packets.kernel_dropped),
+            "{}{of} images written{safe}, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images buffered",
+            console::count(p.images_written),
+            console::count(p.packets.kernel_dropped),
             p.slots_used,
             p.images_waiting
         )
     }
 }
 
-/// What the run's end means for the shell.
+/// The exit code for the end of a run, and the failure to report, if there is one.
 pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
     let whole = if outcome.is_success() { Exit::Complete } else { Exit::Incomplete };
-    // What a panic cut short does not come out.
+    // After a panic the ledger need not balance: the run was cut short.
     if !matches!(outcome.ended, Ended::Panicked(_)) && !outcome.ledger.imbalances().is_empty() {
         return (Exit::Bug, None);
     }
@@ -235,7 +243,7 @@ pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit,
         Ended::NoThread(error) => {
             let why = crate::failure::reason(error);
             let fix = "end other programs, or raise the limit: `ulimit -u`, TasksMax of the service";
-            (Exit::Io, Some(Failure::new(Exit::Io, "the machine has no thread left for the run", why, fix)))
+            (Exit::Io, Some(Failure::new(Exit::Io, "no thread could be started for the run", why, fix)))
         }
         Ended::Panicked(panic) => (Exit::Bug, Some(panic.into())),
         Ended::Stopped if interrupted => (Exit::Interrupted, None),

@@ -1,8 +1,10 @@
-//! Raw frames beside the run's file, as the slsReceiver writes them (protocols 1.7): `PREFIX_raw_d<port>_f<file>_0.raw` for each stream and
-//! `PREFIX_raw_master_0.json`, for `konkordia convert` and every other reader of that format.
+//! Writes the raw frames of a run beside its file, in the format of the slsReceiver (docs/protocols.md 1.7):
+//! `PREFIX_raw_d<port>_f<file>_0.raw` for each stream and `PREFIX_raw_master_0.json`. `konkordia convert` and every
+//! other reader of that format can read them.
 //!
-//! A record is a header of 112 bytes and the whole tile; packets that did not come are 0xFF bytes, as are rows that the detector did not read. A tile of which nothing came has no record in
-//! that frame: frame numbers tell. After an error each file ends with its last whole record.
+//! A record is a header of 112 bytes and the whole tile. Packets that were not received, and rows that the detector did
+//! not read out, are filled with 0xFF bytes. A tile of which no packet was received has no record in that frame; the
+//! frame numbers show the gap. After an error each file ends with its last whole record.
 
 use crate::config::{Config, overrides};
 use crate::failure::{Exit, Failure};
@@ -38,7 +40,7 @@ pub struct RawSpec {
     pub prefix: String,
     /// What to do with older files of the same names.
     pub overwrite: Overwrite,
-    /// How often files that grow are brought to the disk; `None` = when they are closed.
+    /// How often open files are synced to the disk; `None` = only when they are closed.
     pub sync_interval: Option<Duration>,
     /// Every tile has this format.
     pub format: TileFormat,
@@ -48,22 +50,22 @@ pub struct RawSpec {
     pub frames_per_file: u64,
     /// Frames of the run, if known.
     pub frames_planned: Option<u64>,
-    /// When the run begins.
+    /// Start of the run, UTC.
     pub start_time: String,
     /// Exposure and period in seconds, where known.
     pub exposure_period_s: (Option<f64>, Option<f64>),
-    /// `[detector]` of the configuration, with the facts that a command set for this run.
+    /// `[detector]` of the configuration, with the values that the arm command gave for this run.
     pub detector: Option<serde_json::Value>,
-    /// The facts of the other tables, likewise.
+    /// The metadata of the other tables, likewise.
     pub facts: Option<serde_json::Value>,
     /// Number of the first frame, if it is known before the run.
     pub first_frame: Option<u64>,
-    /// Frames before the one with which the first image begins; `None` if headers decide.
+    /// Number of frames before the one with which the first image begins; `None` if packet headers decide it.
     pub frames_before_first_image: Option<u64>,
 }
 
 impl RawSpec {
-    /// All frames of a run, beside its file.
+    /// The raw frames of a run, stored beside its file.
     pub fn of(config: &Config, plan: &Plan, start_time: String) -> Self {
         Self {
             directory: config.directory.clone(),
@@ -129,7 +131,8 @@ impl RawSpec {
         }
     }
 
-    /// All files of this name that exist, the master first: at no time does a master stand beside data of another run.
+    /// All existing files of this name. The master comes first: it is removed first, so that a master never stands
+    /// beside the data of another run.
     fn existing(&self) -> io::Result<Vec<PathBuf>> {
         let (stem, master) = (self.stem(), self.master_path());
         let mut found: Vec<PathBuf> = master.exists().then_some(master).into_iter().collect();
@@ -146,7 +149,7 @@ impl RawSpec {
     fn clear_way(&self) -> Result<(), Failure> {
         let found = self.existing().map_err(|e| Failure::io("cannot look for older raw frames in", &self.directory, &e))?;
         if let (Overwrite::Refuse, Some(path)) = (self.overwrite, found.first()) {
-            let fix = "choose another prefix, move the old files, or set the overwrite policy to replace";
+            let fix = "choose another prefix, move the old files, or set overwrite = \"replace\" in [output]";
             return Err(Failure::new(Exit::Io, format!("{DOING} {}", path.display()), "the file exists", fix));
         }
         for path in &found {
@@ -156,7 +159,7 @@ impl RawSpec {
     }
 }
 
-/// `[detector]` of a configuration, with the facts that a command set for this run.
+/// `[detector]` of a configuration, with the values that the arm command gave for this run.
 fn detector_of(config: &Config) -> Option<serde_json::Value> {
     let mut root: toml::Table = config.text.parse().ok()?;
     let mut detector = serde_json::to_value(root.remove("detector")?).ok()?;
@@ -165,7 +168,7 @@ fn detector_of(config: &Config) -> Option<serde_json::Value> {
     Some(detector)
 }
 
-/// A duration as the receiver writes it: "840us".
+/// A duration as the slsReceiver writes it: "840us".
 fn with_unit(seconds: f64) -> String {
     let ns = (seconds * 1e9).round() as u64;
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
@@ -180,14 +183,15 @@ pub struct RawReport {
     pub master: PathBuf,
     /// Data files.
     pub files: u64,
-    /// Frames of which some tile was written.
+    /// Frames of which at least one tile was written.
     pub frames: u64,
     /// Bytes of all data files.
     pub bytes: u64,
 }
 
-/// The files, shared between the sink's thread during the run and the program that closes them afterwards. Nobody ever waits for them.
-/// Dropped without a frame and without [`RawCopy::finish`] they are removed.
+/// The files of raw frames. The sink's thread writes them during the run and the program closes them afterwards, so
+/// nothing ever waits for their lock. They are removed if they are dropped without a frame and without
+/// [`RawCopy::finish`].
 #[derive(Clone)]
 pub struct RawCopy {
     files: Arc<Mutex<Option<Files>>>,
@@ -195,10 +199,10 @@ pub struct RawCopy {
 }
 
 impl RawCopy {
-    /// Makes the first file of each tile, and a master that counts no frames yet.
+    /// Creates the first file of each tile, and a master without a frame count.
     ///
     /// # Errors
-    /// Older files are in the way, or the files cannot be made; nothing is left behind then.
+    /// Older files exist and may not be replaced, or a file cannot be created. Then nothing is left behind.
     pub fn create(spec: RawSpec) -> Result<Self, Failure> {
         assert!(PADDING.len() >= spec.format.payload_bytes as usize);
         spec.clear_way()?;
@@ -221,7 +225,8 @@ impl RawCopy {
         self.durable.end()
     }
 
-    /// Writes the final master; `None` if that was done before. Wanted also after an error: what was written before it stays.
+    /// Closes the files and writes the final master; `None` if that was done before. It is called after an error too,
+    /// so that what was written before the error is kept.
     pub fn finish(&self) -> Option<Result<RawReport, Failure>> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner).take();
         files.map(Files::finish)
@@ -239,9 +244,9 @@ impl FrameSink for RawCopy {
 struct Files {
     spec: RawSpec,
     ports: Vec<Port>,
-    /// Brings them to the disk; there until the end.
+    /// Syncs the files to the disk; `None` once they are finished.
     disk: Option<DiskSync>,
-    /// Data files made.
+    /// Data files created.
     count: u64,
     frames: u64,
     newest: Option<u64>,
@@ -250,7 +255,7 @@ struct Files {
 }
 
 impl Files {
-    /// Appends one record with one system call; a new file begins where the last one is full.
+    /// Appends one record with one system call, and starts a new file when the current one is full.
     fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), Failure> {
         let format = self.spec.format;
         assert_eq!(bytes.len(), format.tile_bytes() as usize);
@@ -291,21 +296,21 @@ impl Files {
 }
 
 impl Files {
-    /// A file grows from now on.
+    /// Registers a new file for the disk sync.
     fn grows(&self, tile: usize, port: &Port) {
         if let Some(disk) = &self.disk {
             disk.opened(tile as u64, vec![(port.path.clone(), Arc::clone(&port.file))]);
         }
     }
 
-    /// The newest file of a tile is complete.
+    /// Marks the newest file of a tile as complete for the disk sync.
     fn is_closed(&self, tile: usize) {
         if let Some(disk) = &self.disk {
             disk.closed(tile as u64, vec![self.ports[tile].path.clone()], 0, None);
         }
     }
 
-    /// All tiles of the frames before this one are written.
+    /// Marks the frames before `end` as written, and returns an error that the disk sync has met.
     fn frames_are_written(&self, end: u64) -> Result<(), Failure> {
         let Some(disk) = &self.disk else { return Ok(()) };
         disk.written(end);
@@ -314,7 +319,7 @@ impl Files {
 }
 
 fn not_synced(failed: &SyncFailed) -> Failure {
-    Failure::io("cannot bring the raw frames to the disk:", failed.path(), failed.error())
+    Failure::io("cannot sync the raw frames to the disk:", failed.path(), failed.error())
 }
 
 impl Drop for Files {
@@ -351,7 +356,7 @@ impl Port {
         let mut parts = [IoSlice::new(&[]); PARTS_MAX];
         let count = parts_of(format, record, &header, bytes, &mut parts);
         if let Err(error) = write_all(&self.file, &mut parts[..count]) {
-            // Readers leave a record out that is cut off; this only spares them the note.
+            // Readers skip a record that is cut off. Removing it only spares them the warning.
             let _ = self.file.set_len(self.length);
             let _ = (&*self.file).seek(SeekFrom::Start(self.length));
             return Err(error);
@@ -362,12 +367,13 @@ impl Port {
     }
 }
 
-/// The header, and each packet at worst.
+/// Largest number of pieces of a record: the header, and one for each packet.
 const PARTS_MAX: usize = MAX_PACKETS_PER_TILE + 1;
-/// What stands in the place of a packet that did not come; the payload of a packet has at most 8192 bytes.
+/// Fills the place of a packet that was not received; the payload of a packet has at most 8192 bytes.
 static PADDING: [u8; 8192] = [0xFF; 8192];
 
-/// The pieces of a record: its header, what came, and padding for what did not.
+/// Fills `parts` with the pieces of a record: its header, the received packets, and padding for the others. Returns
+/// their number.
 fn parts_of<'a>(
     format: &TileFormat,
     record: &TileRecord,
@@ -376,7 +382,7 @@ fn parts_of<'a>(
     parts: &mut [IoSlice<'a>; PARTS_MAX],
 ) -> usize {
     let payload = format.payload_bytes as usize;
-    // Packets of the whole tile; those that the detector did not read did not come.
+    // All packets of the whole tile. Packets of rows that were not read out count as not received.
     let (packets, first) = (format.whole().packets() as u16, format.first_packet as u16);
     let came = |packet: u16| packet.checked_sub(first).is_some_and(|p| u32::from(p) < format.packets() && record.bitmap.has(p));
     parts[0] = IoSlice::new(header);
@@ -409,7 +415,7 @@ fn write_all(mut file: &File, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// A reader finds the old master or the new one, whole.
+/// Replaces the master by a rename, so that a reader finds the whole old one or the whole new one.
 fn write_master(path: &Path, master: &Master) -> Result<(), Failure> {
     let part = path.with_extension("json.part");
     let write = || {
@@ -417,7 +423,7 @@ fn write_master(path: &Path, master: &Master) -> Result<(), Failure> {
         file.write_all(master.to_text().as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&part, path)?;
-        // Some file systems cannot do this, and lose nothing that they promised.
+        // Some file systems cannot sync a folder. They do not promise more without it, so the error is ignored.
         let _ = path.parent().map(|folder| File::open(folder).and_then(|folder| folder.sync_all()));
         Ok(())
     };

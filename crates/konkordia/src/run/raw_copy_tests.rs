@@ -21,7 +21,8 @@ fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {
     }
 }
 
-/// A record of frame `number` in which `lost` did not come, and bytes that tell tile, frame and packet; stale ones where nothing came.
+/// A record of frame `number` without the packets `lost`, and its bytes. The bytes depend on tile, frame and packet;
+/// those of lost packets are stale.
 fn tile(format: &TileFormat, tile: usize, number: u64, lost: &[u16]) -> (TileRecord, Vec<u8>) {
     let header = FrameHeader {
         frame_number: number,
@@ -66,7 +67,7 @@ fn what_is_kept_is_read_back() {
             _ => vec![],
         };
         let mut copy = RawCopy::create(spec).unwrap();
-        // Frame 3 came nowhere, frame 5 of the last tile neither.
+        // Frame 3 is missing in all tiles, frame 5 in the last one.
         let numbers = [0u64, 1, 2, 4, 5, 6, 7];
         let is_absent = |n: u64, t: usize| n == 5 && tiles > 1 && t == tiles - 1;
         for &n in &numbers {
@@ -135,7 +136,7 @@ fn older_files_are_in_the_way_or_replaced() {
     assert!(RawCopy::create(missing).err().unwrap().to_string().contains("No such file"));
 }
 
-/// What came before an error is whole, and can be read.
+/// Records before an error are whole and can be read.
 #[test]
 fn a_failed_write_leaves_whole_records() {
     let folder = tempfile::tempdir().unwrap();

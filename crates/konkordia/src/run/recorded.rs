@@ -1,6 +1,7 @@
-//! What the file says of how its pixels were made: `/entry/konkordia/conversion`, names and values as text, units in the names or values.
+//! The description of how pixels were computed, stored in `/entry/konkordia/conversion`: names and values as text,
+//! units in the names or values.
 //!
-//! NXmx has no place for these things (docs/formats.md, "Extension group").
+//! NXmx has no fields for it (docs/formats.md, "Extension group").
 
 use crate::config::Config;
 use crate::config::plan::unit;
@@ -9,19 +10,20 @@ use konkordia_core::plan::{Arithmetic, CommonMode, Negative, Plan, Recipe, Track
 use konkordia_core::selection::{Flag, Keep, Marked};
 use konkordia_sinks::hdf5::Scale;
 
-/// What the numbers in the file mean, unless they are plainly photons or counts.
+/// Step and offset of the stored numbers; `None` if they are whole units without an offset.
 pub fn scale(config: &Config, plan: &Plan) -> Option<Scale> {
     (plan.recipe == Recipe::JungfrauPhotons).then_some(())?;
     let offset = if let Negative::Offset(offset) = plan.processing.negative { offset } else { 0 };
     Some(Scale { step: config.options.step.size(), offset: f64::from(offset) }).filter(|scale| !scale.is_trivial())
 }
 
-/// The lowest number that can stand in the file, if it is not the lowest of the type.
+/// The lowest number that can occur in the file, if it is not the lowest of the type.
 pub fn underload(plan: &Plan) -> Option<f64> {
     (plan.recipe == Recipe::JungfrauPhotons && plan.processing.negative == Negative::Clamp).then_some(0.0)
 }
 
-/// Everything that was decided at arm. The same names stand in every file; what was not done is said too.
+/// The processing settings of the run, as fixed at arm. A step that was not applied is listed too, as "none" or the
+/// like. Settings of the conversion to photons appear only where it is done.
 pub fn conversion(config: &Config, plan: &Plan) -> Vec<(String, String)> {
     let mut list = Vec::new();
     let mut put = |name: &str, value: String| list.push((name.to_string(), value));

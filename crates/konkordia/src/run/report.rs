@@ -1,13 +1,13 @@
 //! The run report: the ledger, the rates, the files, and where data were lost.
 
 use super::raw_copy::RawReport;
-use super::setup::{self, Told};
+use super::setup::{self, SetupReport};
 use crate::config::{Config, plan};
+use crate::console;
 use crate::failure::Exit;
 use crate::machine;
-use crate::say;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
-use konkordia_core::sender::{Sender, Strangers};
+use konkordia_core::sender::{OtherSenders, Sender};
 use konkordia_core::setup::{Port, Seen, What};
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Everything that is said after a run.
+/// The report of a run, as text and as JSON.
 pub struct Report {
     ledger: RunLedger,
     ended: &'static str,
@@ -28,9 +28,10 @@ pub struct Report {
     unit: &'static str,
     file: Option<FileReport>,
     raw: Option<RawReport>,
-    setup: Vec<Told>,
-    /// Of each stream: whose packets were taken, where it is one sender's, and whose were not.
-    senders: Vec<(Option<Sender>, Strangers)>,
+    setup: Vec<SetupReport>,
+    /// For each stream: the sender whose packets were accepted, if it was a single one, and the senders whose packets
+    /// were refused.
+    senders: Vec<(Option<Sender>, OtherSenders)>,
     advice: Vec<String>,
     notes: Vec<String>,
 }
@@ -40,7 +41,7 @@ pub fn stream_name(address: &SocketAddr) -> String {
     format!("udp://{address}")
 }
 
-/// The account as the file holds it.
+/// The ledger as the file stores it.
 pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, now: String) -> LedgerRecord {
     let own = |rows: &[(&'static str, u64)]| rows.iter().map(|(n, v)| ((*n).to_string(), *v)).collect::<Vec<_>>();
     let ledger = &outcome.ledger;
@@ -62,10 +63,10 @@ pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, no
     }
 }
 
-/// In place of what no header said: above every number that one can say.
+/// Stands for a header field that was never received. It is larger than every value of such a field.
 const NO_HEADER: u64 = 65_536;
 
-/// What the headers of a stream said of its module and place.
+/// Module and position of a stream, from its packet headers.
 fn header_rows(seen: Option<&Seen>) -> [(String, u64); 3] {
     let port = seen.and_then(|seen| seen.port);
     let of = |name: &str, value: fn(Port) -> u16| (name.to_string(), port.map_or(NO_HEADER, |port| value(port).into()));
@@ -74,18 +75,18 @@ fn header_rows(seen: Option<&Seen>) -> [(String, u64); 3] {
 
 const WRONG_SETUP: &str = ", with a wrong set-up: ";
 
-/// Why a run ended, with what is wrong about its set-up.
-pub fn ended(name: &str, told: &[Told]) -> String {
+/// Why a run ended, followed by what is wrong with its set-up.
+pub fn ended(name: &str, told: &[SetupReport]) -> String {
     let wrong: Vec<String> = told.iter().filter(|told| told.is_wrong).map(|told| told.what.clone()).collect();
     if wrong.is_empty() { name.to_string() } else { format!("{name}{WRONG_SETUP}{}", wrong.join("; ")) }
 }
 
-/// What was wrong about the set-up of a run of which the file says that it ended so.
+/// The wrong set-up in a text that [`ended`] made.
 pub fn wrong_setup(ended: &str) -> Option<&str> {
     ended.split_once(WRONG_SETUP).map(|(_, wrong)| wrong)
 }
 
-/// The same end, with what was wrong about the set-up of the run that is converted.
+/// The end of a conversion, with the wrong set-up of the converted run added.
 pub fn ended_of_conversion(ended: String, wrong_before: Option<&str>) -> String {
     match (wrong_before, wrong_setup(&ended)) {
         (None, _) => ended,
@@ -95,7 +96,7 @@ pub fn ended_of_conversion(ended: String, wrong_before: Option<&str>) -> String 
     }
 }
 
-/// "expected" alone would not say of what.
+/// Adds `images_` to names such as "expected", which are ambiguous alone.
 fn image_name(name: &str) -> String {
     if name.starts_with("packets") || name.starts_with("frames") { name.to_string() } else { format!("images_{name}") }
 }
@@ -119,7 +120,7 @@ fn balances() -> Vec<String> {
 }
 
 impl Report {
-    /// From what is left of a run and of its files.
+    /// The report of a run that has ended, and of its files.
     pub fn new(config: &Config, names: &[String], outcome: &RunOutcome, file: Option<FileReport>) -> Self {
         let geometry = &config.geometry;
         Self {
@@ -141,21 +142,22 @@ impl Report {
         }
     }
 
-    /// With what there is to say of the input of a conversion, in place of the advice for a run over the network.
+    /// Replaces the advice, which is for a run over the network, by notes on the input of a conversion.
     pub fn with_notes(self, notes: Vec<String>) -> Self {
         Self { notes, advice: Vec::new(), ..self }
     }
 
-    /// With what is known of datagrams that came to ports of this machine on which nobody listens, since there were `before` of them, while no
-    /// stream was short of any.
+    /// Adds advice if many datagrams arrived at closed ports of this machine during the run and no finding explains
+    /// them. `before` is the kernel's count at the start of the run.
     pub fn with_stray(mut self, before: Option<u64>, outcome: &RunOutcome) -> Self {
         let stray = machine::datagrams_to_closed_ports().zip(before).map_or(0, |(now, before)| now.saturating_sub(before));
-        // Other programs have closed ports too: where data came, only as much as one more stream would bring says something.
+        // Datagrams for other programs arrive at closed ports too. The count is significant only if it is about as
+        // large as the number of packets of one stream.
         let of_stream = outcome.ledger.total().placed / self.streams.len().max(1) as u64;
         let is_much = stray >= 3 && stray * 10 >= of_stream * 9;
         let is_explained = outcome.findings.iter().any(|finding| !matches!(finding.what, What::Silent));
         if is_much && !is_explained {
-            let count = say::count(stray);
+            let count = console::count(stray);
             self.advice.insert(
                 0,
                 format!("{count} datagrams came to ports of this machine on which nobody listens: compare [source] first_port, [detector] modules and interfaces with the detector"),
@@ -165,24 +167,25 @@ impl Report {
     }
 
     /// What is wrong with the set-up, the gravest first.
-    pub fn setup(&self) -> &[Told] {
+    pub fn setup(&self) -> &[SetupReport] {
         &self.setup
     }
 
-    /// What the reader should know first: a wrong set-up, then where data were lost; `None` if all is well.
+    /// The most important line: a wrong set-up, otherwise where data were lost; `None` if all is well.
     pub fn headline(&self) -> Option<String> {
         let told = self.setup.iter().find(|told| told.is_wrong).or(self.setup.first());
         let told = told.map(|told| format!("wrong set-up: {}", told.what));
         told.or_else(|| self.advice.first().cloned()).or_else(|| self.cause_of_gaps().cloned())
     }
 
-    /// What the input of a conversion lacks comes first among its notes; where nothing is missing, they are no headline.
+    /// The first note on the input of a conversion, which says what is missing there; `None` if no image lacks
+    /// anything.
     fn cause_of_gaps(&self) -> Option<&String> {
         let images = &self.ledger.images;
         self.notes.first().filter(|_| images.partial + images.lost + images.discarded > 0)
     }
 
-    /// The same with what was written of raw frames.
+    /// Adds the report on the files of raw frames.
     pub fn with_raw(self, raw: Option<RawReport>) -> Self {
         Self { raw, ..self }
     }
@@ -218,7 +221,7 @@ impl Report {
         Some(file.chunk_bytes as f64 * 8.0 / (file.images_with_pixels as f64 * self.image_pixels as f64))
     }
 
-    /// The report for people.
+    /// The report as text.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         for told in &self.setup {
@@ -245,13 +248,13 @@ impl Report {
                 let ratio = self.raw_image_bytes as f64 * file.images_with_pixels as f64 / file.chunk_bytes.max(1) as f64;
                 format!(
                     "; {} of pixels, {bits:.2} bits per pixel, {ratio:.2} times smaller than raw",
-                    say::bytes(file.chunk_bytes)
+                    console::bytes(file.chunk_bytes)
                 )
             });
             out.push_str(&format!("\nfile      {} and {} data file(s){packed}", file.master.display(), file.data_files.len()));
         }
         if let Some(raw) = &self.raw {
-            let (frames, bytes) = (say::count(raw.frames), say::bytes(raw.bytes));
+            let (frames, bytes) = (console::count(raw.frames), console::bytes(raw.bytes));
             out.push_str(&format!(
                 "\nraw       {} and {} data file(s), {frames} frames, {bytes}",
                 raw.master.display(),
@@ -274,7 +277,7 @@ impl Report {
         let columns = ["received", "placed", "duplicate", "late", "no_slot", "foreign", "malformed", "kernel_dropped"];
         let numbers = |s: &StreamLedger| {
             [s.received, s.placed, s.duplicate, s.late, s.no_slot, s.foreign, s.malformed_total(), s.kernel_dropped]
-                .map(say::count)
+                .map(console::count)
                 .to_vec()
         };
         let row = |name: &str, cells: Vec<String>| std::iter::once(name.to_string()).chain(cells).collect::<Vec<_>>();
@@ -283,7 +286,7 @@ impl Report {
         if self.streams.len() > 1 {
             rows.push(row("all", numbers(&self.ledger.total())));
         }
-        say::table(&rows)
+        console::table(&rows)
     }
 
     fn images_line(&self) -> String {
@@ -297,8 +300,8 @@ impl Report {
         };
         let shown = i.rows().into_iter().filter(|(name, n)| is_shown(name, *n));
         let words = |name: &str| if name.starts_with("not_") { name.replace('_', " ") } else { name.to_string() };
-        let parts: Vec<String> = shown.map(|(name, n)| format!("{} {}", say::count(n), words(name))).collect();
-        format!("images    {}; {} packets missing", parts.join(", "), say::count(i.packets_missing))
+        let parts: Vec<String> = shown.map(|(name, n)| format!("{} {}", console::count(n), words(name))).collect();
+        format!("images    {}; {} packets missing", parts.join(", "), console::count(i.packets_missing))
     }
 
     fn balance(&self) -> String {
@@ -307,10 +310,10 @@ impl Report {
             return "ledger    balances".into();
         }
         let list: Vec<String> = wrong.iter().map(|w| format!("\n          {w}")).collect();
-        format!("ledger    DOES NOT BALANCE, which is a mistake in konkordia; please report it:{}", list.concat())
+        format!("ledger    DOES NOT BALANCE: this is a bug in konkordia; please report it:{}", list.concat())
     }
 
-    /// The report for programs.
+    /// The report as JSON.
     pub fn to_json(&self, exit: Exit) -> Value {
         let rows = |rows: &[(&'static str, u64)]| rows.iter().map(|(n, v)| ((*n).to_string(), json!(v))).collect::<Map<_, _>>();
         let streams: Vec<Value> = self
@@ -318,13 +321,13 @@ impl Report {
             .iter()
             .zip(&self.ledger.streams)
             .zip(&self.senders)
-            .map(|((name, s), (own, strangers))| {
+            .map(|((name, s), (own, other_senders))| {
                 let mut row = rows(&s.rows());
                 row.insert("name".into(), json!(name));
                 row.insert("sender".into(), json!(own.map(|own| own.to_string())));
-                let strangers =
-                    strangers.list().map(|(sender, packets)| json!({ "sender": sender.to_string(), "packets": packets }));
-                row.insert("strangers".into(), strangers.collect());
+                let other_senders =
+                    other_senders.list().map(|(sender, packets)| json!({ "sender": sender.to_string(), "packets": packets }));
+                row.insert("strangers".into(), other_senders.collect());
                 Value::Object(row)
             })
             .collect();
@@ -339,48 +342,48 @@ impl Report {
             "raw_master": self.raw.as_ref().map(|r| &r.master), "raw_frames": self.raw.as_ref().map(|r| r.frames),
             "raw_bytes": self.raw.as_ref().map(|r| r.bytes),
             "chunk_bytes": self.file.as_ref().map(|f| f.chunk_bytes), "advice": self.advice, "notes": self.notes,
-            "setup": self.setup.iter().map(Told::to_json).collect::<Vec<_>>(), "headline": self.headline(),
+            "setup": self.setup.iter().map(SetupReport::to_json).collect::<Vec<_>>(), "headline": self.headline(),
         })
     }
 }
 
-/// Whose packets a stream took, and whose it did not.
-fn senders(seen: &Seen) -> (Option<Sender>, Strangers) {
-    (seen.sender, seen.strangers)
+/// The sender whose packets a stream accepted, and those whose packets it refused.
+fn senders(seen: &Seen) -> (Option<Sender>, OtherSenders) {
+    (seen.sender, seen.other_senders)
 }
 
-/// Where data were lost, and what to do about it. What the set-up explains is not said again.
+/// Where data were lost, and what to do about it. Losses that the findings on the set-up explain are not repeated.
 fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String> {
     let total = outcome.ledger.total();
     let mut list = Vec::new();
     if total.kernel_dropped > 0 {
         list.push(format!(
             "{} packets were dropped because a socket's buffer was full: raise it (sudo sysctl -w net.core.rmem_max={}, [source] receive_buffer_mib) and see docs/troubleshooting.md",
-            say::count(total.kernel_dropped),
+            console::count(total.kernel_dropped),
             config.receive_buffer_bytes.max(1 << 28)
         ));
     }
     if total.no_slot > 0 {
         list.push(format!(
-            "{} packets found the ring full: the disk or the processors are too slow; `konkordia bench pipeline` tells which, a larger [run] buffer_mib bridges short pauses",
-            say::count(total.no_slot)
+            "{} packets were dropped because the image buffer was full: the disk or the processors are too slow; `konkordia bench pipeline` shows which, a larger [run] buffer_mib bridges short pauses",
+            console::count(total.no_slot)
         ));
     }
     if total.received == 0 {
         list.push("nothing arrived on any port: is the detector sending to this address, and is a firewall in the way? docs/troubleshooting.md, Nothing arrives".into());
         return list;
     }
-    list.extend(setup::tell(config, names, &outcome.findings).iter().map(Told::text));
+    list.extend(setup::tell(config, names, &outcome.findings).iter().map(SetupReport::text));
     let odd = total.malformed_total();
     if odd > 0 && outcome.findings.is_empty() {
-        let line = "datagrams were no packets of this detector: damaged, or from somebody else (docs/troubleshooting.md)";
-        list.push(format!("{} {line}", say::count(odd)));
+        let line = "datagrams are not packets of this detector: damaged, or from another sender (docs/troubleshooting.md)";
+        list.push(format!("{} {line}", console::count(odd)));
     }
     let not_received = outcome.ledger.images.not_received;
     if not_received > 0 && total.placed > 0 {
         list.push(format!(
-            "{} planned images were not received: does the detector take as many as [run] images says, and was it stopped before?",
-            say::count(not_received)
+            "{} planned images were not received: is the detector set to as many images as [run] images, or was it stopped early?",
+            console::count(not_received)
         ));
     }
     list.extend(lost_on_the_wire(outcome));
@@ -388,20 +391,21 @@ fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String
     list
 }
 
-/// Packets that came and are in no image.
+/// Packets that were received but are in no image.
 fn not_kept(outcome: &RunOutcome) -> Option<String> {
     let (total, packets) = (outcome.ledger.total(), outcome.ledger.packets_not_kept());
     (packets > 0).then(|| {
         format!(
-            "{} packets are not kept: {} came twice, {} after their image was closed. Does a second detector send to this port, did the detector count its frames anew, or does the network repeat packets? (docs/ledger.md)",
-            say::count(packets),
-            say::count(total.duplicate),
-            say::count(total.late)
+            "{} packets were not stored: {} came twice, {} after their image was closed. Does a second detector send to this port, did the detector restart its frame numbers, or does the network repeat packets? (docs/ledger.md)",
+            console::count(packets),
+            console::count(total.duplicate),
+            console::count(total.late)
         )
     })
 }
 
-/// Missing packets that nothing else explains: streams that are silent, and a set-up that has other packets, do.
+/// Missing packets that nothing else explains. Silent streams explain missing packets, and so does a set-up with a
+/// different number of packets.
 fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
     let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
     let is_other = outcome.findings.iter().any(|finding| finding.is_wrong && finding.what != What::Silent);
@@ -416,7 +420,7 @@ fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
     (lost > 0).then(|| {
         format!(
             "{} missing packets never reached this machine's sockets: lost on the wire, in a switch or in the network card (docs/troubleshooting.md, Lost before the socket)",
-            say::count(lost)
+            console::count(lost)
         )
     })
 }

@@ -1,7 +1,7 @@
-//! A wrong set-up in words: what came, which key says otherwise, what to write.
+//! Describes a wrong set-up: what was received, which key of the configuration disagrees, and what to write there.
 
 use crate::config::Config;
-use crate::say;
+use crate::console;
 use konkordia_core::plan::FirstFrame;
 use konkordia_core::sender::Sender;
 use konkordia_core::setup::{Finding, Means, Port, Ports, What};
@@ -11,18 +11,18 @@ use std::mem::{Discriminant, discriminant};
 
 /// One finding, ready to print.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// The key of the configuration that says otherwise, or "" if none does.
+pub struct SetupReport {
+    /// The key of the configuration that disagrees, or "" if there is none.
     pub key: &'static str,
-    /// What came and what is configured, in one sentence.
+    /// What was received and what is configured, in one sentence.
     pub what: String,
     /// What to do.
     pub fix: String,
-    /// The run cannot be called complete.
+    /// True if the run cannot count as complete.
     pub is_wrong: bool,
 }
 
-impl Told {
+impl SetupReport {
     /// What and fix.
     pub fn text(&self) -> String {
         format!("{}; {}", self.what, self.fix)
@@ -34,7 +34,7 @@ impl Told {
     }
 }
 
-/// Type of a detector by the number that the SLS software gives it.
+/// Name of a detector type by its number in the SLS software.
 fn type_name(number: u8) -> String {
     const NAMES: [&str; 9] =
         ["GENERIC", "EIGER", "GOTTHARD", "JUNGFRAU", "CHIPTESTBOARD", "MOENCH", "MYTHEN3", "GOTTHARD2", "XILINX_CHIPTESTBOARD"];
@@ -45,28 +45,28 @@ fn port_name(port: Port) -> String {
     format!("row {}, column {} of module {}", port.row, port.column, port.module_id)
 }
 
-/// Tells the findings of a run, each kind once: as soon as it is certain, and at the latest when the run has ended.
+/// Reports the findings of a run, each kind once: as soon as it is certain, and at the latest when the run has ended.
 #[derive(Default)]
-pub struct Teller {
-    told: Vec<Discriminant<What>>,
+pub struct SetupReporter {
+    reported: Vec<Discriminant<What>>,
 }
 
-impl Teller {
-    /// Those of `findings` of whose kind nothing was told yet.
-    pub fn news(&mut self, config: &Config, names: &[String], findings: &[Finding]) -> Vec<Told> {
-        let is_new = |finding: &&Finding| !self.told.contains(&discriminant(&finding.what));
-        let news = findings.iter().filter(is_new).map(|finding| told(config, names, finding)).collect();
-        self.told.extend(findings.iter().map(|finding| discriminant(&finding.what)));
+impl SetupReporter {
+    /// Those of `findings` whose kind has not been reported yet.
+    pub fn news(&mut self, config: &Config, names: &[String], findings: &[Finding]) -> Vec<SetupReport> {
+        let is_new = |finding: &&Finding| !self.reported.contains(&discriminant(&finding.what));
+        let news = findings.iter().filter(is_new).map(|finding| report_of(config, names, finding)).collect();
+        self.reported.extend(findings.iter().map(|finding| discriminant(&finding.what)));
         news
     }
 }
 
-/// The findings in words; `names` are those of the streams.
-pub fn tell(config: &Config, names: &[String], findings: &[Finding]) -> Vec<Told> {
-    findings.iter().map(|finding| told(config, names, finding)).collect()
+/// The findings as text; `names` are the names of the streams.
+pub fn tell(config: &Config, names: &[String], findings: &[Finding]) -> Vec<SetupReport> {
+    findings.iter().map(|finding| report_of(config, names, finding)).collect()
 }
 
-fn told(config: &Config, names: &[String], finding: &Finding) -> Told {
+fn report_of(config: &Config, names: &[String], finding: &Finding) -> SetupReport {
     let on = match (finding.streams, names.len()) {
         (_, 1) => String::new(),
         (n, all) if n == all => " on all streams".to_string(),
@@ -76,14 +76,14 @@ fn told(config: &Config, names: &[String], finding: &Finding) -> Told {
     let (key, what, fix) = match finding.what {
         What::Type(_) | What::Version(_) | What::Size { .. } | What::Noise { .. } => datagrams(config, finding.what, &on),
         What::Packets { seen, expected, means } => packets(config, (seen, expected), means, &on),
-        What::Strangers { own, other, packets, is_contested } => strangers((own, other), packets, is_contested, &on),
+        What::OtherSenders { own, other, packets, is_contested } => other_senders((own, other), packets, is_contested, &on),
         What::TwoPorts { .. } | What::Place { .. } | What::Order { .. } | What::Twice { .. } => {
             places(config, names, finding.what, &on)
         }
         What::Silent => silent(config, finding, &on),
         What::EveryNth(_) | What::FirstFrame { .. } | What::Restart { .. } => frames(config, finding.what, &on),
     };
-    Told { key, what, fix, is_wrong: finding.is_wrong }
+    SetupReport { key, what, fix, is_wrong: finding.is_wrong }
 }
 
 /// Key, what, fix.
@@ -134,7 +134,7 @@ fn datagrams(config: &Config, what: What, on: &str) -> Words {
         }
         What::Noise { odd, of } => (
             "",
-            format!("{} of {} datagrams{on} are no packets of this detector", say::count(odd), say::count(of)),
+            format!("{} of {} datagrams{on} are not packets of this detector", console::count(odd), console::count(of)),
             "find out who else sends to this port (`tcpdump -n udp`), or give the detector other ports ([source] first_port)"
                 .into(),
         ),
@@ -158,8 +158,8 @@ fn packets(config: &Config, (seen, expected): (u32, u32), means: Means, on: &str
                 format.bits, format.rows
             ),
             format!(
-                "look at the settings of the detector, because packets do not say which it is: write bits = {bits} in [detector] if it is \
-                 set to {bits} bits, or rows = {rows} if it reads out {rows} rows of each half module"
+                "check the settings of the detector, because the packets do not say which of the two it is: write bits = {bits} \
+                 in [detector] if it is set to {bits} bits, or rows = {rows} if it reads out {rows} rows of each half module"
             ),
         ),
         Means::Interfaces(2) => (
@@ -221,22 +221,23 @@ fn places(config: &Config, names: &[String], what: What, on: &str) -> Words {
     }
 }
 
-fn strangers((own, other): (Option<Sender>, Sender), packets: u64, is_contested: bool, on: &str) -> Words {
-    let packets = say::count(packets);
+fn other_senders((own, other): (Option<Sender>, Sender), packets: u64, is_contested: bool, on: &str) -> Words {
+    let packets = console::count(packets);
     let own = own.map_or("of [source] senders".to_string(), |own| format!("of {own}"));
     let what = match is_contested {
-        false => {
-            format!("{other} sends to the same port as the detector{on}: {packets} packets were not taken, only those {own}")
-        }
+        false => format!(
+            "{other} sends to the same port as the detector{on}: {packets} packets were refused, only those {own} are accepted"
+        ),
         true => format!(
-            "two detectors send to one port{on}: packets of {other} were taken while the first was silent, and images may hold those of both; \
-             since it is heard again only those {own} are taken ({packets} others were not)"
+            "two detectors send to one port{on}: packets of {other} were accepted while the first was silent, and images may \
+             hold those of both; now that the first sends again, only those {own} are accepted ({packets} packets of the other \
+             were refused)"
         ),
     };
     (
         "source.senders",
         what,
-        "end the other sender, or give it other ports; where both are right (a bridge with several sockets), list their addresses in [source] \
+        "stop the other sender, or give it other ports; if both are right (a bridge with several sockets), list their addresses in [source] \
          senders, or write senders = \"any\""
             .into(),
     )
@@ -246,7 +247,7 @@ fn silent(config: &Config, finding: &Finding, on: &str) -> Words {
     let whole = if finding.streams == 1 { "this stream" } else { "these streams" };
     (
         "detector.modules",
-        format!("nothing comes{on}, while other streams have frames"),
+        format!("no packets arrive{on}, although other streams receive frames"),
         format!(
             "is the module of {whole} switched on and sending to this port? The configuration has {} module(s)",
             config.modules
@@ -259,7 +260,7 @@ fn frames(config: &Config, what: What, on: &str) -> Words {
         What::EveryNth(n) => (
             "",
             format!("only one frame number in {n} comes{on}: the detector sends its frames to {n} destinations in turn"),
-            "set one destination (numdestinations), or take the others with receivers of their own".into(),
+            "set one destination (numdestinations), or receive the others with further receivers".into(),
         ),
         What::FirstFrame { low, high } => {
             let first = match config.first_frame {

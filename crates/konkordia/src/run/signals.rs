@@ -1,9 +1,10 @@
-//! Ctrl-C and SIGTERM: the first ends the run and closes the file, the second ends the program. SIGHUP, which comes when a terminal is closed, ends
-//! nothing: a run is worth more than the terminal it was begun in.
+//! Ctrl-C and SIGTERM: the first ends the run and closes the file, the second ends the program. SIGHUP, which is sent
+//! when a terminal is closed, ends no run, because the data are worth more than the terminal. [`stop_flag`] and the
+//! commands that use it do not handle SIGHUP.
 
+use crate::console;
 use crate::contained;
 use crate::failure::{Exit, Failure, reason};
-use crate::say;
 use konkordia_engine::control::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
@@ -13,21 +14,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is said to who sends SIGHUP to a program with one run.
-const SIGTERM_ENDS: &str = "Ctrl-C or SIGTERM does";
+/// Hint that is printed after a SIGHUP to a program with one run.
+const SIGTERM_ENDS: &str = "stop with Ctrl-C or SIGTERM";
 
-/// Signals that came to this process, each once.
+/// The signals that this process receives, each counted once.
 pub struct Signals {
     came: SignalsInfo<WithOrigin>,
     ends: Once,
     hangups: Once,
 }
 
-/// The same signal twice within this time is one: `timeout` and others send it to the process and at once to its group.
+/// The same signal twice within this time counts as one: `timeout` and similar programs send it to the process and at
+/// once to its group.
 const ONE: Duration = Duration::from_millis(100);
 
-/// Ctrl-C reaches all processes of a terminal, and a child (`contained`) once more, from the process that watches over it: that one cannot know which of
-/// its signals the child has got by itself.
+/// Counts signals that arrive in two ways once. Ctrl-C reaches all processes of a terminal. A child (`contained`)
+/// receives it again from its parent process, which passes signals on and cannot know which of them the child has
+/// received directly.
 #[derive(Default)]
 struct Once {
     direct: Way,
@@ -65,12 +68,12 @@ fn is_passed_on(signal: &Origin) -> bool {
     sender.is_some() && sender == contained::parent_id()
 }
 
-/// The signals of this process from now on.
+/// Handles SIGINT, SIGTERM and SIGHUP of this process from now on.
 pub fn watched() -> Result<Signals, Failure> {
     Signals::new(&[SIGINT, SIGTERM, SIGHUP])
 }
 
-/// Those of them that end something; `fix` says what to do for which the others are often taken.
+/// The signals that end something. For a SIGHUP only a line is printed, in which `fix` says what to do instead.
 pub fn ending(signals: &mut Signals, fix: &str) -> impl Iterator<Item = i32> {
     let Signals { came, ends, hangups } = signals;
     came.forever().filter_map(move |origin| {
@@ -78,13 +81,13 @@ pub fn ending(signals: &mut Signals, fix: &str) -> impl Iterator<Item = i32> {
         let once = if is_hangup { &mut *hangups } else { &mut *ends };
         let is_new = once.is_new(origin.signal, is_passed_on(&origin), Instant::now());
         if is_hangup && is_new {
-            say::to_stderr(&format!("SIGHUP ends nothing; {fix}"));
+            console::to_stderr(&format!("SIGHUP is ignored; {fix}"));
         }
         (is_new && !is_hangup).then_some(origin.signal)
     })
 }
 
-/// Set by the first Ctrl-C or SIGTERM from now on; the second ends the program.
+/// A flag that the first Ctrl-C or SIGTERM sets; the second ends the program.
 pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new(&[SIGINT, SIGTERM])?;
@@ -92,7 +95,7 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     std::thread::spawn(move || {
         for _ in ending(&mut signals, SIGTERM_ENDS) {
             if set.swap(true, Ordering::AcqRel) {
-                // Without a look at what the other threads do.
+                // Ends the process at once, whatever the other threads are doing.
                 signal_hook::low_level::exit(i32::from(Exit::Interrupted as u8));
             }
         }
@@ -104,7 +107,7 @@ fn unwatched(error: &std::io::Error) -> Failure {
     Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(error), "try again; the system is out of some resource")
 }
 
-/// Looks after runs that come one after the other, and ends them from another thread.
+/// Counts the images of runs that follow one another, and can end them from another thread.
 #[derive(Clone, Default)]
 pub struct Stopper {
     is_stopped: Arc<AtomicBool>,
@@ -113,14 +116,14 @@ pub struct Stopper {
 
 #[derive(Default)]
 struct Runs {
-    /// The one that goes on.
+    /// The current run.
     control: Option<Arc<Control>>,
-    /// Images of those before it.
+    /// Images of the runs before it.
     images_before: u64,
 }
 
 impl Stopper {
-    /// Ends the run that goes on, and those after it before they begin.
+    /// Ends the current run, and later ones before they begin.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Release);
         if let Some(control) = &self.runs().control {
@@ -133,13 +136,13 @@ impl Stopper {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Images of all runs until now.
+    /// Committed images of all runs so far.
     pub fn images(&self) -> u64 {
         let runs = self.runs();
         runs.images_before + runs.control.as_ref().map_or(0, |control| control.progress().images_committed)
     }
 
-    /// Another run begins.
+    /// Makes `control` the current run.
     fn follow(&self, control: Arc<Control>) {
         let mut runs = self.runs();
         if self.is_stopped() {
@@ -162,13 +165,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Takes the signals over; until [`Watch::start`] they wait.
+    /// Takes over the signals. Those that arrive before [`Watch::start`] are handled then.
     pub fn new() -> Result<Self, Failure> {
         let signals = watched()?;
         Ok(Self { signals: Some(signals), stopper: Stopper::default() })
     }
 
-    /// For runs that commands end and not signals.
+    /// For runs that are ended by commands, not by signals.
     pub fn without_signals(stopper: Stopper) -> Self {
         Self { signals: None, stopper }
     }
@@ -181,16 +184,16 @@ impl Watch {
         std::thread::spawn(move || {
             for (n, _) in ending(&mut signals, SIGTERM_ENDS).enumerate() {
                 if n > 0 {
-                    say::to_stderr("stopped at once; the file is completed by: konkordia repair FILE");
+                    console::to_stderr("stopped at once; repair the unfinished file with: konkordia repair FILE");
                     std::process::exit(i32::from(Exit::Interrupted as u8));
                 }
-                say::to_stderr("stopping: closing the file (once more to stop at once)");
+                console::to_stderr("stopping: closing the file (press Ctrl-C again to stop immediately)");
                 stopper.stop();
             }
         });
     }
 
-    /// From now on the first signal stops this run; at once if it has come already.
+    /// From now on the first signal stops this run. If it has already arrived, the run stops at once.
     pub fn also_stop(&self, control: Arc<Control>) {
         self.stopper.follow(control);
     }
@@ -201,7 +204,7 @@ impl Watch {
     }
 }
 
-/// For measurements: Ctrl-C ends the program at once, but does not leave a folder of large files behind.
+/// For benches: Ctrl-C ends the program at once, but removes `folder` with its large files.
 pub fn remove_folder_on_signal(folder: std::path::PathBuf) -> Result<(), Failure> {
     let mut signals = watched()?;
     std::thread::spawn(move || {
@@ -230,7 +233,8 @@ mod tests {
         let heard = |signals: &[(u64, bool)]| {
             heard_all(&signals.iter().map(|(ms, is_passed_on)| (*ms, SIGINT, *is_passed_on)).collect::<Vec<_>>())
         };
-        // Ctrl-C twice on a terminal, in any order; then only to the process that passes it on.
+        // Ctrl-C twice on a terminal, directly and passed on in any order; then once only to the process that passes it
+        // on.
         let twice = [(0, false), (900, true), (1000, false), (1001, true), (2000, true)];
         assert_eq!(heard(&twice), [true, false, true, false, true]);
         assert_eq!(heard(&[(0, true), (1, false), (300, false), (300, true)]), [true, false, true, false]);

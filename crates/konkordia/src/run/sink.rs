@@ -1,4 +1,4 @@
-//! Committed images into NeXus files.
+//! Writes committed images into NeXus files.
 
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
@@ -7,8 +7,8 @@ use konkordia_sinks::durable::Durable;
 use konkordia_sinks::hdf5::{self, FileReport, ImageRecord, LedgerRecord, Writer};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The writer, shared between the sink's thread during the run and the program that closes the file afterwards. Nobody ever waits for it.
-/// The default one writes nothing.
+/// The writer of the files. The sink's thread uses it during the run and the program that closes the files uses it
+/// afterwards, so nothing ever waits for its lock. The default one writes nothing.
 #[derive(Clone, Default)]
 pub struct SharedWriter {
     writer: Arc<Mutex<Option<Writer>>>,
@@ -21,13 +21,14 @@ impl SharedWriter {
         Self { durable: writer.durable(), writer: Arc::new(Mutex::new(Some(writer))) }
     }
 
-    /// Images before this position are on the disk, and survive a power cut; `None` where nothing is written, or not brought to the disk before the end.
+    /// Images before this position are on the disk, and survive a power cut; `None` if nothing is written, or if the
+    /// files are not synced before the end.
     pub fn durable_end(&self) -> Option<u64> {
         self.durable.as_ref().map(Durable::end)
     }
 
-    /// Writes a snapshot of the pedestals without its image, for images that the files of an interrupted run have already. Without effect in a
-    /// run that is complete: its snapshots are there.
+    /// Writes a snapshot of the pedestals without its image, for images that the files of an interrupted conversion
+    /// already hold. Does nothing if that conversion was complete: its snapshots are already stored.
     ///
     /// # Errors
     /// As [`Sink::write`].
@@ -35,30 +36,31 @@ impl SharedWriter {
         FileSink::with_writer(self, |writer| if writer.takes_pedestals() { writer.write_pedestals(image, parts) } else { Ok(()) })
     }
 
-    /// Closes the files with the account of the run; `None` if there are none to close any more.
+    /// Writes the ledger of the run and closes the files; `None` if no files are open.
     pub fn finish(&self, ledger: &LedgerRecord) -> Option<Result<FileReport, hdf5::Error>> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         writer.map(|w| w.finish(ledger))
     }
 }
 
-/// Per-image columns of runs in which frames are not plainly images, from the head of the image.
+/// Per-image columns of runs with a selection of frames, in which a frame is not simply an image. The values come from
+/// the head of the image.
 const SELECTED: [&str; 3] = ["first_frame", "frames", "frames_complete"];
 
-/// The further columns that the file of this run has.
+/// The additional columns of the file of this run.
 pub fn extra_columns(plan: &Plan) -> Vec<String> {
     if plan.processing.selection.is_plain() { Vec::new() } else { selected_columns() }
 }
 
-/// The further columns of runs in which frames are not plainly images.
+/// The additional columns of runs with a selection of frames.
 pub fn selected_columns() -> Vec<String> {
     SELECTED.map(str::to_owned).to_vec()
 }
 
-/// Writes what the engine commits.
+/// Writes the images that the engine commits.
 pub struct FileSink {
     writer: SharedWriter,
-    /// What joins the strips to a chunk.
+    /// Joins the strips of an image to a chunk.
     framing: Framing,
     bitmap_words: usize,
     packets: Vec<u16>,
@@ -77,7 +79,7 @@ impl FileSink {
         Self { writer, framing, bitmap_words, packets, bitmap, is_selected: !extra_columns(plan).is_empty() }
     }
 
-    /// A sink for the images of `plan` with the columns of a run in which frames are not plainly images.
+    /// A sink for the images of `plan` with [`selected_columns`].
     pub fn of_selected(writer: SharedWriter, plan: &Plan) -> Self {
         Self { is_selected: true, ..Self::new(writer, plan) }
     }
@@ -102,7 +104,7 @@ impl Sink for FileSink {
             self.packets[tile] = record.packets;
             self.bitmap[tile * words..(tile + 1) * words].copy_from_slice(&record.bitmap.0[..words]);
         }
-        // The tile that has the lowest stream number speaks for the image.
+        // The header of the image is that of the first stream with packets.
         let first = image.tiles.iter().find(|t| t.packets > 0).map(|t| t.header).unwrap_or_default();
         // At most one part per strip, a header and a trailer; a chunk is written in one go by the writer.
         let mut parts: [&[u8]; konkordia_core::plan::STRIPS_MAX + 2] = [&[]; konkordia_core::plan::STRIPS_MAX + 2];

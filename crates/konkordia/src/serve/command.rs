@@ -1,4 +1,5 @@
-//! `konkordia serve`: reads the configuration, starts the detectors and HTTP, waits for the signal to end, ends them.
+//! `konkordia serve`: reads the configuration, starts the detectors and the HTTP server, waits for a signal, then stops
+//! them.
 
 use super::detector::{self, Handle};
 use super::events::EventLog;
@@ -9,10 +10,10 @@ use super::settings::ServiceSettings;
 use crate::cli::ServeArgs;
 use crate::config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use crate::config::{self};
+use crate::console;
 use crate::failure::{Exit, Failure, reason};
 use crate::log::{self, LogLevel};
 use crate::run::signals;
-use crate::say;
 use arc_swap::ArcSwap;
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::master_file_name;
@@ -34,15 +35,16 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
     let logger = log_events(&events)?;
     announce(args, &service, &running.url());
     wait_for_signal(signals);
-    tracing::info!("stopping: ending runs and closing their files (once more to stop at once)");
+    tracing::info!("stopping: ending runs and closing their files (a second signal stops at once)");
     running.stop();
-    // What happened last is what people look for: it is waited for, unless the thread has told of its own panic.
+    // Waits for the log thread, because the last events are what people look for. If that thread panicked, the panic
+    // was reported already.
     events.add(None, "log", Severity::Info, STOPPED.into(), json!({}));
     let _ = logger.join();
     Ok(Exit::Complete)
 }
 
-/// Detectors at work, and the HTTP interface to them.
+/// The running detectors, and the HTTP interface to them.
 pub struct Service {
     handles: Vec<Arc<Handle>>,
     fleet: Arc<Fleet>,
@@ -51,10 +53,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts the detectors, then HTTP. `dress` may put something around each detector before others get to it.
+    /// Starts the detectors, then HTTP. `dress` may wrap each detector before HTTP gets it.
     ///
     /// # Errors
-    /// Whatever can be wrong with the configuration, the machine or the addresses; then nothing is left behind.
+    /// The configuration, the machine or an address cannot be used. Whatever was started before is stopped again.
     pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<Handle>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
         check_roots(service)?;
         if service.detectors.iter().any(|detector| matches!(detector.kind, DetectorKindConfig::Stream(_))) {
@@ -79,7 +81,7 @@ impl Service {
         self.server.url()
     }
 
-    /// Ends runs, closes their files, ends everything.
+    /// Ends the runs, closes their files, then stops the detectors and the servers.
     pub fn stop(self) {
         self.fleet.stopping.store(Arc::new(true));
         end_all(&self.handles);
@@ -88,7 +90,7 @@ impl Service {
     }
 }
 
-/// The interface of the MAX IV receiver, if it is asked for.
+/// Starts the interface of the MAX IV receiver, if it is configured.
 fn open_compat(service: &ServiceConfig, fleet: &Fleet) -> Result<Option<maxiv::server::CompatServer>, Failure> {
     let Some(settings) = &service.settings.http.compat else { return Ok(None) };
     let found = match &settings.detector {
@@ -124,7 +126,7 @@ fn load(args: &ServeArgs) -> Result<ServiceConfig, Failure> {
     config::service::load_text(&text, Path::new("detectors.toml"))
 }
 
-/// Output folders lie below the data root, or nothing could be written.
+/// Every output folder must lie below the data root, because no run writes a file elsewhere.
 fn check_roots(service: &ServiceConfig) -> Result<(), Failure> {
     let Some(root) = &service.settings.data_root else { return Ok(()) };
     let root_is = root.canonicalize().map_err(|error| Failure::io("cannot use the data root", root, &error))?;
@@ -167,20 +169,20 @@ fn end_all(handles: &[Arc<Handle>]) {
     handles.iter().for_each(|handle| handle.join());
 }
 
-/// The first signal comes back from here, the second ends the program.
+/// Returns at the first signal; a second signal ends the program at once.
 fn wait_for_signal(mut signals: signals::Signals) {
     const RESTART: &str = "the configuration is read when the service starts: restart it to change something";
     let _ = signals::ending(&mut signals, RESTART).next();
     let at_once = move || {
         if signals::ending(&mut signals, RESTART).next().is_some() {
-            tracing::warn!("stopped at once; files are completed by: konkordia repair FILE");
+            tracing::warn!("stopped at once; repair unfinished files with: konkordia repair FILE");
             std::process::exit(i32::from(Exit::Interrupted as u8));
         }
     };
     let _ = std::thread::Builder::new().name("signals".into()).stack_size(detector::STACK_BYTES).spawn(at_once);
 }
 
-/// Files of a service that was killed: they are told, nothing is done to them.
+/// Reports unfinished files of a service that was killed. It does not change them.
 fn tell_of_unfinished(service: &ServiceConfig, events: &EventLog) {
     let mut seen = Vec::new();
     for detector in &service.detectors {
@@ -191,14 +193,15 @@ fn tell_of_unfinished(service: &ServiceConfig, events: &EventLog) {
         seen.push(directory);
         for master in unfinished(directory) {
             let message =
-                format!("{} is not finished: unless another program is writing it, konkordia repair {0}", master.display());
+                format!("{} is not finished; if no other program is writing it, run: konkordia repair {0}", master.display());
             let data = json!({ "file": master.display().to_string() });
             events.add(Some(&detector.name), "warning", Severity::Warning, message, data);
         }
     }
 }
 
-/// Masters in this folder beside which a journal of a data file was left. Bounded: a folder of an archive is not read through.
+/// Master files in this folder beside which the journal of a data file was left. The number of entries read is bounded,
+/// so that a large archive folder does not delay the start.
 fn unfinished(directory: &Path) -> Vec<PathBuf> {
     const ENTRIES_MAX: usize = 100_000;
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
@@ -213,13 +216,13 @@ fn unfinished(directory: &Path) -> Vec<PathBuf> {
     masters
 }
 
-/// Name of the master to which the journal of this name belongs.
+/// Name of the master file to which a journal belongs; `None` if `name` is not that of a journal.
 fn master_of_journal(name: &str) -> Option<String> {
     let (prefix, _) = name.strip_suffix(".h5.journal")?.rsplit_once("_data_")?;
     Some(master_file_name(prefix))
 }
 
-/// The first line of a log: which program this is, and where it runs.
+/// Writes the first line of the log: version, process, instruction set and configuration.
 fn say_who(args: &ServeArgs) {
     let (version, pid, instruction_set) = (env!("CARGO_PKG_VERSION"), std::process::id(), Isa::detect().name());
     let configuration = args.config.display().to_string();
@@ -229,7 +232,7 @@ fn say_who(args: &ServeArgs) {
 /// The last event of a service.
 const STOPPED: &str = "stopped: all files are closed";
 
-/// A line in the log for every event, until the service has stopped.
+/// Writes a line to the log for every event, until the service has stopped.
 fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure> {
     let (known, mut listener) = events.listen(0);
     let log = move || {
@@ -255,8 +258,8 @@ fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure>
 fn announce(args: &ServeArgs, service: &ServiceConfig, url: &str) {
     let names: Vec<&str> = service.detectors.iter().map(|detector| detector.name.as_str()).collect();
     if args.json {
-        say::json(&json!({ "event": "ready", "url": url, "detectors": names, "pid": std::process::id() }), true);
+        console::json(&json!({ "event": "ready", "url": url, "detectors": names, "pid": std::process::id() }), true);
     } else {
-        say::to_stdout(&format!("ready: {url}, {}", names.join(", ")));
+        console::to_stdout(&format!("ready: {url}, {}", names.join(", ")));
     }
 }

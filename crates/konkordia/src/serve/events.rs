@@ -1,4 +1,4 @@
-//! What has happened, for those who watch and for those who come later: a bounded history and a channel to everyone who listens.
+//! The events of the service: a bounded history for later subscribers, and a channel to all current subscribers.
 
 use super::handle::{ServiceEvent, Severity};
 use crate::run::clock;
@@ -7,15 +7,16 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast;
 
-/// Events that late joiners can still see.
+/// Events that the history keeps.
 const HISTORY: usize = 1000;
-/// Events that a slow listener may be behind; then it is told that it missed some.
+/// Events that a slow subscriber may be behind. Beyond that it loses events, and gets the number of lost ones.
 const BEHIND: usize = 256;
 
-/// Bytes of a text in an event. Some come from senders, who may write a megabyte, and a thousand events are remembered.
+/// Longest text in an event, in bytes. Some texts come from senders, who may write a megabyte, and 1000 events are
+/// kept.
 const TEXT_BYTES_MAX: usize = 4096;
 
-/// The events of the service. Cloning shares it.
+/// The events of the service. Clones share one log.
 #[derive(Clone)]
 pub struct EventLog {
     shared: Arc<Mutex<History>>,
@@ -28,13 +29,13 @@ struct History {
 }
 
 impl EventLog {
-    /// Without events.
+    /// An empty log.
     pub fn new() -> Self {
         let shared = Arc::new(Mutex::new(History { next_id: 1, events: VecDeque::with_capacity(HISTORY) }));
         Self { shared, sender: broadcast::channel(BEHIND).0 }
     }
 
-    /// Enters an event and tells everyone.
+    /// Adds an event and sends it to all subscribers.
     pub fn add(&self, detector: Option<&str>, event: &str, severity: Severity, mut message: String, mut data: Value) {
         shorten(&mut message);
         if let Value::Object(fields) = &mut data {
@@ -60,11 +61,12 @@ impl EventLog {
             history.events.pop_front();
         }
         history.events.push_back(Arc::clone(&entry));
-        // Sent under the lock, so that nobody sees them out of order; nobody listening is no error.
+        // Sent under the lock, so that all subscribers get the events in order. No subscriber at all is not an error.
         let _ = self.sender.send(entry);
     }
 
-    /// Events with an id above `after` that are still known, and everything that comes from now on, without a gap between them.
+    /// The events in the history with an id above `after`, and a channel for all later ones. No event is missing in
+    /// between.
     pub fn listen(&self, after: u64) -> (Vec<Arc<ServiceEvent>>, broadcast::Receiver<Arc<ServiceEvent>>) {
         let history = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let known = history.events.iter().filter(|event| event.id > after).cloned().collect();

@@ -1,5 +1,6 @@
-//! The seam between the threads that drive detectors and those that talk HTTP: what may be asked, and what is answered. No lock of the data path
-//! is behind any of it: states are snapshots that an actor publishes, commands go through its queue.
+//! The interface between the threads that drive detectors and the threads that serve HTTP: commands and answers. No
+//! call here takes a lock of the data path. States are snapshots that an actor publishes, and commands go through its
+//! queue.
 
 use crate::failure::Failure;
 use crate::pedestal::args::StageChoice;
@@ -64,11 +65,11 @@ pub struct DetectorStatus {
     pub images_committed: u64,
     /// Images that the file has.
     pub images_written: u64,
-    /// Images that came, were to be written, and are not in the file: it could not be written any more (a full disk), or they do not fit it.
+    /// Images that came and are missing in the file: it could not be written (a full disk), or they do not fit it.
     #[serde(default)]
     pub images_unwritten: u64,
-    /// Images before this position are on the disk: they survive a power cut (`konkordia repair` makes the file readable). Absent where no file is written,
-    /// and in the MAX IV layout, which cannot promise it.
+    /// Images before this position are on the disk and survive a power cut (`konkordia repair` makes the file
+    /// readable). Absent if no file is written, and in the MAX IV layout, which cannot promise it.
     pub images_durable: Option<u64>,
     /// The same for the raw frames that `keep_raw` writes beside the file; absent without.
     pub raw_frames_durable: Option<u64>,
@@ -76,9 +77,10 @@ pub struct DetectorStatus {
     pub images_lost: u64,
     /// Images that miss packets or parts.
     pub images_partial: u64,
-    /// Planned images that nobody waited for any more: the run was stopped, or the sender ended it. They have no place in the file.
+    /// Planned images that were not taken: the run was stopped, or the sender ended it. The file has no place for them.
     pub images_not_taken: u64,
-    /// Planned images that did not come although they were waited for: silence, a new series or an error ended the run. They have no place in the file.
+    /// Planned images that did not arrive: silence, a new series or an error ended the run. The file has no place for
+    /// them.
     pub images_not_received: u64,
     /// Master file of this run, or of the last one.
     pub file: Option<String>,
@@ -90,14 +92,15 @@ pub struct DetectorStatus {
     pub listens: Vec<String>,
 }
 
-/// Rates and counters of one detector. Every group is a map from a documented name to a number, so that clients survive additions.
+/// Rates and counters of one detector. Each group maps documented names to numbers; names may be added.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct DetectorStatistics {
     /// Name in the configuration.
     pub detector: String,
     /// Counters of the ledger of this run: packets or messages by verdict, images by state.
     pub ledger: BTreeMap<String, u64>,
-    /// Images per second and bytes per second by stage (`received_hz`, `received_bytes_per_s`, `committed_hz`, `written_hz`, ...), over the last second.
+    /// Images and bytes per second over the last second, by stage (`received_hz`, `received_bytes_per_s`,
+    /// `committed_hz`, `written_hz`, ...).
     pub rates: BTreeMap<String, f64>,
     /// How full the queues are, 0 to 1 (`ring`, `in_flight`, `outlet_<name>`).
     pub queues: BTreeMap<String, f64>,
@@ -118,11 +121,11 @@ pub struct ConsumerStatistics {
     pub address: String,
     /// `reliable`, `reliable-skip` or `latest`.
     pub service: String,
-    /// Somebody is there.
+    /// A receiver is connected.
     pub connected: bool,
     /// Images that were handed to it.
     pub delivered: u64,
-    /// Images that were left out for it.
+    /// Images that it did not get.
     pub skipped: u64,
     /// Images that wait for it.
     pub lag_images: u64,
@@ -149,7 +152,8 @@ pub struct ArmRequest {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PedestalRequest {
-    /// Gain stages. `all`: G0, G1 and G2 one after the other; `on_stage` of the configuration sets the gain of the detector, `on_trigger` starts it.
+    /// Gain stages. `all`: G0, G1 and G2 one after the other; the program `on_stage` of the configuration sets the gain
+    /// of the detector, `on_trigger` starts it.
     pub stage: StageChoice,
     /// Dark frames of each stage, all storage cells together; 1000 if absent.
     #[schema(minimum = 1, maximum = 1_000_000)]
@@ -159,7 +163,8 @@ pub struct PedestalRequest {
     #[schema(maximum = 1_000_000)]
     #[serde(deserialize_with = "whole")]
     pub skip: Option<u64>,
-    /// The calibration file, below the data root; one that exists keeps what is not taken. Absent: the file of `[calibration]` in the configuration.
+    /// The calibration file, below the data root; an existing file keeps the stages that are not taken. Absent: the
+    /// file of `[calibration]` in the configuration.
     pub file: Option<String>,
     /// Use frames that look as if there was light.
     pub force: bool,
@@ -171,7 +176,7 @@ impl Default for PedestalRequest {
     }
 }
 
-/// A whole number, however it is written: for JSON 1000.0 is one too, and some programs write it so.
+/// Accepts a whole number in any notation: for JSON 1000.0 is one too, and some programs write it so.
 fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(number) = Option::<serde_json::Number>::deserialize(deserializer)? else { return Ok(None) };
     let is_whole = |value: &f64| value.fract() == 0.0 && (0.0..18_446_744_073_709_551_616.0).contains(value);
@@ -184,25 +189,26 @@ fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64
 pub enum Command {
     /// Make everything ready.
     Arm(Box<ArmRequest>),
-    /// Arm if need be, and begin the clock for the first data.
+    /// Arm if nothing is armed, and start the time limit for the first data.
     Start(Box<ArmRequest>),
-    /// Take dark frames and make a calibration file of them.
+    /// Take dark frames and make a calibration file from them.
     Pedestal(Box<PedestalRequest>),
-    /// Tell the detector to expose, if a way is configured.
+    /// Make the detector expose, by running the configured program (`on_trigger`).
     Trigger,
-    /// End the run; what has come is kept.
+    /// End the run; everything that has arrived is kept.
     Stop,
     /// End the run at once; what has been written is closed.
     Cancel,
 }
 
-/// What became of a command: the state after it, or why not.
+/// The answer to a command: the state after it, or why it was refused.
 pub type Reply = Result<DetectorStatus, Refusal>;
 
 /// Why a command was not carried out.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
-    /// A word for programs: `wrong_state`, `arm_failed`, `unknown_detector`, `no_trigger`, `busy`, `bad_request`.
+    /// Code for programs: `wrong_state`, `arm_failed`, `unknown_detector`, `which_detector`, `no_trigger`, `busy`,
+    /// `bad_request`, `refused`.
     pub code: String,
     /// What happened.
     pub what: String,
@@ -210,12 +216,12 @@ pub struct Refusal {
     pub why: String,
     /// What to do.
     pub fix: String,
-    /// State in which the detector is.
+    /// State of the detector.
     pub state: Option<DetectorState>,
 }
 
 impl Refusal {
-    /// From an error of the program.
+    /// Makes a refusal from a failure.
     pub fn of(code: &str, failure: &Failure) -> Self {
         Self { code: code.into(), what: failure.what.clone(), why: failure.why.clone(), fix: failure.fix.clone(), state: None }
     }
@@ -230,7 +236,8 @@ pub struct ServiceEvent {
     pub time: String,
     /// Detector, if it is about one.
     pub detector: Option<String>,
-    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `refused`, `command`, `warning`, `consumer`, `log`.
+    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `refused`, `command`, `warning`, `consumer` or
+    /// `log`.
     pub event: String,
     /// How bad it is.
     pub severity: Severity,
@@ -268,13 +275,24 @@ impl FileEntry {
     }
 }
 
+/// An image of the ring.
+#[derive(Clone, Debug)]
+pub struct RingImage {
+    /// The start of its series.
+    pub start: Arc<SeriesStart>,
+    /// The image.
+    pub image: Arc<SeriesImage>,
+    /// The run that it is of, which need not be the newest; `None` until the detector has numbered it.
+    pub run: Option<u64>,
+}
+
 /// The last images of a detector, newest last. Bounded in images and bytes.
 pub trait ImageRing: Send + Sync {
-    /// The image with this number; `None` as number = the newest one with pixels.
-    fn get(&self, number: Option<u64>) -> Option<(Arc<SeriesStart>, Arc<SeriesImage>)>;
-    /// Numbers that are there, oldest first.
-    fn numbers(&self) -> Vec<u64>;
-    /// Time since this image came into the ring; `None` if it is not there, or times are not kept.
+    /// The image with this number; without a number, the newest one with pixels.
+    fn get(&self, number: Option<u64>) -> Option<RingImage>;
+    /// Numbers of the images of the newest series, oldest first, and its run.
+    fn numbers(&self) -> (Vec<u64>, Option<u64>);
+    /// Time since this image was added; `None` if the image is not there or its time is not known.
     fn age(&self, number: u64) -> Option<Duration> {
         let _ = number;
         None
@@ -287,11 +305,12 @@ pub trait Detector: Send + Sync {
     fn name(&self) -> &str;
     /// The newest snapshot.
     fn status(&self) -> Arc<DetectorStatus>;
-    /// Rates and counters of now.
+    /// The current rates and counters.
     fn statistics(&self) -> DetectorStatistics;
     /// The configuration in force, as JSON, without secrets.
     fn configuration(&self) -> Value;
-    /// Carries out a command; blocks until it is done or refused, at most the bounded time of an arm (call it off the async threads).
+    /// Carries out a command. Blocks until it is done or refused, at most as long as an arm may take: not for async
+    /// threads.
     fn command(&self, command: Command) -> Reply;
     /// Its last images.
     fn images(&self) -> Arc<dyn ImageRing>;
@@ -303,14 +322,14 @@ pub trait Detector: Send + Sync {
 pub struct Fleet {
     /// By name, in the order of the configuration.
     pub detectors: Vec<Arc<dyn Detector>>,
-    /// Events, newest last; a bounded history for late joiners of `events`.
+    /// Events, newest last, with a bounded history for later subscribers.
     pub events: super::events::EventLog,
-    /// Set when the service is going down.
+    /// True when the service is stopping.
     pub stopping: Arc<ArcSwap<bool>>,
 }
 
 impl Fleet {
-    /// The detector of this name; without a name the only one.
+    /// The detector with this name; without a name, the only detector.
     pub fn find(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Refusal> {
         let names = || self.detectors.iter().map(|d| d.name()).collect::<Vec<_>>().join(", ");
         let refuse = |what: String, fix: String| Refusal {

@@ -1,4 +1,5 @@
-//! Programs that drive the detector itself (`[control]`): run with a bounded time, what they say on stderr is the reason when they fail.
+//! Programs of the user that drive the detector (`[control]`). Each has a time limit. When one fails, its stderr is
+//! reported as the reason.
 
 use crate::failure::{Exit, Failure, reason};
 use std::io::Read;
@@ -6,11 +7,11 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What is kept of what a program says.
+/// Most bytes of stderr that are kept.
 const SAID_BYTES_MAX: u64 = 4096;
 const GRAIN: Duration = Duration::from_millis(10);
 
-/// What a program is told in its environment.
+/// What a program gets in its environment.
 #[derive(Clone, Debug, Default)]
 pub struct About {
     /// Name of the detector.
@@ -23,7 +24,7 @@ pub struct About {
     pub file: Option<String>,
 }
 
-/// Runs `program` (with its arguments) to its end, at most `timeout`. Nothing to run is done at once.
+/// Runs `program` (with its arguments) to its end, at most `timeout`. An empty program does nothing.
 ///
 /// # Errors
 /// It cannot be started, takes too long, or ends with another code than 0.
@@ -31,7 +32,7 @@ pub fn run(hook: &str, program: &[String], timeout: Duration, about: &About) -> 
     run_with(hook, program, timeout, about, &[])
 }
 
-/// As [`run`], with more in the environment of the program.
+/// As [`run`], with additional environment variables.
 ///
 /// # Errors
 /// As of [`run`].
@@ -41,14 +42,15 @@ pub fn run_with(hook: &str, program: &[String], timeout: Duration, about: &About
     let fail = |why: String, fix: &str| Failure::new(Exit::State, format!("{what} failed"), why, fix);
     let mut command = Command::new(name);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // In a group of its own: a Ctrl-C for the service is none for the program, and children of the program end with it.
+    // In a process group of its own: a Ctrl-C for the service does not reach the program, and its children can be ended
+    // with it.
     command.process_group(0);
     command.env("KONKORDIA_DETECTOR", &about.detector).env("KONKORDIA_RUN", about.run.to_string());
     command.env("KONKORDIA_IMAGES", about.images.map_or(String::new(), |n| n.to_string()));
     command.env("KONKORDIA_FILE", about.file.as_deref().unwrap_or(""));
     command.envs(more.iter().copied());
     let mut child = command.spawn().map_err(|error| {
-        fail(reason(&error), "check the path of the program and that this user may run it; no shell looks for it")
+        fail(reason(&error), "check the path of the program and that this user may run it; it is started without a shell")
     })?;
     let said = listen(&mut child);
     let until = Instant::now() + timeout;
@@ -57,7 +59,7 @@ pub fn run_with(hook: &str, program: &[String], timeout: Duration, about: &About
             Ok(Some(status)) => break status,
             Ok(None) if Instant::now() >= until => {
                 end(&mut child);
-                let why = format!("it had not ended after {} s and was ended", timeout.as_secs_f64());
+                let why = format!("it had not ended after {} s and was killed", timeout.as_secs_f64());
                 return Err(fail(why, "make it quicker, or raise control.timeout_s"));
             }
             Ok(None) => std::thread::sleep(GRAIN),
@@ -67,7 +69,7 @@ pub fn run_with(hook: &str, program: &[String], timeout: Duration, about: &About
     if status.success() {
         return Ok(());
     }
-    // Somebody that it left behind may hold its stderr; what was said by now is enough.
+    // A process that the program left behind may still hold its stderr open. What has arrived by now is enough.
     let text = said.map(|said| said.recv_timeout(Duration::from_millis(200)).unwrap_or_default()).unwrap_or_default();
     let text = text.trim();
     let why =
@@ -75,7 +77,7 @@ pub fn run_with(hook: &str, program: &[String], timeout: Duration, about: &About
     Err(fail(why, "run it by hand to see why"))
 }
 
-/// Collects what the program says on stderr.
+/// Collects what the program writes to stderr.
 fn listen(child: &mut Child) -> Option<crossbeam_channel::Receiver<String>> {
     let mut stderr = child.stderr.take()?;
     let (sender, receiver) = crossbeam_channel::bounded(1);
@@ -83,7 +85,7 @@ fn listen(child: &mut Child) -> Option<crossbeam_channel::Receiver<String>> {
         let mut text = Vec::new();
         let _ = (&mut stderr).take(SAID_BYTES_MAX).read_to_end(&mut text);
         let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
-        // The rest is read too, so that the program is never stopped by a full pipe.
+        // Reads the rest too, because a full pipe would stop the program.
         let _ = std::io::copy(&mut stderr, &mut std::io::sink());
     };
     std::thread::Builder::new().name("hook".into()).stack_size(128 << 10).spawn(read).ok()?;

@@ -1,8 +1,9 @@
-//! Metrics for Prometheus, in the OpenMetrics text format, made anew with each request from the snapshots of the detectors.
+//! Metrics for Prometheus in the OpenMetrics text format, made from the snapshots of the detectors at each request.
 //!
-//! Names and labels are part of the interface; docs/monitoring.md explains them, and a test holds that page, the dashboard and the alert rules in
-//! deploy/ against what is exported. The names inside of [`DetectorStatistics`] become label values, so that a new counter needs no change here:
-//! `totals` of the form `images_STATE`, `packets_VERDICT`, `messages_VERDICT`, `runs_ENDED` and `bytes_STAGE` become families of their own.
+//! Names and labels are part of the interface. docs/monitoring.md explains them, and a test compares that page, the
+//! dashboard and the alert rules in deploy/ with what is exported. The names inside [`DetectorStatistics`] become label
+//! values, so that a new counter needs no change here. Totals named `images_STATE`, `packets_VERDICT`,
+//! `messages_VERDICT`, `runs_ENDED` and `bytes_STAGE` become families of their own.
 
 use super::handle::{Detector, DetectorState, DetectorStatistics, DetectorStatus};
 use super::http::problem::Problem;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// Ticks of the processor times in /proc: 100 on every Linux that there is (USER_HZ).
+/// Ticks per second of the processor times in /proc (USER_HZ): 100 on every Linux.
 const TICKS_PER_S: f64 = 100.0;
 const STATES: [(DetectorState, &str); 4] = [
     (DetectorState::Idle, "idle"),
@@ -42,12 +43,12 @@ pub async fn endpoint(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Quer
     Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], text).into_response())
 }
 
-/// The metrics of now.
+/// The current metrics as text.
 pub fn text(shared: &Shared) -> String {
     let mut registry = Registry::with_prefix("konkordia");
     registry.register_collector(Box::new(Snapshot::new(shared)));
     let mut text = String::new();
-    // Writing into a text does not fail.
+    // Writing to a `String` does not fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
     text
 }
@@ -103,20 +104,20 @@ impl Collector for Snapshot {
 
 type Labels = Vec<(&'static str, String)>;
 
-/// Families in the order in which they are exported; a family is there even if nothing has a value yet.
+/// Families in the order of export. A family is exported even while it has no value.
 const FAMILIES: [(&str, Kind, &str); 33] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
-    ("uptime_seconds", Kind::Gauge, "Since the service began"),
+    ("uptime_seconds", Kind::Gauge, "Seconds since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),
     ("state", Kind::Gauge, "1 for the state that the detector is in, 0 for the others"),
-    ("state_age_seconds", Kind::Gauge, "Since the state changed"),
+    ("state_age_seconds", Kind::Gauge, "Seconds since the state changed"),
     ("draining", Kind::Gauge, "1 while the last images of a run are being written"),
     ("run", Kind::Gauge, "Number of the run, 0 before the first"),
     ("run_progress_ratio", Kind::Gauge, "Images in their final state over images expected"),
     ("run_images_expected", Kind::Gauge, "Images that the run is to have"),
     ("run_images_durable", Kind::Gauge, "Images before this position are on the disk and survive a power cut"),
     ("run_raw_frames_durable", Kind::Gauge, "Raw frames before this one are on the disk and survive a power cut"),
-    ("run_images", Kind::Gauge, "Images of the run by what became of them"),
+    ("run_images", Kind::Gauge, "Images of the run, by what became of them"),
     ("run_ledger", Kind::Gauge, "Ledger of the run by entry"),
     ("images", Kind::Counter, "Images since the service began, by state"),
     ("packets", Kind::Counter, "Packets since the service began, by verdict"),
@@ -126,13 +127,13 @@ const FAMILIES: [(&str, Kind, &str); 33] = [
     ("other", Kind::Counter, "Other counters since the service began, by name"),
     ("rate", Kind::Gauge, "Images or bytes per second over the last second, by name"),
     ("queue_fill_ratio", Kind::Gauge, "How full a queue is, 0 to 1"),
-    ("latency_microseconds", Kind::Gauge, "From reception to a stage, by name"),
-    ("consumer_connected", Kind::Gauge, "1 if somebody takes the images"),
+    ("latency_microseconds", Kind::Gauge, "Microseconds from reception to a stage, by name"),
+    ("consumer_connected", Kind::Gauge, "1 if the consumer is connected"),
     ("consumer_delivered_images", Kind::Counter, "Images that were handed to the consumer"),
-    ("consumer_skipped_images", Kind::Counter, "Images that were left out for the consumer"),
+    ("consumer_skipped_images", Kind::Counter, "Images that were skipped for the consumer"),
     ("consumer_lag_images", Kind::Gauge, "Images that wait for the consumer"),
     ("output_free_bytes", Kind::Gauge, "Free space where the detector writes"),
-    ("http_responses", Kind::Counter, "Answers by class of status"),
+    ("http_responses", Kind::Counter, "HTTP answers by class of status"),
     ("process_cpu_seconds", Kind::Counter, "Processor time of the process"),
     ("process_resident_memory_bytes", Kind::Gauge, "Memory of the process"),
     ("process_threads", Kind::Gauge, "Threads of the process"),
@@ -140,7 +141,7 @@ const FAMILIES: [(&str, Kind, &str); 33] = [
     ("process_max_fds", Kind::Gauge, "Files and sockets that the process may open"),
 ];
 
-/// Names as Prometheus has them, counters with their ending.
+/// Names as Prometheus has them, counters with their suffix.
 #[cfg(test)]
 pub fn names() -> Vec<String> {
     let ending = |kind| if kind == Kind::Counter { "_total" } else { "" };
@@ -167,7 +168,7 @@ impl Snapshot {
         all
     }
 
-    /// A value of a family in the table above.
+    /// Adds a value to a family of the table above.
     fn add(&mut self, name: &str, labels: Labels, value: f64) {
         let family = self.families.iter_mut().find(|family| family.name == name);
         family.expect("the family is in the table").values.push((labels, value));
@@ -248,7 +249,7 @@ impl Snapshot {
         }
     }
 
-    /// Free space of the folder of the output, or of the newest file where the configuration names none.
+    /// Free space in the output folder, or in the folder of the newest file if the configuration names no folder.
     fn add_disk(&mut self, detector: &dyn Detector) {
         let configured = detector.configuration()["output"]["directory"].as_str().map(std::path::PathBuf::from);
         let newest = || detector.status().file.as_ref().and_then(|file| Path::new(file).parent().map(Path::to_path_buf));
@@ -258,7 +259,7 @@ impl Snapshot {
         }
     }
 
-    /// What the system says of this process; what it does not say is left out.
+    /// What the system reports about this process; missing values are left out.
     fn add_process(&mut self) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let number = |text: &str, key: &str| -> Option<f64> {
@@ -283,9 +284,9 @@ impl Snapshot {
     }
 }
 
-/// Time in user and system mode, of all threads.
+/// Time in user and system mode, of all threads, in seconds.
 fn processor_s(stat: &str) -> Option<f64> {
-    // The name of the program, in parentheses, may hold blanks.
+    // The name of the program, in parentheses, may contain blanks.
     let after = &stat[stat.rfind(')')? + 1..];
     let mut fields = after.split_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;

@@ -1,17 +1,19 @@
-//! Names of files that come from elsewhere: a header of a stream, a request. Whatever is written in one, no file lies outside of the data root.
+//! File names from outside: from the header of a stream, or from a request. Whatever the name is, no file is written
+//! outside of the data root.
 //!
-//! Names count from the output folder of the detector. Links are followed and the place that they lead to is judged; what comes back has no
-//! link in it any more. Somebody who may change folders below the root at the same moment can do worse directly.
+//! Relative names count from the output folder of the detector. Links are followed, the place to which they lead is
+//! checked, and the returned path has no link in it. This does not protect from somebody who changes folders below the
+//! root at the same moment; such a person can do worse directly.
 
 use crate::failure::{Exit, Failure};
 use crate::run::raw_copy;
 use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
 use std::path::{Component, Path, PathBuf};
 
-/// Bytes of one component; the endings of data files still fit below the 255 of file systems.
+/// Longest component in bytes. With the suffixes of data files it stays below the 255 bytes of file systems.
 const COMPONENT_BYTES_MAX: usize = 200;
 const HIDDEN: &str = "a part of it begins with a dot";
-/// Bytes of a whole name.
+/// Longest name in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
 /// Where the files of a detector may lie.
@@ -21,7 +23,7 @@ pub struct Place {
     pub root: PathBuf,
     /// Relative names count from here.
     pub base: PathBuf,
-    /// Folders that are not there are made.
+    /// Missing folders are created.
     pub create_folders: bool,
 }
 
@@ -30,21 +32,21 @@ pub struct Place {
 pub struct Target {
     /// An existing folder, without links.
     pub directory: PathBuf,
-    /// Start of the names.
+    /// Start of the file names.
     pub prefix: String,
 }
 
-/// A name that comes from a file name: without `.h5` and `_master`, which readers of such names expect to be added.
+/// The prefix in a file name: without `.h5` and `_master`, because these are added when files are named.
 fn stem(name: &str) -> &str {
     let name = name.strip_suffix(".h5").unwrap_or(name);
     name.strip_suffix("_master").unwrap_or(name)
 }
 
 impl Place {
-    /// Where a run of this name goes.
+    /// Where a run with this name writes its files.
     ///
     /// # Errors
-    /// The name leads outside of the root or is no name of a file, its folder is not there, or it cannot be made.
+    /// The name leads outside of the root or is not a file name, or its folder does not exist or cannot be created.
     pub fn target(&self, name: &str) -> Result<Target, Failure> {
         let refuse = |why: String, fix: &str| {
             let shown: String = name.chars().take(200).collect();
@@ -54,7 +56,7 @@ impl Place {
         let root = canonical(&self.root)?;
         let outside = || {
             let why = format!("no file is written outside of {}", root.display());
-            refuse(why, "give a name below it; service.data_root moves it")
+            refuse(why, "give a name below that folder, or change service.data_root")
         };
         let at = match &folders {
             Folders::Absolute(path) => {
@@ -73,13 +75,13 @@ impl Place {
             return Err(outside());
         }
         if !at.is_dir() {
-            return Err(refuse(format!("{} is no folder", at.display()), "give another name"));
+            return Err(refuse(format!("{} is not a folder", at.display()), "give another name"));
         }
         Ok(Target { directory: at, prefix })
     }
 
-    /// Where a run goes to which nobody gave a name: PREFIX_000007, with this number or, unless older files are replaced, the next one that is free,
-    /// so that a service that was restarted goes on counting.
+    /// Where a run without a name writes its files: PREFIX_000007, with the number `from` or, unless older files are
+    /// replaced, the next free one. So a service that was restarted goes on counting.
     ///
     /// # Errors
     /// As for [`Place::target`].
@@ -97,7 +99,7 @@ impl Place {
         unreachable!("a folder has fewer files than numbers")
     }
 
-    /// One folder after the other, so that nothing is made behind a link that leads outside.
+    /// Checks and creates one folder after the other, so that nothing is created behind a link that leads outside.
     fn walk(&self, mut at: PathBuf, folders: &Path, root: &Path, outside: &dyn Fn() -> Failure) -> Result<PathBuf, Failure> {
         for folder in folders {
             let next = at.join(folder);
@@ -105,7 +107,7 @@ impl Place {
                 if !self.create_folders {
                     let what = format!("the folder {} does not exist", next.display());
                     let fix = format!("mkdir -p {}, or set [output] create_folders = true", next.display());
-                    return Err(Failure::new(Exit::Io, what, "folders are not made unless that is configured", fix));
+                    return Err(Failure::new(Exit::Io, what, "missing folders are created only if that is configured", fix));
                 }
                 match std::fs::create_dir(&next) {
                     Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -132,20 +134,20 @@ enum Folders {
     Relative(PathBuf),
 }
 
-/// The folders and the start of the name, by the text alone.
+/// The folders and the start of the file name, from the text alone.
 fn split(name: &str) -> Result<(Folders, String), String> {
     if name.len() > NAME_BYTES_MAX {
-        return Err(format!("it has {} bytes; at most {NAME_BYTES_MAX} are possible", name.len()));
+        return Err(format!("it has {} bytes; at most {NAME_BYTES_MAX} are allowed", name.len()));
     }
     if let Some(bad) = name.chars().find(|c| c.is_control()) {
-        return Err(format!("it has the character {}", bad.escape_unicode()));
+        return Err(format!("it contains the control character {}", bad.escape_unicode()));
     }
     let body = name.strip_prefix('/').unwrap_or(name);
     for component in body.split('/') {
         let why = match component {
             "" => "a part of it is empty",
             "." | ".." => "it has a part . or ..",
-            // The root may have such folders above it.
+            // The root itself may lie below such folders.
             part if part.starts_with('.') && !name.starts_with('/') => HIDDEN,
             part if part.len() > COMPONENT_BYTES_MAX => "a part of it is longer than 200 bytes",
             _ => continue,
@@ -155,13 +157,13 @@ fn split(name: &str) -> Result<(Folders, String), String> {
     let (folders, file) = name.rsplit_once('/').unwrap_or(("", name));
     let prefix = stem(file);
     if prefix.is_empty() {
-        return Err("nothing is left of it without its ending".into());
+        return Err("it is empty without its suffix (.h5 or _master.h5)".into());
     }
     let folders = Path::new(folders);
-    // What was checked as text must be what the system makes of it.
+    // The system must read the path as the checks above have read it.
     let plain = |c: Component<'_>| matches!(c, Component::Normal(_) | Component::RootDir);
     if !folders.components().all(plain) {
-        return Err("it is no path below a folder".into());
+        return Err("it is not a path of plain folder names".into());
     }
     let folders = if name.starts_with('/') {
         Folders::Absolute(Path::new("/").join(folders))

@@ -1,17 +1,19 @@
-//! What is looked at before a run, beside what arming itself finds out: room and speed of the disk against the plan.
+//! Checks before a run, in addition to those of arming itself: free space and speed of the disk, compared with the
+//! plan.
 
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Most that the test writes, and how long it may take.
+/// Limits of the write test.
 const TEST_BYTES_MAX: u64 = 64 << 20;
 const TEST_TIME_MAX: Duration = Duration::from_millis(300);
 const BLOCK_BYTES: usize = 4 << 20;
-/// Real images shrink by this factor at most; less room or speed than that is hopeless and no mere risk.
+/// Real images shrink by this factor at most. A run that needs an even larger factor is refused; one that needs a
+/// smaller factor only gets a note.
 const COMPRESSION_MAX: f64 = 20.0;
 
 /// What a run will write.
@@ -23,7 +25,7 @@ pub struct Demand {
     pub images: Option<u64>,
     /// Images per second, if known.
     pub rate_hz: Option<f64>,
-    /// The pixels are packed.
+    /// The pixels are compressed.
     pub is_compressed: bool,
 }
 
@@ -33,7 +35,7 @@ impl Demand {
     }
 }
 
-/// Holds the disk behind `directory` against the plan. What is only a risk comes back as notes.
+/// Compares the disk behind `directory` with the plan. Mere risks are returned as notes.
 ///
 /// # Errors
 /// The run cannot fit, or the disk is too slow for it.
@@ -56,8 +58,8 @@ fn judge_space(directory: &Path, free: u64, needed: u64, demand: &Demand) -> Res
         let what = format!("the disk of {} has no room for this run", directory.display());
         let why = format!(
             "{} are free; the images take {} {}",
-            say::bytes(free),
-            say::bytes(needed),
+            console::bytes(free),
+            console::bytes(needed),
             if demand.is_compressed {
                 "before compression, which makes them 20 times smaller at best"
             } else {
@@ -66,24 +68,25 @@ fn judge_space(directory: &Path, free: u64, needed: u64, demand: &Demand) -> Res
         );
         return Err(Failure::new(Exit::Io, what, why, "make room, choose another output.directory, or plan fewer images"));
     }
-    Ok((needed > free)
-        .then(|| format!("the disk has {} free; all images uncompressed would take {}", say::bytes(free), say::bytes(needed))))
+    Ok((needed > free).then(|| {
+        format!("the disk has {} free; all images uncompressed would take {}", console::bytes(free), console::bytes(needed))
+    }))
 }
 
 fn judge_rate(directory: &Path, measured: f64, wanted: f64, demand: &Demand) -> Result<Option<String>, Failure> {
-    let rate = |bytes_per_s: f64| format!("{}/s", say::bytes(bytes_per_s as u64));
+    let rate = |bytes_per_s: f64| format!("{}/s", console::bytes(bytes_per_s as u64));
     if demand.least(wanted) > measured {
         let what = format!("the disk of {} is too slow for this run", directory.display());
-        let why = format!("it took {} in a short test; the images come with {}", rate(measured), rate(wanted));
+        let why = format!("it wrote {} in a short test; the images arrive at {}", rate(measured), rate(wanted));
         let fix = "choose a faster output.directory, a longer frame time, or compression";
         return Err(Failure::new(Exit::Io, what, why, fix));
     }
     Ok((wanted > measured).then(|| {
-        format!("the disk took {} in a short test; the images come with {} before compression", rate(measured), rate(wanted))
+        format!("the disk wrote {} in a short test; the images arrive at {} before compression", rate(measured), rate(wanted))
     }))
 }
 
-/// A file that goes away.
+/// A file that is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -92,7 +95,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Bytes per second that arrive on the disk.
+/// Measures how many bytes per second reach the disk.
 fn write_test(directory: &Path, free: u64) -> Result<f64, Failure> {
     let path = directory.join(format!(".konkordia-write-test-{}-{:?}", std::process::id(), std::thread::current().id()));
     let fail = |error: std::io::Error| Failure::io("cannot write a test file into", directory, &error);

@@ -1,23 +1,23 @@
-//! What the service itself is told, apart from its detectors: where it listens, whom it lets in, and where files may lie.
+//! Settings of the service itself, apart from its detectors: where it listens, who may use it, and where files may lie.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// `[service]`, and the command line where it says otherwise. Paths are resolved.
+/// `[service]` of the configuration, with what the command line overrides. Paths are resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServiceSettings {
-    /// Everything that HTTP needs to know.
+    /// Settings of HTTP.
     pub http: HttpSettings,
-    /// No file of a run lies outside of this folder; `None` = below the output folder of each detector.
+    /// No file of a run lies outside of this folder; `None` = the output folder of each detector.
     pub data_root: Option<PathBuf>,
-    /// An arm that is not ready by then has failed.
+    /// An arm that is not ready after this time has failed.
     pub arm_timeout: Duration,
-    /// Armed detectors to which nothing comes go back to idle after this time; `None` = never.
+    /// A detector that is armed and receives nothing for this time goes back to idle; `None` = never.
     pub armed_timeout: Option<Duration>,
-    /// Images that each detector keeps for those who look.
+    /// Images in the preview buffer of each detector.
     pub ring_images: usize,
-    /// Bytes that these images may take, per detector.
+    /// Bytes of the images in the preview buffer of each detector.
     pub ring_bytes: u64,
 }
 
@@ -34,7 +34,7 @@ impl Default for ServiceSettings {
     }
 }
 
-/// What the HTTP side needs to know. Immutable after start.
+/// Settings of HTTP. Immutable after start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpSettings {
     /// Where it listens.
@@ -45,17 +45,17 @@ pub struct HttpSettings {
     pub tls: Option<TlsFiles>,
     /// Origins of web pages that may use the interface; empty = none but the service's own.
     pub cors_origins: Vec<String>,
-    /// Who asked for what, one JSON object a line; `None` = commands are told on stderr only.
+    /// Who asked for what, one JSON object per line; `None` = commands are reported in the log on stderr only.
     pub audit_log: Option<PathBuf>,
-    /// Largest body of a request.
+    /// Largest body of a request, in bytes.
     pub request_bytes_max: usize,
     /// Requests per second from one address, on average.
     pub requests_per_s: u32,
     /// Connections at one time.
     pub connections_max: usize,
-    /// A request that has not been read by then is given up.
+    /// Time for the headers of a request, and how long a connection may rest between two requests.
     pub request_timeout: Duration,
-    /// Speak the HTTP interface of the MAX IV receiver here, too.
+    /// Also serve the HTTP interface of the MAX IV receiver, on an address of its own.
     pub compat: Option<CompatSettings>,
 }
 
@@ -79,7 +79,7 @@ impl Default for HttpSettings {
 /// Certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Chain, PEM, the own certificate first.
+    /// Certificate chain, PEM, the server's own certificate first.
     pub certificate: PathBuf,
     /// Private key, PEM.
     pub key: PathBuf,
@@ -90,7 +90,7 @@ pub struct TlsFiles {
 pub struct CompatSettings {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// Detector that it shows.
+    /// Detector that it shows; `None` = the only one.
     pub detector: Option<String>,
     /// Serve `/last_frame`, whose answer is a Python pickle.
     pub pickle: bool,

@@ -1,21 +1,21 @@
-//! Rates over the last second, and totals that never go back.
+//! Rates over the last second, and totals that never decrease.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Rates are of this time.
+/// Rates are averaged over this time.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Samples kept at most.
 const SAMPLES_MAX: usize = 32;
 
-/// Counters at moments of the last second.
+/// Samples of counters, over the last second.
 #[derive(Debug, Default)]
 pub struct Rates {
     samples: VecDeque<(Instant, Vec<(&'static str, u64)>)>,
 }
 
 impl Rates {
-    /// Enters the counters of this moment. A counter that is smaller than before begins anew.
+    /// Adds a sample. If a counter is smaller than before, counting has begun anew, and the older samples are dropped.
     pub fn sample(&mut self, now: Instant, counters: Vec<(&'static str, u64)>) {
         let went_back = |old: &(Instant, Vec<(&'static str, u64)>)| {
             old.1.len() != counters.len() || old.1.iter().zip(&counters).any(|(a, b)| a.0 != b.0 || a.1 > b.1)
@@ -23,14 +23,14 @@ impl Rates {
         if self.samples.back().is_some_and(went_back) {
             self.samples.clear();
         }
-        // The one that is just older than the window stays, so that the window is full.
+        // The newest sample from before the window is kept, so that the samples span the whole window.
         while self.samples.len() >= SAMPLES_MAX || self.samples.get(1).is_some_and(|(at, _)| now.duration_since(*at) >= WINDOW) {
             self.samples.pop_front();
         }
         self.samples.push_back((now, counters));
     }
 
-    /// Per second, over the last second before `now`. Without two samples in that time everything stands still.
+    /// Rates per second over the last second before `now`; 0 if the last sample is older than that, or is the only one.
     pub fn per_second(&self, now: Instant) -> BTreeMap<String, f64> {
         let Some((end, last)) = self.samples.back() else { return BTreeMap::new() };
         let (begin, first) = &self.samples[0];
@@ -42,7 +42,7 @@ impl Rates {
     }
 }
 
-/// Sums over the runs that are over. What goes on is added by who asks.
+/// Sums over the runs that have ended. The caller adds the run in progress.
 #[derive(Clone, Debug, Default)]
 pub struct Totals(BTreeMap<String, u64>);
 

@@ -1,12 +1,13 @@
-//! Tables of numbers in files of NumPy: `.npy`, and `.npz`, which is a zip archive of them, stored or deflated. A bounded reader of what NumPy itself
-//! writes: little-endian `float64`, `float32` and `uint16` in C order.
+//! Reads tables of numbers from NumPy files: `.npy`, and `.npz`, which is a zip archive of them, stored or deflated.
+//! Takes only what NumPy itself writes: little-endian `float64`, `float32` and `uint16` in C order, up to a limited
+//! size.
 
 use flate2::bufread::DeflateDecoder;
 use std::io::Read;
 
-/// Bytes of a table when unpacked.
+/// A table in an archive must be smaller than this when unpacked, in bytes.
 const TABLE_BYTES_MAX: u64 = 1 << 32;
-/// Bytes of the text in front of the numbers.
+/// Longest text in front of the numbers, in bytes.
 const HEADER_BYTES_MAX: usize = 1 << 16;
 const NPY: &[u8] = b"\x93NUMPY";
 const ZIP: &[u8] = b"PK\x03\x04";
@@ -18,19 +19,19 @@ const DIRECTORY_ENTRY: &[u8] = b"PK\x01\x02";
 pub struct Numbers {
     /// Length of each dimension, slowest first.
     pub shape: Vec<usize>,
-    /// As many as the shape has.
+    /// The numbers, as many as the shape says.
     pub values: Vec<f32>,
 }
 
-/// True if the bytes are a file of NumPy.
+/// True if the bytes begin as a NumPy file does.
 pub fn is_numpy(bytes: &[u8]) -> bool {
     bytes.starts_with(NPY) || bytes.starts_with(ZIP)
 }
 
-/// Reads a file; of an archive the table `name`, or the only one.
+/// Reads a file. In an archive it takes the table `name`, or the only one.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// What is wrong with the file, in words.
 pub fn read(bytes: &[u8], name: &str) -> Result<Numbers, String> {
     if bytes.starts_with(ZIP) { npy(&entry(bytes, name)?) } else { npy(bytes) }
 }
@@ -53,7 +54,7 @@ struct Entry<'a> {
     packed: u64,
     unpacked: u64,
     at: u64,
-    /// Where the next one begins.
+    /// Offset of the next entry.
     next: usize,
 }
 
@@ -80,8 +81,8 @@ impl<'a> Entry<'a> {
 
 /// The table of this name in an archive, or the only one, unpacked.
 fn entry(bytes: &[u8], name: &str) -> Result<Vec<u8>, String> {
-    const NO_ARCHIVE: &str = "it is no archive as numpy.savez writes it";
-    // The end of the directory has 22 bytes; a comment may follow.
+    const NO_ARCHIVE: &str = "it is not an archive as numpy.savez writes it";
+    // The end record of the directory has 22 bytes; a comment may follow.
     let tail = bytes.len().saturating_sub(22 + 65_535);
     let end = bytes[tail..].windows(4).rposition(|four| four == END_OF_DIRECTORY).map(|at| tail + at).ok_or(NO_ARCHIVE)?;
     if bytes.len() < end + 22 {
@@ -112,21 +113,21 @@ fn entry(bytes: &[u8], name: &str) -> Result<Vec<u8>, String> {
     match entry.method {
         0 => out.extend_from_slice(packed),
         8 => {
-            // Never more than was announced and checked.
+            // At most one byte more than was announced: enough to detect a wrong length, and bounded.
             let mut stream = DeflateDecoder::new(packed).take(entry.unpacked + 1);
             stream.read_to_end(&mut out).map_err(|error| format!("its archive cannot be unpacked: {error}"))?;
         }
-        other => return Err(format!("its archive is packed by method {other}; stored and deflated are known")),
+        other => return Err(format!("its archive is packed by zip method {other}; only stored and deflated are supported")),
     }
     let mut checksum = flate2::Crc::new();
     checksum.update(&out);
     if out.len() as u64 != entry.unpacked || checksum.sum() != entry.checksum {
-        return Err("its archive is damaged: length or checksum are not those of its directory".into());
+        return Err("its archive is damaged: length or checksum do not match its directory".into());
     }
     Ok(out)
 }
 
-/// The value of a key in the text of a header, a Python dictionary that NumPy writes in one line.
+/// The value of a key in the header text, a Python dictionary that NumPy writes on one line.
 fn item<'a>(header: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = header.split_once(&format!("'{key}':"))?;
     let rest = rest.trim_start();
@@ -135,7 +136,7 @@ fn item<'a>(header: &'a str, key: &str) -> Option<&'a str> {
 }
 
 fn npy(bytes: &[u8]) -> Result<Numbers, String> {
-    const NO_TABLE: &str = "it is no .npy file";
+    const NO_TABLE: &str = "it is not a .npy file";
     let (length, from) = match bytes.get(6) {
         _ if !bytes.starts_with(NPY) => return Err(NO_TABLE.into()),
         Some(1) => (u16_at(bytes, 8), 10),
@@ -157,7 +158,7 @@ fn npy(bytes: &[u8]) -> Result<Numbers, String> {
         "<f8" => 8,
         "<f4" => 4,
         "<u2" => 2,
-        other => return Err(format!("its numbers are {}; float64, float32 and uint16 are known", other.escape_debug())),
+        other => return Err(format!("its numbers are {}; float64, float32 and uint16 are supported", other.escape_debug())),
     };
     let count = shape.iter().try_fold(1usize, |all, n| all.checked_mul(*n)).filter(|count| *count > 0);
     if count.and_then(|count| count.checked_mul(size)) != Some(data.len()) {
@@ -190,7 +191,8 @@ mod tests {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
-    /// An archive as `numpy.savez` and `savez_compressed` write it: the lengths of the local header are in an extra field.
+    /// An archive as `numpy.savez` and `savez_compressed` write it: the lengths of the local header are in an extra
+    /// field.
     fn archive(entries: &[(&str, &[u8])], deflate: bool) -> Vec<u8> {
         let (mut out, mut directory) = (Vec::new(), Vec::new());
         for (name, data) in entries {
@@ -256,10 +258,10 @@ mod tests {
             let said = read(bytes, "t").unwrap_err();
             assert!(said.contains(why), "{said}");
         };
-        refused(b"text", "no .npy file");
+        refused(b"text", "not a .npy file");
         refused(&table("<f8", "(2,)", &f8(&[1.0])), "8 bytes for a table of shape [2]");
         refused(&table("<f8", "(99999999999, 99999999999)", &f8(&[1.0])), "8 bytes for");
-        refused(&table(">f8", "(1,)", &f8(&[1.0])), "float64, float32 and uint16 are known");
+        refused(&table(">f8", "(1,)", &f8(&[1.0])), "float64, float32 and uint16 are supported");
         refused(&table("<f8", "(0,)", &[]), "0 bytes for a table");
         let fortran = String::from_utf8_lossy(&table("<f4", "(1,)", &[0; 4])[6..]).replace("False", "True ");
         refused(&[NPY, fortran.as_bytes()].concat(), "Fortran");
@@ -270,7 +272,7 @@ mod tests {
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x55;
-            // Some bytes say nothing that is needed; none may do harm.
+            // Some bytes are not needed, so reading may succeed; no damaged byte may cause a panic.
             let _ = read(&bad, "t");
         }
     }

@@ -1,4 +1,4 @@
-//! `[transform]` at work: the recipe of the configuration, compiled for the images that come.
+//! Carries out `[transform]`: compiles the configured steps for the images that arrive.
 
 use crate::config::transform::TransformOptions;
 use crate::failure::{Exit, Failure};
@@ -14,12 +14,12 @@ use konkordia_kernels::transform::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Name of a table in an archive of NumPy, as the MAX IV receiver has it.
+/// Name of the lookup table in a NumPy archive, as the MAX IV receiver has it.
 const TABLE: &str = "tot_to_energy_tensor";
-/// Largest file of a table or plane.
+/// Largest file of a table or plane, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// The files of a recipe, read.
+/// The options, with the files that they name.
 struct Materials {
     options: TransformOptions,
     lookup: Option<Lookup>,
@@ -27,18 +27,19 @@ struct Materials {
     mask: Option<Vec<bool>>,
 }
 
-/// What values become.
+/// A table of new values.
 enum Lookup {
     /// The same for all pixels.
     All(Entries),
-    /// For each pixel of an image of so many rows and columns.
+    /// One table for each pixel, for images of so many rows and columns.
     Each(usize, usize, Arc<PixelTable>),
 }
 
-/// Reads the files that the options name, and gives what makes the transformation of each worker; `None` if nothing is to be done.
+/// Reads the files that the options name. Returns a factory for the transformation of each worker; `None` if there is
+/// nothing to do.
 ///
 /// # Errors
-/// A file cannot be read, or has a length that nothing has.
+/// A file cannot be read or used, for example because of its length.
 pub fn factory(options: &TransformOptions) -> Result<Option<TransformFactory>, Failure> {
     if !options.changes_pixels() {
         return Ok(None);
@@ -56,7 +57,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let length = std::fs::metadata(path).map_err(|error| Failure::io("cannot read", path, &error))?.len();
     if length == 0 || length > FILE_BYTES_MAX {
         let what = format!("{} cannot be used by [transform]", path.display());
-        return Err(Failure::new(Exit::Configuration, what, format!("it has {length} bytes"), "give another file"));
+        let why = format!("it has {length} bytes; 1 to {FILE_BYTES_MAX} are possible");
+        return Err(Failure::new(Exit::Configuration, what, why, "give another file"));
     }
     std::fs::read(path).map_err(|error| Failure::io("cannot read", path, &error))
 }
@@ -66,7 +68,7 @@ fn words<const N: usize, T>(path: &Path, convert: fn([u8; N]) -> T) -> Result<Ve
     let (whole, rest) = bytes.as_chunks::<N>();
     if !rest.is_empty() {
         let what = format!("{} cannot be used by [transform]", path.display());
-        let why = format!("it has {} bytes, which are no whole numbers of {N}", bytes.len());
+        let why = format!("it has {} bytes, which is not a multiple of {N}", bytes.len());
         return Err(Failure::new(Exit::Configuration, what, why, "give a file of plain little-endian numbers"));
     }
     Ok(whole.iter().map(|chunk| convert(*chunk)).collect())
@@ -82,7 +84,7 @@ fn lookup(path: &Path, element: Element) -> Result<Lookup, Failure> {
         return entries(path, element).map(Lookup::All);
     }
     let wrong = |why: String| {
-        let fix = "give [values], or [rows, columns, values] as numpy.savez(file, tot_to_energy_tensor=table) writes it";
+        let fix = "give a table [values] or [rows, columns, values] as numpy.savez(file, tot_to_energy_tensor=table) writes it";
         Failure::new(Exit::Configuration, format!("{} cannot be used by [transform]", path.display()), why, fix)
     };
     let Numbers { shape, values } = tables::read(&bytes, TABLE).map_err(wrong)?;
@@ -92,7 +94,7 @@ fn lookup(path: &Path, element: Element) -> Result<Lookup, Failure> {
             let table = PixelTable::new(rows * columns, count, values).map_err(wrong)?;
             Ok(Lookup::Each(rows, columns, Arc::new(table)))
         }
-        _ => Err(wrong(format!("its table has {} dimensions", shape.len()))),
+        _ => Err(wrong(format!("its table has {} dimensions; 1 or 3 are possible", shape.len()))),
     }
 }
 
@@ -123,10 +125,10 @@ impl Materials {
         self.steps((rows, columns), element, turn)
     }
 
-    /// As [`Self::recipe`], whether or not the files fit images of this size.
+    /// As [`Self::recipe`], without a check that the files fit images of this size.
     fn steps(&self, (rows, columns): (usize, usize), element: Element, turn: Orientation) -> Result<Recipe, String> {
         let (options, mut steps) = (&self.options, Vec::new());
-        // The same camera also sends 8 and 16 bits: those are as they are to be.
+        // The same camera also sends 8 and 16 bit pixels, which need no unpacking.
         let is_packed = options.mono12p && element == Element::Mono12p;
         if is_packed {
             steps.push(Step::Mono12p);
@@ -169,7 +171,7 @@ fn expect_pixels(what: &str, has: usize, wants: usize) -> Result<(), String> {
     if has == wants { Ok(()) } else { Err(format!("transform.{what} has {has} pixels, the images have {wants}")) }
 }
 
-/// What is done to images of one form.
+/// The compiled steps for images of one shape, type and turn; `None` = there is nothing to do.
 struct Known {
     form: (Shape, Element, Orientation),
     compiled: Option<Compiled>,
@@ -178,13 +180,13 @@ struct Known {
 /// The transformation of one worker.
 struct Worker {
     materials: Arc<Materials>,
-    /// For each turn, shape and type that came; a series has few. `None` = there is nothing to do.
+    /// One entry for each shape, type and turn seen so far; a series has few.
     compiled: Vec<Known>,
     scratch: Scratch,
 }
 
 impl Worker {
-    /// Forms that are remembered.
+    /// Most entries kept; when one more is needed, all are dropped.
     const FORMS_MAX: usize = 8;
 
     fn new(materials: Arc<Materials>) -> Self {
@@ -225,7 +227,7 @@ impl Transform for Worker {
 
     fn start(&self, start: &mut SeriesStart) {
         let [rows, columns] = start.image_size.unwrap_or([1, 1]).map(|n| n as usize);
-        // A table that cannot take the type that is announced takes no image either: there is nothing to describe.
+        // If the lookup table cannot take the announced type, every image fails too, so there is nothing to describe.
         if let Ok(recipe) = self.materials.steps((rows, columns), start.element.unwrap_or(Element::Uint16), start.turn) {
             start_of_changed(start, &recipe);
         }
@@ -310,6 +312,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("odd"), [1, 2, 3]).unwrap();
         let odd = TransformOptions { background: Some(folder.path().join("odd")), ..TransformOptions::default() };
-        assert!(factory(&odd).is_err_and(|e| e.why.contains("no whole numbers")));
+        assert!(factory(&odd).is_err_and(|e| e.why.contains("not a multiple of 4")));
     }
 }

@@ -1,4 +1,5 @@
-//! Datagrams made before the first is sent: a set of images that is sent in a loop, of which only the frame number is renewed.
+//! The datagrams of a set of images, made before the first is sent. The set is sent in a loop; each time its headers
+//! are updated and, if that is asked for, its pixels.
 
 use crate::failure::{Exit, Failure};
 use konkordia_core::tile::TileFormat;
@@ -10,18 +11,18 @@ use std::path::{Path, PathBuf};
 
 /// Synthetic images of a loop. Enough that no cache holds them, few enough to be made in seconds.
 pub const SYNTHETIC_IMAGES: u64 = 32;
-/// Bytes of the length before each datagram of a dump.
+/// Bytes of the length that precedes each datagram of a dump.
 const LENGTH_BYTES: usize = 8;
 
-/// What is renewed when an image is sent again.
+/// What is updated in the headers when an image is sent again.
 enum Renew {
     /// All that depends on the frame number.
     Headers(Box<Packetiser>),
     /// The frame number alone; the rest stays as it was recorded.
     FrameNumber {
-        /// Of the recorded images in the order of the loop.
+        /// Frame numbers of the recorded images, in the order of the loop.
         recorded: Vec<u64>,
-        /// Added to it for image 0.
+        /// Added to the recorded frame numbers.
         shift: u64,
     },
 }
@@ -30,13 +31,13 @@ enum Renew {
 enum Pixels {
     /// Nothing: the images of the loop as they are.
     Loop,
-    /// They are made anew, by image; the loop has one image.
+    /// This function makes the pixels of each image; the loop has one image.
     Generate(Box<dyn Fn(u64) -> Vec<u16> + Send>),
-    /// G0 words of the loop are moved by the drift at the image.
+    /// G0 words of the loop are shifted by the drift at the image.
     Shift {
-        /// In ADU, by image.
+        /// Drift in ADU, by image.
         drift_adu: Box<dyn Fn(u64) -> f64 + Send>,
-        /// What the words of each image of the loop were moved by.
+        /// Present shift of the words of each image of the loop, in ADU.
         applied_adu: Vec<i32>,
     },
 }
@@ -54,7 +55,8 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// From the tile bytes of `images` images: `tiles(image)` by stream, of which those rows are sent that are read.
+    /// A feed of `images` images. `tiles(image)` gives the bytes of each stream's tile; only the rows that are read out
+    /// are sent.
     pub fn build(packetiser: Packetiser, images: u64, mut tiles: impl FnMut(u64) -> Vec<Vec<u8>>) -> Self {
         let layout = packetiser.layout();
         let first_frame = packetiser.model().first_frame_number;
@@ -74,7 +76,7 @@ impl Feed {
         Self { images, renew: Renew::Headers(Box::new(packetiser)), pixels: Pixels::Loop, datagram_bytes, first_frame }
     }
 
-    /// Images whose words `make(image)` (all tiles, one after the other) are made when they are sent.
+    /// A feed whose words are made by `make(image)` when an image is sent: all tiles, one after the other.
     pub fn generated(packetiser: Packetiser, make: Box<dyn Fn(u64) -> Vec<u16> + Send>) -> Self {
         let tile_bytes = packetiser.layout().whole_tile_bytes();
         let mut feed =
@@ -83,13 +85,13 @@ impl Feed {
         feed
     }
 
-    /// Moves the words of G0 by `drift_adu(image)`, rounded to whole ADU.
+    /// Shifts the words of G0 by `drift_adu(image)`, rounded to whole ADU.
     pub fn drifting(self, drift_adu: Box<dyn Fn(u64) -> f64 + Send>) -> Self {
         let applied_adu = vec![0; self.images.len()];
         Self { pixels: Pixels::Shift { drift_adu, applied_adu }, ..self }
     }
 
-    /// Brings the pixels of the loop's image `index` to what they are at `image`.
+    /// Updates the pixels of the loop's image `index` for `image`.
     fn renew_pixels(&mut self, image: u64, index: usize) {
         let datagram_bytes = self.datagram_bytes;
         let mut payloads =
@@ -201,7 +203,7 @@ impl Feed {
         self.images[0][0].len() / self.datagram_bytes
     }
 
-    /// Renews the headers for `image` and lends its datagrams by stream.
+    /// Updates headers and pixels for `image` and returns its datagrams by stream.
     pub fn image(&mut self, image: u64) -> &[Vec<u8>] {
         let count = self.images.len() as u64;
         let (turn, index) = (image / count, (image % count) as usize);
@@ -220,7 +222,7 @@ impl Feed {
     }
 }
 
-/// Moves a G0 word; a dead pixel stays dead.
+/// Shifts a G0 word; a dead pixel stays dead.
 fn move_word(bytes: &mut [u8], by: i32) {
     let word = u16::from_le_bytes([bytes[0], bytes[1]]);
     if (1..0x4000).contains(&word) {
@@ -241,9 +243,9 @@ fn read_dump(path: &Path) -> Result<Vec<(u64, Vec<u8>)>, Failure> {
     let bytes = std::fs::read(path).map_err(|e| Failure::io("cannot read", path, &e))?;
     let wrong = |why: String| {
         let fix = "a dump is: 8 bytes of length (little-endian), the datagram, and so on; 4144 bytes each for an EIGER on 10 GbE";
-        Failure::new(Exit::Usage, format!("{} is no dump of EIGER packets", path.display()), why, fix)
+        Failure::new(Exit::Usage, format!("{} is not a dump of EIGER packets", path.display()), why, fix)
     };
-    // The depth does not matter here; at 32 bit every packet number that an EIGER may have is possible.
+    // The bit depth does not matter here; with 32 bit every packet number that an EIGER may have is accepted.
     let format = TileFormat::eiger(32).ok_or_else(|| wrong("EIGER has no 32-bit mode".into()))?;
     let mut images: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut at = 0;

@@ -5,8 +5,8 @@ pub mod send;
 pub mod setup;
 
 use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use feed::{Feed, SYNTHETIC_IMAGES};
 use konkordia_sim::eiger::EigerModel;
 use konkordia_sim::fault::{FaultCounts, FaultLink, FaultModel};
@@ -19,12 +19,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Images of a synthetic detector without `--images`.
 const IMAGES_DEFAULT: u64 = 100;
-/// Packets by which a delayed one may fall behind.
+/// Largest number of packets by which a packet is delayed.
 const REORDER_PACKETS_MAX: usize = 16;
 /// Mean length of a burst of losses.
 const BURST_PACKETS_MEAN: f64 = 20.0;
-/// Header bytes that `--corrupt` hits: detector type and version, which a receiver can notice. A damaged frame or packet number that is
-/// still possible is not noticed by anybody; on a real network the UDP checksum catches it.
+/// Header bytes that `--corrupt` changes: detector type and version, in which a receiver can notice an error. A
+/// receiver cannot notice a wrong frame or packet number that is still possible; on a real network the UDP checksum
+/// catches it.
 const CORRUPT_HEADER_BYTES: std::ops::Range<usize> = 46..48;
 
 fn wrong(why: &str) -> Failure {
@@ -78,7 +79,7 @@ fn jungfrau_command(args: &JungfrauArgs) -> Result<Exit, Failure> {
     transmit(&args.send, to, &mut feed, images)
 }
 
-/// The synthetic detector as the command line wants it; all else as [`jungfrau`] has it.
+/// The synthetic detector with the options of the command line; all else is as in [`jungfrau`].
 fn synthetic_model(args: &JungfrauArgs) -> Result<JungfrauModel, Failure> {
     let s = &args.synthetic;
     if s.drift_adu != 0.0 && args.send.rate <= 0.0 {
@@ -169,7 +170,7 @@ fn images(args: &SendArgs, feed: &Feed, synthetic: bool) -> u64 {
 
 fn prepare_note(args: &SendArgs) {
     if !args.quiet {
-        say::to_stderr(&format!("making synthetic images of {} module(s) ...", args.modules));
+        console::to_stderr(&format!("making synthetic images of {} module(s) ...", args.modules));
     }
 }
 
@@ -178,33 +179,33 @@ fn address(text: &str) -> Result<SocketAddr, Failure> {
         let why = crate::failure::reason(&e);
         Failure::new(
             Exit::Usage,
-            format!("'{text}' is no address to send to"),
+            format!("'{text}' is not an address to send to"),
             why,
             "give HOST:PORT, for example 127.0.0.1:50010",
         )
     })?;
     found.next().ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("'{text}' is no address to send to"), "the name has no address", "give HOST:PORT")
+        Failure::new(Exit::Usage, format!("'{text}' is not an address to send to"), "the name has no address", "give HOST:PORT")
     })
 }
 
 fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Result<Exit, Failure> {
     if !args.rate.is_finite() || args.rate < 0.0 {
-        return Err(wrong(&format!("a rate of {} images per second", args.rate)));
+        return Err(wrong(&format!("a rate cannot be {} images per second", args.rate)));
     }
     if let Some(stream) = args.silent.iter().find(|s| **s >= feed.streams()) {
         return Err(wrong(&format!("there is no stream {stream} to be silent; there are {}, counted from 0", feed.streams())));
     }
     let mut senders = Senders::consecutive(to, feed.streams(), &args.silent)?;
     let expected = images * (feed.streams() * feed.packets_per_tile()) as u64;
-    let mut progress = say::Progress::new(args.quiet || args.json);
+    let mut progress = console::Progress::new(args.quiet || args.json);
     let (sent, faults) = if args.has_faults() {
         let mut link = FaultLink::new(&fault_model(args, feed.first_frame));
         let sent = send::send_with_faults(feed, &mut senders, args.rate, images, &mut link)?;
         (sent, Some(link.log().counts))
     } else {
         let mut gate = |sent: &Sent| {
-            progress.update(|| format!("sent {} of {} images", say::count(sent.images), say::count(images)));
+            progress.update(|| format!("sent {} of {} images", console::count(sent.images), console::count(images)));
             true
         };
         (send::send(feed, &mut senders, &Pace::at(args.rate), images, &mut gate)?, None)
@@ -238,7 +239,7 @@ fn report(args: &SendArgs, feed: &Feed, sent: &Sent, expected: u64, faults: Opti
     let gigabytes = sent.bytes as f64 / sent.seconds.max(1e-9) / 1e9;
     if args.json {
         let faults = faults.map_or(Value::Null, |c| fault_json(&c));
-        say::json(
+        console::json(
             &json!({
                 "images": sent.images, "packets_sent": sent.packets, "packets_expected": expected, "bytes_sent": sent.bytes,
                 "seconds": sent.seconds, "rate_hz": rate, "gigabytes_per_second": gigabytes, "streams": feed.streams(),
@@ -248,8 +249,8 @@ fn report(args: &SendArgs, feed: &Feed, sent: &Sent, expected: u64, faults: Opti
         );
         return;
     }
-    let (images, packets) = (say::count(sent.images), say::count(sent.packets));
-    say::to_stdout(&format!(
+    let (images, packets) = (console::count(sent.images), console::count(sent.packets));
+    console::to_stdout(&format!(
         "sent {images} images, {packets} packets in {:.2} s: {rate:.1} Hz, {gigabytes:.2} GB/s",
         sent.seconds
     ));
@@ -261,7 +262,7 @@ fn report(args: &SendArgs, feed: &Feed, sent: &Sent, expected: u64, faults: Opti
             .filter(|(name, n)| n.as_u64() > Some(0) && !matches!(name.as_str(), "sent" | "delivered"))
             .map(|(name, n)| format!("{n} {name}"))
             .collect();
-        say::to_stdout(&format!("faults: {}", if done.is_empty() { "none".into() } else { done.join(", ") }));
+        console::to_stdout(&format!("faults: {}", if done.is_empty() { "none".into() } else { done.join(", ") }));
     }
 }
 

@@ -1,4 +1,5 @@
-//! Sends a feed: at a steady rate, in the largest bursts that one system call takes, or datagram by datagram through the fault link.
+//! Sends a feed at a steady rate: in the largest bursts that one system call takes, or datagram by datagram through the
+//! fault link.
 
 use super::feed::Feed;
 use crate::failure::{Exit, Failure, reason};
@@ -12,8 +13,8 @@ const CALL_BYTES_MAX: usize = 65507;
 /// Below this a sleep would last longer than asked for.
 const SLEEP_MIN: Duration = Duration::from_micros(40);
 
-/// The packets of an image are spread evenly over its period, but not over more than this: detectors read out in milliseconds, and
-/// receivers give an image up after a deadline.
+/// The packets of an image are spread evenly over its period, but not over more than this: detectors read out in
+/// milliseconds, and receivers give an image up after a deadline.
 const SPREAD_SECONDS_MAX: f64 = 0.02;
 
 /// What was sent.
@@ -25,7 +26,7 @@ pub struct Sent {
     pub packets: u64,
     /// Bytes of the datagrams.
     pub bytes: u64,
-    /// From the first to the last.
+    /// Seconds from the first to the last.
     pub seconds: f64,
 }
 
@@ -67,7 +68,7 @@ impl Senders {
                 return Ok(None);
             }
             UdpSender::connect(*address).map(Some).map_err(|e| {
-                let fix = "check address and route: `ip route get` shows the way a packet takes";
+                let fix = "check address and route: `ip route get` shows the route of a packet";
                 Failure::new(Exit::Io, format!("cannot send to {address}"), reason(&e), fix)
             })
         };
@@ -80,7 +81,8 @@ fn failed(error: &std::io::Error) -> Failure {
     Failure::new(Exit::Io, "a datagram could not be sent", reason(error), fix)
 }
 
-/// Sleeps until `due` seconds after `start`, if that is worth a sleep. The schedule is absolute, so delays do not add up.
+/// Sleeps until `due` seconds after `start`, if that is worth a sleep. The schedule is absolute, so delays do not add
+/// up.
 fn wait_until(start: Instant, due: f64) {
     let ahead = Duration::from_secs_f64(due).saturating_sub(start.elapsed());
     if ahead > SLEEP_MIN {
@@ -88,8 +90,8 @@ fn wait_until(start: Instant, due: f64) {
     }
 }
 
-/// Sends `images` images of `feed`, all streams side by side. Before each burst `gate` is told what was sent; it may wait, and stops the
-/// sending by returning false.
+/// Sends `images` images of `feed`, all streams side by side. `gate` is called before each burst with what was sent so
+/// far. It may wait, and ends the sending by returning false.
 pub fn send(
     feed: &mut Feed,
     senders: &mut Senders,
@@ -156,7 +158,7 @@ pub fn send_with_faults(
             wait_until(start, image as f64 * period + packet as f64 / packets as f64 * spread);
             for (stream, tile) in tiles.iter().enumerate() {
                 let bytes = &tile[packet * datagram_bytes..(packet + 1) * datagram_bytes];
-                link.push(Datagram { stream, bytes, is_stranger: false }, &mut deliver);
+                link.push(Datagram { stream, bytes, is_other_sender: false }, &mut deliver);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What a user needs to receive the synthetic detector: its calibration and a configuration.
 
 use crate::cli::JungfrauArgs;
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use konkordia_sim::scene::SceneModel;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 pub fn write(args: &JungfrauArgs, to: SocketAddr, folder: &Path) -> Result<Exit, Failure> {
     let detector = super::jungfrau(args.send.modules)?;
     write_files(folder, &detector.calibration_files(true))?;
-    say::to_stdout(&format!("wrote the calibration of the synthetic detector to {}", folder.display()));
+    console::to_stdout(&format!("wrote the calibration of the synthetic detector to {}", folder.display()));
     if let Some(path) = &args.write_config {
         let run = RunText {
             modules: args.send.modules,
@@ -26,7 +26,7 @@ pub fn write(args: &JungfrauArgs, to: SocketAddr, folder: &Path) -> Result<Exit,
             more: String::new(),
         };
         std::fs::write(path, run.text()).map_err(|e| Failure::io("cannot write", path, &e))?;
-        say::to_stdout(&format!("wrote {0}; now: konkordia receive {0}", path.display()));
+        console::to_stdout(&format!("wrote {0}; now: konkordia receive {0}", path.display()));
     }
     Ok(Exit::Complete)
 }
@@ -53,8 +53,8 @@ pub struct Beam {
 }
 
 impl Beam {
-    /// The beam of the synthetic detector. Where it meets the image is told for one module only: several are assembled with gaps in the
-    /// simulation and stacked without them in the file.
+    /// The beam of the synthetic detector. The beam centre is given for one module only: several modules have gaps in
+    /// the simulation and are stacked without gaps in the file.
     pub fn of(scene: &SceneModel) -> Self {
         let center_px = (scene.modules == 1).then_some(scene.beam_px);
         Self { energy_kev: scene.energy_kev, distance_mm: Some(scene.distance_mm), center_px }
@@ -73,7 +73,7 @@ impl Beam {
     }
 }
 
-/// What a configuration for a simulated JUNGFRAU says.
+/// The values of a configuration for a simulated JUNGFRAU.
 pub struct RunText<'a> {
     /// Modules.
     pub modules: u32,

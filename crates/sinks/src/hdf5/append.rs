@@ -1,10 +1,12 @@
-//! The layout of the MAX IV streaming-receiver: one file per series (or for several, one after the other), a group of the detector with what
-//! the sender said, `sequence_number`, and one stack of images to which each image is appended. Position is not image number here:
-//! images that are lost or not to be stored take no place, `sequence_number` tells which are there (protocols section 4).
+//! The layout of the MAX IV streaming-receiver. A file holds one series (or several, one after the other): a group of
+//! the detector with what the sender said, `sequence_number`, and one stack of images to which each image is appended.
+//! The position is not the image number here: images that are lost or not to be stored take no place, and
+//! `sequence_number` gives the numbers of those that are there.
 //!
-//! There is no journal. What libhdf5 knows of the file is written every 0.4 s and kept back in between, so that a killed process leaves the
-//! file as of the last of these moments, unless it was killed in one of them. A power cut can meet the disk in one of them as well: of these files
-//! nobody says what is safe, though they are brought to the disk as others are.
+//! There is no journal. The metadata that libhdf5 has of the file are written every 0.4 s and kept in memory in
+//! between. So a killed process leaves the file as it was at the last flush, unless it was killed during a flush. A
+//! power cut can hit the disk during a flush too, so for these files no image is reported as safe, although they are
+//! brought to the disk like others.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,33 +27,34 @@ use crate::durable::{DiskSync, ToDisk};
 
 /// A flush follows the one before after this time or at the next tick.
 const FLUSH_NS: u64 = 400_000_000;
-/// Space that a flush may take beyond the images.
+/// Space that a flush may take in addition to the images.
 const FLUSH_BYTES: u64 = 1 << 20;
-/// With less than this left the file system is asked before every image.
+/// With less space than this left, the file system is asked before every image.
 const FREE_CLOSE: u64 = 256 << 20;
-/// The one group of files that are synced.
+/// The only group of synced files.
 const GROUP: u64 = 0;
 const SEQUENCE: &str = "sequence_number";
 
 const OPEN: &str = "open the file";
 const WRITE: &str = "append an image";
-const SYNC: &str = "bring the data to the disk";
+const SYNC: &str = "sync the data to the disk";
 
 /// Where the images of one series go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppendSpec {
-    /// The file, in a place that the series may write to: names from elsewhere have been checked. One that exists is appended to.
+    /// The file, in a place that the series may write to: names that come from the sender have been checked. An
+    /// existing file is appended to.
     pub path: PathBuf,
     /// The data set, for example "/entry/instrument/zyla/data".
     pub dataset: String,
-    /// When the disk gets what is written.
+    /// When written data are brought to the disk.
     pub to_disk: ToDisk,
 }
 
-/// Decides for each series where its images go; `None` = it has no file.
+/// Decides for each series where its images go; `None` = the series has no file.
 pub type AppendFactory = Box<dyn FnMut(&SeriesStart) -> Result<Option<AppendSpec>, SinkError> + Send>;
 
-/// Writes series in the layout above.
+/// Writes series in the layout described above.
 pub struct AppendFile {
     factory: AppendFactory,
     shared: Arc<SharedState>,
@@ -60,12 +63,12 @@ pub struct AppendFile {
 }
 
 impl AppendFile {
-    /// A sink whose files are where `factory` says.
+    /// A sink that writes its files where `factory` says.
     pub fn new(factory: AppendFactory) -> Self {
         Self { factory, shared: Arc::default(), open: None, flushed_ns: None }
     }
 
-    /// What it does, to be read from other threads. Images count once they are flushed.
+    /// The state of this sink, readable from other threads. Images count once they are flushed.
     pub fn shared(&self) -> Arc<SharedState> {
         Arc::clone(&self.shared)
     }
@@ -110,7 +113,7 @@ impl SeriesSink for AppendFile {
     }
 }
 
-/// A file that is open.
+/// An open file.
 struct Open {
     spec: AppendSpec,
     file: File,
@@ -119,7 +122,7 @@ struct Open {
     column: Column,
     /// Rows of `sequence_number` in the file.
     rows: u64,
-    /// Those that are not.
+    /// Rows of `sequence_number` that are not in the file yet.
     pending: Vec<u8>,
     stack: Option<Stack>,
     chunks: Chunks,
@@ -181,7 +184,7 @@ impl Open {
         })
     }
 
-    /// The group of the detector with what the sender said, as far as it is not there yet.
+    /// Creates the group of the detector with what the sender said, as far as it is not there yet.
     fn prepare(file: &File, [group_name, own_name]: [&str; 2], start: &SeriesStart) -> hdf5::Result<(Dataset, Column)> {
         low::hold_metadata(file)?;
         let mut group: Group = file.group("/")?;
@@ -196,12 +199,13 @@ impl Open {
             Column { name: SEQUENCE.into(), kind: ColumnType::U32, shape: vec![], offset: 0, description: "frame of each image" };
         let sequence =
             if group.link_exists(SEQUENCE) { group.dataset(SEQUENCE)? } else { low::create_column(&group, &column, u32::MAX)? };
-        // What the sender says takes the name neither of the numbers nor of the images, which come later.
+        // Fields of the sender must not take the names of the sequence numbers and of the images, which are created
+        // later.
         let mut said = start.metadata.clone();
         said.remove(own_name);
         fields::write_tree(&group, &said)?;
         let is_right = sequence.dtype()?.size() == 4 && sequence.ndim() == 1 && sequence.is_resizable();
-        if is_right { Ok((sequence, column)) } else { Err(format!("{SEQUENCE} is not a growing list of uint32").into()) }
+        if is_right { Ok((sequence, column)) } else { Err(format!("{SEQUENCE} is not an extendable list of uint32").into()) }
     }
 
     fn image(&mut self, image: &SeriesImage, shared: &SharedState) -> Result<(), Error> {
@@ -227,7 +231,7 @@ impl Open {
         match written {
             Err(why) => shared.refuse(format!("image {}: {why}", image.number)),
             Ok(Err(error)) => {
-                // libhdf5 may refuse that too; the images before are there either way.
+                // libhdf5 may refuse that too; the earlier images are there in any case.
                 let _ = low::set_extent(&stack.dataset, local, &stack.shape);
                 return Err(error);
             }
@@ -240,7 +244,7 @@ impl Open {
         Ok(())
     }
 
-    /// Makes or opens the data set at the first image; says why an image does not fit it.
+    /// Creates or opens the data set at the first image; says why an image does not fit it.
     fn take_form(&mut self, image: &SeriesImage) -> Result<Result<(), String>, Error> {
         if let Some(stack) = &self.stack {
             return Ok(stack.form.differs(image).map_or(Ok(()), Err));
@@ -249,9 +253,10 @@ impl Open {
             Ok(form) => form,
             Err(why) => return Ok(Err(why)),
         };
-        let opened = Stack::open(&self.file, &self.spec.dataset, form).context("make the data set", &self.spec.path)?;
+        let opened = Stack::open(&self.file, &self.spec.dataset, form).context("create the data set", &self.spec.path)?;
         Ok(opened.map(|stack| {
-            // A file of another program may have fewer numbers than images; ours stand beside our images.
+            // A file of another program may have fewer numbers than images; this makes our numbers stand beside our
+            // images.
             let missing = stack.images.saturating_sub(self.rows) as usize;
             self.pending.splice(0..0, std::iter::repeat_n(0xFF, 4 * missing));
             self.stack = Some(stack);
@@ -285,7 +290,7 @@ impl Open {
         let stored = low::set_extent(&self.sequence, rows, &[])
             .and_then(|()| low::write_rows(&self.sequence, &self.column, self.rows, &self.pending))
             .and_then(|()| self.file.flush());
-        stored.context("bring images into the file", &self.spec.path)?;
+        stored.context("write images into the file", &self.spec.path)?;
         self.rows = rows;
         self.pending.clear();
         if let Some(disk) = &self.disk {
@@ -314,7 +319,7 @@ impl Open {
 }
 
 impl Stack {
-    /// The data set of a file, made if it is not there; an error in words if images of this form do not go into it.
+    /// The data set of a file, created if it is absent; an error in words if images of this form do not fit it.
     fn open(file: &File, name: &str, form: Form) -> hdf5::Result<Result<Self, String>> {
         let narrow = |shape: Vec<u64>| shape.iter().map(|&size| size as usize).collect::<Vec<usize>>();
         let (shape, chunk) = (narrow(form.image_shape()), narrow(form.chunk_shape()));
@@ -337,7 +342,7 @@ impl Stack {
     }
 }
 
-/// Whether images of this form can be appended to a data set that is there.
+/// Whether images of this form can be appended to an existing data set.
 fn fits(dataset: &Dataset, form: &Form, [shape, chunk]: [&[usize]; 2]) -> hdf5::Result<Result<(), String>> {
     let kind = dataset.dtype()?.to_descriptor().ok();
     let (pixel, compression) = (kind.and_then(|kind| reader::pixel_of(&kind)), packing::compression(&low::filters(dataset)?));
@@ -350,7 +355,7 @@ fn fits(dataset: &Dataset, form: &Form, [shape, chunk]: [&[usize]; 2]) -> hdf5::
     let found = pixel.map_or("another type", PixelType::name);
     let packed = compression.map_or("another filter", |compression| compression.name());
     Ok(Err(format!(
-        "the data set that is there has shape {there:?} in chunks of {chunks:?}, {found}, {packed}; the image has {shape:?} in chunks of {chunk:?}, {}, {}",
+        "the existing data set has shape {there:?} in chunks of {chunks:?}, {found}, {packed}; the image has {shape:?} in chunks of {chunk:?}, {}, {}",
         form.pixel().name(),
         form.compression().name()
     )))
@@ -360,7 +365,7 @@ fn unreadable(mut error: Error) -> Error {
     if matches!(error.kind, ErrorKind::Io | ErrorKind::NotHdf5) {
         error.kind = ErrorKind::Damaged;
         error.hint =
-            "choose another file name, or move the file away: it is no HDF5 file, or its writer was killed while it flushed"
+            "choose another file name, or move the file away: it is not an HDF5 file, or its writer was killed while it flushed"
                 .into();
     }
     error

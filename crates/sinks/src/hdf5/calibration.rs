@@ -1,6 +1,7 @@
-//! Calibration files of a JUNGFRAU: pedestals with their noise and mask per storage cell and gain stage, and gains. docs/formats.md describes
-//! them. A file is written beside its place and renamed, so it is there whole or not at all; a SHA-256 over everything that conversion uses
-//! is stored with it, and a file that does not match its own is refused.
+//! Calibration files of a JUNGFRAU: pedestals with their noise and mask per storage cell and gain stage, and gains.
+//! docs/formats/calibration.md describes them. A file is written beside its place and renamed, so it is there whole or
+//! not at all. A SHA-256 over everything that conversion uses is stored in it, and a file that does not match its own
+//! hash is refused.
 //!
 //! The data sets of other programs are read by [`super::calibration_planes`].
 
@@ -28,15 +29,15 @@ pub const MODULE_COLUMNS: usize = 1024;
 pub const MODULE_PIXELS: usize = MODULE_ROWS * MODULE_COLUMNS;
 /// Most modules of a detector, as in the configuration.
 const MODULES_MAX: usize = 256;
-/// Storage cells of a JUNGFRAU 1.0 chip (protocols 1.3); version 1.1 has 4.
+/// Storage cells of a JUNGFRAU 1.0 chip; version 1.1 has 4.
 pub const STORAGE_CELLS: u8 = 16;
-/// Stands for a module id that no packet told.
+/// Stands for a module id that no packet gave.
 const NO_MODULE_ID: i32 = -1;
 
 /// Gain of a pixel's first amplifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GainStage {
-    /// Highest gain of dynamic switching.
+    /// Highest gain in dynamic switching.
     G0,
     /// Medium gain.
     G1,
@@ -70,7 +71,7 @@ impl GainStage {
         self as usize
     }
 
-    /// The stage that the gain bits of a word name, 0 to 2; HG0 has the bits of G0.
+    /// The stage that the gain bits of a word name, 0 to 2; HG0 has the gain bits of G0.
     pub const fn of_words(self) -> usize {
         match self {
             Self::G0 | Self::Hg0 => 0,
@@ -80,14 +81,15 @@ impl GainStage {
     }
 }
 
-/// Pedestals of one storage cell in one stage. All planes: (modules x 512, 1024), row-major, modules one below the other.
+/// Pedestals of one storage cell in one stage. All planes: (modules x 512, 1024), row-major, modules one below the
+/// other.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StagePedestal {
     /// Mean in ADU; NaN without data.
     pub mean_adu: Vec<f32>,
     /// Standard deviation in ADU; NaN if unknown.
     pub rms_adu: Vec<f32>,
-    /// Words that the mean is of; 0 if unknown (imported planes).
+    /// Words of which the mean was taken; 0 if unknown (imported planes).
     pub count: Vec<u32>,
     /// Why the pixel is not usable: reason bits, 0 = good.
     pub mask: Vec<u32>,
@@ -97,9 +99,9 @@ pub struct StagePedestal {
     pub frames_refused: u64,
     /// When they were taken, ISO 8601 in UTC; empty if unknown.
     pub taken: String,
-    /// Where they came from, for people.
+    /// Where they came from, as text for users.
     pub source: String,
-    /// Thresholds of the mask and the like, as JSON.
+    /// Thresholds of the mask and similar settings, as JSON.
     pub settings: String,
 }
 
@@ -114,13 +116,13 @@ pub struct CalibrationFile {
     pub software: String,
     /// Serial number of the detector; empty if not known.
     pub detector_serial: String,
-    /// Module ids from the packet headers, by module; empty or `None` if not known.
+    /// Module ids from the packet headers, by module; empty or `None` if unknown.
     pub module_ids: Vec<Option<u16>>,
     /// Pedestals by storage cell and stage.
     pub pedestals: BTreeMap<(u8, GainStage), StagePedestal>,
-    /// Gains in ADU/keV by [`GainStage::index`], planes as of the pedestals.
+    /// Gains in ADU/keV by [`GainStage::index`]; planes as for the pedestals.
     pub gains: [Option<Vec<f32>>; 4],
-    /// Where the gains came from, for people.
+    /// Where the gains came from, as text for users.
     pub gain_source: String,
     /// What was done to the file, one line per step.
     pub history: Vec<String>,
@@ -151,7 +153,8 @@ impl CalibrationFile {
         cells
     }
 
-    /// "sha256:" and 64 hexadecimal digits, over what conversion uses and what identifies the detector (docs/formats.md has the order).
+    /// "sha256:" and 64 hexadecimal digits, over what conversion uses and what identifies the detector
+    /// (docs/formats/calibration.md gives the order).
     pub fn hash(&self) -> String {
         let mut hasher = Sha256::new();
         let ids: Vec<String> = self.module_ids.iter().map(|id| id.map_or("-".into(), |id| id.to_string())).collect();
@@ -174,10 +177,11 @@ impl CalibrationFile {
         })
     }
 
-    /// Writes the file, over an older one of this name. Returns its hash.
+    /// Writes the file, replacing an older one of this name. Returns its hash.
     ///
     /// # Errors
-    /// When a plane has not the size of the detector, or the file cannot be written; an older file is then untouched.
+    /// If a plane does not have the size of the detector, or the file cannot be written; an older file is then
+    /// untouched.
     pub fn write(&self, path: &Path) -> Result<String, Error> {
         let doing = "write the calibration";
         self.check_sizes(path)?;
@@ -206,11 +210,11 @@ impl CalibrationFile {
         for ((cell, stage), p) in &self.pedestals {
             let lengths = [p.mean_adu.len(), p.rms_adu.len(), p.count.len(), p.mask.len()];
             if *cell >= STORAGE_CELLS || lengths.iter().any(|n| *n != pixels) {
-                return wrong(format!("cell {cell} {}: planes of {lengths:?} pixels for {pixels}", stage.name()));
+                return wrong(format!("cell {cell} {}: the planes have {lengths:?} pixels instead of {pixels}", stage.name()));
             }
         }
         if self.gains.iter().flatten().any(|g| g.len() != pixels) {
-            return wrong(format!("a plane of gains has not {pixels} pixels"));
+            return wrong(format!("a gain plane does not have {pixels} pixels"));
         }
         Ok(())
     }
@@ -260,7 +264,8 @@ impl CalibrationFile {
     /// Reads a file and compares it with its hash.
     ///
     /// # Errors
-    /// When it cannot be read, is no calibration of this version, has planes of a wrong shape, or does not match its hash.
+    /// If it cannot be read, is no calibration of this version, has planes of a wrong shape, or does not match its
+    /// hash.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let doing = "read the calibration";
         std::fs::metadata(path).context(doing, path)?;
@@ -287,7 +292,7 @@ impl CalibrationFile {
         let read = Self::parse(&file).map_err(|cause| damaged(format!("the file is damaged: {cause}")))?;
         let (stated, found) = (attribute(&file, "hash").unwrap_or_default(), read.hash());
         if stated != found {
-            return Err(damaged(format!("the file is damaged: its content has {found}, but it says {stated}")));
+            return Err(damaged(format!("the file is damaged: its content has the hash {found}, but the file states {stated}")));
         }
         Ok(read)
     }

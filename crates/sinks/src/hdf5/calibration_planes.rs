@@ -1,4 +1,5 @@
-//! Planes of numbers and masks as other programs store them (jungfrau_utils: `/gains` and `/pixel_mask`), read with their shape.
+//! Planes of numbers and masks as other programs store them (jungfrau_utils: `/gains` and `/pixel_mask`), read with
+//! their shape.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use hdf5::types::TypeDescriptor;
 use super::error::{Context, Error, ErrorKind};
 use super::low;
 
-/// Values that are read at most: 6 planes of 256 modules.
+/// Most values that are read: 6 planes of 256 modules.
 const VALUES_MAX: usize = 6 * 256 * 512 * 1024;
 
 /// Values with their shape, row-major.
@@ -23,17 +24,18 @@ pub struct Planes<T> {
 /// The data set `name` as float32, whatever number type it has.
 ///
 /// # Errors
-/// When the file cannot be read or has no such data set of numbers.
+/// If the file cannot be read or has no such data set of numbers.
 pub fn read_floats(path: &Path, name: &str) -> Result<Planes<f32>, Error> {
     let data = open(path, name)?.ok_or_else(|| lacks(path, name))?;
     let values = data.read_raw::<f32>().context("read the planes", path)?;
     Ok(Planes { shape: data.shape(), values })
 }
 
-/// The data set `name` as a mask: booleans or integers, 0 = good; bits beyond the 32nd count as the 32nd. `None` if there is none.
+/// The data set `name` as a mask: booleans or integers, 0 = good; an integer that does not fit 32 bits becomes bit 31.
+/// `None` if there is no such data set.
 ///
 /// # Errors
-/// When the file cannot be read or the data set is neither.
+/// If the file cannot be read or the data set holds neither booleans nor integers.
 pub fn read_mask(path: &Path, name: &str) -> Result<Option<Planes<u32>>, Error> {
     let doing = "read the pixel mask";
     let Some(data) = open(path, name)? else { return Ok(None) };
@@ -53,7 +55,7 @@ pub fn read_mask(path: &Path, name: &str) -> Result<Option<Planes<u32>>, Error> 
 }
 
 fn lacks(path: &Path, name: &str) -> Error {
-    let hint = "give a file of jungfrau_utils: gains and pedestals both stand in '/gains'";
+    let hint = "give a file of jungfrau_utils: gains and pedestals are both in '/gains'";
     Error::new(ErrorKind::Invalid, "read the planes", path, format!("there is no data set '{name}'")).with_hint(hint)
 }
 
@@ -62,7 +64,7 @@ fn open(path: &Path, name: &str) -> Result<Option<Dataset>, Error> {
     std::fs::metadata(path).context(doing, path)?;
     let file = low::open_file(path).map_err(|error| {
         let error = Error::hdf5(doing, path, error);
-        let hint = "it is no HDF5 file, or damaged; planes without a header are read with [calibration] kind = \"files\"";
+        let hint = "the file is not HDF5 or is damaged; planes without a header are read with [calibration] kind = \"files\"";
         Error::new(ErrorKind::Invalid, doing, path, error.cause).with_hint(hint)
     })?;
     if !file.link_exists(name) {

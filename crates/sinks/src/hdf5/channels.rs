@@ -1,5 +1,5 @@
-//! Masks and flat fields of the channels of a series: in the first data file, so that a lost master can be built anew, and in the master as
-//! NXmx has them.
+//! Masks and flat fields of the channels of a series. They are written into the first data file, so that a lost master
+//! can be rebuilt, and into the master in the form of NXmx.
 
 use std::path::Path;
 
@@ -35,7 +35,8 @@ fn planes(group: &Group, spec: &FileSpec, channel: &ChannelInfo) -> Result<()> {
     Ok(())
 }
 
-/// Puts masks and flat fields into a specification that was read from text, from the first of these files that has them.
+/// Puts masks and flat fields into a specification that was read from text. They are taken from the first of these
+/// files that has them.
 pub(crate) fn take_back(spec: &mut FileSpec, files: &[&Path]) {
     let pixels = spec.pixels();
     let Some(series) = &mut spec.series else { return };
@@ -52,7 +53,7 @@ pub(crate) fn take_back(spec: &mut FileSpec, files: &[&Path]) {
     }
 }
 
-/// Groups `<channel>_channel` of the detector.
+/// Writes the groups `<channel>_channel` of the detector.
 pub(crate) fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     let Some(series) = &spec.series else { return Ok(()) };
     for channel in &series.channels {
@@ -69,7 +70,7 @@ pub(crate) fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     Ok(())
 }
 
-/// Names and axes of a stack of images by channel, as the DECTRIS FileWriter 2024.2 has them.
+/// Writes names and axes of a stack of images by channel, in the form of the DECTRIS FileWriter 2024.2.
 pub(crate) fn write_axes(data: &Group, spec: &FileSpec) -> Result<()> {
     let Some(series) = spec.series.as_ref().filter(|series| series.channels.len() > 1) else { return Ok(()) };
     let names: Vec<String> = series.channels.iter().map(|channel| channel.name.clone()).collect();
@@ -87,7 +88,7 @@ pub(crate) fn write_axes(data: &Group, spec: &FileSpec) -> Result<()> {
     data.new_attr::<i64>().create("image_id_indices")?.write_scalar(&0)
 }
 
-/// Group of the detector for what is written once per series.
+/// Writes number and unique id of the series into `/entry/konkordia`.
 pub(crate) fn write_series(own: &Group, spec: &FileSpec) -> Result<()> {
     let Some(series) = &spec.series else { return Ok(()) };
     number(own, "series", series.series, "")?;

@@ -1,4 +1,4 @@
-//! Is a run whole and valid? Every finding says what, where, and what to do.
+//! Checks whether a run is whole and valid. Every finding says what, where, and what to do.
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::{Decode, Error, unknown};
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Readers will work, but somebody should know.
+    /// Readers work, but somebody should know.
     Warning,
     /// The file is not whole or not valid.
     Error,
@@ -53,7 +53,8 @@ const REPAIR: &str = "run `konkordia repair FILE`";
 /// Findings of one kind are listed up to this number.
 const LISTED_MAX: usize = 10;
 
-/// Checks a run (master or one data file): links, chunks, mask, positions, columns, ledger, required NXmx fields. Reads every image.
+/// Checks a run (master or one data file): links, chunks, mask, positions, columns, ledger, required NXmx fields. Reads
+/// every image.
 pub fn check(path: &Path, decode: &Decode<'_>) -> Vec<Finding> {
     let mut report = Report { path, findings: Vec::new(), skips_virtual: false };
     match Reader::open(path) {
@@ -63,7 +64,7 @@ pub fn check(path: &Path, decode: &Decode<'_>) -> Vec<Finding> {
     report.findings
 }
 
-/// Whether a master that is written anew makes something good.
+/// Whether writing the master again would correct something.
 pub(super) fn needs_repair(master: &Path) -> bool {
     let mut report = Report { path: master, findings: Vec::new(), skips_virtual: false };
     let Ok(reader) = Reader::open(master) else { return true };
@@ -74,7 +75,7 @@ pub(super) fn needs_repair(master: &Path) -> bool {
 pub(super) struct Report<'a> {
     path: &'a Path,
     findings: Vec<Finding>,
-    /// The virtual data set must not be opened.
+    /// True if the virtual data set must not be opened.
     skips_virtual: bool,
 }
 
@@ -107,7 +108,7 @@ impl Report<'_> {
         self.chunks(reader, decode);
     }
 
-    /// What the master says of itself and of its data files: all that a master written anew makes good.
+    /// Checks what the master says of itself and of its data files: everything that a new master would correct.
     fn master(&mut self, reader: &Reader) {
         self.mappings(reader);
         self.links(reader);
@@ -124,17 +125,18 @@ impl Report<'_> {
         for (n, data, _, has_journal) in existing(directory, prefix).unwrap_or_default() {
             let concerns = number.is_none_or(|number| number == n);
             if concerns && std::fs::metadata(&data).is_ok_and(|facts| facts.len() == 0) {
-                let fix = format!("bring back a whole copy; {REPAIR} says which images are missing");
+                let fix = format!("bring back a whole copy; if there is none, {REPAIR} to see which images are missing");
                 let what = "a data file is empty (0 bytes): a power cut took what was written into it, or a copy failed";
                 self.error(what, &data.to_string_lossy(), &fix);
             }
             if has_journal && concerns {
-                self.error("a data file was never closed: its writer is alive or was killed", &data.to_string_lossy(), REPAIR);
+                let what = "a data file was never closed: its writer is still running or was killed";
+                self.error(what, &data.to_string_lossy(), REPAIR);
             }
         }
     }
 
-    /// The mappings of the virtual data set, before libhdf5 looks at them: damaged ones can end the program.
+    /// Checks the mappings of the virtual data set before libhdf5 reads them: damaged ones can end the program.
     fn mappings(&mut self, reader: &Reader) {
         let has_virtual = virtual_name(reader.file());
         let Some(name) = has_virtual.filter(|_| !mappings::are_whole(self.path)) else { return };
@@ -148,7 +150,7 @@ impl Report<'_> {
             let shown = file.path.display().to_string();
             if file.path.exists() {
                 let fix =
-                    format!("bring back a whole copy of {shown}; {REPAIR}, which rescues what is readable, if there is none");
+                    format!("bring back a whole copy of {shown}; if there is none, {REPAIR}, which rescues what is readable");
                 self.error(format!("a data file is damaged ({problem})"), &shown, &fix);
             } else {
                 self.error("a data file is missing", &shown, &format!("bring the file back to {shown}"));
@@ -157,7 +159,7 @@ impl Report<'_> {
         let Ok(data) = reader.file().group("/entry/data") else {
             return self.error("the group is missing", "/entry/data", REPAIR);
         };
-        // Links to data files that cannot be read have been named.
+        // Links to data files that cannot be read have already been named.
         let unreadable = reader.summary().data_files.iter().filter(|file| file.problem.is_some());
         let mut unreadable: Vec<String> = unreadable.map(|file| format!("data_{:06}", file.number)).collect();
         if self.skips_virtual {
@@ -205,18 +207,18 @@ impl Report<'_> {
                 self.push(warn, fact.finding(), &format!("/entry/{}", fact.paths[0]), &fact.remedy());
             }
         }
-        // Files of before November 2026.
-        let stand_in = "set it in the configuration of the next run; for this one tell the processing program the true value";
+        // Files written before November 2026.
+        let stand_in = "set it in the configuration of the next run; for this one, give the true value to the processing program";
         let beam = "/entry/instrument/beam";
         if file.link_exists(&format!("{beam}/incident_wavelength")) && !file.link_exists(&format!("{beam}/incident_energy")) {
-            self.push(warn, "no photon energy: the wavelength of 1 angstrom is a stand-in", beam, stand_in);
+            self.push(warn, "no photon energy: the wavelength of 1 angstrom is a placeholder, not measured", beam, stand_in);
         }
         if read_text(file, "/entry/start_time").is_some_and(|time| time.starts_with("1970-01-01")) {
-            self.push(warn, "no start time: 1970 is a stand-in", "/entry/start_time", stand_in);
+            self.push(warn, "no start time: 1970 is a placeholder", "/entry/start_time", stand_in);
         }
     }
 
-    /// Every module says which part of the image it is.
+    /// Checks that every module says which part of the image it is.
     fn modules(&mut self, file: &File) {
         let detector = "/entry/instrument/detector";
         let names = file.group(detector).and_then(|group| group.member_names()).unwrap_or_default();
@@ -234,10 +236,10 @@ impl Report<'_> {
         }
     }
 
-    /// A chain of transformations that can be followed to its end.
+    /// Checks that a chain of transformations can be followed to its end.
     fn chain(&mut self, file: &File, from: &str) {
         let mut next = read_text(file, from);
-        // No goniometer has that many axes: a chain that is longer goes in a circle.
+        // No goniometer has this many axes: a longer chain is a circle.
         for _ in 0..32 {
             let Some(path) = next.filter(|path| path != ".") else { return };
             let Ok(field) = file.dataset(&path) else {
@@ -254,7 +256,7 @@ impl Report<'_> {
             let name = format!("/entry/instrument/detector/{name}");
             match reader.file().dataset(&name) {
                 Ok(mask) if mask.shape() != shape => {
-                    self.error(format!("the mask is {:?}, the image {shape:?}", mask.shape()), &name, REPAIR);
+                    self.error(format!("the mask has the shape {:?}, the images {shape:?}", mask.shape()), &name, REPAIR);
                 }
                 Ok(mask) if mask.is_chunked() => self.error("the mask is chunked; XDS cannot read it", &name, REPAIR),
                 Ok(_) => {}
@@ -263,7 +265,7 @@ impl Report<'_> {
         }
     }
 
-    /// Whether XDS reads every pixel as what it is, unless the run was not made for XDS.
+    /// Warns if XDS would misread pixels, unless the run was declared as not for XDS.
     fn xds(&mut self, reader: &Reader) {
         let Some(spec) = reader.summary().spec.as_ref().filter(|spec| spec.xds != Some(false)) else { return };
         let of_runs = if spec.series.is_some() { "" } else { "; or say that it is not for XDS: xds = false in [output]" };
@@ -281,10 +283,10 @@ impl Report<'_> {
         };
         let at_state = "/entry/konkordia/state";
         if state == "repaired" && ledger.ended.starts_with(KILLED) {
-            let what = "the writer was killed; the ledger holds only what the data files tell";
+            let what = "the writer was killed; the ledger holds only what the data files record";
             let is_missing = |(name, n): &(String, u64)| (name == NOT_RESCUED || name == FILE_MISSING) && *n > 0;
             let fix = if ledger.totals.iter().any(is_missing) {
-                "nothing for the images in the file, which are whole; bring back the files of those that are missing"
+                "bring back the data files of the missing images; the images in the file are whole"
             } else {
                 "nothing to do; the images in the file are whole"
             };
@@ -318,7 +320,7 @@ impl Report<'_> {
         }
     }
 
-    /// Position in the file = image number: every data file but the last is full.
+    /// Checks that position in the file = image number: every data file but the last is full.
     fn positions(&mut self, reader: &Reader) {
         let Some(spec) = &reader.summary().spec else { return };
         let ipf = u64::from(spec.images_per_file);
@@ -327,15 +329,15 @@ impl Report<'_> {
             let images = file.images.unwrap_or(0);
             let place = file.path.to_string_lossy().into_owned();
             if i + 1 < files.len() && images != ipf && file.images.is_some() {
-                let fix = format!("bring back a whole copy of {place}: it was longer");
-                self.error(format!("{images} images where {ipf} belong"), &place, &fix);
+                let fix = format!("bring back a whole copy of {place}: it was longer when it was written");
+                self.error(format!("the data file holds {images} images instead of {ipf}"), &place, &fix);
             }
             if i as u64 + 1 != file.number {
                 self.error("a data file before this one is not linked", &place, REPAIR);
             }
         }
         let nimages = reader.summary().images;
-        // Of one that cannot be read nobody knows how many images it holds.
+        // If the last one cannot be read, nobody knows how many images it holds.
         let sum = files.last().map_or(Some(0), |last| Some(last.first_image.saturating_add(last.images?)));
         if let Some(sum) = sum.filter(|sum| *sum != nimages) {
             let place = "/entry/instrument/detector/detectorSpecific/nimages";
@@ -345,12 +347,12 @@ impl Report<'_> {
             let name = if spec.layout == Layout::Both { "/entry/data/images" } else { "/entry/data/data" };
             let shape = reader.file().dataset(name).map(|d| d.shape()).unwrap_or_default();
             if shape.first() != Some(&(nimages as usize)) {
-                self.error(format!("the virtual data set is {shape:?}, the run has {nimages} images"), name, REPAIR);
+                self.error(format!("the virtual data set has shape {shape:?}, the run has {nimages} images"), name, REPAIR);
             }
         }
     }
 
-    /// Snapshots of the pedestals, if the run has them.
+    /// Checks the snapshots of the pedestals, if the run has them.
     fn pedestals(&mut self, reader: &Reader) {
         let Some(spec) = reader.summary().spec.as_ref().filter(|spec| spec.pedestal_snapshots) else { return };
         let path = reader.summary().path.with_file_name(pedestal_file_name(&spec.prefix));
@@ -363,8 +365,8 @@ impl Report<'_> {
             Ok(found) => {
                 let in_order = found.images.is_sorted_by(|a, b| a < b);
                 if !in_order || found.images.last().is_some_and(|last| *last >= reader.summary().images) {
-                    let what = format!("the snapshots of the pedestals belong to images {:?}", found.images);
-                    self.push(Severity::Warning, what, &place, "do not use them; the images are not concerned");
+                    let what = format!("the pedestal snapshots are out of order or beyond the run: images {:?}", found.images);
+                    self.push(Severity::Warning, what, &place, "do not use the snapshots; the images are not affected");
                 }
             }
         }
@@ -375,7 +377,8 @@ impl Report<'_> {
         let place = format!("{} {STACK}", path.display());
         let shape = stack.shape();
         if !shape[1..].iter().map(|&size| size as u64).eq(summary.image_shape.iter().copied()) {
-            self.error(format!("images of {:?} pixels", &shape[1..]), &place, "this file belongs to another run: move it away");
+            let what = format!("the images have the shape {:?}, not that of the run", &shape[1..]);
+            self.error(what, &place, "this file belongs to another run: move it away");
         }
         let missing = summary.pixel.missing_le_bytes();
         if low::fill_value(stack, summary.pixel).ok() != Some(missing) {
@@ -387,7 +390,7 @@ impl Report<'_> {
             .into_iter()
             .collect();
         if filters != wanted {
-            self.error(format!("unusual filter {filters:?}"), &place, "copy the file with h5repack");
+            self.error(format!("unexpected filters {filters:?}"), &place, "copy the file with h5repack");
         }
     }
 
@@ -404,7 +407,7 @@ impl Report<'_> {
         let n = images as usize;
         if status.len() != n || received.len() % n.max(1) != 0 || bitmap.len() % n.max(1) != 0 || received.is_empty() != (n == 0)
         {
-            return self.error(format!("{} rows of columns for {n} images", status.len()), &place, REPAIR);
+            return self.error(format!("the per-image columns have {} rows for {n} images", status.len()), &place, REPAIR);
         }
         self.further_columns(reader, first, n, file, &place);
         let packets: Vec<u64> = match &reader.summary().spec {
@@ -428,32 +431,32 @@ impl Report<'_> {
             };
             wrong.extend(why.map(|why| format!("image {}: {why}", first + i as u64)));
         }
-        self.list(wrong, &place, "the account of these images is wrong: keep the file and report it");
+        self.list(wrong, &place, "the columns of these images contradict each other: keep the file and report it");
     }
 
-    /// The columns of a series: a number for each image, in order, and parts missing where the status says so.
+    /// Checks the columns of a series: a number for each image, in order, and parts missing where the status says so.
     fn series_columns(&mut self, read: &dyn Fn(&str) -> Option<Vec<u64>>, first: u64, n: usize, place: &str) {
         let names = ["status", "frame_number", "parts_missing", "timestamp_ns", "exposure_ns"];
         let [Some(status), Some(numbers), Some(missing), Some(start), Some(exposure)] = names.map(read) else {
             return self.error("the per-image columns are missing", place, REPAIR);
         };
         if let Some(rows) = [&status, &numbers, &missing, &start, &exposure].into_iter().find(|column| column.len() != n) {
-            return self.error(format!("{} rows of columns for {n} images", rows.len()), place, REPAIR);
+            return self.error(format!("the per-image columns have {} rows for {n} images", rows.len()), place, REPAIR);
         }
         let wrong = (0..n).filter_map(|i| {
             let image = first + i as u64;
             let why = match ImageStatus::from_u8(status[i] as u8) {
                 None => format!("status {}", status[i]),
                 Some(ImageStatus::Complete) if missing[i] != 0 => format!("complete, but parts {:b} are missing", missing[i]),
-                Some(ImageStatus::Lost) if numbers[i] != 0 => format!("lost, but with the number {}", numbers[i]),
+                Some(ImageStatus::Lost) if numbers[i] != 0 => format!("lost, but with the frame number {}", numbers[i]),
                 _ => return None,
             };
             Some(format!("image {image}: {why}"))
         });
-        self.list(wrong.collect(), place, "the account of these images is wrong: keep the file and report it");
+        self.list(wrong.collect(), place, "the columns of these images contradict each other: keep the file and report it");
     }
 
-    /// The columns that the run names: one number for each image, and no more complete frames than frames.
+    /// Checks the columns that the run names: one number for each image, and no more complete frames than frames.
     fn further_columns(&mut self, reader: &Reader, first: u64, n: usize, file: &File, place: &str) {
         let named = reader.summary().spec.as_ref().map(|spec| spec.extra_columns.clone()).unwrap_or_default();
         let read = |name: &str| file.dataset(&format!("{COLUMNS}/{name}")).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
@@ -468,18 +471,18 @@ impl Report<'_> {
             let pairs = all.iter().zip(&complete).enumerate().filter(|(_, (all, complete))| complete > all);
             let wrong =
                 pairs.map(|(i, (all, complete))| format!("image {}: {complete} of {all} frames complete", first + i as u64));
-            self.list(wrong.collect(), place, "the account of these images is wrong: keep the file and report it");
+            self.list(wrong.collect(), place, "the columns of these images contradict each other: keep the file and report it");
         }
     }
 
-    /// The columns stand in the data files and once more in the master: what differs was changed since.
+    /// Compares the columns in the data files with their copy in the master: a difference is a later change.
     fn same_columns(&mut self, reader: &Reader, file: &File, first: u64, images: u64, path: &Path) {
         let Some(spec) = &reader.summary().spec else { return };
         let (Ok(own), Ok(master)) = (file.group(COLUMNS), reader.file().group(COLUMNS)) else { return };
         let has_sums = |group: &Group| group.link_exists(CHECKSUM);
         for column in &Columns::new(spec).list {
-            // Files of earlier versions have no checksums, and a master has none where one of its data files has none. Where they are gone, the
-            // comparison of the chunks says so.
+            // Data files of earlier versions have no checksums, and a master has none if one of its data files has
+            // none. If they have been lost, the check of the chunks reports it.
             if column.name == CHECKSUM && !(has_sums(&own) && has_sums(&master)) {
                 continue;
             }
@@ -487,13 +490,13 @@ impl Report<'_> {
             let place = format!("{COLUMNS}/{} and {}", column.name, path.display());
             match (read(&own, 0), read(&master, first)) {
                 (Ok(part), Ok(whole)) if part == whole => {}
-                (Ok(_), Ok(_)) => self.error("the master tells another story than the data file", &place, REPAIR),
+                (Ok(_), Ok(_)) => self.error("this column differs between the master and the data file", &place, REPAIR),
                 (Err(error), _) | (_, Err(error)) => self.error(format!("a column cannot be read: {error}"), &place, REPAIR),
             }
         }
     }
 
-    /// The mask stands in the master and in the first data file.
+    /// Compares the mask in the master with that in the first data file.
     fn same_mask(&mut self, reader: &Reader) {
         let Some((.., file, path)) = reader.parts().find(|(first, ..)| *first == 0) else { return };
         let read = |file: &File, name: &str| file.dataset(name).and_then(|mask| mask.read_raw::<u32>()).ok();
@@ -520,7 +523,7 @@ impl Report<'_> {
     }
 }
 
-/// The virtual data set of a master, by its link alone.
+/// The name of the virtual data set of a master, from its link alone.
 pub(super) fn virtual_name(master: &File) -> Option<String> {
     ["/entry/data/images", "/entry/data/data"].into_iter().find(|name| master.link_exists(name)).map(str::to_owned)
 }
@@ -529,7 +532,7 @@ pub(super) fn virtual_name(master: &File) -> Option<String> {
 fn holds(balance: &str, counters: &[(String, u64)]) -> Result<(), String> {
     let value = |name: &str| {
         let found = counters.iter().find(|(n, _)| n == name.trim());
-        found.map(|(_, value)| *value).ok_or_else(|| format!("'{}' in '{balance}' is not counted", name.trim()))
+        found.map(|(_, value)| *value).ok_or_else(|| format!("'{}' in '{balance}' has no counter", name.trim()))
     };
     let (left, right) = balance.split_once('=').ok_or_else(|| format!("'{balance}' is not a sum"))?;
     let (total, mut sum) = (value(left)?, 0u64);

@@ -1,4 +1,4 @@
-//! The part of [`super::check()`] that reads every image: are the bytes those that were written, and do they decode?
+//! The part of [`super::check()`] that reads every image: are its bytes those that were written, and do they decode?
 
 use std::path::PathBuf;
 
@@ -55,14 +55,14 @@ impl Report<'_> {
                 look(reader, image, status_of(image), is_written(local), decode, &mut buffers)
             });
             let wrong = wrong.collect();
-            let fix = "recover the data file from a copy; these images are damaged or lost, the others are as they were";
+            let fix = "recover the data file from a copy; these images are damaged or lost, the others are intact";
             self.list(wrong, &path.to_string_lossy(), fix);
             without.extend(is_old.then_some(path));
         }
         let is_for_xds = |spec: &FileSpec| spec.xds != Some(false) && xds_problems_of(spec).is_empty();
         if reader.summary().spec.as_ref().is_some_and(is_for_xds) && buffers.without_chunk > 0 {
-            let what =
-                format!("XDS would misread it: neggia ends XDS at an image without a chunk, {} here", buffers.without_chunk);
+            let n = buffers.without_chunk;
+            let what = format!("XDS would misread it: neggia ends XDS at an image without a chunk; {n} image(s) have none");
             self.push(
                 Severity::Warning,
                 what,
@@ -72,14 +72,14 @@ impl Report<'_> {
         }
         if let Some(file) = without.first() {
             let what =
-                format!("{} data file(s) without checksums: whether a bit of an image has changed cannot be said", without.len());
-            let fix = "nothing; an earlier version wrote them. Images that decode were looked at";
+                format!("{} data file(s) without checksums: changed bits in their images cannot be detected", without.len());
+            let fix = "nothing to do: an earlier version wrote them; every image was decoded";
             self.push(Severity::Warning, what, &file.to_string_lossy(), fix);
         }
     }
 }
 
-/// Positions in the run, as an index.
+/// Positions in the run as an index range.
 fn range(first: u64, images: u64) -> Option<std::ops::Range<usize>> {
     Some(usize::try_from(first).ok()?..usize::try_from(first.checked_add(images)?).ok()?)
 }

@@ -1,27 +1,29 @@
-//! Checksums of images: one CRC-32 over the chunks of an image as they are stored, one after the other, in a per-image column. A filter of HDF5
-//! (Fletcher-32) would do the same for readers of HDF5, but those of crystallography take chunks as they are and know one filter only.
+//! Checksums of images: one CRC-32 over the chunks of an image as they are stored, one after the other, in a per-image
+//! column. A filter of HDF5 (Fletcher-32) would do the same for readers that use HDF5, but crystallography programs
+//! read the stored chunks directly and know only one filter.
 
 use crc32fast::Hasher;
 use hdf5::File;
 
 use super::datafile::COLUMNS;
 
-/// Name of the column: CRC-32 (IEEE 802.3, as zlib's) over the bytes of all chunks of the image; 0 where nothing is stored.
+/// Name of the column: CRC-32 (IEEE 802.3, as zlib's) over the bytes of all chunks of the image; 0 where nothing is
+/// stored.
 pub const CHECKSUM: &str = "chunk_crc32";
-/// What the file says of the column.
+/// Description of the column in the file.
 pub(crate) const DESCRIPTION: &str = "CRC-32 (as zlib's) over the bytes of the chunks of the image as they are stored, 0 without";
 /// Bytes of a checksum.
 pub(crate) const BYTES: usize = 4;
 
-/// The checksum over bytes that follow each other; 0 over nothing.
+/// The checksum over consecutive parts; 0 over nothing.
 pub(crate) fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let mut hasher = Hasher::new();
     parts.into_iter().for_each(|part| hasher.update(part));
     hasher.finalize()
 }
 
-/// The checksums of a file, one for each of `images`; `None` in files of programs that wrote none. The error says why those that are there are
-/// not usable.
+/// The checksums of a file, one for each of `images`; `None` in files without them. The error says why those that are
+/// there cannot be used.
 pub(crate) fn stored(file: &File, images: u64) -> Result<Option<Vec<u32>>, String> {
     let Ok(columns) = file.group(COLUMNS) else { return Ok(None) };
     if !columns.link_exists(CHECKSUM) {
@@ -34,18 +36,18 @@ pub(crate) fn stored(file: &File, images: u64) -> Result<Option<Vec<u32>>, Strin
 /// Compares the stored bytes of an image with its checksum in the column [`CHECKSUM`].
 ///
 /// # Errors
-/// They differ, in words.
+/// If they differ, in words.
 pub fn compare(bytes: &[u8], written: u64) -> Result<(), String> {
     let found = of([bytes]);
     if u64::from(found) == written { Ok(()) } else { Err(differs(found, written as u32)) }
 }
 
-/// How a checksum that is wrong is told.
+/// The text for a wrong checksum.
 pub(crate) fn differs(found: u32, stored: u32) -> String {
     format!("its bytes are not those that were written (CRC-32 {found:08x}, written {stored:08x})")
 }
 
-/// Checksums of images whose chunks pass one after the other, several for each image.
+/// Checksums of images whose chunks come one after the other, several for each image.
 pub(crate) struct Running {
     /// Chunks of an image.
     pieces: u64,
@@ -58,7 +60,8 @@ impl Running {
         Self { pieces: pieces.max(1), image: 0, hasher: Hasher::new() }
     }
 
-    /// Chunk `n` passes, empty where nothing is stored; with the last one of an image, that image and its checksum.
+    /// Takes chunk `n`, empty if nothing is stored. With the last chunk of an image it returns that image and its
+    /// checksum.
     pub(crate) fn pass(&mut self, n: u64, chunk: &[u8]) -> Option<(u64, u32)> {
         if n / self.pieces != self.image {
             (self.image, self.hasher) = (n / self.pieces, Hasher::new());
@@ -81,7 +84,7 @@ mod tests {
         assert_eq!(running.pass(0, b"12345"), None);
         assert_eq!(running.pass(1, b"6789"), Some((0, 0xCBF4_3926)));
         assert_eq!((running.pass(2, b""), running.pass(3, b"")), (None, Some((1, 0))));
-        // One that is left out does not stay in the next.
+        // An image whose chunks are incomplete does not affect the next one.
         assert_eq!(running.pass(4, b"x"), None);
         assert_eq!((running.pass(6, b"12345"), running.pass(7, b"6789")), (None, Some((3, 0xCBF4_3926))));
     }

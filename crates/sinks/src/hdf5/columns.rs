@@ -10,14 +10,16 @@ use konkordia_core::series::ImageTimes;
 /// One image for [`super::Writer::write`].
 #[derive(Clone, Copy, Debug)]
 pub struct ImageRecord<'a> {
-    /// Number of the image in the run, from 0: its position in the files. Must grow from call to call; gaps are lost images.
+    /// Number of the image in the run, from 0: its position in the files. Must grow from call to call; skipped numbers
+    /// are lost images.
     pub index: u64,
     /// Frame number that the detector gave.
     pub frame_number: u64,
     /// How much of the image arrived.
     pub status: ImageStatus,
-    /// The chunk, in one or several pieces that are written one after the other: the 12-byte header and blocks of
-    /// `Compression::Bslz4`, or all pixels of `Compression::None`. Empty for an image without pixels (lost, discarded).
+    /// The chunk, in one or several parts that are written one after the other: for example the 12-byte header and the
+    /// blocks of `Compression::Bslz4`, or all pixels of `Compression::None`. Empty for an image without pixels (lost,
+    /// discarded).
     pub parts: &'a [&'a [u8]],
     /// Packets that arrived, per tile.
     pub packets_received: &'a [u16],
@@ -27,7 +29,7 @@ pub struct ImageRecord<'a> {
     pub timestamp_100ns: u64,
     /// Bunch or pulse number.
     pub bunch_id: u64,
-    /// Exposure as told by the detector, units of 100 ns.
+    /// Exposure as the detector reports it, units of 100 ns.
     pub exposure_100ns: u32,
     /// The detector's debug or DAQ word.
     pub detector_info: u32,
@@ -37,7 +39,7 @@ pub struct ImageRecord<'a> {
 
 #[cfg(test)]
 impl<'a> ImageRecord<'a> {
-    /// An image with these pieces of its chunk, of one tile of which no packet is noted.
+    /// An image with these parts of its chunk, of one tile of which no packet is recorded.
     pub(crate) fn partial(index: u64, parts: &'a [&'a [u8]]) -> Self {
         Self {
             index,
@@ -106,15 +108,15 @@ pub(crate) struct Columns {
 /// One image of a series for [`super::Writer::write_series`].
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesRecord<'a> {
-    /// Position of the image in the files, from 0. Must grow from call to call; gaps are lost images.
+    /// Position of the image in the files, from 0. Must grow from call to call; skipped positions are lost images.
     pub index: u64,
-    /// What became of it. One that is not to be stored is `Discarded`.
+    /// Its state. An image that is not to be stored is `Discarded`.
     pub status: ImageStatus,
     /// The chunks, as many as [`super::SeriesInfo::pieces`]; empty for an image without pixels.
     pub pieces: &'a [&'a [u8]],
-    /// When it was exposed, if that is known.
+    /// When it was exposed, if known.
     pub times: Option<ImageTimes>,
-    /// Bit n is set when the part of upstream n is missing.
+    /// Bit n is set if the part of upstream n is missing.
     pub parts_missing: u64,
 }
 
@@ -130,12 +132,12 @@ const FIXED: [&str; 9] = [
     CHECKSUM,
 ];
 
-/// What the names mean that runs with a selection of frames give to further columns.
+/// The meaning of the additional columns that runs with a selection of frames have.
 fn meaning(name: &str) -> &'static str {
     match name {
         "first_frame" => "position in the run of the first frame of this image, from 0",
         "frames" => "frames that were added",
-        "frames_complete" => "frames of which every packet came",
+        "frames_complete" => "frames with all packets received",
         _ => "named by the run",
     }
 }
@@ -169,12 +171,13 @@ impl Columns {
         columns.push("packet_bitmap", U64, vec![tiles, words], "bit p % 64 of word p / 64 is set when packet p arrived");
         columns.push("timestamp", U64, vec![], "detector clock, units of 100 ns");
         columns.push("bunch_id", U64, vec![], "bunch or pulse number");
-        columns.push("exposure", U32, vec![], "exposure as told by the detector, units of 100 ns");
+        columns.push("exposure", U32, vec![], "exposure reported by the detector, units of 100 ns");
         columns.push("detector_info", U32, vec![], "debug or DAQ word of the detector");
         for name in &spec.extra_columns {
             columns.push(name, U64, vec![], meaning(name));
         }
-        // The last one, so that a row of a journal without it is the beginning of a row with it.
+        // The checksum is the last one, so that a row of an older journal, which has none, is the beginning of a row
+        // that has one.
         columns.push(CHECKSUM, U32, vec![], checksum::DESCRIPTION);
         columns
     }
@@ -185,7 +188,7 @@ impl Columns {
         self.list.push(column);
     }
 
-    /// What a row says of its image; `None` if no image has this state.
+    /// The state of an image by its row; `None` if no image has this state.
     pub(crate) fn status(&self, row: &[u8]) -> Option<ImageStatus> {
         ImageStatus::from_u8(row[self.status_at()])
     }
@@ -209,7 +212,8 @@ impl Columns {
         row[self.row_bytes - checksum::BYTES..].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// The row of an image with pixels of which nothing else is known: nobody can say that it is complete.
+    /// The row of an image with pixels of which nothing else is known. Its state is partial, because nothing shows that
+    /// it is complete.
     pub(crate) fn unknown_row(&self) -> Vec<u8> {
         let mut row = vec![0; self.row_bytes];
         row[self.status_at()] = ImageStatus::Partial as u8;
@@ -222,8 +226,8 @@ impl Columns {
         rows.min(u64::from(images_per_file)).max(1)
     }
 
-    /// Space that the next flush may take beyond the chunks of the images: two chunks of each column (the last one and the next), and
-    /// the headers and index nodes of a data file.
+    /// Space that the next flush may take beyond the chunks of the images: two chunks of each column (the last one and
+    /// the next), and the headers and index nodes of a data file.
     pub(crate) fn flush_bytes(&self, images_per_file: u32) -> u64 {
         let chunks = self.list.iter().map(|c| 2 * c.bytes() as u64 * Self::rows_per_chunk(c, images_per_file));
         chunks.sum::<u64>() + (128 << 10)
@@ -247,7 +251,7 @@ impl Columns {
     /// Writes one image's row into `row` (`row_bytes` long), little endian.
     pub(crate) fn pack(&self, image: &ImageRecord<'_>, row: &mut [u8]) -> Result<(), Error> {
         let wrong = |what: &str, got: usize, want: usize| {
-            let cause = format!("image {}: {got} values of {what} where the run has {want}", image.index);
+            let cause = format!("image {}: {got} values of {what} instead of {want}", image.index);
             Err(Error::new(ErrorKind::Invalid, "write an image", std::path::Path::new("-"), cause))
         };
         if image.packets_received.len() != self.tiles {

@@ -1,10 +1,11 @@
-//! The chunk of an image of which nothing arrived: every pixel *missing*. Stored because neggia ends XDS when a chunk is absent; compressed,
-//! the constant takes about 10 KB per 512 x 1024 pixels. Written by hand, since this crate holds no compressor.
+//! The chunk of an image of which nothing arrived: every pixel is *missing*. It is stored because neggia ends XDS if a
+//! chunk is absent. Compressed, the constant takes about 10 KB per 512 x 1024 pixels. The compressed form is
+//! constructed here, since this crate holds no compressor.
 
 use super::spec::{Compression, FileSpec};
 
-/// What a run, or a repair, may still spend on lost images where that is not next to nothing: of images that are not compressed, and in data files of
-/// lost images only.
+/// What a run, or a repair, may still spend on the chunks of lost images where these are not small: in uncompressed
+/// files, and in data files that hold only lost images.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LostBudget {
     bytes_left: usize,
@@ -22,12 +23,12 @@ impl LostBudget {
 pub(crate) struct MissingChunk {
     bytes: Vec<u8>,
     is_compressed: bool,
-    /// Who promises that XDS can read it gets every one.
+    /// If it was promised that XDS can read the run, every lost image gets its chunk.
     has_no_limit: bool,
 }
 
 impl MissingChunk {
-    /// `None` where the fill value must do.
+    /// `None` if lost images rely on the fill value.
     pub(crate) fn of(spec: &FileSpec) -> Option<Self> {
         let is_compressed = spec.compression != Compression::None;
         Some(Self { bytes: missing_chunk(spec)?, is_compressed, has_no_limit: spec.xds == Some(true) })
@@ -37,8 +38,8 @@ impl MissingChunk {
         &self.bytes
     }
 
-    /// How many of `lost` images of a data file, each of so many pieces, may be written where so many bytes are free. The disk is asked only
-    /// where something is lost.
+    /// How many of the `lost` images of a data file, each of `pieces` pieces, may be written where `free_bytes` are
+    /// free. Asks for the free space only if images are lost.
     pub(crate) fn allow(
         &self,
         lost: usize,
@@ -51,7 +52,7 @@ impl MissingChunk {
             return 0;
         }
         let image_bytes = self.bytes.len() * pieces;
-        // What is needed to close the file comes first.
+        // The space needed to close the file has priority.
         let room = usize::try_from(free_bytes() / 2).unwrap_or(usize::MAX);
         if self.has_no_limit || (self.is_compressed && file_has_pixels) {
             return lost.min(room / image_bytes);
@@ -62,8 +63,8 @@ impl MissingChunk {
     }
 }
 
-/// One chunk (of one piece, where an image has several), or `None` where the fill value must do: in a whole stream (`zstd`, `gzip`, `sz3`) it would
-/// need a real compressor, and neggia does not read those.
+/// One chunk (of one piece, if an image has several). `None` if lost images rely on the fill value: codecs with one
+/// stream per chunk (`zstd`, `gzip`, `sz3`) would need a real compressor, and neggia does not read them.
 fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
     use Compression::{Gzip, None as Plain, Sz3, Zstd};
     if matches!(spec.compression, Zstd { .. } | Gzip { .. } | Sz3 { .. }) {
@@ -74,7 +75,7 @@ fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
     if spec.compression == Plain {
         return Some(value.repeat(total / value.len()));
     }
-    // Filter 32004 wants no block longer than the image.
+    // Filter 32004 requires blocks no longer than the image.
     let block_bytes = spec.compression.block_bytes().min(if spec.compression == Compression::Lz4 { total } else { usize::MAX });
     let block_elements = block_bytes / value.len();
     let mut out = Vec::new();
@@ -101,10 +102,11 @@ fn missing_chunk(spec: &FileSpec) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Length and LZ4 data of one block of equal elements, or the elements as they are where that is as short (the length tells).
+/// Length and LZ4 data of one block of equal elements. If these are not shorter than the elements, the elements follow
+/// as they are, which the length shows.
 fn plain_block(value: &[u8], bytes: usize) -> Vec<u8> {
     let mut data = Vec::new();
-    // One element, a match at the distance of one element, and the last five bytes (or a little more) as literals.
+    // One element, a match at the distance of one element, and at least the last five bytes as literals.
     let run = bytes.saturating_sub(value.len() + 12);
     if run >= 4 {
         sequence(&mut data, value, Some((run, value.len() as u16)));
@@ -118,8 +120,8 @@ fn plain_block(value: &[u8], bytes: usize) -> Vec<u8> {
     [&(data.len() as u32).to_be_bytes()[..], &data].concat()
 }
 
-/// Zstd frame (RFC 8878) of data that consist of runs: for each run a block that names its byte. The first byte is a block of its own, stored,
-/// because decoders before version 1.4.4 do not take a frame that begins with a run.
+/// Zstd frame (RFC 8878) of data that consist of runs: each run is a block that names its byte. The first byte is a
+/// stored block of its own, because decoders before version 1.4.4 do not accept a frame that begins with a run.
 fn zstd_of_runs(data: &[u8]) -> Vec<u8> {
     const BLOCK_BYTES_MAX: usize = 1 << 17;
     let mut out = vec![0x28, 0xB5, 0x2F, 0xFD, 0xA0];
@@ -138,7 +140,8 @@ fn zstd_of_runs(data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Length and LZ4 or Zstd data of one bitshuffled block of equal elements: plane `8 * byte + bit` is all ones or all zeros.
+/// Length and LZ4 or Zstd data of one bitshuffled block of equal elements: plane `8 * byte + bit` is all ones or all
+/// zeros.
 fn compressed_block(value: &[u8], elements: usize, zstd: bool) -> Vec<u8> {
     let mut planes = Vec::with_capacity(elements * value.len());
     for byte in value {
@@ -153,8 +156,8 @@ fn compressed_block(value: &[u8], elements: usize, zstd: bool) -> Vec<u8> {
     out
 }
 
-/// LZ4 block of data that consists of long runs: each run is one literal and a match at distance 1. The last match starts at least 12
-/// bytes before the end and the last 5 bytes are literals, as the format demands.
+/// LZ4 block of data that consist of long runs: each run is one literal and a match at distance 1. The last match
+/// starts at least 12 bytes before the end and the last 5 bytes are literals, as the format requires.
 fn lz4_of_runs(data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut literals = Vec::new();

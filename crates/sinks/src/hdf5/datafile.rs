@@ -26,7 +26,7 @@ pub(crate) const COLUMNS: &str = "/entry/konkordia/images";
 /// Run description, in data files and in the master.
 pub(crate) const DESCRIPTION: &str = "/entry/konkordia/run_description";
 
-/// CRC-32 of the journal of which a data file was rebuilt: attribute of [`OWN`].
+/// CRC-32 of the journal from which a data file was rebuilt: attribute of [`OWN`].
 pub(crate) const JOURNAL_CRC32: &str = "rebuilt_from_journal_crc32";
 
 const WRITE: &str = "write an image";
@@ -35,7 +35,7 @@ pub(crate) struct DataFile {
     pub(crate) path: PathBuf,
     pub(crate) number: u64,
     file: File,
-    /// The same file, for looking at bytes that libhdf5 wrote.
+    /// The same file, to read bytes that libhdf5 wrote.
     raw: Arc<std::fs::File>,
     stack: Dataset,
     columns: Vec<Dataset>,
@@ -63,8 +63,8 @@ pub(crate) struct Closed {
     pub(crate) path: PathBuf,
     /// Positions of the run that belong to it.
     pub(crate) images: u64,
-    /// Images that are in the file: fewer where an older copy took its place, none where it is not there or cannot be read. The master keeps
-    /// its link and its place.
+    /// Images that are in the file: fewer if an older copy replaced it, none if it is absent or cannot be read. The
+    /// master keeps its link and its place.
     pub(crate) stored: u64,
 }
 
@@ -73,20 +73,20 @@ impl Closed {
         Self { number, path, images, stored: images }
     }
 
-    /// False for one that is not there or cannot be read.
+    /// False if the file is absent or cannot be read.
     pub(crate) fn is_readable(&self) -> bool {
         self.stored > 0
     }
 
-    /// Images that it had and of which it has no place now.
+    /// Images that the file had and no longer holds.
     pub(crate) fn missing(&self) -> u64 {
         self.images.saturating_sub(self.stored)
     }
 
-    /// Its per-image columns; `None` of one that is not there or cannot be read, as is known.
+    /// Its per-image columns; `None` if it is known that the file is absent or cannot be read.
     ///
     /// # Errors
-    /// It cannot be read now: a master made without it would say that its images are lost.
+    /// If it cannot be read now: a master made without it would say that its images are lost.
     pub(crate) fn columns(&self) -> hdf5::Result<Option<Group>> {
         if !self.is_readable() || !self.path.exists() {
             return Ok(None);
@@ -100,10 +100,11 @@ impl DataFile {
     pub(crate) fn create(spec: &FileSpec, layout: &Columns, number: u64) -> Result<Self, Error> {
         let path = spec.directory.join(data_file_name(&spec.prefix, number));
         let first = (number - 1) * u64::from(spec.images_per_file);
-        // The journal first: a data file without journal then always is a closed one.
+        // The journal first, so that a data file without a journal is always a closed one.
         let row_bytes = places_bytes(spec.pieces()) + layout.row_bytes;
         let journal = Journal::create(&journal_path(&path), &spec.to_text(), row_bytes, number, first)?;
-        // Under its name it is never empty, unless a power cut took what was in it.
+        // The file gets its name when it has content, so under its name it is empty only if a power cut took the
+        // content.
         let part = temporary_path(&path);
         let _ = std::fs::remove_file(&part);
         let made = Self::create_hdf5(spec, layout, number, first, part.clone(), Some(journal)).and_then(|file| {
@@ -176,7 +177,7 @@ impl DataFile {
         let own = nexus::group(&entry, "konkordia", "NXcollection")?;
         nexus::text(&own, "run_description", &spec.to_text())?;
         if with_mask {
-            // The master can be rebuilt from the data files alone.
+            // So that the master can be rebuilt from the data files alone.
             let shape = (spec.rows as usize, spec.columns as usize);
             nexus::mask(&own, "pixel_mask", shape, &spec.pixel_mask)?;
             channels::keep(&own, spec)?;
@@ -194,7 +195,8 @@ impl DataFile {
         Ok((stack, columns))
     }
 
-    /// Says in the file of which journal it was made, so that a repair that was interrupted before it removed the journal is known.
+    /// Records in the file from which journal it was made. A repair that was interrupted before it removed the journal
+    /// is recognised by this.
     pub(crate) fn mark(&self, journal_crc32: u32) -> Result<(), Error> {
         let mark = || self.file.group(OWN)?.new_attr::<u32>().create(JOURNAL_CRC32)?.write_scalar(&journal_crc32);
         mark().context("rebuild the data file", &self.path)
@@ -205,8 +207,8 @@ impl DataFile {
         self.images
     }
 
-    /// Stores image `local` (position in this file, not before the end) with its chunks, as many as there are pieces or none. On error the
-    /// image is a lost one and all before is as it was.
+    /// Stores image `local` (its position in this file, not before the end) with its chunks: as many as there are
+    /// pieces, or none. On error the image is a lost one, and everything before it is unchanged.
     pub(crate) fn write(&mut self, local: u64, chunks: &[&[u8]], row: &[u8]) -> Result<(), Error> {
         assert!(local >= self.images, "images come in order");
         assert!(chunks.is_empty() || chunks.len() == self.starts.len(), "all chunks of an image or none");
@@ -219,7 +221,8 @@ impl DataFile {
             Err(_) => self.pending.resize(self.pending.len() + row.len(), 0),
         }
         self.images = local + 1;
-        // Also after an error: libhdf5 1.14 remembers the place of a chunk that it failed to write, so this position is left alone.
+        // Also after an error: libhdf5 1.14 remembers the place of a chunk that it failed to write, so this position is
+        // not written again.
         self.has_chunk[local as usize] = !chunks.is_empty();
         written
     }
@@ -242,13 +245,13 @@ impl DataFile {
         }
     }
 
-    /// Where the chunk just written lies. libhdf5 tells it only by walking through all chunks, so first look where it must be if the file
-    /// grew by it: at the end that the file had before.
+    /// The offset of the chunk just written. libhdf5 finds it only by walking through all chunks. So this first looks
+    /// where the chunk must be if the file grew by it: at the previous end of the file.
     fn find(&self, piece: usize, chunk: &[u8], end_before: u64) -> Result<u64, Error> {
         const SAMPLE: usize = 64;
         let grown = low::end_of_file(&self.file).context(WRITE, &self.path)? - end_before;
-        // A node of the index is 3 KB and an image adds four at most, so growth by a larger chunk is growth by this chunk, and nothing came
-        // before it if it is growth by nothing else.
+        // A node of the index takes 3 KB, and an image adds at most four. So growth by a larger chunk is growth by this
+        // chunk, and if the file grew by nothing else, nothing lies before it.
         let is_large = chunk.len() > 16 << 10;
         if is_large && grown == chunk.len() as u64 {
             return Ok(end_before);
@@ -282,8 +285,8 @@ impl DataFile {
         Ok(())
     }
 
-    /// Brings everything written so far into the file, in a state that stock readers open. After an error libhdf5 1.14 refuses to flush
-    /// this file ever again ("slist already enabled"): only its journal helps then.
+    /// Writes everything so far into the file, in a state that stock readers open. After an error libhdf5 1.14 refuses
+    /// every further flush of this file ("slist already enabled"): then only its journal helps.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         if self.rows_stored < self.images {
             self.store_rows().context("write the per-image columns", &self.path)?;
@@ -305,7 +308,8 @@ impl DataFile {
         self.stack.attr("image_nr_high")?.write_scalar(&(self.first + self.images))
     }
 
-    /// Gives images without pixels the chunk of a lost image in each piece, best effort: without it the fill value says the same.
+    /// Gives every piece of an image without pixels the chunk of a lost image, as far as possible: without the chunk,
+    /// the fill value says the same.
     pub(crate) fn fill_lost(&mut self, missing: &MissingChunk, budget: &mut LostBudget) {
         let lost: Vec<u64> = (0..self.images).filter(|local| !self.has_chunk[*local as usize]).collect();
         let free = || low::free_bytes(&self.path).unwrap_or(0);
@@ -325,7 +329,7 @@ impl DataFile {
         })
     }
 
-    /// Replaces the checksums of images that follow each other, in the rows that are in the file and in those that are not yet.
+    /// Replaces the checksums of consecutive images, in the rows that are in the file and in those that are not yet.
     fn set_checksums(&mut self, images: std::ops::Range<u64>, sum: u32) {
         let row_bytes = self.layout.row_bytes;
         for local in images.start.max(self.rows_stored)..images.end {
@@ -334,18 +338,19 @@ impl DataFile {
         }
         let stored = images.end.min(self.rows_stored).saturating_sub(images.start);
         if let (Some(column), Some(dataset), true) = (self.layout.list.last(), self.columns.last(), stored > 0) {
-            // If this fails, so does the flush that comes next.
+            // If this fails, the next flush fails too.
             let _ = low::write_rows(dataset, column, images.start, &sum.to_le_bytes().repeat(stored as usize));
         }
     }
 
-    /// Has it brought to the disk while it grows.
+    /// Has the file brought to the disk while it grows.
     pub(crate) fn sync_with(&self, disk: &DiskSync) {
         let data = (self.path.clone(), Arc::clone(&self.raw));
         disk.opened(self.number, std::iter::once(data).chain(self.journal.as_ref().map(Journal::file)).collect());
     }
 
-    /// Closes the file after a successful [`Self::flush`] and removes the journal: at once, or when `disk` has the data.
+    /// Closes the file after a successful [`Self::flush`] and removes the journal: at once, or when `disk` has brought
+    /// the data to the disk.
     pub(crate) fn close(self, disk: Option<&DiskSync>) -> Result<Closed, Error> {
         let Self { path, number, file, stack, columns, journal, images, first, .. } = self;
         drop(columns);
@@ -353,7 +358,7 @@ impl DataFile {
         file.close().context("close the data file", &path)?;
         match (journal, disk) {
             (Some(journal), Some(disk)) => {
-                // Whole or not there: what is left of it after a power cut speaks of all images.
+                // The journal is synced too before it is removed: what a power cut leaves of it then names all images.
                 let journal = journal.file().0;
                 disk.closed(number, vec![path.clone(), journal.clone()], first + images, Some(journal));
             }

@@ -1,14 +1,14 @@
-//! What can go wrong with a file, told as: what, where, why, what to do next.
+//! Errors of file operations. Each says what failed, where, why, and what to do next.
 
 use super::low;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A disk with less than this is full: libhdf5 writes some of its pages together.
+/// A disk with less free space than this counts as full: libhdf5 writes several of its pages together.
 const FULL_BYTES: u64 = 1 << 16;
 
-/// The reason, for programs.
+/// The reason, in a form for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// No space left on the device, or quota exceeded.
@@ -25,9 +25,9 @@ pub enum ErrorKind {
     OutOfFiles,
     /// The file specification or a record contradicts itself.
     Invalid,
-    /// The file is not what it should be.
+    /// The file is damaged.
     Damaged,
-    /// The file is something else.
+    /// The file is not an HDF5 file.
     NotHdf5,
     /// Everything else that the operating system or libhdf5 reports.
     Io,
@@ -42,7 +42,7 @@ pub struct Error {
     pub operation: &'static str,
     /// Where.
     pub path: PathBuf,
-    /// Why, in the words of the system.
+    /// Why, as the system reports it.
     pub cause: String,
     /// What to do next.
     pub hint: String,
@@ -78,7 +78,8 @@ impl Error {
         Self::new(kind, operation, path, words_of(error))
     }
 
-    /// An error of libhdf5. Its stack leads from the call to the cause; where a system call failed, one of its lines holds "errno = N".
+    /// Converts an error of libhdf5. Its stack leads from the call to the cause; where a system call failed, one of its
+    /// lines holds "errno = N".
     pub(crate) fn hdf5(operation: &'static str, path: &Path, error: hdf5::Error) -> Self {
         let text = match error {
             hdf5::Error::Internal(text) => text,
@@ -120,20 +121,20 @@ impl<T> Context<T> for io::Result<T> {
     }
 }
 
-/// The words of the system without Rust's "(os error N)".
+/// The message of the system without Rust's "(os error N)".
 fn words_of(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
-/// What the last line of a stack says that says something, or the last one that tells of a system call.
+/// The last line of a stack about a system call; if there is none, the last line that is not empty.
 fn cause<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let said: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     let of_system = said.iter().rfind(|line| errno_in(line).is_some());
     of_system.or(said.last()).copied().unwrap_or_default().to_owned()
 }
 
-/// True if the disk has no room for another page of data, for errors without a word.
+/// True if the disk has no room for another page of data. Used for errors without a message.
 fn is_full(path: &Path) -> bool {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     low::free_bytes(folder).is_ok_and(|free| free < FULL_BYTES)
@@ -163,7 +164,7 @@ fn hint(kind: ErrorKind) -> &'static str {
         ErrorKind::Exists => "choose another prefix, move the old files, or set the overwrite policy to replace",
         ErrorKind::InUse => "wait for the other process to finish, or stop it",
         ErrorKind::OutOfFiles => {
-            "close other connections to this program, or raise its limit (`ulimit -n`, LimitNOFILE), then run `konkordia repair FILE`"
+            "close other connections to this program, or raise its limit of open files (`ulimit -n`, LimitNOFILE), then run `konkordia repair FILE`"
         }
         ErrorKind::Invalid => "correct the value named above",
         ErrorKind::Damaged => "run `konkordia repair FILE`",
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(errno_in("nothing here"), None);
         let error = Error::hdf5("write", Path::new("/x"), hdf5::Error::Internal("a; errno = 28, b".into()));
         assert_eq!(error.kind, ErrorKind::DiskFull);
-        // The line of the system call need not be the last, and the last may be empty.
+        // The line of the system call need not be the last one, and the last one may be empty.
         assert_eq!(cause(["write failed, errno = 28, x", "cannot flush", ""].into_iter()), "write failed, errno = 28, x");
         assert_eq!((cause(["a", "b", ""].into_iter()), cause([].into_iter())), ("b".into(), String::new()));
         assert!(!is_full(Path::new("a.h5")) && is_full(Path::new("/proc/a.h5")), "a file system without any room");

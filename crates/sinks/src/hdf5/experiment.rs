@@ -21,7 +21,7 @@ macro_rules! text_form {
             }
         }
 
-        /// Takes one line; false if it is none of an experiment.
+        /// Takes one line; false if its key is not one of an experiment.
         pub(super) fn set(e: &mut Experiment, key: &str, value: &str) -> std::result::Result<bool, String> {
             match key {
                 $(stringify!($number) => e.$number = Some(finite(value)?),)*
@@ -70,7 +70,7 @@ fn set_axis(goniometer: &mut Goniometer, key: &str, value: &str) -> std::result:
     Ok(false)
 }
 
-/// The name of a place with its short form, if it has one.
+/// Writes the name of a source or instrument, with its short form if it has one.
 pub(super) fn write_name(place: &Group, name: Option<&String>, short: Option<&String>) -> Result<()> {
     let Some(name) = name else { return Ok(()) };
     text(place, "name", name)?;
@@ -97,7 +97,7 @@ pub(super) fn write_beam(instrument: &Group, beam: &Group, e: &Experiment) -> Re
         attribute_text(beam, "flux", "total_flux")?;
     }
     if let Some(share) = e.polarization_fraction {
-        // Intensity, horizontal less vertical, the two diagonals, circular: one row for all images.
+        // Stokes parameters: intensity, horizontal minus vertical, the two diagonals, circular. One row for all images.
         let stokes = beam.new_dataset::<f64>().shape((1, 4)).create("incident_polarization_stokes")?;
         stokes.write_raw(&[1.0, 2.0 * share - 1.0, 0.0, 0.0])?;
     }
@@ -107,7 +107,7 @@ pub(super) fn write_beam(instrument: &Group, beam: &Group, e: &Experiment) -> Re
     Ok(())
 }
 
-/// What the detector did to the counts.
+/// Writes what the detector did to the counts.
 pub(super) fn write_detector(detector: &Group, e: &Experiment) -> Result<()> {
     let flags = [
         ("flatfield_applied", e.flatfield_applied),

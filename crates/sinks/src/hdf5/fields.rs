@@ -1,25 +1,25 @@
-//! What a sender says of its detector, a JSON tree, as fields: numbers, texts, lists of them, groups of groups. Everything that comes from
-//! elsewhere is bounded here: names, depth, number of fields, bytes.
+//! Writes what a sender says of its detector, a JSON tree, as fields: numbers, texts, lists of them, nested groups.
+//! Everything that comes from the sender is limited here: names, depth, number of fields, bytes.
 
 use hdf5::{Group, Result};
 use serde_json::{Map, Value};
 
 use super::nexus::{group, number, numbers, plain, text, texts};
 
-/// Fields and groups that are written of one tree.
+/// Most fields and groups that are written of one tree.
 const FIELDS_MAX: usize = 10_000;
-/// Groups within groups.
+/// Deepest nesting of groups.
 const DEPTH_MAX: usize = 16;
-/// Bytes of the tree as JSON; the text of a run description holds it too.
+/// Largest tree as JSON, in bytes; the text of a run description holds it too.
 pub(crate) const BYTES_MAX: usize = 4 << 20;
-/// Where fields go whose names are taken.
+/// Group for fields whose names are taken.
 const HEADER: &str = "header";
 
-/// Names that stand for something else in `NXdetector`, one number or one for each image; what a sender says under them does not stand in their
-/// place.
+/// Names that have another meaning in `NXdetector`, one number or one for each image; fields of the sender with these
+/// names do not take their place.
 const OF_NEXUS: [&str; 2] = ["threshold_energy", "start_time"];
 
-/// Writes the tree into the detector's group. A name that is taken there goes into the group `header` below it.
+/// Writes the tree into the detector's group. A field whose name is taken there goes into the group `header` below it.
 pub(crate) fn write(detector: &Group, fields: &Map<String, Value>) -> Result<()> {
     let mut left = FIELDS_MAX;
     let taken = |name: &str| name == HEADER || OF_NEXUS.contains(&name) || detector.link_exists(name);
@@ -36,14 +36,14 @@ pub(crate) fn write(detector: &Group, fields: &Map<String, Value>) -> Result<()>
     Ok(())
 }
 
-/// Writes the tree into a group, names as they are; those that are there already stay as they are.
+/// Writes the tree into a group, with names as they are; fields that exist already stay as they are.
 pub(crate) fn write_tree(parent: &Group, fields: &Map<String, Value>) -> Result<()> {
     let mut left = FIELDS_MAX;
     let new = fields.iter().filter(|(name, _)| !parent.link_exists(&kept(name)));
     new.map(|(name, value)| (kept(name), value)).try_for_each(|(name, value)| field(parent, name, value, 0, (kept, &mut left)))
 }
 
-/// The name, if HDF5 takes it.
+/// The name, changed only if HDF5 does not accept it.
 fn kept(name: &str) -> String {
     if matches!(name, "" | "." | "..") || name.len() > 200 { plain(name) } else { name.replace(['/', '\0'], "_") }
 }
@@ -76,7 +76,8 @@ fn field(parent: &Group, mut name: String, value: &Value, depth: usize, (rename,
     }
 }
 
-/// Numbers, truths and texts become an array of their own kind; a list of lists, or of other things, becomes its JSON.
+/// A list of numbers, booleans or texts becomes an array of that type. A list of equally long lists of numbers becomes
+/// a table. Any other list becomes its JSON text.
 fn list(parent: &Group, name: &str, values: &[Value]) -> Result<()> {
     if values.is_empty() {
         return text(parent, name, "[]");

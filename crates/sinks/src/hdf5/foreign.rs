@@ -1,5 +1,6 @@
-//! HDF5 files of other programs, as far as stacks of detector words and the numbers beside them go: the slsReceiver's and SwissFEL's raw
-//! files (protocols 1.7 and 6.5). Hands out where the bytes of each image lie in the file, so that they are read without the library.
+//! HDF5 files of other programs, limited to stacks of detector words and the numbers beside them: the raw files of the
+//! slsReceiver and of SwissFEL. Returns where the bytes of each image lie in the file, so that they are read without
+//! the library.
 
 use std::path::{Path, PathBuf};
 
@@ -14,19 +15,19 @@ use super::packing;
 use super::spec::{Compression, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
 const DOING: &str = "read the input";
-/// Values of one table that are read at most: one per image and tile.
+/// Most values of one table that are read: one per image and tile.
 const VALUES_MAX: usize = 1 << 28;
 
 /// Where the stored bytes of an image lie in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredImage {
-    /// Byte of the file.
+    /// Offset in the file.
     pub address: u64,
-    /// Bytes; those of the pixels where nothing is compressed.
+    /// Size in bytes; that of the pixels if nothing is compressed.
     pub bytes: u64,
 }
 
-/// A stack of images of unsigned whole numbers, images x rows x columns, little-endian.
+/// A stack of images of unsigned integers, images x rows x columns, little-endian.
 #[derive(Clone, Debug)]
 pub struct Stack {
     /// Rows of an image.
@@ -41,7 +42,7 @@ pub struct Stack {
     pub images: Vec<Option<StoredImage>>,
 }
 
-/// A file of another program, open.
+/// An open file of another program.
 pub struct ForeignFile {
     path: PathBuf,
     file: File,
@@ -56,7 +57,7 @@ impl ForeignFile {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// It is not there, or no HDF5 file.
+    /// If it is absent, or not an HDF5 file.
     pub fn open(path: &Path) -> Result<Self, Error> {
         std::fs::metadata(path).context(DOING, path)?;
         let wrong = |error| {
@@ -77,7 +78,7 @@ impl ForeignFile {
         self.file.dataset(name).is_ok()
     }
 
-    /// A table of whole numbers, row after row; `None` if there is no such table or it holds something else.
+    /// A table of integers, row after row; `None` if there is no such table or it holds something else.
     pub fn numbers(&self, name: &str) -> Option<Vec<u64>> {
         let table = self.file.dataset(name).ok().filter(|t| t.size() <= VALUES_MAX)?;
         match table.dtype().ok()?.to_descriptor().ok()? {
@@ -92,12 +93,12 @@ impl ForeignFile {
         }
     }
 
-    /// A single whole number.
+    /// A single integer.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.numbers(name).filter(|v| v.len() == 1)?.first().copied()
     }
 
-    /// A single text, whatever kind of string holds it.
+    /// A single text, whatever string type holds it.
     pub fn text(&self, name: &str) -> Option<String> {
         let field = self.file.dataset(name).ok().filter(|f| f.size() == 1)?;
         let fixed = || Some(field.read_raw::<FixedAscii<256>>().ok()?.first()?.as_bytes().to_vec());
@@ -109,7 +110,8 @@ impl ForeignFile {
         Some(String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned())
     }
 
-    /// A table of texts of `bytes` bytes each, as stored, zero bytes too; `None` if there is no such table or it holds something else.
+    /// A table of texts of `bytes` bytes each, as stored, zero bytes too; `None` if there is no such table or it holds
+    /// something else.
     pub fn bytes(&self, name: &str, bytes: usize) -> Option<Vec<u8>> {
         let table = self.file.dataset(name).ok().filter(|t| t.size() <= VALUES_MAX / bytes)?;
         let kind = table.dtype().ok()?.to_descriptor().ok()?;
@@ -118,10 +120,10 @@ impl ForeignFile {
         raw_values(&table, bytes).ok()
     }
 
-    /// A stack of images that lie in one piece each.
+    /// A stack of images, each of which lies in one piece.
     ///
     /// # Errors
-    /// There is no such data set, it is no stack of images, or its chunks or filters are not those that can be read.
+    /// If there is no such data set, it is not a stack of images, or its chunks or filters are not supported.
     pub fn stack(&self, name: &str) -> Result<Stack, Error> {
         let stack = self.file.dataset(name).context(DOING, &self.path)?;
         let refuse = |cause: String, hint: &str| {
@@ -132,7 +134,7 @@ impl ForeignFile {
             return Err(refuse(format!("has the shape {shape:?}, not images x rows x columns"), "name another data set"));
         };
         if images > IMAGES_PER_FILE_MAX as usize * 100 || !(1..=PIXELS_MAX).contains(&rows.saturating_mul(columns)) {
-            return Err(refuse(format!("says that its shape is {shape:?}"), "the file is damaged"));
+            return Err(refuse(format!("has the impossible shape {shape:?}"), "the file is damaged"));
         }
         let kind = stack.dtype().context(DOING, &self.path)?;
         let words = kind.to_descriptor().context(DOING, &self.path)?;
@@ -157,8 +159,8 @@ impl ForeignFile {
             }
             chunks(&stack, images).context(DOING, &self.path)?
         } else {
-            // Nothing is allocated for a stack that was never written.
-            // An address beyond all numbers lies beyond the end of the file, too.
+            // Nothing is allocated for a stack that was never written. An address too large for 64 bits lies beyond the
+            // end of the file, too.
             let at = move |start: u64, n: u64| start.saturating_add(n.saturating_mul(image_bytes));
             let place = |start: u64| move |n: u64| Some(StoredImage { address: at(start, n), bytes: image_bytes });
             match stack.offset() {
@@ -172,7 +174,7 @@ impl ForeignFile {
         let end = std::fs::metadata(&self.path).context(DOING, &self.path)?.len();
         let beyond =
             |s: &StoredImage| s.address.checked_add(s.bytes).is_none_or(|e| e > end) || s.bytes > 2 * image_bytes + 65536;
-        // A file cut short: these images are not there.
+        // The file was cut short: these images are absent.
         let images = found.into_iter().map(|s| s.filter(|s| !beyond(s))).collect();
         Ok(Stack { rows, columns, pixel_bytes, compression, images })
     }
@@ -181,7 +183,7 @@ impl ForeignFile {
 fn chunks(stack: &Dataset, images: usize) -> hdf5::Result<Vec<Option<StoredImage>>> {
     let mut found = vec![None; images];
     stack.chunks_visit(|chunk| {
-        // A chunk that skipped a filter is not what the filters say; nobody writes such raw data.
+        // A chunk that skipped a filter does not match the filters; no known writer of raw data makes such chunks.
         if let Some(place) = found.get_mut(chunk.offset[0] as usize).filter(|_| chunk.filter_mask == 0 && chunk.size > 0) {
             *place = Some(StoredImage { address: chunk.addr, bytes: chunk.size });
         }

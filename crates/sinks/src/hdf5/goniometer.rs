@@ -1,5 +1,6 @@
-//! Angles as NXmx has them: a chain of rotations under `/entry/sample/transformations` and `/entry/instrument/detector/transformations`, with one
-//! angle for each image, and beside them the DECTRIS place of old. An angle follows the number of the image, so that lost images have theirs too.
+//! Writes angles as NXmx has them: a chain of rotations under `/entry/sample/transformations` and
+//! `/entry/instrument/detector/transformations`, with one angle for each image, and also in the older place that
+//! DECTRIS uses. An angle follows the number of the image, so lost images have angles too.
 
 use hdf5::{Dataset, Group, Result};
 use konkordia_core::experiment::{Axis, Experiment};
@@ -11,11 +12,12 @@ use super::spec::FileSpec;
 
 const SAMPLE: &str = "/entry/sample/transformations";
 pub(crate) const DETECTOR: &str = "/entry/instrument/detector/transformations";
-/// Angles that are computed and written at a time.
+/// Angles that are calculated and written at a time.
 const BLOCK: u64 = 1 << 16;
 
-/// Directions that hold where none was given, in the McStas frame. Omega and phi turn about the direction of the rows of the image, as on most
-/// beamlines and as DIALS and XDS presume; chi turns about the beam; two-theta lifts the detector. A kappa axis leans differently on each goniometer.
+/// Directions that apply if none was given, in the McStas frame. Omega and phi turn about the direction of the rows of
+/// the image, as on most beamlines and as DIALS and XDS assume; chi turns about the beam; two-theta lifts the detector.
+/// A kappa axis is inclined differently on each goniometer.
 fn usual_vector(name: &str) -> Option<[f64; 3]> {
     match name {
         "omega" | "phi" | "two_theta" => Some([-1.0, 0.0, 0.0]),
@@ -30,7 +32,7 @@ fn vector_of(name: &str, axis: &Axis) -> Option<[f64; 3]> {
     (length > 0.0 && length.is_finite()).then(|| [x / length, y / length, z / length])
 }
 
-/// Axes that were given and cannot be placed, because nobody said how they lie.
+/// Axes that were given but cannot be placed, because their direction is not known.
 pub(crate) fn without_vector(e: &Experiment) -> Vec<&'static str> {
     let lost = |(name, axis): &(&'static str, Axis)| axis.is_turned() && vector_of(name, axis).is_none();
     e.goniometer.axes().into_iter().filter(lost).map(|(name, _)| name).collect()
@@ -45,7 +47,7 @@ pub(crate) enum Frames {
 }
 
 impl Frames {
-    /// Those of a run, from the columns of its data files; `None` while it goes on and they are not known.
+    /// The frames of a run, from the columns of its data files; `None` while the run goes on and they are not known.
     pub(crate) fn of(spec: &FileSpec, files: &[&Closed], images: u64, is_final: bool) -> hdf5::Result<Option<Self>> {
         if !spec.extra_columns.iter().any(|name| name == "first_frame") {
             return Ok(Some(Self::Plain));
@@ -65,7 +67,7 @@ impl Frames {
         Ok(Some(Self::Listed(complete(listed))))
     }
 
-    /// Frames from the beginning of the first image to the beginning and to the end of this one.
+    /// Frames from the beginning of the first image to the beginning, and to the end, of this image.
     fn span(&self, image: u64) -> (f64, f64) {
         match self {
             Self::Plain => (image as f64, (image + 1) as f64),
@@ -77,8 +79,8 @@ impl Frames {
     }
 }
 
-/// Images of which nothing is known (a tail that was never taken, a file that is gone) follow the one before in the usual step; all are counted
-/// from the first image.
+/// Images of which nothing is known (at the end and never taken, or in a file that is gone) follow the previous one in
+/// the usual step. All are counted from the first image.
 fn complete(mut listed: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let known = |n: &usize| listed[*n].1 > 0;
     let mut two = (0..listed.len()).filter(known);
@@ -101,7 +103,7 @@ fn complete(mut listed: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     listed
 }
 
-/// Writes the axes of the sample and its `depends_on`: "." when no angle is known, or no image is there yet.
+/// Writes the axes of the sample and its `depends_on`: "." if no angle is known, or there is no image yet.
 pub(crate) fn write_sample(sample: &Group, e: &Experiment, frames: Option<&Frames>, images: u64) -> Result<()> {
     let axes = e.goniometer.axes().into_iter().filter(|(name, axis)| *name != "two_theta" && axis.is_given());
     let axes: Vec<(&str, Axis)> = axes.collect();
@@ -135,18 +137,19 @@ pub(crate) fn write_sample(sample: &Group, e: &Experiment, frames: Option<&Frame
     text(sample, "depends_on", &chain)
 }
 
-/// An axis that turns backwards, turned round: the same movement about the opposite direction. dxtbx opens no scan of negative steps.
+/// Reverses an axis that turns backwards: the same movement about the opposite direction. dxtbx does not open scans
+/// with negative steps.
 fn forwards(axis: Axis, [x, y, z]: [f64; 3]) -> (Axis, [f64; 3]) {
     if axis.increment() >= 0.0 {
         return (axis, [x, y, z]);
     }
-    // 0 less the number: no negative zero.
+    // 0 minus the number, to avoid a negative zero.
     let opposite = |number: Option<f64>| number.map(|number| 0.0 - number);
     let turned = Axis { start_deg: opposite(axis.start_deg), increment_deg: opposite(axis.increment_deg), ..axis };
     (turned, [0.0 - x, 0.0 - y, 0.0 - z])
 }
 
-/// The angles of an axis as they were given, where the chain has others or none.
+/// Writes the angles of an axis as they were given, if the chain has other angles or none.
 fn as_given(old: &Group, name: &str, axis: &Axis, frames: &Frames, images: u64) -> Result<()> {
     let angle = |frames: f64| axis.start() + frames * axis.increment();
     let begin = angles(old, name, images, |image| angle(frames.span(image).0))?;
@@ -155,7 +158,7 @@ fn as_given(old: &Group, name: &str, axis: &Axis, frames: &Frames, images: u64) 
     attribute_text(&end, "units", "deg")
 }
 
-/// Writes the arm of the detector, if it is known where it stands, and gives the end of the chain.
+/// Writes the arm of the detector, if its angle is known, and returns the end of the chain.
 pub(crate) fn write_two_theta(moves: &Group, e: &Experiment, frames: Option<&Frames>, images: u64) -> Result<String> {
     let axis = e.goniometer.two_theta;
     let Some(vector) = vector_of("two_theta", &axis).filter(|_| axis.is_given()) else { return Ok(".".into()) };
@@ -164,8 +167,8 @@ pub(crate) fn write_two_theta(moves: &Group, e: &Experiment, frames: Option<&Fra
     Ok(format!("{DETECTOR}/two_theta"))
 }
 
-/// Writes the turns of the detector about the columns and rows of its image, which run in the directions `[slow, fast]`, and gives the end of the
-/// chain.
+/// Writes the tilts of the detector about the columns and rows of its image, which run in the directions
+/// `[slow, fast]`, and returns the end of the chain.
 pub(crate) fn write_tilts(moves: &Group, e: &Experiment, [slow, fast]: [[f64; 3]; 2], mut chain: String) -> Result<String> {
     let tilts = [("tilt_slow", e.tilt_slow_deg, slow), ("tilt_fast", e.tilt_fast_deg, fast)];
     for (name, angle, vector) in tilts {
@@ -178,7 +181,7 @@ pub(crate) fn write_tilts(moves: &Group, e: &Experiment, [slow, fast]: [[f64; 3]
     Ok(chain)
 }
 
-/// One rotation: an angle for each of so many images with its end, or one angle for all.
+/// Writes one rotation: an angle for each of so many images, with its end, or one angle for all.
 fn rotation(
     moves: &Group,
     name: &str,
@@ -200,7 +203,7 @@ fn rotation(
     number(moves, &format!("{name}_increment_set"), (end - begin) * axis.increment(), "deg")
 }
 
-/// One angle for each image; the memory for it does not grow with the run.
+/// Writes one angle for each image; its memory does not grow with the run.
 fn angles(parent: &Group, name: &str, images: u64, angle: impl Fn(u64) -> f64) -> Result<Dataset> {
     let field = parent.new_dataset::<f64>().shape(images as usize).create(name)?;
     for from in (0..images).step_by(BLOCK as usize) {

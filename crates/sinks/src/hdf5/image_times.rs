@@ -1,4 +1,4 @@
-//! Begin of each image in seconds, from the per-image columns: `start_time` of the detector.
+//! Writes `start_time` of the detector: the begin of each image in seconds, from the per-image columns.
 
 use hdf5::{Dataset, Group, Result};
 
@@ -8,12 +8,13 @@ use super::low;
 use super::nexus::attribute_text;
 use super::spec::FileSpec;
 
-/// A column with a clock: its name, and seconds per unit.
+/// The column with the clock: its name, and seconds per unit.
 fn clock(spec: &FileSpec) -> (&'static str, f64) {
     if spec.series.is_some() { ("timestamp_ns", 1e-9) } else { ("timestamp", 1e-7) }
 }
 
-/// Begin of each image of one data file in units of its clock; `None` where nothing is known.
+/// Begin of each image of one data file in units of its clock; `None` for an image, or a file, whose times are not
+/// known.
 fn ticks(file: &Closed, column: &str) -> Result<Option<Vec<Option<u64>>>> {
     let Some(open) = file.columns()? else { return Ok(None) };
     let read = |name: &str| open.dataset(name).ok();
@@ -27,8 +28,9 @@ fn ticks(file: &Closed, column: &str) -> Result<Option<Vec<Option<u64>>>> {
     Ok(Some(status.iter().zip(&time).map(known).take(file.stored as usize).collect()))
 }
 
-/// Writes the times of all images, one data file at a time; nothing if the clock of the detector stood still. The clock of a run counts from a
-/// moment that nobody knows, so that its times count from the first image; that of a series counts from a date, if the sender said one.
+/// Writes the times of all images, one data file at a time; writes nothing if the detector's clock stood still. The
+/// zero of a run's clock is not known, so its times count from the first image. The times of a series count from a
+/// date, if the sender gave one.
 pub(crate) fn write(detector: &Group, spec: &FileSpec, files: &[&Closed], images: u64) -> Result<()> {
     let (column, seconds) = clock(spec);
     let ipf = u64::from(spec.images_per_file);

@@ -1,10 +1,11 @@
-//! The journal of a growing data file: one record per image with the place of its chunk and its row of columns, appended by one plain
-//! `write` after the chunk. Whatever libhdf5 had not put into the file when the process was killed, the journal knows; it is locked
-//! while its writer lives and removed once the data file is closed.
+//! The journal of a growing data file: one record per image with the place of its chunk and its row of columns,
+//! appended by one plain `write` after the chunk. So the journal holds everything that libhdf5 had not yet put into the
+//! file when the process was killed. It is locked while its writer lives, and removed once the data file is closed.
 //!
-//! Layout, little endian: header = magic "KONKJRN1", u32 length of text, u32 bytes per row, u64 file number, u64 first image, text (the
-//! run description), u32 CRC-32 of all before. Record = u64 image, u64 offset, u64 size (offset and size all ones: no chunk), row,
-//! u32 CRC-32 of the record. Where an image has several chunks, offset and size of the second and further ones begin the row.
+//! Layout, little endian: header = magic "KONKJRN1", u32 length of text, u32 bytes per row, u64 file number, u64 first
+//! image, text (the run description), u32 CRC-32 of all before. Record = u64 image, u64 offset, u64 size (offset and
+//! size all ones: no chunk), row, u32 CRC-32 of the record. Where an image has several chunks, offset and size of the
+//! second and further ones begin the row.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -18,7 +19,7 @@ use super::names::temporary_path;
 
 const MAGIC: &[u8; 8] = b"KONKJRN1";
 const FIXED_HEADER: usize = 32;
-/// A run description longer than this is not one.
+/// A longer text is not a run description.
 const MOST_TEXT: usize = 64 << 20;
 /// Offset and size of an image without a chunk.
 pub(crate) const NO_CHUNK: u64 = u64::MAX;
@@ -26,7 +27,7 @@ pub(crate) const NO_CHUNK: u64 = u64::MAX;
 /// Offset and size of a chunk.
 pub(crate) type Place = (u64, u64);
 
-/// Bytes of a record before the row, beyond those of an image with one chunk.
+/// Bytes that a record needs before the row, beyond those of an image with one chunk.
 pub(crate) fn places_bytes(pieces: usize) -> usize {
     16 * (pieces - 1)
 }
@@ -47,7 +48,7 @@ pub(crate) struct Entry {
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pub(crate) row: Vec<u8>,
-    /// Damaged records between the good one before and this one.
+    /// Damaged records between the previous good record and this one.
     pub(crate) bad_before: u64,
 }
 
@@ -61,17 +62,17 @@ impl Entry {
     }
 }
 
-/// A journal read back: every good record, and how many are damaged. An unfinished last one does not count.
+/// A journal read back: every good record, and how many are damaged. An unfinished last record does not count.
 #[derive(Debug)]
 pub(crate) struct Replay {
     pub(crate) text: String,
     pub(crate) number: u64,
     pub(crate) first: u64,
     pub(crate) entries: Vec<Entry>,
-    /// Damaged records, all of them and those behind the last good one.
+    /// Damaged records: all of them, and those after the last good one.
     pub(crate) bad: u64,
     pub(crate) bad_behind: u64,
-    /// It ends exactly at its header.
+    /// True if it ends exactly at its header.
     pub(crate) is_empty: bool,
     /// CRC-32 of the whole journal.
     pub(crate) crc32: u32,
@@ -82,7 +83,8 @@ pub(crate) struct Replay {
 impl Journal {
     pub(crate) fn create(path: &Path, text: &str, row_bytes: usize, number: u64, first: u64) -> Result<Self, Error> {
         let doing = "create the journal";
-        // Under its name it is never without its header, unless a power cut took that.
+        // The file gets its name when it has its header, so under its name it lacks the header only if a power cut took
+        // it.
         let part = temporary_path(path);
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(&part).context(doing, &part)?;
         file.try_lock().map_err(|error| Error::new(ErrorKind::InUse, doing, path, error.to_string()))?;
@@ -97,7 +99,7 @@ impl Journal {
         header.extend(crc32(&header).to_le_bytes());
         let put = || -> std::io::Result<()> {
             (&file).write_all(&header)?;
-            // Who has the lock on this name is alone.
+            // The holder of the lock on this name has no competitor.
             if path.exists() { Err(std::io::ErrorKind::AlreadyExists.into()) } else { std::fs::rename(&part, path) }
         };
         put().inspect_err(|_| drop(std::fs::remove_file(&part))).context(doing, path)?;
@@ -118,7 +120,7 @@ impl Journal {
         self.record.extend(sum.to_le_bytes());
         let written = (&*self.file).write_all(&self.record);
         if written.is_err() {
-            // A record cut short is skipped by the reader anyway; this only keeps later records readable.
+            // The reader skips a record cut short anyway; this only keeps later records readable.
             let _ = self.file.set_len(self.length);
             let _ = (&*self.file).seek(std::io::SeekFrom::Start(self.length));
         }
@@ -127,7 +129,7 @@ impl Journal {
         Ok(())
     }
 
-    /// The file, for who brings it to the disk.
+    /// The file, for the thread that brings it to the disk.
     pub(crate) fn file(&self) -> (PathBuf, Arc<File>) {
         (self.path.clone(), Arc::clone(&self.file))
     }
@@ -137,7 +139,7 @@ impl Journal {
     }
 }
 
-/// Fails with `InUse` when the writer of this journal is alive; a journal that does not exist is no error.
+/// Fails with `InUse` if the writer of this journal is alive; it is not an error if the journal does not exist.
 pub(crate) fn refuse_if_alive(path: &Path) -> Result<(), Error> {
     match File::open(path) {
         Ok(file) => lock(&file, path),
@@ -150,15 +152,16 @@ fn lock(file: &File, path: &Path) -> Result<(), Error> {
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
-            Err(Error::new(ErrorKind::InUse, "touch this run", path, "another process is writing it"))
+            Err(Error::new(ErrorKind::InUse, "change this run", path, "another process is writing it"))
         }
-        // A file system without locks: nothing can be said, and refusing would make repair impossible there.
+        // A file system without locks: whether the writer lives is not known, and refusing would make repair impossible
+        // there.
         Err(TryLockError::Error(_)) => Ok(()),
     }
 }
 
-/// Reads a journal. `Ok(None)` when its header is not there: the disk did not get it. (A writer of an earlier version may have died before the first
-/// image.)
+/// Reads a journal. `Ok(None)` if its header is absent: it did not reach the disk. (A writer of an earlier version may
+/// have died before the first image.)
 pub(crate) fn replay(path: &Path) -> Result<Option<Replay>, Error> {
     let doing = "read the journal";
     let mut file = File::open(path).context(doing, path)?;
@@ -171,7 +174,7 @@ pub(crate) fn replay(path: &Path) -> Result<Option<Replay>, Error> {
     else {
         return Ok(None);
     };
-    // Where the disk did not get what was written, some file systems give zeros.
+    // Where data did not reach the disk, some file systems return zeros.
     if bytes.iter().all(|byte| *byte == 0) {
         return Ok(None);
     }
@@ -200,7 +203,7 @@ pub(crate) fn replay(path: &Path) -> Result<Option<Replay>, Error> {
     Ok(Some(Replay { text, number: file_number, first, entries, bad, bad_behind: bad_before, is_empty, crc32, _lock: file }))
 }
 
-/// Whether there is more in a file than the header of a journal, damaged or not.
+/// Whether a file holds more than the header of a journal, damaged or not.
 pub(crate) fn has_records(path: &Path) -> bool {
     let Ok(bytes) = std::fs::read(path) else { return false };
     let text = bytes.get(8..12).map_or(0, |length| u32::from_le_bytes(std::array::from_fn(|k| length[k])));

@@ -1,4 +1,4 @@
-//! What is found in the place of a data file when a run is repaired.
+//! Examines the file in the place of a data file when a run is repaired.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use super::spec::FileSpec;
 
 /// See the top of this module.
 pub(super) enum Look {
-    /// Readable, with so many images.
+    /// Readable, with this number of images.
     Whole {
         images: u64,
-        /// Images of which the master says something else.
+        /// Images whose rows in the master differ.
         differ: u64,
-        /// Those of them of which nothing tells which is right.
+        /// Those of them for which nothing shows which row is right.
         undecided: u64,
     },
     Gone,
@@ -30,7 +30,7 @@ pub(super) enum Look {
     Damaged(String),
 }
 
-/// Looks at a data file; `before` is what the final master said of its images.
+/// Examines a data file; `before` holds the rows of its images in the final master.
 pub(super) fn look(path: &Path, spec: &FileSpec, columns: &Columns, before: Option<&Rows>) -> Look {
     match std::fs::metadata(path) {
         Err(_) => return Look::Gone,
@@ -52,10 +52,10 @@ pub(super) fn look(path: &Path, spec: &FileSpec, columns: &Columns, before: Opti
         return Look::Foreign("holds no images".into());
     }
     if shape.get(1..) != Some(&spec.image_shape()) || images > spec.images_per_file as usize {
-        return Look::Foreign(format!("holds {shape:?}, not images of this run"));
+        return Look::Foreign(format!("holds data of shape {shape:?}, not images of this run"));
     }
     if is_of_another_run(&file, spec) {
-        return Look::Foreign("says that it is of another run".into());
+        return Look::Foreign("belongs to another run".into());
     }
     let images = images as u64;
     let rows = match rows(&file, columns, images, before) {
@@ -65,9 +65,9 @@ pub(super) fn look(path: &Path, spec: &FileSpec, columns: &Columns, before: Opti
     compare(&stack, spec, columns, images, &rows, before)
 }
 
-/// All columns; the error names the first one that is not there or not as long as the stack.
+/// Reads all columns; the error names the first one that is absent or has another length than the stack.
 fn rows(file: &File, columns: &Columns, images: u64, before: Option<&Rows>) -> Result<Rows, String> {
-    // A master has checksums only where all of its data files had them; those of earlier versions have none.
+    // A master has checksums only if all of its data files had them; data files of earlier versions have none.
     let must_have_sums = before.is_some_and(Rows::has_sums);
     for column in &columns.list {
         let set = file.dataset(&format!("{COLUMNS}/{}", column.name));
@@ -85,14 +85,15 @@ fn rows(file: &File, columns: &Columns, images: u64, before: Option<&Rows>) -> R
     Rows::of(file, columns, 0, images).filter(Rows::is_complete).ok_or_else(|| "its columns cannot be read".into())
 }
 
-/// Every file of a run has the same description. One byte may have changed since.
+/// Every file of a run has the same description. One byte of it may have been damaged since.
 fn is_of_another_run(file: &File, spec: &FileSpec) -> bool {
     let text = read_text(file, DESCRIPTION).filter(|text| FileSpec::from_text(text).is_ok());
     text.is_some_and(|text| bytes_that_differ(&text, spec).is_none_or(|bytes| bytes > 1))
 }
 
-/// In how many bytes a description differs from that of the run; `None` if it is none, or not as long. The name of the run may have been changed
-/// by hand, the snapshots of the pedestals may be gone, and a copy may be packed otherwise.
+/// In how many bytes a description differs from that of the run; `None` if it is not a description, or has another
+/// length. Three differences are ignored: the name of the run may have been changed by hand, the pedestal snapshots may
+/// be gone, and a copy may be compressed differently.
 pub(super) fn bytes_that_differ(text: &str, spec: &FileSpec) -> Option<usize> {
     let mut found = FileSpec::from_text(text).ok()?;
     found.prefix.clone_from(&spec.prefix);
@@ -102,7 +103,8 @@ pub(super) fn bytes_that_differ(text: &str, spec: &FileSpec) -> Option<usize> {
     (found.len() == expected.len()).then(|| found.bytes().zip(expected.bytes()).filter(|(a, b)| a != b).count())
 }
 
-/// What the index does not find is no image, however whole its bytes are; and what the master says is compared.
+/// Compares the images with the index and with the master. An image that the index does not find counts as damaged,
+/// however whole its bytes are.
 fn compare(stack: &Dataset, spec: &FileSpec, columns: &Columns, images: u64, rows: &Rows, before: Option<&Rows>) -> Look {
     let starts = spec.chunk_starts();
     let is_found = |local: u64| {
@@ -113,7 +115,7 @@ fn compare(stack: &Dataset, spec: &FileSpec, columns: &Columns, images: u64, row
     for local in 0..images {
         let Some(own) = rows.get(local) else { continue };
         if own.has_pixels(columns) && !is_found(local) {
-            return Look::Damaged(format!("the chunk of its image {local} is not found"));
+            return Look::Damaged(format!("its image {local} has no chunk"));
         }
         let master = before.and_then(|before| before.get(local));
         let Some(master) = master.filter(|master: &Row<'_>| !master.is_same(&own)) else { continue };
@@ -123,19 +125,19 @@ fn compare(stack: &Dataset, spec: &FileSpec, columns: &Columns, images: u64, row
         }
         match judge(own, master, columns, stored_sum(stack, spec, &starts, local)) {
             Verdict::Own => {}
-            Verdict::Master => return Look::Damaged(format!("its columns of image {local} are not those that were written")),
+            Verdict::Master => return Look::Damaged(format!("the per-image columns of image {local} are damaged")),
             Verdict::Zeros => zeros += 1,
             Verdict::Undecided => undecided += 1,
         }
     }
-    // A single one can as well be a flipped bit in the master.
+    // A single one can just as well be a flipped bit in the master.
     if zeros > 1 {
-        return Look::Damaged(format!("its columns are zero for {zeros} images of which the master says more"));
+        return Look::Damaged(format!("its columns are zero for {zeros} images for which the master has values"));
     }
     Look::Whole { images, differ, undecided: undecided + zeros }
 }
 
-/// The checksum of the chunks of an image as they are now; that of nothing where they cannot be read.
+/// The checksum of the chunks of an image as they are now; that of zero bytes if they cannot be read.
 fn stored_sum(stack: &Dataset, spec: &FileSpec, starts: &[Vec<u64>], local: u64) -> u32 {
     let read = |start: &Vec<u64>| {
         let mut chunk = Vec::new();

@@ -1,4 +1,5 @@
-//! The calls of libhdf5 and the kernel that the high-level crates do not offer. All unsafe code of this crate is here.
+//! The calls of libhdf5 and the kernel that the high-level crates do not offer. More unsafe calls of libhdf5 are in
+//! `objects.rs`, `text.rs` and `foreign_low.rs`.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -39,13 +40,14 @@ pub(crate) struct Owned(pub(crate) hid_t, pub(crate) unsafe extern "C" fn(hid_t)
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: the id was returned by the matching create call in this module, is closed once, under the library lock.
+        // SAFETY: the id was returned by the matching create call in this module; it is closed once, under the library
+        // lock.
         sync(|| unsafe { (self.1)(self.0) });
     }
 }
 
-/// Makes the filters of ours known to the library, which refuses to create data sets with unknown mandatory filters. Chunks are written and
-/// read directly, so the filters themselves are never to run; they fail if they do.
+/// Registers our filters with the library, which refuses to create data sets with unknown mandatory filters. Chunks are
+/// written and read directly, so the filters themselves never run; they fail if they do.
 fn register_filters() -> hdf5::Result<()> {
     unsafe extern "C" fn refuse(
         _: u32,
@@ -83,13 +85,14 @@ fn register_filters() -> hdf5::Result<()> {
     if done { Ok(()) } else { Err("the compression filters cannot be registered".into()) }
 }
 
-/// Which releases of HDF5 can read the file. Object headers are of version 1 but for that of the root: neggia walks past the end of one of version 2
-/// that ends in a gap of less than a message (docs/decisions/0008).
+/// Which releases of HDF5 can read the file. Object headers have version 1, except that of the root: neggia reads past
+/// the end of a header of version 2 that ends in a gap of less than a message (docs/decisions/0008).
 #[derive(Clone, Copy)]
 pub(crate) enum Format {
     /// HDF5 1.8: superblock 2 and the B-tree chunk index that neggia knows (docs/decisions/0003).
     V18,
-    /// As V18, for chunks that may be smaller than 2 KiB: each gets space of its own at the end of the file, where it can be found again.
+    /// As V18, for chunks that may be smaller than 2 KiB: each gets its own space at the end of the file, where it can
+    /// be found again.
     V18SmallChunks,
     /// As V18, but virtual data sets (HDF5 1.10) are allowed.
     V18WithVirtual,
@@ -103,7 +106,7 @@ fn access(format: Option<Format>) -> hdf5::Result<FileAccess> {
         None => builder.libver_bounds(LibraryVersion::Earliest, LibraryVersion::V110),
     };
     let access = builder.finish()?;
-    // SAFETY: a valid property list. Without locks a reader can neither be refused by nor disturb the writer.
+    // SAFETY: a valid property list. Without locks the writer can neither refuse a reader nor be disturbed by one.
     h5check(sync(|| unsafe { H5Pset_file_locking(access.id(), 0, 1) }))?;
     if matches!(format, Some(Format::V18SmallChunks)) {
         // SAFETY: a valid property list.
@@ -116,7 +119,7 @@ fn name_of(path: &Path) -> hdf5::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| "zero byte in a file name".into())
 }
 
-// The builder of the high-level crate copies the access list without its locking property, hence the direct calls.
+// The builder of the high-level crate copies the access list without its locking property, hence these direct calls.
 
 pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
     register_filters()?;
@@ -126,8 +129,9 @@ pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
     // SAFETY: a terminated name and open lists; the new id is given to exactly one `File`.
     sync(|| unsafe {
         let creation = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_FILE_CREATE))?, H5Pclose);
-        // The root is the one object with a header of version 2: whatever it holds goes elsewhere, so that its header has no gap. The message about its links
-        // has to give way to one about attributes; with the order of creation it is long enough to leave no gap behind.
+        // The root is the one object with a header of version 2. What it holds is stored elsewhere, so that its header
+        // has no gap. The message about its links has to make room for one about attributes; with the creation order it
+        // is long enough to leave no gap behind.
         h5check(H5Pset_link_creation_order(creation.0, H5P_CRT_ORDER_TRACKED))?;
         h5check(H5Pset_link_phase_change(creation.0, 0, 0))?;
         h5check(H5Pset_attr_phase_change(creation.0, 0, 0))?;
@@ -137,13 +141,14 @@ pub(crate) fn create_file(path: &Path, format: Format) -> hdf5::Result<File> {
     })
 }
 
-/// Creates a group in a file of [`create_file`]: its header is of version 1, its links are stored as in files with superblock 2.
+/// Creates a group in a file of [`create_file`]: its header has version 1, and its links are stored as in files with
+/// superblock 2.
 pub(crate) fn create_group(parent: &Group, name: &str) -> hdf5::Result<Group> {
     let name_c = CString::new(name).map_err(|_| "zero byte in a name")?;
     // SAFETY: open ids and a terminated name; each id got here is closed once.
     sync(|| unsafe {
         let creation = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_GROUP_CREATE))?, H5Pclose);
-        // Without this it would be a group of HDF5 1.6, which neggia finds in files with superblock 0 only.
+        // Without this it would be a group of HDF5 1.6, which neggia finds only in files with superblock 0.
         h5check(H5Pset_link_creation_order(creation.0, H5P_CRT_ORDER_TRACKED))?;
         H5Gclose(h5check(H5Gcreate2(parent.id(), name_c.as_ptr(), H5P_DEFAULT, creation.0, H5P_DEFAULT))?);
         Ok::<_, hdf5::Error>(())
@@ -158,7 +163,7 @@ pub(crate) fn open_file(path: &Path) -> hdf5::Result<File> {
     sync(|| unsafe { from_id(h5check(H5Fopen(name.as_ptr(), H5F_ACC_RDONLY, access.id()))?) })
 }
 
-/// Opens a file to append to it, or makes it; in the earliest format that its content allows.
+/// Opens a file to append to it, or creates it, in the earliest format that its content allows.
 pub(crate) fn open_to_append(path: &Path) -> hdf5::Result<File> {
     register_filters()?;
     let (access, name) = (access(None)?, name_of(path)?);
@@ -173,7 +178,7 @@ pub(crate) fn open_to_append(path: &Path) -> hdf5::Result<File> {
     })
 }
 
-/// Lets nothing that the library knows of the file leave its memory but by a flush: some 100 bytes for each chunk.
+/// Keeps what the library knows of the file in its memory until a flush: some 100 bytes for each chunk.
 pub(crate) fn hold_metadata(file: &File) -> hdf5::Result<()> {
     let mut config = H5AC_cache_config_t { version: 1, ..H5AC_cache_config_t::default() };
     // SAFETY: an open file, and a structure of the version that it names.
@@ -182,7 +187,7 @@ pub(crate) fn hold_metadata(file: &File) -> hdf5::Result<()> {
     config.incr_mode = H5C_cache_incr_mode::H5C_incr__off;
     config.flash_incr_mode = H5C_cache_flash_incr_mode::H5C_flash_incr__off;
     config.decr_mode = H5C_cache_decr_mode::H5C_decr__off;
-    // SAFETY: as above.
+    // SAFETY: an open file, and a structure of the version that it names.
     h5check(sync(|| unsafe { H5Fset_mdc_config(file.id(), &raw const config) }))?;
     Ok(())
 }
@@ -244,7 +249,8 @@ pub(crate) fn create_stack(parent: &Group, name: &str, spec: &FileSpec) -> hdf5:
     create_images(parent, name, spec.pixel, [&spec.image_shape(), &spec.chunk_shape()], Some(&fill), filter.as_ref())
 }
 
-/// Creates a growing stack of images of a shape and a shape of chunks, both without the dimension of the images.
+/// Creates a growing stack of images; the shapes of an image and of a chunk are given without the dimension that counts
+/// images.
 pub(crate) fn create_images(
     parent: &Group,
     name: &str,
@@ -258,7 +264,8 @@ pub(crate) fn create_images(
     let chunk: Vec<hsize_t> = std::iter::once(1).chain(chunk.iter().map(|&size| size as hsize_t)).collect();
     register_filters()?;
     let list = creation_list(&chunk)?;
-    // SAFETY: `fill` holds one value of the type given (asserted above); the values outlive the call and their length is passed.
+    // SAFETY: `fill` holds one value of the type given (asserted above); the values outlive the call and their length
+    // is passed.
     sync(|| unsafe {
         if let Some(fill) = fill {
             h5check(H5Pset_fill_value(list.0, pixel_type(pixel), fill.as_ptr().cast()))?;
@@ -299,14 +306,15 @@ pub(crate) fn write_chunk(dataset: &Dataset, start: &[u64], bytes: &[u8]) -> hdf
 }
 
 unsafe extern "C" {
-    /// Of libhdf5 (H5Fpublic.h, since 1.10.2), as the other two; the bindings leave them out.
+    /// Of libhdf5 (H5Fpublic.h, since 1.10.2), like the other two; the bindings leave them out.
     fn H5Fset_libver_bounds(file: hid_t, low: H5F_libver_t, high: H5F_libver_t) -> i32;
     fn H5Fget_eoa(file: hid_t, end: *mut u64) -> i32;
-    /// Of libhdf5 (H5Dpublic.h, since 1.10.2): looks the chunk up, where `H5Dget_chunk_info_by_coord` walks through all of them.
+    /// Of libhdf5 (H5Dpublic.h, since 1.10.2): looks up one chunk, where `H5Dget_chunk_info_by_coord` walks through all
+    /// of them.
     fn H5Dget_chunk_storage_size(dataset: hid_t, offset: *const hsize_t, bytes: *mut hsize_t) -> i32;
 }
 
-/// End of the space that the library has given out in the file.
+/// End of the space that the library has allocated in the file.
 pub(crate) fn end_of_file(file: &File) -> hdf5::Result<u64> {
     let mut end = 0u64;
     // SAFETY: an open file and an output that is valid for writes.
@@ -338,17 +346,17 @@ pub(crate) fn dataset_chunk_bytes(dataset: &Dataset, offset: &[hsize_t]) -> hdf5
     if asked.is_ok() {
         return Ok(size);
     }
-    // It fails where there is no chunk; the walk through all of them tells that apart from damage.
+    // The call fails where there is no chunk; the walk through all chunks tells that apart from damage.
     let (mut mask, mut address) = (0u32, u64::MAX);
-    // SAFETY: as above.
+    // SAFETY: `offset` has one entry per dimension (asserted above) and the outputs are valid for writes.
     h5check(sync(|| unsafe {
         H5Dget_chunk_info_by_coord(dataset.id(), offset.as_ptr(), &raw mut mask, &raw mut address, &raw mut size)
     }))?;
     Ok(if address == u64::MAX { 0 } else { size })
 }
 
-/// Replaces `out` by the bytes of the chunk at `offset` (one number per dimension) as stored; `None` when it was never written. The answer says
-/// whether the filter was applied to it. A chunk larger than `most` bytes is an error.
+/// Replaces `out` by the bytes of the chunk at `offset` (one number per dimension) as stored; `None` if it was never
+/// written. The result says whether the filter was applied to the chunk. A chunk of more than `most` bytes is an error.
 pub(crate) fn read_stored_chunk(dataset: &Dataset, offset: &[u64], most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<bool>> {
     let size = dataset_chunk_bytes(dataset, offset)?;
     if size == 0 {
@@ -361,14 +369,14 @@ pub(crate) fn read_stored_chunk(dataset: &Dataset, offset: &[u64], most: u64, ou
     out.resize(size as usize, 0);
     let mut mask = 0u32;
     assert_eq!(offset.len(), dataset.ndim(), "one number per dimension");
-    // SAFETY: one offset per dimension (asserted above); `out` has the size that the library gave for this chunk, and nobody writes this file
-    // through this process.
+    // SAFETY: one offset per dimension (asserted above); `out` has the size that the library gave for this chunk, and
+    // nobody writes this file through this process.
     let read = || unsafe { H5Dread_chunk(dataset.id(), H5P_DEFAULT, offset.as_ptr(), &raw mut mask, out.as_mut_ptr().cast()) };
     h5check(sync(read))?;
     Ok(Some(mask == 0))
 }
 
-/// As [`read_stored_chunk`], for chunks that were all stored with their filter.
+/// As [`read_stored_chunk`], for a chunk that must have been stored with its filter.
 pub(crate) fn read_chunk(dataset: &Dataset, offset: &[u64], most: u64, out: &mut Vec<u8>) -> hdf5::Result<Option<()>> {
     match read_stored_chunk(dataset, offset, most, out)? {
         None => Ok(None),
@@ -377,7 +385,8 @@ pub(crate) fn read_chunk(dataset: &Dataset, offset: &[u64], most: u64, out: &mut
     }
 }
 
-/// Selects rows `start..start + count` of one column and hands type, memory space and file space to `transfer`, with the library locked.
+/// Selects rows `start..start + count` of one column and passes type, memory space and file space to `transfer`, with
+/// the library locked.
 fn transfer_rows(
     dataset: &Dataset,
     column: &Column,
@@ -410,7 +419,7 @@ pub(crate) fn write_rows(dataset: &Dataset, column: &Column, start: u64, bytes: 
     })
 }
 
-/// Rows `start..start + count` of one column, packed little endian.
+/// Reads rows `start..start + count` of one column, packed little endian.
 pub(crate) fn read_rows(dataset: &Dataset, column: &Column, start: u64, count: u64) -> hdf5::Result<Vec<u8>> {
     let shape = dataset.shape();
     if shape.get(1..) != Some(&column.shape) || start.checked_add(count).is_none_or(|end| end > shape[0] as u64) {
@@ -481,7 +490,7 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     }
 }
 
-/// Gives the file `bytes` of real space.
+/// Allocates `bytes` of space on the disk to the file.
 pub(crate) fn allocate(file: &StdFile, bytes: u64) -> io::Result<()> {
     // SAFETY: an open descriptor; the call changes nothing but the file.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {

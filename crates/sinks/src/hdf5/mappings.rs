@@ -1,9 +1,11 @@
-//! Looks at the mappings of virtual data sets in the bytes of a file, before libhdf5 opens one: 1.14.6 decodes them before it compares their
-//! checksum and writes beyond an array of its own where a rank is damaged (`H5S__hyper_deserialize`), so that the whole program ends.
+//! Checks the mappings of virtual data sets in the bytes of a file before libhdf5 opens one. libhdf5 1.14.6 decodes
+//! them before it compares their checksum, and writes beyond one of its arrays if a rank is damaged
+//! (`H5S__hyper_deserialize`), so that the whole program ends.
 //!
-//! They are an object of a global heap. Heap: "GCOL", version 1, 3 zeros, u64 bytes of all; then objects: u16 index, u16 references, u32 zero,
-//! u64 bytes, data padded to 8. Mappings: version 0, u64 count, for each two names that end in a zero byte and two selections; at the end
-//! u32 checksum (lookup3 of Bob Jenkins) of all before. All little endian.
+//! The mappings are an object of a global heap. Heap: "GCOL", version 1, 3 zeros, u64 size of the whole heap in bytes;
+//! then objects: u16 index, u16 references, u32 zero, u64 bytes, data padded to 8. Mappings: version 0, u64 count, for
+//! each two names that end in a zero byte and two selections; at the end u32 checksum (lookup3 of Bob Jenkins) of
+//! everything before. All little endian.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +20,7 @@ const OBJECT_HEADER: usize = 16;
 /// Version, count, checksum.
 const MAPPINGS_BYTES_MIN: usize = 1 + 8 + 4;
 
-/// What is found in a file.
+/// Numbers of mappings found in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mappings {
     pub(super) whole: usize,
@@ -43,20 +45,20 @@ impl Mappings {
         Ok(found)
     }
 
-    /// Looks at the objects of the heap that begins there.
+    /// Checks the objects of the heap that begins at `begin`.
     fn heap(&mut self, file: &File, begin: u64, length: u64) -> io::Result<()> {
         let mut header = [0; HEAP_HEADER];
         if file.read_exact_at(&mut header, begin).is_err() {
             return Ok(());
         }
-        // One that is said to be longer than the file is damaged: what is there of it is looked at.
+        // A heap whose stated size goes beyond the file is damaged: the part that is there is checked.
         let bytes = number(&header[8..]).min(length - begin);
         let mut heap = vec![0; usize::try_from(bytes).unwrap_or(0)];
         file.read_exact_at(&mut heap, begin)?;
         let mut rest = heap.get(HEAP_HEADER..).unwrap_or_default();
         while let Some((header, data)) = rest.split_at_checked(OBJECT_HEADER) {
             let bytes = usize::try_from(number(&header[8..])).unwrap_or(usize::MAX);
-            // Object 0 is what is free.
+            // Object 0 is the free space.
             if header[..2] == [0, 0] {
                 break;
             }
@@ -85,7 +87,7 @@ pub(super) fn are_whole(master: &Path) -> bool {
     Mappings::of(master).is_ok_and(|found| found.whole > 0 && found.damaged == 0)
 }
 
-/// A name of a file and one of a data set.
+/// True if the bytes begin with the name of a file and the name of a data set.
 fn begins_with_names(bytes: &[u8]) -> bool {
     let mut names = bytes.split_inclusive(|byte| *byte == 0);
     let is_name = |name: &[u8]| name.len() > 1 && name.ends_with(b"\0") && std::str::from_utf8(name).is_ok();
@@ -96,7 +98,8 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// The checksum of HDF5 for its metadata: `hashlittle` of lookup3.c (Bob Jenkins, public domain) with initial value 0.
+/// The checksum that HDF5 uses for its metadata: `hashlittle` of lookup3.c (Bob Jenkins, public domain) with initial
+/// value 0.
 fn lookup3(bytes: &[u8]) -> u32 {
     let [mut a, mut b, mut c] = [0xDEAD_BEEF_u32.wrapping_add(bytes.len() as u32); 3];
     let add = |part: &[u8], state: [u32; 3]| {

@@ -1,5 +1,6 @@
-//! The master file: NXmx for DIALS and the like, the DECTRIS paths for XDS, and the account of the run. It is built beside the old one
-//! and renamed over it, so that a reader finds either, whole; it links only to data files that exist.
+//! The master file: NXmx for DIALS and similar programs, the DECTRIS paths for XDS, and the ledger of the run. It is
+//! built beside the old one and renamed over it, so that a reader always finds a whole one. It links only to data files
+//! that exist.
 
 use std::path::{Path, PathBuf};
 
@@ -30,16 +31,16 @@ pub(super) const KEV_ANGSTROM: f64 = 12.398_419_843_320_026;
 /// The pixel mask in the master.
 pub(crate) const MASK: &str = "/entry/instrument/detector/pixel_mask";
 
-/// In `/entry/konkordia` of a run that goes on: which start of the machine it is of.
+/// Name of a text in `/entry/konkordia` of a running run: during which boot of the machine it was written.
 pub(crate) const BOOT: &str = "boot_id";
 
-/// A text that is another one after each start of the machine; `None` where the kernel does not tell.
+/// A text that changes with each boot of the machine; `None` if the kernel does not provide it.
 pub(crate) fn boot_id() -> Option<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// State of the run as told by `/entry/konkordia/state`.
+/// State of the run, as stored in `/entry/konkordia/state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Writing,
@@ -71,8 +72,8 @@ pub(crate) fn publish(
     if part.exists() {
         remove(&part)?;
     }
-    // Data files may have been moved away while the run went on: never link to what is not there. A repair says of which it knows that, and
-    // these may come back.
+    // Data files may have been moved away while the run went on: never link to an absent file. A repair marks the files
+    // of which it knows that they are absent; these keep their links, because they may come back.
     let files: Vec<&Closed> =
         files.iter().filter(|file| file.images > 0 && (!file.is_readable() || file.path.exists())).collect();
     let built = build(&part, spec, columns, &files, ledger, state).context(doing, &part);
@@ -89,7 +90,8 @@ pub(crate) fn publish(
     published.map(|()| path)
 }
 
-/// Makes the rename last through a power cut; file systems that cannot do it lose nothing that a kill could lose.
+/// Makes the rename last through a power cut; on a file system that cannot do it, no more is lost than a kill could
+/// lose.
 fn sync_directory(directory: &Path) {
     let _ = std::fs::File::open(directory).and_then(|d| d.sync_all());
 }
@@ -116,7 +118,8 @@ fn build(
     write_data(&entry, spec, files, images)?;
     let own = group(&entry, "konkordia", "NXcollection")?;
     write_own(&own, spec, state)?;
-    // While the run goes on its writer must not stop for long: the columns of all files so far would be copied again and again.
+    // While the run goes on its writer must not stop for long, and the columns of all files so far would be copied
+    // again and again.
     let copied = if state == State::Writing { &[] } else { files };
     write_columns(&own, columns, copied, spec, images)?;
     image_times::write(&entry.group("instrument/detector")?, spec, copied, images)?;
@@ -144,7 +147,7 @@ fn write_entry(entry: &Group, spec: &FileSpec, ledger: Option<&LedgerRecord>, im
     experiment::write_name(&source, m.source_name.as_ref(), m.experiment.source_short_name.as_ref())
 }
 
-/// A text, if it is known.
+/// Writes a text, if it is known.
 fn known_text(parent: &Group, name: &str, value: Option<&String>) -> Result<()> {
     value.map_or(Ok(()), |value| text(parent, name, value))
 }
@@ -187,7 +190,7 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     if let Some(distance) = m.detector_distance_m {
         number(detector, "distance", distance, "m")?;
         number(detector, "detector_distance", distance, "m")?;
-        // The geometry below is made from it.
+        // The geometry below is calculated from it.
         number(detector, "distance_derived", 0i8, "")?;
     }
     for (name, value) in [("beam_center_x", m.beam_center_x_px), ("beam_center_y", m.beam_center_y_px)] {
@@ -212,7 +215,7 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
         number(detector, "bit_depth_readout", bits, "")?;
     }
     number(detector, "bit_depth_image", spec.pixel.bytes() as i32 * 8, "")?;
-    // Of detector words only what the run says is known.
+    // Of detector words only what the run states is known.
     let of_type = (!spec.has_only_missing()).then(|| spec.pixel.special());
     if let Some(value) = spec.saturation.or(of_type.map(|special| special.valid_max)) {
         pixel_value(detector, "saturation_value", spec.pixel, value)?;
@@ -223,28 +226,29 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
     experiment::write_detector(detector, &m.experiment)
 }
 
-/// `bit_depth_readout`, where readers draw the right conclusion from it: dxtbx takes the two highest numbers of so many bits for special values, in
-/// pixels of whatever type, and accepts 32-bit unsigned images only when 32 bits are said to be read out. Where the detector reads fewer bits
-/// than a pixel of the file has, those two are counts; then only `detectorSpecific` says how many it reads.
+/// `bit_depth_readout`, where readers draw the right conclusion from it. In pixels of any type, dxtbx takes the two
+/// highest numbers of so many bits for special values, and it accepts 32-bit unsigned images only if 32 bits are said
+/// to be read out. If the detector reads fewer bits than a pixel of the file has, those two numbers are counts; then
+/// only `detectorSpecific` gives the number of bits.
 fn depth_that_readers_take(spec: &FileSpec) -> Option<i32> {
     let bits = spec.pixel.bytes() as i32 * 8;
     let readout = spec.metadata.bit_depth.map_or(bits, |n| n as i32);
     (spec.pixel == PixelType::Uint32 || readout == bits).then_some(bits)
 }
 
-/// A pixel value: integer fields for integer pixels, so that no reader has to round.
+/// Writes a pixel value: an integer field for integer pixels, so that no reader has to round.
 fn pixel_value(parent: &Group, name: &str, pixel: PixelType, value: f64) -> Result<()> {
     if pixel.is_float() { number(parent, name, value, "") } else { number(parent, name, value as i64, "") }
 }
 
-/// Width and height of a pixel; of most detectors they are the same.
+/// Width and height of a pixel; for most detectors they are equal.
 fn pixel_size(spec: &FileSpec) -> Option<[f64; 2]> {
     let width = spec.metadata.pixel_size_m?;
     Some([width, spec.series.as_ref().and_then(|series| series.pixel_height_m).unwrap_or(width)])
 }
 
-/// McStas frame: z along the beam, y up, x to the left for who looks along the beam. From the beam
-/// centre on, the detector is tilted, moved along the beam, and swung about the sample by its arm.
+/// Writes the geometry in the McStas frame: z along the beam, y up, x to the left when looking along the beam. Starting
+/// at the beam centre, the detector is tilted, moved along the beam, and swung about the sample by its arm.
 fn write_geometry(detector: &Group, spec: &FileSpec, frames: Option<&Frames>, images: u64) -> Result<()> {
     let m = &spec.metadata;
     let moves = group(detector, "transformations", "NXtransformations")?;
@@ -258,8 +262,8 @@ fn write_geometry(detector: &Group, spec: &FileSpec, frames: Option<&Frames>, im
     modules::write(detector, spec, &chain, pixel_size(spec))
 }
 
-/// What the DECTRIS readers look for. `eiger_fw_version` is left out on purpose: with it dxtbx takes the file for one of a fixed list
-/// of EIGER sizes.
+/// Writes what readers for DECTRIS files look for. `eiger_fw_version` is left out on purpose: with it dxtbx assumes one
+/// of a fixed list of EIGER sizes.
 fn write_specific(detector: &Group, spec: &FileSpec, images: u64) -> Result<()> {
     let specific = group(detector, "detectorSpecific", "NXcollection")?;
     number(&specific, "nimages", images, "")?;
@@ -277,12 +281,13 @@ fn write_specific(detector: &Group, spec: &FileSpec, images: u64) -> Result<()> 
     detector.link_hard("/entry/instrument/detector/detectorSpecific/pixel_mask", "pixel_mask")
 }
 
-/// NXmx: value = (number + data_offset) x data_scaling_factor. `nxmx`, and with it DIALS, looks for `data_scale_factor`.
+/// NXmx: value = (number + data_offset) x data_scaling_factor. `nxmx`, and with it DIALS, looks for
+/// `data_scale_factor`.
 fn write_scale(data: &Group, spec: &FileSpec) -> Result<()> {
     let Some(scale) = spec.scale.filter(|scale| !scale.is_trivial()) else { return Ok(()) };
     number(data, "data_scaling_factor", scale.step, "")?;
     number(data, "data_scale_factor", scale.step, "")?;
-    // 0 less the offset: no negative zero.
+    // 0 minus the offset, to avoid a negative zero.
     number(data, "data_offset", 0.0 - scale.offset, "")
 }
 
@@ -302,7 +307,7 @@ fn write_data(entry: &Group, spec: &FileSpec, files: &[&Closed], images: u64) ->
     if spec.layout != Layout::Links {
         write_virtual(&data, &signal, spec, files, images)?;
     }
-    // Behind the images: fabio takes these numbers for images, in the order in which they were made.
+    // After the images: fabio takes these numbers for images, in the order in which they were created.
     write_scale(&data, spec)?;
     channels::write_axes(&data, spec)?;
     attribute_text(&data, "signal", &signal)
@@ -347,7 +352,7 @@ fn write_virtual(data: &Group, name: &str, spec: &FileSpec, files: &[&Closed], i
     };
     for file in files {
         let start = ((file.number - 1) * u64::from(spec.images_per_file)) as usize;
-        // Of a shorter copy what is there; the rest reads as missing.
+        // Of a shorter copy only what is there; the rest reads as missing.
         let count = if file.is_readable() { file.stored } else { file.images } as usize;
         let (source, target) = (all(0..count), all(start..start + count));
         builder = builder.virtual_map(file_name(file), STACK, stack(count), source, whole.clone(), target);
@@ -444,7 +449,7 @@ fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileS
     Ok(())
 }
 
-/// What the master before said of images that are in no data file that can be read; nothing where it said nothing.
+/// Rows of the previous master for images that are in no readable data file; zeros where it had none.
 fn old_rows(old: Option<&Group>, column: &Column, first: u64, images: u64) -> Vec<u8> {
     let read = |old: &Group| low::read_rows(&old.dataset(&column.name).ok()?, column, first, images).ok();
     old.and_then(read).unwrap_or_else(|| vec![0; images as usize * column.bytes()])

@@ -1,8 +1,10 @@
-//! A file written again with other compression: every object is copied as it is, only the image stacks get a new filter and their chunks one by
-//! one. So metadata of any program survive, and files keep their structure. Who does the compressing is told by callers, chunk by chunk.
+//! Writes a file again with another compression. Every object is copied as it is; only the image stacks get a new
+//! filter, and their chunks are copied one by one. So the metadata of any program survive, and files keep their
+//! structure. Callers do the compressing, chunk by chunk.
 //!
-//! An image stack is a chunked data set in a group that is called `data` or of class NXdata, of which each chunk is one whole image: the last two
-//! dimensions, all others 1. Links to other files and virtual data sets are copied with the files renamed.
+//! An image stack is a chunked data set in a group that is called `data` or has class NXdata. Each of its chunks is one
+//! whole image: rows and columns are the last two dimensions, and all others are 1 in a chunk. Links to other files and
+//! virtual data sets are copied with the files renamed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::unix::fs::MetadataExt;
@@ -29,11 +31,11 @@ pub use super::mirror_sums::Verifier;
 
 const READ: &str = "read the file to be repacked";
 const WRITE: &str = "write the repacked file";
-/// Files with groups in groups deeper than this are refused.
+/// Files whose groups are nested deeper than this are refused.
 const DEPTH_MAX: usize = 64;
-/// Group of the record of a repacking, in every file that it wrote.
+/// Group that records how a file was repacked, in every repacked file.
 pub const RECORD: &str = "/entry/konkordia/repack";
-/// A compressed chunk is never longer than twice its image and this.
+/// A compressed chunk is never longer than twice its image plus this.
 const CHUNK_EXTRA: u64 = 4096;
 
 /// One image stack.
@@ -41,7 +43,7 @@ const CHUNK_EXTRA: u64 = 4096;
 pub struct StackLayout {
     /// Path in the file.
     pub name: String,
-    /// Chunks: images, by channels where there are several.
+    /// Chunks: the number of images, times the number of channels if there are several.
     pub images: u64,
     /// Image rows.
     pub rows: usize,
@@ -49,13 +51,13 @@ pub struct StackLayout {
     pub columns: usize,
     /// Bytes of a pixel.
     pub element_bytes: usize,
-    /// Type of a pixel, little endian; `None` where it is another.
+    /// Type of a pixel, little endian; `None` for other types.
     pub dtype: Option<PixelType>,
-    /// The same, where it is one of those that this program converts to.
+    /// The same, if it is one of the types that this program converts to.
     pub pixel: Option<PixelType>,
     /// How its chunks are compressed.
     pub compression: Compression,
-    /// In files of this program: the pixel of images that have no chunk, little endian.
+    /// The pixel of images that have no chunk, little endian; only in files of this program.
     pub fill: Option<Vec<u8>>,
     /// Sizes of the dimensions before rows and columns.
     leading: Vec<u64>,
@@ -67,7 +69,7 @@ impl StackLayout {
         self.rows * self.columns * self.element_bytes
     }
 
-    /// Positions of the stack: an image with several channels has as many chunks at its position.
+    /// Positions of the stack. An image with several channels has several chunks at its position.
     pub(super) fn positions(&self) -> u64 {
         self.leading.first().copied().unwrap_or(0)
     }
@@ -82,16 +84,16 @@ impl StackLayout {
     }
 }
 
-/// A file opened for its image stacks.
+/// A file opened to read its image stacks.
 pub struct Stacks {
     path: PathBuf,
     file: File,
     found: Vec<(StackLayout, Dataset)>,
-    /// The same stacks by object, of which each may have several names.
+    /// Index of the stack by object; an object may have several names.
     index: HashMap<Token, usize>,
-    /// Virtual data sets, stacks, and groups with something below them that is not simply copied as a whole.
+    /// Virtual data sets, stacks, and groups with something below them that cannot simply be copied as a whole.
     special: HashSet<Token>,
-    /// Other files that this one points to, as it names them.
+    /// Other files that this one points to, by the names that it gives them.
     names: Vec<String>,
 }
 
@@ -106,14 +108,14 @@ impl Stacks {
     /// Opens a file and finds its image stacks.
     ///
     /// # Errors
-    /// When it cannot be read, is being written, has checksums that cannot be read, or holds a stack with filters or chunks that this program does
-    /// not know.
+    /// If it cannot be read, is being written, has checksums that cannot be read, or holds a stack with filters or
+    /// chunks that this program does not know.
     pub fn open(path: &Path) -> Result<Self, Error> {
         std::fs::metadata(path).context(READ, path)?;
         let journal = journal_path(path);
         if journal.exists() {
             refuse_if_alive(&journal)?;
-            let cause = "its writer was killed: a journal stands beside it";
+            let cause = "its writer was killed: there is a journal beside it";
             return Err(Error::new(ErrorKind::Damaged, READ, path, cause));
         }
         let file = low::open_file(path).context(READ, path)?;
@@ -133,7 +135,7 @@ impl Stacks {
         Ok(stacks)
     }
 
-    /// Visits each group once, those nearest to the root first: hard links may lead back to groups above.
+    /// Visits each group once, starting at the root and going down: hard links may lead back to groups above.
     fn walk(&mut self) -> Result<(), Error> {
         let root = self.file.group("/").context(READ, &self.path)?;
         let at_root = objects::object(&root, ".").context(READ, &self.path)?.0;
@@ -143,7 +145,8 @@ impl Stacks {
         let mut holders: HashMap<Token, Vec<Token>> = HashMap::new();
         let mut special = vec![at_root];
         while let Some((group, holder, depth)) = open.pop_front() {
-            // The library gives them in an order that depends on how they are stored; a copy is to have its stacks in that of the original.
+            // The library lists them in an order that depends on how they are stored; sorting gives the copy its stacks
+            // in the order of the original.
             let mut names = group.member_names().context(READ, &self.path)?;
             names.sort();
             for name in names {
@@ -169,7 +172,7 @@ impl Stacks {
                     }
                     None if is_group && seen.insert(object) => {
                         if depth == DEPTH_MAX {
-                            let cause = format!("groups in groups deeper than {DEPTH_MAX}");
+                            let cause = format!("groups are nested deeper than {DEPTH_MAX} levels");
                             return Err(Error::new(ErrorKind::Invalid, READ, &self.path, cause));
                         }
                         open.push_back((group.group(&name).context(READ, &self.path)?, object, depth + 1));
@@ -178,9 +181,10 @@ impl Stacks {
                 }
             }
         }
-        // Something with several names is copied once only where each of them is copied one by one.
+        // An object with several names is copied once only if each of the groups that name it is copied member by
+        // member.
         special.extend(holders.values().filter(|groups| groups.len() > 1).flatten());
-        // Whatever holds something special is special.
+        // A group that holds something special is special itself.
         while let Some(object) = special.pop() {
             if self.special.insert(object) {
                 special.extend(holders.get(&object).into_iter().flatten());
@@ -189,7 +193,7 @@ impl Stacks {
         Ok(())
     }
 
-    /// What is more than an object to be copied.
+    /// Recognises objects that cannot simply be copied.
     fn look(&self, group: &Group, name: &str) -> Result<Option<Found>, Error> {
         match objects::link(group, name).context(READ, &self.path)? {
             Link::External(file, _) => return Ok(Some(Found::Pointer(vec![file]))),
@@ -228,10 +232,10 @@ impl Stacks {
         }
         let (rows, columns) = (shape[before], shape[before + 1]);
         if rows.saturating_mul(columns) > PIXELS_MAX {
-            return Err(wrong(format!("images of {rows} x {columns} pixels")));
+            return Err(wrong(format!("images of {rows} x {columns} pixels are too large")));
         }
         let filters = low::filters(dataset).context(READ, &self.path)?;
-        let compression = packing::compression(&filters).ok_or_else(|| wrong(format!("filters {filters:?}")))?;
+        let compression = packing::compression(&filters).ok_or_else(|| wrong(format!("unknown filters {filters:?}")))?;
         let kind = dataset.dtype().context(READ, &self.path)?;
         let little = kind.byte_order() != hdf5::datatype::ByteOrder::BigEndian;
         let pixel = kind.to_descriptor().ok().and_then(|kind| pixel_of(&kind));
@@ -290,10 +294,11 @@ impl Stacks {
         mirror_sums::has_any(&self.file)
     }
 
-    /// For a data file that a master with checksums names: masters have them only where all of their data files had them.
+    /// Checks a data file that a master with checksums names: masters have checksums only if all of their data files
+    /// had them.
     ///
     /// # Errors
-    /// [`ErrorKind::Damaged`] when it has per-image columns and no checksums.
+    /// [`ErrorKind::Damaged`] if it has per-image columns and no checksums.
     pub fn must_have_checksums(&self) -> Result<(), Error> {
         if self.has_checksums() || !self.file.link_exists(COLUMNS) {
             return Ok(());
@@ -307,7 +312,7 @@ impl Stacks {
         nexus::read_text(&self.file, DESCRIPTION).is_some_and(|text| text.lines().any(|line| line == "raw_words = true"))
     }
 
-    /// What a repacking recorded here; `None` where it does not say all of it.
+    /// The record of the repacking in this file; `None` if it is absent or incomplete.
     pub fn repacked(&self) -> Option<Repacked> {
         let text = |name: &str| {
             let value = self.file.dataset(&format!("{RECORD}/{name}")).ok()?.read_scalar::<FixedAscii<TEXT>>().ok()?;
@@ -321,8 +326,9 @@ impl Stacks {
         })
     }
 
-    /// Replaces `out` by the chunk of an image of stack `stack`. `None` = there is no chunk, the fill value holds; otherwise whether it is compressed:
-    /// libhdf5 stores what does not shrink as it is, where the filter is optional.
+    /// Replaces `out` by the chunk of an image of stack `stack`. `None` = there is no chunk, the fill value holds.
+    /// Otherwise the result says whether the chunk is compressed: where the filter is optional, libhdf5 stores data
+    /// that do not shrink uncompressed.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -333,10 +339,10 @@ impl Stacks {
     }
 }
 
-/// A file of mappings holds no images; longer ones are not searched.
+/// A file of mappings holds no images; larger files are not searched.
 const MAPPINGS_FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// libhdf5 can crash where it opens a virtual data set of which the mappings are damaged.
+/// libhdf5 can crash when it opens a virtual data set whose mappings are damaged.
 fn refuse_damaged_mappings(path: &Path) -> Result<(), Error> {
     let bytes = std::fs::metadata(path).context(READ, path)?.len();
     if bytes <= MAPPINGS_FILE_BYTES_MAX && Mappings::of(path).context(READ, path)?.damaged > 0 {
@@ -345,7 +351,7 @@ fn refuse_damaged_mappings(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Of which file another is the copy.
+/// The file of which another one is the copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repacked {
     /// How the chunks were compressed, in words.
@@ -354,18 +360,18 @@ pub struct Repacked {
     pub source: String,
     /// Folder in which the source was.
     pub folder: String,
-    /// What tells the source from other files of its name.
+    /// Distinguishes the source from other files of its name.
     pub identity: String,
 }
 
-/// Bytes of a text in the record.
+/// Size of a text in the record, in bytes.
 const TEXT: usize = 256;
 
 fn class(group: &Group) -> Option<String> {
     nexus::read_attribute(group, "NX_class")
 }
 
-/// Value of one line of the record.
+/// The value of one entry of the record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordValue {
     /// A count.
@@ -376,10 +382,10 @@ pub enum RecordValue {
     Text(String),
 }
 
-/// A name for the time of writing. Nothing is left under it unless the file gets its own name.
+/// The temporary name of a file while it is written. Nothing stays under it unless the file gets its own name.
 struct Part {
     path: PathBuf,
-    /// Which file that is: device and number. Somebody else may have put another one there.
+    /// Identity of that file: device and inode. Another program may have put another file there.
     file: (u64, u64),
 }
 
@@ -397,14 +403,14 @@ impl Drop for Part {
     }
 }
 
-/// A file that is whole and on the disk, but not under its name yet.
+/// A file that is whole and on the disk, but does not have its name yet.
 pub struct Sealed {
     target: PathBuf,
     part: Part,
 }
 
 impl Sealed {
-    /// Where it is until [`Sealed::publish`]; dropped before that, it is removed.
+    /// Where the file is until [`Sealed::publish`]; it is removed if it is dropped before that.
     pub fn path(&self) -> &Path {
         &self.part.path
     }
@@ -419,18 +425,18 @@ impl Sealed {
                 .with_hint("choose another name, or remove the old file"));
         }
         if !self.part.is_ours() {
-            let cause = "somebody else writes the same file";
+            let cause = "another process is writing the same file";
             return Err(Error::new(ErrorKind::Exists, WRITE, &self.target, cause).with_hint("run one repacking at a time"));
         }
         std::fs::rename(&self.part.path, &self.target).context(WRITE, &self.target)?;
         let directory = self.target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Makes the name last; file systems that cannot do it have it from the next sync on.
+        // Makes the name durable; on a file system that cannot do this it becomes durable with the next sync.
         let _ = std::fs::File::open(directory).and_then(|directory| directory.sync_all());
         Ok(())
     }
 }
 
-/// A file while it is written again.
+/// A copy while it is written.
 pub struct Mirror {
     target: PathBuf,
     part: Part,
@@ -438,16 +444,16 @@ pub struct Mirror {
     file: Option<File>,
     stacks: Vec<Dataset>,
     layouts: Vec<StackLayout>,
-    /// Of the chunks that it gets, where the source has checksums.
+    /// Checksums of the chunks that it gets, if the source has checksums.
     sums: Option<Sums>,
 }
 
-/// How names change: the file that a name in a link becomes.
+/// Renames a file in a link: from the old name to the new one.
 pub type Rename<'a> = dyn Fn(&str) -> String + 'a;
 
 impl Mirror {
-    /// Creates `target` (under another name until [`Sealed::publish`]) with everything of `source` but the chunks of its stacks. `prefix` is what
-    /// files of this program are called afterwards.
+    /// Creates `target` (under another name until [`Sealed::publish`]) with everything of `source` except the chunks of
+    /// its stacks. `prefix` is the new prefix of files of this program.
     ///
     /// # Errors
     /// [`ErrorKind::Exists`], I/O errors; nothing is left behind then.
@@ -494,10 +500,10 @@ impl Mirror {
         Ok(())
     }
 
-    /// Writes the chunk of an image of stack `stack`; those of a stack come in order.
+    /// Writes the chunk of an image of stack `stack`; the chunks of a stack come in order.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn write(&mut self, stack: usize, image: u64, chunk: &[u8]) -> Result<(), Error> {
         if let Some(sums) = &mut self.sums {
             sums.pass(stack, image, chunk);
@@ -505,10 +511,11 @@ impl Mirror {
         low::write_chunk(&self.stacks[stack], &self.layouts[stack].offset(image), chunk).context(WRITE, &self.target)
     }
 
-    /// Adds the record and the checksums, and brings everything to the disk. `data_files` are the copies that this file points to.
+    /// Adds the record and the checksums, and brings everything to the disk. `data_files` are the copies that this file
+    /// points to.
     ///
     /// # Errors
-    /// When that fails; nothing is left behind then.
+    /// If that fails; nothing is left behind then.
     pub fn seal(mut self, record: &[(&str, RecordValue)], data_files: &[PathBuf]) -> Result<Sealed, Error> {
         let file = self.file.take().expect("sealed once");
         self.stacks.clear();
@@ -525,7 +532,8 @@ impl Mirror {
     }
 }
 
-/// Copies everything below the root, each object once: what has several names has them afterwards too, also where a group holds itself.
+/// Copies everything below the root, each object once. An object with several names keeps all of them, even if a group
+/// contains itself.
 fn copy_groups(
     source: &Stacks,
     from: Group,
@@ -538,7 +546,7 @@ fn copy_groups(
     let mut open = VecDeque::from([(from, to, String::new())]);
     while let Some((from, to, at)) = open.pop_front() {
         objects::copy_attributes(&from, &to)?;
-        // Members of the copy are listed in the order in which they are made.
+        // The members of the copy are listed in the order in which they are created.
         let mut names = from.member_names()?;
         names.sort();
         for name in names {
@@ -560,7 +568,8 @@ fn copy_groups(
             }
             let path = format!("{at}/{name}");
             if is_group {
-                // Each anew, whatever it holds: a copy would keep the form of its header (decision 0008).
+                // Each group is created new, whatever it holds: a copy would keep the form of its header (decision
+                // 0008).
                 open.push_back((from.group(&name)?, low::create_group(&to, &name)?, path.clone()));
             } else if let Some(&n) = source.index.get(&object) {
                 stacks[n] = Some(stack(source, n, &from.dataset(&name)?, &to, &name, compression)?);
@@ -578,7 +587,7 @@ fn copy_groups(
     Ok(())
 }
 
-/// Makes a data set anew in the copy, with its attributes; false where it has to be copied as it is.
+/// Creates a data set again in the copy, with its attributes; false if it has to be copied as it is.
 fn copy_dataset(from: &Group, to: &Group, name: &str) -> hdf5::Result<bool> {
     let Ok(dataset) = from.dataset(name) else { return Ok(false) };
     if !objects::copy_plain(&dataset, to, name)? {
@@ -589,7 +598,7 @@ fn copy_dataset(from: &Group, to: &Group, name: &str) -> hdf5::Result<bool> {
     Ok(true)
 }
 
-/// One chunk for each image of rows and columns.
+/// True if each image of rows and columns is one chunk.
 fn is_stack(dataset: &Dataset) -> bool {
     let (shape, chunk) = (dataset.shape(), dataset.chunk().unwrap_or_default());
     let Some(before) = shape.len().checked_sub(2).filter(|before| *before > 0 && chunk.len() == shape.len()) else {
@@ -614,7 +623,7 @@ fn stack(
     Ok(made)
 }
 
-/// Files of this program say in words how they are compressed and what they are called.
+/// Updates the descriptions in files of this program, which state their compression and prefix.
 fn change_description(file: &File, compression: Compression, prefix: &str) -> hdf5::Result<()> {
     if let Some(text) = nexus::read_text(file, DESCRIPTION) {
         let described = |line: &&str| !line.starts_with("compression") && !line.starts_with("prefix = ");
@@ -631,7 +640,7 @@ fn change_description(file: &File, compression: Compression, prefix: &str) -> hd
         changed.push(String::new());
         replace_text(file, DESCRIPTION, &changed.join("\n"))?;
     }
-    // As DECTRIS masters name it.
+    // The name that DECTRIS masters use.
     let of_detector = "/entry/instrument/detector/detectorSpecific/compression";
     if file.dataset(of_detector).is_ok() {
         replace_text(file, of_detector, compression.name())?;
@@ -650,7 +659,7 @@ fn write_record(file: &File, record: &[(&str, RecordValue)]) -> hdf5::Result<()>
     let mut group = file.group("/")?;
     for name in RECORD.split('/').filter(|name| !name.is_empty()) {
         if group.link_exists(name) && name == "repack" {
-            // Repacked before: what counts is the last time.
+            // The file was repacked before: only the last time is recorded.
             group.unlink(name)?;
         }
         group = match group.group(name) {

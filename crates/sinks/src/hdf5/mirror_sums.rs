@@ -1,4 +1,4 @@
-//! Checksums while a file is repacked: those of the source are compared with its chunks, the copy gets its own.
+//! Checksums while a file is repacked: those of the source are compared with its chunks, and the copy gets its own.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::names::parse;
 use super::nexus;
 use super::spec::FileSpec;
 
-/// Whether a file of ours has the column of checksums.
+/// Whether a file of this program has the column of checksums.
 pub(super) fn has_any(file: &File) -> bool {
     file.group(COLUMNS).is_ok_and(|columns| columns.link_exists(CHECKSUM))
 }
@@ -22,8 +22,8 @@ pub(super) fn has_any(file: &File) -> bool {
 pub(super) const FIX: &str = "bring back a whole copy of the file; \
                               if there is none, `konkordia repair FILE` compares its images with the checksums of the master";
 
-/// A file whose checksums cannot be read is not repacked: nothing would say that its chunks have changed, and the copy would get checksums of whatever
-/// they are now. The error says why.
+/// Refuses a file whose checksums cannot be read: nothing would show that its chunks have changed, and the copy would
+/// get checksums of the changed chunks. The error says why.
 pub(super) fn refuse_unreadable(file: &File) -> Result<(), String> {
     if !has_any(file) {
         return Ok(());
@@ -34,32 +34,33 @@ pub(super) fn refuse_unreadable(file: &File) -> Result<(), String> {
     stored.map(drop).map_err(|why| format!("the checksums of its images cannot be read: {why}"))
 }
 
-/// The checksums of the images of a stack as its file has them, if it is one of ours that has.
+/// The checksums of the images of a stack, with the number of chunks per image; `None` if its file has none.
 fn of_source(file: &File, layout: &StackLayout) -> Option<(u64, Vec<u32>)> {
     let images = layout.positions();
-    // Those that cannot be read were refused.
+    // Files with unreadable checksums have been refused.
     let sums = (layout.name == STACK).then(|| checksum::stored(file, images).ok().flatten()).flatten()?;
     Some((layout.images / images.max(1), sums))
 }
 
-/// Compares the chunks of a stack, which pass in order, with the checksums of their file.
+/// Compares the chunks of a stack, which come in order, with the checksums of their file.
 pub struct Verifier {
     sums: Vec<u32>,
     running: Option<Running>,
 }
 
 impl Verifier {
-    /// For stack `stack` of a file.
+    /// For stack number `stack` of a file.
     pub fn new(source: &Stacks, stack: usize) -> Self {
         let found = source.layout_of(stack).and_then(|layout| of_source(source.file(), layout));
         let (running, sums) = found.map_or((None, Vec::new()), |(pieces, sums)| (Some(Running::new(pieces)), sums));
         Self { sums, running }
     }
 
-    /// Chunk `n` of the stack passes, empty where nothing is stored.
+    /// Takes chunk `n` of the stack, empty if nothing is stored.
     ///
     /// # Errors
-    /// The image that it completes, and in words that its bytes are not those that were written.
+    /// The number of the image that this chunk completes, and a text that says that its bytes are not those that were
+    /// written.
     pub fn pass(&mut self, n: u64, chunk: &[u8]) -> Result<(), (u64, String)> {
         let Some((image, found)) = self.running.as_mut().and_then(|running| running.pass(n, chunk)) else { return Ok(()) };
         match self.sums.get(image as usize) {
@@ -84,7 +85,7 @@ impl Sums {
         Some(Self { stack, running: Running::new(pieces), sums: vec![0; images] })
     }
 
-    /// Chunk `n` of a stack was written; those of one stack come in order.
+    /// Takes chunk `n` of a stack when it is written; the chunks of one stack come in order.
     pub(super) fn pass(&mut self, stack: usize, n: u64, chunk: &[u8]) {
         if stack != self.stack {
             return;
@@ -96,7 +97,7 @@ impl Sums {
         }
     }
 
-    /// Puts them into the copy, in which those of the source are.
+    /// Writes them into the copy, where they replace those of the source.
     pub(super) fn store(&self, file: &File) -> hdf5::Result<()> {
         write(file, 0, &self.sums)
     }
@@ -112,7 +113,8 @@ fn write(file: &File, first: u64, sums: &[u32]) -> hdf5::Result<()> {
     low::write_rows(&file.group(COLUMNS)?.dataset(CHECKSUM)?, &column, first, &bytes)
 }
 
-/// A master has the checksums of all its data files: those of the copies replace those of the sources.
+/// Replaces the checksums in a master, which has those of all its data files, by the checksums of the copied data
+/// files.
 pub(super) fn take_over(master: &File, data_files: &[PathBuf]) -> hdf5::Result<()> {
     let Ok(column) = master.dataset(&format!("{COLUMNS}/{CHECKSUM}")) else { return Ok(()) };
     let spec = nexus::read_text(master, DESCRIPTION).and_then(|text| FileSpec::from_text(&text).ok());

@@ -1,8 +1,8 @@
-//! HDF5 files: the only code of the project that calls libhdf5, for writing and for reading.
+//! HDF5 files. This is the only code of the project that calls libhdf5, for writing and for reading.
 //!
-//! A run is `<prefix>_master.h5` (NXmx, external links, virtual data set, ledger) and `<prefix>_data_000001.h5` and so on (chunks and
-//! one row per image). While a data file grows, a journal beside it names every chunk; [`repair::repair`] rebuilds from it what a
-//! killed process left behind (docs/decisions/0003-hdf5-crash-safety.md).
+//! A run is `<prefix>_master.h5` (NXmx, external links, virtual data set, ledger) and `<prefix>_data_000001.h5` and so
+//! on (chunks and one row per image). While a data file grows, a journal beside it records every chunk; from it
+//! [`repair::repair`] rebuilds what a killed process left behind (docs/decisions/0003-hdf5-crash-safety.md).
 
 pub mod append;
 pub mod calibration;
@@ -68,7 +68,7 @@ pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata
 pub use writer::{FileReport, SpaceEstimate, Writer};
 pub use xds::{XdsProblem, xds_problems, xds_problems_of, xds_problems_of_streams};
 
-/// Turns the bytes of one chunk (its compression, never `None`; `input`, of pixels `element_bytes` wide) into the pixels of one image
-/// (`output`, rows x columns x element bytes, little endian). Passed in because this crate holds no decoder; the error text is shown to
-/// people.
+/// Turns the bytes of one chunk (its compression, never `None`; `input`, of pixels `element_bytes` wide) into the
+/// pixels of one image (`output`, rows x columns x element bytes, little endian). Callers pass it in, because this
+/// crate holds no decoder. The error text is shown to users.
 pub type Decode<'a> = dyn Fn(Compression, &[u8], usize, &mut [u8]) -> Result<(), String> + 'a;

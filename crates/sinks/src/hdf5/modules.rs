@@ -1,4 +1,4 @@
-//! `NXdetector_module`: which part of the image a module of the detector is, and where its first pixel lies.
+//! Writes `NXdetector_module`: which part of the image a module of the detector is, and where its first pixel lies.
 
 use hdf5::{Group, Result};
 use konkordia_core::geometry::Orientation;
@@ -29,8 +29,9 @@ impl Part {
     }
 }
 
-/// The modules of the detector in the image: the rectangle around the tiles of each. Where such rectangles overlap (tiles placed one by one) every
-/// tile is a module. Without tiles, or if it is not wanted, the whole image is one.
+/// The modules of the detector in the image: the rectangle around the tiles of each module. Where such rectangles
+/// overlap (tiles placed one by one), every tile is a module. Without tiles, or if modules are not wanted, the whole
+/// image is one module.
 pub(crate) fn modules(spec: &FileSpec) -> Vec<Part> {
     let whole = vec![Part { row: 0, column: 0, rows: spec.rows, columns: spec.columns }];
     let each = spec.tiles_per_module as usize;
@@ -48,16 +49,16 @@ pub(crate) fn modules(spec: &FileSpec) -> Vec<Part> {
     }
 }
 
-/// Where the image goes from one row to the next, and from one column to the next, in the McStas frame. Fast pixels of upright images run to the right
-/// for who looks along the beam, slow ones down.
+/// The directions from one row of the image to the next, and from one column to the next, in the McStas frame. In
+/// upright images, columns run to the right when looking along the beam, and rows run down.
 pub(crate) fn directions(spec: &FileSpec) -> [[f64; 3]; 2] {
     let turn = spec.series.as_ref().map_or(Orientation::UPRIGHT, |series| series.orientation);
-    // 0 less the number: no negative zero.
+    // 0 minus the number, to avoid a negative zero.
     turn.steps().map(|[rows, columns]| [0.0 - columns, 0.0 - rows, 0.0])
 }
 
-/// Writes the groups of all modules: `module`, or `module_000` and so on. `chain` is what the detector as a whole depends on, `pixel_m` width
-/// and height of a pixel; without them it is not said where pixels lie.
+/// Writes the groups of all modules: `module`, or `module_000` and so on. `chain` is what the detector as a whole
+/// depends on. `pixel_m` is the width and height of a pixel; without it the positions of pixels are not written.
 pub(crate) fn write(detector: &Group, spec: &FileSpec, chain: &str, pixel_m: Option<[f64; 2]>) -> Result<()> {
     let m = &spec.metadata;
     let [slow, fast] = directions(spec);
@@ -69,10 +70,11 @@ pub(crate) fn write(detector: &Group, spec: &FileSpec, chain: &str, pixel_m: Opt
         numbers(&module, "data_size", &[part.rows as i32, part.columns as i32])?;
         numbers(&module, "data_stride", &[1i32, 1])?;
         let Some([width, height]) = pixel_m else { continue };
-        // From the beam centre to the first pixel. Without a beam centre places are told from the first pixel of the image.
+        // From the beam centre to the first pixel. Without a beam centre, positions are relative to the first pixel of
+        // the image.
         let along = (f64::from(part.column) - m.beam_center_x_px.unwrap_or(0.0)) * width;
         let down = (f64::from(part.row) - m.beam_center_y_px.unwrap_or(0.0)) * height;
-        // 0 plus the number: no negative zero.
+        // 0 plus the number, to avoid a negative zero.
         let offset = std::array::from_fn(|axis| 0.0 + along * fast[axis] + down * slow[axis]);
         translation(&module, "module_offset", 0.0, [1.0, 0.0, 0.0], offset, chain)?;
         let chain = format!("/entry/instrument/detector/{name}/module_offset");
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!(parts(&spec(&tiles, 2)), [[0, 0, 10, 40], [20, 0, 10, 40]]);
         assert_eq!(parts(&spec(&tiles, 0)), [[0, 0, 30, 40]]);
         assert_eq!(parts(&spec(&[], 2)), [[0, 0, 30, 40]]);
-        // Four ports with a gap between them, as an EIGER has it.
+        // Four ports with a gap between them, as in an EIGER.
         assert_eq!(parts(&spec(&[[1, 0, 4, 4], [1, 6, 4, 4], [7, 0, 4, 4], [7, 6, 4, 4]], 4)), [[1, 0, 10, 10]]);
     }
 

@@ -1,4 +1,5 @@
-//! File names of a run: `<prefix>_master.h5`, `<prefix>_data_000001.h5` and so on, with the journal of a growing data file beside it.
+//! File names of a run: `<prefix>_master.h5`, `<prefix>_data_000001.h5` and so on, with the journal of a growing data
+//! file beside it.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ pub fn data_file_name(prefix: &str, number: u64) -> String {
     format!("{prefix}_data_{number:06}.h5")
 }
 
-/// Name of the file of pedestals of a run.
+/// Name of the pedestal file of a run.
 pub fn pedestal_file_name(prefix: &str) -> String {
     format!("{prefix}_pedestals.h5")
 }
@@ -23,7 +24,7 @@ pub(crate) fn journal_path(data_file: &Path) -> PathBuf {
     data_file.with_file_name(name)
 }
 
-/// Space kept aside so that files can still be closed on a full disk.
+/// The file that reserves space, so that files can still be closed on a full disk.
 pub(crate) fn reserve_path(directory: &Path, prefix: &str) -> PathBuf {
     directory.join(format!(".{prefix}_reserve"))
 }
@@ -35,7 +36,7 @@ pub(crate) fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What a file name says: the prefix, and the number of a data file (`None` for the master).
+/// The prefix and the number of a data file (`None` for the master) that a file name contains.
 pub(crate) fn parse(name: &str) -> Option<(&str, Option<u64>)> {
     if let Some(prefix) = name.strip_suffix("_master.h5") {
         return (!prefix.is_empty()).then_some((prefix, None));
@@ -46,7 +47,8 @@ pub(crate) fn parse(name: &str) -> Option<(&str, Option<u64>)> {
     valid.then(|| digits.parse().ok()).flatten().map(|number| (prefix, Some(number)))
 }
 
-/// Data files and journals of a run that exist now, as (number, path of the data file, has data file, has journal), by number.
+/// Data files and journals of a run that exist now, as (number, path of the data file, has data file, has journal), by
+/// number.
 pub(crate) fn existing(directory: &Path, prefix: &str) -> std::io::Result<Vec<(u64, PathBuf, bool, bool)>> {
     let mut found = std::collections::BTreeMap::<u64, (bool, bool)>::new();
     for entry in std::fs::read_dir(directory)? {

@@ -27,7 +27,7 @@ pub(crate) fn texts(parent: &Group, name: &str, values: &[String]) -> Result<()>
     text::write_list(parent, name, values)
 }
 
-/// A scalar field, with its unit unless that is empty.
+/// Writes a scalar field, with its unit unless that is empty.
 pub(crate) fn number<T: H5Type>(parent: &Group, name: &str, value: T, units: &str) -> Result<()> {
     let field = parent.new_dataset::<T>().create(name)?;
     field.write_scalar(&value)?;
@@ -38,16 +38,16 @@ pub(crate) fn numbers<T: H5Type>(parent: &Group, name: &str, values: &[T]) -> Re
     parent.new_dataset_builder().with_data(values).create(name).map(drop)
 }
 
-/// From this size on a mask without a bit is a hole in the file.
+/// From this size on, a mask without any set bit is written as a hole in the file.
 const HOLE_BYTES_MIN: usize = 1 << 20;
 
-/// Whether a mask, empty where no bit is set, is written as a hole.
+/// Whether a mask (empty if no bit is set) is written as a hole.
 pub(crate) fn is_hole(mask: &[u32], (rows, columns): (usize, usize)) -> bool {
     mask.is_empty() && 4 * rows * columns >= HOLE_BYTES_MIN
 }
 
-/// A mask, contiguous as XDS wants it; empty if no bit is set. Such a one, if it is large, takes space in the file, but no time: nothing of it is
-/// written, and what was never written is zero.
+/// Writes a mask, contiguous as XDS requires it; `mask` is empty if no bit is set. A large mask without bits takes
+/// space in the file but no time: nothing of it is written, and what was never written reads as zero.
 pub(crate) fn mask(parent: &Group, name: &str, shape: (usize, usize), mask: &[u32]) -> Result<()> {
     if is_hole(mask, shape) {
         let builder = parent.new_dataset::<u32>().alloc_time(Some(AllocTime::Early)).fill_time(FillTime::Never);
@@ -57,13 +57,13 @@ pub(crate) fn mask(parent: &Group, name: &str, shape: (usize, usize), mask: &[u3
     if mask.is_empty() { made.write_raw(&vec![0u32; shape.0 * shape.1]) } else { made.write_raw(mask) }
 }
 
-/// Several numbers of one kind, with their unit.
+/// Writes several numbers of one kind, with their unit.
 pub(crate) fn quantities<T: H5Type>(parent: &Group, name: &str, values: &[T], units: &str) -> Result<()> {
     let field = parent.new_dataset_builder().with_data(values).create(name)?;
     attribute_text(&field, "units", units)
 }
 
-/// A translation: `value` metres along `vector`, after `offset` metres, on top of `depends_on`.
+/// Writes a translation: `value` metres along `vector`, after `offset` metres, on top of `depends_on`.
 pub(crate) fn translation(
     parent: &Group,
     name: &str,
@@ -95,7 +95,7 @@ pub(crate) fn transformation(
     Ok(())
 }
 
-/// A name that can be the name of a data set or a group.
+/// Turns a name into one that a data set or a group can have.
 pub(crate) fn plain(name: &str) -> String {
     let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).take(100).collect();
     if name.is_empty() { "_".into() } else { name }

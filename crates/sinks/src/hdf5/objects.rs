@@ -1,4 +1,5 @@
-//! Copying objects from file to file as they are, and chunks of images of any shape: what libhdf5 offers and the high-level crate does not.
+//! Copies objects from file to file as they are, and creates data sets like others: calls of libhdf5 that the
+//! high-level crate does not offer.
 #![allow(unsafe_code)]
 
 use std::collections::HashSet;
@@ -30,7 +31,7 @@ use super::low::Owned;
 use super::packing::Filter;
 use super::text;
 
-/// What a name in a group is.
+/// What kind of link a name in a group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     /// An object of this file.
@@ -41,15 +42,15 @@ pub(crate) enum Link {
     External(String, String),
 }
 
-/// What tells an object of a file from its other objects, under whatever names.
+/// Identifies an object of a file, whatever names it has.
 pub(crate) type Token = [u8; 16];
 
-/// The object that `name` in `group` is, and whether that is a group.
+/// The object that `name` in `group` refers to, and whether that is a group.
 pub(crate) fn object(group: &Group, name: &str) -> hdf5::Result<(Token, bool)> {
     let name = c(name)?;
     let mut info = MaybeUninit::<H5O_info2_t>::zeroed();
-    // SAFETY: an open id, a terminated string and an output of the type that the library fills, for which zeros are valid too; a token is 16
-    // bytes without meaning.
+    // SAFETY: an open id, a terminated string and an output of the type that the library fills, for which zeros are
+    // valid too; a token is 16 bytes without further structure.
     sync(|| unsafe {
         h5check(H5Oget_info_by_name3(group.id(), name.as_ptr(), info.as_mut_ptr(), H5O_INFO_BASIC, H5P_DEFAULT))?;
         let info = info.assume_init();
@@ -61,7 +62,7 @@ fn c(text: &str) -> hdf5::Result<CString> {
     CString::new(text).map_err(|_| "zero byte in a name".into())
 }
 
-/// What `name` in `group` is.
+/// The kind of link that `name` in `group` is.
 pub(crate) fn link(group: &Group, name: &str) -> hdf5::Result<Link> {
     let name = c(name)?;
     // SAFETY: terminated strings and outputs that are valid for writes; the value is as long as the library said.
@@ -92,13 +93,14 @@ pub(crate) fn copy(from: &Group, to: &Group, name: &str) -> hdf5::Result<()> {
     Ok(())
 }
 
-/// Whether there are references anywhere in a type: in its members, elements or sequences.
+/// Whether a type contains references: in its members, elements or sequences.
 fn has_references(kind: hid_t) -> hdf5::Result<bool> {
     // SAFETY: an open type.
     sync(|| unsafe { Ok(h5check(H5Tdetect_class(kind, H5T_class_t::H5T_REFERENCE))? > 0) })
 }
 
-/// Removes attributes with references from a copied object and everything below it: the library copies them as addresses in the old file.
+/// Removes attributes with references from a copied object and everything below it, because the library copies them as
+/// addresses in the old file.
 pub(crate) fn remove_references(group: &Group, name: &str) -> hdf5::Result<()> {
     let mut seen = HashSet::from([object(group, name)?.0]);
     let mut open = vec![(group.clone(), name.to_owned())];
@@ -122,17 +124,18 @@ pub(crate) fn remove_references(group: &Group, name: &str) -> hdf5::Result<()> {
     Ok(())
 }
 
-/// Largest data set that is made anew instead of being copied with its header.
+/// Largest data set that is created again instead of being copied with its header.
 const PLAIN_BYTES_MAX: usize = 1 << 30;
 
-/// Copies a data set that is in one piece by making it anew, so that its header is as headers of our files are; false where that cannot be done.
+/// Copies a data set that is stored in one piece by creating it again, so that its header has the form of our files;
+/// false if that is not possible.
 pub(crate) fn copy_plain(from: &Dataset, to: &Group, name: &str) -> hdf5::Result<bool> {
     let (list, name) = (from.dcpl()?, c(name)?);
-    // SAFETY: open ids under the library lock; the buffer holds all values of the type, and what the library allocated for them in it is given back to
-    // it; each id got here is closed once by its owner.
+    // SAFETY: open ids under the library lock; the buffer holds all values of the type, and what the library allocated
+    // for them in it is given back to it; each id obtained here is closed once by its owner.
     sync(|| unsafe {
         let kind = Owned(h5check(H5Dget_type(from.id()))?, H5Tclose);
-        // Of its own, where the file has it as a named type.
+        // A copy of the type, because the file may have it as a named type.
         let kind = Owned(h5check(H5Tcopy(kind.0))?, H5Tclose);
         let in_one = matches!(H5Pget_layout(list.id()), H5D_layout_t::H5D_CONTIGUOUS | H5D_layout_t::H5D_COMPACT);
         let bytes = from.size().saturating_mul(H5Tget_size(kind.0));
@@ -144,7 +147,7 @@ pub(crate) fn copy_plain(from: &Dataset, to: &Group, name: &str) -> hdf5::Result
         if bytes == 0 {
             return Ok(true);
         }
-        // In units of 64 bits, for the pointers of texts.
+        // In units of 64 bits, to align the pointers of texts.
         let mut buffer = vec![0u64; bytes.div_ceil(8)];
         h5check(H5Dread(from.id(), kind.0, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer.as_mut_ptr().cast()))?;
         let made = Owned(h5check(H5Dopen2(to.id(), name.as_ptr(), H5P_DEFAULT))?, H5Dclose);
@@ -155,7 +158,8 @@ pub(crate) fn copy_plain(from: &Dataset, to: &Group, name: &str) -> hdf5::Result
     })
 }
 
-/// Copies all attributes but those with references, which would point nowhere. Texts that readers look for get the kind that all of them read.
+/// Copies all attributes except those with references, which would point nowhere. Texts that readers look for get the
+/// string type that all of them read.
 pub(crate) fn copy_attributes(from: &Location, to: &Location) -> hdf5::Result<()> {
     copy_all_attributes(from, to)?;
     for name in ["NX_class", "units"] {
@@ -172,7 +176,7 @@ pub(crate) fn copy_attributes(from: &Location, to: &Location) -> hdf5::Result<()
 
 fn copy_all_attributes(from: &Location, to: &Location) -> hdf5::Result<()> {
     let many = from.attr_names()?.len();
-    // SAFETY: open ids; each id got here is closed once by its owner.
+    // SAFETY: open ids; each id obtained here is closed once by its owner.
     sync(|| unsafe {
         for n in 0..many {
             let here = c".".as_ptr();
@@ -185,8 +189,8 @@ fn copy_all_attributes(from: &Location, to: &Location) -> hdf5::Result<()> {
 }
 
 fn copy_attribute(attribute: &Owned, to: &Location) -> hdf5::Result<()> {
-    // SAFETY: open ids under the library lock; the buffer holds all values of the type, and what the library allocated for them in it is given
-    // back to it.
+    // SAFETY: open ids under the library lock; the buffer holds all values of the type, and what the library allocated
+    // for them in it is given back to it.
     sync(|| unsafe {
         let length = H5Aget_name(attribute.0, 0, null_mut());
         let mut name = vec![0u8; usize::try_from(length).map_err(|_| "an attribute without name")? + 1];
@@ -202,7 +206,7 @@ fn copy_attribute(attribute: &Owned, to: &Location) -> hdf5::Result<()> {
         if values == 0 {
             return Ok(());
         }
-        // In units of 64 bits, for the pointers of texts.
+        // In units of 64 bits, to align the pointers of texts.
         let mut buffer = vec![0u64; (values * H5Tget_size(kind.0)).div_ceil(8)];
         h5check(H5Aread(attribute.0, kind.0, buffer.as_mut_ptr().cast()))?;
         let written = H5Awrite(made.0, kind.0, buffer.as_ptr().cast());
@@ -211,7 +215,7 @@ fn copy_attribute(attribute: &Owned, to: &Location) -> hdf5::Result<()> {
     })
 }
 
-/// Whether the data set only points to others.
+/// Whether the data set is virtual: it only points to others.
 pub(crate) fn is_virtual(dataset: &Dataset) -> bool {
     // SAFETY: an open list.
     dataset.dcpl().is_ok_and(|list| sync(|| unsafe { H5Pget_layout(list.id()) }) == H5D_layout_t::H5D_VIRTUAL)
@@ -250,7 +254,7 @@ pub(crate) fn create_virtual_like(
     rename: &dyn Fn(&str) -> String,
 ) -> hdf5::Result<Dataset> {
     let (old, name_c) = (from.dcpl()?, c(name)?);
-    // SAFETY: open ids and terminated strings; each id got here is closed once by its owner.
+    // SAFETY: open ids and terminated strings; each id obtained here is closed once by its owner.
     sync(|| unsafe {
         let list = Owned(h5check(H5Pcreate(*hdf5::globals::H5P_DATASET_CREATE))?, H5Pclose);
         let kind = Owned(h5check(H5Dget_type(from.id()))?, H5Tclose);
@@ -272,7 +276,8 @@ pub(crate) fn create_virtual_like(
     to.dataset(name)
 }
 
-/// The part of a source that a mapping takes. Where that is all of it, the file does not say how much it is: as much as it fills.
+/// The part of a source that a mapping takes. If that is all of it, the file does not say how much that is; it is then
+/// as much as the mapping fills.
 fn source_space(whole: &Owned, part: Owned) -> hdf5::Result<Owned> {
     // SAFETY: open ids under the library lock; the bounds have one entry per dimension.
     sync(|| unsafe {
@@ -282,19 +287,20 @@ fn source_space(whole: &Owned, part: Owned) -> hdf5::Result<Owned> {
         let rank = usize::try_from(H5Sget_simple_extent_ndims(whole.0)).unwrap_or(0);
         let (mut start, mut end) = (vec![0; rank], vec![0; rank]);
         h5check(H5Sget_select_bounds(whole.0, start.as_mut_ptr(), end.as_mut_ptr()))?;
-        // "All" is stored without dimensions, so these only have to be as many values.
+        // "All" is stored without dimensions, so only the number of values has to agree.
         let filled: Vec<hsize_t> = start.iter().zip(&end).map(|(start, end)| end - start + 1).collect();
         Ok(Owned(h5check(H5Screate_simple(rank as i32, filled.as_ptr(), null()))?, H5Sclose))
     })
 }
 
-/// Creates a data set of the same shape, type, chunks and fill value with another filter, without any chunk.
+/// Creates a data set of the same shape, type, chunk shape and fill value with another filter and without any chunk.
 pub(crate) fn create_stack_like(from: &Dataset, to: &Group, name: &str, filter: Option<&Filter>) -> hdf5::Result<Dataset> {
     let (old, name_c) = (from.dcpl()?, c(name)?);
-    // SAFETY: open ids and terminated strings; each id got here is closed once by its owner; the filter's values outlive the call.
+    // SAFETY: open ids and terminated strings; each id obtained here is closed once by its owner; the filter's values
+    // outlive the call.
     sync(|| unsafe {
         let list = Owned(h5check(H5Pcopy(old.id()))?, H5Pclose);
-        // Filter 0: all of them.
+        // Filter 0 means all filters.
         h5check(H5Premove_filter(list.0, 0))?;
         if let Some((id, flags, values)) = filter {
             h5check(H5Pset_filter(list.0, *id, *flags, values.len(), values.as_ptr()))?;

@@ -1,4 +1,5 @@
-//! What a master said before a repair: which data files belong to the run, what their columns were, and the account.
+//! What the master said before a repair: which data files belong to the run, the columns of their images, and the
+//! ledger.
 
 use std::path::{Path, PathBuf};
 
@@ -18,21 +19,21 @@ use super::xds::readable_mask;
 pub(super) struct OldMaster {
     path: PathBuf,
     description: Option<String>,
-    /// Positions of the run, as one number says.
+    /// Positions of the run, as `nimages` gives them.
     images: u64,
     pub(super) ledger: Option<LedgerRecord>,
     state: String,
-    /// Which start of the machine it was written in, if the run was going on.
+    /// The boot of the machine during which it was written, if the run was going on.
     boot: Option<String>,
     /// Numbers of the data files that are linked.
     linked: Vec<u64>,
-    /// All images are one virtual data set, without links.
+    /// True if all images are one virtual data set, without links.
     is_virtual: bool,
     has_pedestals: bool,
-    /// Those of its virtual data set, if it has one.
+    /// Whether the mappings of its virtual data set, if it has one, are whole.
     mappings_whole: bool,
     mask: Option<Vec<u32>>,
-    /// States of the images of all data files; of as many as there are, whatever the number says.
+    /// States of the images of all data files: as many as the column has, whatever `images` says.
     status: Option<Vec<u8>>,
 }
 
@@ -61,17 +62,19 @@ impl OldMaster {
         })
     }
 
-    /// Whether the run had ended when it was written, so that it has the columns of all data files.
+    /// Whether the run had ended when the master was written, so that it has the columns of all data files.
     pub(super) fn is_final(&self) -> bool {
         self.state != State::Writing.name()
     }
 
-    /// True if the run was going on when the machine stopped, or was killed before that; also where the files are of another machine.
+    /// True if the run was going on when the machine stopped, or had been killed before that; also true if the files
+    /// come from another machine.
     pub(super) fn was_cut(&self) -> bool {
         !self.is_final() && self.boot.is_some() && self.boot != boot_id()
     }
 
-    /// Positions of the run. A bit of the number may have flipped: it counts where the length of the columns or the links agree with it.
+    /// Positions of the run. A bit of the number may have flipped, so it counts only if the length of the columns or
+    /// the links agree with it.
     pub(super) fn images(&self, ipf: u64) -> u64 {
         let linked = self.linked.last().copied();
         let agrees = |images: u64| linked == Some(images.div_ceil(ipf));
@@ -83,7 +86,7 @@ impl OldMaster {
         }
     }
 
-    /// Whether it is final, names exactly these data files, and says of their images what they say.
+    /// Whether it is final, names exactly these data files, and agrees with them about their images.
     pub(super) fn is_right(&self, closed: &[Closed], images: u64, spec: &FileSpec) -> bool {
         let ipf = u64::from(spec.images_per_file);
         let links_right = self.is_virtual || self.linked.iter().eq(closed.iter().map(|file| &file.number));
@@ -111,21 +114,21 @@ impl OldMaster {
         totals.filter(|(found, _)| found == name).map(|(_, number)| *number).sum()
     }
 
-    /// States of the images that are in a data file.
+    /// States of the images of a data file, as the master has them.
     fn of(&self, file: &Closed, ipf: u64) -> Option<&[u8]> {
         let first = (file.number - 1).checked_mul(ipf)?;
         self.status.as_ref()?.get(usize::try_from(first).ok()?..usize::try_from(first.checked_add(file.stored)?).ok()?)
     }
 
-    /// Images that repairs could not read: those of before, and those that have lost or got back their pixels since. `None` where the master
-    /// was not final, and has no columns to tell by.
+    /// Images that repairs could not read: those of earlier repairs, corrected by those that have lost or regained
+    /// their pixels since. `None` if the master was not final, and so has no columns to compare with.
     pub(super) fn not_rescued(&self, closed: &[Closed], ipf: u64) -> Option<u64> {
         self.status.as_ref().filter(|_| self.is_final())?;
         let mut number = self.total(NOT_RESCUED);
         let with_pixels = |status: &[u8]| status.iter().filter(|status| matches!(status, 1 | 2)).count() as u64;
         for file in closed.iter().filter(|file| file.is_readable()) {
             let Some(before) = self.of(file, ipf) else { continue };
-            // Of a file that was away when the master was written it says nothing.
+            // The master says nothing of a file that was away when it was written.
             let was_away = self.total(FILE_MISSING) > 0 && before.iter().all(|status| *status == 0);
             if let Some(now) = status_of(file).filter(|_| !was_away) {
                 number = (number + with_pixels(before)).saturating_sub(with_pixels(&now));
@@ -135,7 +138,7 @@ impl OldMaster {
     }
 }
 
-/// States of the images that are in a data file.
+/// States of the images of a data file, as the file has them.
 pub(super) fn status_of(file: &Closed) -> Option<Vec<u8>> {
     let status = file.columns().ok()??.dataset("status").ok()?.read_raw::<u8>().ok()?;
     (status.len() as u64 == file.stored).then_some(status)

@@ -1,4 +1,5 @@
-//! Files that other programs wrote, as far as one looks at them: image stacks in the file itself or in the files that it names, and the facts of NXmx.
+//! Reads files that other programs wrote, to the extent that this program examines them: image stacks in the file
+//! itself or in the files that it names, and the facts of NXmx.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ const DETECTOR: &str = "/entry/instrument/detector";
 /// Findings of one kind are listed up to this number.
 const LISTED_MAX: usize = 10;
 
-/// What such a file says of the experiment; `None` where it says nothing, or in units that are not known.
+/// What such a file says of the experiment; `None` if it says nothing, or uses unknown units.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// Photon energy.
@@ -36,14 +37,14 @@ pub struct Facts {
     pub images_announced: Option<u64>,
 }
 
-/// One stack of images and where its images stand among all.
+/// One stack of images, and the position of its images among all.
 #[derive(Clone, Debug)]
 pub struct Placed {
     /// The file that holds it.
     pub path: PathBuf,
     /// Shape, pixels, compression.
     pub layout: StackLayout,
-    /// Number of its first image. Stacks of another shape than the first one are not counted with it.
+    /// Number of its first image. Stacks of another shape than the first one have no number.
     pub first_image: Option<u64>,
     file: usize,
     stack: usize,
@@ -58,7 +59,7 @@ pub struct OthersFile {
     facts: Facts,
 }
 
-/// Whether this program wrote the file; only then it has more than [`OthersFile`] tells. `None` if it cannot be read.
+/// Whether this program wrote the file; only then it holds more than [`OthersFile`] reads. `None` if it cannot be read.
 pub fn is_ours(path: &Path) -> Option<bool> {
     low::open_file(path).ok().map(|file| file.link_exists(DESCRIPTION))
 }
@@ -67,8 +68,8 @@ impl OthersFile {
     /// Opens a file and those that it names.
     ///
     /// # Errors
-    /// When it cannot be read, or holds stacks with filters or chunks that this program does not know. What is wrong with the files that it names is
-    /// told by [`Self::findings`].
+    /// If it cannot be read, or holds stacks with filters or chunks that this program does not know. Problems of the
+    /// files that it names are reported by [`Self::findings`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let main = Stacks::open(path)?;
         let facts = facts(main.file());
@@ -114,20 +115,20 @@ impl OthersFile {
         &self.facts
     }
 
-    /// Images that are there.
+    /// Number of images, in stacks of the shape of the first one.
     pub fn images(&self) -> u64 {
         self.stacks.iter().filter(|s| s.first_image.is_some()).map(|s| s.layout.images).sum()
     }
 
-    /// Files that it names and that cannot be read, with the reason.
+    /// Files that it names but that cannot be read, with the reason.
     pub fn unreadable(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.problems.iter().map(|(path, error)| (path.as_path(), error.cause.as_str()))
     }
 
-    /// The stack of an image, and the pixels of it; `None` for an image without chunk.
+    /// The stack that holds an image, and the pixels of that image; `None` for an image without chunk.
     ///
     /// # Errors
-    /// There is no such image, or it cannot be read or decoded.
+    /// If there is no such image, or it cannot be read or decoded.
     pub fn image(&self, number: u64, decode: &Decode<'_>) -> Result<(&Placed, Option<Vec<u8>>), Error> {
         let of = |s: &&Placed| s.first_image.is_some_and(|first| (first..first + s.layout.images).contains(&number));
         let Some(placed) = self.stacks.iter().find(of) else {
@@ -154,14 +155,15 @@ impl OthersFile {
         Ok(Some(pixels))
     }
 
-    /// Reads and decodes every image, and says what is missing or wrong; with it the number of images that are not there.
+    /// Reads and decodes every image, and reports what is missing or wrong; also returns the number of images that are
+    /// absent.
     pub fn findings(&self, decode: &Decode<'_>) -> (Vec<Finding>, u64) {
         let (mut found, mut not_there) = (Vec::new(), 0);
         let mut add = |severity, what: String, place: String, fix: &str| {
             found.push(Finding { severity, what, place, fix: fix.into() });
         };
         for (path, error) in &self.problems {
-            let what = if path.exists() { error.cause.clone() } else { "a file that is named here is missing".into() };
+            let what = if path.exists() { error.cause.clone() } else { "a file that this one links to is missing".into() };
             add(Severity::Error, what, path.display().to_string(), "bring the file back from the detector or a backup");
         }
         for placed in &self.stacks {
@@ -193,7 +195,7 @@ impl OthersFile {
         }
         let few = self.facts.images_announced.unwrap_or(0).saturating_sub(self.images());
         if few > 0 && self.problems.is_empty() {
-            let what = format!("{few} of the images that were announced are not here, {} are", self.images());
+            let what = format!("{few} of the announced images are missing; {} are present", self.images());
             add(Severity::Warning, what, self.path.display().to_string(), "the series ended early, or data files are missing");
         }
         let facts = &self.facts;
@@ -206,7 +208,7 @@ impl OthersFile {
         let unknown: Vec<&str> = known.iter().filter(|(_, is_known)| !is_known).map(|(name, _)| *name).collect();
         if !unknown.is_empty() {
             let what = format!("not known: {}", unknown.join(", "));
-            add(Severity::Warning, what, self.path.display().to_string(), "programs that process the images must be told");
+            add(Severity::Warning, what, self.path.display().to_string(), "give these values to the processing program");
         }
         (found, not_there + few)
     }
@@ -238,7 +240,7 @@ fn facts(file: &File) -> Facts {
     }
 }
 
-/// As DECTRIS detectors write it.
+/// Number of announced images, as DECTRIS detectors write it.
 fn announced(file: &File) -> Option<u64> {
     let number = |name: &str| read_number(file, &format!("{DETECTOR}/detectorSpecific/{name}"));
     let product = number("nimages")? * number("ntrigger").unwrap_or(1.0);

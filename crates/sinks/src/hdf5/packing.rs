@@ -1,4 +1,5 @@
-//! What HDF5 is told about each compression, and what a chunk of it begins with. The caller compresses; this crate only writes the bytes.
+//! How each compression is declared to HDF5, and what its chunks begin with. The caller compresses; this crate only
+//! writes the bytes.
 
 use super::spec::Compression;
 use konkordia_core::pixel::PixelType;
@@ -17,12 +18,12 @@ const OPTIONAL: u32 = 1;
 /// A filter as the library stores it: id, flags, values.
 pub(crate) type Filter = (i32, u32, Vec<u32>);
 
-/// The filter of a compression (protocols 5.1 and 5.2) for images of (rows, columns), `None` for plain pixels.
+/// The filter of a compression (docs/formats.md, Compression) for images of (rows, columns); `None` for plain pixels.
 pub(crate) fn filter(compression: Compression, pixel: PixelType, shape: [u32; 2]) -> Option<Filter> {
     filter_of(compression, pixel.bytes(), Some(pixel), shape)
 }
 
-/// As [`filter`], for pixels of any type; those that SZ3 takes must be named.
+/// As [`filter`], for pixels of any type; only SZ3 needs the type.
 pub(crate) fn filter_of(
     compression: Compression,
     element_bytes: usize,
@@ -38,13 +39,15 @@ pub(crate) fn filter_of(
         Compression::Bszstd { level } => (BITSHUFFLE, MANDATORY, vec![0, 4, element, block / element, 3, level.into()]),
         Compression::Lz4 => (LZ4, MANDATORY, vec![block]),
         Compression::Zstd { level } => (ZSTD, MANDATORY, vec![level.into()]),
-        // As `H5Pset_deflate` does; the library that is linked in knows no zlib, and would refuse a mandatory filter of its own numbers.
+        // As `H5Pset_deflate` does. The linked library is built without zlib, and would refuse its own filter 1 if it
+        // were mandatory.
         Compression::Gzip { level } => (DEFLATE, OPTIONAL, vec![level.into()]),
         Compression::Sz3 { bound } => (SZ3, MANDATORY, sz3_values(bound, pixel?, shape)),
     })
 }
 
-/// As the plugin stores them: dimensions, type, shape, mode (0: absolute bound), and four bounds as two halves each, the high one first.
+/// The values as the plugin stores them: dimensions, type, shape, mode (0: absolute bound), and four bounds as two
+/// halves each, the high one first.
 fn sz3_values(bound: ErrorBound, pixel: PixelType, [rows, columns]: [u32; 2]) -> Vec<u32> {
     let kind = match pixel {
         PixelType::Float32 => 0,
@@ -69,7 +72,8 @@ fn sz3_bound(values: &[u32]) -> Option<ErrorBound> {
     ErrorBound::new(f64::from_bits(u64::from(*high) << 32 | u64::from(*low)))
 }
 
-/// The compression of a data set with these filters, if it is one of ours. Whoever wrote it, the values only name a level.
+/// The compression of a data set with these filters, if this program knows it. Whichever program wrote it, the values
+/// only give a level.
 pub(crate) fn compression(filters: &[Filter]) -> Option<Compression> {
     let level = |c: Compression, level: Option<&u32>| level.and_then(|l| c.with_level((*l).try_into().ok()?)).unwrap_or(c);
     match filters {
@@ -84,7 +88,7 @@ pub(crate) fn compression(filters: &[Filter]) -> Option<Compression> {
     }
 }
 
-/// Bytes of a chunk that [`begins_right`] looks at.
+/// Bytes of a chunk that [`begins_right`] examines.
 pub(crate) const HEAD_BYTES: usize = 13;
 
 /// Whether a chunk of `bytes` bytes that begins with `head` (up to [`HEAD_BYTES`]) can be an image of `image_bytes`.

@@ -1,6 +1,8 @@
-//! The pedestals that a run has tracked, now and then, in a file of their own beside the images: `<prefix>_pedestals.h5`.
+//! Snapshots of the pedestals that a run tracks, taken from time to time, in a file of their own beside the images:
+//! `<prefix>_pedestals.h5`.
 //!
-//! No journal: each snapshot is flushed as a whole, and after a kill the file holds those before the last flush.
+//! There is no journal: each snapshot is flushed as a whole, and after a kill the file holds the snapshots before the
+//! last flush.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +17,7 @@ use super::names::pedestal_file_name;
 use super::nexus::attribute_text;
 use super::spec::{Compression, FileSpec};
 
-/// Group of our own in the master.
+/// This program's group in the master.
 pub(crate) const OWN: &str = "/entry/konkordia";
 /// Name of the link in [`OWN`].
 pub(crate) const PEDESTALS: &str = "pedestals";
@@ -25,7 +27,7 @@ const DOING: &str = "write pedestals";
 const MEANING: &str =
     "pedestals of gain stage G0 as followed during the run: one plane for each snapshot, rows and columns as in the images";
 
-/// The file of snapshots of one run, being written.
+/// The snapshot file of one run, while it is written.
 pub(crate) struct PedestalFile {
     path: PathBuf,
     file: File,
@@ -39,7 +41,7 @@ pub(crate) struct PedestalFile {
 }
 
 impl PedestalFile {
-    /// Makes the file anew, if the run is to have one. Allocates one plane of 4 bytes per pixel.
+    /// Creates the file, if the run is to have one. Allocates one plane of 4 bytes per pixel.
     pub(crate) fn create(spec: &FileSpec) -> Result<Option<Self>, Error> {
         if !spec.pedestal_snapshots {
             return Ok(None);
@@ -48,7 +50,7 @@ impl PedestalFile {
         if path.exists() {
             remove(&path)?;
         }
-        let doing = "create the file of pedestals";
+        let doing = "create the pedestal file";
         let column = Column { name: IMAGE.into(), kind: ColumnType::U64, shape: vec![], offset: 0, description: "" };
         let make = || -> hdf5::Result<_> {
             let file = low::create_file(&path, Format::V18)?;
@@ -75,7 +77,7 @@ impl PedestalFile {
         Ok(Some(Self { path, file, stack, images, column, shape, count: 0, newest: None, plane }))
     }
 
-    /// Refuses what does not fit before anything is written.
+    /// Refuses data that do not fit, before anything is written.
     pub(crate) fn check(&self, image: u64, parts: &[&[f32]]) -> Result<(), Error> {
         let wrong = |cause: String| Err(Error::new(ErrorKind::Invalid, DOING, &self.path, cause));
         let (given, wanted) = (parts.iter().map(|part| part.len()).sum::<usize>(), self.shape[0] * self.shape[1]);
@@ -83,7 +85,7 @@ impl PedestalFile {
             return wrong(format!("{given} pedestals for {wanted} pixels"));
         }
         match self.newest.filter(|newest| *newest >= image) {
-            Some(newest) => wrong(format!("image {image} after image {newest}")),
+            Some(newest) => wrong(format!("snapshots must come in order: image {image} comes after image {newest}")),
             None => Ok(()),
         }
     }
@@ -119,12 +121,12 @@ impl PedestalFile {
         let Self { path, file, stack, images, count, .. } = self;
         drop(images);
         drop(stack);
-        file.close().context("close the file of pedestals", &path)?;
+        file.close().context("close the pedestal file", &path)?;
         Ok(count)
     }
 }
 
-/// What a file of pedestals holds.
+/// What a pedestal file holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshots {
     /// The file.
@@ -137,16 +139,17 @@ impl Snapshots {
     /// Reads which snapshots there are.
     ///
     /// # Errors
-    /// When the file cannot be read or is none of pedestals.
+    /// If the file cannot be read or is not a pedestal file.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let doing = "read the file of pedestals";
+        let doing = "read the pedestal file";
         let file_bytes = std::fs::metadata(path).context(doing, path)?.len();
         let file = low::open_file(path).context(doing, path)?;
         let images = file.dataset(IMAGE).context(doing, path)?;
         let (shape, stack) = (images.shape(), file.dataset(STACK).context(doing, path)?.shape());
-        // Each snapshot has a plane in the file, so that a number of them that the file cannot hold is found before memory is asked for.
+        // Each snapshot has a plane in the file. This finds a number of snapshots that the file cannot hold before
+        // memory is allocated for it.
         if shape.len() != 1 || stack.len() != 3 || stack[0] != shape[0] || shape[0] as u64 > file_bytes / 4 {
-            let cause = format!("{STACK} is {stack:?} for images {shape:?} in a file of {file_bytes} bytes");
+            let cause = format!("{STACK} has the shape {stack:?} for images {shape:?} in a file of {file_bytes} bytes");
             return Err(Error::new(ErrorKind::Damaged, doing, path, cause));
         }
         let images = images.read_raw::<u64>().context(doing, path)?;
@@ -156,7 +159,7 @@ impl Snapshots {
     /// The plane of snapshot `nth`, rows x columns, ADU.
     ///
     /// # Errors
-    /// As [`Self::read`], and when there are not so many.
+    /// As [`Self::read`], and if there are fewer snapshots.
     pub fn plane(&self, nth: usize) -> Result<Vec<f32>, Error> {
         let doing = "read pedestals";
         let file = low::open_file(&self.path).context(doing, &self.path)?;
@@ -171,7 +174,7 @@ impl Snapshots {
         Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
     }
 
-    /// Those of the run of this master, if it links them.
+    /// The snapshots of the run of this master, if it links them.
     pub(crate) fn of_master(path: &Path, file: &File) -> Option<Self> {
         file.group(OWN).ok()?.link_exists(PEDESTALS).then_some(())?;
         let name = path.file_name()?.to_str()?;

@@ -19,10 +19,10 @@ use super::series_file::REFUSED;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
-/// A master that names more data files is damaged.
+/// A master that names more data files than this is damaged.
 const DATA_FILES_MAX: u64 = 1 << 20;
 
-/// One data file as the master names it.
+/// A data file as the master names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataFileSummary {
     /// Its path.
@@ -31,7 +31,7 @@ pub struct DataFileSummary {
     pub number: u64,
     /// Position in the run of its first image.
     pub first_image: u64,
-    /// Images in it; `None` when it cannot be read.
+    /// Images in it; `None` if it cannot be read.
     pub images: Option<u64>,
     /// Why it cannot be read.
     pub problem: Option<String>,
@@ -48,7 +48,8 @@ pub struct Summary {
     pub rows: u64,
     /// Image columns.
     pub columns: u64,
-    /// All dimensions of an image, slowest first; rows and columns are the last two, and an image of one dimension has one row.
+    /// All dimensions of an image, slowest first; rows and columns are the last two, and an image of one dimension has
+    /// one row.
     pub image_shape: Vec<u64>,
     /// Chunks of one image, in the order of its pixels.
     pub pieces: usize,
@@ -74,9 +75,9 @@ pub struct Summary {
     pub ended: Option<String>,
     /// Counters of the run, by name.
     pub ledger: Vec<(String, u64)>,
-    /// Images by status: lost, complete, partial, discarded; those in data files that can be read.
+    /// Images by status: lost, complete, partial, discarded; only those in readable data files.
     pub images_by_status: [u64; 4],
-    /// Images in data files that are not there or cannot be read.
+    /// Images in data files that are absent or cannot be read.
     pub images_file_missing: u64,
     /// Snapshots of the pedestals, if the run has them and their file can be read.
     pub pedestals: Option<Snapshots>,
@@ -92,12 +93,13 @@ impl Summary {
         self.ledger.iter().find(|(found, _)| found == name || found == short).map_or(0, |(_, n)| *n)
     }
 
-    /// Images by what became of them, in the words of the ledger: those in the files, those whose file is missing, those that came and are not in the
-    /// files because these could not be written, and those that were planned and have no place in the files.
+    /// Images by what happened to them, in the words of the ledger: those in the files, those whose file is missing,
+    /// those that came but are not in the files because these could not be written, and those that were planned and
+    /// have no place in the files.
     pub fn image_counts(&self) -> Vec<(&'static str, u64)> {
         let in_files = [1, 2, 0, 3].map(|status| (ImageStatus::NAMES[status], self.images_by_status[status]));
         let planned = [("not received", self.total(NOT_RECEIVED)), ("not taken", self.total("images_not_taken"))];
-        // What does not fit the file has a place in it, as a lost image.
+        // An image that does not fit the file has a place in it, as a lost image.
         let unwritten = self.total(UNWRITTEN).saturating_sub(self.total(REFUSED));
         let beside = [("file missing", self.images_file_missing), ("not written", unwritten)];
         in_files.into_iter().chain(beside).chain(planned).collect()
@@ -122,10 +124,10 @@ struct Part {
     path: PathBuf,
 }
 
-/// Opens a file and tells what is in it.
+/// Opens a file and says what is in it.
 ///
 /// # Errors
-/// When it cannot be opened or holds no images of a known kind.
+/// If it cannot be opened or holds no images of a known kind.
 pub fn inspect(path: &Path) -> Result<Summary, Error> {
     Reader::open(path).map(|reader| reader.summary)
 }
@@ -134,7 +136,7 @@ impl Reader {
     /// Opens the master or a data file. Data files that cannot be opened are listed without a number of images.
     ///
     /// # Errors
-    /// When the file cannot be opened, or holds no image stack of a known kind.
+    /// If the file cannot be opened, or holds no image stack of a known kind.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let doing = "read the file";
         refuse_empty(path, doing)?;
@@ -164,10 +166,11 @@ impl Reader {
         &self.summary
     }
 
-    /// Replaces `out` by the bytes of one image's chunk as stored. Returns false for an image without chunk (all pixels *missing*).
+    /// Replaces `out` by the bytes of one image's chunk as stored. Returns false for an image without chunk (all pixels
+    /// *missing*).
     ///
     /// # Errors
-    /// When the image does not exist or has several chunks, or its data file cannot be read.
+    /// If the image does not exist or has several chunks, or its data file cannot be read.
     pub fn read_chunk(&self, image: u64, out: &mut Vec<u8>) -> Result<bool, Error> {
         if self.summary.pieces != 1 {
             let cause = format!("its images have {} chunks each", self.summary.pieces);
@@ -180,7 +183,7 @@ impl Reader {
     /// As [`Self::read_chunk`] for chunk `piece` of an image.
     ///
     /// # Errors
-    /// When the image or the chunk does not exist, or its data file cannot be read.
+    /// If the image or the chunk does not exist, or its data file cannot be read.
     pub fn read_piece(&self, image: u64, piece: usize, out: &mut Vec<u8>) -> Result<bool, Error> {
         let doing = "read an image";
         let Some(part) = self.parts.iter().find(|part| image.checked_sub(part.first).is_some_and(|local| local < part.images))
@@ -188,7 +191,8 @@ impl Reader {
             let cause = format!("image {image} of {} (counted from 0) is in no readable data file", self.summary.images);
             return Err(Error::new(ErrorKind::Invalid, doing, &self.path, cause).with_hint("choose an image that exists"));
         };
-        // A chunk is never much larger than its pixels; most in bslz4: 12 bytes of header, 4 and LZ4's 1/255 and 16 per block of 8 KiB.
+        // A chunk is never much larger than its pixels. The overhead is largest in bslz4: a header of 12 bytes, and for
+        // each block of 8 KiB 4 bytes, 16 bytes and 1/255 of the block.
         let raw = self.image_bytes() as u64 / self.summary.pieces.max(1) as u64;
         let Some(start) = part.starts.get(piece) else {
             let cause = format!("image {image} has {} chunks, not chunk {piece}", part.starts.len());
@@ -199,10 +203,10 @@ impl Reader {
         found.map(|some| some.is_some()).context(doing, &part.path)
     }
 
-    /// The pixels of one image, little endian, through the decoder given.
+    /// The pixels of one image, little endian, decoded by `decode`.
     ///
     /// # Errors
-    /// As [`Self::read_chunk`], and [`ErrorKind::Damaged`] when the chunk does not decode.
+    /// As [`Self::read_chunk`], and [`ErrorKind::Damaged`] if the chunk does not decode.
     pub fn read_image(&self, image: u64, decode: &super::Decode<'_>) -> Result<Vec<u8>, Error> {
         let element = self.summary.pixel.bytes();
         let piece_bytes = self.image_bytes() / self.summary.pieces.max(1);
@@ -225,7 +229,7 @@ impl Reader {
         self.summary.image_shape.iter().product::<u64>() as usize * self.summary.pixel.bytes()
     }
 
-    /// The pixels of one chunk; `None` where it was never written.
+    /// The pixels of one chunk; `None` if it was never written.
     fn read_pixels(&self, image: u64, piece: usize, bytes: usize, decode: &super::Decode<'_>) -> Result<Option<Vec<u8>>, Error> {
         let mut chunk = Vec::new();
         if !self.read_piece(image, piece, &mut chunk)? {
@@ -244,7 +248,7 @@ impl Reader {
         };
         if self.summary.compression == Compression::None {
             if chunk.len() != out.len() {
-                return Err(wrong("wrong number of bytes".into()));
+                return Err(wrong(format!("{} bytes instead of {}", chunk.len(), out.len())));
             }
             out.copy_from_slice(chunk);
             return Ok(());
@@ -252,7 +256,7 @@ impl Reader {
         decode(self.summary.compression, chunk, self.summary.pixel.bytes(), out).map_err(wrong)
     }
 
-    /// One per-image column as numbers, row after row; `None` when the file has no such column.
+    /// One per-image column as numbers, row after row; `None` if the file has no such column.
     pub fn column(&self, name: &str) -> Option<Vec<u64>> {
         self.file.group(COLUMNS).ok()?.dataset(name).ok()?.read_raw::<u64>().ok()
     }
@@ -267,7 +271,7 @@ impl Reader {
     }
 }
 
-/// A file without a byte is what is left where a copy was broken off.
+/// Refuses an empty file, which is what an interrupted copy leaves.
 fn refuse_empty(path: &Path, doing: &'static str) -> Result<(), Error> {
     if std::fs::metadata(path).context(doing, path)?.len() > 0 {
         return Ok(());
@@ -292,7 +296,7 @@ fn own_part(path: &Path) -> Vec<(u64, u64, PathBuf)> {
     vec![(number, 0, path.to_owned())]
 }
 
-/// Data files as the run description and the links tell: (number, first image, path).
+/// Data files from the run description and the links: (number, first image, path).
 fn linked_parts(path: &Path, file: &File, spec: Option<&FileSpec>) -> Vec<(u64, u64, PathBuf)> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let links = file.group("/entry/data").and_then(|group| group.member_names()).unwrap_or_default();
@@ -301,7 +305,7 @@ fn linked_parts(path: &Path, file: &File, spec: Option<&FileSpec>) -> Vec<(u64, 
     let prefix = path.file_name().and_then(|n| n.to_str()).and_then(parse).map_or("", |(prefix, _)| prefix);
     let Some(spec) = spec else { return Vec::new() };
     if numbers.is_empty() {
-        // A virtual data set names no links: data files 1 to the last one belong to it, those that are not there too.
+        // A virtual data set has no links: all data files from 1 to the last one belong to it, absent ones included.
         let images = read_number(file, "/entry/instrument/detector/detectorSpecific/nimages").unwrap_or(0.0) as u64;
         numbers = (1..=images.div_ceil(u64::from(spec.images_per_file)).min(DATA_FILES_MAX)).collect();
     }
@@ -324,12 +328,12 @@ fn open_part(path: &Path, first: u64) -> Result<Part, Error> {
     }
     let pixels = shape[1..].iter().fold(1usize, |product, &size| product.saturating_mul(size));
     if shape[0] > IMAGES_PER_FILE_MAX as usize || !(1..=PIXELS_MAX).contains(&pixels) {
-        return Err(Error::new(ErrorKind::Damaged, doing, path, format!("{STACK} says that its shape is {shape:?}")));
+        return Err(Error::new(ErrorKind::Damaged, doing, path, format!("{STACK} has the impossible shape {shape:?}")));
     }
     let (image, chunk) = (wide(&shape[1..]), wide(&chunk[1..]));
     let pieces = pixels as u64 / chunk.iter().product::<u64>().max(1);
     if pieces > u64::from(PIECES_MAX) || chunk_shape(&image, pieces as u32).as_ref() != Some(&chunk) {
-        let cause = format!("{STACK}: chunks of {chunk:?} are no pieces of images of {image:?} that follow each other");
+        let cause = format!("{STACK}: chunks of {chunk:?} do not divide images of {image:?} into consecutive parts");
         return Err(Error::new(ErrorKind::Damaged, doing, path, cause));
     }
     let starts = (0..pieces as usize).map(|piece| [&[0], &chunk_start(&image, &chunk, piece)[..]].concat()).collect();

@@ -1,5 +1,5 @@
-//! Rebuilds the data file that a killed writer left from the journal beside it. What the journal does not say any more, because it was cut or some
-//! of its records are damaged, is looked for in the data file.
+//! Rebuilds the data file that a killed writer left, from the journal beside it. If the journal was cut or has damaged
+//! records, what it lacks is searched for in the data file.
 
 use std::path::{Path, PathBuf};
 
@@ -19,33 +19,33 @@ use super::spec::FileSpec;
 
 const DOING: &str = "rebuild the data file";
 
-/// What came of the images of a journal and its data file.
+/// The result for the images of a journal and its data file.
 #[derive(Default)]
 struct Copied {
     with_pixels: u64,
     /// Images, by position in the run, that had pixels and have none now.
     lost: Vec<u64>,
-    /// Images of which it is not known which they are.
+    /// Number of lost images whose position is not known.
     uncertain: u64,
-    /// Images that the journal does not say any more and the data file does.
+    /// Images that are lacking in the journal and were found in the data file.
     found: u64,
-    /// Those of them of which no checksum is left.
+    /// Those of them for which no checksum is left.
     unverified: u64,
     notes: Vec<String>,
 }
 
-/// The journal, its data file, and what it takes to read them.
+/// The journal, its data file, and the specification to read them.
 struct Source<'a> {
     replay: &'a Replay,
     spec: &'a FileSpec,
     columns: &'a Columns,
     old: std::fs::File,
-    /// Looked for only where the journal does not say everything.
+    /// Searched only if the journal is not complete.
     remains: Option<Remains<'a>>,
 }
 
 impl Run<'_> {
-    /// Rebuilds one data file from its journal; returns the run description when the journal has one.
+    /// Rebuilds one data file from its journal; returns the run description if the journal has one.
     pub(super) fn rebuild(&mut self, data: &Path, has_data: bool) -> Result<Option<FileSpec>, Error> {
         let journal = journal_path(data);
         let replay = journal::replay(&journal)?;
@@ -53,11 +53,14 @@ impl Run<'_> {
             let is_empty = replay.map(|replay| replay.is_empty);
             return self.without_records(data, has_data, is_empty).map(|()| None);
         };
-        let damaged = |cause: String| Error::new(ErrorKind::Damaged, DOING, &journal, cause).with_hint("keep both files and ask");
+        let damaged = |cause: String| {
+            let hint = "keep both files and report the problem";
+            Error::new(ErrorKind::Damaged, DOING, &journal, cause).with_hint(hint)
+        };
         let mut spec = FileSpec::from_text(&replay.text).map_err(damaged)?;
         spec.directory = self.directory.to_owned();
         if !has_data {
-            // Its journal waits for it.
+            // The data file is absent; its journal stays and waits for it.
             return Ok(Some(spec));
         }
         if is_made_of(data, replay.crc32) {
@@ -91,11 +94,11 @@ impl Run<'_> {
         Ok(Some(spec))
     }
 
-    /// Builds the file and puts it in the place of the old one, which is kept if something of it was lost or the journal did not say everything.
-    /// False if nothing can be read: then both stay as they are and wait for a copy.
+    /// Builds the file and puts it in the place of the old one. The old one is kept if something of it was lost or the
+    /// journal was not complete. False if nothing can be read: then both files stay as they are and wait for a copy.
     fn replace(&mut self, replay: &Replay, spec: &FileSpec, columns: &Columns, data: &Path, part: &Path) -> Result<bool, Error> {
         let journal = journal_path(data);
-        // Counts only if the file takes its place.
+        // Takes effect only if the new file takes the place of the old one.
         let mut budget = self.lost_budget;
         let copied = {
             let source = Source::of(replay, spec, columns, data, &self.master)?;
@@ -134,7 +137,7 @@ impl Run<'_> {
             lost.fix = with_journal(data, &kept_journal);
         }
         if copied.uncertain > 0 {
-            let why = format!("their records in the journal of {shown} are damaged; the file as it was is {}", kept.display());
+            let why = format!("their records in the journal of {shown} are damaged; the old file is kept as {}", kept.display());
             self.lost.push(MissingImages {
                 images: copied.uncertain,
                 ranges: Vec::new(),
@@ -144,60 +147,53 @@ impl Run<'_> {
         }
         if copied.found > 0 {
             let n = copied.found;
-            self.notes.push(format!(
-                "the journal of {shown} is damaged; {n} image(s) that it does not say were found in the file itself"
-            ));
+            self.notes
+                .push(format!("the journal of {shown} is damaged; {n} image(s) not recorded in it were found in the data file"));
         }
         self.note_unverified(copied.unverified, data);
         if copied.lost.is_empty() && copied.uncertain == 0 {
-            self.notes.push(format!("{shown} as it was is {}, its journal {}", kept.display(), kept_journal.display()));
+            self.notes.push(format!("the old {shown} is kept as {}, its journal as {}", kept.display(), kept_journal.display()));
         }
     }
 
-    /// A data file of which no journal says anything: as a rule it was opened and got no image. `is_empty` = the journal ends at its header; `None` = it
-    /// has none.
+    /// Handles a data file whose journal has no record: usually it was created and got no image. `is_empty` = the
+    /// journal ends at its header; `None` = it has no header.
     fn without_records(&mut self, data: &Path, has_data: bool, is_empty: Option<bool>) -> Result<(), Error> {
         let journal = journal_path(data);
         let name = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let has_bytes = std::fs::metadata(data).is_ok_and(|facts| facts.len() > 0);
         if has_data && !has_bytes {
-            // A writer that is killed leaves none such: the disk did not get what was written. The file stays and says so.
+            // A killed writer leaves no empty file: the data did not reach the disk. The file stays, as evidence of
+            // this.
             return if journal::has_records(&journal) { put_aside(&journal) } else { remove(&journal) };
         }
         if !has_data && is_empty.is_none() {
-            // The same; its journal stays and says so.
+            // The same; its journal stays, as evidence of this.
             return Ok(());
         }
-        let is_cut = is_empty.is_none();
-        let is_empty = is_empty.unwrap_or(false);
         let images = low::open_file(data).and_then(|file| Ok(file.dataset(STACK)?.shape().first().copied().unwrap_or(0)));
-        // A journal that ends at its header says that there is no image; what is no journal says nothing.
-        let may_hold_images = has_data && images.map_or(!is_empty, |images| images > 0);
+        // A journal that ends at its header says that there is no image; a file that is not a journal says nothing.
+        let may_hold_images = has_data && images.map_or(is_empty != Some(true), |images| images > 0);
         if may_hold_images {
-            self.notes.push(format!("the journal of {name} holds no image, though the file does: taken as it is"));
+            self.notes.push(format!("the journal of {name} has no records, but the file holds images; kept unchanged"));
+        } else if is_empty.is_none() {
+            // The same; both files stay, as evidence of this.
+            return Ok(());
         } else {
             if has_data {
                 remove(data)?;
             }
-            if is_cut {
-                let why = format!(
-                    "neither {name} nor its journal holds one, and the disk did not get the beginning of the journal before a power cut"
-                );
-                let fix = "no file has them: compare with `images_durable` in the log of the run".into();
-                self.lost.push(MissingImages { images: 0, ranges: Vec::new(), why, fix });
-            } else {
-                self.notes.push(format!("{name} was opened and got no image: removed"));
-            }
+            self.notes.push(format!("{name} was created but received no image; removed"));
         }
         if journal::has_records(&journal) { put_aside(&journal) } else { remove(&journal) }
     }
 
-    /// Notes images that were left out of a data file when it was written anew.
+    /// Records images that were left out of a data file when it was written again.
     pub(super) fn lose(&mut self, lost: &[u64], data: &Path, kept: Option<&Path>) {
         if lost.is_empty() {
             return;
         }
-        let place = kept.map_or(String::new(), |kept| format!("; the file as it was is {}", kept.display()));
+        let place = kept.map_or(String::new(), |kept| format!("; the old file is kept as {}", kept.display()));
         let why = format!("their bytes in {} are not those that were written{place}", data.display());
         let fix = format!("bring back a whole copy of {}, and run repair again", data.display());
         self.lost.push(MissingImages { images: lost.len() as u64, ranges: ranges(lost), why, fix });
@@ -206,9 +202,7 @@ impl Run<'_> {
     pub(super) fn note_unverified(&mut self, images: u64, data: &Path) {
         if images > 0 {
             let shown = data.display();
-            self.notes.push(format!(
-                "{images} image(s) of {shown} were taken as they are: no checksum of them is left to compare with"
-            ));
+            self.notes.push(format!("{images} image(s) of {shown} were kept without verification: their checksums are lost"));
         }
     }
 }
@@ -221,13 +215,13 @@ fn with_journal(data: &Path, kept_journal: &Path) -> String {
     )
 }
 
-/// Whether the data file was rebuilt from this very journal.
+/// Whether the data file was rebuilt from exactly this journal.
 fn is_made_of(data: &Path, journal_crc32: u32) -> bool {
     let mark = low::open_file(data).and_then(|file| file.group(OWN)?.attr(JOURNAL_CRC32)?.read_scalar::<u32>());
     mark.is_ok_and(|mark| mark == journal_crc32)
 }
 
-/// Takes a journal out of the way.
+/// Renames a journal, so that it is no longer taken for one.
 fn put_aside(journal: &Path) -> Result<(), Error> {
     let free: Option<PathBuf> = rescue::kept_names(journal).find(|name| !name.exists());
     let free = free.expect("names do not end");
@@ -245,7 +239,8 @@ impl<'a> Source<'a> {
         Ok(Self { replay, spec, columns, old, remains })
     }
 
-    /// Copies every journaled chunk from the raw bytes of the old file; the metadata of libhdf5 in it is trusted only where the journal fails.
+    /// Copies every chunk that the journal names from the raw bytes of the old file. The metadata of libhdf5 in that
+    /// file are trusted only where the journal fails.
     fn copy(&self, mut file: DataFile, budget: &mut LostBudget) -> Result<Copied, Error> {
         let mut copied = Copied::default();
         let mut bad = 0;
@@ -256,7 +251,7 @@ impl<'a> Source<'a> {
                 || local >= u64::from(self.spec.images_per_file)
                 || !self.put(entry, local, bad, &mut file, &mut copied)?
             {
-                let note = format!("image {}: its record in the journal contradicts the others; left out", entry.image);
+                let note = format!("image {}: its journal record is inconsistent with the others and was skipped", entry.image);
                 copied.notes.push(note);
                 continue;
             }
@@ -273,7 +268,7 @@ impl<'a> Source<'a> {
         Ok(copied)
     }
 
-    /// Copies one image, after those that the `bad` records before it named. False if its record cannot be right.
+    /// Copies one image, after those named by the `bad` damaged records before it. False if its record cannot be right.
     fn put(&self, entry: &Entry, local: u64, bad: u64, file: &mut DataFile, copied: &mut Copied) -> Result<bool, Error> {
         let columns = self.columns;
         // Journals of earlier versions have no checksums.
@@ -301,7 +296,8 @@ impl<'a> Source<'a> {
         file.write(local, &parts, &row).map(|()| true)
     }
 
-    /// Images up to `end`, of which the journal says nothing but that it had so many records of them.
+    /// Fills in the images up to `end`; of them the journal only says that `bad` of its records, which are damaged,
+    /// named some.
     fn fill(&self, end: u64, mut bad: u64, file: &mut DataFile, copied: &mut Copied) -> Result<(), Error> {
         let was_cut = bad == 0;
         let mut unknown = Vec::new();

@@ -1,6 +1,7 @@
-//! Completes what a killed writer left behind, and what became of its files since: rebuilds data files from their journals, rescues what can be
-//! read of damaged ones, and writes the master anew from what the data files hold. A data file that is not there keeps its link and its place:
-//! it may come back. Running it twice changes nothing the second time.
+//! Completes what a killed writer left behind, and corrects what happened to its files since: rebuilds data files from
+//! their journals, rescues what can be read of damaged ones, and writes the master again from what the data files hold.
+//! A data file that is absent keeps its link and its place, because it may come back. Running it a second time changes
+//! nothing.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -29,21 +30,21 @@ use super::xds::readable_mask;
 /// What [`repair`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairReport {
-    /// The master file, written anew or found right.
+    /// The master file, written again or found right.
     pub master: PathBuf,
     /// Data files rebuilt from their journals.
     pub rebuilt: Vec<PathBuf>,
-    /// Data files that were damaged, written anew with what could be read of them; each as it was stands beside it.
+    /// Damaged data files, written again with what could be read of them; the file as it was is kept beside each.
     pub rescued: Vec<PathBuf>,
-    /// Whether the master was written anew.
+    /// Whether the master was written again.
     pub master_written: bool,
     /// Positions in the run now.
     pub images: u64,
     /// Images that cannot be read now, and what to do about it.
     pub missing: Vec<MissingImages>,
-    /// The pixel mask of the run was found in no file: the master masks no pixel.
+    /// The pixel mask of the run was found in no file: in the master no pixel is masked.
     pub mask_missing: bool,
-    /// Everything else that a person should know, one sentence each.
+    /// Everything else that a user should know, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -70,8 +71,9 @@ pub struct MissingImages {
 /// Repairs the run that `path` (master or data file, existing or not) belongs to.
 ///
 /// # Errors
-/// [`ErrorKind::InUse`] while its writer lives; [`ErrorKind::NotFound`] when there is nothing of this run; [`ErrorKind::Damaged`] when
-/// no file says what the run is; I/O errors, after which everything is as before or one step further.
+/// [`ErrorKind::InUse`] while its writer lives; [`ErrorKind::NotFound`] if there is no file of this run;
+/// [`ErrorKind::Damaged`] if no file says what the run is; I/O errors, after which everything is as before or one step
+/// further.
 pub fn repair(path: &Path) -> Result<RepairReport, Error> {
     repair_with(path, LostBudget::WHOLE)
 }
@@ -124,28 +126,28 @@ pub(super) struct Run<'a> {
     pub(super) directory: &'a Path,
     prefix: &'a str,
     pub(super) master: PathBuf,
-    /// The master before.
+    /// The previous master.
     old: Option<OldMaster>,
     pub(super) rebuilt: Vec<PathBuf>,
     rescued: Vec<PathBuf>,
-    /// Images in data files that are not there or cannot be read.
+    /// Images in data files that are absent or cannot be read.
     gone: Vec<MissingImages>,
-    /// Images that were damaged and left out of a data file that was written anew.
+    /// Images that were damaged and left out of a data file that was written again.
     pub(super) lost: Vec<MissingImages>,
     mask_missing: bool,
-    /// Images of which master and data file differ, and those of them of which nothing tells which is right.
+    /// Images whose rows in master and data file differ, and those of them for which nothing shows which row is right.
     differ: u64,
     undecided: u64,
     pub(super) notes: Vec<String>,
-    /// Images that journals name of data files of which nothing can be read, by number of the data file.
+    /// For data files of which nothing can be read: number of the data file, and the images that its journal names.
     pub(super) journaled: Vec<(u64, u64)>,
-    /// For the lost images of all data files that are written anew.
+    /// For the lost images of all data files that are written again.
     pub(super) lost_budget: LostBudget,
 }
 
 impl Run<'_> {
     fn repair(mut self, files: &[(u64, PathBuf, bool, bool)]) -> Result<RepairReport, Error> {
-        // The data file that was being made when the writer died.
+        // The data file that the writer was creating when it died.
         let next = self.directory.join(data_file_name(self.prefix, files.last().map_or(0, |(number, ..)| *number) + 1));
         let begun = [temporary_path(&next), temporary_path(&journal_path(&next))];
         let rests = [temporary_path(&self.master), reserve_path(self.directory, self.prefix)];
@@ -175,7 +177,7 @@ impl Run<'_> {
         self.publish(&spec, &columns, &closed)
     }
 
-    /// Writes the master anew if it does not say what the data files do.
+    /// Writes the master again if it does not agree with the data files.
     fn publish(mut self, spec: &FileSpec, columns: &Columns, closed: &[Closed]) -> Result<RepairReport, Error> {
         let ipf = u64::from(spec.images_per_file);
         let images = closed.last().map_or(0, |last| (last.number - 1) * ipf + last.images);
@@ -184,7 +186,7 @@ impl Run<'_> {
         let is_untouched = self.rebuilt.is_empty() && self.rescued.is_empty() && self.differ == 0;
         let right = is_untouched && old.as_ref().is_some_and(|old| old.is_right(closed, images, spec));
         let lost_now: u64 = self.lost.iter().map(|lost| lost.images).sum();
-        // With those of earlier repairs; whole copies may have been brought back since.
+        // Includes those of earlier repairs; whole copies may have been brought back since.
         let not_rescued = old.as_ref().and_then(|old| old.not_rescued(closed, ipf)).unwrap_or(lost_now);
         if !right {
             let kept =
@@ -208,13 +210,13 @@ impl Run<'_> {
                 let (n, kept) = (self.undecided, rescue::keep(&self.master)?);
                 let kept = kept.display();
                 let what =
-                    format!("the columns of {n} image(s) differ between master and data file, and nothing tells which are right");
-                self.notes.push(format!("{what}: those of the data file were taken, the master as it was is {kept}"));
+                    format!("the columns of {n} image(s) differ between master and data file; it is not known which are right");
+                self.notes.push(format!("{what}: those of the data file were taken, the old master is kept as {kept}"));
             }
             master::publish(spec, columns, closed, Some(&ledger), state)?;
         }
         if was_cut {
-            let why = "the machine was started anew since this run was being written (a power cut?), or its files are of another machine: images after the last one here, if there were any, did not reach the disk".into();
+            let why = "the machine was rebooted while this run was being written (a power cut?), or its files were written on another machine: images after the last one here, if there were any, did not reach the disk".into();
             let fix = "no file has them: compare with `images_durable` in the log of the run, or with the detector".into();
             self.gone.push(MissingImages { images: 0, ranges: Vec::new(), why, fix });
         }
@@ -228,7 +230,8 @@ impl Run<'_> {
         Ok(RepairReport { master, rebuilt, rescued, master_written: !right, images, missing, mask_missing, notes })
     }
 
-    /// Snapshots of the pedestals are linked if their file can be read. Each was flushed, so that a kill takes at most the last.
+    /// Links the snapshots of the pedestals if their file can be read. Each snapshot was flushed, so a kill loses at
+    /// most the last one.
     fn snapshots(&mut self, spec: &mut FileSpec) {
         if !spec.pedestal_snapshots {
             return;
@@ -248,7 +251,8 @@ impl Run<'_> {
         let text = |path: &PathBuf| low::open_file(path).ok().and_then(|file| read_text(&file, DESCRIPTION));
         let texts: Vec<String> =
             candidates.filter_map(text).filter(|text| FileSpec::from_text(text).is_ok()).take(DESCRIPTIONS_MAX).collect();
-        // A byte of one may have changed: what most files say; the master, where it is one against one.
+        // A byte of one text may have been damaged: take the text that most files have; if it is one against one, that
+        // of the master.
         let votes = |text: &String| texts.iter().filter(|other| *other == text).count();
         let most = texts.iter().map(votes).max();
         let mut specs = texts.iter().filter(|text| Some(votes(text)) == most).filter_map(|text| FileSpec::from_text(text).ok());
@@ -258,7 +262,8 @@ impl Run<'_> {
         })
     }
 
-    /// The mask of the run, as readers take it. A master that was made while the first data file was away has zeros.
+    /// The mask of the run, in the form for readers. A master that was made while the first data file was away holds
+    /// zeros.
     pub(super) fn mask_of(&self, data: &Path, pixels: usize) -> Option<Vec<u32>> {
         let read = |path: &Path, name: &str| {
             let mask = low::open_file(path).ok()?.dataset(name).ok()?.read_raw::<u32>().ok()?;
@@ -276,7 +281,7 @@ impl Run<'_> {
         })
     }
 
-    /// The data files of the run: those that are there, rescued where they are damaged, and the places of those that are not.
+    /// The data files of the run: those that are there, rescued if they are damaged, and the places of the absent ones.
     fn closed(&mut self, files: &[(u64, PathBuf, bool, bool)], spec: &FileSpec, columns: &Columns) -> Result<Vec<Closed>, Error> {
         let ipf = u64::from(spec.images_per_file);
         let known = self.old.as_ref().map_or(0, |old| old.images(ipf));
@@ -285,7 +290,8 @@ impl Run<'_> {
         let mut last = known_files;
         for number in there.filter(|number| *number > 0) {
             if number - last.min(number) > FILES_MAX {
-                self.notes.push(format!("{} is far behind the others; not linked", data_file_name(self.prefix, number)));
+                let name = data_file_name(self.prefix, number);
+                self.notes.push(format!("{name} has a far higher number than the other data files; not linked"));
             } else {
                 last = last.max(number);
             }
@@ -300,7 +306,8 @@ impl Run<'_> {
         Ok(closed)
     }
 
-    /// Looks at data file `number`, into which so many images belong, if that is known. `None` if nothing is known of it.
+    /// Examines data file `number`, which should hold `images` images, if that is known. `None` if nothing is known of
+    /// it.
     fn data_file(
         &mut self,
         number: u64,
@@ -317,7 +324,7 @@ impl Run<'_> {
         let before = is_final.then(read).flatten().filter(Rows::is_complete);
         let journaled = self.journaled.iter().find(|(file, images)| *file == number && *images > 0).map(|file| file.1);
         let found = look(&path, spec, columns, before.as_ref());
-        // A file that can be read and holds no image has no place that only its journal knows.
+        // A readable file without images keeps no place that only its journal knows.
         let placed = if matches!(found, Look::Foreign(_)) { images } else { images.or(journaled) };
         let (why, fix) = match found {
             Look::Whole { images: stored, differ, undecided } => {
@@ -340,13 +347,18 @@ impl Run<'_> {
                 );
                 (why, format!("no file has them, unless there is a copy of {shown}"))
             }
-            Look::Foreign(why) => (format!("{shown} {why}"), format!("{whole}; this file belongs elsewhere")),
+            // A journal of this run has a header, unless a power cut took it.
+            Look::Foreign(why) if journal_path(&path).exists() => {
+                let why = format!("{shown} {why}, and the beginning of its journal was lost in a power cut");
+                (why, "no file has them: compare with `images_durable` in the log of the run".into())
+            }
+            Look::Foreign(why) => (format!("{shown} {why}"), format!("{whole}; move this file away, it is not from this run")),
             Look::Damaged(why) => {
                 let damaged = Damaged { path: &path, number, images, spec, columns, master: &self.master };
                 match damaged.rescue(&mut self.lost_budget) {
                     Ok(Some(rescued)) => return Ok(Some(self.take(rescued, &path))),
                     Ok(None) => (format!("{shown} is damaged, and no image in it can be read ({why})"), whole),
-                    // One file that cannot be rescued keeps nobody from looking at the others.
+                    // A file that cannot be rescued does not keep the others from being examined.
                     Err(error) => (format!("{shown} is damaged ({why}), and cannot be rescued: {}", error.cause), error.hint),
                 }
             }
@@ -357,27 +369,27 @@ impl Run<'_> {
         Ok(placed.map(|images| Closed { number, path, images, stored: 0 }))
     }
 
-    /// Takes a data file that was written anew.
+    /// Records a data file that was written again.
     fn take(&mut self, rescued: Rescued, path: &Path) -> Closed {
         self.rescued.push(path.to_owned());
         self.lose(&rescued.lost, path, Some(&rescued.kept));
         self.note_unverified(rescued.unverified, path);
         if rescued.lost.is_empty() {
-            self.notes.push(format!("{} as it was is {}", path.display(), rescued.kept.display()));
+            self.notes.push(format!("the old {} is kept as {}", path.display(), rescued.kept.display()));
         }
         rescued.closed
     }
 }
 
-/// More data files than this in a row that are not there are no gap of a run.
+/// More absent data files in a row than this are not a gap of a run.
 const FILES_MAX: u64 = 100_000;
-/// Files that are asked what the run is.
+/// Files whose run description is read, at most.
 const DESCRIPTIONS_MAX: usize = 9;
-/// How the ledger of a run that was killed says that it ended.
+/// The reason for the end in the ledger of a run that was killed.
 pub(crate) const KILLED: &str = "killed";
 /// Total of the ledger: images that the run had and that repair could not read.
 pub(crate) const NOT_RESCUED: &str = "images_not_rescued";
-/// Total of the ledger: images that came and that the files could not be given.
+/// Total of the ledger: images that came and could not be written to the files.
 pub(crate) const UNWRITTEN: &str = "images_unwritten";
 /// Total of the ledger: images that were planned or announced and are not in the files.
 pub(crate) const NOT_RECEIVED: &str = "images_not_received";
@@ -387,7 +399,7 @@ pub(crate) const MASK_MISSING: &str = "pixel_mask_missing";
 /// Total of the ledger: images in data files that were not there, or could not be read, when the master was written.
 pub(crate) const FILE_MISSING: &str = "images_file_missing";
 
-/// Numbers that grow, as ranges.
+/// Growing numbers, as ranges.
 pub(super) fn ranges(numbers: &[u64]) -> Vec<Range<u64>> {
     numbers.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len() as u64).collect()
 }
@@ -416,7 +428,7 @@ pub(crate) fn read_ledger(file: &File) -> Option<LedgerRecord> {
     })
 }
 
-/// What can still be said of a run whose ledger died with its process: images by status.
+/// The ledger that can still be made for a run whose own ledger died with its process: images by status.
 fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerRecord {
     let mut by_status = [0u64; 4];
     for file in closed {
@@ -427,7 +439,7 @@ fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerR
     let names = ["images_lost", "images_complete", "images_partial", "images_discarded"];
     let mut totals: Vec<(String, u64)> = names.iter().zip(by_status).map(|(name, n)| ((*name).to_owned(), n)).collect();
     totals.extend([(FILE_MISSING.into(), file_missing), ("images_in_files".into(), images)]);
-    // Whether they were sent nobody knows: the writer waited for them when it was killed.
+    // Whether they were sent is not known: the writer was waiting for them when it was killed.
     let not_received = spec.images_planned.map_or(0, |planned| planned.saturating_sub(images));
     totals.extend((not_received > 0).then(|| (NOT_RECEIVED.into(), not_received)));
     let sum = "images_in_files = images_lost + images_complete + images_partial + images_discarded + images_file_missing";
@@ -449,7 +461,7 @@ mod tests {
     use super::super::writer::Writer;
     use super::*;
 
-    /// Two images, the first and the last, of data files 1 and 4 of four images each; all others are lost.
+    /// Two images, the first and the last, in data files 1 and 4 of four images each; all others are lost.
     fn mostly_lost(directory: &Path) -> PathBuf {
         let compression = Compression::None;
         let (directory, prefix) = (directory.to_owned(), "m".to_owned());

@@ -1,6 +1,6 @@
-//! What can still be read of a data file that was cut or damaged after it was closed. Its bytes are searched for nodes of the chunk index, which
-//! say where the chunk of which image lies; nothing that only libhdf5 could follow is needed. A chunk counts if it begins as it should and, where
-//! its checksum is known, if that is right.
+//! Rescues what can still be read of a data file that was cut or damaged after it was closed. Its bytes are searched
+//! for nodes of the chunk index, which say where the chunk of each image lies; nothing is needed that only libhdf5
+//! could follow. A chunk counts if it begins as it should and, if its checksum is known, if that is right.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -21,36 +21,37 @@ use super::spec::FileSpec;
 const DOING: &str = "rescue the images of the data file";
 /// Bytes searched at a time.
 const BLOCK: usize = 4 << 20;
-/// A node of the chunk index (version 1) has at most 64 children, each with a key of at most 64 bytes: less than this.
+/// A node of the chunk index (version 1) has at most 64 children, each with a key of at most 64 bytes: together less
+/// than this.
 const NODE_BYTES_MAX: usize = 8 << 10;
 const CHILDREN_MAX: usize = 64;
 const NODE_HEADER: usize = 24;
-/// Of a node: kind 1 (chunks), level 0 (leaf).
+/// Beginning of a node: kind 1 (chunks), level 0 (leaf).
 const SIGNATURE: &[u8] = b"TREE\x01\x00";
-/// What is read at a time where a block cannot be read as a whole.
+/// Bytes read at a time where a block cannot be read as a whole.
 const PAGE: usize = 4096;
 
-/// Where chunks may lie, by image of the file and piece of the image; an image of which a node was moved has several.
+/// Where chunks may lie, by image of the file and piece of the image. An image has several places if a node was moved.
 type Index = BTreeMap<(u64, usize), Vec<Place>>;
 
 /// A data file that cannot be read as it is.
 pub(super) struct Damaged<'a> {
     pub(super) path: &'a Path,
     pub(super) number: u64,
-    /// Images that belong into it, if that is known.
+    /// Images that should be in it, if known.
     pub(super) images: Option<u64>,
     pub(super) spec: &'a FileSpec,
     pub(super) columns: &'a Columns,
-    /// Its columns are looked for there where the file itself has none that can be read.
+    /// Searched for its columns if the file itself has none that can be read.
     pub(super) master: &'a Path,
 }
 
-/// What came of it.
+/// The result of a rescue.
 pub(super) struct Rescued {
     pub(super) closed: Closed,
-    /// Images, by position in the run, that had pixels (or may have had) and have none now.
+    /// Images, by position in the run, that had pixels (or may have had pixels) and have none now.
     pub(super) lost: Vec<u64>,
-    /// Images of which the bytes were taken as they are, because no checksum of them is left.
+    /// Images whose bytes were taken as they are, because no checksum of them is left.
     pub(super) unverified: u64,
     /// The file as it was.
     pub(super) kept: PathBuf,
@@ -60,7 +61,7 @@ pub(super) struct Rescued {
 pub(super) struct Remains<'a> {
     raw: std::fs::File,
     found: Index,
-    /// What the file itself and the master say of its images.
+    /// The rows of its images in the file itself and in the master.
     own: Option<Rows>,
     master: Option<Rows>,
     missing: Option<MissingChunk>,
@@ -73,19 +74,19 @@ pub(super) enum Image {
     Pixels {
         chunks: Vec<Vec<u8>>,
         row: Vec<u8>,
-        /// Whether a checksum says that these are the bytes that were written.
+        /// Whether a checksum shows that these are the bytes that were written.
         is_verified: bool,
     },
-    /// It had no pixels.
+    /// The image had no pixels; its row.
     Without(Vec<u8>),
-    /// It had pixels.
+    /// The image had pixels, which cannot be read.
     Lost,
-    /// No row says anything, and there are no bytes.
+    /// No row says anything of the image, and there are no bytes.
     Unknown,
 }
 
 impl<'a> Remains<'a> {
-    /// Searches the file. Its rows and those of the master are looked for up to so many images.
+    /// Searches the file. Its rows and those of the master are read for at most `images` images.
     pub(super) fn of(damaged: &Damaged<'a>, images: Option<u64>) -> Result<Self, Error> {
         let raw = std::fs::File::open(damaged.path).context(DOING, damaged.path)?;
         let found = index(&raw, damaged.spec).context(DOING, damaged.path)?;
@@ -98,13 +99,13 @@ impl<'a> Remains<'a> {
         Ok(Self { raw, found, own, master, missing: MissingChunk::of(spec), spec, columns })
     }
 
-    /// One past the last image of which there are bytes, or of which the file says something.
+    /// One past the last image of which there are bytes or a row.
     pub(super) fn end(&self) -> u64 {
         let rows = self.own.as_ref().map_or(0, Rows::len);
         self.found.keys().max().map_or(0, |(last, _)| last + 1).max(rows)
     }
 
-    /// What is left of an image. The bytes decide which row is believed, whatever it says of the state of the image.
+    /// What is left of an image. The bytes decide which row is believed, whatever state the row gives.
     pub(super) fn image(&self, local: u64) -> Image {
         let [own, master] = [&self.own, &self.master].map(|rows| rows.as_ref().and_then(|rows| rows.get(local)));
         let rows = || [own, master].into_iter().flatten();
@@ -122,7 +123,7 @@ impl<'a> Remains<'a> {
                 let other = other.filter(|_| of_own == of_master);
                 let mut row = best.map_or_else(Vec::new, |best| best.completed(other, self.columns));
                 if of_own.max(of_master) == Agreement::Checksum {
-                    // Its state was damaged in both.
+                    // The state was damaged in both rows.
                     self.columns.set_status(&mut row, ImageStatus::Partial);
                 }
                 return Image::Pixels { chunks, row, is_verified: true };
@@ -150,14 +151,14 @@ impl<'a> Remains<'a> {
         }
     }
 
-    /// A row of an image of which nothing is stored yet.
+    /// The row of an image of which nothing is stored yet.
     fn without(&self, row: Row<'_>) -> Vec<u8> {
         let mut row = row.bytes.to_vec();
         self.columns.set_checksum(&mut row, 0);
         row
     }
 
-    /// What the chunks of an image may be.
+    /// The candidates for the chunks of an image.
     fn chunks(&self, local: u64) -> impl Iterator<Item = Vec<Vec<u8>>> {
         let of_piece = move |piece| {
             let places = self.found.get(&(local, piece)).into_iter().flatten();
@@ -176,9 +177,10 @@ impl Damaged<'_> {
         (self.number - 1) * u64::from(self.spec.images_per_file)
     }
 
-    /// Writes the file anew with what can be read and keeps the old one beside it; `None` if nothing can be read, and nothing was touched.
+    /// Writes the file again with what can be read, and keeps the old one beside it; `None` if nothing can be read, and
+    /// then nothing was touched.
     pub(super) fn rescue(&self, budget: &mut LostBudget) -> Result<Option<Rescued>, Error> {
-        // Counts only if the file takes its place.
+        // Takes effect only if the new file takes the place of the old one.
         let mut spent = *budget;
         let remains = Remains::of(self, self.images)?;
         let images = self.images.unwrap_or_else(|| remains.end());
@@ -207,7 +209,7 @@ impl Damaged<'_> {
         made
     }
 
-    /// Copies what can be read; gives the images that are lost by it, and how many could not be compared with a checksum.
+    /// Copies what can be read. Returns the images that are lost, and how many could not be compared with a checksum.
     fn copy(
         &self,
         remains: &Remains<'_>,
@@ -249,7 +251,7 @@ pub(super) fn chunk_at(file: &std::fs::File, (offset, size): Place, spec: &FileS
     begins_right(spec.compression, spec.piece_bytes(), chunk.len(), head).then_some(chunk)
 }
 
-/// Under which names a file is kept as it was.
+/// The names under which a file is kept as it was.
 pub(super) fn kept_names(path: &Path) -> impl Iterator<Item = PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let names = (1..).map(move |n| if n == 1 { format!("{name}.damaged") } else { format!("{name}.damaged{n}") });
@@ -257,7 +259,7 @@ pub(super) fn kept_names(path: &Path) -> impl Iterator<Item = PathBuf> {
     names.map(move |name| path.with_file_name(name))
 }
 
-/// Gives the file a second name, under which it stays as it is when another file takes its first one.
+/// Gives the file a second name, under which it stays unchanged when another file takes its first name.
 pub(super) fn keep(path: &Path) -> Result<PathBuf, Error> {
     let kept = kept_names(path).find(|kept| !kept.exists()).expect("names do not end");
     let linked = std::fs::hard_link(path, &kept).or_else(|_| std::fs::rename(path, &kept));
@@ -277,7 +279,7 @@ pub(super) fn index(file: &std::fs::File, spec: &FileSpec) -> std::io::Result<In
     while at < length {
         let bytes = (length - at).min(block.len() as u64) as usize;
         read_what_can_be_read(|into, at| file.read_exact_at(into, at), &mut block[..bytes], at);
-        // A signature that begins in this block may end in the next.
+        // A signature that begins in this block may end in the next one.
         for begin in leaves(&block[..bytes.min(BLOCK + SIGNATURE.len() - 1)]) {
             for (offsets, place) in entries(&block[begin..bytes], rank) {
                 let piece = starts.iter().position(|start| *start == offsets[1..]);
@@ -295,7 +297,7 @@ pub(super) fn index(file: &std::fs::File, spec: &FileSpec) -> std::io::Result<In
     Ok(found)
 }
 
-/// Reads a block of a file. Pages that the disk does not give, as where a sector is bad, read as zeros.
+/// Reads a block of a file. Pages that the disk cannot read, for example in a bad sector, read as zeros.
 fn read_what_can_be_read(read: impl Fn(&mut [u8], u64) -> std::io::Result<()>, block: &mut [u8], at: u64) {
     if read(block, at).is_ok() {
         return;
@@ -307,12 +309,12 @@ fn read_what_can_be_read(read: impl Fn(&mut [u8], u64) -> std::io::Result<()>, b
     }
 }
 
-/// Where leaves of indices of chunks begin.
+/// Where leaves of chunk indices begin.
 fn leaves(bytes: &[u8]) -> impl Iterator<Item = usize> {
     bytes.windows(SIGNATURE.len()).enumerate().filter(|(_, window)| *window == SIGNATURE).map(|(at, _)| at)
 }
 
-/// Offsets and places of the chunks that a leaf names, whatever data set it belongs to.
+/// Offsets and places of the chunks that a leaf names, whichever data set it belongs to.
 fn entries(node: &[u8], rank: usize) -> Vec<(Vec<u64>, Place)> {
     let number =
         |at: usize, bytes: usize| node.get(at..at + bytes).map(|b| b.iter().rev().fold(0u64, |v, b| v << 8 | u64::from(*b)));

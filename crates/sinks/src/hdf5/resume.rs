@@ -1,4 +1,4 @@
-//! What an interrupted run left that can be kept when the same run is written on: its finished data files.
+//! Finds what can be kept of an interrupted run when the same run is continued: its finished data files.
 
 use std::path::{Path, PathBuf};
 
@@ -15,25 +15,25 @@ use super::xds::readable_mask;
 
 const DOING: &str = "continue the run";
 
-/// What is kept, and what has to go before the run is continued.
+/// What is kept, and what must be removed before the run is continued.
 pub(super) struct Found {
-    /// Full data files 1, 2, ... and, if nothing is left to do, the shorter last one.
+    /// Full data files 1, 2, ... and, if the run is complete, the shorter last one.
     pub(super) closed: Vec<Closed>,
-    /// Images in them: the first one to write.
+    /// Images in them; this is also the number of the first image to write.
     pub(super) images: u64,
     pub(super) images_with_pixels: u64,
     pub(super) chunk_bytes: u64,
     /// All planned images are there.
     pub(super) complete: bool,
-    /// Data files and journals (path of the data file, has data file, has journal) that are written anew.
+    /// Data files and journals (path of the data file, has data file, has journal) that will be written again.
     stale: Vec<(PathBuf, bool, bool)>,
 }
 
 impl Found {
-    /// Removes what is written anew.
+    /// Removes the files that will be written again.
     pub(super) fn clear(&self) -> Result<(), Error> {
         for (data, has_data, has_journal) in &self.stale {
-            // The data file first: one without journal counts as finished.
+            // The data file first, because a data file without a journal counts as finished.
             if *has_data {
                 remove(data)?;
             }
@@ -45,7 +45,8 @@ impl Found {
     }
 }
 
-/// Looks through the files of this prefix and touches none. A file of another run is an error, also where nothing could be kept.
+/// Searches the files of this prefix and touches none. A file of another run is an error, even if nothing of it could
+/// be kept.
 pub(super) fn find(spec: &FileSpec, columns: &Columns, missing_bytes: Option<usize>) -> Result<Found, Error> {
     let files = existing(&spec.directory, &spec.prefix).context(DOING, &spec.directory)?;
     for (_, data, _, has_journal) in &files {
@@ -92,10 +93,10 @@ struct Held {
     stored_bytes: u64,
 }
 
-/// A closed data file: whether it belongs to this run and is whole, and what it holds.
+/// Checks whether a closed data file belongs to this run and is whole, and returns what it holds.
 fn open(spec: &FileSpec, columns: &Columns, expected: &str, number: u64, path: &Path) -> Result<Held, Error> {
     let damaged = |cause: String| {
-        let hint = "move this file away; its images are then written anew";
+        let hint = "move this file away; its images are then written again";
         Error::new(ErrorKind::Damaged, DOING, path, cause).with_hint(hint)
     };
     let file = low::open_file(path).map_err(|error| damaged(Error::hdf5(DOING, path, error).cause))?;
@@ -104,11 +105,11 @@ fn open(spec: &FileSpec, columns: &Columns, expected: &str, number: u64, path: &
     if number == 1 {
         let mask = file.dataset("/entry/konkordia/pixel_mask").and_then(|mask| mask.read_raw::<u32>());
         let mut mask = mask.context(DOING, path)?;
-        // Files of older releases have the bits of the reasons only.
+        // Masks in files of older releases lack the bits that both XDS plug-ins read.
         readable_mask(&mut mask);
         let is_empty = spec.pixel_mask.is_empty() && mask.iter().all(|bits| *bits == 0);
         if mask != spec.pixel_mask && !is_empty {
-            return Err(differs("its pixel mask is another one".into(), path));
+            return Err(differs("its pixel mask differs from that of this run".into(), path));
         }
     }
     let stack = file.dataset(STACK).context(DOING, path)?;
@@ -139,7 +140,7 @@ fn differs(cause: String, path: &Path) -> Error {
     Error::new(ErrorKind::Invalid, DOING, path, cause).with_hint(hint)
 }
 
-/// An error that names the first line in which two run descriptions differ.
+/// Fails if two run descriptions differ; the error names the first line that differs.
 fn same_run(expected: &str, found: &str, path: &Path) -> Result<(), Error> {
     if expected == found {
         return Ok(());
@@ -148,10 +149,10 @@ fn same_run(expected: &str, found: &str, path: &Path) -> Result<(), Error> {
     let (wanted, there) = (lines(expected), lines(found));
     let at = wanted.iter().zip(&there).take_while(|(a, b)| a == b).count();
     let (key, now, then) = part(wanted.get(at), there.get(at));
-    Err(differs(format!("it is of a run with other settings: {key} was {then} there and is {now} now"), path))
+    Err(differs(format!("it belongs to a run with other settings: {key} was {then} there and is {now} now"), path))
 }
 
-/// The key of a line that differs and both values, from where they begin to differ.
+/// The key of a line that differs, and both values, from where they begin to differ.
 fn part(now: Option<&String>, then: Option<&String>) -> (String, String, String) {
     const SHOWN: usize = 60;
     let split = |line: &String| line.split_once(" = ").map_or((line.clone(), String::new()), |(k, v)| (k.into(), v.into()));

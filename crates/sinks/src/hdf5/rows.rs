@@ -1,4 +1,5 @@
-//! What a data file and the master say of the same images, and which of them the stored bytes agree with.
+//! The rows of per-image columns that a data file and the master hold of the same images, and which of them agree with
+//! the stored bytes.
 
 use hdf5::File;
 
@@ -7,14 +8,14 @@ use super::columns::{Column, Columns, ImageStatus};
 use super::datafile::COLUMNS;
 use super::low;
 
-/// Rows of columns as one file has them.
+/// Rows of columns as one file holds them.
 pub(super) struct Rows {
     rows: Vec<Vec<u8>>,
     has_sums: bool,
     is_complete: bool,
 }
 
-/// What one file says of one image.
+/// The row of one image in one file.
 #[derive(Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) bytes: &'a [u8],
@@ -33,8 +34,8 @@ pub(super) enum Agreement {
 }
 
 impl Rows {
-    /// Rows from `first` on, up to `images`, as many as there are; `None` where no states can be read. Other columns that cannot be read or are not
-    /// as long are zero.
+    /// Rows from `first` on, at most up to `images`; `None` if the states cannot be read. Other columns that cannot be
+    /// read, or have another length, read as zeros.
     pub(super) fn of(file: &File, columns: &Columns, first: u64, images: u64) -> Option<Self> {
         let group = file.group(COLUMNS).ok()?;
         let length = |name: &str| Some(*group.dataset(name).ok()?.shape().first()? as u64);
@@ -61,7 +62,7 @@ impl Rows {
         Some(found)
     }
 
-    /// Whether every column could be read, but for checksums that earlier versions did not write.
+    /// Whether every column could be read; checksums may be absent, because earlier versions did not write them.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -75,7 +76,7 @@ impl Rows {
         self.rows.len() as u64
     }
 
-    /// Whether all of them are zeros.
+    /// Whether all bytes are zero.
     pub(super) fn is_nothing(&self) -> bool {
         self.rows.iter().flatten().all(|byte| *byte == 0)
     }
@@ -87,7 +88,7 @@ impl Rows {
 }
 
 impl Row<'_> {
-    /// A row of zeros is that of a lost image, or of one of which nothing is known.
+    /// A row of zeros is that of a lost image, or of an image of which nothing is known.
     pub(super) fn is_nothing(&self) -> bool {
         self.bytes.iter().all(|byte| *byte == 0)
     }
@@ -106,14 +107,14 @@ impl Row<'_> {
         }
     }
 
-    /// Whether both say the same, as far as both say it.
+    /// Whether both rows are equal. Checksums are compared only if both have one.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let both = self.has_sum && other.has_sum;
         let end = self.bytes.len() - if both { 0 } else { checksum::BYTES };
         self.bytes[..end] == other.bytes[..end]
     }
 
-    /// This row, with what the other one says in the columns where this one is zero.
+    /// This row, with the values of the other row in the columns where this one is zero.
     pub(super) fn completed(&self, other: Option<Row<'_>>, columns: &Columns) -> Vec<u8> {
         let mut row = self.bytes.to_vec();
         let Some(other) = other else { return row };
@@ -127,26 +128,26 @@ impl Row<'_> {
     }
 }
 
-/// Of what a data file and the master say of an image with this checksum, what is believed.
+/// Which row is taken as right, of those that a data file and the master hold of an image with this checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// What the data file says.
+    /// That of the data file.
     Own,
-    /// The row of the data file is damaged.
+    /// That of the master: the row of the data file is damaged.
     Master,
-    /// Columns of the data file are zero where the master has numbers: a block that was lost reads so.
+    /// Columns of the data file are zero where the master has numbers: a lost block of the file reads as zeros.
     Zeros,
-    /// They differ, and nothing tells which is right.
+    /// They differ, and nothing shows which one is right.
     Undecided,
 }
 
-/// Judges two rows that are not the same.
+/// Compares two rows that are not the same.
 pub(super) fn judge(own: Row<'_>, master: Row<'_>, columns: &Columns, sum: u32) -> Verdict {
     let (of_own, of_master) = (own.agrees(columns, sum), master.agrees(columns, sum));
     if of_own != of_master {
         return if of_own > of_master { Verdict::Own } else { Verdict::Master };
     }
-    // What the master says of pixels that are not there any more is of no use.
+    // What the master says of pixels that are no longer there is of no use.
     if of_own == Agreement::Nothing && master.has_pixels(columns) {
         return Verdict::Own;
     }

@@ -1,4 +1,5 @@
-//! Files of series: one master and its data files for each, made when its first image tells shape and type.
+//! Files of series: each series has one master and its data files, created when its first image gives the shape and
+//! type.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,17 +24,17 @@ use super::spec::{FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRec
 use super::writer::Writer;
 use crate::durable::{Durable, ToDisk};
 
-/// Total of the ledger: images that have no place in the file because they do not fit it; they count as not written.
+/// Total of the ledger: images that the file could not take because they do not fit it; they count as not written.
 pub(crate) const REFUSED: &str = "refused_by_file";
-/// A plan of more images than this sets no more space aside: the number comes from elsewhere.
+/// A plan of more images than this reserves no space: the number comes from the sender.
 const PLANNED_MAX: u64 = 200_000;
-/// Images without pixels before the first one with pixels of which more than the position is kept.
+/// At most this many images without pixels, of those before the first one with pixels, keep more than their position.
 const EARLY_MAX: usize = 4096;
 
 /// Where and how the files of one series are to be written.
 #[derive(Clone, Debug)]
 pub struct SeriesFileSpec {
-    /// An existing directory that the series may be written to: names from elsewhere have been checked.
+    /// An existing directory that the series may be written to: names that come from the sender have been checked.
     pub directory: PathBuf,
     /// Start of every file name; no path separator.
     pub prefix: String,
@@ -47,15 +48,15 @@ pub struct SeriesFileSpec {
     pub software: String,
     /// The configuration as given by the user, stored word by word.
     pub configuration: String,
-    /// Facts that the stream does not tell; where it does, its own count.
+    /// Facts to use where the stream says nothing; what the stream says takes precedence.
     pub metadata: Metadata,
     /// Unit of the pixel values, for example "count".
     pub unit: String,
     /// As in [`FileSpec::xds`].
     pub xds: Option<bool>,
-    /// When the disk gets what is written.
+    /// When written data are brought to the disk.
     pub to_disk: ToDisk,
-    /// Tells the time of the end as ISO 8601 with offset, if it is to be written.
+    /// Returns the current time as ISO 8601 with offset, if the time of the end is to be written.
     pub clock: Option<fn() -> String>,
 }
 
@@ -79,10 +80,11 @@ impl Default for SeriesFileSpec {
     }
 }
 
-/// Decides for each series where its files go; `None` = it has no file.
+/// Decides for each series where its files go; `None` = the series has no file.
 pub type SeriesFileFactory = Box<dyn FnMut(&SeriesStart) -> Result<Option<SeriesFileSpec>, SinkError> + Send>;
 
-/// Writes series into files as runs are written: a master, data files with a journal each, the account at the end.
+/// Writes series into files in the same way as runs: a master, data files with a journal each, and the ledger at the
+/// end.
 pub struct SeriesFile {
     factory: SeriesFileFactory,
     shared: Arc<SharedState>,
@@ -95,7 +97,7 @@ struct Open {
     start: Arc<SeriesStart>,
     /// From the first image with pixels on.
     file: Option<(Form, Box<Writer>)>,
-    /// Images without pixels before that.
+    /// Images without pixels that came before the first one with pixels: number, state, missing parts.
     early: Vec<(u64, ImageStatus, u64)>,
     chunks: Chunks,
     data_file: u64,
@@ -104,12 +106,12 @@ struct Open {
 }
 
 impl SeriesFile {
-    /// A sink whose files are where `factory` says.
+    /// A sink that writes its files where `factory` says.
     pub fn new(factory: SeriesFileFactory) -> Self {
         Self { factory, shared: Arc::default(), open: None }
     }
 
-    /// What it does, to be read from other threads.
+    /// The state of this sink, readable from other threads.
     pub fn shared(&self) -> Arc<SharedState> {
         Arc::clone(&self.shared)
     }
@@ -120,7 +122,7 @@ impl SeriesSink for SeriesFile {
         self.open = None;
         self.shared.begin(None);
         let Some(spec) = (self.factory)(start)?.filter(|_| start.store) else { return Ok(()) };
-        // What can be known now is said now and not at the first image.
+        // Reports now what can be known now, and not at the first image.
         Writer::check_way(&file_spec(&spec, start, &stand_in(start))).map_err(|error| self.shared.fail(error))?;
         self.shared.begin(Some(spec.directory.join(master_file_name(&spec.prefix))));
         let (start, early, chunks) = (Arc::clone(start), Vec::new(), Chunks::default());
@@ -197,7 +199,7 @@ impl Open {
         Ok(())
     }
 
-    /// Makes the files for images of this form, and enters those that came before without pixels.
+    /// Creates the files for images of this form, and writes the rows of the earlier images without pixels.
     fn create(&mut self, form: Form, times_from: Option<String>) -> Result<(), Error> {
         let mut spec = file_spec(&self.spec, &self.start, &form);
         if let Some(series) = &mut spec.series {
@@ -228,13 +230,13 @@ impl Open {
     }
 }
 
-/// From when the times of the images count, as DECTRIS Stream V2 says it with each image.
+/// The date from which the times of the images count, as DECTRIS Stream V2 states it with each image.
 fn times_from(image: &SeriesImage) -> Option<String> {
     let said: Map<String, Value> = serde_json::from_slice(&image.header_json).ok()?;
     said.get("series_date")?.as_str().map(str::to_owned)
 }
 
-/// An image that the file cannot take leaves a lost position; the series goes on.
+/// Writes a lost position for an image that the file cannot take; the series goes on.
 fn lose(writer: &mut Writer, index: u64, why: String, shared: &SharedState) -> Result<(), Error> {
     shared.refuse(format!("image {index}: {why}"));
     let lost = SeriesRecord { index, status: ImageStatus::Lost, pieces: &[], times: None, parts_missing: 0 };
@@ -244,7 +246,7 @@ fn lose(writer: &mut Writer, index: u64, why: String, shared: &SharedState) -> R
     }
 }
 
-/// The form for a series without a single image: as announced, or one pixel.
+/// The form for a series without any image: as announced, or else one pixel.
 fn stand_in(start: &SeriesStart) -> Form {
     let fits = |size: &[u64; 2]| size.iter().all(|n| (1..=65536).contains(n)) && size[0] * size[1] <= 1 << 26;
     Form {
@@ -265,7 +267,7 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
     }
     notes.extend(start.notes.iter().cloned());
     let channels = channels(start, form, &mut notes);
-    // A pixel that one channel cannot use is named as such for all; each channel has its own mask beside.
+    // A pixel that one channel cannot use is marked for all channels; each channel has its own mask as well.
     let mut pixel_mask: Vec<u32> = Vec::new();
     for mask in channels.iter().filter_map(|channel| channel.pixel_mask.as_ref()) {
         pixel_mask.resize(mask.len(), 0);
@@ -308,13 +310,13 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
     }
 }
 
-/// Lowest number that is a measurement: as the sender says, or else above the value *missing*, which readers then leave out. Numbers with a fraction
-/// need no such limit: no reader takes -infinity for a measurement.
+/// Lowest number that is a measurement: as the sender says, but always above the value *missing*, so that readers leave
+/// that out. Floating-point pixels need no such limit: no reader takes -infinity for a measurement.
 fn underload(start: &SeriesStart, pixel: PixelType) -> Option<f64> {
     let said = start.facts.underload_value.map(|value| value as f64);
     let lowest = match pixel {
         PixelType::Float32 | PixelType::Float64 => return said,
-        // The next number that a float can hold: `special` is rounded.
+        // The next number above it that an `f64` can hold: `special` is rounded.
         PixelType::Int64 => i64::MIN as f64 + 4096.0,
         _ => pixel.special().valid_min,
     };
@@ -328,7 +330,8 @@ fn saturation(start: &SeriesStart, pixel: PixelType) -> Option<f64> {
     if pixel.is_float() { said } else { Some(said.map_or(highest, |said| said.min(highest))) }
 }
 
-/// The channels of the images, with what the start says of those of the same name, or else of those in the same place.
+/// The channels of the images, with what the start message says of the channel of the same name, or else of the channel
+/// in the same place.
 fn channels(start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>) -> Vec<ChannelInfo> {
     let size = form.plane();
     let info = |(n, name): (usize, &Arc<str>)| {
@@ -348,17 +351,17 @@ fn channels(start: &SeriesStart, form: &Form, notes: &mut Vec<(String, String)>)
     form.names.iter().enumerate().map(info).collect()
 }
 
-/// What the sender said, if a file takes that much.
+/// The metadata of the sender, if they are small enough for a file.
 fn fields(start: &SeriesStart, notes: &mut Vec<(String, String)>) -> Map<String, Value> {
     let bytes = serde_json::to_string(&start.metadata).map_or(0, |text| text.len());
     if bytes <= BYTES_MAX {
         return start.metadata.clone();
     }
-    notes.push(("metadata".into(), format!("{bytes} bytes of it are more than a file takes and were left out")));
+    notes.push(("metadata".into(), format!("left out: its {bytes} bytes are more than a file takes")));
     Map::new()
 }
 
-/// The values of a plane that came with the start; what cannot be used is named in the notes.
+/// The values of a plane that came with the start message; a plane that cannot be used is named in the notes.
 fn plane<T>(
     array: Option<&Array>,
     element: Element,
@@ -378,11 +381,11 @@ fn plane<T>(
     Some(bytes.chunks_exact(4).map(|four| value(std::array::from_fn(|k| four[k]))).collect())
 }
 
-/// What the stream says comes before what the configuration says.
+/// Facts of the stream take precedence over those of the configuration.
 fn metadata(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> Metadata {
     let (facts, given) = (&start.facts, spec.metadata.clone());
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
-    // Of several channels each has its own.
+    // If there are several channels, each has its own threshold.
     let threshold = start.channels.first().filter(|_| form.channels == 1 && start.channels.len() == 1);
     let said = Experiment {
         threshold_energy_ev: finite(threshold.and_then(|channel| channel.threshold_energy_ev)),
@@ -438,7 +441,7 @@ fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> Le
         balances,
         ended: format!("{}{reason}", end.ended.name()),
         end_time,
-        // Whoever cancels does not wait for files of lost images, of which there may be a million.
+        // A cancelled series is not extended with files of lost images, of which there may be a million.
         images_expected: if end.ended == SeriesEnded::Cancelled { 0 } else { account.expected },
     }
 }

@@ -17,22 +17,19 @@ pub(crate) struct Form {
     /// Of one channel.
     pub(crate) channel_shape: Vec<u64>,
     pub(crate) channels: usize,
-    /// Of the channels, as the images say; empty texts where they say none.
+    /// Names of the channels as the images give them; empty texts if they give none.
     pub(crate) names: Vec<Arc<str>>,
     /// Of one channel.
     pub(crate) pieces: usize,
 }
 
 impl Form {
-    /// The form of an image, or why no file takes it.
+    /// The form of an image, or why a file cannot hold it.
     pub(crate) fn of(image: &SeriesImage) -> Result<Self, String> {
         let Some(first) = image.channels.first() else { return Err("it has no pixels".into()) };
         let array = &first.array;
         if array.element.pixel().is_none() {
-            return Err(format!(
-                "pixels of {} cannot be stored as they are: they have to be unpacked before",
-                array.element.name()
-            ));
+            return Err(format!("pixels of type {} cannot be stored as they are: unpack them first", array.element.name()));
         }
         if array.piece_shape().is_none() {
             return Err(format!("{} pieces do not divide an image of {:?}", array.pieces.len(), array.shape.dimensions()));
@@ -48,12 +45,12 @@ impl Form {
         let pieces = form.channels.saturating_mul(form.pieces);
         if pieces > PIECES_MAX as usize || array.shape.elements().saturating_mul(form.channels as u64) > PIXELS_MAX as u64 {
             return Err(format!(
-                "{} channels of shape {:?} in {} pieces are too much",
+                "{} channels of shape {:?} in {} pieces exceed the limits of a file ({PIECES_MAX} pieces, {PIXELS_MAX} pixels)",
                 form.channels, form.channel_shape, form.pieces
             ));
         }
         if form.image_shape().len() > DIMENSIONS_MAX {
-            return Err(format!("{} dimensions, a file takes {DIMENSIONS_MAX}", form.image_shape().len()));
+            return Err(format!("it has {} dimensions; a file takes at most {DIMENSIONS_MAX}", form.image_shape().len()));
         }
         for channel in &image.channels {
             let other = &channel.array;
@@ -66,11 +63,11 @@ impl Form {
         Ok(form)
     }
 
-    /// Why an image does not belong into the file of this form; `None` if it does.
+    /// Why an image does not fit into the file of this form; `None` if it does.
     pub(crate) fn differs(&self, image: &SeriesImage) -> Option<String> {
         match Self::of(image) {
             Ok(form) if form == *self => None,
-            Ok(form) => Some(format!("it is {} where the file has {} as the first image had", form.words(), self.words())),
+            Ok(form) => Some(format!("it has {}; the file, like the first image, has {}", form.words(), self.words())),
             Err(why) => Some(why),
         }
     }
@@ -82,7 +79,7 @@ impl Form {
         format!("{} channels [{names}] of {shape:?} {element} ({packing:?}, {} pieces)", self.channels, self.pieces)
     }
 
-    /// Dimensions of an image in the file: several channels are one more axis, in front.
+    /// Dimensions of an image in the file: several channels add one axis, in front.
     pub(crate) fn image_shape(&self) -> Vec<u64> {
         let channels = (self.channels > 1).then_some(self.channels as u64);
         channels.into_iter().chain(self.channel_shape.iter().copied()).collect()
@@ -117,7 +114,7 @@ impl Form {
         self.chunk_shape().iter().product::<u64>() * self.pixel().bytes() as u64
     }
 
-    /// Rows and columns: the last two dimensions of an image in the file, one row where there is one only.
+    /// Rows and columns: the last two dimensions of an image in the file; an image of one dimension has one row.
     pub(crate) fn plane(&self) -> [u64; 2] {
         match self.image_shape()[..] {
             [.., rows, columns] => [rows, columns],
@@ -127,17 +124,18 @@ impl Form {
     }
 }
 
-/// The chunks of images as a file takes them: as they are, except that a bare LZ4 block gets the framing of filter 32004.
+/// The chunks of images in the form that a file holds: unchanged, except that a bare LZ4 block gets the framing of
+/// filter 32004.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
     framed: Vec<Vec<u8>>,
 }
 
 impl Chunks {
-    /// Hands the chunks of an image of this form to `take`.
+    /// Passes the chunks of an image of this form to `take`, and returns its result.
     ///
     /// # Errors
-    /// Of `take`; `Err(Ok(why))` where a chunk cannot be framed.
+    /// Says why a chunk cannot be framed.
     pub(crate) fn with<T>(&mut self, form: &Form, image: &SeriesImage, take: impl FnOnce(&[&[u8]]) -> T) -> Result<T, String> {
         let pieces = image.channels.iter().flat_map(|channel| &channel.array.pieces);
         if form.packing != Packing::Lz4Block {
@@ -147,11 +145,11 @@ impl Chunks {
         self.framed.resize_with(form.chunks(), Vec::new);
         let whole = form.chunk_bytes();
         for (out, block) in self.framed.iter_mut().zip(pieces) {
-            // A length equal to that of the pixels means "not compressed" to the filter.
+            // To the filter, a length equal to that of the pixels means "not compressed".
             let bytes = u32::try_from(whole).ok().filter(|_| block.len() as u64 != whole && !block.is_empty());
             let Some(bytes) = bytes.filter(|_| u32::try_from(block.len()).is_ok()) else {
                 return Err(format!(
-                    "an LZ4 block of {} bytes for {whole} bytes has no form in HDF5: unpack it before",
+                    "an LZ4 block of {} bytes for {whole} bytes cannot be stored in HDF5: decompress it first",
                     block.len()
                 ));
             };

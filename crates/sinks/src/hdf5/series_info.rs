@@ -1,11 +1,12 @@
-//! What the files of a series hold beyond those of a run: images of any shape, several chunks per image, channels, the sender's own fields.
+//! What the files of a series hold in addition to those of a run: images of any shape, several chunks per image,
+//! channels, the sender's own fields.
 
 use konkordia_core::geometry::{Orientation, Quarter};
 use serde_json::{Map, Value, json};
 
 /// Chunks that one image may have.
 pub const PIECES_MAX: u32 = 4096;
-/// Names of the lines of a series in the text of a run description.
+/// Keys of the lines of a series in the text of a run description.
 const KEYS: [&str; 9] =
     ["series", "series_unique_id", "image_shape", "pieces", "channel", "pixel_height_m", "orientation", "times_from", "fields"];
 /// Dimensions of one image.
@@ -16,21 +17,21 @@ pub const DIMENSIONS_MAX: usize = 5;
 pub struct SeriesInfo {
     /// Number of the series at the sender.
     pub series: u64,
-    /// Its name unlike that of any other; may be empty.
+    /// Its unique name; may be empty.
     pub unique_id: String,
     /// Dimensions of one image, slowest first, 1 to `DIMENSIONS_MAX` of them.
     pub image_shape: Vec<u64>,
     /// Chunks of one image, in the order in which their pixels follow each other (1 to `PIECES_MAX`).
     pub pieces: u32,
-    /// Channels, if the sender knows of any; with several, the first axis of an image counts them.
+    /// Channels, if the sender has any. With several channels, the first axis of an image counts them.
     pub channels: Vec<ChannelInfo>,
-    /// What the sender said of the detector, written as fields of it.
+    /// What the sender said of the detector; written as fields of the detector.
     pub fields: Map<String, Value>,
     /// Height of a pixel, metres, where it is not that of [`super::Metadata::pixel_size_m`].
     pub pixel_height_m: Option<f64>,
-    /// How the images are turned against upright ones, whose rows run to the right and whose columns run down.
+    /// How the images are turned with respect to upright ones, whose rows run to the right and whose columns run down.
     pub orientation: Orientation,
-    /// From when the times of the images count, ISO 8601, if that is not the start of the series.
+    /// The date from which the times of the images count, ISO 8601, if that is not the start of the series.
     pub times_from: Option<String>,
 }
 
@@ -57,14 +58,14 @@ pub struct ChannelInfo {
     pub name: String,
     /// Threshold in eV.
     pub threshold_energy_ev: Option<f64>,
-    /// Why a pixel is of no use, rows x columns; 0 is good.
+    /// Why a pixel is of no use, rows x columns; 0 = good.
     pub pixel_mask: Option<Vec<u32>>,
     /// Factor of each pixel, rows x columns.
     pub flat_field: Option<Vec<f32>>,
 }
 
-/// Shape of one of `pieces` equal chunks of an image, such that each is one stretch of its pixels and they follow each other; `None` where
-/// there is no such shape.
+/// Shape of each of `pieces` equal chunks of an image. Each chunk is one run of consecutive pixels, and the chunks
+/// follow each other. `None` if there is no such shape.
 pub(crate) fn chunk_shape(image: &[u64], pieces: u32) -> Option<Vec<u64>> {
     let mut left = u64::from(pieces.max(1));
     let mut chunk = image.to_vec();
@@ -94,7 +95,7 @@ pub(crate) fn chunk_start(image: &[u64], chunk: &[u64], piece: usize) -> Vec<u64
     start
 }
 
-/// Fields that are known by name when the text of a run description is read back.
+/// The text form in a run description.
 impl SeriesInfo {
     pub(super) fn each(&self, mut put: impl FnMut(&str, &str)) {
         put("series", &self.series.to_string());
@@ -119,7 +120,7 @@ impl SeriesInfo {
         }
     }
 
-    /// Takes one line; false if it is none of a series.
+    /// Takes one line; false if its key is not one of a series.
     pub(super) fn set(info: &mut Option<Self>, key: &str, value: &str) -> Result<bool, String> {
         fn number<T: std::str::FromStr>(value: &str) -> Result<T, String> {
             value.parse().map_err(|_| "not a number".to_owned())
@@ -158,11 +159,11 @@ impl SeriesInfo {
         let shape = &self.image_shape;
         let bad = !(1..=DIMENSIONS_MAX).contains(&shape.len()) || shape.contains(&0);
         if bad || !(1..=PIECES_MAX).contains(&self.pieces) || chunk_shape(shape, self.pieces).is_none() {
-            return Some(format!("images of shape {shape:?} in {} pieces", self.pieces));
+            return Some(format!("images of shape {shape:?} cannot be stored in {} pieces", self.pieces));
         }
         let last = [if shape.len() > 1 { shape[shape.len() - 2] } else { 1 }, shape[shape.len() - 1]];
         if last != [u64::from(rows), u64::from(columns)] {
-            return Some(format!("images of shape {shape:?} with {rows} rows and {columns} columns"));
+            return Some(format!("images of shape {shape:?} do not have {rows} rows and {columns} columns"));
         }
         let pixels = rows as usize * columns as usize;
         let wrong = |channel: &&ChannelInfo| {
@@ -170,7 +171,7 @@ impl SeriesInfo {
                 || channel.flat_field.as_ref().is_some_and(|field| field.len() != pixels)
         };
         let channel = self.channels.iter().find(wrong)?;
-        Some(format!("a mask or flat field of channel '{}' that is not of {pixels} pixels", channel.name))
+        Some(format!("the mask or flat field of channel '{}' does not have {pixels} pixels", channel.name))
     }
 }
 
@@ -196,7 +197,7 @@ mod tests {
             let chunk = chunk_shape(image, *pieces);
             assert_eq!(chunk.as_deref(), *expected, "{image:?} in {pieces}");
             let Some(chunk) = chunk else { continue };
-            // The oracle: number of a pixel in the image, of the first pixel of each chunk.
+            // The oracle: the number, within the image, of the first pixel of each chunk.
             let each = image.iter().product::<u64>() / u64::from(*pieces);
             for piece in 0..*pieces as usize {
                 let start = chunk_start(image, &chunk, piece);

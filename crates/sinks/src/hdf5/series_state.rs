@@ -1,4 +1,4 @@
-//! What others may know of a file sink while it works: numbers that only grow, names, the last error.
+//! The state of a file sink, readable by others while it works: numbers that only grow, names, the last error.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use konkordia_core::ports::SinkError;
 
 use super::error::Error;
 
-/// Readable from any thread. The numbers are of the series that is being written, or of the last one.
+/// Readable from any thread. The numbers are those of the series that is being written, or of the last one.
 #[derive(Debug, Default)]
 pub struct SharedState {
     images: AtomicU64,
@@ -29,34 +29,37 @@ const UNKNOWN: u64 = u64::MAX;
 pub struct Names {
     /// The file to open: the master, or the one file of the append layout. `None` if this series has no file.
     pub main: Option<PathBuf>,
-    /// The file into which images go now, once there is one.
+    /// The file to which images go now, once there is one.
     pub current: Option<PathBuf>,
     /// What went wrong last, ready to print.
     pub last_error: Option<String>,
 }
 
 impl SharedState {
-    /// Images of this series whose pixels are in the file: after a SIGKILL they can be read (docs/formats.md says how in each layout).
+    /// Images of this series whose pixels are in the file: after a SIGKILL they can be read (docs/formats.md says how
+    /// in each layout).
     pub fn images(&self) -> u64 {
         self.images.load(Ordering::Relaxed)
     }
 
-    /// Bytes of their chunks.
+    /// Bytes of the chunks of these images.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Images of this series that the file could not take (another shape than the first, for example): their positions are lost.
+    /// Images of this series that the file could not take (another shape than the first, for example): their positions
+    /// are lost.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// A file that could not be written any more did not take this image.
+    /// Counts an image that the file did not take because it could no longer be written.
     pub fn pass(&self) {
         self.passed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Images of this series that came and are not in the file: it could not be written any more, or they did not fit it.
+    /// Images of this series that came and are not in the file: the file could no longer be written, or they did not
+    /// fit it.
     pub fn unwritten(&self) -> u64 {
         self.passed.load(Ordering::Relaxed) + self.refused()
     }
@@ -66,7 +69,8 @@ impl SharedState {
         self.positions.load(Ordering::Relaxed)
     }
 
-    /// Images before this position are on the disk, and survive a power cut; `None` without a file, and in a layout that cannot promise it.
+    /// Images before this position are on the disk, and survive a power cut; `None` without a file, and in a layout
+    /// that cannot promise it.
     pub fn durable_end(&self) -> Option<u64> {
         Some(self.durable.load(Ordering::Relaxed)).filter(|end| *end != UNKNOWN)
     }
@@ -76,7 +80,7 @@ impl SharedState {
         self.series.load(Ordering::Relaxed)
     }
 
-    /// Files and the last error.
+    /// The files and the last error.
     pub fn names(&self) -> Names {
         self.locked().clone()
     }
@@ -116,7 +120,7 @@ impl SharedState {
         self.locked().last_error = Some(why);
     }
 
-    /// Notes an error and gives it the form in which it leaves.
+    /// Records an error and converts it to the form that the sink returns.
     pub(crate) fn fail(&self, error: Error) -> SinkError {
         self.locked().last_error = Some(error.to_string());
         sink_error(error)

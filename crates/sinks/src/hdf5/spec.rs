@@ -1,4 +1,4 @@
-//! What a run's files are to hold: decided at arm, immutable afterwards, stored as text in every file of the run.
+//! What the files of a run hold: decided at arm, immutable afterwards, stored as text in every file of the run.
 
 use std::path::PathBuf;
 
@@ -26,11 +26,13 @@ pub enum Overwrite {
     Replace,
 }
 
-/// How the master names the images. fabio adds up every member of `/entry/data` whose name starts with "data", so a virtual data set
-/// called `data` beside links `data_000001` is counted twice; XDS (neggia) needs the links; most NeXus readers follow `@signal`.
+/// How the master names the images. fabio adds up every member of `/entry/data` whose name starts with "data", so it
+/// counts images twice if a virtual data set called `data` stands beside links `data_000001`. XDS (neggia) needs the
+/// links; most NeXus readers follow `@signal`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Layout {
-    /// Links `data_000001` and so on, and the virtual data set `images`, named by `@signal`: right in every reader tested.
+    /// Links `data_000001` and so on, and the virtual data set `images`, named by `@signal`: right in every reader
+    /// tested.
     #[default]
     Both,
     /// Only the virtual data set, called `data`. Not for XDS or ALBULA.
@@ -58,32 +60,34 @@ pub struct TileInfo {
     pub packets: u32,
 }
 
-/// What the numbers in the file mean: value = (number - offset) x step, in [`FileSpec::unit`]. Special values mean what they are.
+/// What the numbers in the file mean: value = (number - offset) x step, in [`FileSpec::unit`]. Special values are not
+/// scaled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// Value of one step of the stored numbers, for example 0.125 photon; above 0.
     pub step: f64,
-    /// What was added to every number, in steps.
+    /// Steps that were added to every number.
     pub offset: f64,
 }
 
 impl Scale {
-    /// True if the numbers are the values.
+    /// True if the numbers are the values themselves.
     pub fn is_trivial(&self) -> bool {
         self.step == 1.0 && self.offset == 0.0
     }
 }
 
-/// Facts about the measurement. `None` leaves the field out, also where NXmx demands one: nothing is made up (decision 0009).
+/// Facts about the measurement. `None` leaves the field out, even if NXmx requires it: nothing is made up (decision
+/// 0009).
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Metadata {
     /// Photon energy, keV.
     pub energy_kev: Option<f64>,
     /// Sample to detector, metres.
     pub detector_distance_m: Option<f64>,
-    /// Where the direct beam meets the image, fast axis, pixels.
+    /// Where the direct beam meets the image, along the fast axis, pixels.
     pub beam_center_x_px: Option<f64>,
-    /// Where the direct beam meets the image, slow axis, pixels.
+    /// Where the direct beam meets the image, along the slow axis, pixels.
     pub beam_center_y_px: Option<f64>,
     /// Edge of a square pixel, metres.
     pub pixel_size_m: Option<f64>,
@@ -107,7 +111,7 @@ pub struct Metadata {
     pub instrument_name: Option<String>,
     /// Sample.
     pub sample_name: Option<String>,
-    /// When the first image was begun, ISO 8601, with time zone where it is known.
+    /// When the first image began, ISO 8601, with time zone where it is known.
     pub start_time: Option<String>,
     /// ISO 8601 with time zone, when the run is expected to end.
     pub end_time_estimated: Option<String>,
@@ -138,27 +142,29 @@ pub struct FileSpec {
     pub compression: Compression,
     /// How the master names the images.
     pub layout: Layout,
-    /// Number of images that the run is to take, if known: sizes the estimate of the space needed.
+    /// Number of images that the run is expected to take, if known: determines the estimate of the space needed.
     pub images_planned: Option<u64>,
     /// Facts about the measurement.
     pub metadata: Metadata,
-    /// NXmx mask bits, `rows x columns` row by row; bit 0 gap, 1 dead, 4 noisy, 8 user (docs/formats.md). Of a
-    /// series it may be empty: no bit is set.
+    /// NXmx mask bits, `rows x columns` row by row; bit 0 gap, 1 dead, 4 noisy, 8 user (docs/formats.md). For a series
+    /// it may be empty: no bit is set.
     pub pixel_mask: Vec<u32>,
     /// Tiles in the order in which [`super::ImageRecord`] lists them.
     pub tiles: Vec<TileInfo>,
-    /// So many tiles, one after the other, are a module of the detector, which gets an `NXdetector_module` of its own; 0 = the whole image is
-    /// described as one.
+    /// So many consecutive tiles make one module of the detector, which gets its own `NXdetector_module`; 0 = the whole
+    /// image is described as one module.
     pub tiles_per_module: u32,
     /// Unit of the pixel values, for example "photon" or "ADU".
     pub unit: String,
-    /// What the numbers mean, if they are not plainly the values; a trivial scale is not written.
+    /// What the numbers mean, if they are not the values themselves; a trivial scale is not written.
     pub scale: Option<Scale>,
-    /// Lowest number that is a measurement, where that is not the lowest of the type (0 when counts below zero were set to 0).
+    /// Lowest number that is a measurement, where that is not the lowest of the type (0 when counts below zero were set
+    /// to 0).
     pub underload: Option<f64>,
     /// Highest number that is a measurement, where that is not the highest of the type (the detector's own limit).
     pub saturation: Option<f64>,
-    /// Whether XDS is to read the files: `Some(true)` = nothing else may be written, `Some(false)` = it is not, `None` = nobody said.
+    /// Whether XDS must be able to read the files: `Some(true)` = only what it can read may be written, `Some(false)` =
+    /// it need not, `None` = not said.
     pub xds: Option<bool>,
     /// A file of pedestals is written beside the images, see [`super::Writer::write_pedestals`].
     pub pedestal_snapshots: bool,
@@ -170,9 +176,10 @@ pub struct FileSpec {
     pub configuration: String,
     /// How pixels were made from words: names and values, for example ("rounding", "half to even").
     pub conversion: Vec<(String, String)>,
-    /// Names of further per-image columns of unsigned 64-bit numbers, see [`super::ImageRecord::extra`].
+    /// Names of additional per-image columns of unsigned 64-bit numbers, see [`super::ImageRecord::extra`].
     pub extra_columns: Vec<String>,
-    /// Of a series: its shape, channels and fields, and other per-image columns. `None` for a run.
+    /// For a series: its shape, channels and fields; its per-image columns differ from those of a run. `None` for a
+    /// run.
     pub series: Option<SeriesInfo>,
 }
 
@@ -226,19 +233,20 @@ pub struct LedgerRecord {
     pub totals: Vec<(String, u64)>,
     /// One record per stream.
     pub streams: Vec<StreamRecord>,
-    /// Sums that must hold, as "packets_received = packets_placed + packets_late"; `check` evaluates them on totals and streams.
+    /// Sums that must hold, such as "packets_received = packets_placed + packets_late"; `check` evaluates them on
+    /// totals and streams.
     pub balances: Vec<String>,
     /// Why the run ended, for example "complete", "stopped", "stalled", "disk full".
     pub ended: String,
     /// ISO 8601, when the last image was taken, if observed.
     pub end_time: Option<String>,
-    /// Images that the run took, lost ones included: the files are extended to this number, so that a gap at the end is visible. Images that were
-    /// planned and never came are none of them.
+    /// Images that the run took, lost ones included. The files are extended to this number, so that a gap at the end is
+    /// visible. Images that were planned but never came do not count.
     pub images_expected: u64,
 }
 
 impl FileSpec {
-    /// Pixels of one plane: rows x columns. That is an image unless a series says otherwise.
+    /// Pixels of one plane: rows x columns. A plane is an image, except in series of other shapes.
     pub fn pixels(&self) -> usize {
         self.rows as usize * self.columns as usize
     }
@@ -262,7 +270,7 @@ impl FileSpec {
         chunk_shape(&shape, self.pieces() as u32).unwrap_or(shape).iter().map(|&size| size as usize).collect()
     }
 
-    /// A chunk is never longer than this.
+    /// Largest size of a chunk, in bytes.
     pub(crate) fn chunk_bytes_max(&self) -> u64 {
         12 + 64 + 2 * self.piece_bytes() as u64
     }
@@ -274,7 +282,7 @@ impl FileSpec {
         (0..self.pieces()).map(|piece| chunk_start(&image, &chunk, piece)).collect()
     }
 
-    /// Pixels of one image, all its planes.
+    /// Pixels of one image, in all its planes.
     pub fn elements(&self) -> usize {
         self.image_shape().iter().fold(1, |product, &size| product.saturating_mul(size))
     }
@@ -289,7 +297,7 @@ impl FileSpec {
         self.image_bytes() / self.pieces().max(1)
     }
 
-    /// Of the special values only *missing* is in the files: detector words, and images that others made.
+    /// True if *missing* is the only special value in the files: for detector words, and for images of other programs.
     pub fn has_only_missing(&self) -> bool {
         self.raw_words || self.series.is_some()
     }
@@ -306,7 +314,7 @@ impl FileSpec {
             return wrong(format!("the prefix '{}' is not a plain file name of at most 200 bytes", self.prefix));
         }
         if self.rows == 0 || self.columns == 0 || self.pixels() > PIXELS_MAX || self.elements() > PIXELS_MAX {
-            return wrong(format!("an image of {} x {} pixels", self.rows, self.columns));
+            return wrong(format!("an image of {} x {} pixels is empty or too large", self.rows, self.columns));
         }
         if let Some(problem) = self.series.as_ref().and_then(|series| series.problem(self.rows, self.columns)) {
             return wrong(problem);
@@ -316,13 +324,13 @@ impl FileSpec {
             return wrong(format!("the pixel mask has {} values for {} pixels", self.pixel_mask.len(), self.pixels()));
         }
         if !(1..=IMAGES_PER_FILE_MAX).contains(&self.images_per_file) {
-            return wrong(format!("{} images per file (1 to 1000000)", self.images_per_file));
+            return wrong(format!("{} images per file are not possible; choose 1 to 1000000", self.images_per_file));
         }
         if self.raw_words && self.pixel != PixelType::Uint16 {
-            return wrong(format!("detector words as {} (they are uint16)", self.pixel));
+            return wrong(format!("detector words are uint16 and cannot be stored as {}", self.pixel));
         }
         if self.tiles.len() > TILES_MAX || self.tiles.iter().any(|tile| !(1..=65535).contains(&tile.packets)) {
-            return wrong("more than 4096 tiles, or a tile with no packet or more than 65535".into());
+            return wrong("there are more than 4096 tiles, or a tile has no packets or more than 65535".into());
         }
         let outside = |t: &TileInfo| t.row.checked_add(t.rows).is_none_or(|end| end > self.rows);
         let beside = |t: &TileInfo| t.column.checked_add(t.columns).is_none_or(|end| end > self.columns);
@@ -330,11 +338,11 @@ impl FileSpec {
             return wrong(format!("tile {tile:?} lies outside the image of {} x {} pixels", self.rows, self.columns));
         }
         if self.scale.is_some_and(|s| !(s.step > 0.0 && s.step.is_finite() && s.offset.is_finite())) {
-            return wrong(format!("{:?} (the step must be above 0)", self.scale));
+            return wrong(format!("the step of {:?} must be above 0", self.scale));
         }
         let limits = [self.underload, self.saturation].into_iter().flatten();
         if limits.clone().any(|v| !v.is_finite()) || !limits.is_sorted() {
-            return wrong(format!("measurements from {:?} to {:?}", self.underload, self.saturation));
+            return wrong(format!("valid pixel values cannot range from {:?} to {:?}", self.underload, self.saturation));
         }
         let plain = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if let Some(name) = self.extra_columns.iter().find(|name| !plain(name) || super::columns::is_reserved(name)) {
@@ -343,7 +351,7 @@ impl FileSpec {
         Ok(())
     }
 
-    /// The specification as text, one `key = value` per line, without directory, overwrite policy and mask.
+    /// The specification as text, one `key = value` per line, without the directory, the overwrite policy and the mask.
     pub(crate) fn to_text(&self) -> String {
         let mut out = String::from("konkordia_run = 1\n");
         let mut put = |key: &str, value: &str| out.push_str(&format!("{key} = {}\n", escape(value)));
@@ -416,14 +424,14 @@ impl FileSpec {
             let value = unescape(value);
             spec.set(key, &value).map_err(|why| format!("{key} = {value}: {why}"))?;
         }
-        // The text comes from a file: nothing in it may decide how much memory is taken beyond the bounds of a real run.
+        // The text comes from a file: it must not make this program allocate more than a real run needs.
         let tiles = spec.tiles.len() <= TILES_MAX && spec.tiles.iter().all(|tile| (1..=65535).contains(&tile.packets));
         let wrong = spec.series.as_ref().is_some_and(|series| series.problem(spec.rows, spec.columns).is_some());
         if wrong || spec.elements() > PIXELS_MAX {
-            return Err("a shape that no series has".into());
+            return Err("the shape of the images is impossible".into());
         }
         if !(1..=PIXELS_MAX).contains(&spec.pixels()) || !(1..=IMAGES_PER_FILE_MAX).contains(&spec.images_per_file) || !tiles {
-            return Err("sizes that no run has".into());
+            return Err("the sizes are impossible for a run".into());
         }
         Ok(spec)
     }
@@ -467,7 +475,7 @@ impl FileSpec {
             "extra_column" => self.extra_columns.push(value.into()),
             "tile" => {
                 let v = value.split(' ').map(number).collect::<Result<Vec<u32>, _>>()?;
-                // Older files say nothing of a turn.
+                // Older files have no rotation.
                 let ([rows, columns, row, column, flip, packets] | [rows, columns, row, column, flip, packets, _]) = v[..] else {
                     return Err("six or seven numbers expected".into());
                 };
@@ -511,7 +519,7 @@ macro_rules! metadata_text {
                     $(stringify!($number) => self.$number = Some(value.parse().map_err(|_| "not a number".to_owned())?),)*
                     $(stringify!($string) => self.$string = Some(value.into()),)*
                     "bit_depth" => self.bit_depth = Some(value.parse().map_err(|_| "not a number".to_owned())?),
-                    // Written by a later version: not needed to read the images.
+                    // A key of a later version: it is not needed to read the images.
                     _ => {}
                 }
                 Ok(())

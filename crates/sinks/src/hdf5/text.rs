@@ -1,6 +1,7 @@
-//! Texts in files. A text of ASCII letters is stored as one of fixed length that ends in a zero byte: the only kind that every reader takes. The
-//! plug-in durin (XDS) reads neither texts of variable length in UTF-8 nor the last letter of one without a zero byte behind it. Texts with other
-//! letters, which only people write, stay UTF-8 of variable length. All kinds are read: files of older releases have only the latter.
+//! Texts in files. A text of ASCII letters is stored with fixed length and a zero byte at the end, the only kind that
+//! every reader takes: the plug-in durin (XDS) reads neither UTF-8 texts of variable length nor the last letter of a
+//! text without a zero byte after it. Texts with other letters, which only people write, are stored as UTF-8 of
+//! variable length. All kinds are read: files of older releases have only the latter.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -19,11 +20,11 @@ use hdf5_sys::h5t::{H5Tclose, H5Tcopy, H5Tset_size};
 use super::foreign_low::raw_values;
 use super::low::Owned;
 
-/// Bytes of an attribute of texts of fixed length: it has to fit into the header of its object, which takes 64 KiB.
+/// Largest size of an attribute of fixed-length texts: it has to fit into the header of its object, which holds 64 KiB.
 const ATTRIBUTE_BYTES_MAX: usize = 32 << 10;
-/// Bytes of a list of texts of fixed length, all as long as the longest.
+/// Largest size of a list of fixed-length texts, all as long as the longest.
 const LIST_BYTES_MAX: usize = 1 << 20;
-/// Bytes, and number, of texts that are read: what a damaged file says is no reason to take more memory.
+/// Most bytes, and most texts, that are read: a damaged file must not make this program allocate more.
 const READ_MAX: usize = 64 << 20;
 
 /// One text, or a list of them.
@@ -42,7 +43,7 @@ struct Fixed {
 }
 
 impl Fixed {
-    /// `None` where some letter is not ASCII, or the texts take more than `most` bytes.
+    /// `None` if some letter is not ASCII, or the texts take more than `most` bytes.
     fn of(values: &[&str], shape: Shape, most: usize) -> Option<Self> {
         let width = values.iter().map(|value| value.len()).max()? + 1;
         let total = width.checked_mul(values.len()).filter(|total| *total <= most)?;
@@ -56,13 +57,14 @@ impl Fixed {
         values.iter().all(|value| value.is_ascii()).then_some(Self { width, bytes, shape })
     }
 
-    /// Makes an attribute, or else a data set, of this name.
+    /// Creates an attribute or a data set of this name.
     fn create(&self, at: &Location, name: &str, is_attribute: bool) -> Result<()> {
         let name = CString::new(name).map_err(|_| "zero byte in a name")?;
         let length = if let Shape::List(length) = self.shape { length as hsize_t } else { 1 };
-        // SAFETY: open ids and a terminated name; each id got here is closed once by its owner; `bytes` has `width` bytes for each value of the space.
+        // SAFETY: open ids and a terminated name; each id obtained here is closed once by its owner; `bytes` has
+        // `width` bytes for each value of the space.
         sync(|| unsafe {
-            // Ends in a zero byte, letters of ASCII.
+            // Zero-terminated ASCII.
             let kind = Owned(h5check(H5Tcopy(*hdf5::globals::H5T_C_S1))?, H5Tclose);
             h5check(H5Tset_size(kind.0, self.width))?;
             let space = Owned(
@@ -130,14 +132,14 @@ pub(super) fn write_list(parent: &Group, name: &str, values: &[String]) -> Resul
     }
 }
 
-/// The only text of an attribute; `None` if it is something else.
+/// The only text of an attribute; `None` if it holds something else.
 pub(super) fn read_attribute(at: &Location, name: &str) -> Option<String> {
     let attribute = at.attr(name).ok()?;
     let raw = |bytes| raw_attribute(&attribute, bytes);
     only(read_all(&attribute, raw)?)
 }
 
-/// The only text of a data set; `None` if it is something else.
+/// The only text of a data set; `None` if it holds something else.
 pub(super) fn read(dataset: &Dataset) -> Option<String> {
     only(read_list(dataset)?)
 }
@@ -151,8 +153,8 @@ fn only(mut texts: Vec<String>) -> Option<String> {
     if texts.len() == 1 { texts.pop() } else { None }
 }
 
-/// All texts, whatever kind of string holds them. One that is not UTF-8 is none: the types of the library take that for granted, a damaged file does
-/// not.
+/// All texts, whatever string type holds them; `None` if one of them is not UTF-8. The types of the library take UTF-8
+/// for granted, but a damaged file may hold anything.
 fn read_all(from: &Container, raw: impl FnOnce(usize) -> Result<Vec<u8>>) -> Option<Vec<String>> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     let many = Some(from.size()).filter(|size| *size <= READ_MAX)?;
@@ -173,7 +175,8 @@ fn raw_attribute(attribute: &Attribute, bytes: usize) -> Result<Vec<u8>> {
     let kind = attribute.dtype()?;
     let mut out = vec![0u8; attribute.size() * bytes];
     assert_eq!(kind.size(), bytes, "the width that the type says");
-    // SAFETY: `out` holds as many values of the attribute's own type as it has (asserted above), and any bytes are a value of u8.
+    // SAFETY: `out` holds as many values of the attribute's own type as it has (asserted above), and any bytes are a
+    // value of u8.
     h5check(sync(|| unsafe { H5Aread(attribute.id(), kind.id(), out.as_mut_ptr().cast()) }))?;
     Ok(out)
 }

@@ -1,4 +1,4 @@
-//! Facts that NXmx asks for and that nobody may make up: what it means that one is not known, and where it can be said.
+//! Facts that NXmx requires and that nobody may make up: what follows if one is not known, and where it can be given.
 
 use super::spec::Metadata;
 
@@ -6,16 +6,16 @@ use super::spec::Metadata;
 pub(crate) struct Fact {
     /// In words.
     name: &'static str,
-    /// Its fields below `/entry`; one of them is enough.
+    /// Its fields below `/entry`; one of them is sufficient.
     pub(crate) paths: &'static [&'static str],
     /// Key of the configuration, with its table.
     key: &'static str,
-    /// What programs do without it; empty if they do nothing.
+    /// What programs do without it; empty if nothing changes.
     without: &'static str,
     is_known: fn(&Metadata) -> bool,
 }
 
-/// All of them, those that programs cannot do without first.
+/// All of them; first those that programs need.
 pub(crate) const FACTS: &[Fact] = &[
     Fact {
         name: "photon energy",
@@ -42,21 +42,21 @@ pub(crate) const FACTS: &[Fact] = &[
         name: "pixel size",
         paths: &["instrument/detector/x_pixel_size"],
         key: "[detector] pixel_size_um",
-        without: "DIALS and durin (XDS) do not open the file, neggia says 0",
+        without: "DIALS and durin (XDS) do not open the file, neggia reports 0",
         is_known: |m| m.pixel_size_m.is_some(),
     },
     Fact {
         name: "detector distance",
         paths: &["instrument/detector/distance"],
         key: "[detector] detector_distance_mm",
-        without: "DIALS takes 0 m unless told with geometry.detector.distance",
+        without: "DIALS uses 0 m unless geometry.detector.distance is set",
         is_known: |m| m.detector_distance_m.is_some(),
     },
     Fact {
         name: "beam centre",
         paths: &["instrument/detector/beam_center_x"],
         key: "[detector] beam_center_x_px, beam_center_y_px",
-        without: "DIALS takes the first pixel of the image for it",
+        without: "DIALS uses the first pixel of the image instead",
         is_known: |m| m.beam_center_x_px.is_some() && m.beam_center_y_px.is_some(),
     },
     Fact {
@@ -86,13 +86,13 @@ pub(crate) const FACTS: &[Fact] = &[
         paths: &["end_time", "end_time_estimated"],
         key: "",
         without: "",
-        // Known at the end.
+        // Known only at the end.
         is_known: |_| true,
     },
 ];
 
 impl Fact {
-    /// What is to be said of a file that lacks it.
+    /// The finding for a file that lacks it.
     pub(crate) fn finding(&self) -> String {
         let without = if self.without.is_empty() { "NXmx asks for it" } else { self.without };
         format!("{} not known: {without}", self.name)
@@ -101,14 +101,14 @@ impl Fact {
     /// What to do about it.
     pub(crate) fn remedy(&self) -> String {
         match self.key {
-            "" => "nothing to do: nobody said it, and nothing was made up".into(),
-            key => format!("set {key} for the next run, and tell it the processing program for this one"),
+            "" => "nothing to do: the value was not given, so the field was left out".into(),
+            key => format!("set {key} for the next run; for this one, give the value to the processing program"),
         }
     }
 }
 
-/// What the files of a run with these facts will not say, in two sentences for people: first what programs need, then what NXmx asks for. Empty
-/// if everything is known.
+/// What the files of a run with these facts will lack, as texts for users: first what programs need, then what NXmx
+/// requires. Empty if everything is known.
 pub fn notes(metadata: &Metadata) -> Vec<String> {
     let unknown = |needed: bool| FACTS.iter().filter(move |f| f.without.is_empty() != needed && !(f.is_known)(metadata));
     let mut notes: Vec<String> = unknown(true).map(|f| format!("{} not known: {} (set {})", f.name, f.without, f.key)).collect();
@@ -118,7 +118,7 @@ pub fn notes(metadata: &Metadata) -> Vec<String> {
     }
     for axis in super::goniometer::without_vector(&metadata.experiment) {
         notes.push(format!(
-            "the direction of {axis} is not known: its angle is stored, but turns nothing (set [goniometer] {axis}_vector)"
+            "{axis} has no known direction: its angle is stored, but is not part of the geometry (set [goniometer] {axis}_vector)"
         ));
     }
     notes

@@ -1,4 +1,5 @@
-//! The writer of one run. One thread owns it; it reads no clock, and never waits for the disk before [`Writer::finish`].
+//! The writer of one run. One thread owns it. It reads no clock, and does not wait for the disk before
+//! [`Writer::finish`].
 
 use std::path::{Path, PathBuf};
 
@@ -20,29 +21,34 @@ use super::spec::{FileSpec, LedgerRecord, Overwrite};
 use super::xds::readable_mask;
 use crate::durable::{DiskSync, Durable, SyncFailed, ToDisk, while_out_of_files};
 
-/// A flush follows the one before after this time or at the next tick: with ticks every 100 ms at most 0.5 s lie between two.
+/// A flush follows the one before after this time or at the next tick. With ticks every 100 ms, two flushes are at most
+/// 0.5 s apart.
 const FLUSH_NS: u64 = 400_000_000;
-/// A running master gains the data files closed since at most this often: it costs one copy of the mask and of the columns so far.
+/// How often, at most, a master of a running run is written again with the data files closed since. Each time costs one
+/// copy of the mask.
 const PUBLISH_NS: u64 = 10_000_000_000;
-/// A jump of the image number over more data files than this is refused: it would fill the disk with files of lost images.
+/// An image number that skips more data files than this is refused: the skipped files would fill the disk with lost
+/// images.
 const SKIPPED_FILES_MAX: u64 = 1000;
 
-/// Space at create, in bytes.
+/// Space on the disk at create, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceEstimate {
     /// Free for this user on the file system of the directory.
     pub free: u64,
-    /// Uncompressed size of all planned images, if their number is known. Real images take a fraction (docs/formats.md).
+    /// Uncompressed size of all planned images, if their number is known. Real images take a fraction
+    /// (docs/formats.md).
     pub images_uncompressed: Option<u64>,
-    /// Kept aside so that the files can be closed on a full disk; already taken from `free`.
+    /// Reserved so that the files can be closed on a full disk; already subtracted from `free`.
     pub reserve: u64,
 }
 
-/// Group of the file of pedestals; data files have their numbers, from 1.
+/// Group number of the pedestal file; data files have their own numbers, from 1.
 const PEDESTALS_GROUP: u64 = 0;
-const SYNC: &str = "bring the data to the disk";
+const SYNC: &str = "sync the data to the disk";
 const LOOK_AT_DISK: &str = "look at the system log (dmesg) for the disk; `konkordia repair FILE` names the images";
-/// With less than this left the file system is asked before every image, otherwise at every flush: on a network asking takes its time.
+/// With less space than this left, the writer asks the file system before every image, otherwise at every flush: on a
+/// network file system the question takes time.
 const FREE_CLOSE: u64 = 256 << 20;
 
 /// What [`Writer::finish`] wrote.
@@ -62,8 +68,8 @@ pub struct FileReport {
     pub chunk_bytes: u64,
 }
 
-/// Writes the files of one run: [`Writer::create`] at arm, [`Writer::write`] per image and [`Writer::tick`] at least every 100 ms,
-/// [`Writer::finish`] at the end, also after an error. [`Writer::resume`] continues an interrupted run.
+/// Writes the files of one run: [`Writer::create`] at arm, [`Writer::write`] per image and [`Writer::tick`] at least
+/// every 100 ms, [`Writer::finish`] at the end, also after an error. [`Writer::resume`] continues an interrupted run.
 pub struct Writer {
     spec: FileSpec,
     columns: Columns,
@@ -80,7 +86,7 @@ pub struct Writer {
     published_ns: Option<u64>,
     published_files: usize,
     space: SpaceEstimate,
-    /// Free bytes when last asked, less what was written since.
+    /// Free bytes at the last query, less what was written since.
     free_known: u64,
     images_with_pixels: u64,
     chunk_bytes: u64,
@@ -89,11 +95,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Checks everything that can be known, creates the first data file and publishes a master without images.
+    /// Checks everything that can be known, creates the first data file, and publishes a master without images.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`], [`ErrorKind::NotFound`], [`ErrorKind::NotWritable`], [`ErrorKind::Exists`], [`ErrorKind::InUse`],
-    /// [`ErrorKind::DiskFull`]; nothing is left behind then, and with [`Overwrite::Refuse`] nothing was touched.
+    /// [`ErrorKind::Invalid`], [`ErrorKind::NotFound`], [`ErrorKind::NotWritable`], [`ErrorKind::Exists`],
+    /// [`ErrorKind::InUse`], [`ErrorKind::DiskFull`]; then no new file is left behind, and with [`Overwrite::Refuse`]
+    /// no older file was touched.
     pub fn create(mut spec: FileSpec) -> Result<Self, Error> {
         spec.validate()?;
         readable_mask(&mut spec.pixel_mask);
@@ -119,16 +126,19 @@ impl Writer {
         }
     }
 
-    /// Continues an interrupted run of the same specification: its finished data files are kept with their columns, one that was growing is
-    /// written anew. Gives the writer and the number of the first image to write. After [`Writer::finish`] the files hold what a run
-    /// without interruption would have written. Without any file of this prefix it is [`Writer::create`]; with all of `images_planned`
-    /// there, no image can be written any more and only `finish` is left to do. Snapshots of pedestals begin anew, except in a complete run: give
-    /// those of the images that are kept once more. The overwrite policy has no meaning here. What `finish` has
-    /// extended to `images_expected` counts as there: end a run that is to be continued by dropping the writer, or expect no more than is written.
+    /// Continues an interrupted run of the same specification. Its finished data files are kept with their columns; a
+    /// data file that was still growing is written again. Returns the writer and the number of the first image to
+    /// write. After [`Writer::finish`] the files hold what a run without interruption would have written.
+    ///
+    /// Without any file of this prefix it is the same as [`Writer::create`]. If all of `images_planned` are there, no
+    /// image can be written any more and only `finish` is left to do. Snapshots of pedestals start again from nothing,
+    /// except in a complete run: write those of the kept images once more. The overwrite policy has no effect.
+    /// Positions that `finish` has added up to `images_expected` count as written: to be able to continue a run, end it
+    /// by dropping the writer, or expect no more images than were written.
     ///
     /// # Errors
-    /// As [`Writer::create`]; [`ErrorKind::Invalid`] names the first setting in which the interrupted run differs, [`ErrorKind::Damaged`] a
-    /// finished data file that cannot be read. No file was touched then.
+    /// As [`Writer::create`]; [`ErrorKind::Invalid`] names the first setting in which the interrupted run differs,
+    /// [`ErrorKind::Damaged`] names a finished data file that cannot be read. No file was touched then.
     pub fn resume(mut spec: FileSpec) -> Result<(Self, u64), Error> {
         spec.validate()?;
         readable_mask(&mut spec.pixel_mask);
@@ -186,8 +196,8 @@ impl Writer {
         }
     }
 
-    /// Whether [`Writer::create`] would begin a run here: the directory is there, and no older file is in the way that may not be replaced.
-    /// Touches nothing.
+    /// Checks whether [`Writer::create`] would start a run here: the directory exists, and there is no older file that
+    /// may not be replaced. Touches nothing.
     ///
     /// # Errors
     /// As [`Writer::create`].
@@ -197,10 +207,10 @@ impl Writer {
         if spec.overwrite == Overwrite::Refuse { patiently(|| clear_way(spec)) } else { Ok(()) }
     }
 
-    /// When the disk gets what is written; at the end unless told otherwise. To be said before the first image.
+    /// Sets when written data are brought to the disk; at the end unless set. To be called before the first image.
     ///
     /// # Errors
-    /// The machine has no threads left.
+    /// If the machine has no threads left.
     pub fn set_to_disk(&mut self, to_disk: ToDisk) -> Result<(), Error> {
         self.to_disk = to_disk;
         let ToDisk::Beside(interval) = to_disk else { return Ok(()) };
@@ -217,7 +227,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Up to which image everything is on the disk, for other threads; `None` unless that is brought there while it is written.
+    /// Up to which image everything is on the disk, for other threads; `None` unless data are brought there while they
+    /// are written.
     pub fn durable(&self) -> Option<Durable> {
         self.disk.as_ref().map(DiskSync::durable)
     }
@@ -227,12 +238,12 @@ impl Writer {
         &self.spec
     }
 
-    /// Space at create.
+    /// Space on the disk at create.
     pub fn space(&self) -> SpaceEstimate {
         self.space
     }
 
-    /// Position that the next image may have: one past the last one written.
+    /// The lowest position that the next image may have: one past the last one written.
     pub fn next_index(&self) -> u64 {
         self.next_index
     }
@@ -242,11 +253,12 @@ impl Writer {
         self.chunk_bytes
     }
 
-    /// Writes one image. Image numbers must grow; images left out are lost images and read as *missing*.
+    /// Writes one image. Image numbers must grow; skipped images are lost images and read as *missing*.
     ///
     /// # Errors
-    /// After the first I/O error every further call gives the same error. Everything written before stays intact and
-    /// [`Writer::finish`] closes it. [`ErrorKind::Invalid`] (a record that contradicts the specification) changes nothing.
+    /// After the first I/O error every further call returns the same error. Everything written before stays intact, and
+    /// [`Writer::finish`] closes it. [`ErrorKind::Invalid`] (a record that contradicts the specification) changes
+    /// nothing.
     pub fn write(&mut self, image: &ImageRecord<'_>) -> Result<(), Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -286,7 +298,7 @@ impl Writer {
         let bytes = image.pieces.iter().map(|piece| piece.len()).sum::<usize>();
         self.check_position(image.index, image.status, bytes)?;
         if bytes > 0 && (image.pieces.len() != self.spec.pieces() || image.pieces.iter().any(|piece| piece.is_empty())) {
-            let cause = format!("{} pieces where its series has {}, none of them empty", image.pieces.len(), self.spec.pieces());
+            let cause = format!("{} pieces instead of {} non-empty ones", image.pieces.len(), self.spec.pieces());
             return Err(self.invalid(image.index, cause));
         }
         for piece in image.pieces {
@@ -296,7 +308,7 @@ impl Writer {
         self.put(image.index, if bytes > 0 { image.pieces } else { &[] })
     }
 
-    /// Stores the chunks of an image that was checked and whose row was packed.
+    /// Stores the chunks of an image that has been checked and whose row has been packed.
     fn put(&mut self, index: u64, chunks: &[&[u8]]) -> Result<(), Error> {
         let chunk_bytes = chunks.iter().map(|chunk| chunk.len()).sum::<usize>();
         let ipf = u64::from(self.spec.images_per_file);
@@ -316,7 +328,7 @@ impl Writer {
             }
             Err(error) => {
                 if let Some(file) = &self.current {
-                    // The image that failed may have got a position: then it is a lost one.
+                    // The image that failed may already have a position; it then counts as lost.
                     self.next_index = self.next_index.max((file.number - 1) * ipf + file.images());
                 }
                 self.failed = Some(error.clone());
@@ -330,8 +342,8 @@ impl Writer {
         self.pedestals.is_some()
     }
 
-    /// Writes the pedestals of G0 as they are after image `image`: ADU, `parts` one after the other are the pixels of an image. Snapshots
-    /// come in order of their images; each is in the file when this returns.
+    /// Writes the pedestals of G0 as they are after image `image`, in ADU; `parts` one after the other are the pixels
+    /// of an image. Snapshots come in the order of their images. Each one is in the file when this returns.
     ///
     /// # Errors
     /// As [`Writer::write`]; [`ErrorKind::Invalid`] also when the specification has no `pedestal_snapshots`.
@@ -355,8 +367,8 @@ impl Writer {
         result
     }
 
-    /// Refuses an image when the next flush might not fit any more. libhdf5 cannot recover from a flush that fails, so it must not come
-    /// to that; the reserve then makes room for closing.
+    /// Refuses an image if the next flush might not fit any more. libhdf5 cannot recover from a flush that fails, so
+    /// none may fail; the reserve then makes room for closing.
     fn check_space(&mut self, chunk_bytes: u64) -> Result<(), Error> {
         let needed = chunk_bytes + self.columns.flush_bytes(self.spec.images_per_file);
         if self.free_known < needed + FREE_CLOSE {
@@ -374,18 +386,18 @@ impl Writer {
         Error::new(ErrorKind::Invalid, "write an image", &self.spec.directory, format!("image {index}: {cause}"))
     }
 
-    /// Checks number, state and bytes of an image against what came before.
+    /// Checks number, state and bytes of an image against the images written before.
     fn check_position(&self, index: u64, status: ImageStatus, bytes: usize) -> Result<(), Error> {
         let wrong = |cause: String| Err(self.invalid(index, cause));
         if index < self.next_index {
-            return wrong(format!("image numbers must grow, the next one is {} or later", self.next_index));
+            return wrong(format!("image numbers must increase: the next one is {} or later", self.next_index));
         }
         if self.current.is_none() {
             return wrong(format!("the run is complete: all its {} images are in the files", self.next_index));
         }
         let skipped = (index - self.next_index) / u64::from(self.spec.images_per_file);
         if skipped > SKIPPED_FILES_MAX {
-            return wrong(format!("{skipped} data files of lost images would lie before it"));
+            return wrong(format!("it would need {skipped} data files of lost images before it"));
         }
         if status.has_pixels() != (bytes > 0) {
             return wrong(format!("{status:?} with {bytes} bytes of pixels"));
@@ -402,13 +414,13 @@ impl Writer {
         let compression = self.spec.compression;
         if bytes > 0 && !begins_right(compression, whole, bytes, &head[..first]) {
             let (name, head) = (compression.name(), &head[..first]);
-            let cause = format!("its {bytes} bytes are no image of {whole} bytes in {name}: they begin with {head:02x?}");
+            let cause = format!("its {bytes} bytes are not an image of {whole} bytes in {name}: they begin with {head:02x?}");
             return Err(self.invalid(index, cause));
         }
         Ok(())
     }
 
-    /// Makes data file `number` the current one, closing the ones before it at their full length.
+    /// Makes data file `number` the current one, and closes the ones before it at their full length.
     fn advance_to(&mut self, number: u64) -> Result<(), Error> {
         let ipf = u64::from(self.spec.images_per_file);
         while let Some(file) = &mut self.current
@@ -439,7 +451,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Flushes when it is time; `now_ns` is any clock that never goes back. Call it at least every 100 ms while armed.
+    /// Flushes when it is due; `now_ns` is any clock that never goes back. Call it at least every 100 ms while armed.
     ///
     /// # Errors
     /// As [`Writer::write`].
@@ -452,7 +464,7 @@ impl Writer {
         let mut result = self.disk.as_ref().and_then(DiskSync::failure).map_or(Ok(()), |failed| Err(not_synced(&failed)));
         if result.is_ok() && now_ns.saturating_sub(flushed) >= FLUSH_NS {
             self.flushed_ns = Some(now_ns);
-            // Others write to this disk too: ask anew.
+            // Other programs write to this disk too: query the free space again.
             self.free_known = 0;
             result = self.current.as_mut().map_or(Ok(()), DataFile::flush);
         }
@@ -460,7 +472,7 @@ impl Writer {
             self.published_ns = Some(now_ns);
             self.published_files = self.closed.len();
             let publish = || master::publish(&self.spec, &self.columns, &self.closed, None, State::Writing).map(drop);
-            // It is made again, and in the end.
+            // It is published again later, and at the end.
             result = publish().or_else(|error| if error.kind == ErrorKind::OutOfFiles { Ok(()) } else { Err(error) });
         }
         if let Err(error) = &result {
@@ -469,11 +481,12 @@ impl Writer {
         result
     }
 
-    /// Closes everything and publishes the final master. After a failed write it closes what was written before the failure.
+    /// Closes everything and publishes the final master. After a failed write it closes what was written before the
+    /// failure.
     ///
     /// # Errors
-    /// When even that fails the journal stays: `konkordia repair` completes the file once the cause is gone. [`ErrorKind::Damaged`] when all is
-    /// closed, but images that were written cannot be read back.
+    /// If that fails too, the journal stays: `konkordia repair` completes the file once the cause is removed.
+    /// [`ErrorKind::Damaged`] if everything is closed, but images that were written cannot be read back.
     pub fn finish(mut self, ledger: &LedgerRecord) -> Result<FileReport, Error> {
         release_reserve(&self.spec);
         let ipf = u64::from(self.spec.images_per_file);
@@ -524,9 +537,10 @@ impl Writer {
 }
 
 impl Writer {
-    /// Waits until the disk has all files that the master is about to name. Only here, after the run: while data come in nobody waits for it,
-    /// and what is there by then costs nothing more. After a failed write as much as can be had. A data file that somebody has moved
-    /// away since it was complete is his to look after.
+    /// Waits until all files that the master will name are on the disk. This happens only here, after the run: nothing
+    /// waits for the disk while data come in, and data that are on the disk by then cost nothing more. After a failed
+    /// write it does as much as possible. A data file that somebody has moved away since it was complete is left to
+    /// them.
     fn all_to_disk(&mut self, with_pedestals: bool, total: u64) -> Result<(), Error> {
         let pedestals = with_pedestals.then(|| self.spec.directory.join(pedestal_file_name(&self.spec.prefix)));
         if let Some(disk) = self.disk.take() {
@@ -550,12 +564,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Rebuilds the current data file from its journal, when libhdf5 cannot close it. Gives the number of its images that are lost by it.
+    /// Rebuilds the current data file from its journal when libhdf5 cannot close it. Returns the number of its images
+    /// that are lost.
     fn rescue(&mut self) -> Result<u64, Error> {
         let Some(file) = self.current.take() else { return Ok(0) };
         let (number, path) = (file.number, file.path.clone());
         drop(file);
-        // It holds the locks of journals, and brings to the disk what was closed before.
+        // The sync thread holds the locks of journals, and brings to the disk what was closed before.
         if let Some(disk) = self.disk.take() {
             disk.finish().map_err(|failed| not_synced(&failed))?;
         }
@@ -575,7 +590,7 @@ impl Drop for Writer {
     }
 }
 
-/// Waits where no file descriptor is free.
+/// Tries again while no file descriptor is free.
 fn patiently<T>(make: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     while_out_of_files(|error: &Error| error.kind == ErrorKind::OutOfFiles, make)
 }
@@ -614,7 +629,7 @@ fn clear_way(spec: &FileSpec) -> Result<(), Error> {
     remove_all_of(spec, &files)
 }
 
-/// The master goes first: at no time does a master link to a file that is gone.
+/// Removes the master first, so that a master never links to a file that is gone.
 fn remove_all_of(spec: &FileSpec, files: &[(u64, PathBuf, bool, bool)]) -> Result<(), Error> {
     let master = spec.directory.join(master_file_name(&spec.prefix));
     if master.exists() {
@@ -635,7 +650,7 @@ fn remove_all_of(spec: &FileSpec, files: &[(u64, PathBuf, bool, bool)]) -> Resul
     Ok(())
 }
 
-/// Best effort, when create fails half way.
+/// Cleans up as far as possible when create fails half way.
 fn remove_all(spec: &FileSpec) {
     release_reserve(spec);
     if let Ok(files) = existing(&spec.directory, &spec.prefix) {
@@ -643,8 +658,9 @@ fn remove_all(spec: &FileSpec) {
     }
 }
 
-/// What closing needs on a full disk: the columns and chunk index of one data file (a B-tree node of 64 keys is at least half full),
-/// the mask in the master, the columns of the planned images in the master, and the small metadata of both files.
+/// Space needed to close the files on a full disk: the columns and chunk index of one data file (a B-tree node of 64
+/// keys is at least half full), the mask in the master, the columns of the planned images in the master, and the small
+/// metadata of both files.
 fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
     let per_image = columns.row_bytes as u64 + 128;
     let per_file = u64::from(spec.images_per_file);
@@ -653,13 +669,13 @@ fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
     let is_hole = nexus::is_hole(&spec.pixel_mask, (spec.rows as usize, spec.columns as usize));
     let mask = if is_hole { 0 } else { 4 * spec.pixels() as u64 };
     let small = (128 << 10) + columns.flush_bytes(spec.images_per_file) + 4 * spec.configuration.len() as u64;
-    // Begin and end of each angle, at most in two places, and the time of each image.
+    // Begin and end of each angle, stored in at most two places, and the time of each image.
     let axes = spec.metadata.experiment.goniometer.axes().iter().filter(|(_, axis)| axis.is_given()).count() as u64;
     small + (in_file + in_master) * per_image + in_master * (8 + 32 * axes) + mask
 }
 
 fn take_reserve(spec: &FileSpec, bytes: u64) -> Result<SpaceEstimate, Error> {
-    let doing = "set space aside";
+    let doing = "reserve disk space";
     let path = reserve_path(&spec.directory, &spec.prefix);
     let taken = std::fs::File::create(&path).and_then(|file| low::allocate(&file, bytes));
     if let Err(error) = taken {

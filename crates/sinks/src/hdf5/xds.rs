@@ -1,15 +1,15 @@
-//! What XDS would misread in files of a kind, through the plug-ins neggia (DECTRIS) and durin (Diamond Light Source). tests/peers asks the
-//! plug-ins themselves; decision 0008 says what they do and why.
+//! Lists what XDS would misread in files with given settings, through the plug-ins neggia (DECTRIS) and durin (Diamond
+//! Light Source). tests/peers asks the plug-ins themselves; decision 0008 says what they do and why.
 
 use konkordia_core::pixel::PixelType;
 
 use super::series_info::SeriesInfo;
 use super::spec::{Compression, FileSpec, Layout};
 
-/// What a reader of XDS would get wrong, and what to set instead.
+/// What XDS would get wrong, and what to set instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdsProblem {
-    /// Name of the key: `dtype`, `compression` or `layout`; empty where the images themselves are the reason.
+    /// Name of the key: `dtype`, `compression` or `layout`; empty if the cause is the images themselves.
     pub key: &'static str,
     /// What happens.
     pub what: String,
@@ -24,29 +24,28 @@ fn problem(key: &'static str, what: impl Into<String>, fix: &'static str) -> Xds
     XdsProblem { key, what: what.into(), fix }
 }
 
-/// Of pixels that this program makes: every special value and every count has to arrive as what it is.
+/// Problems of pixels that this program makes: every special value and every count must be read as what it is.
 fn of_pixels(pixel: PixelType, raw_words: bool) -> Option<XdsProblem> {
     let what = match pixel {
         PixelType::Uint32 => return None,
-        PixelType::Uint16 if raw_words => "detector words are not counts: gain bits are in them",
+        PixelType::Uint16 if raw_words => "detector words are not counts: they contain gain bits",
         PixelType::Uint16 => {
-            "of uint16, neggia takes saturated (65532) and invalid (65533) pixels for counts, and durin counts of 32768 and more for counts below zero"
+            "in uint16 images, neggia reads saturated (65532) and invalid (65533) pixels as counts, and durin reads counts of 32768 and more as counts below zero"
         }
         PixelType::Int16 => {
-            "of int16, neggia takes counts below zero and all special values for counts of 32767 and more, and durin takes saturated pixels for 32767 counts"
+            "in int16 images, neggia reads counts below zero and all special values as counts of 32767 and more, and durin reads saturated pixels as 32767 counts"
         }
         PixelType::Int32 => {
-            "of int32, neggia ignores pixels with counts below zero, which lifts the mean of weak ones, and both plug-ins take saturated pixels for 2147483647 counts"
+            "in int32 images, neggia ignores pixels with counts below zero, which raises the mean of weak ones, and both plug-ins read saturated pixels as 2147483647 counts"
         }
-        PixelType::Float32 | PixelType::Float64 => {
-            "neggia and durin do not read numbers with a fraction: they take their bits for whole numbers"
-        }
-        _ => "neggia and durin read unsigned whole numbers of up to 32 bits",
+        PixelType::Float32 | PixelType::Float64 => "neggia and durin read the bits of floating-point pixels as integers",
+        _ => "neggia and durin read only unsigned integers of up to 32 bits",
     };
     Some(problem("dtype", what, DTYPE))
 }
 
-/// Of pixels that came from elsewhere, in which of the special values only *missing* is written: as the detector's maker reads them.
+/// Problems of pixels that came from elsewhere, in which *missing* is the only special value: they must be read as the
+/// detector's maker reads them.
 fn of_series(pixel: PixelType, is_nowhere_negative: bool, series: &SeriesInfo) -> Option<XdsProblem> {
     let fix = "let the detector send unsigned counts in one piece per image, or convert the images";
     if series.image_shape.len() != 2 || series.pieces != 1 {
@@ -56,14 +55,12 @@ fn of_series(pixel: PixelType, is_nowhere_negative: bool, series: &SeriesInfo) -
     }
     let what = match pixel {
         PixelType::Uint8 | PixelType::Uint16 | PixelType::Uint32 => return None,
-        // Whatever is below zero there is no measurement, and neggia ignores it.
+        // A number below zero is no measurement there, and neggia ignores it.
         PixelType::Int32 if is_nowhere_negative => return None,
-        PixelType::Int32 => "of int32, neggia ignores pixels with counts below zero, which lifts the mean of weak ones",
-        PixelType::Int8 | PixelType::Int16 => "of int8 and int16, neggia takes counts below zero for large counts",
+        PixelType::Int32 => "in int32 images, neggia ignores pixels with counts below zero, which raises the mean of weak ones",
+        PixelType::Int8 | PixelType::Int16 => "in int8 and int16 images, neggia reads counts below zero as large counts",
         PixelType::Int64 | PixelType::Uint64 => "neggia does not read pixels of 64 bits",
-        PixelType::Float32 | PixelType::Float64 => {
-            "neggia and durin do not read numbers with a fraction: they take their bits for whole numbers"
-        }
+        PixelType::Float32 | PixelType::Float64 => "neggia and durin read the bits of floating-point pixels as integers",
     };
     Some(problem("", what, fix))
 }
@@ -78,12 +75,13 @@ fn of_form(compression: Compression, layout: Layout) -> impl Iterator<Item = Xds
     codec.map(|what| problem("compression", what, COMPRESSION)).into_iter().chain(layout)
 }
 
-/// What XDS would misread in a run of such pixels; empty = nothing.
+/// What XDS would misread in a run with these settings; empty = nothing.
 pub fn xds_problems(pixel: PixelType, raw_words: bool, compression: Compression, layout: Layout) -> Vec<XdsProblem> {
     of_pixels(pixel, raw_words).into_iter().chain(of_form(compression, layout)).collect()
 }
 
-/// What XDS would misread in the files of a stream, as far as that does not depend on the pixels that will come; empty = nothing.
+/// What XDS would misread in the files of a stream, as far as that does not depend on the pixels to come; empty =
+/// nothing.
 pub fn xds_problems_of_streams(layout: Layout) -> Vec<XdsProblem> {
     of_form(Compression::Bslz4, layout).collect()
 }
@@ -97,14 +95,14 @@ pub fn xds_problems_of(spec: &FileSpec) -> Vec<XdsProblem> {
     of_series(spec.pixel, is_nowhere_negative, series).into_iter().chain(of_form(spec.compression, spec.layout)).collect()
 }
 
-/// The bits that both plug-ins look at: neggia at 0 to 4, durin at 0 to 7.
+/// The bits that both plug-ins read: neggia reads bits 0 to 4, durin bits 0 to 7.
 const READ_BITS: u32 = 0x1F;
 /// Bits of NXmx that say that a pixel is not to be used.
 const UNUSABLE_BITS: u32 = 0xFFFF;
-/// "Dead": what a pixel gets that is not to be used for another reason than those of the bits 0 to 4.
+/// "Dead": set for a pixel that is not to be used for a reason that bits 0 to 4 do not express.
 pub(crate) const DEAD: u32 = 1 << 1;
 
-/// Gives each pixel that is not to be used a bit that both plug-ins look at. Its other bits stay.
+/// Gives each pixel that is not to be used a bit that both plug-ins read. Its other bits stay.
 pub(crate) fn readable_mask(mask: &mut [u32]) {
     for bits in mask {
         let is_unread = *bits & UNUSABLE_BITS != 0 && *bits & READ_BITS == 0;

@@ -1,4 +1,4 @@
-//! Calls of C functions outside of HDF5.
+//! Calls of C functions other than those of HDF5.
 
 pub(crate) mod writeback;
 pub(crate) mod zmq;

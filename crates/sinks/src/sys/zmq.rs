@@ -17,8 +17,9 @@ impl Shared {
     fn new(bytes: &Bytes) -> io::Result<Self> {
         let mut message = zmq_sys::zmq_msg_t::default();
         let owner = Box::into_raw(Box::new(bytes.clone()));
-        // SAFETY: `message` is plain memory that libzmq fills. The bytes live as long as `owner`, which libzmq gives to `release` once, from any thread
-        // (`Bytes` may be dropped in any), when it needs them no more. Messages that go over a network or a file system are only read.
+        // SAFETY: `message` is plain memory that libzmq fills. The bytes live as long as `owner`, which libzmq passes
+        // to `release` once, from any thread (`Bytes` may be dropped in any), when it no longer needs them. Messages
+        // that go over a network or a file system are only read.
         let code = unsafe {
             let data = (*owner).as_ptr().cast_mut().cast::<c_void>();
             zmq_sys::zmq_msg_init_data(&raw mut message, data, bytes.len(), Some(release), owner.cast())
@@ -40,16 +41,18 @@ impl Drop for Shared {
     }
 }
 
-/// Sends one part without waiting and without copying it; false if there is no room. The socket must not be one of inproc, where a receiver could write
-/// into the bytes.
+/// Sends one part without waiting and without copying it; false if there is no room. The socket must not be an inproc
+/// one, where a receiver could write into the bytes.
 pub(crate) fn send(socket: &mut zmq::Socket, part: &Bytes, more: bool) -> io::Result<bool> {
     let flags = zmq::DONTWAIT | if more { zmq::SNDMORE } else { 0 };
     let code = if part.len() <= COPIED_BYTES_MAX {
-        // SAFETY: the socket is open and borrowed alone; libzmq copies as many bytes as are said, during the call.
+        // SAFETY: the socket is open and exclusively borrowed; libzmq copies as many bytes as the length says, during
+        // the call.
         unsafe { zmq_sys::zmq_send(socket.as_mut_ptr(), part.as_ptr().cast(), part.len(), flags) }
     } else {
         let mut message = Shared::new(part)?;
-        // SAFETY: the socket is open and borrowed alone, the message is initialised; libzmq empties it if it takes it.
+        // SAFETY: the socket is open and exclusively borrowed, and the message is initialised; libzmq empties it if it
+        // takes it.
         unsafe { zmq_sys::zmq_msg_send(&raw mut message.0, socket.as_mut_ptr(), flags) }
     };
     if code >= 0 {
@@ -61,16 +64,16 @@ pub(crate) fn send(socket: &mut zmq::Socket, part: &Bytes, more: bool) -> io::Re
     }
 }
 
-/// Called by libzmq when it needs the bytes no more.
+/// Called by libzmq when it no longer needs the bytes.
 unsafe extern "C" fn release(_data: *mut c_void, owner: *mut c_void) {
-    // SAFETY: `owner` came from `Box::into_raw` in `Shared::new` and comes here once.
+    // SAFETY: `owner` came from `Box::into_raw` in `Shared::new`, and libzmq passes it here once.
     drop(unsafe { Box::from_raw(owner.cast::<Bytes>()) });
 }
 
 /// Listens on or connects to `address`.
 pub(crate) fn attach(socket: &mut zmq::Socket, address: &str, listen: bool) -> io::Result<()> {
     let text = CString::new(address)?;
-    // SAFETY: the socket is open and borrowed alone, and `text` is a C string that lives during the call.
+    // SAFETY: the socket is open and exclusively borrowed, and `text` is a C string that lives during the call.
     let code = unsafe {
         match listen {
             true => zmq_sys::zmq_bind(socket.as_mut_ptr(), text.as_ptr()),
@@ -80,18 +83,19 @@ pub(crate) fn attach(socket: &mut zmq::Socket, address: &str, listen: bool) -> i
     check(code)
 }
 
-/// A publisher that is full for one subscriber says so instead of dropping the message for it.
+/// Makes a publisher report that it is full for one subscriber, instead of dropping the message for that subscriber.
 pub(crate) fn refuse_when_full(socket: &mut zmq::Socket) -> io::Result<()> {
     option(socket, XPUB_NODROP, &(1 as c_int).to_ne_bytes())
 }
 
-/// What a publisher sends first to everybody who connects from now on; empty for nothing.
+/// Sets what a publisher sends first to everybody who connects from now on; empty for nothing.
 pub(crate) fn welcome(socket: &mut zmq::Socket, part: &[u8]) -> io::Result<()> {
     option(socket, XPUB_WELCOME_MSG, part)
 }
 
 fn option(socket: &mut zmq::Socket, option: c_int, value: &[u8]) -> io::Result<()> {
-    // SAFETY: the socket is open and borrowed alone; libzmq reads as many bytes as are said, during the call.
+    // SAFETY: the socket is open and exclusively borrowed; libzmq reads as many bytes as the length says, during the
+    // call.
     check(unsafe { zmq_sys::zmq_setsockopt(socket.as_mut_ptr(), option, value.as_ptr().cast(), value.len()) })
 }
 
@@ -100,21 +104,22 @@ fn check(code: c_int) -> io::Result<()> {
 }
 
 fn last_error() -> io::Error {
-    // SAFETY: it only reads the error number of this thread.
+    // SAFETY: the call only reads the error number of this thread.
     io::Error::from_raw_os_error(unsafe { zmq_sys::zmq_errno() })
 }
 
-/// Ends a connection that the monitor of a socket listening at TCP port `port` announced as accepted; libzmq then sees its end and closes it. Nothing
-/// happens if the number has become something else meanwhile.
+/// Ends a connection that the monitor of a socket listening at TCP port `port` reported as accepted; libzmq then sees
+/// its end and closes it. Nothing happens if the descriptor has been reused for something else meanwhile.
 pub(crate) fn end_connection(descriptor: u32, port: u16) {
     let Ok(descriptor) = libc::c_int::try_from(descriptor) else { return };
-    // SAFETY: both calls take a number and touch no memory but `address` and `length`, which live during the call and agree in size. A number that is no
-    // socket is refused by the kernel; one that is no connection of this port is left alone. All zero bytes are a valid address.
+    // SAFETY: both calls take a number and touch no memory but `address` and `length`, which live during the call and
+    // agree in size. The kernel refuses a number that is not a socket; a socket that is not a connection of this port
+    // is left alone. All zero bytes are a valid address.
     unsafe {
         let mut address: libc::sockaddr_storage = std::mem::zeroed();
         let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
         let code = libc::getsockname(descriptor, (&raw mut address).cast(), &raw mut length);
-        // In both families the port stands behind the family, in the order of the network.
+        // In both families the port follows the family, in network byte order.
         let is_internet = matches!(libc::c_int::from(address.ss_family), libc::AF_INET | libc::AF_INET6);
         let own = u16::from_be((&raw const address).cast::<u16>().add(1).read());
         if code == 0 && is_internet && own == port {
@@ -160,7 +165,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(pull.recv_bytes(0).unwrap(), vec![5; 10_000]);
         }
-        // The context ends when libzmq has let go of everything.
+        // Dropping the context waits until libzmq has released everything.
         drop((push, pull, context));
         assert_eq!(dropped.load(Ordering::SeqCst), 1);
     }

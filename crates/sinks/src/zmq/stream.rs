@@ -1,4 +1,4 @@
-//! A series as messages to one socket.
+//! Sends a series as messages to one socket.
 
 use super::{Sent, ZmqOut};
 use bytes::Bytes;
@@ -9,37 +9,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long one attempt waits, so that a stop is noticed.
+/// How long one attempt waits. It is short, so that a stop is noticed.
 const ATTEMPT: Duration = Duration::from_millis(50);
 
-/// How long the beginning and the end of a series wait for room where images are skipped: they are few, and without them the rest means nothing.
+/// How long the start and the end messages of a series wait for room where images are skipped: they are few, and the
+/// images mean nothing without them.
 const CONTROL_WAIT: Duration = Duration::from_secs(1);
 
-/// Turns a series into the messages of a protocol; each is its parts. An error names what the protocol has no form for.
+/// Encodes a series as the messages of a protocol; each message is a list of parts. An error names what the protocol
+/// cannot express.
 #[allow(clippy::missing_errors_doc)]
 pub trait MessageEncoder: Send {
     /// Messages at the beginning.
     fn start(&mut self, start: &SeriesStart) -> Result<Vec<Vec<Bytes>>, String>;
-    /// Messages of one position; none for an image that the protocol cannot say.
+    /// Messages of one position; none for an image that the protocol cannot express.
     fn image(&mut self, image: &SeriesImage) -> Result<Vec<Vec<Bytes>>, String>;
     /// Messages at the end.
     fn end(&mut self, end: &SeriesEnd) -> Result<Vec<Vec<Bytes>>, String>;
-    /// After [`MessageEncoder::start`]: a message of one part that tells a subscriber who joins later what it must know.
+    /// After [`MessageEncoder::start`]: a message of one part that gives a subscriber who joins later what it must
+    /// know.
     fn welcome(&mut self) -> Option<Bytes> {
         None
     }
 }
 
-/// What becomes of an image while a receiver is connected, but takes nothing.
+/// What is done with an image while a receiver is connected but takes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFull {
-    /// It waits, until there is room or somebody stops it.
+    /// Wait until there is room or the sink is stopped.
     Wait,
-    /// It is left out and counted.
+    /// Leave it out and count it.
     Skip,
 }
 
-/// Counters of a [`StreamSink`], to be read by others.
+/// Counters of a [`StreamSink`], readable from other threads.
 #[derive(Debug, Default)]
 pub struct StreamStats {
     /// Messages sent.
@@ -61,16 +64,16 @@ pub struct StreamSink {
     on_full: OnFull,
     stop: Arc<AtomicBool>,
     stats: Arc<StreamStats>,
-    /// The series of this moment.
+    /// The series that is running.
     series: Option<Arc<SeriesStart>>,
-    /// Those who are there have been told of it, or are being told: see `owed`.
+    /// The connected receivers have got the start messages, or are getting them: see `owed`.
     is_told: bool,
-    /// Messages at the beginning that are still to be sent.
+    /// Start messages that are still to be sent.
     owed: VecDeque<Vec<Bytes>>,
 }
 
 impl StreamSink {
-    /// A sink of `out` in the words of `encoder`. While `stop` is set nothing is waited for.
+    /// A sink that sends to `out` what `encoder` makes. While `stop` is set it waits for nothing.
     pub fn new(out: ZmqOut, encoder: Box<dyn MessageEncoder>, on_full: OnFull, stop: Arc<AtomicBool>) -> Self {
         Self { out, encoder, on_full, stop, stats: Arc::default(), series: None, is_told: false, owed: VecDeque::new() }
     }
@@ -89,11 +92,11 @@ impl StreamSink {
         SinkError {
             what: format!("{what} could not be sent to {}", self.out.name()),
             why: why.to_string(),
-            fix: "choose a protocol that has a form for it, or send it without this stream".into(),
+            fix: "choose a protocol that supports it, or disable this stream".into(),
         }
     }
 
-    /// Sends one message as the policy wants; true if it is on its way.
+    /// Sends one message according to the policy; true if it was sent.
     fn send(&mut self, message: &[Bytes], mut timeout: Duration) -> std::io::Result<bool> {
         loop {
             let sent = self.out.send(message, timeout)?;
@@ -117,12 +120,13 @@ impl StreamSink {
         }
     }
 
-    /// Is anybody there? If so, tells what is said at the beginning to one who was not there before.
+    /// True if a receiver is connected. Sends the start messages if the receivers were not there before.
     fn is_heard(&mut self) -> Result<bool, SinkError> {
         let is_heard = self.out.is_heard();
         self.stats.peers.store(if is_heard { self.out.peers() as u64 } else { 0 }, Ordering::Relaxed);
         if !is_heard {
-            // Who comes next has to be told again. Nothing is encoded meanwhile: encoders number what they make, and receivers wait for every number.
+            // The next receiver needs the start messages again. Nothing is encoded meanwhile: encoders number their
+            // messages, and receivers wait for every number.
             self.is_told = false;
             self.owed.clear();
             return Ok(false);
@@ -137,7 +141,7 @@ impl StreamSink {
             }
         }
         while let Some(first) = self.owed.pop_front() {
-            // Every image comes by here: one that nobody is to wait for does not wait for the beginning either.
+            // Every image passes here. After a stop, the start messages do not wait for room either.
             let wait = if self.stop.load(Ordering::Acquire) { Duration::ZERO } else { CONTROL_WAIT };
             if !self.send(&first, wait).map_err(|why| self.failed("the start of a series", why))? {
                 self.owed.push_front(first);

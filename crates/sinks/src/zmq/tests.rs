@@ -92,12 +92,12 @@ fn who_connects_is_found_when_it_comes() {
 fn sockets_that_cannot_be_opened_say_why() {
     let (context, out) = listening(ZmqOutKind::Push);
     let why = |address: &str| ZmqOut::open(&context, &ZmqOutSpec::push(address)).err().unwrap().to_string();
-    assert!(why(out.name()).contains("somebody listens there already"));
+    assert!(why(out.name()).contains("another program already listens there"));
     assert!(why("localhost").contains("write tcp://HOST:PORT"));
     assert!(why("ipc:///dev/null/x").contains("cannot listen on"));
 }
 
-/// Texts that say what they are.
+/// Encodes messages as readable texts.
 struct Words;
 
 impl MessageEncoder for Words {
@@ -161,7 +161,7 @@ fn who_comes_back_is_told_the_start_again() {
     assert_eq!(first_parts(&first, 2), ["start", "0"]);
     drop(first);
     until(|| sink.out.peers() == 0);
-    // What nobody hears is not even encoded: 13 has no form.
+    // An image that nobody receives is not even encoded: 13 cannot be encoded.
     sink.image(&image(13)).unwrap();
     let second = receiver(&context, ::zmq::PULL, &mut sink.out);
     sink.image(&image(2)).unwrap();
@@ -205,7 +205,7 @@ fn a_full_receiver_is_skipped_or_waited_for_until_stopped() {
             (14..14 + images).for_each(|n| sink.image(&image(n)).unwrap());
         });
         if on_full == OnFull::Wait {
-            // It comes to a rest before all is sent.
+            // Sending comes to a stop before everything is sent.
             let mut before = 0;
             until(|| {
                 std::thread::sleep(Duration::from_millis(100));

@@ -28,13 +28,13 @@ pub fn chunks(data_files: &[PathBuf]) -> Vec<(PathBuf, usize, usize)> {
     found
 }
 
-/// As earlier versions wrote them.
+/// Makes the file one of an earlier version, which had no checksums.
 pub fn without_checksums(path: &Path) {
     let file = hdf5::File::open_rw(path).unwrap();
     file.group("/entry/konkordia/images").unwrap().unlink("chunk_crc32").unwrap();
 }
 
-/// What can be read, by image: `None` where it is missing throughout.
+/// By image: `None` if it is missing throughout or cannot be read, otherwise whether it reads as it was written.
 pub fn readable(master: &Path, sample: &Sample) -> Vec<Option<bool>> {
     let reader = Reader::open(master).unwrap();
     let missing = sample.spec.pixel.missing_le_bytes();

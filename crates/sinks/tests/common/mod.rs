@@ -1,5 +1,5 @@
 //! Runs of known content, for the tests of this crate and for `examples/write_sample.rs`.
-// Each user takes its part.
+// Each user needs only some of it.
 #![allow(dead_code)]
 
 pub mod damage;
@@ -14,7 +14,8 @@ use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Compression, Error, FileSpec, ImageRecord, ImageStatus, LedgerRecord, Metadata, Overwrite};
 use konkordia_sinks::hdf5::{StreamRecord, TileInfo, Writer};
 
-/// The pixel value of every sample run, except where a packet is missing: small, and different in each image, row and column.
+/// The pixel value of every sample run, except where a packet is missing: small, and different in each image, row and
+/// column.
 pub fn value(image: u64, row: usize, column: usize) -> i64 {
     ((image as usize * 7 + row * 3 + column) % 1000) as i64
 }
@@ -35,7 +36,7 @@ pub fn literals(data: &[u8], out: &mut Vec<u8>) {
     out.extend(block);
 }
 
-/// A bslz4 chunk, the slow and plain way: the layout of protocols section 5.1, blocks of 8192 bytes.
+/// A bslz4 chunk, written slowly and plainly: the layout of docs/formats.md, blocks of 8192 bytes.
 pub fn bslz4(pixels: &[u8], element: usize) -> Vec<u8> {
     let mut out = (pixels.len() as u64).to_be_bytes().to_vec();
     out.extend(8192u32.to_be_bytes());
@@ -63,7 +64,7 @@ pub struct Sample {
     pub images: u64,
     /// Images never given to the writer.
     pub lost: Vec<u64>,
-    /// Images of which packet 1 of tile 0 did not come.
+    /// Images whose packet 1 of tile 0 did not come.
     pub partial: Vec<u64>,
     /// Images that the run was to take.
     pub expected: u64,
@@ -133,8 +134,8 @@ pub fn write_image(writer: &mut Writer, image: u64, partial: bool) -> Result<(),
     write_pixels(writer, image, partial, raw)
 }
 
-/// Numbers that a pixel of a type can hold and that readers take in different ways: all special values, both ends of what is valid, the ends of the
-/// signed types. tests/peers/test_xds_plugins.py has the same rule.
+/// Numbers that a pixel of a type can hold and that readers interpret in different ways: all special values, both ends
+/// of the valid range, the ends of the signed types. tests/peers/test_xds_plugins.py has the same rule.
 pub fn telling_values(pixel: PixelType) -> Vec<f64> {
     let s = pixel.special();
     let numbers = [-70000.0, -5.0, -1.0, 0.0, 1.0, 5.0, 254.0, 32767.0, 32768.0, 40000.0, 65531.0, 70000.0, 2147480000.0];
@@ -142,7 +143,7 @@ pub fn telling_values(pixel: PixelType) -> Vec<f64> {
     numbers.into_iter().filter(|v| (s.valid_min..=s.valid_max).contains(v)).chain(special).collect()
 }
 
-/// An image that is made of [`telling_values`] over and over, each image from the next one on.
+/// An image made of [`telling_values`], repeated; each image starts with the next one.
 pub fn telling_pixels(spec: &FileSpec, image: u64) -> Vec<u8> {
     let values = telling_values(spec.pixel);
     let of = |at: usize| spec.pixel.le_bytes(values[(at + image as usize) % values.len()]);

@@ -27,7 +27,7 @@ pub const STORED: [Element; 10] = [
     Element::Float64,
 ];
 
-/// Number of a pixel: differs in every image, place and channel.
+/// Value of a pixel: differs in every image, place and channel.
 pub fn number(image: u64, channel: u64, at: u64) -> u64 {
     (image * 31 + channel * 57 + at * 3) % 101
 }

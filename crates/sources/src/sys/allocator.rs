@@ -1,6 +1,7 @@
 //! What the allocator of the C library does with the memory of large messages.
 
-/// Lets glibc take large blocks from its heaps instead of mapping each from the kernel, and keep what is freed; see the caller.
+/// Lets glibc take large blocks from its heaps instead of mapping each from the kernel, and keep what is freed; see the
+/// caller.
 #[cfg(target_env = "gnu")]
 pub(crate) fn keep_large() {
     /// The largest block that is not mapped by itself; the largest value that glibc takes.
@@ -11,7 +12,8 @@ pub(crate) fn keep_large() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_FROM_BYTES);
         libc::mallopt(libc::M_TRIM_THRESHOLD, GIVE_BACK_FROM_BYTES);
-        // Heaps of other threads than the first are given back as soon as they are empty, whatever is set; so there is one heap for all.
+        // Heaps of other threads than the first are given back as soon as they are empty, whatever is set; so there is
+        // one heap for all.
         libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }

@@ -13,9 +13,9 @@ const HEADER_BYTES: usize = size_of::<libc::inotify_event>();
 /// What the kernel noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// A file with this name was closed by somebody who wrote, or was moved here.
+    /// A file with this name was closed after writing, or was moved here.
     Complete(OsString),
-    /// Something was missed, or the folder itself is gone: look for yourself.
+    /// Notices were lost, or the folder itself is gone: the caller must search the folder.
     Lost,
 }
 
@@ -60,14 +60,16 @@ impl Watch {
                 let nothing = n == 0 || matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
                 return if nothing { Ok(()) } else { Err(error) };
             }
-            // SAFETY: the kernel filled the first `n` bytes, no more than the buffer has; bytes have no alignment and no invalid values.
+            // SAFETY: the kernel filled the first `n` bytes, no more than the buffer has; bytes have no alignment and
+            // no invalid values.
             let bytes = unsafe { std::slice::from_raw_parts(self.buffer.as_ptr().cast::<u8>(), n as usize) };
             notices(bytes, &mut take);
         }
     }
 }
 
-/// Reads the notices of one read: watch, mask, cookie, length (i32 and three u32), then the name, filled up with zeros to the length.
+/// Reads the notices of one read: watch, mask, cookie, length (i32 and three u32), then the name, filled up with zeros
+/// to the length.
 fn notices(mut bytes: &[u8], take: &mut impl FnMut(Notice)) {
     while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
         let word = |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Raises the limit in force as far as this process may, at most to `most`; gives the limit then.
+/// Raises the limit in force as far as this process may, at most to `most`, and returns the new limit.
 pub(crate) fn raise_open_files(most: u64) -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid structure that lives during the call.

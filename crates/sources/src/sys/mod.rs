@@ -1,4 +1,5 @@
-//! The system calls of the UDP sources, and in the files beside this one those of the others; nothing else in this crate is `unsafe`.
+//! The system calls of the UDP sources; the files beside this one hold those of the other sources. Nothing else in this
+//! crate is `unsafe`.
 
 pub(crate) mod allocator;
 pub(crate) mod inotify;
@@ -24,7 +25,8 @@ pub(crate) struct Batch {
     vectors: Vec<libc::iovec>,
 }
 
-// SAFETY: the raw pointers in `headers` and `vectors` are rebuilt before each system call and point only into the other fields.
+// SAFETY: the raw pointers in `headers` and `vectors` are rebuilt before each system call and point only into the other
+// fields.
 unsafe impl Send for Batch {}
 
 /// One received message.
@@ -83,7 +85,8 @@ impl Batch {
 fn read_name(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match libc::c_int::from(name.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that these bytes are a `sockaddr_in`, which is smaller than the storage and not stricter aligned.
+            // SAFETY: the family says that these bytes are a `sockaddr_in`, which is smaller than the storage and not
+            // stricter aligned.
             let v4 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Some(SocketAddr::from((ip, u16::from_be(v4.sin_port))))
@@ -100,7 +103,8 @@ fn read_name(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
 /// Reads the GRO size and the drop counter from the control data of one message.
 fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
     let (mut segment, mut drops) = (None, None);
-    // SAFETY: `header` was filled by `recvmmsg` with control data in a live buffer of `msg_controllen` bytes; the CMSG functions stay inside.
+    // SAFETY: `header` was filled by `recvmmsg` with control data in a live buffer of `msg_controllen` bytes; the CMSG
+    // functions stay inside.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {
@@ -120,7 +124,8 @@ fn read_control(header: &libc::msghdr) -> (Option<usize>, Option<u32>) {
 pub(crate) fn receive_batch(socket: &UdpSocket, batch: &mut Batch) -> io::Result<usize> {
     batch.prepare();
     let count = batch.headers.len() as libc::c_uint;
-    // SAFETY: `prepare` pointed all headers at live buffers of the stated lengths, which nothing else borrows during the call.
+    // SAFETY: `prepare` pointed all headers at live buffers of the stated lengths, which nothing else borrows during
+    // the call.
     let n = unsafe {
         libc::recvmmsg(socket.as_raw_fd(), batch.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT, std::ptr::null_mut())
     };
@@ -156,7 +161,8 @@ fn set_option(socket: &UdpSocket, level: libc::c_int, option: libc::c_int, value
     if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Asks for a receive buffer (beyond `rmem_max` if the process may) and returns what the kernel gave, without its doubling.
+/// Asks for a receive buffer (beyond `rmem_max` if the process may) and returns what the kernel gave, without its
+/// doubling.
 pub(crate) fn set_receive_buffer(socket: &UdpSocket, bytes: usize) -> io::Result<usize> {
     let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2).min(libc::c_int::MAX / 2);
     if set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes).is_err() {
@@ -201,8 +207,9 @@ pub(crate) fn socket_drops(socket: &UdpSocket) -> io::Result<u32> {
 pub(crate) fn send_gso(socket: &UdpSocket, buffer: &[u8], segment_bytes: u16) -> io::Result<()> {
     let mut vector = libc::iovec { iov_base: buffer.as_ptr().cast_mut().cast(), iov_len: buffer.len() };
     let mut control = [0u64; 4];
-    // SAFETY: `msghdr` is a plain C struct for which zero is valid; the control buffer has room for one header and a u16 (24 of 32 bytes),
-    // is aligned for `cmsghdr`, and all pointers live until `sendmsg` returns, which only reads them.
+    // SAFETY: `msghdr` is a plain C struct for which zero is valid; the control buffer has room for one header and a
+    // u16 (24 of 32 bytes), is aligned for `cmsghdr`, and all pointers live until `sendmsg` returns, which only reads
+    // them.
     let sent = unsafe {
         let mut header: libc::msghdr = zeroed();
         header.msg_iov = &raw mut vector;
@@ -227,7 +234,8 @@ pub(crate) struct DropCounter {
 }
 
 impl DropCounter {
-    /// Takes a newer reading. An older one (a message that waited in the socket while the counter was read directly) changes nothing.
+    /// Takes a newer reading. An older one (a message that waited in the socket while the counter was read directly)
+    /// changes nothing.
     pub(crate) fn observe(&mut self, counter: u32) {
         let step = counter.wrapping_sub(self.last);
         if step < u32::MAX / 2 {

@@ -1,4 +1,5 @@
-//! Opening of ZeroMQ sockets by the C functions, because those of the crate panic at error numbers that they do not know.
+//! Opens ZeroMQ sockets with the C functions, because those of the crate panic at unknown error numbers; reads and ends
+//! their connections.
 
 use std::ffi::CString;
 use std::io;
@@ -20,7 +21,7 @@ pub(crate) fn attach(socket: &mut zmq::Socket, address: &str, listen: bool) -> i
     Err(io::Error::from_raw_os_error(unsafe { zmq_sys::zmq_errno() }))
 }
 
-/// The kernel's name for the socket behind a descriptor, which no other one ever has; `None` if there is none.
+/// The kernel's identifier of the socket behind a descriptor, which is never reused; `None` if there is no such socket.
 pub(crate) fn cookie(descriptor: i32) -> Option<u64> {
     const SO_COOKIE: libc::c_int = 57;
     let mut cookie = 0u64;
@@ -30,13 +31,14 @@ pub(crate) fn cookie(descriptor: i32) -> Option<u64> {
     (code == 0).then_some(cookie)
 }
 
-/// Bytes that were read from a TCP connection: those that it has brought without those that are still in the kernel.
+/// Bytes that were read from a TCP connection: those that it received, minus those that are still in the kernel.
 pub(crate) fn bytes_read(descriptor: i32) -> Option<u64> {
     // `tcpi_bytes_received` of `struct tcp_info` (linux/tcp.h), the 17th word of 8 bytes; since Linux 4.1.
     const WORD: usize = 16;
     let mut info = [0u64; WORD + 1];
     let mut length = size_of_val(&info) as libc::socklen_t;
-    // SAFETY: `info` and `length` live during the call and agree in size; the kernel writes at most so much and says how much.
+    // SAFETY: `info` and `length` live during the call and agree in size; the kernel writes at most so much and says
+    // how much.
     let code =
         unsafe { libc::getsockopt(descriptor, libc::IPPROTO_TCP, libc::TCP_INFO, info.as_mut_ptr().cast(), &raw mut length) };
     let mut waiting: libc::c_int = 0;
@@ -52,12 +54,13 @@ pub(crate) fn cut(descriptor: i32) -> bool {
     unsafe { libc::shutdown(descriptor, libc::SHUT_RDWR) == 0 }
 }
 
-/// Ends a connection that the monitor of a socket listening at TCP port `port` announced as accepted; libzmq then sees its end and closes it. Nothing
-/// happens if the number has become something else meanwhile.
+/// Ends a connection that the monitor of a socket listening at TCP port `port` announced as accepted; libzmq then sees
+/// its end and closes it. Nothing happens if the number has become something else meanwhile.
 pub(crate) fn end_connection(descriptor: u32, port: u16) {
     let Ok(descriptor) = libc::c_int::try_from(descriptor) else { return };
-    // SAFETY: both calls take a number and touch no memory but `address` and `length`, which live during the call and agree in size. A number that is no
-    // socket is refused by the kernel; one that is no connection of this port is left alone. All zero bytes are a valid address.
+    // SAFETY: both calls take a number and touch no memory but `address` and `length`, which live during the call and
+    // agree in size. A number that is no socket is refused by the kernel; one that is no connection of this port is
+    // left alone. All zero bytes are a valid address.
     unsafe {
         let mut address: libc::sockaddr_storage = std::mem::zeroed();
         let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;

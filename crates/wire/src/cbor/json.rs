@@ -1,4 +1,4 @@
-//! CBOR of any form as JSON: what somebody else said about a measurement, on its way to a file.
+//! Any CBOR item as JSON, for what senders say about a measurement and what goes into a file.
 
 use super::{DEPTH_MAX, TAG_ROW_MAJOR, TYPED, Written, pixels, skip, wrong};
 use crate::stream::{Element, Packing, Pixels};
@@ -70,7 +70,7 @@ fn entry(
 ) -> Result<(), String> {
     let key = match value(d, &[], left, depth_left)? {
         Some(Value::String(text)) => text,
-        // Written as a text within a text within a text it would double each time.
+        // A key inside a key inside a key would double in length at each level when written as a text.
         None | Some(Value::Array(_) | Value::Object(_)) => return skip(d, depth_left),
         Some(other) => other.to_string(),
     };
@@ -85,7 +85,7 @@ fn entry(
 
 fn each(d: &mut Decoder, count: Option<u64>, mut entry: impl FnMut(&mut Decoder) -> Result<(), String>) -> Result<(), String> {
     match count {
-        // Each entry takes of what is left, so this ends with the bytes that came.
+        // Each entry needs bytes, so this ends with the bytes that came.
         Some(count) => (0..count).try_for_each(|_| entry(d)),
         None => {
             while d.datatype().map_err(wrong)? != Type::Break {
@@ -129,7 +129,7 @@ fn tagged(d: &mut Decoder, without: &[&str], left: &mut Left, depth_left: usize)
     d.set_position(start);
     match pixels(d, u64::MAX) {
         Ok(array) => Ok(list(&array, left)),
-        // Of another form than images have it: what stands under the tag.
+        // Not an array as images have it: take what stands under the tag.
         Err(_) => {
             d.set_position(start);
             d.tag().map_err(wrong)?;
@@ -174,7 +174,7 @@ fn take(left: &mut usize, bytes: usize) -> Result<(), String> {
 /// A JSON value as a CBOR item.
 pub fn item_of(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    // Into memory nothing can fail.
+    // Writing into memory cannot fail.
     let _ = write(&mut Encoder::new(&mut out), value);
     out
 }

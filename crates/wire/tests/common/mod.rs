@@ -49,7 +49,7 @@ pub struct Choice {
     pub packing: Packing,
 }
 
-/// Bytes that pass as pixels of the choice, all types but mono12p.
+/// Bytes that are valid pixels of the choice, for all types but mono12p.
 pub fn pixels() -> impl Strategy<Value = (Vec<u8>, Choice)> {
     let elements = select(&Element::ALL[..10]);
     let packings = select(vec![Packing::None, Packing::Lz4, Packing::BitshuffleLz4, Packing::BitshuffleZstd]);

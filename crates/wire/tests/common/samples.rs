@@ -1,5 +1,5 @@
-//! One message of each kind in each format, made by the builders. They are the seeds of the fuzz targets (`fuzz/seeds/`), and what readers of
-//! other people are tried with.
+//! One message of each kind in each format, made by the builders. They are the seeds of the fuzz targets
+//! (`fuzz/seeds/`), and other people's readers are tested with them.
 
 use konkordia_core::ports::FrameHeader;
 use konkordia_wire::cbor::Item;

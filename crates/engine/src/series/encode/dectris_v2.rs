@@ -1,9 +1,9 @@
-//! DECTRIS Stream V2. Receivers want to know type, size and channels of the images from the start, so where those were not announced the start comes with
-//! the first image. Pixels are copied once, behind their head.
+//! DECTRIS Stream V2. Receivers need type, size and channels of the images in the start message. Where these were not
+//! announced, it is sent with the first image. Pixels are copied once, behind their header.
 
 use super::pixels::{Unpacker, flat};
 use super::{Encoder, Parts};
-use crate::series::intake::KEV_ANGSTROM;
+use crate::series::decoder::KEV_ANGSTROM;
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::series::{Array, ChannelStart, Facts, SeriesEnd, SeriesImage, SeriesStart};
@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 /// Packings that receivers of DECTRIS' streams know.
 const PACKINGS: [Packing; 3] = [Packing::None, Packing::BitshuffleLz4, Packing::Lz4];
-/// The name of a channel that has none, and the beginning of those of its pieces.
+/// Channels without a name, and planes, are called this and a number from 1.
 const CHANNEL: &str = "threshold_";
-/// Bytes of a message beside those of its pixels, of most.
+/// Bytes that most messages have besides those of their pixels.
 const HEAD_BYTES: usize = 4096;
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -56,12 +56,12 @@ impl DectrisV2 {
         Ok(all)
     }
 
-    /// The start, with what the channels of the first image say where the start does not.
+    /// The start message. What `start` does not say is taken from the channels of the first image.
     fn start_message(&self, start: &SeriesStart, seen: &[(Arc<str>, Array)]) -> Result<Parts, String> {
         let first = seen.first().map(|(_, array)| array);
         let names = match &start.channels[..] {
             [] => seen.iter().map(|(name, _)| name.to_string()).collect(),
-            // A channel without a name, or of several planes, is called as its images are.
+            // If the image has another number of channels (planes, for example), it names them.
             channels if !seen.is_empty() && seen.len() != channels.len() => {
                 seen.iter().map(|(name, _)| name.to_string()).collect()
             }
@@ -93,7 +93,7 @@ impl DectrisV2 {
 
     fn image_message(&self, image: &SeriesImage, channels: &[(Arc<str>, Array)]) -> Result<Parts, String> {
         let came: Map<String, Value> = serde_json::from_slice(&image.header_json).unwrap_or_default();
-        // Of this protocol, or all that came with the image.
+        // `user_data` as it came in this protocol, else everything that came with the image.
         let user = came.get("user_data").map(item_of);
         let is_ours = came.keys().all(|key| key == "user_data" || key == "series_date");
         let user = user.or_else(|| (!is_ours).then(|| item_of(&Value::Object(came.clone()))));
@@ -165,7 +165,8 @@ fn channel_name(n: usize, channel: &ChannelStart) -> String {
     if channel.name.is_empty() { number_name(n).to_string() } else { channel.name.clone() }
 }
 
-/// The name of the series, or one made of what is known of it: the same for every consumer, and another one for another series.
+/// The unique id of the series, or one computed from what is known of it: the same for every consumer, and another one
+/// for another series.
 fn unique_id(start: &SeriesStart) -> String {
     if !start.unique_id.is_empty() {
         return start.unique_id.clone();
@@ -205,7 +206,7 @@ fn tables<'a>(
     all.map(|(name, array)| Ok((name.as_str(), pixels(array)?))).collect()
 }
 
-/// Thresholds as they came, of channels that are off too; else those of the channels.
+/// Thresholds as they came, also of channels that are off; else those of the channels.
 fn thresholds<'a>(start: &'a SeriesStart, names: &'a [String]) -> Vec<(&'a str, f64)> {
     if let Some(all) = start.metadata.get("threshold_energy").and_then(Value::as_object) {
         return all.iter().filter_map(|(name, energy)| Some((name.as_str(), energy.as_f64()?))).collect();
@@ -214,7 +215,7 @@ fn thresholds<'a>(start: &'a SeriesStart, names: &'a [String]) -> Vec<(&'a str, 
     channels.filter_map(|(name, channel)| Some((name.as_str(), channel.threshold_energy_ev?))).collect()
 }
 
-/// What the protocol has keys for, from the facts and from metadata that came under the same keys.
+/// The facts that the protocol has keys for, taken from `facts` and from metadata under the same keys.
 fn facts<'a>(facts: &'a Facts, metadata: &'a Map<String, Value>) -> Start<'a> {
     let number = |key: &str| metadata.get(key).and_then(Value::as_f64);
     let flag = |key: &str, other: &str| metadata.get(key).or_else(|| metadata.get(other)).and_then(Value::as_bool);
@@ -248,7 +249,7 @@ fn facts<'a>(facts: &'a Facts, metadata: &'a Map<String, Value>) -> Start<'a> {
     }
 }
 
-/// Axes that are known, and of the others what was said of them under `goniometer` or as Stream V1 names them.
+/// The known axes; for the others, what came under `goniometer` or under the names of Stream V1.
 fn axes<'a>(facts: &Facts, metadata: &'a Map<String, Value>) -> Vec<Axis<'a>> {
     let mut axes: Vec<Axis<'a>> = Vec::new();
     if let Some(all) = metadata.get("goniometer").and_then(Value::as_object) {
@@ -276,8 +277,8 @@ fn axes<'a>(facts: &Facts, metadata: &'a Map<String, Value>) -> Vec<Axis<'a>> {
     axes
 }
 
-/// What the user gave; else, so that nothing is lost on the way from another protocol, the file name and all metadata. As a text that is JSON, which
-/// is what receivers look for.
+/// What the user gave. If there is nothing and the series came in another protocol, the file name and all metadata, so
+/// that nothing is lost. An object becomes a JSON text, which is what receivers look for.
 fn user_data(start: &SeriesStart) -> Option<Value> {
     let is_cbor = start.metadata.contains_key("series_unique_id");
     let user = match start.metadata.get("user_data") {
@@ -295,7 +296,7 @@ fn user_data(start: &SeriesStart) -> Option<Value> {
     user.map(|user| if user.is_object() { user.to_string().into() } else { user })
 }
 
-/// A list of whole numbers of 32 bits as bytes.
+/// A list of 32-bit integers as bytes.
 fn counts(list: Option<&Value>) -> Option<Vec<u8>> {
     let numbers = list?.as_array()?.iter().map(|number| number.as_u64().and_then(|number| u32::try_from(number).ok()));
     let bytes: Vec<u8> = numbers.collect::<Option<Vec<u32>>>()?.into_iter().flat_map(u32::to_le_bytes).collect();

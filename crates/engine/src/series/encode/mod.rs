@@ -1,5 +1,5 @@
-//! Messages out: series as other programs know them, one file per protocol. An encoder serves one consumer; pixels are shared with the image wherever
-//! the protocol has parts of its own for them.
+//! Encoders of messages to other programs, one file per protocol. An encoder serves one consumer; pixels are shared
+//! with the image wherever the protocol has parts of its own for them.
 
 mod dectris_v2;
 mod pixels;
@@ -13,7 +13,7 @@ use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
 /// A message: its parts.
 pub type Parts = Vec<Bytes>;
 
-/// What messages to consumers are written in.
+/// The protocol of messages to consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outgoing {
     /// STINS, the streams of MAX IV.
@@ -28,7 +28,7 @@ impl Outgoing {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Stins, Self::DectrisV2, Self::SlsJson];
 
-    /// Name in configurations and reports, as that of the protocol coming in.
+    /// Name in configurations and reports, the same as for incoming messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stins => "stins",
@@ -37,7 +37,7 @@ impl Outgoing {
         }
     }
 
-    /// Why images of this type have no form in the protocol, and the types that have one; `None` if they have.
+    /// Why the protocol cannot carry images of this type, and the types that it can carry; `None` if it can.
     pub const fn refuses(self, element: Element) -> Option<(&'static str, &'static str)> {
         let is_float = matches!(element, Element::Float32 | Element::Float64);
         let is_wide = matches!(element, Element::Int64 | Element::Uint64);
@@ -58,24 +58,27 @@ impl Outgoing {
     }
 }
 
-/// Writes the messages of series for one consumer. Each call gives the messages that are to be sent now, in order, perhaps none.
+/// Writes the messages of series for one consumer. Each call gives the messages that are to be sent now, in order,
+/// perhaps none.
 pub trait Encoder: Send {
-    /// A series begins. Where the protocol wants to know more than is known before the first image, its start comes with that.
+    /// A series begins. If the start message needs facts that only the first image brings, it is sent with that image.
     ///
     /// # Errors
-    /// The protocol has no form for it; in words for people. Images may be encoded all the same.
+    /// The protocol cannot express it; in words for people. Images may be encoded all the same.
     fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String>;
 
-    /// An image. Nothing is sent for a position without pixels: no protocol has a message for it, and numbers tell.
+    /// An image. Nothing is sent for a position without pixels: no protocol has a message for it, and the image numbers
+    /// show the gap.
     ///
     /// # Errors
-    /// The protocol has no form for its pixels, or they cannot be unpacked; in words for people. Further images may be encoded.
+    /// The protocol cannot express its pixels, or they cannot be unpacked; in words for people. Further images may be
+    /// encoded.
     fn image(&mut self, image: &SeriesImage) -> Result<Vec<Parts>, String>;
 
     /// The series has ended.
     ///
     /// # Errors
-    /// The protocol has no form for it; in words for people.
+    /// The protocol cannot express it; in words for people.
     fn end(&mut self, end: &SeriesEnd) -> Result<Vec<Parts>, String>;
 }
 

@@ -6,7 +6,7 @@ use konkordia_core::series::Array;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{UnpackScratch, pixels, unpack};
 
-/// Unpacks where a protocol asks for it; its memory is used again.
+/// Unpacks where a protocol asks for it; reuses its memory.
 pub struct Unpacker {
     isa: Isa,
     scratch: UnpackScratch,
@@ -20,7 +20,7 @@ impl Default for Unpacker {
 }
 
 impl Unpacker {
-    /// The array with its pieces not packed; they are shared if they are that already.
+    /// The array with its pieces unpacked; pieces that are not packed are shared.
     pub fn pieces(&mut self, array: &Array) -> Result<Array, String> {
         let whole = |pieces| Array { shape: array.shape, element: array.element, packing: Packing::None, pieces };
         if array.packing == Packing::None {
@@ -58,7 +58,7 @@ impl Unpacker {
         let packed = self.one_piece(array, &[Packing::None])?;
         let pixel_count = packed.shape.elements() as usize;
         let bytes = packed.pieces.first().filter(|bytes| bytes.len() as u64 == packed.unpacked_bytes());
-        let bytes = bytes.ok_or_else(|| "its bytes are not as many as its shape has".to_owned())?;
+        let bytes = bytes.ok_or_else(|| "its number of bytes does not match its shape".to_owned())?;
         let mut out = vec![0; pixel_count * 2];
         pixels::mono12p(self.isa, bytes, &mut out);
         Ok(Array { shape: packed.shape, element: Element::Uint16, packing: Packing::None, pieces: vec![out.into()] })

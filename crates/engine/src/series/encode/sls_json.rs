@@ -1,4 +1,5 @@
-//! The stream of SLS receivers, version 5 of the JSON. Pixels are not packed; each channel is a port of its own, one above the other.
+//! The stream of SLS receivers, version 5 of the JSON. Pixels are not packed; each channel is sent as a port of its
+//! own, one above the other.
 
 use super::pixels::{Unpacker, flat};
 use super::{Encoder, Parts};
@@ -22,10 +23,10 @@ pub struct SlsJson {
     unpacker: Unpacker,
 }
 
-/// What came with an image that an SLS receiver sent first.
+/// The header of an image as an SLS receiver sent it.
 struct Came(Map<String, Value>);
 
-/// Signed whole numbers have nothing that says so but this entry of `addJsonHeader`: `bitmode` is their number of bits.
+/// The entry of `addJsonHeader` that says that integers are signed; `bitmode` gives only their number of bits.
 const SIGNED: &str = "dtype";
 
 impl Came {
@@ -44,7 +45,7 @@ impl Came {
         Self(value.as_object().cloned().unwrap_or_default())
     }
 
-    /// What was added to the header, with the type of signed pixels.
+    /// `addJsonHeader` as it came, with the type of signed pixels.
     fn added(&self, element: Element) -> Map<String, Value> {
         let mut added = self.0.get("addJsonHeader").and_then(Value::as_object).cloned().unwrap_or_default();
         if matches!(element, Element::Int8 | Element::Int16 | Element::Int32) {

@@ -1,5 +1,6 @@
-//! STINS. Messages are numbered over the life of the encoder; keys that came with an image go out with it. Several channels are one array with the
-//! channels as its first dimension, each a part of its own, as the receivers of MAX IV make it.
+//! STINS. Messages are numbered over the life of the encoder; keys that came with an image go out with it. Several
+//! channels form one array with the channels as its first dimension; each is a message part of its own, as with the
+//! receivers of MAX IV.
 
 use super::pixels::Unpacker;
 use super::{Encoder, Parts};
@@ -11,13 +12,13 @@ use konkordia_wire::stins::{Header, Message};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// What this encoder says of an image, whatever came with it.
+/// Keys that this encoder sets itself, whatever came with the image.
 const OURS: [&str; 8] = ["htype", "msg_number", "frame", "shape", "type", "compression", "chunks", "discard"];
 
 #[derive(Default)]
 pub struct Stins {
     msg_number: u64,
-    /// What the header tells of every image.
+    /// Keys of the series that go out with every image.
     extra: Map<String, Value>,
     unpacker: Unpacker,
 }
@@ -29,7 +30,7 @@ impl Stins {
         number
     }
 
-    /// All channels as one array in a packing that has a name.
+    /// All channels as one array in a packing that STINS has a name for.
     fn array(&mut self, image: &SeriesImage) -> Result<Array, String> {
         if let [one] = &image.channels[..] {
             return self.nameable(&one.array);
@@ -43,7 +44,8 @@ impl Stins {
             return Err("its channels differ in shape or type, and a message of STINS holds one array".into());
         }
         let stack = Shape::new(&[&[arrays.len() as u64], shape.dimensions()].concat());
-        let shape = stack.ok_or_else(|| format!("{} channels of shape {:?} are no array", arrays.len(), shape.dimensions()))?;
+        let shape =
+            stack.ok_or_else(|| format!("{} channels of shape {:?} are not an array", arrays.len(), shape.dimensions()))?;
         Ok(Array { shape, element, packing, pieces: arrays.into_iter().flat_map(|array| array.pieces).collect() })
     }
 
@@ -118,7 +120,7 @@ impl Encoder for Stins {
         }
         let array = self.array(image)?;
         let first = self.first_part(self.msg_number, image, &array)?;
-        // A number is used only for a message that is sent: receivers wait for every one.
+        // A number is used only for a message that is sent, because receivers wait for every number.
         self.next_number();
         Ok(vec![std::iter::once(first).chain(array.pieces).collect()])
     }

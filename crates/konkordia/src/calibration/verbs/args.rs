@@ -9,7 +9,8 @@ const TEMPLATE: &str = "{about}\n\n{before-help}{usage-heading} {usage}\n\n{all-
 /// `konkordia calibration`
 #[derive(Debug, Subcommand)]
 pub enum CalibrationCommand {
-    /// Prints what is in calibration files: origin, and pedestal, noise and masked pixels of each module, cell and stage
+    /// Prints what is in calibration files: origin; pedestal, noise and masked pixels of each module, storage cell and
+    /// gain stage
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia calibration show cal.h5
   konkordia calibration show monday.h5 tuesday.h5
@@ -27,7 +28,7 @@ pub enum CalibrationCommand {
   konkordia calibration plot cal.h5 --dir pictures
   konkordia calibration plot cal.h5 --module 3 --dir pictures")]
     Plot(PlotArgs),
-    /// Makes a calibration file from planes of other programs
+    /// Makes a calibration file from pedestals and gains of other programs
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia calibration import --pedestal g0.f32 g1.f32 g2.f32 --gain gain.f32 --cell 15 -o cal.h5
   konkordia calibration import --pedestal JF07T32V02.res.h5 --gain gains.h5 --modules 32 --cell 15 -o cal.h5
@@ -41,7 +42,7 @@ pub struct ShowArgs {
     /// Calibration files
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// For programs
+    /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
@@ -53,7 +54,7 @@ pub struct CompareArgs {
     pub before: PathBuf,
     /// The newer calibration
     pub after: PathBuf,
-    /// For programs
+    /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
@@ -69,7 +70,7 @@ pub struct PlotArgs {
     /// Only this module, counted from 0
     #[arg(long, value_name = "M")]
     pub module: Option<usize>,
-    /// For programs: the names of the pictures
+    /// For programs: the names of the pictures as JSON on stdout
     #[arg(long)]
     pub json: bool,
 }
@@ -77,19 +78,20 @@ pub struct PlotArgs {
 /// `konkordia calibration import`
 #[derive(Debug, Args)]
 pub struct ImportArgs {
-    /// float32 planes: G0 of all modules, then G1, G2 (and HG0); or one HDF5 file of jungfrau_utils
+    /// Pedestals in ADU: float32 planes (G0 of all modules, then G1, G2 and possibly HG0), or one HDF5 file of
+    /// jungfrau_utils
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     pub pedestal: Vec<PathBuf>,
-    /// float32 planes of the noise of G0 of all modules, in ADU
+    /// Noise (RMS) of G0 in ADU: float32 planes of all modules
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub rms: Vec<PathBuf>,
-    /// Gains: PSI `.bin`, HDF5 with `/gains`, or float32 planes
+    /// Gains in ADU/keV: PSI `.bin`, HDF5 with `/gains`, or float32 planes
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub gain: Vec<PathBuf>,
-    /// Modules
+    /// Number of modules
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub modules: u32,
-    /// Storage cells that the pedestals are of; a detector that uses one has 15 (chip 1.0) or 3 (chip 1.1)
+    /// Storage cells to which the pedestals belong; a detector that uses one cell uses 15 (chip 1.0) or 3 (chip 1.1)
     #[arg(long, value_name = "N", num_args = 1.., required = true, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub cell: Vec<u8>,
     /// When the pedestals were taken, for example 2026-11-21T05:18:00Z
@@ -98,16 +100,16 @@ pub struct ImportArgs {
     /// Serial number of the detector
     #[arg(long, value_name = "TEXT")]
     pub serial: Option<String>,
-    /// Mask also pixels with an RMS above K times the median of their module [default: only what the source marks]
+    /// Also mask pixels with an RMS above K times the median of their module [default: only what the source marks]
     #[arg(long, value_name = "K", requires = "rms")]
     pub noisy_k: Option<f32>,
     /// The new calibration file
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Replace it
+    /// Replace the output file if it exists
     #[arg(long)]
     pub overwrite: bool,
-    /// For programs
+    /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
 }

@@ -2,8 +2,8 @@
 
 use super::args::CompareArgs;
 use crate::calibration::reasons::{REASONS, median};
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS, StagePedestal};
 use serde_json::{Value, json};
 
@@ -12,9 +12,9 @@ struct Row {
     module: usize,
     cell: u8,
     stage: GainStage,
-    /// Median shift of the pedestals, after less before, in ADU.
+    /// Median shift of the pedestals, after minus before, in ADU.
     shift_adu: f32,
-    /// Spread of the shifts: from the 16th to the 84th percentile, halved.
+    /// Spread of the shifts in ADU: half of the distance from the 16th to the 84th percentile.
     spread_adu: f32,
     /// Median RMS before and after, in ADU.
     rms_adu: [f32; 2],
@@ -46,18 +46,18 @@ pub fn command(args: &CompareArgs) -> Result<Exit, Failure> {
         let value = json!({
             "before": args.before, "after": args.after, "equal": before.hash() == after.hash(), "rows": rows, "gains": gains, "only_in_one": only,
         });
-        say::json(&value, false);
+        console::json(&value, false);
     } else {
-        say::to_stdout(&table(&rows));
+        console::to_stdout(&table(&rows));
         for (module, stage, percent) in gains {
-            say::to_stdout(&format!(
+            console::to_stdout(&format!(
                 "gains of {} in module {module}: median change {percent:+.3} %",
                 stage.name().to_uppercase()
             ));
         }
-        only.iter().for_each(|line| say::to_stdout(line));
+        only.iter().for_each(|line| console::to_stdout(line));
         if before.hash() == after.hash() {
-            say::to_stdout("the two are equal");
+            console::to_stdout("the two are equal");
         }
     }
     Ok(Exit::Complete)
@@ -96,7 +96,7 @@ fn row((cell, stage): (u8, GainStage), module: usize, before: &StagePedestal, af
     }
 }
 
-/// Median relative change of the gains, where both have them and they differ.
+/// Median relative change of the gains in percent, where both files have them and they differ.
 fn gain_changes(before: &CalibrationFile, after: &CalibrationFile) -> Vec<(usize, GainStage, f32)> {
     let mut changes = Vec::new();
     for stage in GainStage::ALL {
@@ -132,10 +132,10 @@ fn table(rows: &[Row]) -> String {
             format!("{:.2}", r.spread_adu),
             adu(r.rms_adu[0]),
             adu(r.rms_adu[1]),
-            say::count(r.masked[0]),
-            say::count(r.masked[1]),
+            console::count(r.masked[0]),
+            console::count(r.masked[1]),
             r.reasons.iter().map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", "),
         ]
     };
-    say::table(&std::iter::once(head.map(str::to_string).to_vec()).chain(rows.iter().map(line)).collect::<Vec<_>>())
+    console::table(&std::iter::once(head.map(str::to_string).to_vec()).chain(rows.iter().map(line)).collect::<Vec<_>>())
 }

@@ -5,17 +5,17 @@ use super::show::{describe, to_json};
 use crate::calibration::planes::{Stages, names, read_pedestals, read_single};
 use crate::calibration::reasons::{self, DEAD, Thresholds, usable_pedestal};
 use crate::calibration::{load, planes};
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::pedestal::store::{self, Target};
-use crate::say;
 use konkordia_core::moment;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, StagePedestal};
 
-/// Reads, marks, writes.
+/// Reads the planes, marks bad pixels, writes the file.
 pub fn command(args: &ImportArgs) -> Result<Exit, Failure> {
     let target = Target::open(Some(&args.output), None, args.overwrite)?;
     if let Some(taken) = args.taken.as_deref().filter(|t| moment::unix_s(t).is_none()) {
-        let what = format!("--taken \"{taken}\" is no time");
+        let what = format!("--taken \"{taken}\" is not a time");
         return Err(Failure::new(Exit::Usage, what, "", "write it in UTC, for example 2026-11-21T05:18:00Z"));
     }
     let (path, mut file) = target.into_file();
@@ -26,9 +26,9 @@ pub fn command(args: &ImportArgs) -> Result<Exit, Failure> {
     }
     store::write(&mut file, &path, format!("imported from {}", names(&args.pedestal)))?;
     if args.json {
-        say::json(&to_json(&path, &file), false);
+        console::json(&to_json(&path, &file), false);
     } else {
-        say::to_stdout(&describe(&path, &file));
+        console::to_stdout(&describe(&path, &file));
     }
     Ok(Exit::Complete)
 }
@@ -64,7 +64,8 @@ fn read_any(args: &ImportArgs, modules: usize) -> Result<(Stages, Vec<u32>), Fai
     Ok((stages, vec![0; pixels]))
 }
 
-/// The source has judged its pixels: 0 and 16383 mark those that are not usable. Noise is judged only where that is asked for.
+/// The source has already judged its pixels: pedestals of 0 and 16383 mark those that are not usable. Noise is judged
+/// only with `--noisy-k`.
 fn marked_planes(args: &ImportArgs, mean_adu: Vec<f32>, rms_adu: Vec<f32>, marked: &[u32]) -> StagePedestal {
     let mark = |(mean, marked): (&f32, &u32)| *marked | if usable_pedestal(*mean) { 0 } else { DEAD };
     let mut planes = StagePedestal {

@@ -1,4 +1,5 @@
-//! `konkordia calibration ...`: what is in a calibration file, how two differ, pictures of one, and files from planes of other programs.
+//! `konkordia calibration ...`: what is in a calibration file, how two differ, pictures of one, and files from planes
+//! of other programs.
 
 pub mod args;
 mod compare;

@@ -1,9 +1,9 @@
 //! `konkordia calibration plot`: maps and histograms as PNG.
 
 use super::args::PlotArgs;
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::picture::{HeatMap, Histogram, Picture, bins, heat_map, histogram, percentiles, stacked};
-use crate::say;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_COLUMNS, MODULE_PIXELS, MODULE_ROWS, StagePedestal};
 use serde_json::json;
 use std::ops::Range;
@@ -48,9 +48,9 @@ pub fn command(args: &PlotArgs) -> Result<Exit, Failure> {
         written.push(path);
     }
     if args.json {
-        say::json(&json!({ "pictures": written }), true);
+        console::json(&json!({ "pictures": written }), true);
     } else {
-        written.iter().for_each(|path| say::to_stdout(&path.display().to_string()));
+        written.iter().for_each(|path| console::to_stdout(&path.display().to_string()));
     }
     Ok(Exit::Complete)
 }
@@ -59,7 +59,7 @@ pub fn command(args: &PlotArgs) -> Result<Exit, Failure> {
 fn both(title: &str, unit: &str, values: &[f32], log: bool) -> [Picture; 2] {
     let (low, high) = percentiles(values, 0.0005, 0.9995);
     let (low, high) = (f64::from(low), f64::from(high));
-    // A plane of one value has a width too.
+    // A plane with the same value everywhere gets a width, too.
     let margin = (0.2 * (high - low)).max(1e-3 * low.abs()).max(1e-6);
     let (from, to) = (low - margin, high + margin);
     let counts = bins(values, from, to, BINS);
@@ -89,7 +89,7 @@ fn pedestals(cell: u8, stage: GainStage, planes: &StagePedestal, modules: &Range
     stacked(&pictures)
 }
 
-/// Masked pixels as squares of 3 x 3, because single pixels of a large map are not seen.
+/// Masked pixels as squares of 3 x 3, because single pixels of a large map are not visible.
 fn mask_map(title: &str, mask: &[u32]) -> Picture {
     let rows = mask.len() / MODULE_COLUMNS;
     let mut values = vec![0.0f32; mask.len()];
@@ -101,7 +101,8 @@ fn mask_map(title: &str, mask: &[u32]) -> Picture {
             }
         }
     }
-    let title = format!("{title}: {} masked pixels, drawn enlarged", say::count(mask.iter().filter(|m| **m != 0).count() as u64));
+    let title =
+        format!("{title}: {} masked pixels, drawn enlarged", console::count(mask.iter().filter(|m| **m != 0).count() as u64));
     heat_map(&HeatMap { title: &title, unit: "", rows, columns: MODULE_COLUMNS, values: &values, range: Some((0.0, 1.0)) })
 }
 

@@ -2,9 +2,9 @@
 
 use super::args::ShowArgs;
 use crate::calibration::reasons::median;
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::pedestal::judge::{ModuleRow, rows, table};
-use crate::say;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -17,11 +17,11 @@ pub fn command(args: &ShowArgs) -> Result<Exit, Failure> {
         if args.json {
             all.push(to_json(path, &file));
         } else {
-            say::to_stdout(&describe(path, &file));
+            console::to_stdout(&describe(path, &file));
         }
     }
     if args.json {
-        say::json(&Value::Array(all), false);
+        console::json(&Value::Array(all), false);
     }
     Ok(Exit::Complete)
 }
@@ -56,7 +56,7 @@ pub fn describe(path: &Path, file: &CalibrationFile) -> String {
         format!("  hash         {}", file.hash()),
     ];
     for ((cell, stage), planes) in &file.pedestals {
-        let when = if planes.taken.is_empty() { "at a time not known" } else { &planes.taken };
+        let when = if planes.taken.is_empty() { "at an unknown time" } else { &planes.taken };
         lines.push(format!("  {:<12} cell {cell}, taken {when} from {}", stage.name().to_uppercase(), planes.source));
         if let Some(forced) = forced(&planes.settings) {
             lines.push(format!("  {:<12} used although it was not dark: {forced}", ""));

@@ -1,4 +1,4 @@
-//! What the verbs take that talk to a running service.
+//! Arguments of the verbs that talk to a running service.
 
 use clap::Args;
 use std::path::PathBuf;
@@ -9,16 +9,17 @@ pub struct TargetArgs {
     /// Name of the detector; needed if the service has several
     #[arg(long, value_name = "NAME", env = "KONKORDIA_DETECTOR")]
     pub detector: Option<String>,
-    /// The service
+    /// URL of the service
     #[arg(long, value_name = "URL", env = "KONKORDIA_URL", default_value = "http://127.0.0.1:8090", help_heading = "Service")]
     pub url: String,
-    /// Token, where the service wants one (`konkordia token create`)
+    /// Token, if the service needs one (`konkordia token create` makes it)
     #[arg(long, value_name = "TOKEN", env = "KONKORDIA_TOKEN", hide_env_values = true, help_heading = "Service")]
     pub token: Option<String>,
-    /// PEM file with the certificate that an https service is to be known by, its own or of who signed it [default: those that this system trusts]
+    /// PEM file with the certificate of an https service, or of the authority that signed it [default: the certificates
+    /// that this system trusts]
     #[arg(long, value_name = "FILE", env = "KONKORDIA_CA", help_heading = "Service")]
     pub ca: Option<PathBuf>,
-    /// For programs
+    /// For programs: JSON on stdout
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
@@ -32,7 +33,7 @@ pub struct ArmArgs {
     /// Start of the file names, may have folders below the output folder [default: as configured]
     #[arg(long, value_name = "NAME", help_heading = "Run")]
     pub prefix: Option<String>,
-    /// Fact for the file by its name in the configuration, for example energy_kev=12.4 or sample_name=lysozyme
+    /// Value for the file, by its name in the configuration, for example energy_kev=12.4 or sample_name=lysozyme
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Run")]
     pub set: Vec<String>,
     /// Write no files
@@ -41,7 +42,7 @@ pub struct ArmArgs {
     /// Wait for the end of the run
     #[arg(long, help_heading = "Run")]
     pub wait: bool,
-    /// With --wait: not longer than this
+    /// With --wait: longest time to wait
     #[arg(long, value_name = "S", help_heading = "Run", requires = "wait")]
     pub timeout: Option<f64>,
     /// Which service.
@@ -52,7 +53,7 @@ pub struct ArmArgs {
 /// `konkordia wait`
 #[derive(Debug, Args)]
 pub struct WaitArgs {
-    /// Not longer than this; then the exit code is 7 [default: for ever]
+    /// Longest time to wait; after it the exit code is 7 [default: no limit]
     #[arg(long, value_name = "S")]
     pub timeout: Option<f64>,
     /// Which service.

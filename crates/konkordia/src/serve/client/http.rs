@@ -1,4 +1,4 @@
-//! Requests to the service, and what its answers mean: errors come back as failures with their exit code.
+//! Requests to the service. An error answer becomes a failure with its exit code.
 
 use super::args::TargetArgs;
 use super::tls::{self, Tls};
@@ -13,9 +13,9 @@ use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, Body};
 
-/// Longest time of an ordinary request; an arm may take its time.
+/// Longest time of an ordinary request; an arm may take this long.
 const PATIENCE: Duration = Duration::from_secs(160);
-/// Longest time until somebody answers at all.
+/// Longest time to connect.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Talks to one service.
@@ -30,13 +30,13 @@ impl Client {
     /// For this service.
     ///
     /// # Errors
-    /// The address is none of a service, or the file of the certificate cannot be used.
+    /// The address is not that of a service, or the certificate file cannot be used.
     pub fn new(target: &TargetArgs) -> Result<Self, Failure> {
         let url = target.url.trim_end_matches('/').to_string();
         if !url.starts_with("http://") && !url.starts_with("https://") {
             let why = "it begins with neither http:// nor https://";
             let fix = "give --url (or KONKORDIA_URL) such as http://127.0.0.1:8090";
-            return Err(Failure::new(Exit::Usage, format!("'{url}' is no address of a service"), why, fix));
+            return Err(Failure::new(Exit::Usage, format!("'{url}' is not the URL of a service"), why, fix));
         }
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -65,15 +65,15 @@ impl Client {
         self.token.as_deref().map_or(String::new(), |token| format!("Bearer {token}"))
     }
 
-    /// Asks for something.
+    /// Sends a GET request.
     ///
     /// # Errors
-    /// The service cannot be reached, or says why not.
+    /// The service cannot be reached, or refuses the request.
     pub fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<T, Failure> {
         self.get_within(path, query, PATIENCE)
     }
 
-    /// As [`Self::get`], for an answer that takes its time.
+    /// As [`Self::get`], with another time limit.
     pub fn get_within<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)], patience: Duration) -> Result<T, Failure> {
         let mut request = self.agent.get(self.address(path, query)).config().timeout_global(Some(patience)).build();
         if self.token.is_some() {
@@ -94,7 +94,7 @@ impl Client {
         self.read(request.send_json(body))
     }
 
-    /// Opens an answer without end.
+    /// Opens an answer without end, such as the event stream.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -117,7 +117,7 @@ impl Client {
 
     fn strange(&self, why: &str) -> Failure {
         let what = format!("the answer of {} cannot be read", self.url);
-        let fix = "is it a konkordia of the same version? `konkordia version` on both sides tells";
+        let fix = "is it a konkordia of the same version? compare `konkordia version` on both sides";
         Failure::new(Exit::Unreachable, what, why, fix)
     }
 
@@ -126,19 +126,19 @@ impl Client {
         let why = match error {
             ureq::Error::Io(error) => {
                 if let Some(why) = tls::refusal(error) {
-                    let what = format!("{} is not known to be the service", self.url);
-                    let fix = "give --ca FILE (or KONKORDIA_CA): the certificate of the service or of who signed it; without it those count that this system trusts. The name in --url must be one that the certificate is for";
+                    let what = format!("cannot make a secure connection to {}", self.url);
+                    let fix = "give --ca FILE (or KONKORDIA_CA): the certificate of the service, or of the authority that signed it; without it, the certificates that this system trusts are used. The host name in --url must be one that the certificate is for";
                     return Failure::new(Exit::Unreachable, what, why, fix);
                 }
                 crate::failure::reason(error)
             }
             other => other.to_string(),
         };
-        let fix = "is it running (konkordia serve -c CONFIG.toml)? --url or KONKORDIA_URL say where it is";
+        let fix = "is it running (konkordia serve -c CONFIG.toml)? give its URL with --url or KONKORDIA_URL";
         Failure::new(Exit::Unreachable, what, why, fix)
     }
 
-    /// The problem that the service has with a request.
+    /// The failure for an error answer of the service.
     fn refused(&self, mut answer: Response<Body>) -> Failure {
         let status = answer.status();
         let Ok(problem) = answer.body_mut().read_json::<ProblemBody>() else {
@@ -154,7 +154,7 @@ impl Client {
     }
 }
 
-/// Everything but the plainest characters, for a query.
+/// Escapes everything but the plainest characters, for a query.
 fn escaped(text: &str) -> String {
     let one = |byte: u8| match byte {
         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),

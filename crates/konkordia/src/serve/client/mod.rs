@@ -1,4 +1,5 @@
-//! The verbs that talk to a running service over HTTP: `status`, `watch`, `arm`, `start`, `trigger`, `stop`, `cancel`, `wait`.
+//! The verbs that talk to a running service over HTTP: `status`, `watch`, `arm`, `start`, `trigger`, `stop`, `cancel`,
+//! `wait`.
 
 pub mod args;
 pub mod http;
@@ -7,26 +8,26 @@ mod tls;
 mod watch;
 
 use super::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use args::{ArmArgs, TargetArgs, WaitArgs};
 use http::Client;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
-/// Longest that the service waits in one request; for more it is asked again.
+/// Longest wait that the client asks for in one request, in seconds; for more it asks again. The service allows 600.
 const WAIT_S_MAX: f64 = 300.0;
 
-/// The same, where people are shown how far the run is in between.
+/// The same while progress is shown to people.
 const LOOK_S: f64 = 0.5;
 
-/// What the service says after waiting.
+/// The answer of the service after waiting.
 #[derive(Debug, Deserialize)]
 pub struct Waited {
-    /// Nothing is armed or running any more.
+    /// Nothing is armed or running any more, or another run has begun.
     pub done: bool,
-    /// The state of then.
+    /// The state at that moment.
     pub status: DetectorStatus,
 }
 
@@ -43,9 +44,9 @@ pub fn status(target: &TargetArgs) -> Result<Exit, Failure> {
         None => client.get::<Detectors>("detectors", &[])?.detectors,
     };
     if target.json {
-        say::json(&json!(list), false);
+        console::json(&json!(list), false);
     } else {
-        list.iter().for_each(|status| say::to_stdout(&show::line(status)));
+        list.iter().for_each(|status| console::to_stdout(&show::line(status)));
     }
     Ok(if list.iter().any(|status| status.state == DetectorState::Error) { Exit::State } else { Exit::Complete })
 }
@@ -78,7 +79,7 @@ fn begin(verb: &str, args: &ArmArgs) -> Result<Exit, Failure> {
     if args.wait { wait_for(&client, args.timeout, args.target.json) } else { Ok(Exit::Complete) }
 }
 
-/// `NAME=VALUE` as a map: numbers, lists of numbers, true and false as such, everything else as text.
+/// `NAME=VALUE` as a map: numbers, lists of numbers, true and false keep their type, everything else is text.
 fn metadata(set: &[String]) -> Result<Map<String, Value>, Failure> {
     let pair = |text: &String| {
         let (name, value) = text.split_once('=').ok_or_else(|| {
@@ -121,9 +122,9 @@ fn plain(verb: &str, target: &TargetArgs) -> Result<Exit, Failure> {
 
 fn tell(status: &DetectorStatus, as_json: bool) {
     if as_json {
-        say::json(&json!(status), false);
+        console::json(&json!(status), false);
     } else {
-        say::to_stderr(&show::line(status));
+        console::to_stderr(&show::line(status));
     }
 }
 
@@ -132,10 +133,10 @@ pub fn wait(args: &WaitArgs) -> Result<Exit, Failure> {
     wait_for(&Client::new(&args.target)?, args.timeout, args.target.json)
 }
 
-/// Waits until nothing is armed or running, and shows people how far it is; the exit code says how the run was.
+/// Waits until nothing is armed or running, and shows people the progress. The exit code says how the run ended.
 fn wait_for(client: &Client, timeout: Option<f64>, as_json: bool) -> Result<Exit, Failure> {
     let begun = Instant::now();
-    let mut progress = say::Progress::new(as_json);
+    let mut progress = console::Progress::new(as_json);
     let longest_look = if as_json { WAIT_S_MAX } else { LOOK_S };
     loop {
         let left = timeout.map_or(longest_look, |longest| (longest - begun.elapsed().as_secs_f64()).clamp(0.0, longest_look));
@@ -144,9 +145,9 @@ fn wait_for(client: &Client, timeout: Option<f64>, as_json: bool) -> Result<Exit
         if waited.done {
             progress.end();
             if as_json {
-                say::json(&json!(waited.status), false);
+                console::json(&json!(waited.status), false);
             } else {
-                say::to_stdout(&show::line(&waited.status));
+                console::to_stdout(&show::line(&waited.status));
             }
             return Ok(exit_of(&waited.status));
         }
@@ -160,7 +161,7 @@ fn wait_for(client: &Client, timeout: Option<f64>, as_json: bool) -> Result<Exit
     }
 }
 
-/// What the end of the last run means for the shell.
+/// The exit code for the way in which the last run ended.
 fn exit_of(status: &DetectorStatus) -> Exit {
     match (status.state, status.severity) {
         (DetectorState::Error, _) | (_, Severity::Error) => Exit::Io,

@@ -1,6 +1,6 @@
 //! States in words.
 
-use crate::say;
+use crate::console;
 use crate::serve::handle::{DetectorState, DetectorStatus, Severity};
 
 /// The state in a word.
@@ -14,7 +14,7 @@ pub fn state(status: &DetectorStatus) -> &'static str {
     }
 }
 
-/// One line, and what to do if something is to be done.
+/// The state and the message on one line, followed by the file and by what to do, if there is any.
 pub fn line(status: &DetectorStatus) -> String {
     let mark = match status.severity {
         Severity::Error => "error: ",
@@ -35,12 +35,12 @@ pub fn line(status: &DetectorStatus) -> String {
     text
 }
 
-/// Images in numbers.
+/// The numbers of images.
 pub fn progress(status: &DetectorStatus) -> String {
-    let of = status.images_expected.map_or(String::new(), |n| format!(" of {}", say::count(n)));
-    let mut text = format!("{}{of} images", say::count(status.images_committed));
+    let of = status.images_expected.map_or(String::new(), |n| format!(" of {}", console::count(n)));
+    let mut text = format!("{}{of} images", console::count(status.images_committed));
     if let Some(end) = status.images_durable {
-        text.push_str(&format!(", {} safe on disk", say::count(end)));
+        text.push_str(&format!(", {} safe on disk", console::count(end)));
     }
     let planned = [
         ("not written", status.images_unwritten),
@@ -49,7 +49,7 @@ pub fn progress(status: &DetectorStatus) -> String {
     ];
     for (name, n) in [("lost", status.images_lost), ("partial", status.images_partial)].into_iter().chain(planned) {
         if n > 0 {
-            text.push_str(&format!(", {} {name}", say::count(n)));
+            text.push_str(&format!(", {} {name}", console::count(n)));
         }
     }
     text

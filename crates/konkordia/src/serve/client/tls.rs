@@ -1,7 +1,9 @@
-//! TLS of the commands that talk to a service: rustls with the certificates that were given, or with those that the system trusts.
+//! TLS of the commands that talk to a service: rustls with the given certificates, or with those that the system
+//! trusts.
 //!
-//! The usual line `openssl req -x509` makes a certificate that says of itself that it may sign others. As the certificate of a server such a one is
-//! refused by webpki, whoever trusts it. Here it is taken if it is itself, byte by byte, one of those that are trusted.
+//! The usual command `openssl req -x509` makes a certificate that is allowed to sign others. webpki refuses such a
+//! certificate for a server, even if it is trusted. Here it is accepted if it is itself, byte by byte, one of the
+//! trusted certificates.
 
 use crate::failure::{Exit, Failure};
 use crate::serve::security::tls::certificates;
@@ -19,11 +21,11 @@ use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport, TransportAdapter,
 };
 
-/// Puts TLS on connections to https.
+/// Adds TLS to connections to https.
 pub struct Tls(Arc<ClientConfig>);
 
 impl Tls {
-    /// Trusts the certificates of a PEM file, or without one those that the system trusts.
+    /// Trusts the certificates of a PEM file; without a file, those that the system trusts.
     ///
     /// # Errors
     /// The file cannot be read or has no certificate; the system has none.
@@ -35,14 +37,14 @@ impl Tls {
         let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider)).build();
         let usual = usual.map_err(|error| {
             let what = file.map_or("the certificates of this system cannot be used".into(), |f| {
-                format!("{} is no certificate", f.display())
+                format!("the certificates in {} cannot be used", f.display())
             });
             Failure::new(Exit::Usage, what, error.to_string(), "give another file with --ca (KONKORDIA_CA)")
         })?;
         let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config =
             config.map_err(|error| Failure::new(Exit::Bug, "TLS cannot be used", error.to_string(), "please report this"))?;
-        // Not less strict than the usual one but for the certificates that are trusted themselves.
+        // As strict as the usual verifier, except for certificates that are themselves trusted.
         let verifier = Arc::new(Verifier { usual, trusted });
         Ok(Self(Arc::new(config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())))
     }
@@ -57,18 +59,18 @@ fn of_system() -> Result<Vec<CertificateDer<'static>>, Failure> {
     if !found.certs.is_empty() {
         return Ok(found.certs);
     }
-    let why = found.errors.first().map_or("none were found where systems keep them".to_string(), ToString::to_string);
-    let fix = "give --ca FILE (or KONKORDIA_CA): the certificate of the service or of who signed it; or install the package ca-certificates";
+    let why = found.errors.first().map_or("no certificates were found in the usual places".to_string(), ToString::to_string);
+    let fix = "give --ca FILE (or KONKORDIA_CA): the certificate of the service, or of the authority that signed it; or install the package ca-certificates";
     Err(Failure::new(Exit::Usage, "this system trusts no certificates", why, fix))
 }
 
-/// What a server that is not known can be told from; `None` = the connection failed for another reason.
+/// What is wrong with the TLS of the server; `None` = the connection failed for another reason.
 pub fn refusal(error: &std::io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(why) => Some(match why {
-            CertificateError::UnknownIssuer => "nobody who is trusted has signed its certificate".into(),
+            CertificateError::UnknownIssuer => "its certificate is not signed by a trusted authority".into(),
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired".into(),
-            other => format!("its certificate is not taken: {other}"),
+            other => format!("its certificate is refused: {other}"),
         }),
         other => Some(other.to_string()),
     }
@@ -80,7 +82,8 @@ struct Verifier {
     trusted: Vec<CertificateDer<'static>>,
 }
 
-/// The certificate says that it may sign others; all that was looked at before that, its dates among them, is in order.
+/// True if the only fault is that the certificate may sign others. What webpki has checked before that, its dates among
+/// others, is in order.
 fn is_only_a_signer(why: &CertificateError) -> bool {
     let CertificateError::Other(other) = why else { return false };
     other.0.downcast_ref::<webpki::Error>().is_some_and(|error| *error == webpki::Error::CaUsedAsEndEntity)
@@ -102,7 +105,7 @@ impl ServerCertVerifier for Verifier {
             _ => return verdict,
         }
         match verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name) {
-            // It names nobody: who has its key is who was meant.
+            // The certificate has no name: whoever has its key is the intended server.
             Err(rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { presented, .. }))
                 if presented.is_empty() =>
             {
@@ -144,7 +147,7 @@ impl<In: Transport> Connector<In> for Tls {
             return Ok(Some(Either::A(transport)));
         }
         let host = details.uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_string();
-        let name = ServerName::try_from(host).map_err(|_| ureq::Error::Tls("the name of the service is none"))?;
+        let name = ServerName::try_from(host).map_err(|_| ureq::Error::Tls("the host name in --url is not valid"))?;
         let mut conn = ClientConnection::new(Arc::clone(&self.0), name).map_err(std::io::Error::other)?;
         let mut sock = TransportAdapter::new(transport.boxed(), Arc::clone(&details.current_time));
         sock.set_timeout(details.timeout);

@@ -1,10 +1,10 @@
-//! `konkordia watch`: the events of the service as they happen, and a line with the state of now.
+//! `konkordia watch`: the events of the service as they happen, and a line with the current state.
 
 use super::args::TargetArgs;
 use super::http::Client;
 use super::show;
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use crate::serve::handle::{DetectorStatistics, DetectorStatus, ServiceEvent, Severity};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ pub fn command(client: &Client, target: &TargetArgs) -> Result<Exit, Failure> {
     let stream = client.open("events", &[])?;
     let (sender, events) = bounded(64);
     std::thread::spawn(move || read(BufReader::new(stream), &sender));
-    let mut progress = say::Progress::new(target.json);
+    let mut progress = console::Progress::new(target.json);
     loop {
         match events.recv_timeout(LOOK) {
             Ok(data) => {
@@ -33,14 +33,14 @@ pub fn command(client: &Client, target: &TargetArgs) -> Result<Exit, Failure> {
                     Exit::Unreachable,
                     what,
                     "it was stopped, or the network was interrupted",
-                    "start it again",
+                    "see whether it runs (`konkordia status`), then watch again",
                 ));
             }
         }
     }
 }
 
-/// Server-sent events: the lines `data: ` of each.
+/// Reads server-sent events, and sends the text of each `data:` line.
 fn read(mut stream: impl BufRead, events: &Sender<String>) {
     let mut line = String::new();
     while stream.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
@@ -55,7 +55,7 @@ fn read(mut stream: impl BufRead, events: &Sender<String>) {
 
 fn show_event(data: &str, as_json: bool) {
     if as_json {
-        say::to_stdout(data);
+        console::to_stdout(data);
         return;
     }
     let Ok(event) = serde_json::from_str::<ServiceEvent>(data) else { return };
@@ -65,12 +65,14 @@ fn show_event(data: &str, as_json: bool) {
         Severity::Info | Severity::Success => "",
     };
     let detector = event.detector.map_or(String::new(), |name| format!("{name}: "));
-    say::to_stdout(&format!("{} {detector}{mark}{}", event.time, event.message));
+    console::to_stdout(&format!("{} {detector}{mark}{}", event.time, event.message));
 }
 
-/// The state of now with its rates.
+/// The current state with its rates.
 pub(super) fn now(client: &Client) -> String {
-    let Ok(status) = client.get::<DetectorStatus>("status", &[]) else { return "no answer".into() };
+    let Ok(status) = client.get::<DetectorStatus>("status", &[]) else {
+        return "no answer; if the service has several detectors, name one: --detector NAME".into();
+    };
     let statistics: DetectorStatistics = client.get("statistics", &[]).unwrap_or_default();
     let rate = |name: &str| statistics.rates.get(name).copied().unwrap_or_default();
     let ring = statistics.queues.get("ring").or_else(|| statistics.queues.get("in_flight")).copied().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! What all actors share: commands in and out, one at a time, programs with a bounded time, arms that are given up, the end of the service.
-//! What is particular to a kind of detector is its [`Driver`].
+//! What all detector actors share: one command at a time, programs of the user with a time limit, arms that are given
+//! up, and the end of the service. What is particular to a kind of detector is in its [`Driver`].
 
-use super::status::{Machine, Say};
+use super::status::{Machine, StatusMessage};
 use super::{Request, STACK_BYTES, SendRequest, TICK};
 use crate::config::service::DetectorConfig;
 use crate::failure::{Exit, Failure, reason};
@@ -10,7 +10,7 @@ use crate::serve::fanout::held_back::{Change, HeldBack};
 use crate::serve::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, Reply, Severity};
 use crate::serve::hooks::{self, About};
 use crate::serve::settings::ServiceSettings;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never};
 use konkordia_core::state::{Event, Refused, State};
 use konkordia_engine::contain::{Panic, contain};
 use serde_json::json;
@@ -18,14 +18,18 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// An answer to a cancel comes when a new arm can be taken, and at the latest after this time.
+/// A cancel is answered as soon as a new arm is possible, and at the latest after this time.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(5);
-/// An actor that panics so often is broken for good.
+/// After this many panics the actor ends.
 const PANICS_MAX: usize = 100;
-/// When the service ends, consumers that take nothing are waited for so long; what they have not got by then is counted as skipped.
+/// Messages that may wait for an actor: at most 36 commands of HTTP, and the reports of a few threads. While an actor
+/// waits for the threads of a series, these report at most on the 64 series in the queue of the file, three times each.
+const INBOX_MAX: usize = 1024;
+/// When the service stops, it waits this long for consumers that take nothing. Images that they have not taken by then
+/// are counted as skipped.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Everything that can fail before the first data, to be done by a thread of its own.
+/// Everything that can fail before the first data. It runs in a thread of its own.
 pub type Preparation<R> = Box<dyn FnOnce() -> Result<R, Failure> + Send>;
 
 /// One kind of detector. Its methods run in the thread of the actor and must not take long.
@@ -35,51 +39,52 @@ pub trait Driver: Sized + Send + 'static {
     /// What its threads report.
     type Report: Send + 'static;
 
-    /// What is to be done for an arm with these wishes, and what programs are told of it.
+    /// Returns the preparation of an arm with these parameters, and what programs of the user get to know about the
+    /// run.
     ///
     /// # Errors
-    /// The wishes cannot be.
+    /// The parameters cannot be used.
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Self::Ready>), Failure>;
-    /// Lets go of a run that is not wanted any more.
+    /// Releases a run that is not wanted any more.
     fn discard(ready: Self::Ready);
-    /// Lets the run wait for its data, and tells that it is armed.
+    /// Makes the run wait for its data, and publishes that it is armed.
     ///
     /// # Errors
-    /// It cannot.
+    /// The run cannot be started.
     fn launch(&mut self, base: &mut Base, ready: Self::Ready) -> Result<(), Failure>;
-    /// The clock for the first data begins.
+    /// Starts the time limit for the first data.
     fn begin_clock(&mut self);
-    /// Ends the run, keeps everything that has come.
+    /// Ends the run; everything that has arrived is kept.
     fn stop(&mut self);
     /// Ends the run at once.
     fn cancel(&mut self);
-    /// The service is going down: no further run begins.
+    /// The service is stopping: no further run begins.
     fn leave(&mut self) {}
     /// Begins to take dark frames for a calibration file.
     ///
     /// # Errors
-    /// It cannot be, as asked, or not with this detector.
+    /// The request cannot be carried out, or this kind of detector has no pedestals.
     fn pedestal(&mut self, _: &mut Base, _: &PedestalRequest) -> Result<(), Failure> {
         let why = "such detectors count photons themselves";
-        Err(Failure::new(Exit::Configuration, "a detector that streams has no pedestals", why, "name a JUNGFRAU"))
+        Err(Failure::new(Exit::Configuration, "a stream detector has no pedestals", why, "name a JUNGFRAU"))
     }
-    /// Takes a report.
+    /// Handles a report.
     fn report(&mut self, base: &mut Base, report: Self::Report);
-    /// Looks after what goes on; called every [`TICK`] while [`Driver::is_busy`].
+    /// Regular work: called after every message, and at least every [`TICK`] while [`Driver::is_busy`].
     fn tick(&mut self, base: &mut Base, now: Instant);
-    /// Something goes on.
+    /// True while a run is armed, in progress or being closed.
     fn is_busy(&self) -> bool;
-    /// What programs are told of the run.
+    /// What programs of the user get to know about the run.
     fn about(&self, base: &Base) -> About;
-    /// The service ends: everything that is left of threads ends too.
+    /// The service ends: ends the threads that are left.
     fn end(&mut self) {}
 }
 
-/// What an actor hears.
+/// What an actor receives.
 pub enum Message<D: Driver> {
-    /// From outside.
+    /// A request from outside.
     Request(Request),
-    /// An arm is ready, or why not.
+    /// The outcome of an arm.
     Prepared(u64, Box<Result<D::Ready, Failure>>),
     /// A program has ended.
     Hooked(u64, Result<(), Failure>),
@@ -89,20 +94,20 @@ pub enum Message<D: Driver> {
 
 /// What every driver needs.
 pub struct Base {
-    /// The state machine and its voice.
+    /// The state machine, with the published status and the events.
     pub machine: Machine,
     /// The configuration.
     pub config: Arc<DetectorConfig>,
-    /// Of the service.
+    /// The settings of the service.
     pub settings: Arc<ServiceSettings>,
-    /// Ring and consumers.
+    /// Preview buffer and consumers.
     pub fanout: Arc<Fanout>,
     /// Runs so far.
     pub runs: u64,
 }
 
 impl Base {
-    /// Runs the program for the end of a run; what it says is only told.
+    /// Runs the program for the end of a run. If it fails, this is only reported as an event.
     pub fn run_on_stop(&self, about: About) {
         let hooks = &self.config.hooks;
         if hooks.on_stop.is_empty() {
@@ -126,8 +131,9 @@ struct Pending {
     ticket: u64,
     verb: Verb,
     reply: Sender<Reply>,
-    /// When it has failed.
-    deadline: Instant,
+    begun: Instant,
+    /// The command counts as failed after this time.
+    limit: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,17 +165,17 @@ struct Actor<D: Driver> {
     inbox: Receiver<Message<D>>,
     outbox: Sender<Message<D>>,
     pending: Option<Pending>,
-    /// An arm that nobody waits for any more and that still holds what it has got.
+    /// The ticket of an arm that was given up and still holds its resources.
     abandoned: Option<u64>,
-    /// Who sent cancel and hears when it is done: in which run, and when at the latest.
+    /// The senders of a cancel who wait for the answer, each with the run and the latest time of the answer.
     cancels: Vec<(Sender<Reply>, u64, Instant)>,
     tickets: u64,
-    /// Since when the service is ending.
+    /// Since when the service is stopping.
     going_down: Option<Instant>,
     held_back: HeldBack,
 }
 
-/// Where threads of a driver put their reports.
+/// Takes the reports of a driver's threads.
 pub struct Outbox<D: Driver>(Sender<Message<D>>);
 
 impl<D: Driver> Clone for Outbox<D> {
@@ -185,7 +191,7 @@ impl<D: Driver> Outbox<D> {
     }
 }
 
-/// Starts an actor; its driver is made with a way to report to it.
+/// Starts an actor. `make` makes its driver, and gets the outbox for reports to the actor.
 ///
 /// # Errors
 /// The driver cannot be made, or the machine has no threads left.
@@ -193,7 +199,7 @@ pub fn spawn<D: Driver>(
     base: Base,
     make: impl FnOnce(&Base, Outbox<D>) -> Result<D, Failure>,
 ) -> Result<(SendRequest, JoinHandle<()>), Failure> {
-    let (outbox, inbox) = unbounded();
+    let (outbox, inbox) = bounded(INBOX_MAX);
     let driver = make(&base, Outbox(outbox.clone()))?;
     let (name, requests) = (format!("det-{}", base.config.name), outbox.clone());
     let cancels = Vec::new();
@@ -222,7 +228,7 @@ pub fn patience(settings: &ServiceSettings, config: &DetectorConfig) -> Duration
 
 impl<D: Driver> Actor<D> {
     fn run(mut self) {
-        // A mistake in what it does for one message costs that message and the run.
+        // A panic costs the message that was being handled and the run, but not the actor.
         let mut panics = 0;
         while let Err(panic) = contain(|| self.work()) {
             panics += 1;
@@ -231,22 +237,24 @@ impl<D: Driver> Actor<D> {
                 break;
             }
         }
+        // The driver waits for its threads. Those that wait for a place in the inbox are refused from now on.
+        self.inbox = never();
         let _ = contain(|| self.driver.end());
         self.base.fanout.close();
     }
 
-    /// After a panic of its own: the run ends, and the detector is in error.
+    /// After a panic: ends the run, and puts the detector into the error state.
     fn recover(&mut self, panic: &Panic) {
         let failure = Failure::from(panic);
         let data = json!({ "why": failure.why, "fix": failure.fix });
         self.base.machine.tell("warning", Severity::Error, failure.what.clone(), data);
         let _ = contain(|| self.driver.cancel());
-        let _ = self.base.machine.step(Event::Fault, Some(Say::failure(&failure)));
+        let _ = self.base.machine.step(Event::Fault, Some(StatusMessage::failure(&failure)));
     }
 
     fn work(&mut self) {
         loop {
-            // Nothing to look after: no reason to wake up.
+            // Nothing is in progress, so the thread sleeps until a message comes.
             let is_quiet = !self.driver.is_busy() && self.pending.is_none() && self.cancels.is_empty();
             let heard = if is_quiet {
                 self.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
@@ -274,18 +282,15 @@ impl<D: Driver> Actor<D> {
 
     fn tell_who_holds_back(&mut self, now: Instant) {
         let base = &self.base;
-        for Change { consumer, holds } in self.held_back.look(&base.fanout.outlets, now) {
+        for Change { consumer, holds } in self.held_back.look(&base.fanout.output_queues, now) {
             let message = match holds {
-                true => format!(
-                    "run {} is held back: '{consumer}' does not take images as fast as they come, and all wait for it",
-                    base.runs
-                ),
-                false => format!("run {}: '{consumer}' takes images again, nobody waits for it", base.runs),
+                true => format!("run {} is held back: '{consumer}' takes images too slowly, the run waits for it", base.runs),
+                false => format!("run {}: '{consumer}' takes images again; the run no longer waits for it", base.runs),
             };
             let severity = if holds { Severity::Warning } else { Severity::Info };
             let data = json!({ "run": base.runs, "consumer": consumer, "holds_back": holds });
             base.machine.tell("consumer", severity, message.clone(), data);
-            // What is wrong with the run itself is of more interest.
+            // An error of the run itself is more important.
             let is_said = base.machine.shared.status().severity != Severity::Error && self.driver.is_busy();
             if is_said {
                 let hint = match consumer.as_str() {
@@ -294,7 +299,7 @@ impl<D: Driver> Actor<D> {
                         "look at that program; service = \"reliable-skip\" or \"latest\" in its [[stream]] lets the run go on without it"
                     }
                 };
-                base.machine.say(Say { message, severity, hint: holds.then(|| hint.into()) });
+                base.machine.set_message(StatusMessage { message, severity, hint: holds.then(|| hint.into()) });
             }
         }
     }
@@ -326,7 +331,7 @@ impl<D: Driver> Actor<D> {
         }
     }
 
-    /// Commands that take their time; the answer comes later, unless they are refused.
+    /// Begins a command that takes its time. The answer comes later, unless the command is refused.
     fn begin(&mut self, command: Command, reply: &Sender<Reply>) -> Result<(), Refusal> {
         let machine = &self.base.machine;
         let (mut verb, request) = match command {
@@ -364,20 +369,20 @@ impl<D: Driver> Actor<D> {
         self.hook(verb, reply)
     }
 
-    /// One command at a time.
+    /// Refuses a command while another one is being carried out.
     fn is_free_for(&self, verb: &str) -> Result<(), Refusal> {
         let Some(pending) = &self.pending else { return Ok(()) };
         let doing = format!("it is carrying out another command ({})", pending.verb.name());
         Err(self.base.machine.refuse_busy(verb, &doing))
     }
 
-    /// What was before lets go of everything first.
+    /// Refuses an arm until the run or arm before it has released everything.
     fn has_ended_for(&self, verb: &str) -> Result<(), Refusal> {
         let doing = if self.driver.is_busy() {
-            // After an error, while another source still brings images.
-            "the series before has not ended"
+            // After an error, while another source still delivers images.
+            "the previous series has not ended"
         } else if self.abandoned.is_some() {
-            "an arm that was given up still lets go of what it held"
+            "an earlier arm, which was given up, is still releasing its files and ports"
         } else {
             return Ok(());
         };
@@ -423,13 +428,13 @@ impl<D: Driver> Actor<D> {
             let failure = Failure::new(Exit::Io, "cannot start a thread to arm", reason(&error), "end other programs");
             refuse("arm_failed", &failure)
         })?;
-        machine.say(Say::info("getting ready"));
-        let deadline = Instant::now() + self.base.settings.arm_timeout;
-        self.pending = Some(Pending { ticket, verb, reply: reply.clone(), deadline });
+        machine.set_message(StatusMessage::info("getting ready"));
+        let (begun, limit) = (Instant::now(), self.base.settings.arm_timeout);
+        self.pending = Some(Pending { ticket, verb, reply: reply.clone(), begun, limit });
         Ok(())
     }
 
-    /// The outcome of an arm.
+    /// Handles the outcome of an arm.
     fn prepared(&mut self, ticket: u64, result: Result<D::Ready, Failure>) {
         if self.abandoned == Some(ticket) {
             self.abandoned = None;
@@ -441,7 +446,7 @@ impl<D: Driver> Actor<D> {
             return;
         };
         if let Err(failure) = result.and_then(|ready| self.driver.launch(&mut self.base, ready)) {
-            self.base.machine.say(Say::failure(&failure));
+            self.base.machine.set_message(StatusMessage::failure(&failure));
             let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of("arm_failed", &failure))));
             return;
         }
@@ -452,7 +457,7 @@ impl<D: Driver> Actor<D> {
         }
     }
 
-    /// Runs the program of a command, or goes on at once where there is none.
+    /// Runs the program of a command, or goes on at once if none is configured.
     fn hook(&mut self, verb: Verb, reply: &Sender<Reply>) -> Result<(), Refusal> {
         let hooks = &self.base.config.hooks;
         let (name, program) = match verb {
@@ -461,7 +466,9 @@ impl<D: Driver> Actor<D> {
         };
         self.tickets += 1;
         let (ticket, timeout, outbox) = (self.tickets, hooks.timeout, self.outbox.clone());
-        self.pending = Some(Pending { ticket, verb, reply: reply.clone(), deadline: Instant::now() + 2 * timeout + TICK });
+        // The program itself is ended after its timeout.
+        let (begun, limit) = (Instant::now(), 2 * timeout + TICK);
+        self.pending = Some(Pending { ticket, verb, reply: reply.clone(), begun, limit });
         if program.is_empty() {
             self.hooked(ticket, Ok(()));
             return Ok(());
@@ -492,7 +499,7 @@ impl<D: Driver> Actor<D> {
                     if pending.verb != Verb::Trigger {
                         self.driver.begin_clock();
                         if machine.state() == State::Armed {
-                            machine.say(Say::info(format!("run {} waits for its first data", self.base.runs)));
+                            machine.set_message(StatusMessage::info(format!("run {} waits for its first data", self.base.runs)));
                         }
                     }
                     Ok(self.status())
@@ -509,8 +516,8 @@ impl<D: Driver> Actor<D> {
             return Err(machine.refuse_busy("stop", "it is being armed"));
         }
         let is_running = matches!(machine.state(), State::Armed | State::Receiving);
-        let say = is_running.then(|| Say::info(format!("run {run} is being stopped")));
-        machine.step(Event::Stop, say).map_err(|refused| machine.refuse_state("stop", refused))?;
+        let status_message = is_running.then(|| StatusMessage::info(format!("run {run} is being stopped")));
+        machine.step(Event::Stop, status_message).map_err(|refused| machine.refuse_state("stop", refused))?;
         if is_running {
             self.driver.stop();
         }
@@ -526,16 +533,16 @@ impl<D: Driver> Actor<D> {
             let (why, fix) = ("somebody sent cancel".into(), "send it again".into());
             if pending.verb.arms() {
                 self.abandoned = Some(pending.ticket);
-                machine.say(Say::info("an arm was cancelled"));
+                machine.set_message(StatusMessage::info("an arm was cancelled"));
             }
             let _ = pending.reply.send(Err(machine.refuse(Refusal { code: "refused".into(), what, why, fix, state: None })));
         }
         let is_running = matches!(machine.state(), State::Armed | State::Receiving | State::Draining);
-        let say = match machine.state() {
-            State::Error => Some(Say::info("the error was put aside")),
-            _ => is_running.then(|| Say::info(format!("run {run} is being cancelled"))),
+        let status_message = match machine.state() {
+            State::Error => Some(StatusMessage::info("the error was cleared")),
+            _ => is_running.then(|| StatusMessage::info(format!("run {run} is being cancelled"))),
         };
-        machine.step(Event::Cancel, say).map_err(|refused| machine.refuse_state("cancel", refused))?;
+        machine.step(Event::Cancel, status_message).map_err(|refused| machine.refuse_state("cancel", refused))?;
         // After an error, a series may still go on.
         if is_running || self.driver.is_busy() {
             self.driver.cancel();
@@ -544,8 +551,8 @@ impl<D: Driver> Actor<D> {
         Ok(())
     }
 
-    /// Tells those who cancelled that an arm can be taken now, or how far it is when their time is over. Where a sender begins runs by itself, the next
-    /// one may go on already.
+    /// Answers the cancels as soon as an arm is possible, or a later run has begun (some senders begin runs by
+    /// themselves), or their time is over.
     fn answer_cancels(&mut self, now: Instant) {
         if self.cancels.is_empty() {
             return;
@@ -568,24 +575,27 @@ impl<D: Driver> Actor<D> {
             let _ = pending.reply.send(Err(machine.refuse_busy(pending.verb.name(), "the service is going down")));
         }
         if matches!(machine.state(), State::Armed | State::Receiving) {
-            let say = Say::info(format!("run {} is being stopped: the service is going down", self.base.runs));
-            let _ = machine.step(Event::Stop, Some(say));
+            let status_message =
+                StatusMessage::info(format!("run {} is being stopped: the service is going down", self.base.runs));
+            let _ = machine.step(Event::Stop, Some(status_message));
             self.driver.stop();
         } else if self.driver.is_busy() && machine.state() != State::Draining {
             self.driver.stop();
         }
     }
 
-    /// A command that takes too long has failed.
+    /// Fails a command that has taken too long.
     fn expire(&mut self, now: Instant) {
-        let Some(pending) = self.pending.take_if(|pending| now >= pending.deadline) else { return };
-        let seconds = self.base.settings.arm_timeout.as_secs_f64();
-        let what = format!("the {} is not done in time", pending.verb.name());
-        let fix = "look at the log for what it waits for (a slow disk, a program); service.arm_timeout_s gives it more time";
-        let failure = Failure::new(Exit::Timeout, what, format!("it was given {seconds} s"), fix);
+        let is_over = |pending: &mut Pending| now.duration_since(pending.begun) >= pending.limit;
+        let Some(pending) = self.pending.take_if(is_over) else { return };
+        let key = if pending.verb.arms() { "service.arm_timeout_s" } else { "control.timeout_s" };
+        let what = format!("the {} took too long", pending.verb.name());
+        let why = format!("it was not done within {:.1} s", pending.limit.as_secs_f64());
+        let fix = format!("look in the log for what it waits for (a slow disk, a program), or raise {key}");
+        let failure = Failure::new(Exit::Timeout, what, why, fix);
         if pending.verb.arms() {
             self.abandoned = Some(pending.ticket);
-            self.base.machine.say(Say::failure(&failure));
+            self.base.machine.set_message(StatusMessage::failure(&failure));
         }
         let code = if pending.verb.arms() { "arm_failed" } else { "refused" };
         let _ = pending.reply.send(Err(self.base.machine.refuse(Refusal::of(code, &failure))));

@@ -1,4 +1,4 @@
-//! Mistakes in what a detector does for a command: they cost the command, and the detector can be armed again.
+//! Panics in a driver: they cost the command or the run, and the detector can be armed again.
 
 use super::*;
 use crate::config::service;
@@ -115,13 +115,13 @@ impl Bench {
 #[test]
 fn a_panic_costs_the_command_or_the_run_and_the_next_arm_is_taken() {
     let bench = Bench::new();
-    // While it is made ready: refused, with the cause.
+    // A panic during the preparation: the arm is refused, with the cause.
     let refusal = bench.arm(IN_PREPARATION).expect("it is answered").unwrap_err();
     assert!(refusal.code == "arm_failed" && refusal.why.contains("the test says so"), "{refusal:?}");
     for images in [IN_PREPARE, IN_LAUNCH, IN_TICK] {
         let _ = bench.arm(images);
         let status = bench.until(DetectorState::Error);
-        assert!(status.message.contains("a mistake in konkordia itself") && status.hint.is_some(), "{status:?}");
+        assert!(status.message.contains("a bug in konkordia") && status.hint.is_some(), "{status:?}");
         let status = bench.arm(100).expect("it is answered").expect("it is taken");
         assert_eq!(status.state, DetectorState::Armed);
         let (sender, receiver) = bounded(1);

@@ -12,16 +12,16 @@ use konkordia_sinks::hdf5::{SeriesFile, SharedState, master_file_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Writes in the one layout or in the other.
+/// Writes in one of the two layouts.
 pub enum FileSink {
-    /// Position = number of the image.
+    /// The layout of Konkordia: an image's position is its number.
     Series(Box<SeriesFile>),
-    /// Position = order of arrival; files that exist are continued.
+    /// The layout of the MAX IV receiver: an image's position is its order of arrival. Existing files are continued.
     Append(Box<AppendFile>),
 }
 
 impl FileSink {
-    /// For the layout that is configured. `opens` is told the main file of each series that has one.
+    /// For the configured layout. `opens` is called with the main file of each series that has one.
     pub fn new(mut namer: Namer, opens: impl Fn(PathBuf) + Send + 'static) -> Self {
         let Some(dataset) = namer.config.append_dataset.clone() else {
             return Self::Series(Box::new(SeriesFile::new(Box::new(move |start: &SeriesStart| {
@@ -41,7 +41,7 @@ impl FileSink {
         }))))
     }
 
-    /// What it does, for other threads.
+    /// The state of the sink, for other threads.
     pub fn shared(&self) -> Arc<SharedState> {
         match self {
             Self::Series(file) => file.shared(),
@@ -86,11 +86,12 @@ pub fn main_file(config: &StreamConfig, target: &Target) -> PathBuf {
     target.directory.join(if is_one { format!("{}.h5", target.prefix) } else { master_file_name(&target.prefix) })
 }
 
-/// The file of a series whose header names it; without a name there is none, as with the peer.
+/// The file of a series, named by the command or else by the header. Without a name there is no file, as in the MAX IV
+/// receiver.
 fn append(namer: &mut Namer, start: &SeriesStart, dataset: &str) -> Result<Option<AppendSpec>, SinkError> {
-    let wish = namer.wishes();
-    let path = match (&wish.target, &start.filename) {
-        _ if !wish.write => return Ok(None),
+    let parameters = namer.next_parameters();
+    let path = match (&parameters.target, &start.filename) {
+        _ if !parameters.write => return Ok(None),
         (Some(target), _) => inside(&namer.place, main_file(&namer.config, target)),
         (None, Some(name)) if !name.is_empty() => named(&namer.place, name),
         _ => return Ok(None),
@@ -100,18 +101,19 @@ fn append(namer: &mut Namer, start: &SeriesStart, dataset: &str) -> Result<Optio
     Ok(Some(AppendSpec { path, dataset: dataset.to_string(), to_disk }))
 }
 
-/// The very file that a header names: unlike in our own layout nothing is added to the name or taken from it.
+/// The file with exactly the name in a header. Unlike in Konkordia's own layout, nothing is added to the name or
+/// removed from it.
 fn named(place: &Place, name: &str) -> Result<PathBuf, Failure> {
     let folder = place.target(name)?.directory;
     inside(place, folder.join(Path::new(name).file_name().unwrap_or_default()))
 }
 
-/// A file that may be appended to.
+/// Resolves a link, and checks that the file behind it lies below the root.
 fn inside(place: &Place, path: PathBuf) -> Result<PathBuf, Failure> {
     if !path.is_symlink() {
         return Ok(path);
     }
-    // What is behind a link is appended to: it lies below the root too, or is left alone.
+    // Appending to a link changes the file behind it, so that file must lie below the root too.
     let real = path.canonicalize().map_err(|error| Failure::io("cannot use the link", &path, &error))?;
     let root = place.root.canonicalize().map_err(|error| Failure::io("cannot use the folder", &place.root, &error))?;
     if real.starts_with(&root) {

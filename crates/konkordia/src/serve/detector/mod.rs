@@ -1,5 +1,6 @@
-//! One thread per detector, the actor, owns its state machine and its parts. It waits for commands and for reports of the threads that work
-//! for it, and never does anything long itself. Read [`status`] first, then [`actor`], then [`udp`] and [`stream`].
+//! Each detector has one thread, the actor, which owns its state machine and its parts. The actor waits for commands
+//! and for reports of the threads that work for it, and never does anything long itself. Read [`status`] first, then
+//! [`actor`], then [`udp`] and [`stream`].
 
 pub mod actor;
 mod file_sink;
@@ -18,15 +19,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// An actor looks around this often while something is going on; when nothing is, it sleeps.
+/// An actor wakes up this often while something is in progress; otherwise it sleeps.
 pub const TICK: Duration = Duration::from_millis(50);
-/// Stack of the threads of the control plane.
+/// Stack of the threads that control detectors.
 pub const STACK_BYTES: usize = 256 << 10;
 
-/// Name of the outlet of the file.
+/// Name of the output queue of the file.
 const FILE: &str = "file";
 
-/// What an actor is asked from outside.
+/// A request to an actor.
 pub enum Request {
     /// A command, and where the answer goes.
     Command(Command, Sender<Reply>),
@@ -34,13 +35,13 @@ pub enum Request {
     Shutdown,
 }
 
-/// Puts a request into the inbox of an actor; false if that has ended.
+/// Puts a request into the inbox of an actor; false if the actor has ended.
 pub type SendRequest = Box<dyn Fn(Request) -> bool + Send + Sync>;
 
-/// The outside of a detector.
+/// Access to a detector from other threads.
 pub struct Handle {
     shared: Arc<Shared>,
-    /// Puts a request into the inbox of the actor; false if that has ended.
+    /// Puts a request into the inbox of the actor; false if the actor has ended.
     send: SendRequest,
     ring: Arc<dyn ImageRing>,
     /// Longest time that an answer may take.
@@ -49,7 +50,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Of an actor that takes these requests.
+    /// For an actor that takes requests through `send`.
     pub fn new(
         shared: Arc<Shared>,
         send: SendRequest,
@@ -69,7 +70,7 @@ impl Handle {
     pub fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // What can panic in it is contained.
+            // The actor contains its own panics.
             let _ = thread.join();
         }
     }
@@ -96,7 +97,7 @@ impl Detector for Handle {
         let (sender, receiver) = bounded(1);
         let gone = |why: &str| Refusal {
             code: "busy".into(),
-            what: "the command was not carried out".into(),
+            what: "there is no answer to the command".into(),
             why: why.into(),
             fix: "try again; if that does not help, restart the service".into(),
             state: Some(self.shared.status().state),

@@ -1,4 +1,4 @@
-//! What the outside sees of a detector: a snapshot that its actor publishes, with the counters of the run that goes on.
+//! The public view of a detector: a snapshot that its actor publishes, with the counters of the run in progress.
 
 use crate::config::service::DetectorConfig;
 use crate::serve::events::EventLog;
@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-/// Runs whose files are remembered.
+/// Entries in the list of files.
 const FILES_MAX: usize = 1000;
 
-/// A look at a run while it goes on, or at its end.
+/// The counters of a run, while it is in progress or at its end.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     /// Images that the run is to have.
@@ -24,7 +24,7 @@ pub struct Look {
     pub committed: u64,
     /// Images that the file has.
     pub written: u64,
-    /// Images that came, were to be written, and are not in the file.
+    /// Images that arrived, were to be written, and are not in the file.
     pub unwritten: u64,
     /// Images before this position are on the disk.
     pub durable: Option<u64>,
@@ -32,25 +32,25 @@ pub struct Look {
     pub raw_durable: Option<u64>,
     /// Images lost, whole.
     pub lost: u64,
-    /// Images that miss something.
+    /// Images with missing parts.
     pub partial: u64,
-    /// Planned images that nobody waited for any more.
+    /// Planned images that were no longer waited for.
     pub not_taken: u64,
-    /// Planned images that did not come.
+    /// Planned images that did not arrive although they were waited for.
     pub not_received: u64,
-    /// The account.
+    /// The ledger.
     pub ledger: BTreeMap<String, u64>,
     /// How full queues are.
     pub queues: BTreeMap<String, f64>,
     /// Latencies in microseconds.
     pub latency: BTreeMap<String, f64>,
-    /// What rates are made of.
+    /// The counters from which rates are computed.
     pub counters: Vec<(&'static str, u64)>,
-    /// What is added to the totals.
+    /// What the run adds to the totals.
     pub totals: Vec<(String, u64)>,
 }
 
-/// Latencies of a stage in microseconds by name: `STAGE_p50_us` and so on. Nothing while nothing was counted.
+/// Latencies of a stage in microseconds by name: `STAGE_p50_us` and so on. Empty while nothing was counted.
 pub fn latency_rows(stage: &str, latency: &Latency) -> Vec<(String, f64)> {
     if latency.count == 0 {
         return Vec::new();
@@ -60,7 +60,7 @@ pub fn latency_rows(stage: &str, latency: &Latency) -> Vec<(String, f64)> {
 }
 
 impl Look {
-    /// What the file of a series has, once that is known.
+    /// Sets the counts of a series' file, once they are known.
     pub fn file_has(&mut self, written: u64, unwritten: u64, durable: Option<u64>) {
         (self.written, self.unwritten, self.durable) = (written, unwritten, durable);
         self.ledger.extend([("images_written".into(), written), ("images_unwritten".into(), unwritten)]);
@@ -72,38 +72,38 @@ impl Look {
     }
 }
 
-/// A run that can be looked at.
+/// A run in progress whose counters can be read.
 pub trait Live: Send + Sync {
-    /// Now.
+    /// The counters now.
     fn look(&self) -> Look;
 }
 
-/// The account that statistics are made of: one lock, so that totals never go back when a run ends.
+/// The counters behind statistics. They share one lock, so that totals never decrease when a run ends.
 #[derive(Default)]
 struct Account {
     live: Option<Arc<dyn Live>>,
-    /// Of the last run.
+    /// The counters of the last run.
     last: Look,
     totals: Totals,
     rates: Rates,
 }
 
-/// Names and counts of what has come while there is no run, to be added to the totals.
+/// Names and counts of what has arrived while there is no run, to be added to the totals.
 type CountBetween = Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
 
-/// What the actor and the outside share.
+/// What the actor shares with other threads.
 pub struct Shared {
     /// Its name.
     pub name: String,
     /// The configuration in force.
     pub configuration: Value,
-    /// Ring and consumers.
+    /// Preview buffer and consumers.
     pub fanout: Arc<Fanout>,
     status: Mutex<(DetectorStatus, Instant)>,
     changed: Condvar,
     account: Mutex<Account>,
     files: Mutex<VecDeque<FileEntry>>,
-    /// For those who listen while there is no run, too.
+    /// Set for detectors that also receive while there is no run.
     between: OnceLock<CountBetween>,
 }
 
@@ -112,7 +112,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// Of a detector that is idle.
+    /// For an idle detector.
     pub fn new(config: &DetectorConfig, kind: &str, fanout: Arc<Fanout>) -> Self {
         let status = DetectorStatus {
             detector: config.name.clone(),
@@ -151,9 +151,9 @@ impl Shared {
         }
     }
 
-    /// The newest snapshot with the counters of now.
+    /// The newest snapshot with the current counters.
     pub fn status(&self) -> DetectorStatus {
-        // Held while the counters are read: they are those of the run that the snapshot is about.
+        // Locked while the counters are read, so that the snapshot and the counters belong to the same run.
         let status = lock(&self.status);
         self.completed(status.0.clone(), status.1)
     }
@@ -179,7 +179,7 @@ impl Shared {
         account.live.as_ref().map_or_else(|| account.last.clone(), |live| live.look())
     }
 
-    /// Rates and counters of now.
+    /// The current rates and counters.
     pub fn statistics(&self) -> DetectorStatistics {
         let account = lock(&self.account);
         let look = account.live.as_ref().map_or_else(|| account.last.clone(), |live| live.look());
@@ -204,7 +204,7 @@ impl Shared {
         }
     }
 
-    /// Says once what counts while there is no run.
+    /// Sets, once, what is counted while there is no run.
     pub fn count_between(&self, between: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
         let _ = self.between.set(Box::new(between));
     }
@@ -216,7 +216,7 @@ impl Shared {
         account.rates = Rates::default();
     }
 
-    /// A run is armed of which nothing has come: what the last one had is no longer shown.
+    /// A run is armed and nothing has arrived yet: the counters of the last run are no longer shown.
     pub fn expect(&self, images: Option<u64>) {
         let mut account = lock(&self.account);
         if account.live.is_none() {
@@ -224,7 +224,7 @@ impl Shared {
         }
     }
 
-    /// A run is over; `last` is its final account.
+    /// A run has ended; `last` has its final counters.
     pub fn end(&self, last: Look) {
         let mut account = lock(&self.account);
         account.live = None;
@@ -234,7 +234,7 @@ impl Shared {
         account.last = last;
     }
 
-    /// What is known of the last run only when its file is closed.
+    /// Corrects the counters of the last run, when its file is closed.
     pub fn amend(&self, amend: impl FnOnce(&mut Look)) {
         let mut account = lock(&self.account);
         if account.live.is_none() {
@@ -242,7 +242,7 @@ impl Shared {
         }
     }
 
-    /// Counts something that is no part of a run.
+    /// Adds one to a total, for something outside of any run.
     pub fn count(&self, name: &str) {
         self.add(name, 1);
     }
@@ -286,9 +286,9 @@ impl Shared {
     }
 }
 
-/// What is told with a change of state.
+/// The message published with a change of state.
 #[derive(Clone, Debug)]
-pub struct Say {
+pub struct StatusMessage {
     /// In words.
     pub message: String,
     /// How bad it is.
@@ -297,54 +297,54 @@ pub struct Say {
     pub hint: Option<String>,
 }
 
-impl Say {
-    /// Nothing is wrong.
+impl StatusMessage {
+    /// A message without a problem.
     pub fn info(message: impl Into<String>) -> Self {
         Self { message: message.into(), severity: Severity::Info, hint: None }
     }
 
-    /// Something is wrong: what, why, what to do.
+    /// A problem: what happened, why, and what to do.
     pub fn failure(failure: &crate::failure::Failure) -> Self {
         let message = if failure.why.is_empty() { failure.what.clone() } else { format!("{}: {}", failure.what, failure.why) };
         Self { message, severity: Severity::Error, hint: Some(failure.fix.clone()).filter(|fix| !fix.is_empty()) }
     }
 }
 
-/// The state machine of a detector with its voice. Owned by the actor.
+/// The state machine of a detector, with the published status and the events. Owned by the actor.
 pub struct Machine {
     /// What the outside sees.
     pub shared: Arc<Shared>,
-    /// Where everything is told.
+    /// Where events are reported.
     pub events: EventLog,
     state: State,
 }
 
 impl Machine {
-    /// Idle.
+    /// In the idle state.
     pub fn new(shared: Arc<Shared>, events: EventLog) -> Self {
         Self { shared, events, state: State::Idle }
     }
 
-    /// Where it stands.
+    /// The current state.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Whether an event has a place now.
+    /// Whether an event is allowed in the current state.
     pub fn may(&self, event: Event) -> Result<(), Refused> {
         next(self.state, event).map(|_| ())
     }
 
-    /// Takes an event: changes the state, publishes it and tells about it.
-    pub fn step(&mut self, event: Event, say: Option<Say>) -> Result<Option<Action>, Refused> {
-        self.step_with(event, say, |_| {})
+    /// Applies an event: changes the state, publishes and reports it.
+    pub fn step(&mut self, event: Event, status_message: Option<StatusMessage>) -> Result<Option<Action>, Refused> {
+        self.step_with(event, status_message, |_| {})
     }
 
-    /// The same; what `change` does and the new state are seen together.
+    /// As [`Self::step`]. What `change` does becomes visible together with the new state.
     pub fn step_with(
         &mut self,
         event: Event,
-        say: Option<Say>,
+        status_message: Option<StatusMessage>,
         change: impl FnOnce(&mut DetectorStatus),
     ) -> Result<Option<Action>, Refused> {
         let transition = next(self.state, event)?;
@@ -354,8 +354,9 @@ impl Machine {
         let text = {
             let mut status = lock(&self.shared.status);
             change(&mut status.0);
-            if let Some(say) = say {
-                (status.0.message, status.0.severity, status.0.hint) = (say.message, say.severity, say.hint);
+            if let Some(status_message) = status_message {
+                (status.0.message, status.0.severity, status.0.hint) =
+                    (status_message.message, status_message.severity, status_message.hint);
             }
             if changed {
                 (status.0.state, status.0.draining, status.1) = (state, draining, Instant::now());
@@ -370,23 +371,24 @@ impl Machine {
         Ok(transition.action)
     }
 
-    /// Says something without a change of state.
-    pub fn say(&self, say: Say) {
+    /// Publishes a message without a change of state.
+    pub fn set_message(&self, status_message: StatusMessage) {
         let mut status = lock(&self.shared.status);
-        (status.0.message, status.0.severity, status.0.hint) = (say.message, say.severity, say.hint);
+        (status.0.message, status.0.severity, status.0.hint) =
+            (status_message.message, status_message.severity, status_message.hint);
     }
 
-    /// Changes what is published beside the state.
+    /// Changes published fields other than the state.
     pub fn publish(&self, change: impl FnOnce(&mut DetectorStatus)) {
         change(&mut lock(&self.shared.status).0);
     }
 
-    /// Tells about something.
+    /// Reports an event.
     pub fn tell(&self, event: &str, severity: Severity, message: impl Into<String>, data: Value) {
         self.events.add(Some(&self.shared.name), event, severity, message.into(), data);
     }
 
-    /// Turns a command down, and tells so.
+    /// Refuses a command, and reports that.
     pub fn refuse(&self, mut refusal: Refusal) -> Refusal {
         refusal.state = Some(public(self.state).0);
         self.shared.count("commands_refused");
@@ -395,13 +397,13 @@ impl Machine {
         refusal
     }
 
-    /// Turns a command down that has no place in this state.
+    /// Refuses a command that is not allowed in this state.
     pub fn refuse_state(&self, verb: &str, refused: Refused) -> Refusal {
         let what = format!("cannot {verb} '{}' while it is {}", self.shared.name, self.state.name());
         self.refuse(Refusal { code: "wrong_state".into(), what, why: refused.why.into(), fix: refused.fix.into(), state: None })
     }
 
-    /// Turns a command down because another one is being carried out.
+    /// Refuses a command because another one is being carried out.
     pub fn refuse_busy(&self, verb: &str, doing: &str) -> Refusal {
         let what = format!("cannot {verb} '{}'", self.shared.name);
         let fix = "wait until that is done, or cancel it".into();

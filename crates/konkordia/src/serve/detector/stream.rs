@@ -1,11 +1,13 @@
-//! A detector that sends whole images. Its sockets are there for the life of the service; series follow each other, begun by the sender or after
-//! each arm. The way of messages tells how a series goes, the thread of the file tells when its files are closed.
+//! A detector that sends whole images. Its sockets stay open for the life of the service. Series follow each other;
+//! they are begun by the sender, or after an arm. The stream path reports the progress of a series, and the file thread
+//! reports when its files are closed.
 
 use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::file_sink::{FileSink, main_file};
-use super::status::{Machine, Say, Shared};
+use super::status::{Machine, Shared, StatusMessage};
 use super::stream_parts::{
-    Namer, SeriesLive, Wish, check_folder, default_wish, latencies, look_of, place, spec, sum_up, totals_between, upstreams, wish,
+    ArmParameters, Namer, SeriesLive, check_folder, default_parameters, latencies, look_of, parameters, place, spec, sum_up,
+    totals_between, upstreams,
 };
 use super::{FILE, Handle};
 use crate::config::service::{DetectorConfig, DetectorKindConfig};
@@ -23,7 +25,7 @@ use konkordia_core::ports::SinkError;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
 use konkordia_core::state::{Event, State};
 use konkordia_engine::latency::Histogram;
-use konkordia_engine::outlet::{OnFull, Outlet, OutletReader, OutletSpec, Outlets, Service};
+use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueReader, OutputQueueSpec, OutputQueues, Service};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::SharedState;
 use serde_json::json;
@@ -32,41 +34,41 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Images that may wait for the file, beside the bound in bytes.
+/// Images that may wait for the file, in addition to the limit in bytes.
 const FILE_QUEUE_IMAGES: usize = 4096;
 
 /// What threads report.
 pub enum Report {
-    /// From the way of messages.
+    /// From the stream path.
     Notice(Notice),
-    /// From the thread of the file.
+    /// From the file thread.
     File(FileReport),
 }
 
-/// What the thread of the file reports, of one series after the other.
+/// What the file thread reports, one series after the other.
 pub enum FileReport {
-    /// The series has this master.
+    /// The series is written to this master file.
     Opened(String),
     /// The sink failed.
     Failed(SinkError),
-    /// The files are closed, and why an image does not fit them.
+    /// The files are closed. The text says why images do not fit them, if some do not.
     Closed(InFile, Option<String>),
 }
 
-/// What a closed file has.
+/// The contents of a closed file.
 #[derive(Clone, Copy)]
 pub struct InFile {
     /// Images with pixels.
     images: u64,
-    /// Images that came, were to be written, and are not there.
+    /// Images that arrived, were to be written, and are not in the file.
     unwritten: u64,
     /// All positions.
     positions: u64,
-    /// Those on the disk.
+    /// Positions that are on the disk.
     durable: Option<u64>,
 }
 
-/// A series of which not everything is over.
+/// A series that has not ended, or whose files are not closed.
 struct Open {
     run: u64,
     file: Option<String>,
@@ -78,7 +80,7 @@ struct Open {
     waited_for: Option<String>,
 }
 
-/// The parts of a path of messages, made and not yet opened.
+/// The parts of a stream path that is not open yet.
 struct Path(SeriesSpec, Vec<Upstream>);
 
 impl Path {
@@ -89,12 +91,12 @@ impl Path {
         Ok(Self(spec, upstreams))
     }
 
-    /// Opens it and passes its notices on.
-    fn open(self, base: &Base, outlets: &Arc<Outlets>, outbox: &Outbox<Stream>) -> Result<Series, Failure> {
+    /// Opens the path, and passes its notices on to the actor.
+    fn open(self, base: &Base, output_queues: &Arc<OutputQueues>, outbox: &Outbox<Stream>) -> Result<Series, Failure> {
         let fail = |why: String| cannot_open(base, why);
-        let series = konkordia_engine::series::open(self.0, self.1, Arc::clone(outlets)).map_err(|error| fail(error.0))?;
+        let series = konkordia_engine::series::open(self.0, self.1, Arc::clone(output_queues)).map_err(|error| fail(error.0))?;
         let (notices, tell) = (series.notices().clone(), outbox.clone());
-        // It ends with the program: whoever may still look at the control keeps the channel open.
+        // This thread ends with the program only: everybody who holds the control keeps the channel open.
         let pass = move || while notices.recv().is_ok_and(|notice| tell.report(Report::Notice(notice))) {};
         let passes = Builder::new().name("notices".into()).stack_size(128 << 10).spawn(pass);
         passes.map_err(|error| fail(reason(&error)))?;
@@ -107,37 +109,38 @@ fn cannot_open(base: &Base, why: String) -> Failure {
     Failure::new(Exit::Configuration, what, why, "correct its configuration")
 }
 
-/// What is particular to streams.
+/// The driver of stream detectors.
 pub struct Stream {
     outbox: Outbox<Self>,
     config: Arc<StreamConfig>,
     place: Place,
     series: Option<Series>,
-    /// Of the series path that is open now; a new one after a mistake in the program has ended the last.
+    /// The control of the open stream path. After a panic has ended a path, the new path puts its own here.
     control: Arc<ArcSwap<SeriesControl>>,
     files: Arc<SharedState>,
     written_latency: Arc<Histogram>,
-    outlet: Arc<Outlet>,
-    outlets: Arc<Outlets>,
-    /// Of the series that begins next, shared with the file sink.
-    wish: Arc<Mutex<Wish>>,
-    /// Series in their order; several only while files of older ones are being closed.
+    output_queue: Arc<OutputQueue>,
+    output_queues: Arc<OutputQueues>,
+    /// Arm parameters of the next series, shared with the file sink.
+    parameters: Arc<Mutex<ArmParameters>>,
+    /// Open series, oldest first. There are several only while files of older ones are being closed.
     open: VecDeque<Open>,
-    /// Reports of the file about series of which nobody has told yet: its thread may be faster.
+    /// Reports of the file thread about series whose start the stream path has not reported yet: the file thread may be
+    /// faster.
     file_reports: VecDeque<FileReport>,
-    /// Since when it is armed, and when the clock began.
+    /// When it was armed, and when the time limit for the first data began.
     armed: Option<(Instant, Option<Instant>)>,
     waited_for: Option<String>,
     file_thread: Option<JoinHandle<()>>,
 }
 
-/// Tells the actor what the file sink does.
+/// Reports to the actor what the file sink does.
 struct FileReports {
     outbox: Outbox<Stream>,
     files: Arc<SharedState>,
     latency: Arc<Histogram>,
     clock_began: Instant,
-    /// Images in the file of this series, as of the last one.
+    /// Images in the file of this series when the last image was taken.
     images: u64,
 }
 
@@ -147,7 +150,7 @@ impl Reports for FileReports {
     }
 
     fn taken(&mut self, image: &SeriesImage) {
-        // A sink without a file takes images as well.
+        // Counts only images that are in a file: a sink without a file takes images too.
         let images = self.files.images();
         if images > std::mem::replace(&mut self.images, images) {
             self.latency.count((self.clock_began.elapsed().as_nanos() as u64).saturating_sub(image.received_ns));
@@ -163,7 +166,7 @@ impl Reports for FileReports {
     fn ended(&mut self, end: &Arc<SeriesEnd>, _: u64) {
         let files = &self.files;
         self.images = 0;
-        // Images that do not fit the file are no failure of it, and not in it either.
+        // Images that do not fit the file are not a failure of the file, but they are missing in it.
         let why = files.names().last_error.filter(|_| files.refused() > 0);
         let is_wanted = files.names().main.is_some() || files.unwritten() > 0;
         let unwritten = if is_wanted { end.ledger.to_be_written().saturating_sub(files.images()) } else { 0 };
@@ -171,15 +174,15 @@ impl Reports for FileReports {
         self.outbox.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
     }
 
-    fn looked(&mut self, _: &OutletReader) {}
+    fn looked(&mut self, _: &OutputQueueReader) {}
 
     fn patience(&self) -> Duration {
-        // Files exist only in a series.
+        // Files are open only during a series.
         Duration::from_secs(3600)
     }
 }
 
-/// Starts the actor of a detector; when this returns its sockets are there.
+/// Starts the actor of a detector. When this returns, its sockets are open.
 ///
 /// # Errors
 /// An address cannot be used, a file of the transformation cannot be read, or the machine has no threads left.
@@ -197,37 +200,44 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     })?;
     let began = fanout.began;
     let age = move |image: &SeriesImage| Some(began.elapsed().saturating_sub(Duration::from_nanos(image.received_ns)));
-    let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(age));
+    let runs = Arc::clone(&fanout.series_runs);
+    let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(age), Box::new(move |start| runs.run_of(start)));
     Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
 }
 
 impl Stream {
     fn open(base: &Base, outbox: Outbox<Self>) -> Result<Self, Failure> {
         let DetectorKindConfig::Stream(config) = &base.config.kind else {
-            return Err(Failure::new(Exit::Bug, "packets are no stream", "", "please report this"));
+            return Err(Failure::new(Exit::Bug, "this detector sends packets, not a stream", "", "please report this"));
         };
         let config: Arc<StreamConfig> = Arc::new((**config).clone());
         let place = place(&base.config, &config, base.settings.data_root.as_ref());
         let fail = |why: String| cannot_open(base, why);
         let path = Path::of(base, &config)?;
-        // The file is there before the first message.
-        let wish = Arc::new(Mutex::new(default_wish(&base.config, &config)));
-        let usual = default_wish(&base.config, &config);
-        let namer =
-            Namer { place: place.clone(), config: Arc::clone(&config), wish: Arc::clone(&wish), usual, spent: 0, series: 0 };
+        // The file sink is ready before the first message.
+        let parameters = Arc::new(Mutex::new(default_parameters(&base.config, &config)));
+        let usual = default_parameters(&base.config, &config);
+        let namer = Namer {
+            place: place.clone(),
+            config: Arc::clone(&config),
+            parameters: Arc::clone(&parameters),
+            usual,
+            spent: 0,
+            series: 0,
+        };
         let tell = outbox.clone();
         let opens = move |file: std::path::PathBuf| {
             tell.report(Report::File(FileReport::Opened(file.display().to_string())));
         };
         let file = FileSink::new(namer, opens);
         let files = file.shared();
-        let outlets = &base.fanout.outlets;
+        let output_queues = &base.fanout.output_queues;
         let service = Service::Reliable { on_full: OnFull::Wait };
         let spec_of_file =
-            OutletSpec { name: FILE.into(), service, queue_images: FILE_QUEUE_IMAGES, queue_bytes: config.budget_bytes };
-        let reader = outlets.add(spec_of_file);
-        let outlet = outlets.list().into_iter().find(|outlet| outlet.spec().name == FILE);
-        let outlet = outlet.ok_or_else(|| fail("its file has no queue".into()))?;
+            OutputQueueSpec { name: FILE.into(), service, queue_images: FILE_QUEUE_IMAGES, queue_bytes: config.budget_bytes };
+        let reader = output_queues.add(spec_of_file);
+        let output_queue = output_queues.list().into_iter().find(|output_queue| output_queue.spec().name == FILE);
+        let output_queue = output_queue.ok_or_else(|| fail("its file has no queue".into()))?;
         let began = base.fanout.began;
         let written_latency = Arc::new(Histogram::default());
         let reports = FileReports {
@@ -239,7 +249,7 @@ impl Stream {
         };
         let sink = consumer::spawn(FILE, reader, file, reports, move || began.elapsed().as_nanos() as u64);
         let sink = sink.map_err(|error| fail(reason(&error)))?;
-        let series = path.open(base, outlets, &outbox)?;
+        let series = path.open(base, output_queues, &outbox)?;
         let control = Arc::new(ArcSwap::new(series.control()));
         Ok(Self {
             outbox,
@@ -249,9 +259,9 @@ impl Stream {
             control,
             files,
             written_latency,
-            outlet,
-            outlets: Arc::clone(outlets),
-            wish,
+            output_queue,
+            output_queues: Arc::clone(output_queues),
+            parameters,
             open: VecDeque::new(),
             file_reports: VecDeque::new(),
             armed: None,
@@ -260,19 +270,19 @@ impl Stream {
         })
     }
 
-    fn wished(&self) -> Wish {
-        self.wish.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn next_parameters(&self) -> ArmParameters {
+        self.parameters.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn latencies(&self) -> BTreeMap<String, f64> {
         latencies(&self.control.load().progress().latency, &self.written_latency)
     }
 
-    fn set_wish(&self, wish: Wish) {
-        *self.wish.lock().unwrap_or_else(PoisonError::into_inner) = wish;
+    fn set_parameters(&self, parameters: ArmParameters) {
+        *self.parameters.lock().unwrap_or_else(PoisonError::into_inner) = parameters;
     }
 
-    /// The series whose images come now, or came last.
+    /// The newest series that has not ended.
     fn current(&mut self) -> Option<&mut Open> {
         self.open.iter_mut().rev().find(|open| open.end.is_none())
     }
@@ -283,13 +293,16 @@ impl Stream {
             Notice::First { .. } => {
                 let Some(open) = self.current() else { return };
                 open.has_data = true;
-                // What is wrong with its file is of more interest.
-                let say = open.error.is_none().then(|| Say::info(format!("run {} is being received", open.run)));
-                let _ = base.machine.step(Event::Data, say);
+                // An error of its file is more important.
+                let status_message =
+                    open.error.is_none().then(|| StatusMessage::info(format!("run {} is being received", open.run)));
+                let _ = base.machine.step(Event::Data, status_message);
             }
             Notice::Draining { reason } => {
-                base.machine
-                    .say(Say::info(format!("run {}: no more data ({reason}); waiting for what is on its way", base.runs)));
+                base.machine.set_message(StatusMessage::info(format!(
+                    "run {}: no more data ({reason}); waiting for messages on their way",
+                    base.runs
+                )));
             }
             Notice::Ended(end) => self.ended(base, &end),
             Notice::SinkFailed { sink, error, .. } => {
@@ -303,12 +316,12 @@ impl Stream {
             Notice::SourceFailed { source, why, .. } => {
                 let message = format!("the source {source} has failed: {why}");
                 base.machine.tell("warning", Severity::Error, message.clone(), json!({ "source": source }));
-                let hint = Some("look at the network or the folder, then restart the service".to_string());
-                let _ = base.machine.step(Event::Fault, Some(Say { message, severity: Severity::Error, hint }));
+                let hint = Some("check the network or the folder, then restart the service".to_string());
+                let _ = base.machine.step(Event::Fault, Some(StatusMessage { message, severity: Severity::Error, hint }));
             }
             Notice::Broken { why } => self.open_anew(base, &why),
             Notice::Crowded { source, refused } => {
-                let message = format!("{source}: {refused} connections were closed, because more are there than it keeps");
+                let message = format!("{source}: {refused} connections were closed, because there were more than the limit");
                 let why = "every connection takes a file descriptor, and files and HTTP need some";
                 let fix = "find out who connects (`ss -tn`): a port scanner, or a sender that never closes its sockets?";
                 let data = json!({ "source": source, "refused": refused, "why": why, "fix": fix });
@@ -318,21 +331,21 @@ impl Stream {
                 base.machine.tell(
                     "warning",
                     Severity::Warning,
-                    format!("messages of upstream {upstream} are not taken: {why}"),
+                    format!("messages of upstream {upstream} are refused: {why}"),
                     json!({}),
                 );
             }
         }
     }
 
-    /// A mistake in the program has ended the path of messages: a new one takes its place, with sockets of its own.
+    /// After a panic has ended the stream path: opens a new path, with sockets of its own.
     fn open_anew(&mut self, base: &mut Base, why: &str) {
-        // The old sockets go first.
+        // The old sockets close first.
         drop(self.series.take());
-        let path = Path::of(base, &self.config).and_then(|path| path.open(base, &self.outlets, &self.outbox));
+        let path = Path::of(base, &self.config).and_then(|path| path.open(base, &self.output_queues, &self.outbox));
         let hint = match &path {
             Ok(_) => {
-                "please report this text with the configuration; messages that were on their way are lost; arm again".to_string()
+                "arm again; messages that were on their way are lost; please report this text with the configuration".to_string()
             }
             Err(failure) => format!("restart the service: {}: {}", failure.what, failure.why),
         };
@@ -344,27 +357,28 @@ impl Stream {
             // No series will follow this arm.
             base.machine.shared.end(Default::default());
             base.machine.publish(|status| status.ended = Some(SeriesEnded::Failed.name().into()));
-            self.set_wish(default_wish(&base.config, &self.config));
+            self.set_parameters(default_parameters(&base.config, &self.config));
         }
         let data = json!({ "run": base.runs, "why": why, "fix": hint });
         base.machine.tell("warning", Severity::Error, why.to_string(), data);
-        let say = Say { message: why.to_string(), severity: Severity::Error, hint: Some(hint) };
-        let _ = base.machine.step(Event::Fault, Some(say));
+        let status_message = StatusMessage { message: why.to_string(), severity: Severity::Error, hint: Some(hint) };
+        let _ = base.machine.step(Event::Fault, Some(status_message));
     }
 
     fn started(&mut self, base: &mut Base, start: &Arc<SeriesStart>) {
         if self.armed.take().is_none() {
             base.runs += 1;
         }
-        let (run, wish) = (base.runs, self.wished());
+        let (run, parameters) = (base.runs, self.next_parameters());
+        base.fanout.series_runs.enter(start, run);
         let machine = &mut base.machine;
         self.open.push_back(Open { run, file: None, end: None, error: None, in_file: None, has_data: false, waited_for: None });
         let live = SeriesLive {
             control: self.control.load_full(),
             files: Arc::clone(&self.files),
             written_latency: Arc::clone(&self.written_latency),
-            outlet: Arc::clone(&self.outlet),
-            write: wish.write && start.store,
+            output_queue: Arc::clone(&self.output_queue),
+            write: parameters.write && start.store,
         };
         let message = format!("run {run} has begun (series {})", start.series);
         for warning in &start.warnings {
@@ -373,14 +387,14 @@ impl Stream {
         let data = json!({ "run": run, "series": start.series, "unique_id": start.unique_id, "filename": start.filename });
         machine.tell("run_started", Severity::Info, message.clone(), data);
         let shared = Arc::clone(&machine.shared);
-        let _ = machine.step_with(Event::SeriesStart, Some(Say::info(message)), |status| {
+        let _ = machine.step_with(Event::SeriesStart, Some(StatusMessage::info(message)), |status| {
             shared.begin(Arc::new(live));
             (status.run, status.file, status.ended) = (run, None, None);
         });
         self.take_file_reports(base);
     }
 
-    /// Gives the reports of the file to the series that they are about.
+    /// Assigns the reports of the file thread to the series that they are about.
     fn take_file_reports(&mut self, base: &mut Base) {
         while let Some(open) = self.open.iter_mut().find(|open| open.in_file.is_none()) {
             match self.file_reports.pop_front() {
@@ -390,16 +404,16 @@ impl Stream {
                     Self::opened(base, open.run, &file);
                 }
                 Some(FileReport::Failed(error)) => {
-                    // What could not be made is no file of ours.
+                    // A file that could not be created is not listed.
                     if self.files.images() == 0 && open.file.take().is_some() {
                         base.machine.shared.forget_file(open.run);
                         base.machine.publish(|status| status.file = None);
                     }
                     let data = json!({ "run": open.run, "why": error.why, "fix": error.fix });
                     base.machine.tell("warning", Severity::Error, error.what.clone(), data);
-                    // Images go on to the consumers; the status says at once that no file gets them.
+                    // Consumers still get the images; the status says at once that they are not written.
                     let message = format!("run {}: {}: {}", open.run, error.what, error.why);
-                    base.machine.say(Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
+                    base.machine.set_message(StatusMessage { message, severity: Severity::Error, hint: Some(error.fix.clone()) });
                     open.error.get_or_insert(error);
                 }
                 Some(FileReport::Closed(in_file, why)) => {
@@ -431,8 +445,8 @@ impl Stream {
         match self.open.iter_mut().find(|open| open.end.is_none()) {
             Some(open) => {
                 (open.end, open.waited_for) = (Some(Arc::clone(end)), waited_for);
-                let say = Say::info(format!("run {}: all images are there; closing its files", open.run));
-                let _ = base.machine.step(Event::EndOfData, Some(say));
+                let status_message = StatusMessage::info(format!("run {}: no more data; closing its files", open.run));
+                let _ = base.machine.step(Event::EndOfData, Some(status_message));
                 base.machine.shared.end(look);
                 self.close_what_is_over(base);
             }
@@ -441,27 +455,27 @@ impl Stream {
                 self.armed = None;
                 base.machine.shared.end(look);
                 let _ = base.machine.step(Event::EndOfData, None);
-                let (say, _) = sum_up(base.runs, end, waited_for.as_deref(), None, (0, 0));
+                let (status_message, _) = sum_up(base.runs, end, waited_for.as_deref(), None, (0, 0));
                 base.machine.publish(|status| status.ended = Some(end.ended.name().into()));
                 base.machine.tell(
                     "run_ended",
-                    say.severity,
-                    say.message.clone(),
+                    status_message.severity,
+                    status_message.message.clone(),
                     json!({ "run": base.runs, "ended": end.ended.name() }),
                 );
-                let _ = base.machine.step(Event::Closed, Some(say));
-                self.set_wish(default_wish(&base.config, &self.config));
+                let _ = base.machine.step(Event::Closed, Some(status_message));
+                self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
     }
 
-    /// Series that have ended and whose files are closed.
+    /// Completes the series that have ended and whose files are closed.
     fn close_what_is_over(&mut self, base: &mut Base) {
         while self.open.front().is_some_and(|open| open.end.is_some() && open.in_file.is_some()) {
             let Some(open) = self.open.pop_front() else { return };
             let (Some(end), Some(in_file)) = (&open.end, open.in_file) else { return };
             let written = (in_file.images, in_file.unwritten);
-            let (say, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), written);
+            let (status_message, failed) = sum_up(open.run, end, open.waited_for.as_deref(), open.error.as_ref(), written);
             let machine = &mut base.machine;
             machine.shared.add("images_unwritten", in_file.unwritten);
             let ended = end.ended.name();
@@ -486,7 +500,7 @@ impl Stream {
             let mut look = look_of(end);
             look.file_has(in_file.images, in_file.unwritten, in_file.durable);
             let data = json!({ "run": open.run, "ended": ended, "ledger": look.ledger });
-            machine.tell("run_ended", say.severity, say.message.clone(), data);
+            machine.tell("run_ended", status_message.severity, status_message.message.clone(), data);
             if matches!(end.ended, SeriesEnded::Stopped | SeriesEnded::Cancelled) {
                 base.run_on_stop(About {
                     detector: base.config.name.clone(),
@@ -495,7 +509,7 @@ impl Stream {
                     file: open.file.clone(),
                 });
             }
-            // Another series may be on its way already; then this is only told.
+            // If another series has begun already, the end of this one is only reported as an event.
             if self.open.is_empty() {
                 let latency = self.latencies();
                 base.machine.shared.amend(|look| {
@@ -503,37 +517,37 @@ impl Stream {
                     look.latency = latency;
                 });
                 base.machine.publish(|status| status.ended = Some(ended.into()));
-                // Who cancels a run puts its failure aside as well; the message and the event keep it.
+                // A cancel also clears the failure of the run; the message and the event keep it.
                 let is_fault = failed && end.ended != SeriesEnded::Cancelled;
-                let _ = base.machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(say));
-                self.set_wish(default_wish(&base.config, &self.config));
+                let _ = base.machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
+                self.set_parameters(default_parameters(&base.config, &self.config));
             }
         }
     }
 }
 
 impl Driver for Stream {
-    type Ready = Wish;
+    type Ready = ArmParameters;
     type Report = Report;
 
-    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Wish>), Failure> {
-        let wish = wish(&base.config, &self.config, &self.place, request)?;
-        let file = wish.target.as_ref().map(|target| main_file(&self.config, target));
+    fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<ArmParameters>), Failure> {
+        let parameters = parameters(&base.config, &self.config, &self.place, request)?;
+        let file = parameters.target.as_ref().map(|target| main_file(&self.config, target));
         let about = About {
             detector: base.config.name.clone(),
             run: base.runs + 1,
-            images: wish.images,
+            images: parameters.images,
             file: file.as_ref().map(|file| file.display().to_string()),
         };
         let directory = self.config.directory.clone();
-        // A file of the MAX IV layout is continued.
+        // Files of the MAX IV layout are continued.
         let refuses = self.config.append_dataset.is_none() && self.config.overwrite == konkordia_sinks::hdf5::Overwrite::Refuse;
         let check = move || {
-            if wish.write {
-                check_folder(wish.target.as_ref().map_or(&directory, |target| &target.directory))?;
+            if parameters.write {
+                check_folder(parameters.target.as_ref().map_or(&directory, |target| &target.directory))?;
             }
             match file.filter(|file| refuses && file.exists()) {
-                None => Ok(wish),
+                None => Ok(parameters),
                 Some(file) => {
                     let fix = "choose another prefix, move the old files, or set output.overwrite = \"replace\"";
                     Err(Failure::new(Exit::Io, format!("cannot create: {}", file.display()), "the file exists", fix))
@@ -543,15 +557,16 @@ impl Driver for Stream {
         Ok((about, Box::new(check)))
     }
 
-    fn discard(_: Wish) {}
+    fn discard(_: ArmParameters) {}
 
-    fn launch(&mut self, base: &mut Base, wish: Wish) -> Result<(), Failure> {
+    fn launch(&mut self, base: &mut Base, parameters: ArmParameters) -> Result<(), Failure> {
         base.runs += 1;
-        let order = ArmOrder { images: wish.images, filename: None, discard: !wish.write };
-        let images =
-            wish.images.map_or("as many images as the sender announces".into(), |n| format!("{} images", crate::say::count(n)));
-        let images_wished = wish.images;
-        self.set_wish(Wish { arm: base.runs, ..wish });
+        let order = ArmOrder { images: parameters.images, filename: None, discard: !parameters.write };
+        let images = parameters
+            .images
+            .map_or("as many images as the sender announces".into(), |n| format!("{} images", crate::console::count(n)));
+        let images_wished = parameters.images;
+        self.set_parameters(ArmParameters { arm: base.runs, ..parameters });
         self.armed = Some((Instant::now(), None));
         self.control.load().arm(order);
         let run = base.runs;
@@ -559,9 +574,10 @@ impl Driver for Stream {
         for note in crate::config::xds::stream_notes(&self.config) {
             base.machine.tell("warning", Severity::Warning, note, json!({ "run": run }));
         }
-        let say = Say::info(format!("armed for {images}"));
-        let _ =
-            base.machine.step_with(Event::Arm, Some(say), |status| (status.run, status.file, status.ended) = (run, None, None));
+        let status_message = StatusMessage::info(format!("armed for {images}"));
+        let _ = base
+            .machine
+            .step_with(Event::Arm, Some(status_message), |status| (status.run, status.file, status.ended) = (run, None, None));
         Ok(())
     }
 
@@ -614,15 +630,15 @@ impl Driver for Stream {
     }
 
     fn about(&self, base: &Base) -> About {
-        let wish = self.wished();
-        let file = wish.target.map(|target| main_file(&self.config, &target).display().to_string());
-        About { detector: base.config.name.clone(), run: base.runs, images: wish.images, file }
+        let parameters = self.next_parameters();
+        let file = parameters.target.map(|target| main_file(&self.config, &target).display().to_string());
+        About { detector: base.config.name.clone(), run: base.runs, images: parameters.images, file }
     }
 
     fn end(&mut self) {
-        // Its threads hand out what they have, then the file takes it.
+        // The path first hands out the images that it has, then the file thread writes them.
         drop(self.series.take());
-        self.outlets.remove(FILE);
+        self.output_queues.remove(FILE);
         if let Some(thread) = self.file_thread.take() {
             let _ = thread.join();
         }

@@ -1,13 +1,14 @@
-//! What the way of messages is made of in the service: sources, the decision where files go, a look at a series, and its end in words.
+//! The parts of a stream detector: its sources, the choice of file names, the counters of a series, and its end in
+//! words.
 
-use super::status::{Live, Look, Say, latency_rows};
+use super::status::{Live, Look, StatusMessage, latency_rows};
 use crate::config::overrides;
 use crate::config::service::DetectorConfig;
 use crate::config::stream::{Socket, StreamConfig, StreamSource};
+use crate::console;
 use crate::failure::{Exit, Failure, reason};
 use crate::machine;
 use crate::run::clock;
-use crate::say;
 use crate::serve::handle::{ArmRequest, Severity};
 use crate::serve::paths::{Place, Target};
 use crate::serve::transform;
@@ -15,8 +16,8 @@ use konkordia_core::array::Packing;
 use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_engine::latency::{Histogram, Latency};
-use konkordia_engine::outlet::Outlet;
-use konkordia_engine::series::intake::{IntakeOptions, intake_with};
+use konkordia_engine::output_queue::OutputQueue;
+use konkordia_engine::series::decoder::{DecoderOptions, decoder_with};
 use konkordia_engine::series::{Join, Phase, Protocol, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
@@ -29,9 +30,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a command wants of the next series.
+/// Arm parameters: what a command sets for the next series.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
+pub struct ArmParameters {
     /// Images to take; `None` = as many as the sender announces.
     pub images: Option<u64>,
     /// Where the files go, if the command says so.
@@ -40,7 +41,7 @@ pub struct Wish {
     pub write: bool,
     /// Facts for the file.
     pub metadata: Metadata,
-    /// Which arm it is of; 0 where nobody armed.
+    /// Number of the arm; 0 without an arm.
     pub arm: u64,
 }
 
@@ -50,14 +51,19 @@ pub fn place(base: &DetectorConfig, config: &StreamConfig, data_root: Option<&Pa
     Place { root, base: config.directory.clone(), create_folders: base.create_folders }
 }
 
-/// The wishes of a command, checked.
-pub fn wish(base: &DetectorConfig, config: &StreamConfig, place: &Place, request: &ArmRequest) -> Result<Wish, Failure> {
+/// The arm parameters of a command, checked.
+pub fn parameters(
+    base: &DetectorConfig,
+    config: &StreamConfig,
+    place: &Place,
+    request: &ArmRequest,
+) -> Result<ArmParameters, Failure> {
     let write = request.write.unwrap_or(base.write);
     let images = match request.images {
         Some(0) => None,
         Some(n) if n <= 1 << 40 => Some(n),
         Some(n) => {
-            let what = format!("{n} images are no series");
+            let what = format!("a series cannot have {n} images");
             return Err(Failure::new(Exit::Configuration, what, "at most 2^40 are possible", "give fewer, or 0 = as announced"));
         }
         None => config.images,
@@ -67,50 +73,50 @@ pub fn wish(base: &DetectorConfig, config: &StreamConfig, place: &Place, request
         _ => None,
     };
     let metadata = overrides::merge(&config.metadata, overrides::metadata(&request.metadata)?);
-    Ok(Wish { images, target, write, metadata, arm: 0 })
+    Ok(ArmParameters { images, target, write, metadata, arm: 0 })
 }
 
-/// The wishes where nobody has any.
-pub fn default_wish(base: &DetectorConfig, config: &StreamConfig) -> Wish {
-    Wish { images: config.images, target: None, write: base.write, metadata: config.metadata.clone(), arm: 0 }
+/// The parameters without an arm: as configured.
+pub fn default_parameters(base: &DetectorConfig, config: &StreamConfig) -> ArmParameters {
+    ArmParameters { images: config.images, target: None, write: base.write, metadata: config.metadata.clone(), arm: 0 }
 }
 
 /// Decides where the files of each series go.
 pub struct Namer {
     /// Where files may lie.
     pub place: Place,
-    /// Of this detector.
+    /// The configuration of this detector.
     pub config: Arc<StreamConfig>,
-    /// Of the series that begins next, or of this one.
-    pub wish: Arc<Mutex<Wish>>,
-    /// Where nobody has any.
-    pub usual: Wish,
-    /// The last arm that a series had; its wishes are not for the series after.
+    /// The parameters of the next series, or of the current one.
+    pub parameters: Arc<Mutex<ArmParameters>>,
+    /// The parameters without an arm.
+    pub usual: ArmParameters,
+    /// The last arm that a series has used; the series after it does not use the same arm.
     pub spent: u64,
     /// Series so far, for names.
     pub series: u64,
 }
 
 impl Namer {
-    /// The wishes for the series that begins now. A sender may begin another one before anybody has taken back those for the last: they are good for one
-    /// series, or the next would go into its files.
-    pub fn wishes(&mut self) -> Wish {
-        let wish = self.wish.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if wish.arm != 0 && wish.arm == self.spent {
+    /// The parameters for the series that begins now. An arm is valid for one series only: a sender may begin another
+    /// series before the actor has reset the parameters, and that series would go into the files of the last one.
+    pub fn next_parameters(&mut self) -> ArmParameters {
+        let parameters = self.parameters.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if parameters.arm != 0 && parameters.arm == self.spent {
             return self.usual.clone();
         }
-        self.spent = wish.arm;
-        wish
+        self.spent = parameters.arm;
+        parameters
     }
 
     /// The files of this series; `None` if it is not to be written.
     pub fn spec(&mut self, start: &SeriesStart) -> Result<Option<SeriesFileSpec>, SinkError> {
-        let wish = self.wishes();
-        if !wish.write {
+        let parameters = self.next_parameters();
+        if !parameters.write {
             return Ok(None);
         }
         self.series += 1;
-        let target = match (wish.target, &start.filename) {
+        let target = match (parameters.target, &start.filename) {
             (Some(target), _) => Ok(target),
             (None, Some(name)) if !name.is_empty() => self.place.target(name),
             _ => self.free_target(),
@@ -127,14 +133,15 @@ impl Namer {
             xds: config.xds,
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             configuration: config.text.clone(),
-            metadata: self.metadata(wish.metadata),
-            // When a file was received is not when its image was taken.
+            metadata: self.metadata(parameters.metadata),
+            // For a folder of files, the time of reception is not the time of the exposure.
             clock: (config.protocol != Protocol::Files).then_some(clock::now as fn() -> String),
             ..SeriesFileSpec::default()
         }))
     }
 
-    /// What is known where the sender says nothing. Angles are told from frame to frame, and go into the file from image to image.
+    /// What is known where the sender says nothing. Angles are given from frame to frame, and go into the file from
+    /// image to image.
     fn metadata(&self, given: Metadata) -> Metadata {
         let mut metadata = given;
         let sum_frames = self.config.transform.sum_frames.unwrap_or(1);
@@ -143,7 +150,7 @@ impl Namer {
         metadata
     }
 
-    /// The configured prefix with the number of the series.
+    /// The configured prefix with the next free number.
     fn free_target(&mut self) -> Result<Target, Failure> {
         let (number, target) = self.place.numbered(&self.config.prefix, self.series, self.config.overwrite)?;
         self.series = number;
@@ -151,7 +158,7 @@ impl Namer {
     }
 }
 
-/// Opens the sources of a detector, with who reads them.
+/// Opens the sources of a detector, each with the decoder of its messages.
 pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
     let bounds = bounds(config);
     let sources: Vec<Box<dyn MessageSource>> = match &config.source {
@@ -184,8 +191,8 @@ pub fn upstreams(config: &StreamConfig) -> Result<Vec<Upstream>, Failure> {
     let upstream = |(n, source)| {
         let chip_gap_px = config.modules.as_ref().map_or(0, |modules| modules.chip_gaps_px[n]);
         let is_maxiv = config.append_dataset.is_some();
-        let options = IntakeOptions { pieces, pixels_are_cbf: config.transform.cbf, chip_gap_px, is_maxiv };
-        Upstream { source, intake: intake_with(config.protocol, bounds, options) }
+        let options = DecoderOptions { pieces, pixels_are_cbf: config.transform.cbf, chip_gap_px, is_maxiv };
+        Upstream { source, decoder: decoder_with(config.protocol, bounds, options) }
     };
     Ok(sources.into_iter().enumerate().map(upstream).collect())
 }
@@ -204,7 +211,7 @@ fn bounds(config: &StreamConfig) -> Bounds {
     Bounds { image_bytes_max: most, table_bytes_max: most, ..Bounds::default() }
 }
 
-/// The way of messages of this detector; its clock is that of the fan-out.
+/// The stream path of this detector; its clock is that of the fan-out.
 pub fn spec(config: &StreamConfig, clock_began: Instant) -> Result<SeriesSpec, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let join = match &config.modules {
@@ -243,16 +250,16 @@ fn join_modules(modules: &crate::config::stream::Modules) -> Join {
     Join::PerModule { placements: modules.placements.clone(), rows: modules.rows, columns: modules.columns }
 }
 
-/// A series while it goes on.
+/// The counters of a series in progress.
 pub struct SeriesLive {
-    /// The way of messages.
+    /// The control of the stream path.
     pub control: Arc<SeriesControl>,
     /// What the file sink has done.
     pub files: Arc<SharedState>,
-    /// From the message of an image to its place in the file.
+    /// Latency from the message of an image to its place in the file.
     pub written_latency: Arc<Histogram>,
-    /// In front of the file sink.
-    pub outlet: Arc<Outlet>,
+    /// The output queue of the file sink.
+    pub output_queue: Arc<OutputQueue>,
     /// Files are written.
     pub write: bool,
 }
@@ -270,8 +277,8 @@ impl Live for SeriesLive {
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         let limit = progress.upstreams.iter().map(|upstream| upstream.in_flight_bytes_max).sum();
         look.queues.insert("in_flight".into(), fill(progress.in_flight_bytes(), limit));
-        let queued = self.outlet.stats().queued.load(Ordering::Relaxed);
-        look.queues.insert("outlet_file".into(), fill(queued, self.outlet.spec().queue_images as u64));
+        let queued = self.output_queue.stats().queued.load(Ordering::Relaxed);
+        look.queues.insert("outlet_file".into(), fill(queued, self.output_queue.spec().queue_images as u64));
         look.latency = latencies(&progress.latency, &self.written_latency);
         let received = |f: fn(&konkordia_engine::series::UpstreamProgress) -> u64| progress.upstreams.iter().map(f).sum();
         look.counters = vec![
@@ -285,12 +292,12 @@ impl Live for SeriesLive {
     }
 }
 
-/// From the message of an image to its place in the order, and to its place in the file.
+/// Latency from the message of an image to its place in the order, and to its place in the file.
 pub fn latencies(committed: &Latency, written: &Histogram) -> BTreeMap<String, f64> {
     latency_rows("committed", committed).into_iter().chain(latency_rows("written", &written.read())).collect()
 }
 
-/// What an account adds to the totals of a detector.
+/// What a ledger adds to the totals of a detector.
 fn totals_of(ledger: &SeriesLedger) -> Vec<(String, u64)> {
     let of_messages =
         |(n, v): &(&str, u64)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("messages_{n}") }, *v);
@@ -301,14 +308,15 @@ fn totals_of(ledger: &SeriesLedger) -> Vec<(String, u64)> {
     totals
 }
 
-/// What is to be added to the totals while the actor knows of no series: what came between two, or all of one that has just begun.
+/// What is added to the totals while the actor knows of no series: what arrived between two series, or all of a series
+/// that has just begun.
 pub fn totals_between(control: &SeriesControl) -> Vec<(String, u64)> {
     let progress = control.progress();
     let is_between = matches!(progress.phase, Phase::Idle | Phase::Armed);
     totals_of(if is_between { &progress.between } else { &progress.ledger })
 }
 
-/// The account of a series.
+/// The counters of a series.
 pub fn look_of(end: &SeriesEnd) -> Look {
     let (ledger, total) = (&end.ledger, end.ledger.total());
     let mut entries: BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
@@ -329,39 +337,44 @@ pub fn look_of(end: &SeriesEnd) -> Look {
     }
 }
 
-/// The end of a series in words, and whether the detector is in error; how many images the file has, and how many came and are not in it.
+/// The message for the end of a series, and whether the detector is in error. `written` images are in the file;
+/// `unwritten` ones arrived and are not in it.
 pub fn sum_up(
     run: u64,
     end: &SeriesEnd,
     waited_for: Option<&str>,
     failure: Option<&SinkError>,
     (written, unwritten): (u64, u64),
-) -> (Say, bool) {
+) -> (StatusMessage, bool) {
     let (ledger, ended) = (&end.ledger, end.ended.name());
     let wrong = ledger.imbalances().first().cloned();
     if wrong.is_some() && end.ended == SeriesEnded::Failed {
-        // Something cut it short, and that is what there is to tell.
+        // Something cut the series short, so the sums do not balance. The cause is what to report.
         let message = format!("run {run} has ended ({ended}): {}", end.reason);
         let hint = Some("please report this text with the configuration".to_string());
-        return (Say { message, severity: Severity::Error, hint }, true);
+        return (StatusMessage { message, severity: Severity::Error, hint }, true);
     }
     if let Some(wrong) = wrong {
-        let hint = Some("please report this: it is a mistake in konkordia".into());
+        let hint = Some("please report this: it is a bug in konkordia".into());
         return (
-            Say { message: format!("run {run}: the ledger does not balance: {wrong}"), severity: Severity::Error, hint },
+            StatusMessage {
+                message: format!("run {run}: the ledger does not balance: {wrong}"),
+                severity: Severity::Error,
+                hint,
+            },
             true,
         );
     }
     if let Some(error) = failure {
         let mut message = format!("run {run}: {}: {}", error.what, error.why);
         if unwritten > 0 {
-            let (there, not) = (say::count(written), say::count(unwritten));
+            let (there, not) = (console::count(written), console::count(unwritten));
             message.push_str(&format!(
                 "; of {} images {there} are in the file, {not} came and are not in it",
-                say::count(ledger.expected)
+                console::count(ledger.expected)
             ));
         }
-        return (Say { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
+        return (StatusMessage { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
     }
     let came = ledger.complete + ledger.partial > 0;
     let waited_for = waited_for.filter(|_| !came && end.ended != SeriesEnded::Cancelled);
@@ -369,10 +382,10 @@ pub fn sum_up(
     let because = because.map_or(String::new(), |why| format!(": {why}"));
     if !came {
         let severity = if end.ended == SeriesEnded::Cancelled { Severity::Info } else { Severity::Warning };
-        let hint = "is the sender at work, and does it send to this address? GET statistics shows what was received and why it was not taken";
+        let hint = "is the sender running, and does it send to this address? GET /api/v1/statistics shows what was received and why it was not used";
         let hint = (severity == Severity::Warning).then(|| hint.to_string());
         return (
-            Say { message: format!("run {run} has no image ({ended}){because}"), severity, hint },
+            StatusMessage { message: format!("run {run} has no image ({ended}){because}"), severity, hint },
             end.ended == SeriesEnded::Failed,
         );
     }
@@ -380,26 +393,29 @@ pub fn sum_up(
     let severity = if is_whole { Severity::Success } else { Severity::Warning };
     let mut message = format!(
         "run {run} has ended ({ended}){because}: {} of {} images complete",
-        say::count(ledger.complete),
-        say::count(ledger.expected)
+        console::count(ledger.complete),
+        console::count(ledger.expected)
     );
     let others = [("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)];
     for (name, n) in others.into_iter().chain([("not received", ledger.not_received), ("not taken", ledger.not_taken)]) {
         if n > 0 {
-            message.push_str(&format!(", {} {name}", say::count(n)));
+            message.push_str(&format!(", {} {name}", console::count(n)));
         }
     }
     if ledger.not_kept > 0 {
-        message.push_str(&format!(", {} more came and are not kept (twice, late or of no series)", say::count(ledger.not_kept)));
+        message.push_str(&format!(
+            ", {} more arrived and were not used (duplicate, late, unreadable, or of no series)",
+            console::count(ledger.not_kept)
+        ));
     }
     if unwritten > 0 {
-        message.push_str(&format!(", {} not in the file because they do not fit it", say::count(unwritten)));
+        message.push_str(&format!(", {} not in the file because they do not fit it", console::count(unwritten)));
     }
     let failed = end.ended == SeriesEnded::Failed;
-    (Say { message, severity: if failed { Severity::Error } else { severity }, hint: None }, failed)
+    (StatusMessage { message, severity: if failed { Severity::Error } else { severity }, hint: None }, failed)
 }
 
-/// Room for a file, as far as that can be known before the first image.
+/// Checks that there is space for a file, as far as that is possible before the first image.
 pub fn check_folder(directory: &Path) -> Result<(), Failure> {
     let demand = crate::serve::readiness::Demand { image_bytes: 1 << 20, images: Some(1), rate_hz: None, is_compressed: false };
     crate::serve::readiness::disk(directory, &demand).map(drop)

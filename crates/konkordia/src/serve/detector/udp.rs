@@ -1,20 +1,21 @@
-//! A detector that sends packets. A run is armed, runs and is closed in threads of its own; the actor hears of it.
+//! A detector that sends packets. A run is armed, runs and is closed in threads of its own, which report to the actor.
 //!
-//! A run starts clean: its sockets are new, what came into them before it was armed is thrown away, and a run that begins with whatever frame
-//! comes first does not begin with one of the last frames of the run before ([`Control::expect_stragglers`]).
+//! A run starts clean. Its sockets are new, and packets that arrived before it was armed are thrown away. A run that
+//! begins with whatever frame comes first does not begin with one of the last frames of the previous run
+//! ([`Control::expect_stragglers`]).
 
 use super::Handle;
 use super::actor::{self, Base, Driver, Outbox, Preparation};
-use super::status::{Live, Machine, Say, Shared};
+use super::status::{Live, Machine, Shared, StatusMessage};
 use super::udp_dark::{Dark, DarkEnd};
-use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, broken_off, discard, finish, ready, wish};
+use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, broken_off, discard, finish, parameters, ready};
 use crate::config::Config;
 use crate::config::service::DetectorConfig;
 use crate::failure::{Exit, Failure};
-use crate::repack::travel;
+use crate::repack::archive_copy;
 use crate::run::arm::Prepared;
 use crate::run::report::stream_name;
-use crate::run::setup::Teller;
+use crate::run::setup::SetupReporter;
 use crate::serve::events::EventLog;
 use crate::serve::fanout::{Fanout, Ring};
 use crate::serve::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
@@ -32,7 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// How often the packets of a run are held against its set-up.
+/// How often the packets of a run are compared with its set-up.
 const SETUP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What the thread of a run reports.
@@ -41,50 +42,50 @@ pub enum Report {
     DataEnded(u64),
     /// Its files are closed.
     Closed(u64, Box<Finished>),
-    /// The dark frames of a run are taken, or why not.
+    /// The outcome of taking dark frames.
     Dark(u64, Box<DarkEnd>),
 }
 
-/// The run that is armed or goes on.
+/// The run that is armed or in progress.
 struct Current {
     run: u64,
     control: Arc<Control>,
     gates: Arc<Gates>,
     armed: Instant,
-    /// When the clock for the first packet began.
+    /// When the time limit for the first packet began.
     clock: Option<Instant>,
     start_timeout_ns: u64,
     reason: Arc<Mutex<Reason>>,
     images: Option<u64>,
     packets_per_image: u64,
     file: Option<String>,
-    /// For a wrong set-up: configuration, plan and names of the streams.
+    /// Used to report a wrong set-up: configuration, plan and names of the streams.
     config: Arc<Config>,
     plan: Arc<Plan>,
     names: Vec<String>,
-    teller: Teller,
+    setup_reporter: SetupReporter,
     looked: Instant,
 }
 
 impl Current {
-    /// Tells of a wrong set-up what was not told yet.
+    /// Reports findings about a wrong set-up that were not reported yet.
     fn tell(&mut self, machine: &mut Machine, findings: &[Finding]) {
-        for told in self.teller.news(&self.config, &self.names, findings) {
+        for told in self.setup_reporter.news(&self.config, &self.names, findings) {
             let data = json!({ "run": self.run, "finding": told.to_json() });
             let message = format!("wrong set-up: {}", told.what);
             machine.tell("setup", Severity::Warning, message.clone(), data);
-            machine.say(Say { message, severity: Severity::Warning, hint: Some(told.fix) });
+            machine.set_message(StatusMessage { message, severity: Severity::Warning, hint: Some(told.fix) });
         }
     }
 }
 
-/// What is particular to packets.
+/// The driver of UDP detectors.
 pub struct Udp {
     outbox: Outbox<Self>,
     current: Option<Current>,
-    /// Pedestals are being taken.
+    /// The pedestal run in progress.
     dark: Option<Dark>,
-    /// Last frames of the run before.
+    /// Last frames of the previous run.
     stragglers: Option<Range<u64>>,
 }
 
@@ -96,7 +97,11 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
     let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
     let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
     let stamps = Arc::clone(&fanout.stamps);
-    let ring = Ring::new(Arc::clone(&fanout.tap), Box::new(move |image| stamps.age(image.number)));
+    let ring = Ring::new(
+        Arc::clone(&fanout.preview),
+        Box::new(move |image| stamps.age(image.number)),
+        Box::new(|start| Some(start.series)),
+    );
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout, runs: 0 };
@@ -110,15 +115,15 @@ impl Driver for Udp {
 
     fn prepare(&self, base: &Base, request: &ArmRequest) -> Result<(About, Preparation<Ready>), Failure> {
         let (run, fanout) = (base.runs + 1, Arc::clone(&base.fanout));
-        let wish = wish(&base.config, base.settings.data_root.as_ref(), run, request)?;
-        let file = wish.config.directory.join(format!("{}_master.h5", wish.config.prefix));
+        let parameters = parameters(&base.config, base.settings.data_root.as_ref(), run, request)?;
+        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix));
         let about = About {
             detector: base.config.name.clone(),
             run,
-            images: wish.config.images,
-            file: wish.write.then(|| file.display().to_string()),
+            images: parameters.config.images,
+            file: parameters.write.then(|| file.display().to_string()),
         };
-        Ok((about, Box::new(move || ready(wish, &fanout, run))))
+        Ok((about, Box::new(move || ready(parameters, &fanout, run))))
     }
 
     fn discard(ready: Ready) {
@@ -126,14 +131,14 @@ impl Driver for Udp {
     }
 
     fn launch(&mut self, base: &mut Base, ready: Ready) -> Result<(), Failure> {
-        let Ready { prepared, wish, gates, live } = ready;
+        let Ready { prepared, parameters, gates, live } = ready;
         let Prepared { armed, writer, raw_copy, plan, addresses, notes, .. } = prepared;
         let run = base.runs + 1;
         let control = armed.control();
         if let (Some(frames), FirstFrame::Auto) = (self.stragglers.clone(), plan.first_frame) {
             control.expect_stragglers(frames, plan.packets_per_image());
         }
-        let file = wish.config.directory.join(format!("{}_master.h5", wish.config.prefix)).display().to_string();
+        let file = parameters.config.directory.join(format!("{}_master.h5", parameters.config.prefix)).display().to_string();
         let (reason, streams) = (Arc::new(Mutex::new(Reason::default())), addresses.len());
         let current = Current {
             run,
@@ -141,21 +146,22 @@ impl Driver for Udp {
             gates: Arc::clone(&gates),
             armed: Instant::now(),
             clock: None,
-            start_timeout_ns: wish.start_timeout_ns,
+            start_timeout_ns: parameters.start_timeout_ns,
             reason: Arc::clone(&reason),
             images: plan.images(),
             packets_per_image: plan.packets_per_image(),
-            file: wish.write.then_some(file),
-            config: Arc::new(wish.config.clone()),
+            file: parameters.write.then_some(file),
+            config: Arc::new(parameters.config.clone()),
             plan: Arc::clone(&plan),
             names: addresses.iter().map(stream_name).collect(),
-            teller: Teller::default(),
+            setup_reporter: SetupReporter::default(),
             looked: Instant::now(),
         };
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let stray = crate::machine::datagrams_to_closed_ports();
-        let closing = Closing { config: wish.config, writer, raw_copy, addresses, run, writes: wish.write, stray };
-        let (outbox, outlets, counts) = (self.outbox.clone(), Arc::clone(&base.fanout.outlets), Arc::clone(&live.counts));
+        let closing = Closing { config: parameters.config, writer, raw_copy, addresses, run, writes: parameters.write, stray };
+        let (outbox, output_queues, counts) =
+            (self.outbox.clone(), Arc::clone(&base.fanout.output_queues), Arc::clone(&live.counts));
         let (of_actor, live) = (Arc::clone(&live), live);
         let work = move || {
             let to_its_end = || {
@@ -166,16 +172,16 @@ impl Driver for Udp {
                 finished.look.latency = live.latency();
                 finished
             };
-            // What a mistake in closing leaves behind can be repaired; the other detectors have nothing to do with it.
+            // A panic while closing must not affect the other detectors. What it leaves behind can be repaired.
             let finished = contain(to_its_end).unwrap_or_else(|panic| broken_off(&closing, live.look(), &panic));
             if counts.begun.load(Ordering::Acquire) {
-                outlets.end(&finished.end);
+                output_queues.end(&finished.end);
             }
             let master = finished.file.as_ref().map(|(master, ..)| master.clone());
             outbox.report(Report::Closed(run, Box::new(finished)));
-            if let (Some(travel), Some(master)) = (&closing.config.travel, master) {
-                // A panic in it was reported by the hook; the files of the run are closed.
-                let _ = contain(|| travel::make_and_tell(travel, closing.config.overwrite, &master, true, false));
+            if let (Some(archive_copy), Some(master)) = (&closing.config.archive_copy, master) {
+                // The panic hook has reported a panic in it; the files of the run are closed.
+                let _ = contain(|| archive_copy::make_and_tell(archive_copy, closing.config.overwrite, &master, true, false));
             }
         };
         let spawned = Builder::new().name(format!("run-{}", base.config.name)).spawn(work);
@@ -229,14 +235,14 @@ impl Driver for Udp {
         match report {
             Report::DataEnded(run) if self.current.as_ref().is_some_and(|current| current.run == run) => {
                 self.note_data(base);
-                let say = Say::info(format!("run {run}: no more data; closing its files"));
-                let _ = base.machine.step(Event::EndOfData, Some(say));
+                let status_message = StatusMessage::info(format!("run {run}: no more data; closing its files"));
+                let _ = base.machine.step(Event::EndOfData, Some(status_message));
             }
             Report::DataEnded(_) => {}
             Report::Closed(run, finished) => self.closed(base, run, *finished),
             Report::Dark(run, end) => {
                 if let Some(dark) = self.dark.take_if(|dark| dark.run() == run) {
-                    // The detector may go on sending.
+                    // The detector may go on sending, so no frame counts as a late one of the previous run.
                     self.stragglers = None;
                     dark.end(base, *end);
                 }
@@ -299,23 +305,23 @@ fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[S
             format!("{early} packets that came before run {run} was armed were left out: is the detector still sending?");
         machine.tell("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
-    let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", crate::say::count(n)));
-    let _ = machine.step(Event::Arm, Some(Say::info(format!("armed for {images}"))));
+    let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", crate::console::count(n)));
+    let _ = machine.step(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
 }
 
 impl Udp {
-    /// The first packet has come, if it has.
+    /// If the first packet has arrived, publishes that.
     fn note_data(&mut self, base: &mut Base) {
         let Some(current) = &self.current else { return };
         if base.machine.state() == State::Armed && current.control.progress().packets.placed > 0 {
             let message = format!("run {} is being received", current.run);
             let data = json!({ "run": current.run, "file": current.file });
             base.machine.tell("run_started", Severity::Info, message.clone(), data);
-            let _ = base.machine.step(Event::Data, Some(Say::info(message)));
+            let _ = base.machine.step(Event::Data, Some(StatusMessage::info(message)));
         }
     }
 
-    /// Tells of a wrong set-up as soon as it is certain.
+    /// Reports a wrong set-up as soon as it is certain.
     fn look_at_setup(&mut self, base: &mut Base, now: Instant) {
         let Some(current) = self.current.as_mut().filter(|current| now.duration_since(current.looked) >= SETUP_INTERVAL) else {
             return;
@@ -327,7 +333,7 @@ impl Udp {
 
     fn closed(&mut self, base: &mut Base, run: u64, finished: Finished) {
         let Some(mut current) = self.current.take_if(|current| current.run == run) else { return };
-        let Finished { look, ended, say, failed, file, is_complete, findings, frames, .. } = finished;
+        let Finished { look, ended, status_message, failed, file, is_complete, findings, frames, .. } = finished;
         self.stragglers = frames.map(|frames| stragglers(frames, current.packets_per_image));
         let machine = &mut base.machine;
         current.tell(machine, &findings);
@@ -349,15 +355,15 @@ impl Udp {
         }
         machine.tell(
             "run_ended",
-            say.severity,
-            say.message.clone(),
+            status_message.severity,
+            status_message.message.clone(),
             json!({ "run": run, "ended": ended, "ledger": look.ledger }),
         );
         machine.shared.end(look);
         machine.publish(|status| status.ended = Some(ended.into()));
-        // Who cancels a run puts its failure aside as well; the message and the event keep it.
+        // A cancel also clears the failure of the run; the message and the event keep it.
         let is_fault = failed && ended != "cancelled";
-        let _ = machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(say));
+        let _ = machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
         if matches!(ended, "stopped" | "cancelled") {
             let about = About { detector: base.config.name.clone(), run, images: current.images, file: current.file.clone() };
             base.run_on_stop(about);
@@ -365,8 +371,8 @@ impl Udp {
     }
 }
 
-/// Frames of a run of which packets may still come when the next one begins: the last ones, but not its first, because with that a detector begins
-/// that was reset.
+/// Frames of a run of which packets may still arrive when the next run begins: the last ones. Its first frame is never
+/// among them, because a detector that was reset begins with that number again.
 fn stragglers(frames: Range<u64>, packets_per_image: u64) -> Range<u64> {
     let slack = (65_536 / packets_per_image.max(1)).clamp(16, 1024);
     frames.start.saturating_add(1).max(frames.end.saturating_sub(slack))..frames.end

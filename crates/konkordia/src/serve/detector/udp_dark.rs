@@ -1,15 +1,16 @@
-//! Pedestals of a detector that sends packets: a run that makes a calibration file instead of images, in a thread of its own.
+//! Pedestals of a detector that sends packets: a run in a thread of its own, which makes a calibration file instead of
+//! images.
 
 use super::actor::Base;
-use super::status::{Live, Look, Say};
+use super::status::{Live, Look, StatusMessage};
 use crate::config::Config;
 use crate::config::model::CalibrationKind;
 use crate::config::service::DetectorKindConfig;
+use crate::console;
 use crate::failure::{Exit, Failure, reason};
 use crate::pedestal::args::{PedestalArgs, StageChoice};
 use crate::pedestal::{frames_of_stage, from_detector};
 use crate::run::signals::{Stopper, Watch};
-use crate::say;
 use crate::serve::handle::{PedestalRequest, Severity};
 use crate::serve::hooks::About;
 use crate::serve::paths::Place;
@@ -23,7 +24,7 @@ use std::thread::Builder;
 /// Most frames of a stage, as on the command line.
 const FRAMES_MAX: u64 = 1_000_000;
 
-/// What became of it; `None` = it was stopped, and nothing was written.
+/// The outcome; `None` = it was stopped, and nothing was written.
 pub type DarkEnd = Result<Option<DarkFile>, Failure>;
 
 /// The calibration file, for people and programs.
@@ -43,7 +44,7 @@ pub struct Dark {
     frames: u64,
 }
 
-/// For those who look on.
+/// The progress, for the status.
 struct Taking {
     stopper: Stopper,
     frames: u64,
@@ -56,7 +57,7 @@ impl Live for Taking {
 }
 
 impl Dark {
-    /// Begins; `report` hears of the end.
+    /// Begins the run; `report` is called at its end.
     ///
     /// # Errors
     /// The request cannot be carried out.
@@ -86,59 +87,70 @@ impl Dark {
         base.runs = run;
         base.machine.shared.begin(taking);
         base.machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
-        let say = Say::info(format!("run {run} waits for {} dark frames", say::count(frames)));
-        let _ = base.machine.step(Event::Arm, Some(say));
+        let status_message = StatusMessage::info(format!("run {run} waits for {} dark frames", console::count(frames)));
+        let _ = base.machine.step(Event::Arm, Some(status_message));
         Ok(Self { run, stopper, frames })
     }
 
-    /// Its number.
+    /// The number of the run.
     pub fn run(&self) -> u64 {
         self.run
     }
 
-    /// Ends it; nothing is written.
+    /// Ends the run; nothing is written.
     pub fn stop(&self) {
         self.stopper.stop();
     }
 
-    /// Tells how far it is.
+    /// Publishes the progress.
     pub fn tick(&self, base: &mut Base) {
         let frames = self.stopper.images();
         if frames == 0 || self.stopper.is_stopped() {
             return;
         }
-        let say = Say::info(format!("run {}: {} of {} dark frames", self.run, say::count(frames), say::count(self.frames)));
+        let status_message = StatusMessage::info(format!(
+            "run {}: {} of {} dark frames",
+            self.run,
+            console::count(frames),
+            console::count(self.frames)
+        ));
         match base.machine.state() {
             State::Armed => {
-                let _ = base.machine.step(Event::Data, Some(say));
+                let _ = base.machine.step(Event::Data, Some(status_message));
             }
-            _ => base.machine.say(say),
+            _ => base.machine.set_message(status_message),
         }
     }
 
-    /// Everything is there, or it has failed.
+    /// Publishes the outcome.
     pub fn end(self, base: &mut Base, end: DarkEnd) {
         let (run, machine) = (self.run, &mut base.machine);
         machine.shared.end(Look { expected: Some(self.frames), committed: self.stopper.images(), ..Look::default() });
-        let (ended, event, say, data) = match end {
+        let (ended, event, status_message, data) = match end {
             Ok(Some(file)) => {
                 let ended = if file.is_incomplete { "incomplete" } else { "complete" };
-                let (event, say) = (Event::Closed, file.say(run));
-                (ended, event, say, file.table)
+                let (event, status_message) = (Event::Closed, file.set_message(run));
+                (ended, event, status_message, file.table)
             }
             Ok(None) => {
-                let say = Say::info(format!("run {run}: the pedestals were stopped; no calibration file was written"));
-                ("stopped", Event::Closed, say, Value::Null)
+                let status_message =
+                    StatusMessage::info(format!("run {run}: taking the pedestals was stopped; no calibration file was written"));
+                ("stopped", Event::Closed, status_message, Value::Null)
             }
             Err(failure) => {
                 let data = json!({ "why": failure.why, "fix": failure.fix });
-                ("failed", Event::Fault, Say::failure(&failure), data)
+                ("failed", Event::Fault, StatusMessage::failure(&failure), data)
             }
         };
         machine.publish(|status| status.ended = Some(ended.into()));
-        machine.tell("pedestal", say.severity, say.message.clone(), json!({ "run": run, "ended": ended, "pedestal": data }));
+        machine.tell(
+            "pedestal",
+            status_message.severity,
+            status_message.message.clone(),
+            json!({ "run": run, "ended": ended, "pedestal": data }),
+        );
         let _ = machine.step(Event::EndOfData, None);
-        let _ = machine.step(event, Some(say));
+        let _ = machine.step(event, Some(status_message));
         if ended == "stopped" {
             base.run_on_stop(About { detector: base.config.name.clone(), run, ..About::default() });
         }
@@ -146,23 +158,23 @@ impl Dark {
 }
 
 impl DarkFile {
-    fn say(&self, run: u64) -> Say {
+    fn set_message(&self, run: u64) -> StatusMessage {
         let mut message = format!("run {run}: {} has new pedestals", self.path.display());
         if self.is_incomplete {
             message += "; not all dark frames came";
         }
         if self.remarks.is_empty() && !self.is_incomplete {
-            return Say { message, severity: Severity::Success, hint: None };
+            return StatusMessage { message, severity: Severity::Success, hint: None };
         }
         if !self.remarks.is_empty() {
             message = format!("{message}; look at {}", self.remarks.join(", "));
         }
         let hint = Some(format!("konkordia calibration plot {}", self.path.display()));
-        Say { message, severity: Severity::Warning, hint }
+        StatusMessage { message, severity: Severity::Warning, hint }
     }
 }
 
-/// The request as the arguments of the verb, which does the same.
+/// The request as arguments of the command-line verb, which does the same.
 fn arguments(base: &Base, request: &PedestalRequest) -> Result<PedestalArgs, Failure> {
     let DetectorKindConfig::Udp(own) = &base.config.kind else {
         return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
@@ -170,12 +182,12 @@ fn arguments(base: &Base, request: &PedestalRequest) -> Result<PedestalArgs, Fai
     let number = |name: &str, value: Option<u64>, least: u64| match value {
         Some(n) if n < least || n > FRAMES_MAX => {
             let what = format!("{n} {name} are not possible");
-            Err(Failure::new(Exit::Configuration, what, format!("{least} to {FRAMES_MAX} are"), "give another number"))
+            Err(Failure::new(Exit::Configuration, what, format!("{least} to {FRAMES_MAX} are possible"), "give another number"))
         }
         value => Ok(value),
     };
     if request.stage == StageChoice::All && base.config.hooks.on_stage.is_empty() {
-        let why = "nothing is configured that sets the gain of the detector";
+        let why = "no program that sets the gain of the detector is configured";
         let fix = "set [control] on_stage and on_trigger, or take one stage after the other (\"stage\": \"g0\") and set the detector yourself";
         return Err(Failure::new(Exit::Configuration, "all gain stages cannot be taken in one go", why, fix));
     }
@@ -186,7 +198,7 @@ fn arguments(base: &Base, request: &PedestalRequest) -> Result<PedestalArgs, Fai
     Ok(args)
 }
 
-/// Where the pedestals go.
+/// The calibration file for the pedestals.
 fn file(base: &Base, own: &Config, request: &PedestalRequest) -> Result<PathBuf, Failure> {
     if let Some(name) = &request.file {
         let root = base.settings.data_root.as_ref().unwrap_or(&own.directory).clone();

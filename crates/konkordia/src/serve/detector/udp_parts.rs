@@ -1,18 +1,18 @@
-//! What a run over UDP is made of in the service: the configuration after the wishes of a command, the gates in front of the sockets, the
+//! The parts of a UDP run: its configuration from the parameters of a command, the gates in front of the sockets, the
 //! preparation with everything that can fail, and the end with its files.
 
-use super::status::{Live, Look, Say, latency_rows};
+use super::status::{Live, Look, StatusMessage, latency_rows};
 use crate::config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
 use crate::config::{Config, overrides};
+use crate::console;
 use crate::failure::{Exit, Failure};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::{self, Report};
 use crate::run::sink::SharedWriter;
 use crate::run::{angles, clock, exit_of};
-use crate::say;
 use crate::serve::fanout::Fanout;
-use crate::serve::fanout::run_tap::{ImageCounts, RunSink};
+use crate::serve::fanout::run_as_series::{ImageCounts, RunSink};
 use crate::serve::handle::{ArmRequest, Severity};
 use crate::serve::paths::Place;
 use crate::serve::readiness::{self, Demand};
@@ -28,7 +28,7 @@ use konkordia_core::setup::Finding;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
-use konkordia_engine::run_tap::end_of_run;
+use konkordia_engine::run_as_series::end_of_run;
 use konkordia_engine::series::encode::Outgoing;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
 use konkordia_sources::udp::UdpReceiver;
@@ -39,12 +39,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Packets of other senders than the own ones, a part of those that are foreign; so its name is none of a verdict.
-const FROM_STRANGERS: &str = "from_strangers_packets";
-/// Batches that are thrown away at most before a run begins.
+/// Total of packets from other senders. They are also counted as foreign, so the name must not look like that of a
+/// verdict (`packets_VERDICT`).
+const FROM_OTHER_SENDERS: &str = "from_strangers_packets";
+/// Most batches that are thrown away before a run begins.
 const DRAIN_BATCHES_MAX: usize = 100_000;
 
-/// Stands in front of a socket: what came before the run was armed goes away, and after a cancel nothing comes any more.
+/// Stands in front of a socket. It throws away packets from before the run was armed, and delivers nothing after a
+/// cancel.
 struct Gate {
     inner: UdpReceiver,
     common: Arc<Gates>,
@@ -54,16 +56,17 @@ struct Gate {
 /// What the gates of a run share with its actor.
 #[derive(Debug, Default)]
 pub struct Gates {
-    /// Gates that have thrown away what was there.
+    /// Gates that have thrown away the early packets.
     drained: AtomicU64,
     /// Packets that came before the run was armed.
     early: AtomicU64,
-    /// Nothing is taken any more.
+    /// True: no packets are taken any more.
     pub shut: Arc<AtomicBool>,
 }
 
 impl Gates {
-    /// Waits until everything that came too early is gone, and says how much it was.
+    /// Waits until the gates have thrown away the early packets, about 0.5 s at most. Returns the number of these
+    /// packets.
     pub fn wait(&self, streams: usize) -> u64 {
         for _ in 0..500 {
             if self.drained.load(Ordering::Acquire) >= streams as u64 {
@@ -101,10 +104,10 @@ impl Source for Gate {
     }
 }
 
-/// A run over UDP while it goes on.
+/// The counters of a UDP run in progress.
 pub struct UdpLive {
     control: Arc<Control>,
-    /// By state, as they are committed.
+    /// Committed images by state.
     pub counts: Arc<ImageCounts>,
     plan: Arc<Plan>,
     writer: SharedWriter,
@@ -113,7 +116,7 @@ pub struct UdpLive {
 }
 
 impl UdpLive {
-    /// From the first packet of an image to its place in the order, and to its place in the file.
+    /// Latency from the first packet of an image to its place in the order, and to its place in the file.
     pub fn latency(&self) -> BTreeMap<String, f64> {
         let (committed, written) = self.control.latencies();
         let mut rows = latency_rows("committed", &committed);
@@ -132,13 +135,13 @@ impl Live for UdpLive {
                 .map(|n| n.load(Ordering::Relaxed));
         let written = if self.writes { p.images_written } else { 0 };
         let states = [("complete", complete), ("partial", partial), ("lost", lost), ("discarded", discarded)];
-        let (ledger, totals) = account(&p.packets, p.packets_stranger, &states);
+        let (ledger, totals) = account(&p.packets, p.packets_of_others, &states);
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         Look {
             expected: self.plan.images(),
             committed: p.images_committed,
             written,
-            // A sink that fails ends the run, and the ledger says what it did not take.
+            // Known only at the end: a sink that fails ends the run, and the ledger says what it did not take.
             unwritten: 0,
             durable: self.writer.durable_end(),
             raw_durable: self.raw_copy.as_ref().map(RawCopy::durable_end),
@@ -166,19 +169,24 @@ impl Live for UdpLive {
 }
 
 /// The configuration of one run.
-pub struct Wish {
-    /// As it is to be run; its own start time-out is off, because the actor holds the clock.
+pub struct ArmParameters {
+    /// The configuration to run. Its own start time-out is off, because the actor keeps that time.
     pub config: Config,
-    /// Time from start to the first packet, ns; `u64::MAX` = for ever.
+    /// Time from start to the first packet, ns; `u64::MAX` = no limit.
     pub start_timeout_ns: u64,
     /// Files are written.
     pub write: bool,
-    /// What people should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// The configuration of this run after the wishes of a command.
-pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, run: u64, request: &ArmRequest) -> Result<Wish, Failure> {
+/// The configuration of this run, from the parameters of a command.
+pub fn parameters(
+    base: &DetectorConfig,
+    data_root: Option<&PathBuf>,
+    run: u64,
+    request: &ArmRequest,
+) -> Result<ArmParameters, Failure> {
     let DetectorKindConfig::Udp(own) = &base.kind else {
         return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
     };
@@ -188,7 +196,7 @@ pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, run: u64, reques
         Some(0) => config.images = None,
         Some(n) if n <= 1 << 40 => config.images = Some(n),
         Some(n) => {
-            let what = format!("{n} images are no run");
+            let what = format!("a run cannot have {n} images");
             return Err(Failure::new(Exit::Configuration, what, "at most 2^40 are possible", "give fewer, or 0 = until stopped"));
         }
     }
@@ -203,19 +211,20 @@ pub fn wish(base: &DetectorConfig, data_root: Option<&PathBuf>, run: u64, reques
             Some(name) => place.target(name)?,
             None => place.numbered(&own.prefix, run, own.overwrite)?.1,
         };
-        if let Some(travel) = config.travel.as_mut() {
-            travel.prefix = format!("{}_travel", target.prefix);
+        if let Some(archive_copy) = config.archive_copy.as_mut() {
+            archive_copy.prefix = format!("{}_travel", target.prefix);
         }
         (config.directory, config.prefix) = (target.directory, target.prefix);
     } else {
-        (config.travel, config.keep_raw) = (None, false);
+        (config.archive_copy, config.keep_raw) = (None, false);
     }
     let notes = refuse_types(base, config.pixel)?;
     let start_timeout_ns = std::mem::replace(&mut config.start_timeout_ns, u64::MAX);
-    Ok(Wish { config, start_timeout_ns, write, notes })
+    Ok(ArmParameters { config, start_timeout_ns, write, notes })
 }
 
-/// Refuses pixels that a consumer's protocol has no form for, and says which its usual clients do not know.
+/// Refuses pixel types that a consumer's protocol cannot carry. Returns notes about types that the usual clients of a
+/// protocol do not know.
 fn refuse_types(base: &DetectorConfig, pixel: PixelType) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
     for consumer in &base.consumers {
@@ -231,7 +240,7 @@ fn refuse_types(base: &DetectorConfig, pixel: PixelType) -> Result<Vec<String>, 
         }
         if protocol == Outgoing::DectrisV2 && !pixel.is_unsigned() {
             notes.push(format!(
-                "the consumer '{}' gets {pixel} in Stream V2, whose own detectors send unsigned pixels only: a client that does not know signed ones needs dtype = \"uint16\" or \"uint32\"",
+                "the consumer '{}' gets {pixel} in Stream V2, but the detectors of this protocol send only unsigned pixels: if its program cannot read signed ones, set dtype = \"uint16\" or \"uint32\"",
                 consumer.name
             ));
         }
@@ -243,20 +252,18 @@ fn refuse_types(base: &DetectorConfig, pixel: PixelType) -> Result<Vec<String>, 
 pub struct Ready {
     /// The run and its files.
     pub prepared: Prepared,
-    /// As it was asked for.
-    pub wish: Wish,
-    /// In front of its sockets.
+    /// The configuration that it was prepared with.
+    pub parameters: ArmParameters,
+    /// The gates in front of its sockets.
     pub gates: Arc<Gates>,
-    /// To look at it.
+    /// Its counters.
     pub live: Arc<UdpLive>,
 }
 
-/// Everything that can fail before the first packet. On an error nothing is left behind.
-pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
-    let config = &wish.config;
-    let plan = crate::config::plan::plan(config);
-    let mut notes = wish.notes.clone();
-    if wish.write {
+/// Does everything that can fail before the first packet. On an error nothing is left behind.
+pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
+    let config = &parameters.config;
+    let disk = |plan: &Plan| {
         let demand = Demand {
             image_bytes: plan.image_bytes() as u64,
             images: plan.images(),
@@ -266,27 +273,27 @@ pub fn ready(wish: Wish, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
             }),
             is_compressed: plan.compression != Compression::None,
         };
-        notes.extend(readiness::disk(&config.directory, &demand)?);
-        if let Some(travel) = &config.travel {
-            crate::repack::travel::check(travel, config.overwrite)?;
+        let notes = readiness::disk(&config.directory, &demand)?;
+        if let Some(archive_copy) = &config.archive_copy {
+            crate::repack::archive_copy::check(archive_copy, config.overwrite)?;
         }
-    }
+        Ok(notes)
+    };
     let (gates, counts) = (Arc::new(Gates::default()), Arc::new(ImageCounts::default()));
-    let tap = |plan: &Arc<Plan>| -> Vec<Box<dyn konkordia_core::ports::Sink>> {
-        let start = series_start(config, run, wish.write);
+    let sinks = |plan: &Arc<Plan>| -> Vec<Box<dyn konkordia_core::ports::Sink>> {
+        let start = series_start(config, run, parameters.write);
         let notes = (Arc::clone(&counts), Arc::clone(&fanout.stamps));
-        vec![Box::new(RunSink::new(Arc::clone(plan), start, Arc::clone(&fanout.outlets), notes, Arc::clone(&gates.shut)))]
+        vec![Box::new(RunSink::new(Arc::clone(plan), start, Arc::clone(&fanout.output_queues), notes, Arc::clone(&gates.shut)))]
     };
     let wrap = |inner| -> Box<dyn Source> { Box::new(Gate { inner, common: Arc::clone(&gates), is_open: false }) };
-    let additions = Additions { write: wish.write, sinks: &tap, wrap: &wrap };
+    let additions =
+        Additions { write: parameters.write, disk: parameters.write.then_some(&disk as _), sinks: &sinks, wrap: &wrap };
     let mut prepared = prepare_with(config, Ports::Configured, &additions)?;
-    // Said by both.
-    prepared.notes.retain(|note| !note.starts_with("the disk has") || !notes.iter().any(|n| n.starts_with("the disk has")));
-    prepared.notes.splice(0..0, notes);
+    prepared.notes.splice(0..0, parameters.notes.iter().cloned());
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
     let (writer, raw_copy) = (prepared.writer.clone(), prepared.raw_copy.clone());
-    let live = UdpLive { control, counts, plan: Arc::clone(&plan), writer, raw_copy, writes: wish.write };
-    Ok(Ready { prepared, wish, gates, live: Arc::new(live) })
+    let live = UdpLive { control, counts, plan: Arc::clone(&plan), writer, raw_copy, writes: parameters.write };
+    Ok(Ready { prepared, parameters, gates, live: Arc::new(live) })
 }
 
 fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
@@ -327,15 +334,15 @@ fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
 
 /// A run that is over, with its files closed or not.
 pub struct Finished {
-    /// The final account.
+    /// The final counters.
     pub look: Look,
     /// How it ended.
     pub ended: &'static str,
     /// In words.
-    pub say: Say,
+    pub status_message: StatusMessage,
     /// The detector is in error.
     pub failed: bool,
-    /// Master and positions, if there is a file.
+    /// Master file, number of positions and bytes of the packed pixels, if there is a file.
     pub file: Option<(PathBuf, u64, u64)>,
     /// Every image is complete and in the file.
     pub is_complete: bool,
@@ -352,7 +359,7 @@ pub struct Finished {
 pub struct Reason {
     /// It was cancelled.
     pub cancelled: bool,
-    /// In words, for an end without data.
+    /// Why it ended without data, in words.
     pub waited_for: Option<String>,
 }
 
@@ -360,17 +367,17 @@ pub struct Reason {
 pub struct Closing {
     /// Configuration of the run.
     pub config: Config,
-    /// What was prepared, without the run itself.
+    /// The writer of the files.
     pub writer: SharedWriter,
-    /// Raw frames.
+    /// The copy of the raw frames.
     pub raw_copy: Option<RawCopy>,
     /// Where the streams arrived.
     pub addresses: Vec<std::net::SocketAddr>,
-    /// Of this run.
+    /// Number of the run.
     pub run: u64,
     /// Files are written.
     pub writes: bool,
-    /// Datagrams to closed ports when the run began.
+    /// The system's count of datagrams to closed ports when the run began.
     pub stray: Option<u64>,
 }
 
@@ -386,7 +393,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         record.ended = ended.into();
     }
     let file = closing.writer.finish(&record).transpose();
-    // Raw frames without a frame go away with the copy that makes them.
+    // A raw copy without frames removes its files when it is dropped unfinished.
     let is_nothing = reason.cancelled && outcome.images == 0;
     let copy = closing.raw_copy.as_ref().filter(|_| !is_nothing);
     let raw = copy.and_then(RawCopy::finish).transpose();
@@ -410,7 +417,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     Finished {
         look,
         ended,
-        say: sum_up(closing.run, outcome, ended, &report, failure.as_ref(), reason),
+        status_message: sum_up(closing.run, outcome, ended, &report, failure.as_ref(), reason),
         failed: failure.is_some(),
         file: kept,
         is_complete: failure.is_none() && outcome.is_complete() && outcome.images > 0,
@@ -420,7 +427,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
     }
 }
 
-/// The end of a run whose closing panicked: its files stay as after a crash, to be repaired.
+/// The end of a run whose closing panicked. Its files stay as after a crash and can be repaired.
 pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished {
     let ended = SeriesEnded::Failed;
     let ledger = SeriesLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..SeriesLedger::default() };
@@ -428,7 +435,7 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
     look.totals.push(("runs_program_error".into(), 1));
     Finished {
         ended: "program error",
-        say: Say::failure(&panic.into()),
+        status_message: StatusMessage::failure(&panic.into()),
         failed: true,
         file: closing.writes.then_some((master, look.written, 0)),
         is_complete: false,
@@ -439,7 +446,7 @@ pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished 
     }
 }
 
-/// A run that was thrown away before anything came leaves no files, so that its name is free.
+/// Removes the files of a run that ended before anything arrived, so that its name is free again.
 fn remove(file: &FileReport) {
     for path in std::iter::once(&file.master).chain(&file.data_files) {
         let _ = std::fs::remove_file(path);
@@ -450,10 +457,10 @@ fn remove(file: &FileReport) {
     }
 }
 
-/// Files of a run that was made ready and is not wanted any more.
+/// Removes the files of a prepared run that is not wanted any more.
 pub fn discard(ready: Ready) {
     let Prepared { armed, writer, .. } = ready.prepared;
-    // The sockets go first: somebody may arm again.
+    // The sockets close first, because the next arm may need them.
     drop(armed);
     let record = LedgerRecord { ended: "cancelled".into(), ..LedgerRecord::default() };
     if let Some(Ok(file)) = writer.finish(&record) {
@@ -461,15 +468,19 @@ pub fn discard(ready: Ready) {
     }
 }
 
-/// Packets and images by state, as rows of the ledger and as what they add to the totals of the detector.
-fn account(packets: &StreamLedger, from_strangers: u64, images: &[(&str, u64)]) -> (BTreeMap<String, u64>, Vec<(String, u64)>) {
+/// Packets and images by state, as rows of the ledger and as additions to the totals of the detector.
+fn account(
+    packets: &StreamLedger,
+    from_other_senders: u64,
+    images: &[(&str, u64)],
+) -> (BTreeMap<String, u64>, Vec<(String, u64)>) {
     let rows = packets.rows();
     let of_packets =
         |(n, v): &(&str, u64)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("packets_{n}") }, *v);
     let images = || images.iter().map(|(n, v)| (format!("images_{n}"), *v));
     let own = |(n, v): &(&str, u64)| ((*n).to_string(), *v);
-    let ledger = rows.iter().map(own).chain([("from_strangers".to_string(), from_strangers)]).chain(images());
-    let totals = rows.iter().map(of_packets).chain([(FROM_STRANGERS.into(), from_strangers)]).chain(images());
+    let ledger = rows.iter().map(own).chain([("from_strangers".to_string(), from_other_senders)]).chain(images());
+    let totals = rows.iter().map(of_packets).chain([(FROM_OTHER_SENDERS.into(), from_other_senders)]).chain(images());
     (ledger.collect(), totals.collect())
 }
 
@@ -477,8 +488,8 @@ fn last_look(outcome: &RunOutcome) -> Look {
     let images = &outcome.ledger.images;
     let states =
         [("complete", images.complete), ("partial", images.partial), ("lost", images.lost), ("discarded", images.discarded)];
-    let from_strangers = outcome.seen.iter().map(|seen| seen.strangers.packets()).sum();
-    let (mut ledger, mut totals) = account(&outcome.ledger.total(), from_strangers, &states);
+    let from_other_senders = outcome.seen.iter().map(|seen| seen.other_senders.packets()).sum();
+    let (mut ledger, mut totals) = account(&outcome.ledger.total(), from_other_senders, &states);
     ledger.extend(images.rows().iter().map(|(n, v)| {
         let name = if n.starts_with("packets") || n.starts_with("frames") { (*n).to_string() } else { format!("images_{n}") };
         (name, *v)
@@ -500,43 +511,61 @@ fn last_look(outcome: &RunOutcome) -> Look {
     }
 }
 
-fn sum_up(run: u64, outcome: &RunOutcome, ended: &str, report: &Report, failure: Option<&Failure>, reason: &Reason) -> Say {
+fn sum_up(
+    run: u64,
+    outcome: &RunOutcome,
+    ended: &str,
+    report: &Report,
+    failure: Option<&Failure>,
+    reason: &Reason,
+) -> StatusMessage {
     let wrong = outcome.ledger.imbalances();
-    // What a panic cut short does not come out; the panic is what there is to tell.
+    // After a panic the sums do not balance. The panic is what to report.
     if let (Some(wrong), false) = (wrong.first(), matches!(outcome.ended, Ended::Panicked(_))) {
-        let hint = Some("please report this: it is a mistake in konkordia".into());
-        return Say { message: format!("run {run}: the ledger does not balance: {wrong}"), severity: Severity::Error, hint };
+        let hint = Some("please report this: it is a bug in konkordia".into());
+        return StatusMessage {
+            message: format!("run {run}: the ledger does not balance: {wrong}"),
+            severity: Severity::Error,
+            hint,
+        };
     }
     if let Some(failure) = failure {
-        return Say::failure(failure);
+        return StatusMessage::failure(failure);
     }
     let i = &outcome.ledger.images;
     let told = report.setup().iter().find(|told| told.is_wrong);
     let hint = told.map(|told| told.fix.clone()).or_else(|| report.advice().first().cloned());
     let cause = told.map_or(String::new(), |told| format!("; wrong set-up: {}", told.what));
     if outcome.images == 0 && reason.cancelled {
-        return Say::info(format!("run {run} was cancelled before an image came"));
+        return StatusMessage::info(format!("run {run} was cancelled before an image came"));
     }
     if outcome.images == 0 || i.complete + i.partial == 0 {
         let why = reason.waited_for.as_ref().map_or(String::new(), |why| format!(": {why}"));
-        return Say { message: format!("run {run} has no image ({ended}){why}{cause}"), severity: Severity::Warning, hint };
+        return StatusMessage {
+            message: format!("run {run} has no image ({ended}){why}{cause}"),
+            severity: Severity::Warning,
+            hint,
+        };
     }
     let severity =
         if outcome.is_success() && !matches!(outcome.ended, Ended::Stalled) { Severity::Success } else { Severity::Warning };
-    let mut message =
-        format!("run {run} has ended ({ended}): {} of {} images complete", say::count(i.complete), say::count(i.expected));
+    let mut message = format!(
+        "run {run} has ended ({ended}): {} of {} images complete",
+        console::count(i.complete),
+        console::count(i.expected)
+    );
     let others = [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)];
     for (name, n) in others.into_iter().chain([("not received", i.not_received), ("not taken", i.not_taken)]) {
         if n > 0 {
-            message.push_str(&format!(", {} {name}", say::count(n)));
+            message.push_str(&format!(", {} {name}", console::count(n)));
         }
     }
     let not_kept = outcome.ledger.packets_not_kept();
     if not_kept > 0 {
-        message.push_str(&format!(", {} packets came twice or too late and are not kept", say::count(not_kept)));
+        message.push_str(&format!(", {} packets arrived twice or too late and were not used", console::count(not_kept)));
     }
     message.push_str(&cause);
-    Say { message, severity, hint }
+    StatusMessage { message, severity, hint }
 }
 
 fn series_end(outcome: &RunOutcome, cancelled: bool) -> SeriesEnd {

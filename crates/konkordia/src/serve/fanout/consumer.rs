@@ -1,10 +1,10 @@
-//! One consumer of images: a thread that takes what waits in its outlet and gives it to a sink.
+//! One consumer of images: a thread that takes images from its output queue and gives them to a sink.
 
 use crate::serve::events::EventLog;
 use crate::serve::handle::Severity;
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
-use konkordia_engine::outlet::{Item, OutletReader};
+use konkordia_engine::output_queue::{Item, OutputQueueReader};
 use konkordia_engine::series::encode::{self, Outgoing, Parts};
 use konkordia_engine::series::guarded;
 use konkordia_sinks::zmq::MessageEncoder;
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often a sink hears of the time while nothing comes.
+/// How often the sink's `tick` is called while nothing arrives.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The encoder of the engine in the form that the socket wants.
+/// The engine's encoder, in the form that the socket needs.
 pub struct Words(Box<dyn encode::Encoder>);
 
 impl Words {
-    /// Of this protocol.
+    /// For this protocol.
     pub fn of(protocol: Outgoing) -> Box<Self> {
         Box::new(Self(encode::encoder(protocol)))
     }
@@ -42,41 +42,41 @@ impl MessageEncoder for Words {
     }
 }
 
-/// What a thread of a consumer tells.
+/// What the thread of a consumer reports.
 pub trait Reports: Send {
-    /// The sink failed; it hears nothing more of this series but its end.
+    /// The sink failed. It gets no more of this series, except its end.
     fn failed(&mut self, error: &SinkError, unwritten: u64);
-    /// It has taken the end of a series; `unwritten` images were not taken.
+    /// A series has ended; `unwritten` images of it were not taken.
     fn ended(&mut self, end: &Arc<SeriesEnd>, unwritten: u64);
     /// The sink has taken an image with pixels.
     fn taken(&mut self, _image: &SeriesImage) {}
-    /// An image goes past the sink, which has failed.
+    /// The sink did not take an image with pixels, because it fails or has failed in this series.
     fn passed(&mut self, _image: &SeriesImage) {}
-    /// After each batch.
-    fn looked(&mut self, reader: &OutletReader);
-    /// Longest time between two looks while there is no series.
+    /// Called after each batch.
+    fn looked(&mut self, reader: &OutputQueueReader);
+    /// Longest time between two batches while there is no series.
     fn patience(&self) -> Duration {
         TICK
     }
 }
 
-/// Tells failures of a stream to those who watch.
-pub struct Told {
-    /// Where.
+/// Reports of the consumer of a stream, as events.
+pub struct ConsumerEvents {
+    /// Where events are reported.
     pub events: EventLog,
     /// Detector.
     pub detector: String,
     /// Name of the consumer.
     pub name: String,
-    /// Looked at after each batch: is anybody there?
+    /// Number of connected receivers, read after each batch.
     pub peers: Box<dyn Fn() -> u64 + Send>,
-    /// So it was last time.
+    /// Whether a receiver was connected last time.
     pub was_connected: Option<bool>,
-    /// Images that came out of the queue and have no form in the protocol of this stream.
-    pub untaken: Arc<AtomicU64>,
+    /// Images that came out of the queue and were not sent: the protocol cannot carry them, or an earlier one failed.
+    pub unsendable: Arc<AtomicU64>,
 }
 
-impl Reports for Told {
+impl Reports for ConsumerEvents {
     fn failed(&mut self, error: &SinkError, _: u64) {
         let message = format!("consumer '{}': {}", self.name, error.what);
         let data = json!({ "consumer": self.name, "why": error.why, "fix": error.fix });
@@ -84,14 +84,14 @@ impl Reports for Told {
     }
 
     fn ended(&mut self, _: &Arc<SeriesEnd>, unwritten: u64) {
-        self.untaken.fetch_add(unwritten, Ordering::Relaxed);
+        self.unsendable.fetch_add(unwritten, Ordering::Relaxed);
     }
 
-    fn looked(&mut self, reader: &OutletReader) {
+    fn looked(&mut self, reader: &OutputQueueReader) {
         let is_connected = (self.peers)() > 0;
         reader.set_connected(is_connected);
         if self.was_connected.replace(is_connected) != Some(is_connected) {
-            let word = if is_connected { "is there" } else { "is not there" };
+            let word = if is_connected { "is connected" } else { "is not connected" };
             let message = format!("consumer '{}' {word}", self.name);
             let data = json!({ "consumer": self.name, "connected": is_connected });
             self.events.add(Some(&self.detector), "consumer", Severity::Info, message, data);
@@ -99,11 +99,11 @@ impl Reports for Told {
     }
 }
 
-/// A sink behind its outlet.
+/// A sink behind its output queue.
 struct Delivery<S, R> {
     sink: S,
     reports: R,
-    /// It failed in this series, which goes past it.
+    /// The sink failed in this series and gets no more images of it.
     failed: bool,
     in_series: bool,
     unwritten: u64,
@@ -122,7 +122,7 @@ impl<S: SeriesSink, R: Reports> Delivery<S, R> {
             Item::Start(start) => {
                 (self.failed, self.in_series, self.unwritten) = (false, true, 0);
                 let result = guarded(|| self.sink.start(start));
-                // Of a series that it did not take, a sink gets no end either.
+                // A sink that did not take the start of a series does not get its end either.
                 self.in_series = result.is_ok();
                 self.note(result);
             }
@@ -150,13 +150,13 @@ impl<S: SeriesSink, R: Reports> Delivery<S, R> {
     }
 }
 
-/// Starts the thread of a consumer; it ends when its outlet is removed.
+/// Starts the thread of a consumer. It ends when its output queue is removed.
 ///
 /// # Errors
 /// The machine has no threads left.
 pub fn spawn<S, R>(
     name: &str,
-    mut reader: OutletReader,
+    mut reader: OutputQueueReader,
     sink: S,
     reports: R,
     now_ns: impl Fn() -> u64 + Send + 'static,
@@ -169,7 +169,7 @@ where
     let work = move || {
         let mut items = Vec::new();
         loop {
-            // Without a series there is nothing to write, and what ends the thread wakes it.
+            // Without a series there is nothing to write, so the wait may be long. Removing the queue wakes the thread.
             let patience = if delivery.in_series { TICK } else { delivery.reports.patience() };
             let is_open = reader.take(patience, &mut items);
             items.iter().for_each(|item| delivery.take(item));
@@ -191,7 +191,7 @@ where
 mod tests {
     use super::*;
     use konkordia_core::series::{SeriesEnded, SeriesLedger};
-    use konkordia_engine::outlet::{OnFull, OutletSpec, Outlets, Service};
+    use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, Service};
     use std::sync::Mutex;
 
     type Log = Arc<Mutex<Vec<String>>>;
@@ -229,26 +229,26 @@ mod tests {
         fn ended(&mut self, _: &Arc<SeriesEnd>, unwritten: u64) {
             self.0.lock().unwrap().push(format!("ended, {unwritten} unwritten"));
         }
-        fn looked(&mut self, _: &OutletReader) {}
+        fn looked(&mut self, _: &OutputQueueReader) {}
     }
 
     #[test]
     fn a_sink_that_fails_hears_the_end_of_its_series_and_the_next_one_whole() {
         let log: Log = Arc::default();
-        let outlets = Outlets::new(None);
+        let output_queues = OutputQueues::new(None);
         let service = Service::Reliable { on_full: OnFull::Wait };
-        let reader = outlets.add(OutletSpec { name: "a".into(), service, queue_images: 8, queue_bytes: 1 << 20 });
+        let reader = output_queues.add(OutputQueueSpec { name: "a".into(), service, queue_images: 8, queue_bytes: 1 << 20 });
         let thread = spawn("a", reader, Picky(Arc::clone(&log)), Notes(Arc::clone(&log)), || 0).unwrap();
         let end = Arc::new(SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: SeriesLedger::default() });
         for series in [1, 2, 3] {
-            outlets.start(&Arc::new(SeriesStart { series, ..SeriesStart::default() }), &|| false);
+            output_queues.start(&Arc::new(SeriesStart { series, ..SeriesStart::default() }), &|| false);
             for number in [0, if series == 1 { 1 } else { 5 }, 2] {
                 let image = SeriesImage { status: konkordia_core::ledger::ImageStatus::Complete, ..SeriesImage::lost(number) };
-                outlets.image(&Arc::new(image), &|| false);
+                output_queues.image(&Arc::new(image), &|| false);
             }
-            outlets.end(&end);
+            output_queues.end(&end);
         }
-        outlets.remove("a");
+        output_queues.remove("a");
         thread.join().unwrap();
         let expected = [
             "start 1",

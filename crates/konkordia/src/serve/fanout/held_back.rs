@@ -1,22 +1,23 @@
-//! Who holds a run back: a reliable consumer, or the file, whose queue is full most of the time. Everybody waits for it then, and the sender at the end.
+//! Reports who holds a run back: a reliable consumer, or the file, whose output queue is full at least half of the
+//! time. Then everybody waits for it, and in the end the sender too.
 
-use konkordia_engine::outlet::Outlets;
+use konkordia_engine::output_queue::OutputQueues;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long is looked at before anything is said.
+/// The waiting is measured over this time before anything is reported.
 const SPAN: Duration = Duration::from_millis(700);
 
-/// A consumer begins to hold the run back, or has ceased to.
+/// A consumer begins or ceases to hold the run back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Its name.
     pub consumer: String,
-    /// It does, from now on.
+    /// True if it holds the run back from now on.
     pub holds: bool,
 }
 
-/// One consumer as it was looked at last.
+/// One consumer at the last look.
 struct Seen {
     consumer: String,
     at: Instant,
@@ -24,20 +25,20 @@ struct Seen {
     holds: bool,
 }
 
-/// Looks at the outlets of a detector now and then.
+/// Looks at the output queues of a detector now and then.
 #[derive(Default)]
 pub struct HeldBack {
     seen: Vec<Seen>,
 }
 
 impl HeldBack {
-    /// What has changed since the last look; the time is that of this look.
-    pub fn look(&mut self, outlets: &Outlets, now: Instant) -> Vec<Change> {
-        let list = outlets.list();
-        self.seen.retain(|seen| list.iter().any(|outlet| outlet.spec().name == seen.consumer));
+    /// What has changed since the last look. `now` is the time of this look.
+    pub fn look(&mut self, output_queues: &OutputQueues, now: Instant) -> Vec<Change> {
+        let list = output_queues.list();
+        self.seen.retain(|seen| list.iter().any(|output_queue| output_queue.spec().name == seen.consumer));
         let mut changes = Vec::new();
-        for outlet in &list {
-            let (name, waited_ns) = (&outlet.spec().name, outlet.stats().waited_ns.load(Ordering::Relaxed));
+        for output_queue in &list {
+            let (name, waited_ns) = (&output_queue.spec().name, output_queue.stats().waited_ns.load(Ordering::Relaxed));
             let Some(seen) = self.seen.iter_mut().find(|seen| seen.consumer == *name) else {
                 self.seen.push(Seen { consumer: name.clone(), at: now, waited_ns, holds: false });
                 continue;
@@ -48,7 +49,7 @@ impl HeldBack {
             }
             let waited = Duration::from_nanos(waited_ns - seen.waited_ns);
             (seen.at, seen.waited_ns) = (now, waited_ns);
-            // Half of the time begins it and none at all ends it, so that it does not begin and end at once.
+            // Waiting for half of the time begins it, no waiting at all ends it; so it does not switch to and fro.
             let holds = if seen.holds { !waited.is_zero() } else { waited * 2 >= span };
             if holds != seen.holds {
                 seen.holds = holds;
@@ -62,20 +63,20 @@ impl HeldBack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_engine::outlet::{OnFull, OutletSpec, Service};
+    use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, Service};
 
     #[test]
     fn half_of_the_time_begins_it_and_none_ends_it() {
-        let outlets = Outlets::new(None);
+        let output_queues = OutputQueues::new(None);
         let service = Service::Reliable { on_full: OnFull::Wait };
-        let _reader = outlets.add(OutletSpec { name: "a".into(), service, queue_images: 1, queue_bytes: 1 });
+        let _reader = output_queues.add(OutputQueueSpec { name: "a".into(), service, queue_images: 1, queue_bytes: 1 });
         let (mut watch, mut now) = (HeldBack::default(), Instant::now());
-        assert_eq!(watch.look(&outlets, now), []);
+        assert_eq!(watch.look(&output_queues, now), []);
         let mut after = |waited_ms: u64| {
             now += SPAN;
-            let stats = &outlets.list()[0];
+            let stats = &output_queues.list()[0];
             stats.stats().waited_ns.fetch_add(waited_ms * 1_000_000, Ordering::Relaxed);
-            watch.look(&outlets, now).first().map(|change| change.holds)
+            watch.look(&output_queues, now).first().map(|change| change.holds)
         };
         let said = [300, 400, 20, 700, 0, 0].map(&mut after);
         assert_eq!(said, [None, Some(true), None, None, Some(false), None]);

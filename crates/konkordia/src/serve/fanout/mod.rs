@@ -1,60 +1,87 @@
-//! Who gets the images of a detector beside its files: the ring of the newest ones, and consumers of streams.
+//! Who gets the images of a detector beside its files: the preview buffer with the newest images, and consumers of
+//! streams.
 
 pub mod consumer;
 pub mod held_back;
-pub mod run_tap;
+pub mod run_as_series;
 
 use super::events::EventLog;
-use super::handle::{ConsumerStatistics, ImageRing};
+use super::handle::{ConsumerStatistics, ImageRing, RingImage};
 use super::settings::ServiceSettings;
 use crate::config::service::{ConsumerSettings, DetectorConfig, OutProtocol, ServiceLevel};
 use crate::failure::{Exit, Failure, reason};
-use consumer::{Told, Words};
+use consumer::{ConsumerEvents, Words};
 use konkordia_core::series::{SeriesImage, SeriesStart};
-use konkordia_engine::outlet::{OnFull, Outlet, OutletSpec, Outlets, Service, Tap};
+use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage, Service};
 use konkordia_engine::series::encode::Outgoing;
 use konkordia_sinks::zmq::{Context, OnFull as SocketOnFull, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
-use run_tap::Stamps;
+use run_as_series::Stamps;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Messages that may wait inside of libzmq for each receiver; the queue that counts is ours.
+/// Messages that may wait inside libzmq for each receiver. The queue that counts is our own.
 const SOCKET_QUEUE: i32 = 4;
 
-/// How old an image of the ring is.
+/// Age of an image in the preview buffer.
 pub type Age = Box<dyn Fn(&SeriesImage) -> Option<Duration> + Send + Sync>;
+/// The run that a series is; `None` until the detector has numbered it.
+pub type RunOf = Box<dyn Fn(&Arc<SeriesStart>) -> Option<u64> + Send + Sync>;
 
-/// The newest images as HTTP sees them.
+/// The preview buffer as HTTP sees it.
 pub struct Ring {
-    tap: Arc<Tap>,
+    preview: Arc<PreviewBuffer>,
     age: Age,
+    run_of: RunOf,
 }
 
 impl Ring {
-    /// The ring of `tap`.
-    pub fn new(tap: Arc<Tap>, age: Age) -> Self {
-        Self { tap, age }
+    /// A view of the preview buffer `preview`.
+    pub fn new(preview: Arc<PreviewBuffer>, age: Age, run_of: RunOf) -> Self {
+        Self { preview, age, run_of }
     }
 }
 
 impl ImageRing for Ring {
-    fn get(&self, number: Option<u64>) -> Option<(Arc<SeriesStart>, Arc<SeriesImage>)> {
-        let tapped = match number {
-            Some(number) => self.tap.image_at(number),
-            None => self.tap.newest(),
+    fn get(&self, number: Option<u64>) -> Option<RingImage> {
+        let PreviewImage { start, image, .. } = match number {
+            Some(number) => self.preview.image_at(number),
+            None => self.preview.newest(),
         }?;
-        Some((tapped.start, tapped.image))
+        Some(RingImage { run: (self.run_of)(&start), start, image })
     }
 
-    fn numbers(&self) -> Vec<u64> {
-        self.tap.numbers()
+    fn numbers(&self) -> (Vec<u64>, Option<u64>) {
+        (self.preview.numbers(), self.preview.series().and_then(|start| (self.run_of)(&start)))
     }
 
     fn age(&self, number: u64) -> Option<Duration> {
-        (self.age)(&self.tap.image_at(number)?.image)
+        (self.age)(&self.preview.image_at(number)?.image)
+    }
+}
+
+/// The runs of the series of a stream, by the start of the series. An entry does not keep the start and its tables
+/// alive. It goes when nothing else holds the start: the preview buffer and the output queues bound how many there are.
+#[derive(Default)]
+pub struct SeriesRuns(Mutex<Vec<(Weak<SeriesStart>, u64)>>);
+
+impl SeriesRuns {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Weak<SeriesStart>, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The series with this start is this run.
+    pub fn enter(&self, start: &Arc<SeriesStart>, run: u64) {
+        let mut list = self.lock();
+        list.retain(|(other, _)| other.strong_count() > 0);
+        list.push((Arc::downgrade(start), run));
+    }
+
+    /// The run of the series with this very start.
+    pub fn run_of(&self, start: &Arc<SeriesStart>) -> Option<u64> {
+        self.lock().iter().find(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(start))).map(|(_, run)| *run)
     }
 }
 
@@ -62,38 +89,41 @@ impl ImageRing for Ring {
 struct Consumer {
     settings: ConsumerSettings,
     address: String,
-    outlet: Arc<Outlet>,
+    output_queue: Arc<OutputQueue>,
     stats: Arc<StreamStats>,
-    /// Images that its protocol cannot say, or that were left out after one that failed.
-    untaken: Arc<AtomicU64>,
+    /// Images that came out of the queue and were not sent: the protocol cannot carry them, or an earlier one failed.
+    unsendable: Arc<AtomicU64>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The fan-out of one detector, for the life of the service.
 pub struct Fanout {
-    /// The writing side.
-    pub outlets: Arc<Outlets>,
-    /// The ring.
-    pub tap: Arc<Tap>,
+    /// The output queues.
+    pub output_queues: Arc<OutputQueues>,
+    /// The preview buffer.
+    pub preview: Arc<PreviewBuffer>,
     /// When images of runs over UDP were committed.
     pub stamps: Arc<Stamps>,
-    /// Zero of the clock of the consumers.
+    /// The runs of the series that may have images in the preview buffer.
+    pub series_runs: Arc<SeriesRuns>,
+    /// Zero of the consumers' clock.
     pub began: Instant,
     consumers: Vec<Consumer>,
-    /// Nobody is waited for any more.
+    /// True: nobody waits for consumers any more.
     stop: Arc<AtomicBool>,
 }
 
 impl Fanout {
-    /// The ring, and a thread for each consumer of the configuration.
+    /// Opens the preview buffer, and a thread for each configured consumer.
     ///
     /// # Errors
     /// A consumer's address cannot be used.
     pub fn open(config: &DetectorConfig, settings: &ServiceSettings, events: &EventLog) -> Result<Self, Failure> {
-        let tap = Arc::new(Tap::new(settings.ring_images, settings.ring_bytes));
-        let outlets = Arc::new(Outlets::new((settings.ring_images > 0).then(|| Arc::clone(&tap))));
+        let preview = Arc::new(PreviewBuffer::new(settings.ring_images, settings.ring_bytes));
+        let output_queues = Arc::new(OutputQueues::new((settings.ring_images > 0).then(|| Arc::clone(&preview))));
         let stamps = Arc::new(Stamps::new(settings.ring_images.max(1)));
-        let mut fanout = Self { outlets, tap, stamps, began: Instant::now(), consumers: Vec::new(), stop: Arc::default() };
+        let (series_runs, began, consumers) = (Arc::default(), Instant::now(), Vec::new());
+        let mut fanout = Self { output_queues, preview, stamps, series_runs, began, consumers, stop: Arc::default() };
         if config.consumers.is_empty() {
             return Ok(fanout);
         }
@@ -112,7 +142,7 @@ impl Fanout {
         };
         let kind = match (wanted.publish, wanted.service) {
             (false, _) => ZmqOutKind::Push,
-            // What such a socket drops by itself nobody counts.
+            // A plain PUB socket drops messages without counting them.
             (true, ServiceLevel::Reliable | ServiceLevel::ReliableSkip) => ZmqOutKind::PubReliable,
             (true, ServiceLevel::Latest) => ZmqOutKind::Pub,
         };
@@ -126,7 +156,7 @@ impl Fanout {
             OutProtocol::DectrisV2 => Outgoing::DectrisV2,
             OutProtocol::SlsJson => Outgoing::SlsJson,
         };
-        // What a full receiver costs is decided by the outlet; its thread waits for it alone.
+        // The output queue decides what happens when a receiver is full. This thread waits for its own receiver only.
         let sink = StreamSink::new(out, Words::of(protocol), SocketOnFull::Wait, Arc::clone(&self.stop));
         let stats = sink.stats();
         let service = match wanted.service {
@@ -134,34 +164,34 @@ impl Fanout {
             ServiceLevel::ReliableSkip => Service::Reliable { on_full: OnFull::Skip },
             ServiceLevel::Latest => Service::Latest,
         };
-        let reader = self.outlets.add(OutletSpec {
+        let reader = self.output_queues.add(OutputQueueSpec {
             name: wanted.name.clone(),
             service,
             queue_images: wanted.queue_images,
             queue_bytes: wanted.queue_bytes,
         });
         reader.set_connected(false);
-        let outlet = self.outlets.list().into_iter().find(|outlet| outlet.spec().name == wanted.name);
-        let outlet = outlet.ok_or_else(|| fail("there are two of this name".into()))?;
-        let (peers, untaken) = (Arc::clone(&stats), Arc::<AtomicU64>::default());
-        let reports = Told {
+        let output_queue = self.output_queues.list().into_iter().find(|output_queue| output_queue.spec().name == wanted.name);
+        let output_queue = output_queue.ok_or_else(|| fail("two consumers have this name".into()))?;
+        let (peers, unsendable) = (Arc::clone(&stats), Arc::<AtomicU64>::default());
+        let reports = ConsumerEvents {
             events: events.clone(),
             detector: detector.into(),
             name: wanted.name.clone(),
             peers: Box::new(move || peers.peers.load(Ordering::Relaxed)),
             was_connected: Some(false),
-            untaken: Arc::clone(&untaken),
+            unsendable: Arc::clone(&unsendable),
         };
         let began = self.began;
         let thread = consumer::spawn(&wanted.name, reader, sink, reports, move || began.elapsed().as_nanos() as u64);
         let thread = thread.map_err(|error| fail(reason(&error)))?;
-        Ok(Consumer { settings: wanted.clone(), address, outlet, stats, untaken, thread: Mutex::new(Some(thread)) })
+        Ok(Consumer { settings: wanted.clone(), address, output_queue, stats, unsendable, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Whether everybody is there without whom nothing is armed.
+    /// Checks that all consumers are connected without which nothing may be armed.
     ///
     /// # Errors
-    /// Somebody is not.
+    /// One of them is not.
     pub fn check_required(&self) -> Result<(), Failure> {
         let absent = |c: &&Consumer| c.settings.required && c.stats.peers.load(Ordering::Relaxed) == 0;
         let Some(consumer) = self.consumers.iter().find(absent) else { return Ok(()) };
@@ -170,13 +200,13 @@ impl Fanout {
         Err(Failure::new(Exit::State, what, why, "start it, or set required = false for it in [[stream]]"))
     }
 
-    /// How the consumers keep up; the fill of their queues goes to `queues`.
+    /// What the consumers have received; how full their queues are is added to `queues`.
     pub fn statistics(&self, queues: &mut BTreeMap<String, f64>) -> Vec<ConsumerStatistics> {
         let look = |consumer: &Consumer| {
-            let (outlet, stream) = (consumer.outlet.stats(), &consumer.stats);
+            let (output_queue, stream) = (consumer.output_queue.stats(), &consumer.stats);
             let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
-            let unsent = load(&stream.skipped) + load(&stream.nobody) + load(&consumer.untaken);
-            let queued = load(&outlet.queued);
+            let unsent = load(&stream.skipped) + load(&stream.nobody) + load(&consumer.unsendable);
+            let queued = load(&output_queue.queued);
             queues.insert(
                 format!("outlet_{}", consumer.settings.name),
                 (queued as f64 / consumer.settings.queue_images as f64).min(1.0),
@@ -186,24 +216,24 @@ impl Fanout {
                 address: consumer.address.clone(),
                 service: consumer.settings.service.name().into(),
                 connected: load(&stream.peers) > 0,
-                delivered: load(&outlet.delivered).saturating_sub(unsent),
-                skipped: load(&outlet.skipped) + unsent,
+                delivered: load(&output_queue.delivered).saturating_sub(unsent),
+                skipped: load(&output_queue.skipped) + unsent,
                 lag_images: queued,
             }
         };
         self.consumers.iter().map(look).collect()
     }
 
-    /// From now on nobody is waited for: what a consumer does not take at once is skipped, and counted.
+    /// From now on nobody waits for consumers: what a consumer does not take at once is skipped, and counted.
     pub fn give_up(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Ends the consumers; what waits for those who do not take it is given up.
+    /// Ends the consumers. Images that wait for a consumer that does not take them are dropped.
     pub fn close(&self) {
         self.give_up();
         for consumer in &self.consumers {
-            self.outlets.remove(&consumer.settings.name);
+            self.output_queues.remove(&consumer.settings.name);
         }
         for consumer in &self.consumers {
             let thread = consumer.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -211,5 +241,27 @@ impl Fanout {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_keeps_its_run_as_long_as_somebody_holds_its_start_and_no_longer() {
+        let runs = SeriesRuns::default();
+        let start = || Arc::new(SeriesStart::default());
+        let kept = start();
+        runs.enter(&kept, 1);
+        // Series without images leave nothing behind, however many they are.
+        for run in 2..100 {
+            let begun = start();
+            assert_eq!(runs.run_of(&begun), None);
+            runs.enter(&begun, run);
+            assert_eq!((runs.run_of(&begun), runs.run_of(&kept)), (Some(run), Some(1)));
+        }
+        runs.enter(&kept, 1);
+        assert!(runs.lock().len() == 2 && Arc::strong_count(&kept) == 1);
     }
 }

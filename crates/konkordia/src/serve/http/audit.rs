@@ -1,4 +1,4 @@
-//! Records every request that could change something, whoever sent it and whatever became of it.
+//! Records every request that could change something, whoever sent it and whatever the outcome.
 
 use super::problem::{Problem, ProblemCode};
 use super::state::Shared;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// What a handler tells the audit log, through the extensions of its response.
+/// What a handler passes to the audit log, through the extensions of its response.
 #[derive(Clone, Debug)]
 pub struct AuditBody {
     /// Detector that was named.
@@ -29,7 +29,7 @@ pub fn only_reads(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }
 
-/// Carries a request that could change something to its end, even if its sender goes away meanwhile, and records it.
+/// Carries out a request that could change something, even if its sender disconnects meanwhile, and records it.
 pub async fn record(
     State(shared): State<Arc<Shared>>,
     ConnectInfo(address): ConnectInfo<SocketAddr>,
@@ -65,20 +65,21 @@ pub async fn record(
 }
 
 async fn keep(shared: &Arc<Shared>, mut record: Record, identity: &Identity) {
-    // Those without a token could flush the history of events away with their attempts; the audit log has them all the same.
+    // Requests without a token are no events, because they could push all others out of the history. The audit log has
+    // them all the same.
     if identity.role().is_some() {
         tell(shared, &record);
     }
     let Some(log) = shared.audit.clone() else { return };
     if identity.role().is_none() {
-        let Some(unrecorded) = log.admit_stranger(Instant::now()) else { return };
+        let Some(unrecorded) = log.admit_unknown(Instant::now()) else { return };
         record.unrecorded = unrecorded;
     }
     let written = tokio::task::spawn_blocking(move || log.write(&record).map_err(|error| (error, log))).await;
     match written {
         Ok(Ok(())) => shared.audit_failed.store(false, Ordering::Relaxed),
         Ok(Err((error, log))) => {
-            // Told once, not with every command.
+            // Reported once, not with every command.
             if !shared.audit_failed.swap(true, Ordering::Relaxed) {
                 let why = crate::failure::reason(&error);
                 shared.warn(format!("the audit log {} cannot be written: {why}", log.path().display()));

@@ -1,4 +1,4 @@
-//! What people ask a detector to do.
+//! The commands to a detector.
 
 use super::audit::AuditBody;
 use super::extract::{Body, Nothing, Query};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use utoipa::IntoParams;
 
-/// Far longer than any command takes; then the detector is stuck.
+/// Far longer than any command takes; after this time the detector is stuck.
 const COMMAND_LONGEST: Duration = Duration::from_secs(150);
 
 /// For which detector, and how long to wait.
@@ -26,13 +26,13 @@ pub struct CommandQuery {
     /// Name of the detector; may be left out if there is only one.
     #[param(example = "eiger")]
     detector: Option<String>,
-    /// Seconds to wait, after the command was carried out, until the detector is neither armed nor running; up to 600. The answer is then
+    /// Seconds (0 to 600) to wait after the command until the detector is neither armed nor running. The answer is then
     /// the state at that time.
     #[param(minimum = 0, maximum = 600, example = 0)]
     wait_s: Option<f64>,
 }
 
-/// Makes everything ready for a run; answers when it is, or why not.
+/// Prepares a run; answers when everything is ready, or says why it is not.
 #[utoipa::path(post, path = "/api/v1/arm", tag = "commands", params(CommandQuery),
     request_body(content = ArmRequest, example = json!({"images": 1000, "prefix": "lyso/run03", "metadata": {"energy_kev": 12.4}})),
     responses((status = 200, description = "Armed, or the state after the wait", body = DetectorStatus)))]
@@ -41,24 +41,24 @@ pub async fn arm(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(re
     carry_out(shared, query, Command::Arm(Box::new(request)), summary).await
 }
 
-/// Arms if that was not done, and begins the clock for the first data.
+/// Arms if nothing is armed, and starts the time limit for the first data.
 #[utoipa::path(post, path = "/api/v1/start", tag = "commands", params(CommandQuery),
     request_body(content = ArmRequest, example = json!({"images": 1000, "prefix": "lyso/run03"})),
-    responses((status = 200, description = "The state after it", body = DetectorStatus)))]
+    responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
 pub async fn start(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(request): Body<ArmRequest>) -> Answer {
     let summary = summary(&request);
     carry_out(shared, query, Command::Start(Box::new(request)), summary).await
 }
 
-/// Tells the detector to expose, if a way is configured.
+/// Makes the detector expose, by running the configured program (`[control] on_trigger`).
 #[utoipa::path(post, path = "/api/v1/trigger", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
-    responses((status = 200, description = "The state after it", body = DetectorStatus)))]
+    responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
 pub async fn trigger(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
     carry_out(shared, query, Command::Trigger, Value::Null).await
 }
 
-/// Takes dark frames and makes a calibration file of them, or renews the pedestals of one that is there. Answers when the ports are taken over, or after
-/// the wait; an event `pedestal` has the table of modules.
+/// Takes dark frames and makes a calibration file of them, or renews the pedestals of an existing one. Answers when
+/// this has begun, or after the wait; an event `pedestal` has the table of modules.
 #[utoipa::path(post, path = "/api/v1/pedestal", tag = "commands", params(CommandQuery),
     request_body(content = PedestalRequest, example = json!({"stage": "all", "frames": 400})),
     responses((status = 200, description = "Begun, or the state after the wait", body = DetectorStatus)))]
@@ -67,16 +67,16 @@ pub async fn pedestal(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Bo
     carry_out(shared, query, Command::Pedestal(Box::new(request)), summary).await
 }
 
-/// Ends the run; what has come is kept.
+/// Ends the run; images that have arrived are kept.
 #[utoipa::path(post, path = "/api/v1/stop", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
-    responses((status = 200, description = "The state after it", body = DetectorStatus)))]
+    responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
 pub async fn stop(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
     carry_out(shared, query, Command::Stop, Value::Null).await
 }
 
-/// Ends the run at once; what has been written is closed. Works in every state, and as often as one likes.
+/// Ends the run at once, closes its files, and clears an error. Allowed in every state and any number of times.
 #[utoipa::path(post, path = "/api/v1/cancel", tag = "commands", params(CommandQuery), request_body(content = Nothing, example = json!({})),
-    responses((status = 200, description = "The state after it", body = DetectorStatus)))]
+    responses((status = 200, description = "The state after the command", body = DetectorStatus)))]
 pub async fn cancel(shared: State<Arc<Shared>>, query: Query<CommandQuery>, Body(Nothing {}): Body<Nothing>) -> Answer {
     carry_out(shared, query, Command::Cancel, Value::Null).await
 }

@@ -1,6 +1,7 @@
-//! Connections: let in where there is a place, and ended where they lose it or take nothing of what is sent to them.
+//! Connections: accepted within the limits, and closed when their place is needed or when the peer takes nothing of
+//! what is sent to it.
 
-use super::rooms::{Room, Rooms, Seat};
+use super::connection_slots::{ConnectionSlot, ConnectionSlots, Seat};
 use axum::Extension;
 use axum::middleware::AddExtension;
 use axum_server::accept::Accept;
@@ -16,25 +17,25 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tower::Layer;
 
-/// To whom there is no room for, where that can be said without TLS.
+/// The answer to a connection beyond the limits. It is sent only without TLS.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 5\r\nConnection: close\r\n\
-Content-Length: 193\r\n\r\n{\"type\":\"urn:konkordia:problem:busy\",\"title\":\"Busy\",\"status\":503,\"code\":\"busy\",\
-\"detail\":\"too many connections\",\"hint\":\"close some; all connections of an address and of the service are limited\"}";
+Content-Length: 198\r\n\r\n{\"type\":\"urn:konkordia:problem:busy\",\"title\":\"Busy\",\"status\":503,\"code\":\"busy\",\
+\"detail\":\"too many connections\",\"hint\":\"close some; the number of connections is limited, for each address and in all\"}";
 
-/// Lets connections in as far as there is room, then hands them to `inner`.
+/// Accepts connections within the limits, then hands them to `inner`.
 #[derive(Clone)]
 pub struct Gate<A> {
     inner: A,
-    rooms: Rooms,
+    connection_slots: ConnectionSlots,
     stall: Duration,
     speaks_plainly: bool,
 }
 
 impl<A> Gate<A> {
     /// `stall` = longest time in which a peer may take nothing of what waits for it; `speaks_plainly` = without TLS.
-    pub fn new(inner: A, rooms: Rooms, stall: Duration, speaks_plainly: bool) -> Self {
-        Self { inner, rooms, stall, speaks_plainly }
+    pub fn new(inner: A, connection_slots: ConnectionSlots, stall: Duration, speaks_plainly: bool) -> Self {
+        Self { inner, connection_slots, stall, speaks_plainly }
     }
 }
 
@@ -52,7 +53,7 @@ where
         let gate = self.clone();
         Box::pin(async move {
             stream.set_nodelay(true)?;
-            let Some(room) = gate.rooms.enter(stream.peer_addr()?.ip()) else {
+            let Some(room) = gate.connection_slots.enter(stream.peer_addr()?.ip()) else {
                 if gate.speaks_plainly {
                     let _ = stream.try_write(FULL);
                 }
@@ -65,13 +66,13 @@ where
     }
 }
 
-/// A connection that ends when its peer takes nothing for too long, or when somebody else gets its place.
+/// A connection that ends when its peer takes nothing for too long, or when its place is needed.
 pub struct Guarded {
     stream: TcpStream,
     stall: Duration,
     timer: Pin<Box<Sleep>>,
     stalled: bool,
-    room: Room,
+    room: ConnectionSlot,
 }
 
 impl Guarded {

@@ -1,8 +1,8 @@
-//! What happens and what has happened: server-sent events, and the same as a list.
+//! Events: live as server-sent events, and the past ones as a list.
 
+use super::connection_slots::Seat;
 use super::extract::Query;
 use super::problem::Problem;
-use super::rooms::Seat;
 use super::state::Shared;
 use crate::serve::handle::{ServiceEvent, Severity};
 use axum::extract::State;
@@ -21,11 +21,11 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::{IntoParams, ToSchema};
 
-/// A comment is sent so often while nothing happens, so that nobody on the way takes the connection for dead.
+/// A comment is sent this often while nothing happens, so that no proxy takes the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events on their way to one listener; behind them the channel of the service holds more.
+/// Events on their way to one subscriber; behind them, the channel of the service holds more.
 const UNSENT_MAX: usize = 16;
-/// Events that `logs` gives at most.
+/// Most events that `logs` returns.
 const LOGS_MAX: usize = 1000;
 
 /// Which events.
@@ -33,16 +33,17 @@ const LOGS_MAX: usize = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// Only those of this detector, and those of the service.
+    /// Only events of this detector, and of the service itself.
     #[param(example = "eiger")]
     detector: Option<String>,
-    /// Those after this id, as far as they are still known; 0 for all. As the header Last-Event-ID, which has precedence.
+    /// Begins with the events after this id that are still known; 0 for all of them. The header Last-Event-ID takes
+    /// precedence.
     #[param(minimum = 0, example = 0)]
     after: Option<u64>,
 }
 
-/// Events as they happen (server-sent events). The `id` of each can be sent as Last-Event-ID to go on after an interruption; an event `missed` says
-/// that some are no longer known. `data` is a ServiceEvent in JSON.
+/// Events as they happen (server-sent events). After an interruption, send the last `id` as Last-Event-ID to go on from
+/// it. An event `missed` says that some events are no longer known. `data` is a ServiceEvent in JSON.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that was seen")),
     responses((status = 200, description = "A stream without end", content_type = "text/event-stream", body = String,
     example = "id: 42\nevent: run_started\ndata: {\"id\":42,\"time\":\"2026-11-21T12:00:00.000Z\",\"detector\":\"eiger\",\"event\":\"run_started\",\"severity\":\"info\",\"message\":\"run 3\",\"data\":{}}\n\n")))]
@@ -76,7 +77,7 @@ pub async fn events(
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-/// Hands events on until the listener goes away or the service ends.
+/// Sends events to a subscriber until it disconnects or the service ends.
 async fn forward(
     shared: Arc<Shared>,
     detector: Option<String>,
@@ -88,7 +89,7 @@ async fn forward(
     let wanted = |event: &ServiceEvent| event.detector.is_none() || detector.is_none() || event.detector == detector;
     let mut first = Vec::new();
     if let Some(after) = after {
-        // An id beyond the newest one is of an earlier life of the service.
+        // An id beyond the newest one is from before a restart of the service.
         let newest = known.last().map_or(0, |event| event.id);
         let after = if after > newest { None } else { Some(after) };
         let oldest = known.first().map_or(1, |event| event.id);
@@ -141,27 +142,27 @@ fn missed(count: Option<u64>) -> Event {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LogsQuery {
-    /// Only those of this detector, and those of the service.
+    /// Only events of this detector, and of the service itself.
     #[param(example = "eiger")]
     detector: Option<String>,
-    /// Only those as bad as this, or worse.
+    /// Only events of this severity, or worse.
     #[param(example = "warning", inline)]
     level: Option<Level>,
-    /// Only those since this time, ISO 8601 in UTC.
+    /// Only events since this time, ISO 8601 in UTC.
     #[param(
         example = "2026-11-21T12:00:00Z",
         pattern = "^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
     )]
     since: Option<String>,
-    /// Only those after this id.
+    /// Only events after this id.
     #[param(minimum = 0, example = 0)]
     after: Option<u64>,
-    /// At most so many, the newest ones.
+    /// At most this many, the newest ones.
     #[param(minimum = 1, maximum = 1000, default = 1000, example = 100)]
     limit: Option<usize>,
 }
 
-/// How bad an entry is at least.
+/// Lowest severity of the entries.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -184,11 +185,11 @@ impl Level {
 /// Entries of the log.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Logs {
-    /// Oldest first, of at most the last 1000 events of the service.
+    /// Oldest first; at most the last 1000 events of the service.
     pub logs: Vec<ServiceEvent>,
 }
 
-/// What has happened: the events of the past.
+/// Past events as a list.
 #[utoipa::path(get, path = "/api/v1/logs", tag = "events", params(LogsQuery), responses((status = 200, description = "Oldest first", body = Logs, example = json!({"logs": [{
     "id": 42, "time": "2026-11-21T12:00:00.000Z", "detector": "eiger", "event": "run_started", "severity": "info", "message": "run 3", "data": {}
 }]}))))]
@@ -198,7 +199,7 @@ pub async fn logs(State(shared): State<Arc<Shared>>, Query(query): Query<LogsQue
     }
     let since = query.since.as_deref().map(|text| {
         let hint = "write it as 2026-11-21T12:00:00Z";
-        moment::unix_s(text).ok_or_else(|| Problem::new("bad_query", format!("since: {text:?} is no time in UTC"), hint))
+        moment::unix_s(text).ok_or_else(|| Problem::new("bad_query", format!("since: {text:?} is not a time in UTC"), hint))
     });
     let since = since.transpose()?;
     let limit = query.limit.unwrap_or(LOGS_MAX);

@@ -1,7 +1,8 @@
-//! What a request says, taken strictly: unknown parameters and fields, wrong types and odd media types are refused, with the place in words.
+//! Reads requests strictly: unknown parameters and fields, wrong types and unexpected media types are refused, and the
+//! answer says where the mistake is.
 
+use super::connection_slots::Seat;
 use super::problem::Problem;
-use super::rooms::Seat;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query as AxumQuery, Request};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use utoipa::{IntoParams, ToSchema};
 
-/// Longest value of a query parameter.
+/// Longest query string, in bytes.
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// Query parameters.
@@ -67,7 +68,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// A JSON body; no body at all is the default.
+/// A JSON body; without a body, the default.
 pub struct Body<T>(pub T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Body<T> {
@@ -111,5 +112,5 @@ fn unreadable(rejection: &BytesRejection) -> Problem {
             "send less; docs/security.md names the limit",
         );
     }
-    Problem::new("slow_body", "the body did not come whole and in time", "send it again")
+    Problem::new("slow_body", "the body did not arrive completely in time", "send it again")
 }

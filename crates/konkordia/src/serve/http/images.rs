@@ -4,7 +4,7 @@ use super::extract::{DetectorQuery, Query, Segment};
 use super::problem::Problem;
 use super::render::{self, Format, Rendered, Selection};
 use super::state::Shared;
-use crate::serve::handle::Detector;
+use crate::serve::handle::{Detector, RingImage};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -18,9 +18,9 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::{IntoParams, ToSchema};
 
-/// Longest that a request waits for its turn.
+/// Longest time that a request waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
-/// Bytes that are handed to the connection at once.
+/// Bytes handed to the connection at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Images that are there.
@@ -38,7 +38,9 @@ pub struct Numbers {
 #[utoipa::path(get, path = "/api/v1/images", tag = "data", params(DetectorQuery), responses((status = 200, description = "Of the last images", body = Numbers, example = json!({"detector": "eiger", "run": 3, "images": [30509, 30510, 30511]}))))]
 pub async fn numbers(State(shared): State<Arc<Shared>>, Query(query): Query<DetectorQuery>) -> Result<Json<Numbers>, Problem> {
     let detector = shared.detector(query.detector.as_deref())?;
-    Ok(Json(Numbers { detector: detector.name().into(), run: detector.status().run, images: detector.images().numbers() }))
+    let (images, run) = detector.images().numbers();
+    let run = run.unwrap_or_else(|| detector.status().run);
+    Ok(Json(Numbers { detector: detector.name().into(), run, images }))
 }
 
 /// Which image, and how.
@@ -52,7 +54,7 @@ pub struct ImageQuery {
     /// How it is to come; `png` if left out.
     #[param(inline, example = "png")]
     format: Option<Format>,
-    /// Name or number (from 0) of the channel; the first one if left out. `cbor` and `json` have all unless one is named.
+    /// Name or number (from 0) of the channel; default: the first. `cbor` and `json` have all unless one is named.
     #[param(example = "0")]
     channel: Option<String>,
     /// Longest side of a PNG in pixels.
@@ -60,15 +62,16 @@ pub struct ImageQuery {
     max_size: Option<u32>,
 }
 
-/// One image: `npy` and `tiff` with the numbers and the type that it has, `png` as a picture with a logarithmic scale (grey: no number), `cbor` as the
-/// image message of DECTRIS Stream V2, `raw` as the bytes that a file would hold, `json` what is known of it without pixels.
+/// One image. `npy` and `tiff`: its numbers in their own type. `png`: a picture with a logarithmic scale (grey: no
+/// number). `cbor`: the image message of DECTRIS Stream V2. `raw`: the bytes that a file would hold. `json`: what is
+/// known of it, without pixels.
 #[utoipa::path(get, path = "/api/v1/images/{image}", tag = "data",
     params(("image" = String, Path, description = "`latest`, or the number of the image", pattern = "^(latest|[0-9]{1,18})$", example = "latest"), ImageQuery),
     responses((status = 200, description = "The image", content(
         (Vec<u8> = "image/png"), (Vec<u8> = "image/tiff"), (Vec<u8> = "application/x-npy"), (Vec<u8> = "application/cbor"), (Vec<u8> = "application/octet-stream"),
         (ImageHeader = "application/json")),
         headers(("X-Konkordia-Image" = u64, description = "Its number"), ("X-Konkordia-Age-Ms" = u64, description = "Milliseconds since it came into the ring"),
-            ("X-Konkordia-Run" = u64, description = "The run"), ("X-Konkordia-Shape" = String, description = "`raw`: dimensions, slowest first, with commas"),
+            ("X-Konkordia-Run" = u64, description = "The run that the image is of"), ("X-Konkordia-Shape" = String, description = "`raw`: dimensions, slowest first, with commas"),
             ("X-Konkordia-Dtype" = String, description = "`raw`: type of a pixel as numpy writes it"),
             ("X-Konkordia-Compression" = String, description = "`raw`: none, lz4-block, lz4, bslz4 or bszstd"),
             ("X-Konkordia-Piece-Bytes" = String, description = "`raw`: lengths of the pieces, each packed by itself, if there are several")))))]
@@ -89,8 +92,9 @@ pub async fn image(
     }
     let detector = shared.detector(query.detector.as_deref())?;
     let ring = detector.images();
-    let (start, image) = ring.get(number).ok_or_else(|| none(&*detector, number))?;
-    let facts = ImageHeader::new(&*detector, &image, ring.age(image.number));
+    let found = ring.get(number).ok_or_else(|| none(&*detector, number))?;
+    let facts = ImageHeader::new(&*detector, &found, ring.age(found.image.number));
+    let RingImage { start, image, .. } = found;
     let format = query.format.unwrap_or(Format::Png);
     if format == Format::Json {
         let body = serde_json::to_vec(&facts).map_err(|_| Problem::bug("the facts of the image are no JSON"))?;
@@ -109,7 +113,7 @@ pub async fn image(
 }
 
 fn none(detector: &dyn Detector, number: Option<u64>) -> Problem {
-    let numbers = detector.images().numbers();
+    let (numbers, _) = detector.images().numbers();
     let detail = match (numbers.first(), numbers.last(), number) {
         (Some(first), Some(last), Some(number)) => format!("image {number} is not there; the last images are {first} to {last}"),
         (_, _, Some(number)) => format!("image {number} is not there; there is none yet"),
@@ -123,7 +127,7 @@ fn none(detector: &dyn Detector, number: Option<u64>) -> Problem {
 pub struct ImageHeader {
     /// Detector.
     pub detector: String,
-    /// Run.
+    /// The run that the image is of; while a new run has no image yet, an earlier one.
     pub run: u64,
     /// Number, from 0.
     pub image: u64,
@@ -164,7 +168,8 @@ pub struct ChannelHeader {
 }
 
 impl ImageHeader {
-    fn new(detector: &dyn Detector, image: &SeriesImage, age: Option<Duration>) -> Self {
+    fn new(detector: &dyn Detector, found: &RingImage, age: Option<Duration>) -> Self {
+        let image = &found.image;
         let channels = image.channels.iter().map(|channel| ChannelHeader {
             name: channel.name.to_string(),
             shape: channel.array.shape.dimensions().to_vec(),
@@ -174,7 +179,7 @@ impl ImageHeader {
         });
         Self {
             detector: detector.name().into(),
-            run: detector.status().run,
+            run: found.run.unwrap_or_else(|| detector.status().run),
             image: image.number,
             status: format!("{:?}", image.status).to_lowercase(),
             age_ms: age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
@@ -189,7 +194,8 @@ impl ImageHeader {
     }
 }
 
-/// Waits until there is memory for the pixels and for what is made of them: twice the pixels, at least.
+/// Waits until there is memory for the pixels and for what is made of them: twice the sum of the packed and the
+/// unpacked bytes.
 async fn memory(shared: &Shared, image: &SeriesImage) -> Result<OwnedSemaphorePermit, Problem> {
     let of_channel = |channel: &konkordia_core::series::Channel| channel.array.unpacked_bytes();
     let unpacked = image.channels.iter().map(of_channel).fold(0, u64::saturating_add);
@@ -209,7 +215,7 @@ async fn turn(semaphore: &Arc<Semaphore>, many: u32) -> Result<OwnedSemaphorePer
     waited.map_err(|_| busy())?.map_err(|_| busy())
 }
 
-/// The answer; `memory` is given back when its last byte was sent or the client went away.
+/// The answer. `memory` is given back when the last byte was sent or the client has disconnected.
 fn respond(facts: &ImageHeader, rendered: Rendered, memory: Option<OwnedSemaphorePermit>) -> Result<Response, Problem> {
     let mut builder = Response::builder()
         .header(header::CONTENT_TYPE, rendered.media_type)
@@ -231,7 +237,7 @@ fn respond(facts: &ImageHeader, rendered: Rendered, memory: Option<OwnedSemaphor
     builder.body(Body::from_stream(pieces)).map_err(|_| Problem::bug("the headers of the image do not fit"))
 }
 
-/// The bytes of an answer, a piece at a time, with the memory that they hold.
+/// The bytes of an answer, one piece at a time, with the memory that is reserved for them.
 struct Pieces {
     rest: Bytes,
     _memory: Option<OwnedSemaphorePermit>,

@@ -1,11 +1,12 @@
-//! HTTP: the interface `/api/v1`, metrics, health, and the server behind it on two threads of its own.
+//! HTTP: the interface `/api/v1`, metrics and health, and their server on two threads of its own.
 //!
-//! Nothing here touches the data path: states are snapshots, commands go through the queues of the actors, images come from a ring. Read
-//! [`spawn`] first, then `routes`.
+//! Nothing here touches the data path: states are snapshots, commands go through the queues of the actors, images come
+//! from the preview buffer. Read [`spawn`] first, then `routes`.
 
 mod audit;
 mod commands;
 pub mod connection;
+pub mod connection_slots;
 mod events;
 pub mod extract;
 mod guard;
@@ -14,7 +15,6 @@ pub mod openapi;
 mod page;
 pub mod problem;
 mod render;
-pub mod rooms;
 mod routes;
 pub mod state;
 mod status;
@@ -30,7 +30,7 @@ use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use connection::Gate;
-use rooms::{Places, Rooms};
+use connection_slots::{ConnectionSlots, Places};
 use state::Shared;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -39,22 +39,23 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-/// Name of the threads of the server. A panic on one of them is the answer 500 to one request and not the end of the service.
+/// Name of the server's threads. After a panic on one of them, one request is answered with 500; the service goes on.
 pub const THREAD: &str = "http";
-/// Threads that answer requests; what takes long is done on others.
+/// Threads that answer requests; what takes long is done on other threads.
 const WORKERS: usize = 2;
-/// Threads for commands, decoding, metrics and the audit log; the semaphores of [`state`] leave room for all of them.
+/// Threads for commands, decoding, metrics and the audit log. The semaphores of [`state`] limit the first two, so that
+/// some threads are always left.
 const BLOCKING_MAX: usize = 2 * state::COMMANDS_MAX + state::DECODERS_MAX + 8;
-/// Time that requests have to end when the server stops.
+/// Time that requests have to finish when the server stops.
 const GRACE: Duration = Duration::from_millis(1500);
 /// Time for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Headers of a request.
+/// Most headers of a request.
 const HEADERS_MAX: usize = 64;
-/// One in so many connections is kept for this machine, and for those from whose address a token came before.
+/// One in so many connections is reserved for this machine, and for addresses from which a token came before.
 const KEPT_SHARE: usize = 8;
 
-/// What the server is to be like.
+/// Settings of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Where it listens; port 0 = any that is free.
@@ -63,26 +64,26 @@ pub struct Settings {
     pub tokens: Option<PathBuf>,
     /// Certificate and key; without them it speaks plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Names by which it is called, beside addresses and `localhost`.
+    /// Host names by which it is called, beside addresses and `localhost`.
     pub hosts: Vec<String>,
-    /// Origins of web pages of others that may send requests.
+    /// Origins of foreign web pages that may send requests.
     pub origins: Vec<String>,
     /// File of the audit log.
     pub audit: Option<PathBuf>,
     /// `/metrics` needs no token.
     pub metrics_open: bool,
-    /// How much it takes.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// Bounds of what the server takes.
+/// Limits of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the body of a request.
     pub body_bytes: usize,
     /// Bytes of the headers of a request, at least 8192.
     pub header_bytes: usize,
-    /// Time for the headers of a request, and that a connection may rest between two.
+    /// Time for the headers of a request, and how long a connection may rest between two requests.
     pub header_timeout: Duration,
     /// Longest time in which a client may take nothing of an answer.
     pub stall_timeout: Duration,
@@ -94,7 +95,7 @@ pub struct Limits {
     pub requests_per_s: u32,
     /// Requests of one address at once.
     pub requests_burst: u32,
-    /// Memory of answers with images that are made or sent, MiB.
+    /// Memory of answers with images that are being made or sent, MiB.
     pub image_memory_mib: u32,
 }
 
@@ -115,10 +116,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Places for connections.
-    pub fn rooms(&self) -> Rooms {
+    /// The limits for connections.
+    pub fn connection_slots(&self) -> ConnectionSlots {
         let kept = self.connections / KEPT_SHARE;
-        Rooms::new(Places { all: self.connections, per_address: self.connections_per_address, kept })
+        ConnectionSlots::new(Places { all: self.connections, per_address: self.connections_per_address, kept })
     }
 }
 
@@ -161,7 +162,7 @@ impl From<&HttpSettings> for Settings {
     }
 }
 
-/// A server at work. Dropping it ends it too.
+/// A running server. Dropping it ends it too.
 pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -173,7 +174,8 @@ pub struct Server {
 /// Binds, then serves on threads of its own.
 ///
 /// # Errors
-/// If the address is in use or not ours, settings contradict each other, or a file of tokens, TLS or audit cannot be used.
+/// If the address is in use or not of this machine, settings contradict each other, or a file of tokens, TLS or audit
+/// cannot be used.
 pub fn spawn(fleet: Arc<Fleet>, settings: Settings) -> Result<Server, Failure> {
     check(&settings)?;
     let tls = settings.tls.as_ref().map(tls::load).transpose()?;
@@ -207,7 +209,7 @@ fn serve(
 ) -> std::io::Result<JoinHandle<()>> {
     let _inside = runtime.enter();
     let limits = shared.settings.limits;
-    let rooms = limits.rooms();
+    let connection_slots = limits.connection_slots();
     let app = routes::router(shared).into_make_service_with_connect_info::<SocketAddr>();
     let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
     let timer = hyper_util::rt::TokioTimer::new();
@@ -218,13 +220,14 @@ fn serve(
         .max_buf_size(limits.header_bytes.max(8192));
     Ok(match tls {
         None => {
-            let server = server.acceptor(Gate::new(DefaultAcceptor::new(), rooms, limits.stall_timeout, true)).http1_only();
+            let server =
+                server.acceptor(Gate::new(DefaultAcceptor::new(), connection_slots, limits.stall_timeout, true)).http1_only();
             runtime.spawn(async move { drop(server.serve(app).await) })
         }
         Some(tls) => {
             let stall = limits.stall_timeout;
             let inner = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE);
-            let server = server.acceptor(Gate::new(inner, rooms, stall, false)).http1_only();
+            let server = server.acceptor(Gate::new(inner, connection_slots, stall, false)).http1_only();
             runtime.spawn(async move { drop(server.serve(app).await) })
         }
     })
@@ -240,12 +243,12 @@ fn check(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Settings of HTTP that cannot be.
+/// The failure for settings of HTTP that cannot be used.
 pub fn wrong_settings(why: impl Into<String>, fix: impl Into<String>) -> Failure {
     Failure::new(Exit::Configuration, "the settings of HTTP cannot be used", why, fix)
 }
 
-/// A listener of HTTP.
+/// Opens a socket that listens for HTTP.
 pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
     let bound = TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
     bound.map_err(|error| {
@@ -268,13 +271,13 @@ impl Server {
         self.address
     }
 
-    /// Where it is, for people and programs on this machine.
+    /// Its URL, for people and programs on this machine.
     pub fn url(&self) -> String {
         let scheme = if self.shared.settings.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// Ends: no new connections, streams of events end, requests that go on get 1.5 s; done within 2 s.
+    /// Ends: no new connections are accepted, event streams end, running requests get 1.5 s; done within 2 s.
     pub fn stop(mut self) {
         self.end();
     }

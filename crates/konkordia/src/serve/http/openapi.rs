@@ -1,4 +1,5 @@
-//! The description of the interface: made from the handlers, with the problems and the tokens that all of them share.
+//! The OpenAPI description of the interface: made from the handlers, with the problems and tokens that all of them
+//! share.
 
 use super::problem::{CODES, MEDIA_TYPE, ProblemBody};
 use super::routes;
@@ -12,14 +13,16 @@ use utoipa::OpenApi;
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
     components(schemas(ProblemBody, crate::serve::handle::ServiceEvent)),
     tags(
-        (name = "state", description = "What is going on"), (name = "commands", description = "What detectors are to do"),
-        (name = "data", description = "Images and files"), (name = "events", description = "What happens and has happened"),
-        (name = "monitoring", description = "For programs that watch the service")
+        (name = "state", description = "State of the service and its detectors"),
+        (name = "commands", description = "Commands to detectors"),
+        (name = "data", description = "Images and files"),
+        (name = "events", description = "Events as they happen, and past ones"),
+        (name = "monitoring", description = "For monitoring programs")
     )
 )]
 pub struct Description;
 
-/// Status and words of the problems that every path may answer with, and those of commands alone.
+/// Statuses of problems: on every path, on paths that need a role, on paths that name a detector, and on commands.
 const OF_ALL: [u16; 8] = [400, 405, 413, 421, 429, 431, 500, 503];
 const OF_ROLES: [u16; 2] = [401, 403];
 const OF_DETECTORS: [u16; 1] = [404];
@@ -50,7 +53,7 @@ fn document() -> Value {
     document
 }
 
-/// Whole numbers from 0 on are described as such, and not as signed ones.
+/// Describes whole numbers from 0 on as unsigned, not as signed ones.
 fn unsigned(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -66,7 +69,7 @@ fn unsigned(value: &mut Value) {
     }
 }
 
-/// A query parameter that may be left out is not null: no text in a query is.
+/// An optional query parameter is left out and never null, so its schema loses `null`.
 fn not_null(schema: &mut Value) {
     if let Some(types) = schema["type"].as_array() {
         let kept: Vec<Value> = types.iter().filter(|kind| **kind != "null").cloned().collect();

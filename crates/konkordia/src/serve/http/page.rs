@@ -1,4 +1,4 @@
-//! The page at `/`: the states of now and where everything is.
+//! The page at `/`: the current states, and links.
 
 use super::extract::{NoQuery, Query};
 use super::guard::may;
@@ -17,10 +17,10 @@ const HEAD: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf
 table{border-collapse:collapse}td,th{padding:.2em .8em;border:1px solid #bbb;text-align:left}</style></head><body><h1>Konkordia</h1>\n";
 const LINKS: &str = "<p><a href=\"/api/v1/detectors\">states</a>, <a href=\"/api/v1/logs\">log</a>, <a href=\"/api/v1/events\">events</a>, \
 <a href=\"/metrics\">metrics</a>, <a href=\"/api/v1/version\">version</a>, <a href=\"/api/v1/openapi.json\">description of the interface (OpenAPI)</a></p>\n";
-/// Nothing from elsewhere, no scripts, in no frame.
+/// No scripts, nothing from other hosts, not inside a frame.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
-/// States of now, and links.
+/// Page with the current states and links.
 #[utoipa::path(get, path = "/", tag = "state", responses((status = 200, description = "A page for people", body = String, content_type = "text/html")))]
 pub async fn page(
     State(shared): State<Arc<Shared>>,
@@ -37,7 +37,7 @@ pub async fn page(
         }
         text.push_str("</table>\n");
     } else {
-        text.push_str("<p>States are shown to those who send a token.</p>\n");
+        text.push_str("<p>This service needs a token: states are shown only to requests that send one.</p>\n");
     }
     let _ = writeln!(text, "{LINKS}<p>Version {}</p></body></html>", env!("CARGO_PKG_VERSION"));
     let mut response = Html(text).into_response();
@@ -62,7 +62,7 @@ fn row(text: &mut String, status: &DetectorStatus) {
     );
 }
 
-/// Texts come from elsewhere.
+/// Escapes a text for HTML, because texts may come from outside.
 fn escaped(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut all, c| {
         match c {

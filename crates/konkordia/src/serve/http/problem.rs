@@ -13,7 +13,7 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 /// What was wrong with a request, or why it could not be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Problem, example = json!({
-    "type": "urn:konkordia:problem:wrong_state", "title": "Wrong state for this", "status": 409, "code": "wrong_state",
+    "type": "urn:konkordia:problem:wrong_state", "title": "Wrong state for this command", "status": 409, "code": "wrong_state",
     "detail": "cannot arm: a run is going on", "hint": "wait for its end, or stop or cancel it", "state": "running"
 }))]
 pub struct ProblemBody {
@@ -27,17 +27,17 @@ pub struct ProblemBody {
     pub status: u16,
     /// What happened here, and why.
     pub detail: String,
-    /// A word for programs; docs/api.md lists them.
+    /// Code for programs; docs/api.md lists all codes.
     pub code: String,
     /// What to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// State of the detector, if it is about one.
+    /// State of the detector, if the problem is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<DetectorState>,
 }
 
-/// A problem on its way out.
+/// A problem on its way into a response.
 #[derive(Clone, Debug)]
 pub struct Problem {
     body: Box<ProblemBody>,
@@ -52,36 +52,36 @@ pub struct ProblemCode(pub String);
 pub const CODES: [(&str, StatusCode, &str); 28] = [
     ("bad_query", StatusCode::BAD_REQUEST, "Query parameters are wrong"),
     ("bad_path", StatusCode::BAD_REQUEST, "The path is wrong"),
-    ("bad_host", StatusCode::MISDIRECTED_REQUEST, "Sent to a name that is not ours"),
-    ("which_detector", StatusCode::BAD_REQUEST, "It is not said which detector"),
+    ("bad_host", StatusCode::MISDIRECTED_REQUEST, "Unknown host name"),
+    ("which_detector", StatusCode::BAD_REQUEST, "No detector was named"),
     ("no_token", StatusCode::UNAUTHORIZED, "A token is needed"),
     ("bad_token", StatusCode::UNAUTHORIZED, "The token is not known"),
     ("not_allowed", StatusCode::FORBIDDEN, "This token may not do that"),
-    ("foreign_page", StatusCode::FORBIDDEN, "Commands from this web page are not taken"),
-    ("not_found", StatusCode::NOT_FOUND, "There is no such thing"),
+    ("foreign_page", StatusCode::FORBIDDEN, "Commands from this web page are refused"),
+    ("not_found", StatusCode::NOT_FOUND, "There is no such path"),
     ("unknown_detector", StatusCode::NOT_FOUND, "There is no such detector"),
     ("no_image", StatusCode::NOT_FOUND, "There is no such image"),
     ("no_channel", StatusCode::NOT_FOUND, "There is no such channel"),
-    ("method", StatusCode::METHOD_NOT_ALLOWED, "Not with this method"),
+    ("method", StatusCode::METHOD_NOT_ALLOWED, "This path does not allow this method"),
     ("slow_body", StatusCode::REQUEST_TIMEOUT, "The body took too long"),
-    ("wrong_state", StatusCode::CONFLICT, "Wrong state for this"),
-    ("arm_failed", StatusCode::CONFLICT, "Not ready"),
-    ("no_trigger", StatusCode::CONFLICT, "There is no trigger"),
+    ("wrong_state", StatusCode::CONFLICT, "Wrong state for this command"),
+    ("arm_failed", StatusCode::CONFLICT, "Arming failed"),
+    ("no_trigger", StatusCode::CONFLICT, "No program for triggers is configured"),
     ("refused", StatusCode::CONFLICT, "Refused"),
     ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "Too large"),
-    ("media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The body is not JSON by its type"),
+    ("media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The Content-Type is not application/json"),
     ("bad_body", StatusCode::UNPROCESSABLE_ENTITY, "The body is wrong"),
     ("bad_request", StatusCode::UNPROCESSABLE_ENTITY, "The request cannot be carried out"),
-    ("bad_image", StatusCode::UNPROCESSABLE_ENTITY, "The image cannot be given like this"),
+    ("bad_image", StatusCode::UNPROCESSABLE_ENTITY, "The image cannot be converted to this format"),
     ("large_headers", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The headers are too large"),
     ("too_many", StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
-    ("bug", StatusCode::INTERNAL_SERVER_ERROR, "A mistake in konkordia"),
+    ("bug", StatusCode::INTERNAL_SERVER_ERROR, "A bug in konkordia"),
     ("busy", StatusCode::SERVICE_UNAVAILABLE, "Busy"),
     ("not_ready", StatusCode::SERVICE_UNAVAILABLE, "Not ready for work"),
 ];
 
 impl Problem {
-    /// A problem with one of the codes above; an unknown one is a refusal.
+    /// A problem with one of the codes above; an unknown code gets the status and title of `refused`.
     pub fn new(code: &str, detail: impl Into<String>, hint: impl Into<String>) -> Self {
         let known = CODES.iter().find(|(known, ..)| *known == code);
         let (_, status, title) =
@@ -99,22 +99,22 @@ impl Problem {
         Self { body: Box::new(body), headers: Vec::new() }
     }
 
-    /// With another header in the answer.
+    /// Adds a header to the answer.
     #[must_use]
     pub fn with(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
-    /// Tells when to try again.
+    /// Says when to try again.
     #[must_use]
     pub fn retry_after(self, seconds: u64) -> Self {
         self.with(header::RETRY_AFTER, HeaderValue::from(seconds))
     }
 
-    /// A mistake of ours.
+    /// A mistake in konkordia itself.
     pub fn bug(detail: impl Into<String>) -> Self {
-        Self::new("bug", detail, "please report it, with what was asked for; the log of the service has more")
+        Self::new("bug", detail, "please report it together with the request; the log of the service says more")
     }
 
     /// Its body.
@@ -151,18 +151,18 @@ impl IntoResponse for Problem {
     }
 }
 
-/// For paths that are not there.
+/// The answer for unknown paths.
 pub async fn not_found(uri: axum::http::Uri) -> Problem {
     Problem::new("not_found", format!("there is no {}", uri.path()), "GET /api/v1/openapi.json lists all paths")
 }
 
-/// For methods that a path does not have.
+/// The answer for methods that a path does not have.
 pub async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Problem {
-    let detail = format!("{} is not answered to {method}", uri.path());
-    Problem::new("method", detail, "the header Allow says which methods are; GET /api/v1/openapi.json lists all")
+    let detail = format!("{method} is not allowed for {}", uri.path());
+    Problem::new("method", detail, "the header Allow lists the allowed methods; GET /api/v1/openapi.json lists all paths")
 }
 
-/// For a handler that panicked: no trace of it goes out.
+/// The answer for a handler that panicked. It says nothing about the panic.
 pub fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
     Problem::bug("the service made a mistake with this request and dropped it").into_response()
 }

@@ -1,4 +1,4 @@
-//! All paths, and what stands before them.
+//! All paths, and the layers in front of them.
 
 use super::state::Shared;
 use super::{audit, commands, events, guard, images, openapi, page, problem, status};
@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 /// Time for the body of a request, which has a few kilobytes.
 const REQUEST_BODY: Duration = Duration::from_secs(10);
-/// Time for a whole answer, where it has an end: the largest image over a slow line.
+/// Time for a whole answer that has an end: the largest image over a slow line.
 const RESPONSE_BODY: Duration = Duration::from_secs(300);
 
 type Routes = OpenApiRouter<Arc<Shared>>;
@@ -31,7 +31,7 @@ pub fn described() -> Routes {
         .merge(OpenApiRouter::new().routes(routes!(status::healthz)).routes(routes!(status::readyz)).routes(routes!(page::page)))
 }
 
-/// For those who look.
+/// Paths that only read.
 fn looking(metrics_open: bool) -> Routes {
     let finite = OpenApiRouter::new()
         .routes(routes!(status::status))
@@ -52,7 +52,7 @@ fn looking(metrics_open: bool) -> Routes {
     if metrics_open { guarded(looking).merge(metrics) } else { guarded(looking.merge(metrics)) }
 }
 
-/// For those who command.
+/// Paths of commands.
 fn operating() -> Routes {
     OpenApiRouter::new()
         .routes(routes!(commands::arm))
@@ -65,7 +65,7 @@ fn operating() -> Routes {
         .route_layer(from_fn(guard::operate))
 }
 
-/// Everything, ready to serve. The layer that is named last meets a request first.
+/// The complete router. The layer that is named last meets a request first.
 pub fn router(shared: &Arc<Shared>) -> Router {
     let open = OpenApiRouter::new().routes(routes!(status::healthz)).routes(routes!(status::readyz)).routes(routes!(page::page));
     let (router, _) = looking(shared.settings.metrics_open).merge(operating()).merge(open).split_for_parts();

@@ -16,13 +16,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, broadcast, watch};
 
-/// Commands that may wait for their detectors at once, and as many again that end something: a `cancel` is never behind an `arm`.
+/// Commands that may wait for their detectors at once, and as many again that end something, so that a `cancel` never
+/// waits behind an `arm`.
 pub const COMMANDS_MAX: usize = 12;
 /// Images that are decoded at once.
 pub const DECODERS_MAX: usize = 4;
 /// Longest that a `wait` or `wait_s` waits.
 pub const WAIT_S_MAX: f64 = 600.0;
-/// How often a state is looked at where no event tells of a change.
+/// How often a state is read while no event reports a change.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Shared by all requests.
@@ -33,27 +34,27 @@ pub struct Shared {
     pub settings: Settings,
     /// `None` = no tokens are needed.
     pub tokens: Option<ArcSwap<Tokens>>,
-    /// Names and pages.
+    /// The host names and web pages that are accepted.
     pub origins: Origins,
-    /// Requests by address, of those who may look or command.
+    /// Requests by address, of senders with a role.
     pub rate: Mutex<RateLimit>,
     /// Requests by address, of all others.
-    pub rate_of_strangers: Mutex<RateLimit>,
+    pub rate_of_unknown: Mutex<RateLimit>,
     /// Where commands are recorded.
     pub audit: Option<AuditLog>,
-    /// True once the audit log could not be written.
+    /// True if the last line for the audit log could not be written.
     pub audit_failed: std::sync::atomic::AtomicBool,
-    /// Places for commands that begin something.
+    /// Permits for commands that begin something.
     pub commands: Arc<Semaphore>,
-    /// Places for commands that end something.
+    /// Permits for commands that end something.
     pub endings: Arc<Semaphore>,
-    /// Places for decoding.
+    /// Permits for decoding.
     pub decoders: Arc<Semaphore>,
     /// Memory of answers with images, in MiB.
     pub image_mib: Arc<Semaphore>,
     /// True when the server is about to end.
     pub stopping: watch::Sender<bool>,
-    /// Requests by class of status: 1xx to 5xx.
+    /// Answers by class of status: 1xx to 5xx.
     pub answered: [AtomicU64; 5],
     /// When the service began.
     pub began: Instant,
@@ -67,12 +68,12 @@ impl Shared {
     pub fn new(fleet: Arc<Fleet>, settings: Settings) -> Result<Self, Failure> {
         let tokens = settings.tokens.as_deref().map(Tokens::load).transpose()?;
         let origins = Origins::new(&settings.hosts, &settings.origins, tokens.is_some());
-        let origins = origins.map_err(|why| super::wrong_settings(why, "correct the origins"))?;
+        let origins = origins.map_err(|why| super::wrong_settings(why, "correct [service] cors_origins"))?;
         let audit = settings.audit.as_deref().map(AuditLog::open).transpose()?;
         let limits = &settings.limits;
         Ok(Self {
             rate: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
-            rate_of_strangers: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
+            rate_of_unknown: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
             image_mib: Arc::new(Semaphore::new(limits.image_memory_mib as usize)),
             tokens: tokens.map(ArcSwap::from_pointee),
             origins,
@@ -102,7 +103,7 @@ impl Shared {
         token.map_or(Identity::BadToken, |token| tokens.load().identify(token))
     }
 
-    /// The detector of this name; without a name the only one.
+    /// The detector with this name; without a name, the only detector.
     ///
     /// # Errors
     /// If there is none, or it is not said which.
@@ -115,13 +116,13 @@ impl Shared {
         })
     }
 
-    /// True once the service or this server is going down.
+    /// True once the service or this server is stopping.
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow() || **self.fleet.stopping.load()
     }
 
-    /// Waits until a detector is neither armed nor running, or has begun another run than `run`; at most `longest`. No thread waits with it.
-    /// The newest state, and whether it came to that.
+    /// Waits until a detector is neither armed nor running, or has begun another run than `run`; at most `longest`. No
+    /// thread is blocked meanwhile. Returns the newest state, and whether the wait was successful.
     pub async fn wait_idle(&self, detector: &dyn Detector, run: u64, longest: Duration) -> (Arc<DetectorStatus>, bool) {
         let until = tokio::time::Instant::now() + longest;
         let mut stopping = self.stopping.subscribe();
@@ -143,12 +144,12 @@ impl Shared {
         }
     }
 
-    /// Tells people of something that is not in order with the service itself.
+    /// Reports that something is wrong with the service itself.
     pub fn warn(&self, message: String) {
         self.tell(Severity::Warning, message);
     }
 
-    /// Enters something about the service itself into the history.
+    /// Adds an event about the service itself to the history.
     pub fn tell(&self, severity: Severity, message: String) {
         let event = if severity == Severity::Info { "log" } else { "warning" };
         self.fleet.events.add(None, event, severity, message, serde_json::Value::Null);

@@ -49,7 +49,7 @@ pub async fn configuration(
     Ok(Json(shared.detector(query.detector.as_deref())?.configuration()))
 }
 
-/// Rates and counters of now.
+/// Current rates and counters.
 #[utoipa::path(get, path = "/api/v1/statistics", tag = "state", params(DetectorQuery), responses((status = 200, description = "Maps from names to numbers; docs/api.md lists the names", body = DetectorStatistics, example = json!({
     "detector": "eiger", "ledger": {"received": 30514, "placed": 30512, "complete": 30512, "lost": 0}, "rates": {"received_hz": 2000.0},
     "queues": {"in_flight": 0.07}, "latency": {"written_p99_us": 5100.0},
@@ -66,7 +66,7 @@ pub async fn statistics(
 /// Files of one detector.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Files {
-    /// Newest last, of at most the last 1000 runs.
+    /// Newest last; at most the last 1000 runs.
     pub files: Vec<FileEntry>,
 }
 
@@ -78,7 +78,7 @@ pub async fn files(State(shared): State<Arc<Shared>>, Query(query): Query<Detect
     Ok(Json(Files { files: shared.detector(query.detector.as_deref())?.files() }))
 }
 
-/// What runs here.
+/// Versions of the program and of the interface.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Version {
     /// `konkordia`.
@@ -103,7 +103,7 @@ pub struct Version {
     pub uptime_s: f64,
 }
 
-/// What runs here, and since when.
+/// Versions of the program and of the interface, and the time since the start.
 #[utoipa::path(get, path = "/api/v1/version", tag = "state", responses((status = 200, description = "Of the program and of the interface", body = Version)))]
 pub async fn version(State(shared): State<Arc<Shared>>, Query(NoQuery {}): Query<NoQuery>) -> Json<Version> {
     Json(Version {
@@ -125,15 +125,16 @@ pub struct WaitQuery {
     /// Name of the detector; may be left out if there is only one.
     #[param(example = "eiger")]
     detector: Option<String>,
-    /// Seconds to wait at most, up to 600.
+    /// Longest time to wait, in seconds; at most 600.
     #[param(minimum = 0, maximum = 600, default = 60, example = 10)]
     timeout_s: Option<f64>,
 }
 
-/// What came of waiting.
+/// The result of waiting.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub struct Waited {
-    /// The detector is neither armed nor running any more. False: the time was over first.
+    /// True: the detector is neither armed nor running, or another run has begun. False: the time was over first, or
+    /// the service is stopping.
     pub done: bool,
     /// Its state now.
     pub status: DetectorStatus,
@@ -149,7 +150,7 @@ pub async fn wait(State(shared): State<Arc<Shared>>, Query(query): Query<WaitQue
     Ok(Json(Waited { done, status: (*status).clone() }))
 }
 
-/// A time to wait that somebody asks for.
+/// Checks a time to wait from a request.
 ///
 /// # Errors
 /// If it is not from 0 to [`WAIT_S_MAX`].
@@ -158,17 +159,17 @@ pub fn seconds(parameter: &str, value: f64) -> Result<Duration, Problem> {
         return Ok(Duration::from_secs_f64(value));
     }
     let detail = format!("{parameter}: {value} is not between 0 and {WAIT_S_MAX}");
-    Err(Problem::new("bad_query", detail, "for more, ask again when the answer is there"))
+    Err(Problem::new("bad_query", detail, "to wait longer, ask GET /api/v1/wait again"))
 }
 
-/// The address of this document.
+/// This description of the interface.
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "state", responses((status = 200, description = "This description (OpenAPI 3.1)", body = Object)))]
 pub async fn openapi(Query(NoQuery {}): Query<NoQuery>) -> impl axum::response::IntoResponse {
     ([(axum::http::header::CONTENT_TYPE, "application/json")], super::openapi::text())
 }
 
-/// The process lives.
-#[utoipa::path(get, path = "/healthz", tag = "monitoring", responses((status = 200, description = "The process lives", body = Object, example = json!({"status": "ok"}))))]
+/// The process is alive.
+#[utoipa::path(get, path = "/healthz", tag = "monitoring", responses((status = 200, description = "The process is alive", body = Object, example = json!({"status": "ok"}))))]
 pub async fn healthz(Query(NoQuery {}): Query<NoQuery>) -> Json<Value> {
     Json(json!({"status": "ok"}))
 }

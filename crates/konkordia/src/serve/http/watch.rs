@@ -1,4 +1,5 @@
-//! Files that may change while the service runs: tokens are taken back, certificates renewed. A file that is wrong changes nothing and is told.
+//! Files that may change while the service runs: tokens are removed, certificates renewed. A file with a mistake
+//! changes nothing and is reported.
 
 use super::state::Shared;
 use crate::serve::handle::Severity;
@@ -9,13 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How often the files are looked at.
+/// How often the files are checked.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// When a file was last changed, and its length; `None` if it is not there.
 type Seen = Option<(SystemTime, u64)>;
 
-/// Looks at the files until the service ends.
+/// Checks the files until the service ends.
 pub async fn files(shared: Arc<Shared>, tls: Option<RustlsConfig>) {
     let mut stopping = shared.stopping.subscribe();
     let settings = shared.settings.clone();
@@ -56,7 +57,7 @@ pub fn reload_tokens(shared: &Shared) {
             );
             tokens.store(Arc::new(new));
         }
-        Err(failure) => shared.warn(format!("{}: {}; the former tokens are still good", failure.what, failure.why)),
+        Err(failure) => shared.warn(format!("{}: {}; the old tokens stay valid", failure.what, failure.why)),
     }
 }
 
@@ -64,6 +65,6 @@ fn reload_tls(shared: &Shared, config: Option<&RustlsConfig>) {
     let (Some(files), Some(config)) = (&shared.settings.tls, config) else { return };
     match tls::load(files) {
         Ok(new) => config.reload_from_config(new),
-        Err(failure) => shared.warn(format!("{}: {}; the former certificate is still used", failure.what, failure.why)),
+        Err(failure) => shared.warn(format!("{}: {}; the old certificate stays in use", failure.what, failure.why)),
     }
 }

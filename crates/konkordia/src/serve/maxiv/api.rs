@@ -1,5 +1,5 @@
-//! The HTTP interface of the MAX IV streaming-receiver, so that its Tango device, viewer and scripts go on working: `/status`,
-//! `/received_frames`, `/downsample`, `/docs` and, if asked for, `/last_frame` (protocols 4).
+//! The HTTP interface of the MAX IV streaming-receiver, so that its Tango device, viewer and scripts go on working:
+//! `/status`, `/received_frames`, `/downsample`, `/docs` and, if configured, `/last_frame`.
 
 use super::{docs, pickle};
 use crate::serve::handle::{Detector, DetectorState, Severity};
@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Largest factor that makes sense: a pixel is left of any image.
+/// Largest factor that makes sense: one pixel is left of any image.
 const DOWNSAMPLE_MAX: i64 = 65_536;
 const PATHS: [&str; 7] = ["/status", "/received_frames", "/downsample", "/last_frame", "/docs", "/redoc", "/openapi.json"];
 
 struct Shared {
     detector: Arc<dyn Detector>,
     downsample: AtomicI64,
-    /// `/last_frame` hands out a pickle, which is code to whoever loads it: only on request.
+    /// `/last_frame` returns a pickle, which may run code in whoever loads it: only on request.
     with_last_frame: bool,
 }
 
@@ -40,7 +40,7 @@ pub fn router(detector: Arc<dyn Detector>, with_last_frame: bool) -> Router {
         .with_state(shared)
 }
 
-/// Armed is idle to the peer: its running begins with the header of a series.
+/// Armed is reported as idle: the MAX IV receiver calls itself running only from the header of a series on.
 async fn status(State(shared): State<Arc<Shared>>) -> Json<Value> {
     let status = shared.detector.status();
     Json(match status.state {
@@ -53,7 +53,7 @@ async fn status(State(shared): State<Arc<Shared>>) -> Json<Value> {
 }
 
 async fn received_frames(State(shared): State<Arc<Shared>>) -> Json<Value> {
-    // Gaps are no frames.
+    // Lost images are not received frames.
     let status = shared.detector.status();
     Json(json!({"value": status.images_committed.saturating_sub(status.images_lost)}))
 }
@@ -62,7 +62,7 @@ async fn downsample(State(shared): State<Arc<Shared>>) -> Json<Value> {
     Json(json!({"value": shared.downsample.load(Ordering::Relaxed)}))
 }
 
-/// Any whole number, as the peer; below 2 images stay as they are. Other parameters are not looked at.
+/// Takes any whole number, as the MAX IV receiver does; below 2 images stay as they are. Other parameters are ignored.
 async fn set_downsample(State(shared): State<Arc<Shared>>, Query(all): Query<BTreeMap<String, String>>) -> Response {
     let refuse = |kind: &str, why: &str, input: Option<&String>| {
         let detail = json!([{ "type": kind, "loc": ["query", "value"], "msg": why, "input": input }]);
@@ -78,7 +78,7 @@ async fn set_downsample(State(shared): State<Arc<Shared>>, Query(all): Query<BTr
     }
 }
 
-/// A path with a slash too many is where it is without, as with the peer.
+/// Redirects a path with a slash too many at its end, as the MAX IV receiver does.
 async fn elsewhere(uri: Uri) -> Response {
     let path = uri.path().trim_end_matches('/');
     if path != uri.path() && PATHS.contains(&path) {
@@ -101,7 +101,7 @@ async fn last_frame(State(shared): State<Arc<Shared>>) -> Response {
     let newest = shared.detector.images().get(None);
     let factor = shared.downsample.load(Ordering::Relaxed).clamp(1, DOWNSAMPLE_MAX) as usize;
     let make = move || match newest {
-        Some((start, image)) => pickle::last_frame(&start, &image, factor),
+        Some(newest) => pickle::last_frame(&newest.start, &newest.image, factor),
         None => pickle::before_the_first(),
     };
     let made = tokio::task::spawn_blocking(make).await;

@@ -1,5 +1,5 @@
-//! The pages under which the streaming-receiver describes its interface: `/docs` for people, `/openapi.json` for programs. The page of the peer loads a
-//! viewer from elsewhere; this one is whole.
+//! The pages on which the streaming-receiver describes its interface: `/docs` for people, `/openapi.json` for programs.
+//! The page of the MAX IV receiver loads a viewer from another host; this page needs nothing else.
 
 use axum::Json;
 use axum::response::Html;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// Method, path, and what it is for.
 const REQUESTS: [(&str, &str, &str); 5] = [
-    ("get", "/status", "State of the receiver: idle, running or error, and then why."),
+    ("get", "/status", "State of the receiver: idle, running, or error with the reason."),
     ("get", "/received_frames", "Images of this series so far."),
     ("get", "/downsample", "Factor by which images for viewers are made smaller."),
     ("post", "/downsample", "Sets that factor: ?value=N."),

@@ -1,4 +1,5 @@
-//! Drop-in for the streaming-receiver of MAX IV: its HTTP interface and its configuration, in front of an ordinary detector of the service.
+//! Replacement for the streaming-receiver of MAX IV: its HTTP interface and its configuration, for an ordinary detector
+//! of the service.
 
 pub mod api;
 mod docs;

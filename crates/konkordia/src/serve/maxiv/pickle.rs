@@ -5,7 +5,8 @@ use konkordia_core::series::{Array, SeriesImage, SeriesStart};
 use serde_pickle::{HashableValue, SerOptions, Value};
 use std::collections::BTreeMap;
 
-/// Pickles an image; plain uint16 images are made smaller by `factor`, the mean of factor x factor pixels, as the peer does it.
+/// Pickles an image. Plain uint16 images are made smaller by `factor`, each pixel the mean of factor x factor pixels,
+/// as the MAX IV receiver does it.
 ///
 /// # Errors
 /// In words: the image has no pixels or cannot be written as a pickle.
@@ -24,16 +25,16 @@ pub fn last_frame(start: &SeriesStart, image: &SeriesImage, factor: usize) -> Re
         parts = vec![small];
     }
     let list = std::iter::once(Value::Dict(header)).chain(parts.into_iter().map(Value::Bytes)).collect();
-    serde_pickle::value_to_vec(&Value::List(list), SerOptions::new()).map_err(|why| format!("no pickle: {why}"))
+    serde_pickle::value_to_vec(&Value::List(list), SerOptions::new()).map_err(|why| format!("the pickle cannot be made: {why}"))
 }
 
-/// What the peer hands out before an image has come: a header without keys and no bytes.
+/// What the MAX IV receiver returns before the first image: a header without keys and no bytes.
 ///
 /// # Errors
 /// None in practice.
 pub fn before_the_first() -> Result<Vec<u8>, String> {
     let nothing = Value::List(vec![Value::Dict(BTreeMap::new()), Value::Bytes(Vec::new())]);
-    serde_pickle::value_to_vec(&nothing, SerOptions::new()).map_err(|why| format!("no pickle: {why}"))
+    serde_pickle::value_to_vec(&nothing, SerOptions::new()).map_err(|why| format!("the pickle cannot be made: {why}"))
 }
 
 fn insert(header: &mut BTreeMap<HashableValue, Value>, key: &str, value: Value) {
@@ -44,7 +45,7 @@ fn integers(numbers: &[u64]) -> Value {
     Value::List(numbers.iter().map(|n| Value::I64(*n as i64)).collect())
 }
 
-/// The keys of an image in STINS, and what the sender said beside them.
+/// The keys of an image in STINS, and the other keys that the sender gave.
 fn known_keys(start: &SeriesStart, image: &SeriesImage, array: &Array) -> BTreeMap<HashableValue, Value> {
     let mut header = BTreeMap::new();
     if let Ok(serde_json::Value::Object(said)) = serde_json::from_slice(&image.header_json) {
@@ -90,7 +91,8 @@ fn plain(value: &serde_json::Value) -> Value {
     }
 }
 
-/// Means of factor x factor pixels of a uint16 image, cut to whole numbers; the last row and column of the result may stand for fewer.
+/// Means of factor x factor pixels of a uint16 image, truncated to whole numbers. Pixels in the last row and column of
+/// the result may stand for fewer.
 fn downsample(pixels: &[u8], rows: usize, columns: usize, factor: usize) -> (Vec<u8>, [usize; 2]) {
     let at = |row: usize, column: usize| {
         let place = 2 * (row * columns + column);

@@ -1,5 +1,5 @@
-//! The interface of the streaming-receiver on an address of its own, with the limits of the main server. It changes nothing but a number for viewers, so
-//! like the peer it asks for no token.
+//! The interface of the streaming-receiver on an address of its own, with the limits of the main server. It asks for no
+//! token, like the MAX IV receiver, because nothing can be changed but one number for viewers.
 
 use super::api;
 use crate::failure::{Exit, Failure, reason};
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// Pictures that are made at once.
+/// Images that are made at once.
 const BLOCKING_MAX: usize = 2;
-/// Headers of a request.
+/// Most headers of a request.
 const HEADERS_MAX: usize = 64;
 
-/// A server at work. Dropping it ends it.
+/// A running server. Dropping it ends it.
 pub struct CompatServer {
     address: SocketAddr,
     handle: Handle<SocketAddr>,
@@ -29,7 +29,7 @@ pub struct CompatServer {
 /// Binds, then serves on a thread of its own.
 ///
 /// # Errors
-/// The address is in use or not ours, or the machine has no threads left.
+/// The address is in use or not of this machine, or the machine has no threads left.
 pub fn spawn(detector: Arc<dyn Detector>, settings: &CompatSettings, limits: Limits) -> Result<CompatServer, Failure> {
     let listener = http::listen(settings.listen)?;
     let io = |what: &str, error: &std::io::Error| {
@@ -50,7 +50,7 @@ pub fn spawn(detector: Arc<dyn Detector>, settings: &CompatSettings, limits: Lim
             .header_read_timeout(limits.header_timeout)
             .max_headers(HEADERS_MAX)
             .max_buf_size(limits.header_bytes.max(8192));
-        let gate = Gate::new(DefaultAcceptor::new(), limits.rooms(), limits.stall_timeout, true);
+        let gate = Gate::new(DefaultAcceptor::new(), limits.connection_slots(), limits.stall_timeout, true);
         let server = server.acceptor(gate).http1_only();
         runtime.spawn(async move { drop(server.serve(app).await) });
     }

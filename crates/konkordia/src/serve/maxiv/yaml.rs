@@ -1,5 +1,5 @@
-//! The configuration of the streaming-receiver, read as one of ours: `detectors.yaml` becomes the text of an ordinary configuration, which then
-//! goes the same way as any other. What its pipelines do are transformations here.
+//! Translates the configuration of the streaming-receiver: `detectors.yaml` becomes the text of an ordinary
+//! configuration, which is then loaded like any other. Its pipelines become transformations.
 
 use crate::failure::{Exit, Failure};
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// One entry of the file; keys that the peer does not know are kept out, those that it ignores are ignored.
+/// One entry of the file. Other keys are ignored.
 #[derive(Debug, Deserialize)]
 struct Entry {
     class: String,
@@ -31,7 +31,7 @@ struct Entry {
     mask: Option<Vec<[u32; 2]>>,
     #[serde(default)]
     tot: Option<String>,
-    /// Ours, which the peer ignores: `[source] window_images`, `wait_ms`, `queue_mib`.
+    /// Keys of Konkordia, which the MAX IV receiver ignores: `[source] window_images`, `wait_ms`, `queue_mib`.
     #[serde(default)]
     window_images: Option<u64>,
     #[serde(default)]
@@ -56,36 +56,38 @@ impl<T: Clone> OneOrMore<T> {
     }
 }
 
-/// What the YAML does not say and the command line does.
+/// What the command line says in addition to the YAML.
 #[derive(Clone, Debug)]
 pub struct Extra<'a> {
-    /// Files are written below this folder only; the peer writes wherever a header says.
+    /// Files are written below this folder only; the MAX IV receiver writes wherever a header says.
     pub data_root: &'a Path,
     /// Serve `/last_frame`.
     pub pickle: bool,
-    /// Address on which the interface of the peer and its stream listen; the peer takes all.
+    /// Address on which the interface and the stream of the MAX IV receiver listen; the receiver itself listens on all.
     pub address: &'a str,
 }
 
-/// True if the file is for the peer, by its name.
+/// True if the name of the file is that of a YAML file, as the MAX IV receiver has it.
 pub fn is_yaml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// The text of our configuration for detector `name` of the YAML `text`.
+/// The text of an ordinary configuration for detector `name` of the YAML `text`.
 ///
 /// # Errors
-/// The YAML cannot be read, has no such detector, or asks for something that there is not.
+/// The YAML cannot be read, has no such detector, or asks for something unknown.
 pub fn translate(text: &str, path: &Path, name: Option<&str>, extra: &Extra<'_>) -> Result<String, Failure> {
     let wrong = |what: String, why: String, fix: &str| Failure::new(Exit::Configuration, what, why, fix);
     let all: BTreeMap<String, serde_json::Value> = serde_saphyr::from_str(text).map_err(|why| {
-        wrong(format!("{} is no configuration of the streaming-receiver", path.display()), why.to_string(), "correct the YAML")
+        wrong(format!("{} is not a configuration of the streaming-receiver", path.display()), why.to_string(), "correct the YAML")
     })?;
     let names = || all.keys().cloned().collect::<Vec<_>>().join(", ");
     let name = match (name, all.len()) {
         (Some(name), _) => name.to_string(),
         (None, 1) => names(),
-        (None, _) => return Err(wrong("which detector?".into(), format!("the file has {}", names()), "add --detector NAME")),
+        (None, _) => {
+            return Err(wrong("the file has several detectors".into(), format!("they are {}", names()), "add --detector NAME"));
+        }
     };
     let Some(entry) = all.get(&name) else {
         return Err(wrong(
@@ -102,12 +104,12 @@ pub fn translate(text: &str, path: &Path, name: Option<&str>, extra: &Extra<'_>)
         .map_err(|why| wrong(format!("detector '{name}' in {}", path.display()), why, "see docs/maxiv.md for what is understood"))
 }
 
-/// What a class of the peer listens to.
+/// What a detector class of the MAX IV receiver listens to.
 struct Class {
     protocol: &'static str,
     port: u16,
     socket: &'static str,
-    /// Upstreams that carry a module each.
+    /// Each upstream carries one module.
     modules: bool,
 }
 
@@ -127,7 +129,8 @@ impl Entry {
         }
     }
 
-    /// Addresses of the senders, in the order of the peer: several hosts with one port or with one each; Lambda and PsiEiger count ports up.
+    /// Addresses of the senders, in the order of the MAX IV receiver: several hosts with one port or with one port
+    /// each. For Lambda and PsiEiger the ports count up from that of the class.
     fn upstreams(&self, class: &Class) -> Result<Vec<String>, String> {
         let mut hosts = self.dcu_host_purple.list();
         let given = self.dcu_port_purple.as_ref().map(OneOrMore::list);
@@ -180,7 +183,7 @@ impl Entry {
         }
         match self.class.as_str() {
             "Detector" => self.pipeline(&mut line)?,
-            // Put together or unpacked, and not packed again.
+            // These images are assembled or unpacked, and not packed again.
             "PsiEiger" | "Jungfrau" => line("[transform]\ncompression = \"none\"".into()),
             // The others have no pipeline.
             _ => {}
@@ -197,7 +200,7 @@ impl Entry {
         Ok(out)
     }
 
-    /// What the pipelines of the peer do, as transformations.
+    /// Writes the pipelines of the MAX IV receiver as transformations.
     fn pipeline(&self, line: &mut impl FnMut(String)) -> Result<(), String> {
         match self.pipeline.as_deref() {
             None => {}
@@ -212,7 +215,7 @@ impl Entry {
                 }
                 if let Some([[top, bottom], [left, right]]) = self.mask.as_deref() {
                     if bottom <= top || right <= left {
-                        return Err("mask: [[first row, end row], [first column, end column]] is empty".into());
+                        return Err("mask: the rectangle [[first row, end row], [first column, end column]] is empty".into());
                     }
                     line(format!("mask_rectangle = [{top}, {left}, {}, {}]", bottom - top, right - left));
                 } else if self.mask.as_ref().is_some_and(|mask| !mask.is_empty()) {
@@ -226,7 +229,8 @@ impl Entry {
     }
 }
 
-/// The quad of the peer: two half modules of 256 x 512, two pixels between all chips, upside down as a whole.
+/// The quad of the MAX IV receiver: two half modules of 256 x 512 pixels, two pixels between all chips, upside down as
+/// a whole.
 const PSI_EIGER: &str = "join = \"modules\"\nimage_rows = 514\nimage_columns = 514
 [[source.module]]\nrow = 258\ncolumn = 0\nchip_gap_px = 2
 [[source.module]]\nrow = 0\ncolumn = 0\nflip_rows = true\nchip_gap_px = 2";

@@ -1,7 +1,8 @@
-//! The audit log: who tried to change what, when, from where, and what became of it; a JSON object a line.
+//! The audit log: who tried to change what, when, from where, and the outcome; one JSON object per line.
 //!
-//! The file is opened anew for each line, so that log rotation may move it away at any time; where nobody does, it is moved away here when it is large.
-//! Of requests without a token so many are recorded as tell what goes on, and the others are counted: they cost their sender nothing.
+//! The file is opened anew for each line, so that log rotation may move it away at any time. If nobody moves it, it is
+//! moved away here when it is large. Requests without a token cost their sender nothing, so they are recorded at a
+//! limited rate, and the others are only counted.
 
 use crate::failure::Failure;
 use crate::run::clock;
@@ -14,16 +15,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A file that has reached this size is moved away: FILE.1 is the newest of the old ones, FILE.4 goes away for it.
+/// A file that has reached this size is moved away: FILE.1 is the newest of the old files, and FILE.4 is the oldest
+/// that is kept.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Old files that are kept.
 const FILES_KEPT: usize = 4;
-/// Lines for requests without a token, per second on average, and at once.
+/// Lines for requests without a token: per second on average, and at once.
 const STRANGERS_PER_S: f64 = 2.0;
 const STRANGERS_BURST: f64 = 50.0;
-/// Characters of a path.
+/// Longest path in a line, in characters.
 const PATH_CHARS_MAX: usize = 200;
-/// Bytes of what was asked for.
+/// Longest request in a line, in bytes.
 const REQUEST_BYTES_MAX: usize = 4096;
 
 /// One line.
@@ -31,7 +33,7 @@ const REQUEST_BYTES_MAX: usize = 4096;
 pub struct Record {
     /// When it was answered, UTC.
     pub time: String,
-    /// Name of the token, or `local`.
+    /// Name of the token, or `local`; `(no token)` and `(wrong token)` where there is none.
     pub who: String,
     /// Its role.
     pub role: Option<&'static str>,
@@ -43,12 +45,12 @@ pub struct Record {
     pub path: String,
     /// Detector that was asked for.
     pub detector: Option<String>,
-    /// Of the answer.
+    /// Status of the answer.
     pub status: u16,
-    /// Why not, as the `code` of the problem.
+    /// Why the request was refused, as the `code` of the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// What was asked for, as far as it is no secret and no mass of data.
+    /// What was asked for, without secrets and without large data.
     pub request: Value,
     /// Requests without a token that were not recorded since the last such line.
     #[serde(skip_serializing_if = "is_zero")]
@@ -60,12 +62,12 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Record {
-    /// With the time of now.
+    /// The current time.
     pub fn now() -> String {
         clock::now()
     }
 
-    /// A path as it is recorded: no longer than any of ours.
+    /// A path as it is recorded: cut after 200 characters.
     pub fn path(path: &str) -> String {
         match path.char_indices().nth(PATH_CHARS_MAX) {
             None => path.into(),
@@ -73,16 +75,16 @@ impl Record {
         }
     }
 
-    /// What was asked for, as it is recorded.
+    /// What was asked for, as it is recorded: only its size if it is large.
     pub fn request(request: Value) -> Value {
         let bytes = request.to_string().len();
         if bytes <= REQUEST_BYTES_MAX { request } else { Value::String(format!("({bytes} bytes)")) }
     }
 }
 
-/// What requests without a token may still write.
+/// How many lines requests without a token may still write.
 #[derive(Debug)]
-struct Strangers {
+struct LinesWithoutToken {
     lines: f64,
     at: Instant,
     unrecorded: u64,
@@ -92,7 +94,7 @@ struct Strangers {
 #[derive(Clone, Debug)]
 pub struct AuditLog {
     path: PathBuf,
-    strangers: Arc<Mutex<Strangers>>,
+    without_token: Arc<Mutex<LinesWithoutToken>>,
     file_bytes_max: u64,
 }
 
@@ -103,22 +105,23 @@ impl AuditLog {
     /// If it cannot.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         append(path).map_err(|error| Failure::io("cannot write the audit log", path, &error))?;
-        let strangers = Strangers { lines: STRANGERS_BURST, at: Instant::now(), unrecorded: 0 };
-        Ok(Self { path: path.into(), strangers: Arc::new(Mutex::new(strangers)), file_bytes_max: FILE_BYTES_MAX })
+        let without_token = LinesWithoutToken { lines: STRANGERS_BURST, at: Instant::now(), unrecorded: 0 };
+        Ok(Self { path: path.into(), without_token: Arc::new(Mutex::new(without_token)), file_bytes_max: FILE_BYTES_MAX })
     }
 
-    /// Whether a request without a token is recorded: `None` = it is only counted, else how many were only counted before it.
-    pub fn admit_stranger(&self, now: Instant) -> Option<u64> {
-        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed_s = now.saturating_duration_since(strangers.at).as_secs_f64();
-        strangers.lines = (strangers.lines + passed_s * STRANGERS_PER_S).min(STRANGERS_BURST);
-        strangers.at = now;
-        if strangers.lines < 1.0 {
-            strangers.unrecorded += 1;
+    /// Whether to record a request without a token. `None` = it is only counted; otherwise the number of requests that
+    /// were only counted before it.
+    pub fn admit_unknown(&self, now: Instant) -> Option<u64> {
+        let mut without_token = self.without_token.lock().unwrap_or_else(PoisonError::into_inner);
+        let passed_s = now.saturating_duration_since(without_token.at).as_secs_f64();
+        without_token.lines = (without_token.lines + passed_s * STRANGERS_PER_S).min(STRANGERS_BURST);
+        without_token.at = now;
+        if without_token.lines < 1.0 {
+            without_token.unrecorded += 1;
             return None;
         }
-        strangers.lines -= 1.0;
-        Some(std::mem::take(&mut strangers.unrecorded))
+        without_token.lines -= 1.0;
+        Some(std::mem::take(&mut without_token.unrecorded))
     }
 
     /// Adds a line.
@@ -133,7 +136,7 @@ impl AuditLog {
             self.move_away()?;
             file = append(&self.path)?;
         }
-        // One write of a whole line: lines of two processes do not mix.
+        // One write for a whole line, so that lines of two processes do not mix.
         file.write_all(&line)
     }
 
@@ -150,7 +153,7 @@ impl AuditLog {
             }
         }
         match std::fs::rename(&self.path, old(1)) {
-            // Two requests at once: the other has done it.
+            // Another request has moved it at the same time.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -199,7 +202,7 @@ mod tests {
         assert_eq!((back["who"].as_str(), back["request"]["prefix"].as_str()), (Some("alice"), Some("a\nb")));
         assert!(AuditLog::open(&folder.path().join("no/folder")).unwrap_err().what.contains("audit log"));
 
-        // Large files are moved away, and so many are kept.
+        // Large files are moved away, and only so many old ones are kept.
         let log = AuditLog { file_bytes_max: 1000, ..log };
         (0..60).for_each(|_| log.write(&record).unwrap());
         let names: std::collections::BTreeSet<String> =
@@ -214,11 +217,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = AuditLog::open(&folder.path().join("audit.jsonl")).unwrap();
         let now = Instant::now();
-        let admitted = (0..10_000).filter(|_| log.admit_stranger(now).is_some()).count();
+        let admitted = (0..10_000).filter(|_| log.admit_unknown(now).is_some()).count();
         assert_eq!(admitted, STRANGERS_BURST as usize);
-        assert_eq!(log.admit_stranger(now + std::time::Duration::from_secs(1)), Some(10_000 - admitted as u64));
-        assert_eq!(log.admit_stranger(now + std::time::Duration::from_secs(1)), Some(0));
-        assert_eq!(log.admit_stranger(now + std::time::Duration::from_secs(1)), None);
+        assert_eq!(log.admit_unknown(now + std::time::Duration::from_secs(1)), Some(10_000 - admitted as u64));
+        assert_eq!(log.admit_unknown(now + std::time::Duration::from_secs(1)), Some(0));
+        assert_eq!(log.admit_unknown(now + std::time::Duration::from_secs(1)), None);
     }
 
     #[test]

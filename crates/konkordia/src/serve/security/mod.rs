@@ -47,7 +47,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// Who sends a request, after the token was looked at.
+/// Who sends a request, according to its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// Somebody with a role.
@@ -59,12 +59,12 @@ pub enum Identity {
     },
     /// No token came, but one is needed.
     Anonymous,
-    /// A token came that is none of ours.
+    /// A token came that is not valid.
     BadToken,
 }
 
 impl Identity {
-    /// Name for the audit log.
+    /// The name for the audit log.
     pub fn name(&self) -> &str {
         match self {
             Self::Known { name, .. } => name,

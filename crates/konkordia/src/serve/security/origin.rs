@@ -1,38 +1,39 @@
-//! Which names the service answers to, and from which web pages commands are taken.
+//! Host names that the service answers to, and web pages from which it takes commands.
 //!
-//! A page of somebody else that is open in a browser at the beamline can send requests here. Two checks keep it out: the name that the request
-//! was sent to must be one of ours (a page can make its own name point to this machine: DNS rebinding), and a request that changes something
-//! must come from a page of ours or of a configured origin, or from no page at all.
+//! A foreign web page that is open in a browser at the beamline can send requests here. Two checks keep it out. The
+//! host name that the request was sent to must be one of ours, because a page can make its own name point to this
+//! machine (DNS rebinding). A request that changes something must come from a page of ours or of a configured origin,
+//! or from no page at all.
 
 use std::net::IpAddr;
 
-/// The names.
+/// The host names and web pages that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origins {
-    /// Names (without port) beside addresses and `localhost`; empty and `any_name` unset = no others.
+    /// Host names (without port) beside addresses and `localhost`; empty and `any_name` unset = no others.
     hosts: Vec<String>,
-    /// Any name is as good as another, because every request needs a token and browsers do not send ours by themselves.
+    /// Any host name is accepted, because every request needs a token and browsers do not send ours by themselves.
     any_name: bool,
-    /// Origins of other pages that may send requests, as browsers write them: `https://viewer.example.org:8443`.
+    /// Origins of foreign pages that may send requests, as browsers write them: `https://viewer.example.org:8443`.
     pages: Vec<String>,
 }
 
 impl Origins {
-    /// With the names and pages of the configuration; `tokens` = every request needs a token.
+    /// With the host names and pages of the configuration; `tokens` = every request needs a token.
     ///
     /// # Errors
-    /// Which of the origins is none, in words.
+    /// Which text is not an origin.
     pub fn new(hosts: &[String], pages: &[String], tokens: bool) -> Result<Self, String> {
         let lower = |names: &[String]| names.iter().map(|name| name.to_ascii_lowercase()).collect::<Vec<_>>();
         if let Some(odd) = pages.iter().find(|page| !is_origin(page)) {
             return Err(format!(
-                "'{odd}' is no origin; write http:// or https://, the name, and the port if it is not the usual one"
+                "'{odd}' is not a valid origin; write http:// or https://, the host name, and the port if it is not the usual one"
             ));
         }
         Ok(Self { any_name: tokens && hosts.is_empty(), hosts: lower(hosts), pages: lower(pages) })
     }
 
-    /// The pages of others that may send requests.
+    /// The foreign pages that may send requests.
     pub fn pages(&self) -> &[String] {
         &self.pages
     }
@@ -55,7 +56,7 @@ impl Origins {
     }
 }
 
-/// The name without the port; `None` if it is no name.
+/// The name without the port; `None` if it is not a name.
 fn name_of(host: &str) -> Option<&str> {
     let is_port = |port: &str| port.is_empty() || port.parse::<u16>().is_ok();
     if let Some(rest) = host.strip_prefix('[') {

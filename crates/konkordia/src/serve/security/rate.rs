@@ -1,13 +1,13 @@
-//! How many requests an address may send: a bucket of tokens each, in a map that does not grow without limit.
+//! How many requests an address may send: a token bucket for each address, in a map of limited size.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// Addresses that have a bucket of their own: 4096 x about 40 bytes. Beyond it, new ones share one.
+/// Addresses that have a bucket of their own: 4096 x about 40 bytes. Further addresses share one bucket.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Buckets by address. IPv6 is counted by network (/64), because one host has as many addresses as it wants there.
+/// Buckets by address. IPv6 is counted by network (/64), because one host has as many addresses there as it wants.
 #[derive(Debug)]
 pub struct RateLimit {
     per_s: f64,
@@ -36,10 +36,10 @@ impl RateLimit {
         Self { per_s: f64::from(per_s.max(1)), burst: f64::from(burst.max(1)), buckets: HashMap::new(), shared: None }
     }
 
-    /// Takes one request; how many seconds to wait, if it is one too many.
+    /// Takes one request from the bucket of an address.
     ///
     /// # Errors
-    /// The seconds.
+    /// There is one request too many: the seconds to wait.
     pub fn take(&mut self, address: IpAddr, now: Instant) -> Result<(), u64> {
         let key = network(address);
         let (per_s, burst) = (self.per_s, self.burst);
@@ -64,7 +64,7 @@ impl RateLimit {
     }
 }
 
-/// The address itself, or the first half of an IPv6 one.
+/// The address itself, or the /64 network of an IPv6 address.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),

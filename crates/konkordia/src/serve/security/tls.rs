@@ -19,7 +19,7 @@ pub struct TlsFiles {
 /// Reads both files.
 ///
 /// # Errors
-/// If one cannot be read, is no PEM of its kind, or they do not belong together.
+/// If a file cannot be read, is not PEM of its kind, or the two do not belong together.
 pub fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, Failure> {
     let certificates = certificates(&files.certificate)?;
     let key_text = read("cannot read the key", &files.key)?;

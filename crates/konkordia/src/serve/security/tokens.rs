@@ -1,4 +1,4 @@
-//! Tokens: 256 random bits each, of which only the SHA-256 is kept, in a text file of lines `name role sha256`.
+//! Tokens of 256 random bits each. Only their SHA-256 is kept, in a text file of lines `name role sha256`.
 //!
 //! A plain hash is enough because a token is no password: nobody guesses 256 random bits, however fast the hash is.
 
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Random bytes of a token.
 const TOKEN_BYTES: usize = 32;
-/// Says to people and to programs that look for leaked secrets what this is.
+/// Start of every token, by which people and programs that look for leaked secrets recognise it.
 const PREFIX: &str = "konkordia_";
 /// Longest name of a token.
 const NAME_CHARACTERS_MAX: usize = 64;
@@ -81,13 +81,13 @@ impl Tokens {
             }
             entries.push(Entry { name: name.into(), role, hash });
             if entries.len() > TOKENS_MAX {
-                return Err(at(format!("at most {TOKENS_MAX} tokens are taken")));
+                return Err(at(format!("at most {TOKENS_MAX} tokens are allowed")));
             }
         }
         Ok(Self { entries })
     }
 
-    /// What is in it.
+    /// The entries of the file.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -104,7 +104,7 @@ impl Tokens {
         found.map_or(Identity::BadToken, |entry| Identity::Known { name: entry.name.clone(), role: entry.role })
     }
 
-    /// Makes a token and enters its hash. The token is returned and kept nowhere.
+    /// Makes a token and adds its hash. The token is returned and kept nowhere.
     ///
     /// # Errors
     /// If the name is taken or cannot be a name, or the system gives no random bytes.
@@ -126,14 +126,14 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Takes a token away; false if there is none with this name.
+    /// Removes a token; false if there is none with this name.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.name != name);
         self.entries.len() < before
     }
 
-    /// Writes the file anew, readable for its owner only; a reader sees the old one or the new one, whole.
+    /// Replaces the file, readable for its owner only. A reader sees the old file or the new one, whole.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -170,7 +170,7 @@ fn check_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares without leaving early, so that the time says nothing about where they differ.
+/// Compares all bytes, so that the time does not show where they differ.
 fn same(left: &[u8; 32], right: &[u8; 32]) -> bool {
     let different = left.iter().zip(right).fold(0u8, |all, (l, r)| all | (l ^ r));
     std::hint::black_box(different) == 0

@@ -2,26 +2,26 @@
 
 use super::Role;
 use super::tokens::Tokens;
+use crate::console;
 use crate::failure::{Exit, Failure};
-use crate::say;
 use clap::Subcommand;
 use std::path::{Path, PathBuf};
 
 /// `konkordia token`
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Makes a token and prints it, this once; the file keeps its hash
+    /// Makes a token and prints it once; the file keeps only its hash
     #[command(before_help = "Examples:
   konkordia token create alice --role operate --file tokens
   konkordia token create grafana --role view --file /etc/konkordia/tokens
   konkordia token create alice --file tokens > ~/.konkordia-token")]
     Create {
-        /// Whose it is or what it is for; stands in the audit log
+        /// Owner or purpose of the token; appears in the audit log
         name: String,
-        /// What it may do
+        /// Role of the token: what it may do
         #[arg(long, value_enum, default_value_t = Role::View)]
         role: Role,
-        /// The file of the tokens; is made if it does not exist
+        /// File of the tokens; created if it does not exist
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
     },
@@ -31,28 +31,28 @@ pub enum TokenCommand {
   konkordia token list --file tokens --json
   konkordia token list --file /etc/konkordia/tokens | grep operate")]
     List {
-        /// The file of the tokens
+        /// File of the tokens
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
-        /// For programs
+        /// For programs: JSON on stdout
         #[arg(long)]
         json: bool,
     },
-    /// Takes a token away; a running service notices within seconds
+    /// Removes a token; a running service notices within seconds
     #[command(before_help = "Examples:
   konkordia token remove alice --file tokens
   konkordia token remove grafana --file /etc/konkordia/tokens
   konkordia token remove alice --file tokens && konkordia token create alice --file tokens")]
     Remove {
-        /// Its name
+        /// Name of the token
         name: String,
-        /// The file of the tokens
+        /// File of the tokens
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
     },
 }
 
-/// Carries it out.
+/// Carries out a command.
 ///
 /// # Errors
 /// If the file cannot be read or written, or the name does not fit.
@@ -62,9 +62,9 @@ pub fn command(command: &TokenCommand) -> Result<Exit, Failure> {
             let mut tokens = if file.exists() { Tokens::load(file)? } else { Tokens::default() };
             let token = tokens.create(name, *role)?;
             tokens.store(file)?;
-            say::to_stdout(&token);
+            console::to_stdout(&token);
             let next = format!("this token of '{name}' ({role}) is not shown again; use it as: export KONKORDIA_TOKEN=...");
-            say::to_stderr(&next);
+            console::to_stderr(&next);
         }
         TokenCommand::List { file, json } => list(file, *json)?,
         TokenCommand::Remove { name, file } => {
@@ -76,7 +76,7 @@ pub fn command(command: &TokenCommand) -> Result<Exit, Failure> {
                 return Err(Failure::new(Exit::Usage, what, why, "`konkordia token list --file FILE` shows all"));
             }
             tokens.store(file)?;
-            say::to_stderr(&format!("removed '{name}'"));
+            console::to_stderr(&format!("removed '{name}'"));
         }
     }
     Ok(Exit::Complete)
@@ -86,10 +86,10 @@ fn list(file: &Path, json: bool) -> Result<(), Failure> {
     let tokens = Tokens::load(file)?;
     if json {
         let entries = tokens.entries().iter().map(|entry| serde_json::json!({"name": entry.name, "role": entry.role}));
-        say::json(&entries.collect(), false);
+        console::json(&entries.collect(), false);
     } else {
         let rows: Vec<Vec<String>> = tokens.entries().iter().map(|e| vec![e.name.clone(), e.role.to_string()]).collect();
-        say::to_stdout(&say::table(&rows));
+        console::to_stdout(&console::table(&rows));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ const NS: u64 = 1_000_000_000;
 /// The message with one channel, or with all. Pixels stay packed where the format has a name for their packing.
 ///
 /// # Errors
-/// If pixels have to be unpacked for it, and cannot be.
+/// If pixels have to be unpacked and cannot be, or the image does not fit into such a message.
 pub fn message(start: &SeriesStart, image: &SeriesImage, only: Option<usize>) -> Result<Vec<u8>, Problem> {
     let chosen = image.channels.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n));
     let mut names: Vec<String> = Vec::new();
@@ -33,7 +33,7 @@ pub fn message(start: &SeriesStart, image: &SeriesImage, only: Option<usize>) ->
         });
     }
     let bad =
-        |why: String| Problem::new("bad_image", format!("the image is no message of Stream V2: {why}"), "ask for another format");
+        |why: String| Problem::new("bad_image", format!("the image does not fit Stream V2: {why}"), "ask for another format");
     let mut channels = Vec::new();
     for (name, (shape, element, packing, bytes)) in names.iter().zip(&data) {
         let pixels = stream::Pixels::new_checked(*shape, *element, *packing, bytes, u64::MAX).map_err(bad)?;

@@ -15,7 +15,7 @@ use pixels::Pixels;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-/// How an image is to come.
+/// Format of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -28,9 +28,9 @@ pub enum Format {
     Json,
 }
 
-/// What somebody wants of an image.
+/// What a client wants of an image.
 pub struct Selection {
-    /// How.
+    /// The format.
     pub format: Format,
     /// Name or number of the channel.
     pub channel: Option<String>,
@@ -40,18 +40,18 @@ pub struct Selection {
 
 /// A file in memory.
 pub struct Rendered {
-    /// Its type.
+    /// Its media type.
     pub media_type: &'static str,
-    /// Ending of its name.
+    /// Suffix of its file name.
     pub ending: Option<&'static str>,
-    /// More headers for the answer.
+    /// Additional headers for the answer.
     pub headers: Vec<(&'static str, String)>,
     /// Its bytes.
     pub bytes: Bytes,
 }
 
 impl Rendered {
-    /// Of this type.
+    /// A file of this media type.
     pub fn new(media_type: &'static str, bytes: impl Into<Bytes>) -> Self {
         Self { media_type, ending: None, headers: Vec::new(), bytes: bytes.into() }
     }
@@ -73,7 +73,7 @@ pub const fn packing_name(packing: Packing) -> &'static str {
     }
 }
 
-/// Makes the file. Takes as long as decoding takes: for threads that may wait.
+/// Makes the file. Takes as long as decoding: for threads that may block.
 ///
 /// # Errors
 /// If there is no such channel, or its pixels cannot be unpacked.
@@ -158,7 +158,7 @@ fn npy(pixels: &Pixels) -> Vec<u8> {
     let shape = pixels.shape.dimensions().iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     let comma = if pixels.shape.dimensions().len() == 1 { "," } else { "" };
     let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
-    // Magic, version and length are 10 bytes; all together is a multiple of 64, and ends with a line break.
+    // Magic, version and length are 10 bytes. The whole header is a multiple of 64 bytes, and ends with a line break.
     while (10 + header.len() + 1) % 64 != 0 {
         header.push(' ');
     }

@@ -19,10 +19,10 @@ pub struct Pixels {
 }
 
 impl Pixels {
-    /// Unpacks an array. Its bytes come from elsewhere: they are held against its shape.
+    /// Unpacks an array. Its bytes come from outside, so they are checked against its shape.
     ///
     /// # Errors
-    /// If they are not what shape, type and packing say.
+    /// If the bytes do not agree with shape, type and packing.
     pub fn of(array: &Array) -> Result<Self, Problem> {
         let bad = |why: String| {
             Problem::new("bad_image", format!("the pixels cannot be unpacked: {why}"), "ask for format=raw to look at the bytes")
@@ -51,7 +51,7 @@ impl Pixels {
 fn unpack(array: &Array, bytes: usize) -> Result<Vec<u8>, String> {
     let pieces = array.pieces.len();
     if pieces == 0 || !bytes.is_multiple_of(pieces) {
-        return Err(format!("{bytes} bytes do not come in {pieces} equal pieces"));
+        return Err(format!("{bytes} bytes cannot be divided into {pieces} equal pieces"));
     }
     let (mut out, mut scratch) = (vec![0; bytes], UnpackScratch::new(Isa::detect()));
     for (packed, unpacked) in array.pieces.iter().zip(out.chunks_mut((bytes / pieces).max(1))) {

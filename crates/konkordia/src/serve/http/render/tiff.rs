@@ -1,4 +1,4 @@
-//! TIFF with the numbers as they are: one uncompressed grey image of the very type of the pixels.
+//! TIFF with exact numbers: one uncompressed grey image with the same type of pixel.
 
 use super::pixels::Pixels;
 use crate::serve::http::problem::Problem;
@@ -7,7 +7,7 @@ use std::io::Cursor;
 use tiff::encoder::colortype as c;
 use tiff::encoder::{TiffEncoder, TiffValue};
 
-/// Sizes beyond it do not fit the 32-bit offsets of TIFF.
+/// Larger files do not fit the 32-bit offsets of TIFF.
 const BYTES_MAX: usize = u32::MAX as usize - (1 << 20);
 
 /// The file.

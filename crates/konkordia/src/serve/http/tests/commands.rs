@@ -1,4 +1,4 @@
-//! Commands: bodies, replies, waiting, crowds, the audit log.
+//! Commands: bodies, replies, waiting, many at once, the audit log.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is written down about the interface is what it does.
+//! The documents about the interface agree with what it does.
 
 use super::super::{openapi, problem};
 use super::*;
@@ -100,7 +100,7 @@ async fn metrics_are_exported_under_the_documented_names() {
     assert_eq!(names, metrics::names().into_iter().collect(), "each name of the table has a value here, and there are no others");
 }
 
-/// Names of metrics of ours in a text.
+/// Names of our metrics in a text.
 fn named(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices("konkordia_")

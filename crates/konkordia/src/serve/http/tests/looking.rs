@@ -1,4 +1,4 @@
-//! States, statistics, files, events, health, and requests that are not taken.
+//! States, statistics, files, events, health, and requests that are refused.
 
 use super::*;
 
@@ -152,7 +152,7 @@ async fn stream(
     let response = bench.router.clone().oneshot(request).await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let mut body = response.into_body().into_data_stream();
-    // The task that forwards listens before anything is added.
+    // The task that forwards must subscribe before anything is added.
     tokio::time::sleep(Duration::from_millis(20)).await;
     meanwhile();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! The interface with a detector that does as it is told.
+//! The interface, tested with a fake detector.
 
 mod commands;
 mod documents;
@@ -12,7 +12,7 @@ use super::{Limits, Settings, routes};
 use crate::serve::events::EventLog;
 use crate::serve::handle::{
     Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Fleet, ImageRing,
-    Refusal, Reply, Severity,
+    Refusal, Reply, RingImage, Severity,
 };
 use crate::serve::security::Role;
 use crate::serve::security::tokens::Tokens;
@@ -28,7 +28,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tower::ServiceExt;
 
-/// A detector that changes its state as commanded, and remembers what it was told.
+/// A detector that changes its state as commanded, and remembers the commands.
 pub struct Fake {
     name: String,
     status: ArcSwap<DetectorStatus>,
@@ -42,20 +42,21 @@ struct FakeRing {
 }
 
 impl ImageRing for FakeRing {
-    fn get(&self, number: Option<u64>) -> Option<(Arc<SeriesStart>, Arc<SeriesImage>)> {
+    fn get(&self, number: Option<u64>) -> Option<RingImage> {
         let images = self.images.lock().unwrap();
-        match number {
+        let found = match number {
             Some(number) => images.iter().find(|(_, image)| image.number == number).cloned(),
             None => images.iter().rev().find(|(_, image)| !image.channels.is_empty()).cloned(),
-        }
+        };
+        found.map(|(start, image)| RingImage { start, image, run: None })
     }
 
-    fn numbers(&self) -> Vec<u64> {
-        self.images.lock().unwrap().iter().map(|(_, image)| image.number).collect()
+    fn numbers(&self) -> (Vec<u64>, Option<u64>) {
+        (self.images.lock().unwrap().iter().map(|(_, image)| image.number).collect(), None)
     }
 
     fn age(&self, number: u64) -> Option<Duration> {
-        self.numbers().contains(&number).then_some(Duration::from_millis(1500))
+        self.numbers().0.contains(&number).then_some(Duration::from_millis(1500))
     }
 }
 
@@ -204,7 +205,7 @@ struct Bench {
     fakes: Vec<Arc<Fake>>,
 }
 
-/// What came back.
+/// An answer.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,

@@ -1,4 +1,4 @@
-//! Tokens, names, pages, rates.
+//! Tokens, host names, web pages, rates.
 
 use super::super::openapi;
 use super::*;
@@ -62,7 +62,7 @@ async fn wrong_tokens_are_refused_however_they_come() {
 }
 
 #[tokio::test]
-async fn metrics_are_open_if_configured_and_the_page_says_less_to_strangers() {
+async fn metrics_are_open_if_configured_and_the_page_says_less_without_a_token() {
     let (_folder, settings, _) = tokens();
     let bench = Bench::with(&["eiger"], Settings { metrics_open: true, ..settings.clone() });
     assert_eq!(bench.get("/metrics").await.status, 200);

@@ -1,4 +1,4 @@
-//! The server with real sockets: start, stop, TLS, slow clients, crowds.
+//! The server with real sockets: start, stop, TLS, slow clients, many connections.
 
 use super::*;
 use crate::failure::Exit;
@@ -63,7 +63,7 @@ fn what_cannot_be_served_is_said_in_words() {
     let foreign = fail(Settings { address: "203.0.113.1:0".parse().unwrap(), ..settings });
     assert!(foreign.what.contains("cannot listen for HTTP on 203.0.113.1") && foreign.fix.contains("ip address"), "{foreign}");
     let odd = fail(Settings { origins: vec!["viewer".into()], ..Settings::on(loopback()) });
-    assert!(odd.why.contains("'viewer' is no origin"));
+    assert!(odd.why.contains("'viewer' is not a valid origin"));
     let files = crate::serve::security::tls::TlsFiles { key: "none".into(), ..test_files() };
     assert!(fail(Settings { tls: Some(files), ..Settings::on(loopback()) }).what.contains("cannot read the key"));
     let audit = fail(Settings { audit: Some("/nowhere/audit".into()), ..Settings::on(loopback()) });
@@ -142,13 +142,14 @@ fn connections_are_limited() {
 
 #[test]
 fn who_only_sits_there_keeps_nobody_out() {
-    // Connections come into their places by threads of their own, a few out of turn: there are more places than those.
+    // Connections get their places on several threads, a few of them out of order, so there are more places than those
+    // few.
     let limits = Limits { connections: 30, connections_per_address: 12, ..Limits::default() };
     let (server, _) = serve(Settings { limits, ..Settings::on(loopback()) });
     let mut idle: Vec<TcpStream> = Vec::new();
     for n in 0..60 {
         let mut stream = connect(&server);
-        // Nothing, the half of a request, the half of a body, a whole request and then nothing.
+        // Nothing, half of a request, half of a body, a whole request and then nothing.
         let sent = [
             "",
             "GET /api/v1/status HTTP/1.1\r\nHost: loc",

@@ -1,0 +1,227 @@
+//! What each level of service promises when its queue is full or empty.
+
+use super::*;
+use bytes::Bytes;
+use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::ledger::ImageStatus;
+use konkordia_core::series::{Array, Channel, SeriesEnded, SeriesLedger};
+
+const WAIT: Service = Service::Reliable { on_full: OnFull::Wait };
+const SKIP: Service = Service::Reliable { on_full: OnFull::Skip };
+const NEVER: &dyn Fn() -> bool = &|| false;
+const NO_TIME: Duration = Duration::ZERO;
+
+fn spec(name: &str, service: Service, queue_images: usize, queue_bytes: u64) -> OutputQueueSpec {
+    OutputQueueSpec { name: name.into(), service, queue_images, queue_bytes }
+}
+
+fn start(series: u64) -> Arc<SeriesStart> {
+    Arc::new(SeriesStart { series, ..SeriesStart::default() })
+}
+
+/// An image of 10 bytes.
+fn image(number: u64) -> Arc<SeriesImage> {
+    let array = Array {
+        shape: Shape::new(&[2, 5]).unwrap(),
+        element: Element::Uint8,
+        packing: Packing::None,
+        pieces: vec![Bytes::from_static(&[7; 10])],
+    };
+    let channels = vec![Channel { name: "".into(), array }];
+    Arc::new(SeriesImage { status: ImageStatus::Complete, channels, ..SeriesImage::lost(number) })
+}
+
+fn end() -> Arc<SeriesEnd> {
+    Arc::new(SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: SeriesLedger::default() })
+}
+
+/// What the reader takes, as text: `S1 0 1 E`.
+fn taken(reader: &mut OutputQueueReader) -> String {
+    let mut items = Vec::new();
+    loop {
+        let before = items.len();
+        reader.take(NO_TIME, &mut items);
+        if items.len() == before {
+            break;
+        }
+    }
+    let text = items.iter().map(|item| match item {
+        Item::Start(start) => format!("S{}", start.series),
+        Item::Image(image) => image.number.to_string(),
+        Item::End(_) => "E".into(),
+    });
+    text.collect::<Vec<_>>().join(" ")
+}
+
+fn loaded(stat: &AtomicU64) -> u64 {
+    stat.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_full_queue_skips_counts_and_never_loses_start_or_end() {
+    let output_queues = OutputQueues::new(None);
+    let mut skips = output_queues.add(spec("skips", SKIP, 3, 1000));
+    let mut by_bytes = output_queues.add(spec("by bytes", SKIP, 100, 25));
+    let mut newest = output_queues.add(spec("newest", Service::Latest, 1, 1000));
+    output_queues.start(&start(1), NEVER);
+    (0..6).for_each(|n| output_queues.image(&image(n), NEVER));
+    assert_eq!(loaded(&skips.stats().lag_images), 6);
+    output_queues.end(&end());
+    assert_eq!(taken(&mut skips), "S1 0 1 2 E");
+    assert_eq!(taken(&mut by_bytes), "S1 0 1 E");
+    assert_eq!(taken(&mut newest), "S1 5 E");
+    for (reader, delivered, skipped) in [(&skips, 3, 3), (&by_bytes, 2, 4), (&newest, 1, 5)] {
+        assert_eq!(
+            (loaded(&reader.stats().delivered), loaded(&reader.stats().skipped)),
+            (delivered, skipped),
+            "{}",
+            reader.name()
+        );
+        assert_eq!((loaded(&reader.stats().queued), loaded(&reader.stats().queued_bytes)), (0, 0));
+    }
+}
+
+#[test]
+fn an_image_larger_than_the_queue_still_passes() {
+    let output_queues = OutputQueues::new(None);
+    let mut reader = output_queues.add(spec("small", SKIP, 4, 1));
+    output_queues.start(&start(1), NEVER);
+    output_queues.image(&image(0), NEVER);
+    output_queues.image(&image(1), NEVER);
+    assert_eq!(taken(&mut reader), "S1 0");
+}
+
+#[test]
+fn what_the_reader_is_busy_with_counts_until_it_comes_back() {
+    let output_queues = OutputQueues::new(None);
+    let mut reader = output_queues.add(spec("strict", SKIP, 2, 1000));
+    output_queues.start(&start(1), NEVER);
+    (0..2).for_each(|n| output_queues.image(&image(n), NEVER));
+    let mut items = Vec::new();
+    reader.take(NO_TIME, &mut items);
+    assert_eq!(items.len(), 2, "the start and half of the queue");
+    output_queues.image(&image(2), NEVER);
+    assert_eq!(loaded(&reader.stats().skipped), 1);
+    reader.take(NO_TIME, &mut items);
+    output_queues.image(&image(3), NEVER);
+    assert_eq!(taken(&mut reader), "3");
+}
+
+#[test]
+fn a_late_joiner_gets_the_start_first_and_nothing_between_series() {
+    let output_queues = OutputQueues::new(None);
+    output_queues.start(&start(4), NEVER);
+    output_queues.image(&image(0), NEVER);
+    let mut late = output_queues.add(spec("late", SKIP, 9, 1000));
+    output_queues.image(&image(1), NEVER);
+    output_queues.end(&end());
+    let mut later = output_queues.add(spec("later", SKIP, 9, 1000));
+    assert_eq!(taken(&mut late), "S4 1 E");
+    assert_eq!(taken(&mut later), "");
+}
+
+#[test]
+fn a_writer_waits_for_a_reliable_reader_and_no_longer() {
+    let output_queues = Arc::new(OutputQueues::new(None));
+    let mut reader = output_queues.add(spec("file", WAIT, 2, 1000));
+    let writer = {
+        let output_queues = Arc::clone(&output_queues);
+        std::thread::spawn(move || {
+            output_queues.start(&start(1), NEVER);
+            (0..500).for_each(|n| output_queues.image(&image(n), NEVER));
+            output_queues.end(&end());
+        })
+    };
+    let (mut items, mut held_most) = (Vec::new(), 0);
+    while !matches!(items.last(), Some(Item::End(_))) {
+        assert!(reader.take(Duration::from_secs(10), &mut items));
+        held_most = held_most.max(loaded(&reader.stats().queued));
+    }
+    writer.join().unwrap();
+    assert_eq!(items.len(), 502);
+    assert!(held_most <= 2, "{held_most} images were queued");
+    // Nothing is taken any more: the writer waits until `give_up` is true, the reader is not connected, or it is
+    // dropped.
+    output_queues.start(&start(2), NEVER);
+    (0..5).for_each(|n| output_queues.image(&image(n), &|| true));
+    assert_eq!(loaded(&reader.stats().skipped), 3);
+    reader.set_connected(false);
+    output_queues.image(&image(5), NEVER);
+    assert_eq!(loaded(&reader.stats().skipped), 4);
+    reader.set_connected(true);
+    let dropper = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(10));
+        drop(reader);
+    });
+    output_queues.image(&image(6), NEVER);
+    dropper.join().unwrap();
+    assert!(output_queues.list().is_empty());
+}
+
+#[test]
+fn a_consumer_that_sleeps_through_many_series_misses_whole_ones() {
+    let output_queues = OutputQueues::new(None);
+    let mut reader = output_queues.add(spec("sleeper", SKIP, 2, 1000));
+    for series in 0..1000 {
+        output_queues.start(&start(series), NEVER);
+        output_queues.image(&image(0), NEVER);
+        output_queues.end(&end());
+    }
+    let text = taken(&mut reader);
+    let (starts, ends) = (text.matches('S').count(), text.matches('E').count());
+    assert_eq!((starts, ends), (CONTROLS_MAX / 2, CONTROLS_MAX / 2));
+    assert!(text.starts_with("S0 0 E S1 0 E S2 E"), "{text}");
+    assert_eq!(loaded(&reader.stats().skipped_series), 1000 - 32);
+    output_queues.start(&start(1000), NEVER);
+    assert_eq!(taken(&mut reader), "S1000");
+}
+
+#[test]
+fn who_is_waited_for_hears_of_every_series_also_of_those_that_are_cancelled() {
+    let output_queues = OutputQueues::new(None);
+    let mut reader = output_queues.add(spec("file", WAIT, 2, 1000));
+    for series in 0..CONTROLS_MAX as u64 {
+        output_queues.start(&start(series), &|| true);
+        output_queues.end(&end());
+    }
+    let text = taken(&mut reader);
+    assert_eq!((text.matches('S').count(), text.matches('E').count()), (CONTROLS_MAX, CONTROLS_MAX));
+    assert_eq!(loaded(&reader.stats().skipped_series), 0);
+}
+
+#[test]
+fn removal_ends_a_reader_after_what_is_queued() {
+    let output_queues = OutputQueues::new(None);
+    let mut reader = output_queues.add(spec("one", SKIP, 9, 1000));
+    output_queues.start(&start(1), NEVER);
+    assert!(!output_queues.remove("two"));
+    assert!(output_queues.remove("one"));
+    let mut items = Vec::new();
+    assert!(!reader.take(Duration::from_secs(10), &mut items));
+    assert_eq!(items.len(), 1);
+    assert!(output_queues.is_unused());
+}
+
+#[test]
+fn the_preview_buffer_keeps_the_newest_within_its_bounds() {
+    let preview = Arc::new(PreviewBuffer::new(4, 35));
+    let output_queues = OutputQueues::new(Some(Arc::clone(&preview)));
+    assert!(!output_queues.is_unused());
+    output_queues.start(&start(1), NEVER);
+    (0..9).for_each(|n| output_queues.image(&image(n), NEVER));
+    output_queues.image(&Arc::new(SeriesImage::lost(9)), NEVER);
+    assert_eq!((preview.numbers(), preview.bytes()), (vec![6, 7, 8], 30));
+    assert_eq!(preview.newest().unwrap().image.number, 8);
+    output_queues.end(&end());
+    output_queues.start(&start(2), NEVER);
+    output_queues.image(&image(7), NEVER);
+    assert_eq!((preview.image_at(7).unwrap().series, preview.image_at(8).unwrap().series), (2, 1));
+    assert_eq!((preview.numbers(), preview.image_at(6).is_none()), (vec![7], true));
+    assert_eq!(preview.series().unwrap().series, 2);
+    preview.clear();
+    assert!(preview.newest().is_none() && preview.bytes() == 0);
+    let large = PreviewBuffer::new(3, 1);
+    large.start(&start(1));
+    (0..2).for_each(|n| large.image(&image(n), 10));
+    assert_eq!(large.numbers(), [1]);
+}

@@ -1,0 +1,130 @@
+//! Text output: results go to stdout, everything else to stderr. A reader that went away (`| head`) is no error.
+
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Prints a line of the result.
+pub fn to_stdout(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+/// Prints a line for people that is not the result.
+pub fn to_stderr(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Prints a JSON value on stdout, on one line where `compact`.
+pub fn json(value: &serde_json::Value, compact: bool) {
+    let text = if compact { value.to_string() } else { format!("{value:#}") };
+    to_stdout(&text);
+}
+
+/// True if stderr is a terminal and `NO_COLOR` is not set.
+pub fn takes_colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// A progress line on stderr: rewritten in place on a terminal, otherwise one line every 5 s. `NO_COLOR` also asks for
+/// plain lines.
+pub struct Progress {
+    rewrites: bool,
+    every: Duration,
+    last: Instant,
+    shown: bool,
+}
+
+impl Progress {
+    /// Nothing is shown before the first [`Progress::update`].
+    pub fn new(quiet: bool) -> Self {
+        let rewrites = takes_colours();
+        let every = match (quiet, rewrites) {
+            (true, _) => Duration::MAX,
+            (false, true) => Duration::from_millis(200),
+            (false, false) => Duration::from_secs(5),
+        };
+        Self { rewrites, every, last: Instant::now(), shown: false }
+    }
+
+    /// Shows `text()` if enough time has passed since the last one.
+    pub fn update(&mut self, text: impl FnOnce() -> String) {
+        if self.last.elapsed() < self.every {
+            return;
+        }
+        self.last = Instant::now();
+        if self.rewrites {
+            let mut err = std::io::stderr().lock();
+            let _ = write!(err, "\r\x1b[K{}", text()).and_then(|()| err.flush());
+            self.shown = true;
+        } else {
+            to_stderr(&text());
+        }
+    }
+
+    /// Clears the line, so that the next text starts on a line of its own.
+    pub fn end(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Clears the progress line of a process that was ended before it could do so.
+pub fn leave_progress() {
+    if takes_colours() {
+        let _ = write!(std::io::stderr().lock(), "\r\x1b[K");
+    }
+}
+
+/// Bytes for people, for example 1.5 MiB.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let power = if n == 0 { 0 } else { (n.ilog2() / 10).min(4) };
+    if power == 0 {
+        format!("{n} B")
+    } else {
+        format!("{:.1} {}", n as f64 / f64::from(power * 10).exp2(), UNITS[power as usize])
+    }
+}
+
+/// A count for people, for example 1 234 567.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Aligns columns: the first to the left, the others to the right.
+pub fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().enumerate().map(|(c, text)| {
+            let w = widths[c];
+            if c == 0 { format!("{text:<w$}") } else { format!("{text:>w$}") }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!((bytes(0), bytes(1023), bytes(1536)), ("0 B".into(), "1023 B".into(), "1.5 KiB".into()));
+        assert_eq!(bytes(3 << 40), "3.0 TiB");
+        assert_eq!((count(7), count(1234), count(1234567)), ("7".into(), "1 234".into(), "1 234 567".into()));
+        let rows = [vec!["a".to_string(), "1".into()], vec!["bcd".into(), "22".into()]];
+        assert_eq!(table(&rows), "a     1\nbcd  22");
+    }
+}

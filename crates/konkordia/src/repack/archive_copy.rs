@@ -1,0 +1,84 @@
+//! The archive copy: a small lossy copy of a run. It is made when the run is over and its files are closed, so that it
+//! can never cost data.
+
+use super::{Outcome, Settings, repack};
+use crate::config::archive_copy::ArchiveCopy;
+use crate::console;
+use crate::failure::{Exit, Failure};
+use konkordia_core::plan::Compression;
+use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Files of an older copy of this name.
+fn older(archive_copy: &ArchiveCopy) -> Vec<PathBuf> {
+    let master = archive_copy.directory.join(master_file_name(&archive_copy.prefix));
+    let data =
+        (1..).map(|n| archive_copy.directory.join(data_file_name(&archive_copy.prefix, n))).take_while(|path| path.exists());
+    data.chain([master].into_iter().filter(|path| path.exists())).collect()
+}
+
+/// Checks before the run whether the copy can be written after it.
+///
+/// # Errors
+/// When its folder does not exist, or files of an older copy may not be replaced.
+pub fn check(archive_copy: &ArchiveCopy, overwrite: Overwrite) -> Result<(), Failure> {
+    if !archive_copy.directory.is_dir() {
+        let what = format!("there is no folder {}", archive_copy.directory.display());
+        return Err(Failure::new(Exit::Io, what, "travel.directory names it", "create it, or correct the path"));
+    }
+    match older(archive_copy).first() {
+        Some(path) if overwrite == Overwrite::Refuse => {
+            let why = "the copy of an earlier run has this name";
+            let fix = "choose another travel.prefix, move the old files, or set output.overwrite = \"replace\"";
+            Err(Failure::new(Exit::Io, format!("{} exists", path.display()), why, fix))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the copy of the run of `master`.
+///
+/// # Errors
+/// When it cannot be written; the run is not touched.
+pub fn make(archive_copy: &ArchiveCopy, overwrite: Overwrite, master: &Path, quiet: bool) -> Result<Outcome, Failure> {
+    check(archive_copy, overwrite)?;
+    for path in older(archive_copy) {
+        std::fs::remove_file(&path).map_err(|error| Failure::io("cannot remove", &path, &error))?;
+    }
+    let settings = Settings {
+        compression: Compression::Sz3 { bound: archive_copy.bound },
+        workers: std::thread::available_parallelism().map_or(1, usize::from),
+        verify: false,
+        delete_source: false,
+    };
+    // Never set: the first Ctrl-C may have ended the run, and a second one ends the program.
+    let stop = AtomicBool::new(false);
+    repack(master, &archive_copy.directory.join(master_file_name(&archive_copy.prefix)), &settings, &stop, quiet)
+}
+
+/// Makes the copy and reports it. A failure changes neither the run nor its exit code.
+pub fn make_and_tell(archive_copy: &ArchiveCopy, overwrite: Overwrite, master: &Path, quiet: bool, as_json: bool) {
+    let made = make(archive_copy, overwrite, master, quiet || as_json);
+    let compression = Compression::Sz3 { bound: archive_copy.bound };
+    let event = |rest: Value| {
+        let mut event = json!({"event": "travel", "error_bound": archive_copy.bound.value()});
+        if let (Some(event), Value::Object(rest)) = (event.as_object_mut(), rest) {
+            event.extend(rest);
+        }
+        console::json(&event, true);
+    };
+    match made {
+        Ok(outcome) if as_json => {
+            event(json!({"master": outcome.master, "files": outcome.files, "totals": outcome.totals.to_json(compression)}));
+        }
+        Ok(outcome) => console::to_stdout(&format!("archive   {}: {}", outcome.master.display(), outcome.totals.loss_text())),
+        Err(failure) => {
+            if as_json {
+                event(json!({"error": failure.what, "why": failure.why}));
+            }
+            console::to_stderr(&format!("the run is not affected, but its archive copy could not be made\n{failure}"));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Checks that there is enough memory for a run. The memory of a run is touched when it is armed: if there is too
+//! little, the kernel kills this process or another one, without an error that could be reported here.
+
+use crate::console;
+use crate::failure::{Exit, Failure};
+use crate::machine::bytes_after;
+use konkordia_core::plan::Plan;
+use rustix::process::{Resource, getrlimit};
+use std::fs::read_to_string;
+use std::path::Path;
+
+/// Memory of a run that its plan does not count: threads, the columns of its files, messages.
+const BESIDE_BYTES: u64 = 64 << 20;
+
+/// A memory limit, and how much of it is left.
+#[derive(Debug, PartialEq, Eq)]
+struct Left {
+    bytes: u64,
+    of: String,
+    fix: &'static str,
+}
+
+/// Refuses a run for which there is not enough memory.
+///
+/// # Errors
+/// There is too little memory. The failure says how much the run needs, which limit is too low, and how to raise it.
+pub fn check(plan: &Plan) -> Result<(), Failure> {
+    let needed = plan.memory().iter().map(|item| item.bytes).sum::<u64>() + BESIDE_BYTES;
+    let root = Path::new("/");
+    let all = [of_process(root, getrlimit(Resource::As).current), of_group(root), of_machine(root)];
+    match all.into_iter().flatten().min_by_key(|left| left.bytes) {
+        Some(left) if left.bytes < needed => Err(refusal(needed, &left)),
+        _ => Ok(()),
+    }
+}
+
+fn refusal(needed: u64, left: &Left) -> Failure {
+    let why = format!("it needs {}, but {} leaves only {}", console::bytes(needed), left.of, console::bytes(left.bytes));
+    Failure::new(
+        Exit::Io,
+        "there is not enough memory for this run",
+        why,
+        format!("set a smaller [run] buffer_mib, or {}", left.fix),
+    )
+}
+
+fn number(root: &Path, path: &str) -> Option<u64> {
+    read_to_string(root.join(path)).ok()?.trim().parse().ok()
+}
+
+fn of_process(root: &Path, limit: Option<u64>) -> Option<Left> {
+    let used = bytes_after(&root.join("proc/self/status"), "VmSize")?;
+    let fix = "raise the limit of the address space (ulimit -v, LimitAS= of systemd)";
+    Some(Left { bytes: limit?.saturating_sub(used), of: format!("a limit of {} for this process", console::bytes(limit?)), fix })
+}
+
+fn of_machine(root: &Path) -> Option<Left> {
+    let bytes = bytes_after(&root.join("proc/meminfo"), "MemAvailable")?;
+    Some(Left { bytes, of: "the memory that other programs use".into(), fix: "end other programs" })
+}
+
+/// The tightest limit of the control group of this process and the groups above it, in cgroup v1 and v2. File pages
+/// that the kernel can reclaim do not count as used.
+fn of_group(root: &Path) -> Option<Left> {
+    let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
+    let named = |mark: &str| groups.lines().find_map(|line| Some(line.split_once(':')?.1.strip_prefix(mark)?.trim_matches('/')));
+    let newer = named(":").map(|path| ("sys/fs/cgroup", path, ["memory.max", "memory.current"], "inactive_file"));
+    let files = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
+    let older = named("memory:").map(|path| ("sys/fs/cgroup/memory", path, files, "total_inactive_file"));
+    let layouts = newer.into_iter().chain(older);
+    let left = layouts.flat_map(|(base, path, [most, used], cached)| {
+        let base = root.join(base);
+        Path::new(path).ancestors().filter_map(move |group| {
+            let at = base.join(group);
+            let most = number(&at, most)?;
+            let used = number(&at, used)?.saturating_sub(bytes_after(&at.join("memory.stat"), cached).unwrap_or(0));
+            let of = format!("the limit of {} for the control group /{}", console::bytes(most), group.display());
+            let fix = "raise the limit of the service (MemoryMax= of systemd, memory of the container)";
+            Some(Left { bytes: most.saturating_sub(used), of, fix })
+        })
+    });
+    left.collect::<Vec<_>>().into_iter().min_by_key(|left| left.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{create_dir_all, write};
+
+    const MIB: u64 = 1 << 20;
+
+    fn system(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            create_dir_all(path.parent().unwrap()).unwrap();
+            write(path, text).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn each_limit_is_read_where_the_kernel_tells_it() {
+        let root = system(&[
+            ("proc/self/status", "Name:\tkonkordia\nVmSize:\t    2048 kB\n"),
+            ("proc/meminfo", "MemTotal:  9 kB\nMemAvailable:    4096 kB\n"),
+        ]);
+        assert_eq!(of_process(root.path(), Some(5 * MIB)).unwrap().bytes, 3 * MIB);
+        assert_eq!(of_process(root.path(), Some(MIB)).unwrap().bytes, 0);
+        assert_eq!((of_process(root.path(), None), of_group(root.path())), (None, None));
+        assert_eq!(of_machine(root.path()).unwrap().bytes, 4 * MIB);
+        assert!(of_machine(Path::new("/")).unwrap().bytes > MIB);
+    }
+
+    #[test]
+    fn the_tightest_group_counts_in_both_layouts() {
+        let newer = system(&[
+            ("proc/self/cgroup", "0::/daq/receiver.service\n"),
+            ("sys/fs/cgroup/daq/receiver.service/memory.max", "max\n"),
+            ("sys/fs/cgroup/daq/memory.max", "10485760\n"),
+            ("sys/fs/cgroup/daq/memory.current", "8388608\n"),
+            ("sys/fs/cgroup/daq/memory.stat", "anon 1\ninactive_file 1048576\n"),
+        ]);
+        let left = of_group(newer.path()).unwrap();
+        assert_eq!(left.bytes, 3 * MIB);
+        assert!(left.of.contains("10.0 MiB") && left.of.ends_with("/daq"), "{left:?}");
+        let older = system(&[
+            ("proc/self/cgroup", "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
+            ("sys/fs/cgroup/memory/jobs/7/memory.limit_in_bytes", "4194304\n"),
+            ("sys/fs/cgroup/memory/jobs/7/memory.usage_in_bytes", "4194304\n"),
+            ("sys/fs/cgroup/memory/jobs/7/memory.stat", "total_inactive_file 1048576\n"),
+        ]);
+        assert_eq!(of_group(older.path()).unwrap().bytes, MIB);
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_needed_and_whose_limit_it_is() {
+        let left = Left { bytes: MIB, of: "a limit".into(), fix: "raise it" };
+        let failure = refusal(3 * MIB, &left);
+        assert!(failure.why.contains("needs 3.0 MiB, but a limit leaves only 1.0 MiB"), "{}", failure.why);
+        assert!(failure.fix.contains("buffer_mib, or raise it"), "{}", failure.fix);
+    }
+}
