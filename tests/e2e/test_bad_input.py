@@ -254,6 +254,8 @@ def test_sighup_does_not_end_a_run(bench):
     assert code == 0 and report["images"]["complete"] == 8 and "SIGHUP is ignored" in receiver.errors
 
 
+# The kernel counts datagrams to closed ports for the whole machine, and those of other tests change the advice.
+@pytest.mark.alone
 def test_nothing_arrives(bench):
     receiver = bench.receive(bench.config(**raw_tables(images=3, start_timeout_s=0.5)))
     code, report = receiver.finish()
