@@ -10,10 +10,10 @@
 use crate::sys;
 use std::time::{Duration, Instant};
 
-/// How often the kernel is asked. Within this time a loopback connection brings about 80 MB.
-const GRAIN: Duration = Duration::from_millis(10);
-/// Time for each connection, so that asking about very many of them takes little of a processor.
-const GRAIN_OF_ONE: Duration = Duration::from_micros(100);
+/// How often the kernel is asked while no connection brings much.
+const GRAIN: Duration = Duration::from_millis(100);
+/// How often it is asked while a connection has an unfinished message of more than `MORE_BYTES`, or is new.
+const GRAIN_OF_GROWTH: Duration = Duration::from_millis(10);
 /// Bytes that are allowed beyond the messages, because more come while the counts are read.
 const MORE_BYTES: u64 = 1 << 20;
 
@@ -36,12 +36,14 @@ pub(crate) struct Connections {
     /// Largest message that came.
     largest_bytes: u64,
     looked: Instant,
+    /// At the last look a message was growing, or a connection has opened since.
+    is_growing: bool,
 }
 
 impl Connections {
     /// For messages of at most `message_bytes_max` bytes, all parts together.
     pub(crate) fn new(message_bytes_max: u64) -> Self {
-        Self { list: Vec::new(), message_bytes_max, largest_bytes: 0, looked: Instant::now() }
+        Self { list: Vec::new(), message_bytes_max, largest_bytes: 0, looked: Instant::now(), is_growing: false }
     }
 
     /// Bytes that a message may have.
@@ -55,6 +57,7 @@ impl Connections {
         if !self.list.iter().any(|known| known.cookie == cookie) {
             self.closed(descriptor);
             self.list.push(Connection { descriptor, cookie, whole_bytes: 0, is_whole: false });
+            self.is_growing = true;
         }
     }
 
@@ -77,7 +80,7 @@ impl Connections {
     }
 
     fn grain(&self) -> Duration {
-        GRAIN.max(GRAIN_OF_ONE * self.list.len() as u32)
+        if self.is_growing { GRAIN_OF_GROWTH } else { GRAIN }
     }
 
     /// Cuts connections whose unfinished message is too large and returns their number; looks at most every `grain()`. In
@@ -90,6 +93,7 @@ impl Connections {
         let waiting = whole_messages * if self.largest_bytes > 0 { self.largest_bytes } else { self.message_bytes_max };
         let limit = self.message_bytes_max.saturating_add(waiting).saturating_add(MORE_BYTES);
         let mut cut = 0;
+        self.is_growing = false;
         self.list.retain_mut(|known| {
             if sys::zmq::cookie(known.descriptor) != Some(known.cookie) {
                 return false;
@@ -98,7 +102,9 @@ impl Connections {
             if std::mem::take(&mut known.is_whole) {
                 known.whole_bytes = bytes;
             }
-            if bytes.saturating_sub(known.whole_bytes) <= limit {
+            let unfinished = bytes.saturating_sub(known.whole_bytes);
+            self.is_growing |= unfinished > MORE_BYTES;
+            if unfinished <= limit {
                 return true;
             }
             cut += usize::from(sys::zmq::cut(known.descriptor));

@@ -233,13 +233,18 @@ impl MessageSource for ZmqSource {
                     }
                     let wait = self.connections.pause().map_or(left, |pause| pause.min(left));
                     let milliseconds = wait.as_millis() + u128::from(!wait.subsec_nanos().is_multiple_of(1_000_000));
-                    match self.socket.poll(::zmq::POLLIN, i64::try_from(milliseconds).unwrap_or(i64::MAX)) {
-                        Ok(0) => {
+                    let wait_ms = i64::try_from(milliseconds).unwrap_or(i64::MAX);
+                    // A new connection ends the wait too, because from then on `look` has something to look at.
+                    let mut items = [&self.socket, &self.monitor].map(|socket| socket.as_poll_item(::zmq::POLLIN));
+                    match ::zmq::poll(&mut items, wait_ms) {
+                        Ok(_) => {
+                            let has_message = items[0].is_readable();
                             self.note_peers();
-                            // No whole message waits.
-                            self.cut += self.connections.look(0);
+                            if !has_message {
+                                // No whole message waits.
+                                self.cut += self.connections.look(0);
+                            }
                         }
-                        Ok(_) => {}
                         Err(::zmq::Error::EINTR) => return Ok(()),
                         Err(error) => return Err(failed(error)),
                     }
