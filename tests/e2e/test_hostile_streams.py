@@ -59,7 +59,7 @@ def test_a_message_without_an_end_costs_no_more_memory_than_a_message_may(serve)
         file = service.file(1)
     file.equals(images)
     # The message, and what arrived before its size was checked.
-    assert watch.more < 700, f"{watch.more} MiB"
+    assert watch.more < 500, f"{watch.more} MiB"
     service.until_logged(lambda line: "was disconnected" in line)
 
 
