@@ -189,6 +189,48 @@ impl Experiment {
     }
 }
 
+/// Facts about the measurement. `None` leaves the field out, even if NXmx requires it: nothing is made up (decision
+/// 0009).
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Metadata {
+    /// Photon energy, keV.
+    pub energy_kev: Option<f64>,
+    /// Sample to detector, metres.
+    pub detector_distance_m: Option<f64>,
+    /// Where the direct beam meets the image, along the fast axis, pixels.
+    pub beam_center_x_px: Option<f64>,
+    /// Where the direct beam meets the image, along the slow axis, pixels.
+    pub beam_center_y_px: Option<f64>,
+    /// Edge of a square pixel, metres.
+    pub pixel_size_m: Option<f64>,
+    /// `Si`, `CdTe` or `GaAs`.
+    pub sensor_material: Option<String>,
+    /// Metres.
+    pub sensor_thickness_m: Option<f64>,
+    /// Period of the images, seconds.
+    pub frame_time_s: Option<f64>,
+    /// Exposure of one image, seconds.
+    pub count_time_s: Option<f64>,
+    /// Bits per pixel that the detector reads out.
+    pub bit_depth: Option<u32>,
+    /// For example "JUNGFRAU 0.5M".
+    pub detector_description: Option<String>,
+    /// Serial number of the detector.
+    pub detector_serial: Option<String>,
+    /// For example "Swiss Light Source".
+    pub source_name: Option<String>,
+    /// Beamline.
+    pub instrument_name: Option<String>,
+    /// Sample.
+    pub sample_name: Option<String>,
+    /// When the first image began, ISO 8601, with time zone where it is known.
+    pub start_time: Option<String>,
+    /// ISO 8601 with time zone, when the run is expected to end.
+    pub end_time_estimated: Option<String>,
+    /// Angles, beam, sample, and what the detector did to the counts.
+    pub experiment: Experiment,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

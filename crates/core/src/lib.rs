@@ -7,12 +7,14 @@ pub mod array;
 pub mod assembler;
 pub mod endpoint;
 pub mod experiment;
+pub mod failure;
 pub mod far_ahead;
 pub mod first_packets;
 pub mod geometry;
 pub mod ledger;
 pub mod moment;
 pub mod order;
+pub mod output;
 pub mod pixel;
 pub mod plan;
 pub mod ports;
@@ -23,7 +25,9 @@ pub mod series;
 pub mod setup;
 pub mod share;
 pub mod state;
+pub mod text;
 pub mod tile;
+pub mod xds;
 
 /// Most packets that a tile may have (the SLS packet mask has the same limit).
 pub const MAX_PACKETS_PER_TILE: usize = 512;

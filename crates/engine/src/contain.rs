@@ -1,6 +1,7 @@
 //! [`contain`] turns a panic in the work for one detector into an error that is reported, so the panic costs that work
 //! only. Any other panic ends the program: its panic hook asks [`is_contained`].
 
+use konkordia_core::failure::{Exit, Failure};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -20,6 +21,14 @@ pub struct Panic {
     pub thread: String,
     /// The panic message, with the place in the sources if that is known.
     pub why: String,
+}
+
+impl From<&Panic> for Failure {
+    fn from(panic: &Panic) -> Self {
+        let what = format!("a bug in konkordia ended the thread {}", panic.thread);
+        let fix = "please report this text with the configuration; the images written so far are in the files: `konkordia check FILE` checks them, `konkordia repair FILE` completes files that were not closed";
+        Self::new(Exit::Bug, what, panic.why.clone(), fix)
+    }
 }
 
 impl fmt::Display for Panic {

@@ -19,7 +19,7 @@ use konkordia_core::selection::{Keep, Marked, SUM_FRAMES_MAX};
 use konkordia_core::sender::{SenderFilter, Senders};
 use konkordia_core::setup::{Finding, Seen};
 use konkordia_core::tile::DetectorKind;
-use konkordia_kernels::convert::Constants;
+pub use konkordia_kernels::constants::{CELLS, CellConstants, ConstantPlanes, PixelConstants};
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::unpack::Bits;
 use konkordia_memory::ring::{Monitor, Ring, RingSpec, SnapshotSpec, TileWriter};
@@ -29,58 +29,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-
-/// JUNGFRAU constants in output order, one value per output pixel and gain stage; NaN = not usable.
-#[derive(Clone, Debug)]
-pub struct ConstantPlanes {
-    /// Pedestals of G0, G1, G2 in ADU.
-    pub pedestal: [Vec<f32>; 3],
-    /// Photons per ADU in G0, G1, G2.
-    pub factor: [Vec<f32>; 3],
-}
-
-impl ConstantPlanes {
-    /// The planes as the kernels take them.
-    pub fn view(&self) -> Constants<'_> {
-        Constants {
-            pedestal: [&self.pedestal[0], &self.pedestal[1], &self.pedestal[2]],
-            factor: [&self.factor[0], &self.factor[1], &self.factor[2]],
-        }
-    }
-}
-
-/// Storage cells of a JUNGFRAU.
-pub const CELLS: usize = 16;
-
-/// JUNGFRAU constants of all storage cells.
-#[derive(Clone, Debug)]
-pub struct Calibration {
-    /// Sets of constants, at least one.
-    pub sets: Vec<ConstantPlanes>,
-    /// The set of each storage cell; `None` = there is none, and all pixels of its frames are masked.
-    pub set_of_cell: Box<[Option<usize>; CELLS]>,
-    /// Distance from its pedestal within which a G0 word of a pixel counts as dark, in ADU and output order, for each
-    /// set. Needed by tracking and common mode, else empty. NaN = never.
-    pub gate_adu: Vec<Vec<f32>>,
-}
-
-impl From<ConstantPlanes> for Calibration {
-    /// The same constants for all storage cells, without gates.
-    fn from(planes: ConstantPlanes) -> Self {
-        Self { sets: vec![planes], set_of_cell: Box::new([Some(0); CELLS]), gate_adu: Vec::new() }
-    }
-}
-
-/// What conversion needs beside the plan.
-#[derive(Clone, Debug)]
-pub enum PixelConstants {
-    /// For [`Recipe::JungfrauPhotons`].
-    Jungfrau(Calibration),
-    /// For [`Recipe::Counts`]: one byte per output pixel, not 0 = masked.
-    Mask(Vec<u8>),
-    /// For [`Recipe::Raw`].
-    None,
-}
 
 /// Everything that a run is made of.
 pub struct RunParts {

@@ -10,7 +10,7 @@ use konkordia_core::selection::{Marked, Selection};
 use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, Calibration, ConstantPlanes, Ended, PixelConstants, RunParts};
+use konkordia_engine::run::{self, CellConstants, ConstantPlanes, Ended, PixelConstants, RunParts};
 use konkordia_kernels::Isa;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -156,7 +156,7 @@ fn allocations_from(plan: Plan, images: u64, counts_from: u64, halves: u64) -> (
     let [first, last, seen, snapshots] = [0; 4].map(|n| Arc::new(AtomicU64::new(n)));
     let planes =
         ConstantPlanes { pedestal: [0, 1, 2].map(|_| vec![3000.0; pixels]), factor: [0, 1, 2].map(|_| vec![0.002; pixels]) };
-    let calibration = Calibration { gate_adu: vec![vec![9000.0; pixels]], ..planes.into() };
+    let calibration = CellConstants { gate_adu: vec![vec![9000.0; pixels]], ..planes.into() };
     let sink = Last { image: images - 1, allocations: last.clone(), seen: seen.clone(), snapshots: snapshots.clone() };
     let armed = run::arm(RunParts {
         plan: Arc::new(plan),

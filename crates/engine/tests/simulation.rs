@@ -139,7 +139,7 @@ fn format(kind: DetectorKind) -> TileFormat {
     }
 }
 
-/// Calibration with every plane different, some pixels masked in all stages and some in one.
+/// CellConstants with every plane different, some pixels masked in all stages and some in one.
 fn random_constants(rng: &mut Rng, pixels: usize) -> JungfrauConstants {
     let mut plane = |mean: f32, spread: f32| (0..pixels).map(|_| mean + spread * rng.uniform() as f32).collect::<Vec<_>>();
     let pedestals = [plane(2900.0, 300.0), plane(14800.0, 300.0), plane(15100.0, 300.0)];
@@ -176,7 +176,7 @@ fn prepare(case: &Case) -> Prepared {
     let naive = random_constants(&mut rng, layout.streams * layout.rows * layout.columns);
     let arrange = |plane: &Vec<f32>| geometry.arrange(&plane.chunks(tile.pixels() as usize).collect::<Vec<_>>(), f32::NAN);
     let constants = match case.recipe {
-        Recipe::JungfrauPhotons => PixelConstants::Jungfrau(run::Calibration::from(ConstantPlanes {
+        Recipe::JungfrauPhotons => PixelConstants::Jungfrau(run::CellConstants::from(ConstantPlanes {
             pedestal: [0, 1, 2].map(|g| arrange(&naive.pedestals[g])),
             factor: [0, 1, 2].map(|g| arrange(&naive.factors[g])),
         })),

@@ -9,6 +9,7 @@ pub mod bitshuffle;
 pub mod byte_offset;
 pub mod chunk;
 pub mod codec;
+pub mod constants;
 pub mod convert;
 pub mod deflate;
 pub mod finish;

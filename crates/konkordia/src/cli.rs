@@ -1,13 +1,13 @@
 //! The command line.
 
 use crate::bench::args::{BenchDiskArgs, BenchIdleArgs, BenchRooflineArgs, BenchStreamArgs};
-use crate::calibration::verbs::args::CalibrationCommand;
-use crate::failure::EXIT_CODES;
+use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
 use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
 use crate::serve::security::verb::TokenCommand;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use konkordia_core::failure::EXIT_CODES;
 use std::path::PathBuf;
 
 /// Data acquisition for X-ray pixel detectors: packets or messages in, NeXus files and streams out, every loss counted.

@@ -1,9 +1,9 @@
 //! The log of the service on stderr: text for people, JSON lines for programs that collect logs.
 
 use crate::console;
-use crate::run::clock;
 use crate::serve::handle::{ServiceEvent, Severity};
 use clap::ValueEnum;
+use konkordia_sinks::clock;
 use std::fmt;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::Writer;

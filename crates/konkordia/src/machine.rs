@@ -77,7 +77,7 @@ pub fn line() -> String {
         "{}, {} processors, {}, Linux {}, {}, net.core.rmem_max {}",
         text("cpu"),
         f["processors"],
-        crate::console::bytes(f["memory_bytes"].as_u64().unwrap_or(0)),
+        konkordia_core::text::bytes(f["memory_bytes"].as_u64().unwrap_or(0)),
         text("kernel"),
         text("instruction_set"),
         f["rmem_max_bytes"]
@@ -89,24 +89,12 @@ pub fn ignored_signals() -> u64 {
     first_after("/proc/self/status", "SigIgn").and_then(|mask| u64::from_str_radix(&mask, 16).ok()).unwrap_or(0)
 }
 
-/// Processors that this process may use, if the system says so.
-pub fn processors_allowed() -> Option<Vec<usize>> {
-    let list = first_after("/proc/self/status", "Cpus_allowed_list")?;
-    let mut allowed = Vec::new();
-    for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        allowed.extend(first.trim().parse::<usize>().ok()?..=last.trim().parse::<usize>().ok()?);
-    }
-    Some(allowed)
-}
-
 #[cfg(test)]
 mod tests {
     #[test]
     fn this_machine_has_facts() {
         let facts = super::facts();
         assert!(facts["processors"].as_u64() > Some(0) && facts["kernel"].is_string() && facts["instruction_set"].is_string());
-        assert!(super::processors_allowed().is_some_and(|p| !p.is_empty()));
         assert!(super::line().contains("processors"));
         // Rust ignores SIGPIPE, 13.
         assert_eq!(super::ignored_signals() >> 12 & 1, 1);

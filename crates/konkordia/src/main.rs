@@ -2,18 +2,18 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-mod calibration;
+mod calibration_verbs;
 mod cli;
-mod config;
+mod config_verb;
 mod console;
 mod contained;
 mod convert;
 mod demo;
-mod failure;
 mod files;
 mod input;
 mod log;
 mod machine;
+mod panics;
 mod pedestal;
 mod picture;
 mod repack;
@@ -24,11 +24,11 @@ mod stream_generator;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
-use failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    failure::report_panics_as_bugs();
+    panics::report_as_bugs();
     machine::raise_limits();
     let matches = match Cli::command().try_get_matches() {
         Ok(matches) => matches,
@@ -79,7 +79,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Stop(target) => serve::client::stop(target),
         Command::Cancel(target) => serve::client::cancel(target),
         Command::Wait(args) => serve::client::wait(args),
-        Command::Calibration(which) => calibration::verbs::command(which),
+        Command::Calibration(which) => calibration_verbs::command(which),
         Command::Pedestal(args) => pedestal::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
@@ -87,7 +87,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),
         Command::Token(which) => serve::security::verb::command(which),
-        Command::Config(args) => config::command(args),
+        Command::Config(args) => config_verb::command(args),
         Command::Bench(which) => bench::command(which),
         Command::Completion { shell } => {
             let mut script = Vec::new();

@@ -4,12 +4,12 @@
 
 pub mod image;
 
-use crate::failure::{Exit, Failure};
 use embedded_graphics::mono_font::{MonoFont, MonoTextStyle, iso_8859_1};
 use embedded_graphics::pixelcolor::Rgb888;
 use embedded_graphics::prelude::{DrawTarget, Drawable, OriginDimensions, Pixel, Point, Primitive, RgbColor, Size};
 use embedded_graphics::primitives::{Circle, Line, PrimitiveStyle, Rectangle};
 use embedded_graphics::text::{Alignment, Baseline, Text, TextStyleBuilder};
+use konkordia_core::failure::{Exit, Failure};
 use std::path::Path;
 
 const BLACK: Rgb888 = Rgb888::new(0x20, 0x20, 0x20);

@@ -4,6 +4,7 @@
 //! [`hdf5::spec::FileSpec`]; docs/formats.md has every path of the files.
 #![deny(unsafe_code)]
 
+pub mod clock;
 pub mod durable;
 pub mod hdf5;
 #[allow(unsafe_code)]

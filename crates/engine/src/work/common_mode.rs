@@ -12,7 +12,7 @@ use konkordia_core::ports::TileRecord;
 use konkordia_core::tile::TileFormat;
 
 use super::BATCH_FRAMES;
-use crate::run::Calibration;
+use crate::run::CellConstants;
 
 /// Edge of a chip in pixels.
 const CHIP: usize = 256;
@@ -32,7 +32,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// The tables of a run; `None` if it has no common mode.
-    pub fn new(mode: CommonMode, geometry: &ImageGeometry, calibration: &Calibration) -> Option<Self> {
+    pub fn new(mode: CommonMode, geometry: &ImageGeometry, calibration: &CellConstants) -> Option<Self> {
         if mode == CommonMode::None {
             return None;
         }

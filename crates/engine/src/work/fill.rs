@@ -6,7 +6,7 @@
 
 use super::Recipes;
 use super::common_mode::Offsets;
-use crate::run::{Calibration, PixelConstants};
+use crate::run::{CellConstants, PixelConstants};
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::geometry::Segment;
 use konkordia_core::plan::Recipe;
@@ -176,7 +176,7 @@ fn has_packets(bitmap: &PacketBitmap, segment: &Segment) -> bool {
 /// Conversion of JUNGFRAU words of one block with one set of constants.
 struct Stage<'a> {
     recipes: &'a Recipes,
-    calibration: &'a Calibration,
+    calibration: &'a CellConstants,
     set: usize,
     /// First pixel of the block in the image.
     first: usize,

@@ -7,7 +7,7 @@ use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, FrameSink, ImageHead, Sink, SinkError, Source, TileRecord};
 use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, Armed, Calibration, ConstantPlanes, PixelConstants, RunOutcome, RunParts};
+use konkordia_engine::run::{self, Armed, CellConstants, ConstantPlanes, PixelConstants, RunOutcome, RunParts};
 use konkordia_kernels::codec::{self, Framing};
 use konkordia_kernels::{ElementSize, Isa};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
@@ -132,14 +132,14 @@ pub fn constants(recording: &Recording) -> Constants {
 }
 
 impl Constants {
-    fn arranged(&self, geometry: &ImageGeometry) -> Calibration {
+    fn arranged(&self, geometry: &ImageGeometry) -> CellConstants {
         let tile = geometry.format().pixels() as usize;
         let plane = |plane: &Vec<f32>| geometry.arrange(&plane.chunks(tile).collect::<Vec<_>>(), f32::NAN);
         let set = |set: &JungfrauConstants| ConstantPlanes {
             pedestal: set.pedestals.each_ref().map(plane),
             factor: set.factors.each_ref().map(plane),
         };
-        Calibration {
+        CellConstants {
             sets: self.sets.iter().map(set).collect(),
             set_of_cell: Box::new(self.set_of_cell),
             gate_adu: self.gates.iter().map(plane).collect(),

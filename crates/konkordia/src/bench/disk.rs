@@ -5,11 +5,12 @@
 
 use super::args::BenchDiskArgs;
 use super::frames::in_folder;
-use crate::failure::{Exit, Failure};
 use crate::{console, machine};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
+use konkordia_core::text;
 use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa};
 use konkordia_sinks::durable::ToDisk;
@@ -257,13 +258,13 @@ fn to_text(args: &BenchDiskArgs, plain: &[Plain], packed: &[Packed], edge: usize
         let cells = [line.write, line.blocks, line.hdf5, line.hdf5_whole, line.ratio].map(|value| format!("{value:.2}"));
         std::iter::once(format!("{0} x {0}", line.edge)).chain(cells).chain([word(line.verified)]).collect()
     });
-    let first = console::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
+    let first = text::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
     let head = ["noise", "bit/pixel", "bslz4 GB/s", "bslz4 + HDF5 GB/s", "read back"].map(str::to_owned).to_vec();
     let lines = packed.iter().map(|line| {
         let cells = [line.bits_per_pixel, line.pack, line.hdf5].map(|value| format!("{value:.2}"));
         std::iter::once(format!("{} bit", line.noise_bits)).chain(cells).chain([word(line.verified)]).collect()
     });
-    let second = console::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
+    let second = text::table(&std::iter::once(head).chain(lines).collect::<Vec<Vec<String>>>());
     let (mib, repeats, sync) = (args.mib, args.repeats.max(1), if args.sync { ", synced to the disk" } else { "" });
     format!(
         "frames uncompressed, {mib} MiB each time, median of {repeats}{sync}; {}\n\n{first}\n\nframes of {edge} x {edge} compressed by one core, GB/s of \

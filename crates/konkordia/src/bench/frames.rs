@@ -1,12 +1,12 @@
 //! The frames and calibration constants of the kernel benches: from files, or of the synthetic detector.
 
 use super::{calibration_of, raw_frames};
-use crate::calibration;
 use crate::cli::BenchKernelsArgs;
-use crate::config::Config;
-use crate::failure::{Exit, Failure};
 use crate::simulate;
 use crate::simulate::setup::{Beam, RunText, write_files};
+use konkordia_calibration as calibration;
+use konkordia_config::Config;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_engine::run::{ConstantPlanes, PixelConstants};
 use konkordia_sim::jungfrau::raw_bytes;
 use std::net::{Ipv4Addr, SocketAddr};

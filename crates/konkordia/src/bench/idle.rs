@@ -3,8 +3,9 @@
 
 use super::args::BenchIdleArgs;
 use super::frames::in_folder;
-use crate::failure::{Exit, Failure, reason};
 use crate::{console, machine};
+use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_core::text;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -38,8 +39,8 @@ pub fn command(args: &BenchIdleArgs) -> Result<Exit, Failure> {
                 begin.elapsed().as_secs_f64(),
                 core * 100.0,
                 core * 100.0 * each,
-                console::bytes(resident),
-                console::bytes((resident as f64 * each) as u64)
+                text::bytes(resident),
+                text::bytes((resident as f64 * each) as u64)
             ));
         }
         Ok(Exit::Complete)

@@ -2,8 +2,9 @@
 
 use super::{frames, split};
 use crate::cli::BenchKernelsArgs;
-use crate::failure::{Exit, Failure};
 use crate::{console, machine};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use konkordia_kernels::bench::{KernelRow, codecs, run, steps};
 use serde_json::json;
 use std::path::Path;
@@ -87,5 +88,5 @@ fn table(rows: &[KernelRow]) -> String {
             if r.verified { "equal".into() } else { "WRONG".into() },
         ]
     };
-    console::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>())
+    text::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>())
 }

@@ -12,7 +12,7 @@ mod stream;
 mod tables;
 
 use crate::cli::BenchCommand;
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use std::path::{Path, PathBuf};
 
 /// `konkordia bench ...`

@@ -3,8 +3,6 @@
 
 use super::{calibration_of, raw_frames};
 use crate::cli::{BenchCompression, BenchPipelineArgs};
-use crate::config::Config;
-use crate::failure::{Exit, Failure};
 use crate::run::arm::{self, Ports};
 use crate::run::exit_of;
 use crate::run::loopback::transfer;
@@ -12,6 +10,9 @@ use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
 use crate::simulate::send::Pace;
 use crate::simulate::setup::{Beam, RunText, write_files};
 use crate::{console, machine, run, simulate};
+use konkordia_config::Config;
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use konkordia_engine::control::Control;
 use konkordia_sim::packet::DetectorKind;
 use konkordia_sim::scene::SceneModel;
@@ -72,14 +73,14 @@ impl Attempt {
             format!("{:.0}", self.rate_hz),
             format!("{:.0}", self.sent_hz),
             format!("{:.2}", self.received_gigabytes_per_second),
-            console::count(self.images),
-            console::count(self.complete),
-            console::count(self.kernel_dropped),
-            console::count(self.no_slot),
-            console::count(self.late),
+            text::count(self.images),
+            text::count(self.complete),
+            text::count(self.kernel_dropped),
+            text::count(self.no_slot),
+            text::count(self.late),
             format!("{} of {}", self.slots_used_max, self.slots),
             self.bits_per_pixel.map_or("-".into(), |b| format!("{b:.2}")),
-            console::bytes(self.memory_bytes.1),
+            text::bytes(self.memory_bytes.1),
             match (self.lossless(), self.reached()) {
                 (false, _) => "lost data".into(),
                 (true, false) => "sender at its limit".into(),
@@ -147,7 +148,7 @@ fn measure(args: &BenchPipelineArgs, folder: &Path) -> Result<Exit, Failure> {
             let verdict = best.map_or("no loss-free rate found".into(), |b| {
                 format!("highest loss-free rate: {:.0} Hz, {:.2} GB/s", b.sent_hz, b.received_gigabytes_per_second)
             });
-            console::to_stdout(&format!("\n{modules} module(s)\n{}\n{verdict}", console::table(&rows)));
+            console::to_stdout(&format!("\n{modules} module(s)\n{}\n{verdict}", text::table(&rows)));
         }
         results.push(json!({
             "modules": modules, "attempts": attempts.iter().map(Attempt::to_json).collect::<Vec<_>>(),

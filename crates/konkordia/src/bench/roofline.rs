@@ -3,9 +3,10 @@
 
 use super::args::BenchRooflineArgs;
 use super::frames;
-use crate::failure::{Exit, Failure};
 use crate::picture::{self, Axis, Series};
 use crate::{console, machine};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use konkordia_kernels::Isa;
 use konkordia_kernels::bench::roofline::{Point, Variant, copy_gb_per_s, peak_gflop_per_s, points};
 use serde_json::json;
@@ -98,12 +99,12 @@ fn order(point: &Point) -> &'static str {
 
 fn with_head(head: &[&str], lines: Vec<Vec<String>>) -> String {
     let head = head.iter().map(ToString::to_string).collect();
-    console::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>())
+    text::table(&std::iter::once(head).chain(lines).collect::<Vec<_>>())
 }
 
 fn roof_table(roofs: &[Roof], peaks: &[(Isa, f64)]) -> String {
     let roof =
-        |r: &Roof| vec![format!("copy in {}", r.name), console::bytes(r.buffer_bytes as u64), format!("{:.1} GB/s", r.gb_per_s)];
+        |r: &Roof| vec![format!("copy in {}", r.name), text::bytes(r.buffer_bytes as u64), format!("{:.1} GB/s", r.gb_per_s)];
     let peak = |(isa, peak): &(Isa, f64)| vec![format!("arithmetic, {isa}"), "registers".into(), format!("{peak:.1} Gflop/s")];
     with_head(&["roof", "buffer", "rate"], roofs.iter().map(roof).chain(peaks.iter().map(peak)).collect())
 }

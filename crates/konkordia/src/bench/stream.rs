@@ -5,10 +5,11 @@
 
 use super::args::BenchStreamArgs;
 use super::frames::in_folder;
-use crate::failure::{Exit, Failure};
 use crate::picture::{self, Axis, Series as Line};
 use crate::{console, machine};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::{Message, MessageSource};
+use konkordia_core::text;
 use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream, spawn_sink};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
@@ -304,10 +305,10 @@ fn to_text(rows: &[Row], repeats: usize) -> String {
     let line = |row: &Row| {
         let Setting { size, sink, upstreams, io_threads } = row.setting;
         vec![
-            console::bytes(size),
+            text::bytes(size),
             if sink == Sink::File { "file" } else { "nothing" }.into(),
             format!("{upstreams} x {io_threads}"),
-            console::count(row.images),
+            text::count(row.images),
             format!("{:.0} ± {:.0}", row.rate_hz.0, row.rate_hz.1),
             format!("{:.2}", row.gigabytes_per_second()),
             format!("{:.2}", row.rate_hz.0 / row.plain_hz.0),
@@ -316,7 +317,7 @@ fn to_text(rows: &[Row], repeats: usize) -> String {
         ]
     };
     let head = head.map(str::to_string).to_vec();
-    let table = console::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>());
+    let table = text::table(&std::iter::once(head).chain(rows.iter().map(line)).collect::<Vec<_>>());
     format!(
         "{table}\n\nmean and standard error of {repeats} repeats; generator, ZeroMQ and receiver on the same cores, over loopback; a rate to a file includes creating and closing it; plain: a loop that only receives; peer: the streaming-receiver of MAX IV"
     )

@@ -3,9 +3,10 @@
 
 use super::frames::{self, Frames};
 use crate::cli::BenchKernelsArgs;
-use crate::failure::{Exit, Failure};
 use crate::{console, machine};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
+use konkordia_core::text;
 use konkordia_kernels::bench::harness::{Row, measure};
 use konkordia_kernels::codec::{self, Framing, Packer, piece_bound};
 use konkordia_kernels::convert::{self, Constants};
@@ -58,7 +59,7 @@ pub fn rounding(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
                 let output = if l.verified { "equal" } else { "WRONG" };
                 vec![l.name.into(), number(l.bits[0]), number(l.bits[1]), number(l.paper), output.into()]
             };
-            let table = console::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
+            let table = text::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
             let step = (lines[0].bits[0] - lines[3].bits[0]) / 3.0;
             let end = format!("{step:.2} bits per pixel for each bit of precision from 1 to 1/8 photon (paper: about 0.9)");
             console::to_stdout(&format!("bits per pixel, int16, against rounding; {}\n\n{table}\n\n{end}", of(&frames)));
@@ -135,7 +136,7 @@ pub fn writing(args: &BenchKernelsArgs) -> Result<Exit, Failure> {
                 let (hz, bits) = (format!("{:.0}", l.hz), format!("{:.2}", l.bits));
                 vec![l.codec.name().into(), hz, bits, format!("{:.0}", l.paper.0), format!("{:.2}", l.paper.1), output.into()]
             };
-            let table = console::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
+            let table = text::table(&std::iter::once(head).chain(lines.iter().map(line)).collect::<Vec<_>>());
             let what = "images of 4M (8 modules, int16, photons) compressed and written to a file in memory by one core, levels 1 (paper: a server \
                         of 48 cores)";
             console::to_stdout(&format!("{what}; {}\n\n{table}", of(&frames)));

@@ -3,7 +3,7 @@
 use super::STARTED_BY;
 use super::task::Task;
 use crate::console;
-use crate::failure::{Exit, Failure, reason};
+use konkordia_core::failure::{Exit, Failure, reason};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
     make_bitflags,

@@ -8,7 +8,7 @@ mod parent;
 mod task;
 
 use crate::cli::Command;
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use std::process::ExitCode;
 use task::Task;
 

@@ -2,8 +2,8 @@
 
 use super::STARTED_BY;
 use super::task::Task;
-use crate::failure::{Exit, Failure, reason};
 use crate::{console, machine};
+use konkordia_core::failure::{Exit, Failure, reason};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP};
 use signal_hook::iterator::Signals;

@@ -1,6 +1,6 @@
 //! Which verbs read files that may come from others, and where each of them writes.
 
-use crate::calibration::verbs::args::CalibrationCommand;
+use crate::calibration_verbs::args::CalibrationCommand;
 use crate::cli::Command;
 use crate::{convert, pedestal};
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! Places images of a conversion in its files: after those that an interrupted conversion wrote, whose counts are added
 //! to the ledger, and with the frame numbers that they had in the converted run.
 
-use crate::config::Config;
-use crate::failure::{Exit, Failure};
 use crate::input::{InputInfo, RunFrames};
 use crate::run::sink::{FileSink, SharedWriter};
+use konkordia_config::Config;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, TileRecord};

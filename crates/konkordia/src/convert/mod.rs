@@ -7,25 +7,27 @@ mod progress;
 mod settings;
 mod verify;
 
-use crate::calibration::{Loaded, guard};
-use crate::config::Config;
 use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::input::source::FileSource;
 use crate::input::{Input, InputInfo, Options};
 use crate::repack::archive_copy;
 use crate::run::arm::{self, RunInputs};
+use crate::run::exit_of;
 use crate::run::report::{self, Report};
 use crate::run::signals::Watch;
 use crate::run::sink::{SharedWriter, selected_columns};
-use crate::run::{clock, exit_of};
 use args::ConvertArgs;
 use kept::{AsInRun, Kept, Shift};
+use konkordia_calibration::{Loaded, guard};
+use konkordia_config::Config;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::ports::Source;
 use konkordia_core::setup::SetupRules;
+use konkordia_core::text;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_kernels::isa::Isa;
+use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileSpec, Writer, unknown};
 use progress::watch_run;
 use serde_json::json;
@@ -233,7 +235,7 @@ fn resumed_note(args: &ConvertArgs, first_image: u64, shift: &Shift) {
     } else {
         ""
     };
-    let note = format!("{} images are already in the files and are kept{how}", console::count(first_image));
+    let note = format!("{} images are already in the files and are kept{how}", text::count(first_image));
     if args.json {
         console::json(&json!({ "event": "resumed", "images_kept": first_image }), true);
     }
@@ -245,7 +247,7 @@ fn announce(args: &ConvertArgs, config: &Config, input: &Input, run_inputs: &Run
     let (info, plan) = (input.info(), &run_inputs.plan);
     if args.json {
         let event = json!({
-            "event": "armed", "input": info.to_json(), "plan": crate::config::plan::to_json(config, plan), "notes": info.notes,
+            "event": "armed", "input": info.to_json(), "plan": konkordia_config::plan::to_json(config, plan), "notes": info.notes,
         });
         console::json(&event, true);
     }
@@ -272,7 +274,7 @@ fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
                 info.last_frame,
                 info.frames_found,
                 images,
-                console::bytes(info.raw_bytes)
+                text::bytes(info.raw_bytes)
             ),
         ),
         (
@@ -287,7 +289,7 @@ fn describe(config: &Config, info: &InputInfo, plan: &Plan) -> String {
         ),
         ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
         ("threads", format!("{} reader(s), {} worker(s)", plan.streams(), plan.workers)),
-        ("memory", console::bytes(memory)),
+        ("memory", text::bytes(memory)),
     ];
     rows.map(|(name, value)| format!("  {name:<9} {value}")).join("\n")
 }

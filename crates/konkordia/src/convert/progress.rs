@@ -3,6 +3,7 @@
 use super::args::ConvertArgs;
 use crate::console;
 use konkordia_core::plan::Plan;
+use konkordia_core::text;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Armed, RunOutcome};
 use serde_json::json;
@@ -72,7 +73,7 @@ impl Pace {
         format!(
             "[{bar}] {:3.0} %  {} images, {:.0} Hz, {:.2} GB/s in, {left} left",
             share * 100.0,
-            console::count(self.kept + p.images_written),
+            text::count(self.kept + p.images_written),
             p.images_written as f64 / seconds,
             p.packets.received_bytes as f64 / seconds / 1e9
         )

@@ -2,11 +2,11 @@
 //! run. It is checked by the same rules and stored in the file.
 
 use super::args::{ConvertArgs, Setting};
-use crate::config::geometry::{PRESETS, Preset};
-use crate::config::{self, Config, overrides};
-use crate::failure::{Exit, Failure, reason};
 use crate::input::{InputInfo, OwnRun};
 use crate::run::angles;
+use konkordia_config::geometry::{PRESETS, Preset};
+use konkordia_config::{self, Config, overrides};
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::geometry::DoublePixels;
 use konkordia_core::tile::DetectorKind;
 use konkordia_sinks::hdf5::{Metadata, Overwrite};
@@ -49,7 +49,7 @@ pub fn settings(args: &ConvertArgs, info: &InputInfo) -> Result<Settings, Failur
     demand_calibration(&root, info)?;
     let text = toml::to_string(&root).map_err(|e| bug(&e.to_string()))?;
     let file = args.config.as_deref().unwrap_or(Path::new(NO_FILE));
-    let mut config = config::parse(&text, file)?;
+    let mut config = konkordia_config::parse(&text, file)?;
     fits(&config, info)?;
     if let Some(files) = &mut config.calibration {
         // Old data are converted with the dark frames of their time, not with newer ones.
@@ -103,7 +103,7 @@ pub fn folders(args: &ConvertArgs) -> Vec<PathBuf> {
         let _ = table(&mut root, &setting.table).map(|table| table.insert(setting.key.clone(), setting.value.clone()));
     }
     let file = args.config.as_deref().unwrap_or(Path::new(NO_FILE));
-    let folder = |name: &str| Some(config::model::resolve(file, root.get(name)?.get("directory")?.as_str()?));
+    let folder = |name: &str| Some(konkordia_config::model::resolve(file, root.get(name)?.get("directory")?.as_str()?));
     ["output", "travel"].into_iter().filter_map(folder).collect()
 }
 
@@ -127,7 +127,7 @@ fn start(args: &ConvertArgs) -> Result<Table, Failure> {
     match text.parse() {
         Ok(table) => Ok(table),
         // The loader of configurations gives a better message, with the line.
-        Err(error) => match config::load(path) {
+        Err(error) => match konkordia_config::load(path) {
             Err(failure) => Err(failure),
             Ok(_) => Err(bug(&error.to_string())),
         },

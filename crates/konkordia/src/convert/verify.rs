@@ -4,17 +4,18 @@
 use super::args::ConvertArgs;
 use super::progress::watch_run;
 use super::{kept, sources};
-use crate::config::Config;
 use crate::console;
-use crate::failure::Failure;
 use crate::files::decode;
 use crate::input::Input;
 use crate::run::arm::{self, RunInputs};
 use crate::run::exit_of;
 use crate::run::signals::Watch;
+use konkordia_config::Config;
+use konkordia_core::failure::Failure;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError};
+use konkordia_core::text;
 use konkordia_engine::run::Ended;
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::{Reader, master_file_name};
@@ -42,7 +43,7 @@ pub struct Verified {
 impl Verified {
     /// For people.
     pub fn to_text(&self) -> String {
-        let images = console::count(self.images);
+        let images = text::count(self.images);
         match self.first_different {
             None if self.tolerance > 0.0 => {
                 format!("verified  {images} images decoded, every pixel within {} of a second conversion", self.tolerance)
@@ -50,8 +51,8 @@ impl Verified {
             None => format!("verified  {images} images decoded, every pixel equals a second conversion"),
             Some(first) => format!(
                 "verified  NOT EQUAL: {} of {images} images differ from a second conversion in {} pixels, the first is image {first}; please report it",
-                console::count(self.different_images),
-                console::count(self.different_pixels)
+                text::count(self.different_images),
+                text::count(self.different_pixels)
             ),
         }
     }

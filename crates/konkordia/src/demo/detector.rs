@@ -1,11 +1,11 @@
 //! The simulated detector of the demonstration. It sends a series over UDP for each `start` that the service accepts.
 
-use crate::failure::{Exit, Failure, reason};
 use crate::serve::detector::Handle;
 use crate::serve::handle::{Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Reply};
 use crate::simulate::feed::Feed;
 use crate::simulate::send::{Pace, Senders, Sent, send};
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use konkordia_core::failure::{Exit, Failure, reason};
 use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

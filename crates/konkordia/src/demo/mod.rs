@@ -5,9 +5,7 @@ mod detector;
 mod proof;
 
 use crate::cli::DemoArgs;
-use crate::config::service::{self, DetectorKindConfig, ServiceConfig};
 use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::run::signals;
 use crate::serve::client::Waited;
 use crate::serve::client::args::TargetArgs;
@@ -20,6 +18,9 @@ use crate::simulate::send::{Senders, Sent};
 use crate::simulate::setup::{Beam, RunText, write_files};
 use crossbeam_channel::unbounded;
 use detector::{DrivenDetector, Simulator};
+use konkordia_config::service::{self, DetectorKindConfig, ServiceConfig};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use konkordia_sim::jungfrau::{JungfrauImage, JungfrauModel, SyntheticJungfrau, raw_bytes};
 use konkordia_sim::packet::{DetectorKind, Packetiser};
 use konkordia_sinks::hdf5::master_file_name;
@@ -155,7 +156,7 @@ fn configure(args: &DemoArgs, detector: &SyntheticJungfrau) -> Result<ServiceCon
 fn free_udp_address() -> Result<SocketAddr, Failure> {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|socket| socket.local_addr()).map_err(|error| {
         let fix = "wait for other programs to end: this one needs a free UDP port of 127.0.0.1";
-        Failure::new(Exit::Io, "cannot find a port for the packets", crate::failure::reason(&error), fix)
+        Failure::new(Exit::Io, "cannot find a port for the packets", konkordia_core::failure::reason(&error), fix)
     })
 }
 
@@ -193,7 +194,7 @@ impl Stage {
     /// One run from arm to idle.
     fn run(&self, args: &DemoArgs, interrupted: &AtomicBool) -> Result<DetectorStatus, Failure> {
         let Self { url, client, .. } = self;
-        let images = console::count(args.images);
+        let images = text::count(args.images);
         tell(
             args,
             &format!(
@@ -217,7 +218,7 @@ impl Stage {
             if interrupted.load(Ordering::Relaxed) {
                 client.post::<DetectorStatus>("cancel", &json!({}))?;
             }
-            progress.update(|| format!("   {} of {images} images written", console::count(waited.status.images_written)));
+            progress.update(|| format!("   {} of {images} images written", text::count(waited.status.images_written)));
         }
     }
 }
@@ -273,7 +274,7 @@ impl Outcome {
 
 fn summary(args: &DemoArgs, stage: &Stage, outcome: &Outcome) {
     let Outcome { proof, file, .. } = outcome;
-    let n = |name: &str| console::count(proof.count(name));
+    let n = |name: &str| text::count(proof.count(name));
     let malformed: u64 = proof.summary.ledger.iter().filter(|(name, _)| name.starts_with("malformed")).map(|(_, n)| n).sum();
     let (hz, gigabytes) = outcome.rates();
     let balance = if proof.is_valid { "balances" } else { "DOES NOT BALANCE, or the file is damaged: run konkordia check" };
@@ -296,13 +297,13 @@ fn summary(args: &DemoArgs, stage: &Stage, outcome: &Outcome) {
         n("images_lost"),
         n("images_discarded"),
         file.master,
-        console::count(file.images),
+        text::count(file.images),
         file.bytes as f64 * 8.0 / (proof.compared.max(1)) as f64,
     ));
     console::to_stdout(&format!(
         "proof     {} pixels read back, {} different; {:.2} % of them are exactly the true photons, the rest is the detector's noise",
-        console::count(proof.compared),
-        console::count(proof.different),
+        text::count(proof.compared),
+        text::count(proof.different),
         proof.equal_to_truth * 100.0
     ));
     if stage.receive_buffer_bytes < BUFFER_PLENTY_BYTES {
@@ -340,7 +341,7 @@ fn keep(args: &DemoArgs, stage: &Stage, interrupted: &AtomicBool) {
     while !interrupted.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);
         match stage.simulator.sent_by_now() {
-            Some(Ok(sent)) => tell(args, &format!("   sent {} images in {:.1} s", console::count(sent.images), sent.seconds)),
+            Some(Ok(sent)) => tell(args, &format!("   sent {} images in {:.1} s", text::count(sent.images), sent.seconds)),
             Some(Err(failure)) => console::to_stderr(&failure.to_string()),
             None => {}
         }

@@ -3,7 +3,8 @@
 use super::{decode, others};
 use crate::cli::FileArgs;
 use crate::console;
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::{self, Reader, Severity, Summary};
 use serde_json::json;
@@ -43,7 +44,7 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
             console::to_stdout(&format!("images: {}", counts(by_status)));
         }
         let warnings = findings.len() - errors;
-        let images = looked.images.map_or(String::new(), |n| format!(", {} images", console::count(n)));
+        let images = looked.images.map_or(String::new(), |n| format!(", {} images", text::count(n)));
         let verdict = match (errors, whole) {
             (0, true) => "whole and valid",
             (0, false) => "valid, but NOT every image is complete",
@@ -77,5 +78,5 @@ impl Looked {
 fn counts(by_status: &[(&'static str, u64)]) -> String {
     let always = ["complete", "partial", "lost", "discarded"];
     let shown = by_status.iter().filter(|(name, n)| *n > 0 || always.contains(name));
-    shown.map(|(name, n)| format!("{} {name}", console::count(*n))).collect::<Vec<_>>().join(", ")
+    shown.map(|(name, n)| format!("{} {name}", text::count(*n))).collect::<Vec<_>>().join(", ")
 }

@@ -4,10 +4,11 @@ use super::statistics::Statistics;
 use super::{decode, others};
 use crate::cli::InspectArgs;
 use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::picture::{self, image};
 use konkordia_core::array::Element;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
+use konkordia_core::text;
 use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::{Compression, FileSpec, ImageStatus, Reader, Summary};
 use serde_json::{Map, Value, json};
@@ -149,7 +150,7 @@ fn to_text(s: &Summary) -> String {
         let images = f.images.map_or(unreadable.into(), |n| format!("{n} images from {}", f.first_image));
         ("data file", format!("{}: {images}", f.path.display()))
     }));
-    rows.extend(s.ledger.iter().map(|(name, n)| ("ledger", format!("{name:<26}{:>16}", console::count(*n)))));
+    rows.extend(s.ledger.iter().map(|(name, n)| ("ledger", format!("{name:<26}{:>16}", text::count(*n)))));
     rows.iter().map(|(name, value)| format!("{name:<12} {value}")).collect::<Vec<_>>().join("\n")
 }
 

@@ -5,7 +5,7 @@ use super::statistics::Statistics;
 use super::{decode, inspect};
 use crate::cli::InspectArgs;
 use crate::console;
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::Finding;
 use konkordia_sinks::hdf5::others::{Facts, OthersFile, Placed};

@@ -2,7 +2,8 @@
 
 use crate::cli::FileArgs;
 use crate::console;
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use konkordia_sinks::hdf5;
 use serde_json::json;
 
@@ -35,7 +36,7 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
     for missing in &report.missing {
         let which = said(&missing.ranges);
         let images = if missing.images == 1 { "image is" } else { "images are" };
-        let number = if missing.images == 0 { "an unknown number of".into() } else { console::count(missing.images) };
+        let number = if missing.images == 0 { "an unknown number of".into() } else { text::count(missing.images) };
         console::to_stdout(&format!("error: {number} {images} missing{which}: {}\n  fix: {}", missing.why, missing.fix));
     }
     if report.mask_missing {
@@ -47,9 +48,9 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
     let what = if report.master_written { "rewritten" } else { "needed no change" };
     let missing = match report.images_missing() {
         0 => String::new(),
-        n => format!(", {} of them missing", console::count(n)),
+        n => format!(", {} of them missing", text::count(n)),
     };
-    console::to_stdout(&format!("{}: {what}; {} images{missing}", report.master.display(), console::count(report.images)));
+    console::to_stdout(&format!("{}: {what}; {} images{missing}", report.master.display(), text::count(report.images)));
     Ok(exit)
 }
 

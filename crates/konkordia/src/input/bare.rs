@@ -2,7 +2,7 @@
 
 use super::index::{Place, TileIndex};
 use super::{Format, Found, Kind, Options, cannot_read, head, records, wrong};
-use crate::failure::Failure;
+use konkordia_core::failure::Failure;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_file::{DataFileName, PLAIN_HEADER_BYTES, RECORD_HEADER_BYTES};
 use konkordia_wire::sls_udp::HEADER_BYTES;

@@ -16,9 +16,9 @@ mod stack;
 #[cfg(test)]
 mod tests;
 
-use crate::failure::{Exit, Failure};
 use index::{Place, TileIndex};
 use konkordia_core::assembler::PacketBitmap;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_sinks::hdf5::Metadata;
@@ -373,7 +373,7 @@ impl Found {
             incomplete: self.incomplete,
             notes: self.notes,
             identity: identity(&self.files)?,
-            written: self.files.first().and_then(|f| f.metadata().ok()?.modified().ok()).map(crate::run::clock::of),
+            written: self.files.first().and_then(|f| f.metadata().ok()?.modified().ok()).map(konkordia_sinks::clock::of),
             stopped: self.stopped,
             files: self.files,
         };

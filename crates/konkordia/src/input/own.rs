@@ -7,10 +7,10 @@
 use super::index::{Place, TileIndex};
 use super::stack::{Decoded, Pour, Source, damaged, open_file, unreadable};
 use super::{Found, KeptFrame, Kind, OwnRun, RunFrames, TileFrame, TileReader, cannot_read, wrong};
-use crate::config::{Config, overrides};
-use crate::failure::Failure;
 use crate::run::report;
+use konkordia_config::{Config, overrides};
 use konkordia_core::assembler::{BITMAP_WORDS, PacketBitmap};
+use konkordia_core::failure::Failure;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, PixelRun};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;

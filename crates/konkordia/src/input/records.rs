@@ -3,9 +3,9 @@
 
 use super::index::{Place, TileIndex};
 use super::{TileFrame, TileReader, cannot_read};
-use crate::failure::Failure;
 use konkordia_core::MAX_PACKETS_PER_TILE;
 use konkordia_core::assembler::PacketBitmap;
+use konkordia_core::failure::Failure;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_file::{PLAIN_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, plain_header};

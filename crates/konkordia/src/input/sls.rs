@@ -3,8 +3,8 @@
 
 use super::index::{Place, TileIndex};
 use super::{Found, Kind, Options, OwnRun, RunFrames, cannot_read, records, wrong};
-use crate::config::overrides;
-use crate::failure::Failure;
+use konkordia_config::overrides;
+use konkordia_core::failure::Failure;
 use konkordia_core::moment;
 use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::{DetectorKind, TileFormat};

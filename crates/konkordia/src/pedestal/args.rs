@@ -1,8 +1,9 @@
 //! The command line of `konkordia pedestal`.
 
-use crate::calibration::reasons::Thresholds;
 use crate::input::Format;
 use clap::{Args, ValueEnum};
+use konkordia_calibration::dark::MakeOptions;
+use konkordia_calibration::reasons::Thresholds;
 use konkordia_sinks::hdf5::calibration::GainStage;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -128,15 +129,16 @@ impl PedestalArgs {
         }
     }
 
-    /// Limits beyond which a pixel is masked.
-    pub fn thresholds(&self) -> Thresholds {
-        Thresholds {
+    /// What becomes of the frames.
+    pub fn options(&self) -> MakeOptions {
+        let thresholds = Thresholds {
             noisy_k: self.noisy_k,
             stuck_fraction: self.stuck_fraction,
             outside_max: self.outside_max,
             wrong_stage_max: self.wrong_stage_max,
             ..Thresholds::default()
-        }
+        };
+        MakeOptions { thresholds, force: self.force, serial: self.serial.clone(), gain: self.gain.clone() }
     }
 }
 
@@ -146,4 +148,29 @@ fn positive(text: &str) -> Result<f32, String> {
 
 fn fraction(text: &str) -> Result<f32, String> {
     text.parse().ok().filter(|f: &f32| (0.0..=1.0).contains(f)).ok_or("a number from 0 to 1 is expected".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    /// Wraps the arguments as the command line does.
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: PedestalArgs,
+    }
+
+    #[test]
+    fn thresholds_come_from_the_command_line() {
+        let parse = |words: &[&str]| Line::try_parse_from([&["pedestal", "a.u16"][..], words].concat()).map(|line| line.args);
+        let args = parse(&["-o", "cal.h5", "--noisy-k", "5", "--outside-max", "0.1"]).unwrap();
+        assert_eq!((args.options().thresholds.noisy_k, args.options().thresholds.outside_max), (5.0, 0.1));
+        assert!(
+            parse(&[]).is_err()
+                && parse(&["-o", "a", "--into", "b"]).is_err()
+                && parse(&["-o", "a", "--noisy-k", "0.5"]).is_err()
+        );
+    }
 }

@@ -1,47 +1,32 @@
 //! Brings dark frames from the detector or from files to the [`Collector`], through the same engine as data.
 
 use super::args::{PedestalArgs, StageChoice};
-use super::collect::Collector;
-use crate::config::processing::{PixelOptions, Step};
-use crate::config::service::{DetectorConfig, DetectorKindConfig, HookSettings};
-use crate::config::{self, Config, plan};
 use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::input::source::FileSource;
 use crate::input::{Input, Options};
 use crate::run::signals::Watch;
-use crate::run::{arm, clock, exit_of};
+use crate::run::{arm, exit_of};
 use crate::serve::hooks::{self, About};
+use konkordia_calibration::dark::Taken;
+use konkordia_calibration::dark::collect::Collector;
+use konkordia_config::processing::{PixelOptions, Step};
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig, HookSettings};
+use konkordia_config::{self, Config, plan};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
+use konkordia_core::text;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_kernels::isa::Isa;
+use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::calibration::GainStage;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Default number of frames per stage from a detector.
 const FRAMES_LIVE: u64 = 1000;
-
-/// A dark run.
-pub struct Taken {
-    /// Its sums.
-    pub collector: Collector,
-    /// When it was taken, ISO 8601; empty if that is not known.
-    pub taken: String,
-    /// Where the frames come from, for people.
-    pub source: String,
-    /// Serial number, if it is known.
-    pub serial: Option<String>,
-    /// Frames with missing packets, lost frames included.
-    pub incomplete_frames: u64,
-    /// Notes for people.
-    pub notes: Vec<String>,
-    /// Not [`Exit::Complete`] if data were lost or the user stopped.
-    pub exit: Exit,
-}
 
 /// Hands the raw words of each image to the collector.
 struct DarkSink {
@@ -62,8 +47,8 @@ impl Sink for DarkSink {
                 self.words.extend(strip.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])));
             }
             collector.add(&self.words, image.tiles);
-            let of = self.planned.map_or(String::new(), |n| format!(" of {}", console::count(n)));
-            self.progress.update(|| format!("{}{of} dark frames", console::count(image.image + 1)));
+            let of = self.planned.map_or(String::new(), |n| format!(" of {}", text::count(n)));
+            self.progress.update(|| format!("{}{of} dark frames", text::count(image.image + 1)));
         }
         Ok(())
     }
@@ -95,7 +80,7 @@ pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {
 
 /// The configuration of the only detector in this file.
 fn load(path: &Path) -> Result<DetectorConfig, Failure> {
-    let mut service = config::service::load(path)?;
+    let mut service = konkordia_config::service::load(path)?;
     if let (Some(only), true) = (service.detectors.pop(), service.detectors.is_empty()) {
         return Ok(only);
     }
@@ -222,10 +207,7 @@ fn live(args: &PedestalArgs, detector: &Detector, wanted: Option<GainStage>, wat
     let place = format!("{}:{} to {last}", config.address, config.first_port);
     if !args.quiet {
         let of = wanted.map_or(String::new(), |stage| format!(" of {}", stage.name().to_uppercase()));
-        console::to_stderr(&format!(
-            "armed: {place}; waiting for {} dark frames{of}",
-            console::count(config.images.unwrap_or(0))
-        ));
+        console::to_stderr(&format!("armed: {place}; waiting for {} dark frames{of}", text::count(config.images.unwrap_or(0))));
     }
     let taken = clock::now();
     // The program that starts the detector may run until all frames are sent, so it gets a thread.
@@ -297,7 +279,7 @@ fn run(
         progress: console::Progress::new(args.quiet || args.json),
         planned,
     };
-    let loaded = crate::calibration::for_config(config)?;
+    let loaded = konkordia_calibration::for_config(config)?;
     let armed = arm::arm_with(&plan, loaded, sources, (Box::new(sink), Vec::new()), Isa::detect())?;
     watch.start(armed.control());
     watch.also_stop(armed.control());
@@ -311,11 +293,7 @@ fn run(
     let mut notes = Vec::new();
     let incomplete_frames = images.partial + images.lost;
     if incomplete_frames > 0 {
-        notes.push(format!(
-            "{} of {} frames have missing packets",
-            console::count(incomplete_frames),
-            console::count(images.expected)
-        ));
+        notes.push(format!("{} of {} frames have missing packets", text::count(incomplete_frames), text::count(images.expected)));
     }
     let collector = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
     Ok(Taken {

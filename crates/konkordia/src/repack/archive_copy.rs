@@ -2,9 +2,9 @@
 //! can never cost data.
 
 use super::{Outcome, Settings, repack};
-use crate::config::archive_copy::ArchiveCopy;
 use crate::console;
-use crate::failure::{Exit, Failure};
+use konkordia_config::archive_copy::ArchiveCopy;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
 use serde_json::{Value, json};

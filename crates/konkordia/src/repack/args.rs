@@ -1,7 +1,7 @@
 //! The command line of `konkordia repack`.
 
-use crate::failure::{Exit, Failure};
 use clap::Args;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{Compression, ErrorBound};
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 
 use super::recode::{decode, fills};
 use super::{Settings, Show, pipeline};
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
 use konkordia_kernels::{Isa, sz3};

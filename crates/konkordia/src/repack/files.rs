@@ -1,7 +1,7 @@
 //! Which files belong to a repacking, and what they are called afterwards.
 
 use super::{Settings, identity, record};
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_kernels::sz3;
 use konkordia_sinks::hdf5::mirror::Stacks;

@@ -1,6 +1,6 @@
 //! Identifies the file that was copied. Its name and shape are not enough to decide that an original may be deleted.
 
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs::File;

@@ -11,12 +11,13 @@ mod recode;
 mod record;
 
 use crate::console::{self, Progress};
-use crate::failure::{Exit, Failure};
 use crate::run::signals;
 use args::RepackArgs;
 use compare::Compared;
 use files::Job;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
+use konkordia_core::text;
 use konkordia_sinks::hdf5::mirror::{Mirror, Sealed, Stacks, Verifier};
 use recode::{Chunk, Recoder};
 use record::Totals;
@@ -187,7 +188,7 @@ impl Show<'_> {
         let rate = self.bytes as f64 / seconds / 1e6;
         let (done, images) = (self.done.min(self.images), self.images);
         self.progress.update(|| {
-            format!("{} of {} images, {rate:.0} MB/s of pixels, {left:.0} s left", console::count(done), console::count(images))
+            format!("{} of {} images, {rate:.0} MB/s of pixels, {left:.0} s left", text::count(done), text::count(images))
         });
     }
 }

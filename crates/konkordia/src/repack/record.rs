@@ -2,8 +2,8 @@
 
 use super::recode::Recoded;
 use super::{Outcome, Settings};
-use crate::console;
 use konkordia_core::plan::Compression;
+use konkordia_core::text;
 use konkordia_sinks::hdf5::mirror::{RecordValue, StackLayout};
 use serde_json::json;
 use std::path::Path;
@@ -140,7 +140,7 @@ impl Totals {
         let changed = 100.0 * self.pixels_changed as f64 / self.pixels.max(1) as f64;
         let lossless = match self.images_lossless {
             0 => String::new(),
-            n => format!("; {} images stored without loss, because the bound could not be kept", console::count(n)),
+            n => format!("; {} images stored without loss, because the bound could not be kept", text::count(n)),
         };
         format!(
             "{:.2} bits per pixel, largest error {}, {changed:.1} % of pixels changed, relative change of sum {:+.1e}{lossless}",
@@ -155,10 +155,10 @@ impl Totals {
         let mut lines = vec![format!(
             "{}: {} images in {seconds:.1} s, {:.0} MB/s of pixels; {} became {} ({:.2} to {:.2} bits per pixel)",
             outcome.master.display(),
-            console::count(self.images),
+            text::count(self.images),
             self.bytes_of_pixels as f64 / seconds.max(1e-9) / 1e6,
-            console::bytes(self.bytes_before),
-            console::bytes(self.bytes_after),
+            text::bytes(self.bytes_before),
+            text::bytes(self.bytes_after),
             self.bits_per_pixel(self.bytes_before),
             self.bits_per_pixel(self.bytes_after),
         )];
@@ -173,11 +173,11 @@ impl Totals {
         }
         let compared = &outcome.compared;
         if compared.images > 0 {
-            let (images, files) = (console::count(compared.images), console::count(compared.files));
+            let (images, files) = (text::count(compared.images), text::count(compared.files));
             lines.push(format!("verified: {images} images in {files} files read again and compared with the originals"));
         }
         if verify && compared.files_not_compared > 0 {
-            let files = console::count(compared.files_not_compared);
+            let files = text::count(compared.files_not_compared);
             lines.push(format!("not compared: {files} files of an earlier attempt, whose originals no longer exist"));
         }
         lines.join("\n")

@@ -3,15 +3,16 @@
 
 use super::raw_copy::{RawCopy, RawSpec};
 use super::sink::{FileSink, SharedWriter};
-use super::{clock, memory_limit, recorded};
-use crate::calibration::{self, Loaded};
-use crate::config::{Config, plan};
-use crate::console;
-use crate::failure::{Exit, Failure, reason};
+use super::{memory_limit, recorded};
+use konkordia_calibration::{self as calibration, Loaded};
+use konkordia_config::{Config, plan};
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
+use konkordia_core::text;
 use konkordia_engine::run::{Armed, RunParts, arm};
 use konkordia_kernels::isa::Isa;
+use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{FileSpec, TileInfo, Writer, unknown};
 use konkordia_sources::udp::{UdpReceiver, kernel_receive_buffer_bytes_max};
@@ -65,7 +66,7 @@ pub fn run_inputs(config: &Config) -> Result<RunInputs, Failure> {
         plan.processing.negative = Negative::Offset(auto_offset(&loaded)?);
     }
     let mut notes: Vec<String> = Some(loaded.report.clone()).filter(|report| !report.is_empty()).into_iter().collect();
-    notes.extend(crate::config::xds::notes(config));
+    notes.extend(konkordia_config::xds::notes(config));
     Ok(RunInputs { plan, loaded, notes })
 }
 
@@ -156,7 +157,7 @@ fn arm_all(
     isa: Isa,
 ) -> Result<Armed, Failure> {
     let guarded = sinks.remove(0);
-    sinks.insert(0, calibration::guard::wrap(guarded, loaded.expected(), plan.streams()));
+    sinks.insert(0, calibration::guard::wrap(guarded, loaded.expected(), plan.streams(), crate::console::to_stderr));
     let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks, frame_sinks, isa };
     arm(parts).map_err(|error| {
         let fix = "set a smaller [run] buffer_mib, or close other programs";
@@ -202,8 +203,8 @@ fn buffer_note(asked: usize, given: usize) -> Option<String> {
     let limit = kernel_receive_buffer_bytes_max().map_or("unknown".into(), |n| n.to_string());
     Some(format!(
         "the kernel gave a receive buffer of {} instead of {} (net.core.rmem_max is {limit}); to raise it:\n  sudo sysctl -w net.core.rmem_max={asked}",
-        console::bytes(given as u64),
-        console::bytes(asked as u64)
+        text::bytes(given as u64),
+        text::bytes(asked as u64)
     ))
 }
 
@@ -211,11 +212,7 @@ fn buffer_note(asked: usize, given: usize) -> Option<String> {
 fn raw_space_note(raw: &RawSpec, free: u64) -> Option<String> {
     let needed = raw.bytes_planned()?;
     (needed > free).then(|| {
-        format!(
-            "the disk has {} free; the raw frames alone take {} ([output] keep_raw)",
-            console::bytes(free),
-            console::bytes(needed)
-        )
+        format!("the disk has {} free; the raw frames alone take {} ([output] keep_raw)", text::bytes(free), text::bytes(needed))
     })
 }
 
@@ -224,7 +221,7 @@ pub fn space_note(writer: &Writer) -> Option<String> {
     let space = writer.space();
     let needed = space.images_uncompressed?;
     (needed > space.free).then(|| {
-        format!("the disk has {} free; all images uncompressed would take {}", console::bytes(space.free), console::bytes(needed))
+        format!("the disk has {} free; all images uncompressed would take {}", text::bytes(space.free), text::bytes(needed))
     })
 }
 

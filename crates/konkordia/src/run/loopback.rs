@@ -1,9 +1,9 @@
 //! A simulated detector and a run in one program, connected by real sockets over loopback.
 
 use super::arm::Prepared;
-use crate::failure::Failure;
 use crate::simulate::feed::Feed;
 use crate::simulate::send::{Pace, Senders, Sent, send};
+use konkordia_core::failure::Failure;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::RunOutcome;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,10 +1,10 @@
 //! Checks that there is enough memory for a run. The memory of a run is touched when it is armed: if there is too
 //! little, the kernel kills this process or another one, without an error that could be reported here.
 
-use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::machine::bytes_after;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Plan;
+use konkordia_core::text;
 use rustix::process::{Resource, getrlimit};
 use std::fs::read_to_string;
 use std::path::Path;
@@ -35,7 +35,7 @@ pub fn check(plan: &Plan) -> Result<(), Failure> {
 }
 
 fn refusal(needed: u64, left: &Left) -> Failure {
-    let why = format!("it needs {}, but {} leaves only {}", console::bytes(needed), left.of, console::bytes(left.bytes));
+    let why = format!("it needs {}, but {} leaves only {}", text::bytes(needed), left.of, text::bytes(left.bytes));
     Failure::new(
         Exit::Io,
         "there is not enough memory for this run",
@@ -51,7 +51,7 @@ fn number(root: &Path, path: &str) -> Option<u64> {
 fn of_process(root: &Path, limit: Option<u64>) -> Option<Left> {
     let used = bytes_after(&root.join("proc/self/status"), "VmSize")?;
     let fix = "raise the limit of the address space (ulimit -v, LimitAS= of systemd)";
-    Some(Left { bytes: limit?.saturating_sub(used), of: format!("a limit of {} for this process", console::bytes(limit?)), fix })
+    Some(Left { bytes: limit?.saturating_sub(used), of: format!("a limit of {} for this process", text::bytes(limit?)), fix })
 }
 
 fn of_machine(root: &Path) -> Option<Left> {
@@ -74,7 +74,7 @@ fn of_group(root: &Path) -> Option<Left> {
             let at = base.join(group);
             let most = number(&at, most)?;
             let used = number(&at, used)?.saturating_sub(bytes_after(&at.join("memory.stat"), cached).unwrap_or(0));
-            let of = format!("the limit of {} for the control group /{}", console::bytes(most), group.display());
+            let of = format!("the limit of {} for the control group /{}", text::bytes(most), group.display());
             let fix = "raise the limit of the service (MemoryMax= of systemd, memory of the container)";
             Some(Left { bytes: most.saturating_sub(used), of, fix })
         })

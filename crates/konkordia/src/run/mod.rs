@@ -2,7 +2,6 @@
 
 pub mod angles;
 pub mod arm;
-pub mod clock;
 pub mod loopback;
 mod memory_limit;
 pub mod raw_copy;
@@ -13,16 +12,18 @@ pub mod signals;
 pub mod sink;
 
 use crate::cli::ReceiveArgs;
-use crate::config::{self, Config, plan};
 use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::repack::archive_copy;
 use crate::serve::paths::Place;
 use arm::{Ports, Prepared};
+use konkordia_config::{self, Config, plan};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Plan;
 use konkordia_core::setup::Finding;
+use konkordia_core::text;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_sinks::clock;
 use raw_copy::RawCopy;
 use report::Report;
 use serde_json::json;
@@ -35,7 +36,7 @@ use std::time::{Duration, Instant};
 
 /// `konkordia receive CONFIG`
 pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
-    let mut config = config::load(&args.config)?;
+    let mut config = konkordia_config::load(&args.config)?;
     apply(args, &mut config)?;
     // From here on a signal ends the run. It no longer ends the program while files are being created.
     let mut watch = Watch::new()?;
@@ -127,7 +128,7 @@ fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
         console::json(&event, true);
     } else {
         let last = usize::from(config.first_port) + run_plan.streams() - 1;
-        let images = run_plan.images().map_or("images until stopped".into(), |n| format!("{} images", console::count(n)));
+        let images = run_plan.images().map_or("images until stopped".into(), |n| format!("{} images", text::count(n)));
         console::to_stdout(&format!("armed: {}:{} to {last}, {images}", config.address, config.first_port));
     }
 }
@@ -207,12 +208,12 @@ impl Rate {
         let (hz, gigabytes) =
             ((p.images_written - self.images) as f64 / seconds, (p.packets.received_bytes - self.bytes) as f64 / seconds / 1e9);
         *self = Self { at: Instant::now(), images: p.images_written, bytes: p.packets.received_bytes };
-        let of = planned.map_or(String::new(), |n| format!(" of {}", console::count(n)));
-        let safe = durable_end.map_or(String::new(), |n| format!(" ({} safe on disk)", console::count(n)));
+        let of = planned.map_or(String::new(), |n| format!(" of {}", text::count(n)));
+        let safe = durable_end.map_or(String::new(), |n| format!(" ({} safe on disk)", text::count(n)));
         format!(
             "{}{of} images written{safe}, {hz:.0} Hz, {gigabytes:.2} GB/s in, {} packets dropped by the kernel, {} frames and {} images buffered",
-            console::count(p.images_written),
-            console::count(p.packets.kernel_dropped),
+            text::count(p.images_written),
+            text::count(p.packets.kernel_dropped),
             p.slots_used,
             p.images_waiting
         )
@@ -229,7 +230,7 @@ pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit,
     match &outcome.ended {
         Ended::SinkError(error) => (Exit::Io, Some(error.clone().into())),
         Ended::SourceError(stream, error) => {
-            let why = crate::failure::reason(error);
+            let why = konkordia_core::failure::reason(error);
             (
                 Exit::Io,
                 Some(Failure::new(
@@ -241,7 +242,7 @@ pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit,
             )
         }
         Ended::NoThread(error) => {
-            let why = crate::failure::reason(error);
+            let why = konkordia_core::failure::reason(error);
             let fix = "end other programs, or raise the limit: `ulimit -u`, TasksMax of the service";
             (Exit::Io, Some(Failure::new(Exit::Io, "no thread could be started for the run", why, fix)))
         }

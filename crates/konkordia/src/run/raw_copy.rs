@@ -6,9 +6,9 @@
 //! not read out, are filled with 0xFF bytes. A tile of which no packet was received has no record in that frame; the
 //! frame numbers show the gap. After an error each file ends with its last whole record.
 
-use crate::config::{Config, overrides};
-use crate::failure::{Exit, Failure};
+use konkordia_config::{Config, overrides};
 use konkordia_core::MAX_PACKETS_PER_TILE;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::ports::{FrameSink, SinkError, TileRecord};
 use konkordia_core::tile::{DetectorKind, TileFormat};

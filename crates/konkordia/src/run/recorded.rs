@@ -3,8 +3,8 @@
 //!
 //! NXmx has no fields for it (docs/formats.md, "Extension group").
 
-use crate::config::Config;
-use crate::config::plan::unit;
+use konkordia_config::Config;
+use konkordia_config::plan::unit;
 use konkordia_core::geometry::DoublePixels;
 use konkordia_core::plan::{Arithmetic, CommonMode, Negative, Plan, Recipe, TrackedFrames};
 use konkordia_core::selection::{Flag, Keep, Marked};

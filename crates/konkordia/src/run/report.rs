@@ -2,13 +2,13 @@
 
 use super::raw_copy::RawReport;
 use super::setup::{self, SetupReport};
-use crate::config::{Config, plan};
-use crate::console;
-use crate::failure::Exit;
 use crate::machine;
+use konkordia_config::{Config, plan};
+use konkordia_core::failure::Exit;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::sender::{OtherSenders, Sender};
 use konkordia_core::setup::{Port, Seen, What};
+use konkordia_core::text;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use serde_json::{Map, Value, json};
@@ -157,7 +157,7 @@ impl Report {
         let is_much = stray >= 3 && stray * 10 >= of_stream * 9;
         let is_explained = outcome.findings.iter().any(|finding| !matches!(finding.what, What::Silent));
         if is_much && !is_explained {
-            let count = console::count(stray);
+            let count = text::count(stray);
             self.advice.insert(
                 0,
                 format!("{count} datagrams came to ports of this machine on which nobody listens: compare [source] first_port, [detector] modules and interfaces with the detector"),
@@ -248,13 +248,13 @@ impl Report {
                 let ratio = self.raw_image_bytes as f64 * file.images_with_pixels as f64 / file.chunk_bytes.max(1) as f64;
                 format!(
                     "; {} of pixels, {bits:.2} bits per pixel, {ratio:.2} times smaller than raw",
-                    console::bytes(file.chunk_bytes)
+                    text::bytes(file.chunk_bytes)
                 )
             });
             out.push_str(&format!("\nfile      {} and {} data file(s){packed}", file.master.display(), file.data_files.len()));
         }
         if let Some(raw) = &self.raw {
-            let (frames, bytes) = (console::count(raw.frames), console::bytes(raw.bytes));
+            let (frames, bytes) = (text::count(raw.frames), text::bytes(raw.bytes));
             out.push_str(&format!(
                 "\nraw       {} and {} data file(s), {frames} frames, {bytes}",
                 raw.master.display(),
@@ -277,7 +277,7 @@ impl Report {
         let columns = ["received", "placed", "duplicate", "late", "no_slot", "foreign", "malformed", "kernel_dropped"];
         let numbers = |s: &StreamLedger| {
             [s.received, s.placed, s.duplicate, s.late, s.no_slot, s.foreign, s.malformed_total(), s.kernel_dropped]
-                .map(console::count)
+                .map(text::count)
                 .to_vec()
         };
         let row = |name: &str, cells: Vec<String>| std::iter::once(name.to_string()).chain(cells).collect::<Vec<_>>();
@@ -286,7 +286,7 @@ impl Report {
         if self.streams.len() > 1 {
             rows.push(row("all", numbers(&self.ledger.total())));
         }
-        console::table(&rows)
+        text::table(&rows)
     }
 
     fn images_line(&self) -> String {
@@ -300,8 +300,8 @@ impl Report {
         };
         let shown = i.rows().into_iter().filter(|(name, n)| is_shown(name, *n));
         let words = |name: &str| if name.starts_with("not_") { name.replace('_', " ") } else { name.to_string() };
-        let parts: Vec<String> = shown.map(|(name, n)| format!("{} {}", console::count(n), words(name))).collect();
-        format!("images    {}; {} packets missing", parts.join(", "), console::count(i.packets_missing))
+        let parts: Vec<String> = shown.map(|(name, n)| format!("{} {}", text::count(n), words(name))).collect();
+        format!("images    {}; {} packets missing", parts.join(", "), text::count(i.packets_missing))
     }
 
     fn balance(&self) -> String {
@@ -359,14 +359,14 @@ fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String
     if total.kernel_dropped > 0 {
         list.push(format!(
             "{} packets were dropped because a socket's buffer was full: raise it (sudo sysctl -w net.core.rmem_max={}, [source] receive_buffer_mib) and see docs/troubleshooting.md",
-            console::count(total.kernel_dropped),
+            text::count(total.kernel_dropped),
             config.receive_buffer_bytes.max(1 << 28)
         ));
     }
     if total.no_slot > 0 {
         list.push(format!(
             "{} packets were dropped because the image buffer was full: the disk or the processors are too slow; `konkordia bench pipeline` shows which, a larger [run] buffer_mib bridges short pauses",
-            console::count(total.no_slot)
+            text::count(total.no_slot)
         ));
     }
     if total.received == 0 {
@@ -377,13 +377,13 @@ fn advice(config: &Config, names: &[String], outcome: &RunOutcome) -> Vec<String
     let odd = total.malformed_total();
     if odd > 0 && outcome.findings.is_empty() {
         let line = "datagrams are not packets of this detector: damaged, or from another sender (docs/troubleshooting.md)";
-        list.push(format!("{} {line}", console::count(odd)));
+        list.push(format!("{} {line}", text::count(odd)));
     }
     let not_received = outcome.ledger.images.not_received;
     if not_received > 0 && total.placed > 0 {
         list.push(format!(
             "{} planned images were not received: is the detector set to as many images as [run] images, or was it stopped early?",
-            console::count(not_received)
+            text::count(not_received)
         ));
     }
     list.extend(lost_on_the_wire(outcome));
@@ -397,9 +397,9 @@ fn not_kept(outcome: &RunOutcome) -> Option<String> {
     (packets > 0).then(|| {
         format!(
             "{} packets were not stored: {} came twice, {} after their image was closed. Does a second detector send to this port, did the detector restart its frame numbers, or does the network repeat packets? (docs/ledger.md)",
-            console::count(packets),
-            console::count(total.duplicate),
-            console::count(total.late)
+            text::count(packets),
+            text::count(total.duplicate),
+            text::count(total.late)
         )
     })
 }
@@ -420,7 +420,7 @@ fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
     (lost > 0).then(|| {
         format!(
             "{} missing packets never reached this machine's sockets: lost on the wire, in a switch or in the network card (docs/troubleshooting.md, Lost before the socket)",
-            console::count(lost)
+            text::count(lost)
         )
     })
 }

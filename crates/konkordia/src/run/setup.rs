@@ -1,10 +1,10 @@
 //! Describes a wrong set-up: what was received, which key of the configuration disagrees, and what to write there.
 
-use crate::config::Config;
-use crate::console;
+use konkordia_config::Config;
 use konkordia_core::plan::FirstFrame;
 use konkordia_core::sender::Sender;
 use konkordia_core::setup::{Finding, Means, Port, Ports, What};
+use konkordia_core::text;
 use konkordia_core::tile::DetectorKind;
 use serde_json::{Value, json};
 use std::mem::{Discriminant, discriminant};
@@ -134,7 +134,7 @@ fn datagrams(config: &Config, what: What, on: &str) -> Words {
         }
         What::Noise { odd, of } => (
             "",
-            format!("{} of {} datagrams{on} are not packets of this detector", console::count(odd), console::count(of)),
+            format!("{} of {} datagrams{on} are not packets of this detector", text::count(odd), text::count(of)),
             "find out who else sends to this port (`tcpdump -n udp`), or give the detector other ports ([source] first_port)"
                 .into(),
         ),
@@ -222,7 +222,7 @@ fn places(config: &Config, names: &[String], what: What, on: &str) -> Words {
 }
 
 fn other_senders((own, other): (Option<Sender>, Sender), packets: u64, is_contested: bool, on: &str) -> Words {
-    let packets = console::count(packets);
+    let packets = text::count(packets);
     let own = own.map_or("of [source] senders".to_string(), |own| format!("of {own}"));
     let what = match is_contested {
         false => format!(

@@ -4,7 +4,7 @@
 
 use crate::console;
 use crate::contained;
-use crate::failure::{Exit, Failure, reason};
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_engine::control::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;

@@ -6,15 +6,15 @@ use super::events::EventLog;
 use super::handle::{Detector, Fleet, Severity};
 use super::http::{self, Settings};
 use super::maxiv;
-use super::settings::ServiceSettings;
 use crate::cli::ServeArgs;
-use crate::config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
-use crate::config::{self};
 use crate::console;
-use crate::failure::{Exit, Failure, reason};
 use crate::log::{self, LogLevel};
 use crate::run::signals;
 use arc_swap::ArcSwap;
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
+use konkordia_config::settings::ServiceSettings;
+use konkordia_config::{self};
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::hdf5::master_file_name;
 use serde_json::json;
@@ -112,7 +112,7 @@ fn open_compat(service: &ServiceConfig, fleet: &Fleet) -> Result<Option<maxiv::s
 
 fn load(args: &ServeArgs) -> Result<ServiceConfig, Failure> {
     if !maxiv::yaml::is_yaml(&args.config) {
-        return config::service::load(&args.config);
+        return konkordia_config::service::load(&args.config);
     }
     let text =
         std::fs::read_to_string(&args.config).map_err(|e| Failure::io("cannot read the configuration", &args.config, &e))?;
@@ -123,7 +123,7 @@ fn load(args: &ServeArgs) -> Result<ServiceConfig, Failure> {
         address: &args.compat_address,
     };
     let text = maxiv::yaml::translate(&text, &args.config, args.detector.as_deref(), &extra)?;
-    config::service::load_text(&text, Path::new("detectors.toml"))
+    konkordia_config::service::load_text(&text, Path::new("detectors.toml"))
 }
 
 /// Every output folder must lie below the data root, because no run writes a file elsewhere.

@@ -1,7 +1,7 @@
 //! The events of the service: a bounded history for later subscribers, and a channel to all current subscribers.
 
 use super::handle::{ServiceEvent, Severity};
-use crate::run::clock;
+use konkordia_sinks::clock;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

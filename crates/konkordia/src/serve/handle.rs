@@ -2,9 +2,9 @@
 //! call here takes a lock of the data path. States are snapshots that an actor publishes, and commands go through its
 //! queue.
 
-use crate::failure::Failure;
 use crate::pedestal::args::StageChoice;
 use arc_swap::ArcSwap;
+use konkordia_core::failure::Failure;
 use konkordia_core::series::{SeriesImage, SeriesStart};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

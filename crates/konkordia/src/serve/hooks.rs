@@ -1,7 +1,7 @@
 //! Programs of the user that drive the detector (`[control]`). Each has a time limit. When one fails, its stderr is
 //! reported as the reason.
 
-use crate::failure::{Exit, Failure, reason};
+use konkordia_core::failure::{Exit, Failure, reason};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

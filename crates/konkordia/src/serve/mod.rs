@@ -13,7 +13,6 @@ pub mod metrics;
 pub mod paths;
 pub mod readiness;
 pub mod security;
-pub mod settings;
 pub mod statistics;
 mod tables;
 pub mod transform;

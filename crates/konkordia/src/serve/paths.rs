@@ -5,8 +5,8 @@
 //! checked, and the returned path has no link in it. This does not protect from somebody who changes folders below the
 //! root at the same moment; such a person can do worse directly.
 
-use crate::failure::{Exit, Failure};
 use crate::run::raw_copy;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
 use std::path::{Component, Path, PathBuf};
 

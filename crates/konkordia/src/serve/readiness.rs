@@ -1,8 +1,8 @@
 //! Checks before a run, in addition to those of arming itself: free space and speed of the disk, compared with the
 //! plan.
 
-use crate::console;
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -58,8 +58,8 @@ fn judge_space(directory: &Path, free: u64, needed: u64, demand: &Demand) -> Res
         let what = format!("the disk of {} has no room for this run", directory.display());
         let why = format!(
             "{} are free; the images take {} {}",
-            console::bytes(free),
-            console::bytes(needed),
+            text::bytes(free),
+            text::bytes(needed),
             if demand.is_compressed {
                 "before compression, which makes them 20 times smaller at best"
             } else {
@@ -68,13 +68,12 @@ fn judge_space(directory: &Path, free: u64, needed: u64, demand: &Demand) -> Res
         );
         return Err(Failure::new(Exit::Io, what, why, "make room, choose another output.directory, or plan fewer images"));
     }
-    Ok((needed > free).then(|| {
-        format!("the disk has {} free; all images uncompressed would take {}", console::bytes(free), console::bytes(needed))
-    }))
+    Ok((needed > free)
+        .then(|| format!("the disk has {} free; all images uncompressed would take {}", text::bytes(free), text::bytes(needed))))
 }
 
 fn judge_rate(directory: &Path, measured: f64, wanted: f64, demand: &Demand) -> Result<Option<String>, Failure> {
-    let rate = |bytes_per_s: f64| format!("{}/s", console::bytes(bytes_per_s as u64));
+    let rate = |bytes_per_s: f64| format!("{}/s", text::bytes(bytes_per_s as u64));
     if demand.least(wanted) > measured {
         let what = format!("the disk of {} is too slow for this run", directory.display());
         let why = format!("it wrote {} in a short test; the images arrive at {}", rate(measured), rate(wanted));

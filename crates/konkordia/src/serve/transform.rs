@@ -1,9 +1,9 @@
 //! Carries out `[transform]`: compiles the configured steps for the images that arrive.
 
-use crate::config::transform::TransformOptions;
-use crate::failure::{Exit, Failure};
 use crate::serve::tables::{self, Numbers};
+use konkordia_config::transform::TransformOptions;
 use konkordia_core::array::{Element, Shape};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::geometry::Orientation;
 use konkordia_core::series::{Array, Channel, SeriesImage, SeriesStart};
 use konkordia_engine::series::{Transform, TransformFactory, start_of_changed};

@@ -1,7 +1,7 @@
 //! The datagrams of a set of images, made before the first is sent. The set is sent in a loop; each time its headers
 //! are updated and, if that is asked for, its pixels.
 
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::tile::TileFormat;
 use konkordia_sim::eiger::{EigerModel, SyntheticEiger};
 use konkordia_sim::jungfrau::{SyntheticJungfrau, raw_bytes};

@@ -6,8 +6,9 @@ pub mod setup;
 
 use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
 use crate::console;
-use crate::failure::{Exit, Failure};
 use feed::{Feed, SYNTHETIC_IMAGES};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use konkordia_sim::eiger::EigerModel;
 use konkordia_sim::fault::{FaultCounts, FaultLink, FaultModel};
 use konkordia_sim::jungfrau::{DriftShape, JungfrauModel, SyntheticJungfrau};
@@ -176,7 +177,7 @@ fn prepare_note(args: &SendArgs) {
 
 fn address(text: &str) -> Result<SocketAddr, Failure> {
     let mut found = text.to_socket_addrs().map_err(|e| {
-        let why = crate::failure::reason(&e);
+        let why = konkordia_core::failure::reason(&e);
         Failure::new(
             Exit::Usage,
             format!("'{text}' is not an address to send to"),
@@ -205,7 +206,7 @@ fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Re
         (sent, Some(link.log().counts))
     } else {
         let mut gate = |sent: &Sent| {
-            progress.update(|| format!("sent {} of {} images", console::count(sent.images), console::count(images)));
+            progress.update(|| format!("sent {} of {} images", text::count(sent.images), text::count(images)));
             true
         };
         (send::send(feed, &mut senders, &Pace::at(args.rate), images, &mut gate)?, None)
@@ -249,7 +250,7 @@ fn report(args: &SendArgs, feed: &Feed, sent: &Sent, expected: u64, faults: Opti
         );
         return;
     }
-    let (images, packets) = (console::count(sent.images), console::count(sent.packets));
+    let (images, packets) = (text::count(sent.images), text::count(sent.packets));
     console::to_stdout(&format!(
         "sent {images} images, {packets} packets in {:.2} s: {rate:.1} Hz, {gigabytes:.2} GB/s",
         sent.seconds

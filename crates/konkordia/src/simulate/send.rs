@@ -2,7 +2,7 @@
 //! fault link.
 
 use super::feed::Feed;
-use crate::failure::{Exit, Failure, reason};
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_sim::fault::{Datagram, FaultLink};
 use konkordia_sources::udp::UdpSender;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use crate::cli::JungfrauArgs;
 use crate::console;
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_sim::scene::SceneModel;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -2,8 +2,8 @@
 //! arrived and by which upstream. The `.zmsg` file alone is a capture too, without times. The times end at the first
 //! line that cannot be read.
 
-use crate::failure::{Exit, Failure};
 use bytes::Bytes;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Message;
 use konkordia_sources::replay::TimedMessage;
 use konkordia_wire::zmsg;

@@ -9,7 +9,7 @@ pub mod replay;
 mod send;
 pub mod stream;
 
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 
 /// The failure for a socket that could not be opened or used. Reason and fix come from the text of the error.
 fn socket_failure(error: &std::io::Error) -> Failure {

@@ -4,10 +4,11 @@ use super::args::{ReceiveKind, RecordArgs};
 use super::capture::Recording;
 use super::socket_failure;
 use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::run::signals;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::{Message, MessageSource};
+use konkordia_core::text;
 use konkordia_sources::zmq::{ZmqKind, ZmqSource, ZmqSourceSpec, context};
 use serde_json::json;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ pub fn command(args: &RecordArgs) -> Result<Exit, Failure> {
         let told = json!({ "messages": messages, "bytes": bytes, "seconds": seconds, "interrupted": was_interrupted, "file": args.output });
         console::json(&told, true);
     } else {
-        let (count, size) = (console::count(messages), console::bytes(bytes));
+        let (count, size) = (text::count(messages), text::bytes(bytes));
         console::to_stdout(&format!("recorded {count} messages, {size} in {seconds:.2} s, into {}", args.output.display()));
     }
     // Without --messages an interrupt is the normal end.
@@ -130,8 +131,7 @@ fn keep(
                     break Err(failure);
                 }
                 messages += 1;
-                progress
-                    .update(|| format!("recorded {} messages, {}", console::count(messages), console::bytes(recording.bytes())));
+                progress.update(|| format!("recorded {} messages, {}", text::count(messages), text::bytes(recording.bytes())));
             }
             // A program that reads the file meanwhile finds all messages that have arrived.
             Err(RecvTimeoutError::Timeout) => {

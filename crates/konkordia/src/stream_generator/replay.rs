@@ -4,8 +4,9 @@ use super::args::{ReplayArgs, SendKind};
 use super::capture::Capture;
 use super::send::OutputQueues;
 use crate::console;
-use crate::failure::{Exit, Failure, reason};
 use crate::run::signals;
+use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_core::text;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ pub fn command(args: &ReplayArgs) -> Result<Exit, Failure> {
         });
         console::json(&told, true);
     } else {
-        let (count, bytes) = (console::count(total.messages), console::bytes(total.bytes));
+        let (count, bytes) = (text::count(total.messages), text::bytes(total.bytes));
         console::to_stdout(&format!("sent {count} messages, {bytes} in {seconds:.2} s"));
     }
     Ok(if is_whole { Exit::Complete } else { Exit::Interrupted })
@@ -75,7 +76,7 @@ fn once(args: &ReplayArgs, output_queues: &mut OutputQueues, progress: &mut cons
             return Ok(false);
         }
         let sent = output_queues.total.messages;
-        progress.update(|| format!("sent {} messages", console::count(sent)));
+        progress.update(|| format!("sent {} messages", text::count(sent)));
     }
     Ok(true)
 }

@@ -2,8 +2,8 @@
 
 use super::args::{SendKind, ToArgs};
 use super::socket_failure;
-use crate::failure::{Exit, Failure};
 use bytes::Bytes;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::Message;
 use konkordia_sinks::zmq::{Sent, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use konkordia_sources::zmq::context;

@@ -5,10 +5,11 @@ use super::content;
 use super::form::Form;
 use super::send::OutputQueues;
 use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::run::signals;
 use bytes::Bytes;
 use konkordia_core::array::{Packing, Shape};
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{PackScratch, pack};
 use konkordia_sim::rng::Rng;
@@ -60,7 +61,7 @@ pub fn command(args: &StreamArgs) -> Result<Exit, Failure> {
         });
         console::json(&told, true);
     } else {
-        let (count, bytes) = (console::count(images), console::bytes(total.bytes));
+        let (count, bytes) = (text::count(images), text::bytes(total.bytes));
         console::to_stdout(&format!("sent {count} images, {bytes} in {seconds:.2} s: {rate:.1} Hz, {gigabytes:.2} GB/s"));
     }
     Ok(if is_whole { Exit::Complete } else { Exit::Interrupted })
@@ -207,7 +208,7 @@ impl<'a> Stream<'a> {
             }
             self.images_sent += 1;
             let (sent, images) = (self.images_sent, args.images * args.series);
-            self.progress.update(|| format!("sent {} of {} images", console::count(sent), console::count(images)));
+            self.progress.update(|| format!("sent {} of {} images", text::count(sent), text::count(images)));
         }
         Ok(true)
     }

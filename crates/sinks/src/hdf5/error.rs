@@ -1,6 +1,7 @@
 //! Errors of file operations. Each says what failed, where, why, and what to do next.
 
 use super::low;
+use konkordia_core::failure::{Exit, Failure};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,19 @@ pub struct Error {
     pub cause: String,
     /// What to do next.
     pub hint: String,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        use ErrorKind as K;
+        let exit = match error.kind {
+            K::InUse => Exit::State,
+            K::Invalid => Exit::Configuration,
+            K::Damaged => Exit::Incomplete,
+            _ => Exit::Io,
+        };
+        Self::new(exit, format!("cannot {}: {}", error.operation, error.path.display()), error.cause, error.hint)
+    }
 }
 
 impl fmt::Display for Error {

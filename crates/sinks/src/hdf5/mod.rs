@@ -66,7 +66,7 @@ pub use series_info::{ChannelInfo, SeriesInfo};
 pub use series_state::{Names, SharedState};
 pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata, Overwrite, Scale, StreamRecord, TileInfo};
 pub use writer::{FileReport, SpaceEstimate, Writer};
-pub use xds::{XdsProblem, xds_problems, xds_problems_of, xds_problems_of_streams};
+pub use xds::xds_problems_of;
 
 /// Turns the bytes of one chunk (its compression, never `None`; `input`, of pixels `element_bytes` wide) into the
 /// pixels of one image (`output`, rows x columns x element bytes, little endian). Callers pass it in, because this

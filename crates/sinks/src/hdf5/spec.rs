@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use konkordia_core::experiment::Experiment;
+pub use konkordia_core::experiment::Metadata;
+pub use konkordia_core::output::{Layout, Overwrite};
 use konkordia_core::pixel::PixelType;
 pub use konkordia_core::plan::{Compression, ErrorBound};
 
@@ -15,31 +16,6 @@ pub(crate) const PIXELS_MAX: usize = 1 << 28;
 /// Images of one data file.
 pub(crate) const IMAGES_PER_FILE_MAX: u32 = 1_000_000;
 const TILES_MAX: usize = 4096;
-
-/// What to do when files of this run exist already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Overwrite {
-    /// Refuse to start.
-    #[default]
-    Refuse,
-    /// Remove the master and all data files of the same prefix at create.
-    Replace,
-}
-
-/// How the master names the images. fabio adds up every member of `/entry/data` whose name starts with "data", so it
-/// counts images twice if a virtual data set called `data` stands beside links `data_000001`. XDS (neggia) needs the
-/// links; most NeXus readers follow `@signal`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Layout {
-    /// Links `data_000001` and so on, and the virtual data set `images`, named by `@signal`: right in every reader
-    /// tested.
-    #[default]
-    Both,
-    /// Only the virtual data set, called `data`. Not for XDS or ALBULA.
-    Virtual,
-    /// Only the links. Not for DIALS when there is more than one data file.
-    Links,
-}
 
 /// One detector tile, as placed in the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,48 +51,6 @@ impl Scale {
     pub fn is_trivial(&self) -> bool {
         self.step == 1.0 && self.offset == 0.0
     }
-}
-
-/// Facts about the measurement. `None` leaves the field out, even if NXmx requires it: nothing is made up (decision
-/// 0009).
-#[derive(Clone, Debug, PartialEq, Default)]
-pub struct Metadata {
-    /// Photon energy, keV.
-    pub energy_kev: Option<f64>,
-    /// Sample to detector, metres.
-    pub detector_distance_m: Option<f64>,
-    /// Where the direct beam meets the image, along the fast axis, pixels.
-    pub beam_center_x_px: Option<f64>,
-    /// Where the direct beam meets the image, along the slow axis, pixels.
-    pub beam_center_y_px: Option<f64>,
-    /// Edge of a square pixel, metres.
-    pub pixel_size_m: Option<f64>,
-    /// `Si`, `CdTe` or `GaAs`.
-    pub sensor_material: Option<String>,
-    /// Metres.
-    pub sensor_thickness_m: Option<f64>,
-    /// Period of the images, seconds.
-    pub frame_time_s: Option<f64>,
-    /// Exposure of one image, seconds.
-    pub count_time_s: Option<f64>,
-    /// Bits per pixel that the detector reads out.
-    pub bit_depth: Option<u32>,
-    /// For example "JUNGFRAU 0.5M".
-    pub detector_description: Option<String>,
-    /// Serial number of the detector.
-    pub detector_serial: Option<String>,
-    /// For example "Swiss Light Source".
-    pub source_name: Option<String>,
-    /// Beamline.
-    pub instrument_name: Option<String>,
-    /// Sample.
-    pub sample_name: Option<String>,
-    /// When the first image began, ISO 8601, with time zone where it is known.
-    pub start_time: Option<String>,
-    /// ISO 8601 with time zone, when the run is expected to end.
-    pub end_time_estimated: Option<String>,
-    /// Angles, beam, sample, and what the detector did to the counts.
-    pub experiment: Experiment,
 }
 
 /// Everything that [`super::Writer::create`] needs. All lengths in pixels unless the name says otherwise.
@@ -491,23 +425,18 @@ impl FileSpec {
     }
 }
 
-impl Layout {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Both => "both",
-            Self::Virtual => "virtual",
-            Self::Links => "links",
-        }
-    }
+/// Metadata as text in a file.
+trait MetadataText {
+    /// Calls `put` with the name and the text of each known value.
+    fn each(&self, put: impl FnMut(&str, String));
 
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
-        [Self::Both, Self::Virtual, Self::Links].into_iter().find(|layout| layout.name() == name)
-    }
+    /// Takes the value that `text` says.
+    fn set(&mut self, key: &str, text: &str) -> Result<(), String>;
 }
 
 macro_rules! metadata_text {
     (numbers: $($number:ident)*; strings: $($string:ident)*) => {
-        impl Metadata {
+        impl MetadataText for Metadata {
             fn each(&self, mut put: impl FnMut(&str, String)) {
                 // `{:?}` prints the shortest text that reads back to the same number.
                 $(if let Some(value) = self.$number { put(stringify!($number), format!("{value:?}")); })*

@@ -1,48 +1,10 @@
-//! Lists what XDS would misread in files with given settings, through the plug-ins neggia (DECTRIS) and durin (Diamond
-//! Light Source). tests/peers asks the plug-ins themselves; decision 0008 says what they do and why.
+//! What XDS would misread in a file (see `core::xds` for settings), and masks that its plug-ins read.
 
 use konkordia_core::pixel::PixelType;
+use konkordia_core::xds::{XdsProblem, of_form, of_run, problem};
 
 use super::series_info::SeriesInfo;
-use super::spec::{Compression, FileSpec, Layout};
-
-/// What XDS would get wrong, and what to set instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XdsProblem {
-    /// Name of the key: `dtype`, `compression` or `layout`; empty if the cause is the images themselves.
-    pub key: &'static str,
-    /// What happens.
-    pub what: String,
-    /// What to do.
-    pub fix: &'static str,
-}
-
-const DTYPE: &str = "set dtype = \"uint32\"";
-const COMPRESSION: &str = "set compression = \"bslz4\" (or \"lz4\")";
-
-fn problem(key: &'static str, what: impl Into<String>, fix: &'static str) -> XdsProblem {
-    XdsProblem { key, what: what.into(), fix }
-}
-
-/// Problems of pixels that this program makes: every special value and every count must be read as what it is.
-fn of_pixels(pixel: PixelType, raw_words: bool) -> Option<XdsProblem> {
-    let what = match pixel {
-        PixelType::Uint32 => return None,
-        PixelType::Uint16 if raw_words => "detector words are not counts: they contain gain bits",
-        PixelType::Uint16 => {
-            "in uint16 images, neggia reads saturated (65532) and invalid (65533) pixels as counts, and durin reads counts of 32768 and more as counts below zero"
-        }
-        PixelType::Int16 => {
-            "in int16 images, neggia reads counts below zero and all special values as counts of 32767 and more, and durin reads saturated pixels as 32767 counts"
-        }
-        PixelType::Int32 => {
-            "in int32 images, neggia ignores pixels with counts below zero, which raises the mean of weak ones, and both plug-ins read saturated pixels as 2147483647 counts"
-        }
-        PixelType::Float32 | PixelType::Float64 => "neggia and durin read the bits of floating-point pixels as integers",
-        _ => "neggia and durin read only unsigned integers of up to 32 bits",
-    };
-    Some(problem("dtype", what, DTYPE))
-}
+use super::spec::FileSpec;
 
 /// Problems of pixels that came from elsewhere, in which *missing* is the only special value: they must be read as the
 /// detector's maker reads them.
@@ -65,31 +27,10 @@ fn of_series(pixel: PixelType, is_nowhere_negative: bool, series: &SeriesInfo) -
     Some(problem("", what, fix))
 }
 
-fn of_form(compression: Compression, layout: Layout) -> impl Iterator<Item = XdsProblem> {
-    let codec = match compression {
-        Compression::Bslz4 | Compression::Lz4 | Compression::None => None,
-        other => Some(format!("neggia and durin have no decoder for {}", other.name())),
-    };
-    let layout = (layout == Layout::Virtual)
-        .then(|| problem("layout", "neggia reads no virtual data sets, and there are no links", "set layout = \"both\""));
-    codec.map(|what| problem("compression", what, COMPRESSION)).into_iter().chain(layout)
-}
-
-/// What XDS would misread in a run with these settings; empty = nothing.
-pub fn xds_problems(pixel: PixelType, raw_words: bool, compression: Compression, layout: Layout) -> Vec<XdsProblem> {
-    of_pixels(pixel, raw_words).into_iter().chain(of_form(compression, layout)).collect()
-}
-
-/// What XDS would misread in the files of a stream, as far as that does not depend on the pixels to come; empty =
-/// nothing.
-pub fn xds_problems_of_streams(layout: Layout) -> Vec<XdsProblem> {
-    of_form(Compression::Bslz4, layout).collect()
-}
-
 /// What XDS would misread in the files of this specification; empty = nothing.
 pub fn xds_problems_of(spec: &FileSpec) -> Vec<XdsProblem> {
     let Some(series) = &spec.series else {
-        return xds_problems(spec.pixel, spec.raw_words, spec.compression, spec.layout);
+        return of_run(spec.pixel, spec.raw_words, spec.compression, spec.layout);
     };
     let is_nowhere_negative = spec.underload.is_some_and(|underload| underload >= 0.0);
     of_series(spec.pixel, is_nowhere_negative, series).into_iter().chain(of_form(spec.compression, spec.layout)).collect()
@@ -113,21 +54,6 @@ pub(crate) fn readable_mask(mask: &mut [u32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_runs_only_uint32_plain_or_packed_with_lz4_is_read_right() {
-        use Compression::{Bslz4, Lz4, None};
-        for pixel in PixelType::ALL {
-            let right = pixel == PixelType::Uint32;
-            assert_eq!(xds_problems(pixel, false, Bslz4, Layout::Both).is_empty(), right, "{pixel}");
-        }
-        for compression in [Lz4, None] {
-            assert!(xds_problems(PixelType::Uint32, false, compression, Layout::Links).is_empty());
-        }
-        let all = xds_problems(PixelType::Uint16, true, Compression::Zstd { level: 1 }, Layout::Virtual);
-        assert_eq!(all.iter().map(|problem| problem.key).collect::<Vec<_>>(), ["dtype", "compression", "layout"]);
-        assert!(all[1].what.contains("zstd") && all.iter().all(|problem| !problem.fix.is_empty()));
-    }
 
     #[test]
     fn of_series_unsigned_planes_are_read_and_cbf_frames() {

@@ -2,8 +2,8 @@
 
 use super::args::TargetArgs;
 use super::tls::{self, Tls};
-use crate::failure::{Exit, Failure};
 use crate::serve::http::problem::ProblemBody;
+use konkordia_core::failure::{Exit, Failure};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io::Read;
@@ -130,7 +130,7 @@ impl Client {
                     let fix = "give --ca FILE (or KONKORDIA_CA): the certificate of the service, or of the authority that signed it; without it, the certificates that this system trusts are used. The host name in --url must be one that the certificate is for";
                     return Failure::new(Exit::Unreachable, what, why, fix);
                 }
-                crate::failure::reason(error)
+                konkordia_core::failure::reason(error)
             }
             other => other.to_string(),
         };

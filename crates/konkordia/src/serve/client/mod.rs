@@ -9,9 +9,9 @@ mod watch;
 
 use super::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};
 use crate::console;
-use crate::failure::{Exit, Failure};
 use args::{ArmArgs, TargetArgs, WaitArgs};
 use http::Client;
+use konkordia_core::failure::{Exit, Failure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! States in words.
 
-use crate::console;
 use crate::serve::handle::{DetectorState, DetectorStatus, Severity};
+use konkordia_core::text;
 
 /// The state in a word.
 pub fn state(status: &DetectorStatus) -> &'static str {
@@ -37,10 +37,10 @@ pub fn line(status: &DetectorStatus) -> String {
 
 /// The numbers of images.
 pub fn progress(status: &DetectorStatus) -> String {
-    let of = status.images_expected.map_or(String::new(), |n| format!(" of {}", console::count(n)));
-    let mut text = format!("{}{of} images", console::count(status.images_committed));
+    let of = status.images_expected.map_or(String::new(), |n| format!(" of {}", text::count(n)));
+    let mut text = format!("{}{of} images", text::count(status.images_committed));
     if let Some(end) = status.images_durable {
-        text.push_str(&format!(", {} safe on disk", console::count(end)));
+        text.push_str(&format!(", {} safe on disk", text::count(end)));
     }
     let planned = [
         ("not written", status.images_unwritten),
@@ -49,7 +49,7 @@ pub fn progress(status: &DetectorStatus) -> String {
     ];
     for (name, n) in [("lost", status.images_lost), ("partial", status.images_partial)].into_iter().chain(planned) {
         if n > 0 {
-            text.push_str(&format!(", {} {name}", console::count(n)));
+            text.push_str(&format!(", {} {name}", text::count(n)));
         }
     }
     text

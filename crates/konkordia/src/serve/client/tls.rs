@@ -5,8 +5,8 @@
 //! certificate for a server, even if it is trusted. Here it is accepted if it is itself, byte by byte, one of the
 //! trusted certificates.
 
-use crate::failure::{Exit, Failure};
 use crate::serve::security::tls::certificates;
+use konkordia_core::failure::{Exit, Failure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};

@@ -4,9 +4,9 @@ use super::args::TargetArgs;
 use super::http::Client;
 use super::show;
 use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::serve::handle::{DetectorStatistics, DetectorStatus, ServiceEvent, Severity};
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use konkordia_core::failure::{Exit, Failure};
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 

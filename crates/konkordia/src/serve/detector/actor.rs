@@ -3,14 +3,14 @@
 
 use super::status::{Machine, StatusMessage};
 use super::{Request, STACK_BYTES, SendRequest, TICK};
-use crate::config::service::DetectorConfig;
-use crate::failure::{Exit, Failure, reason};
 use crate::serve::fanout::Fanout;
 use crate::serve::fanout::held_back::{Change, HeldBack};
 use crate::serve::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, Reply, Severity};
 use crate::serve::hooks::{self, About};
-use crate::serve::settings::ServiceSettings;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never};
+use konkordia_config::service::DetectorConfig;
+use konkordia_config::settings::ServiceSettings;
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::state::{Event, Refused, State};
 use konkordia_engine::contain::{Panic, contain};
 use serde_json::json;

@@ -1,11 +1,11 @@
 //! Panics in a driver: they cost the command or the run, and the detector can be armed again.
 
 use super::*;
-use crate::config::service;
 use crate::serve::detector::status::Shared;
 use crate::serve::events::EventLog;
 use crate::serve::handle::DetectorState;
 use crossbeam_channel::bounded;
+use konkordia_config::service;
 
 const CONFIG: &str = "[detector]\ntype = \"eiger\"\n[output]\ndirectory = \"out\"\nprefix = \"a\"\n";
 

@@ -1,9 +1,9 @@
 //! The files of a stream: the layout of Konkordia, or that of the MAX IV receiver.
 
 use super::stream_parts::Namer;
-use crate::config::stream::StreamConfig;
-use crate::failure::Failure;
 use crate::serve::paths::{Place, Target};
+use konkordia_config::stream::StreamConfig;
+use konkordia_core::failure::Failure;
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
 use konkordia_sinks::durable::ToDisk;
@@ -121,7 +121,7 @@ fn inside(place: &Place, path: PathBuf) -> Result<PathBuf, Failure> {
     }
     let what = format!("{} cannot be written", path.display());
     let why = format!("it is a link to {}, and no file is written outside of {}", real.display(), root.display());
-    Err(Failure::new(crate::failure::Exit::Configuration, what, why, "remove the link, or give another name"))
+    Err(Failure::new(konkordia_core::failure::Exit::Configuration, what, why, "remove the link, or give another name"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The public view of a detector: a snapshot that its actor publishes, with the counters of the run in progress.
 
-use crate::config::service::DetectorConfig;
 use crate::serve::events::EventLog;
 use crate::serve::fanout::Fanout;
 use crate::serve::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Refusal, Severity};
 use crate::serve::statistics::{Rates, Totals};
+use konkordia_config::service::DetectorConfig;
 use konkordia_core::state::{Action, Event, Refused, State, next};
 use konkordia_engine::latency::Latency;
 use serde_json::{Value, json};
@@ -304,7 +304,7 @@ impl StatusMessage {
     }
 
     /// A problem: what happened, why, and what to do.
-    pub fn failure(failure: &crate::failure::Failure) -> Self {
+    pub fn failure(failure: &konkordia_core::failure::Failure) -> Self {
         let message = if failure.why.is_empty() { failure.what.clone() } else { format!("{}: {}", failure.what, failure.why) };
         Self { message, severity: Severity::Error, hint: Some(failure.fix.clone()).filter(|fix| !fix.is_empty()) }
     }

@@ -10,17 +10,17 @@ use super::stream_parts::{
     totals_between, upstreams,
 };
 use super::{FILE, Handle};
-use crate::config::service::{DetectorConfig, DetectorKindConfig};
-use crate::config::stream::StreamConfig;
-use crate::failure::{Exit, Failure, reason};
 use crate::serve::events::EventLog;
 use crate::serve::fanout::consumer::{self, Reports};
 use crate::serve::fanout::{Fanout, Ring};
 use crate::serve::handle::{ArmRequest, FileEntry, Severity};
 use crate::serve::hooks::About;
 use crate::serve::paths::Place;
-use crate::serve::settings::ServiceSettings;
 use arc_swap::ArcSwap;
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
+use konkordia_config::settings::ServiceSettings;
+use konkordia_config::stream::StreamConfig;
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
 use konkordia_core::state::{Event, State};
@@ -564,14 +564,14 @@ impl Driver for Stream {
         let order = ArmOrder { images: parameters.images, filename: None, discard: !parameters.write };
         let images = parameters
             .images
-            .map_or("as many images as the sender announces".into(), |n| format!("{} images", crate::console::count(n)));
+            .map_or("as many images as the sender announces".into(), |n| format!("{} images", konkordia_core::text::count(n)));
         let images_wished = parameters.images;
         self.set_parameters(ArmParameters { arm: base.runs, ..parameters });
         self.armed = Some((Instant::now(), None));
         self.control.load().arm(order);
         let run = base.runs;
         base.machine.shared.expect(images_wished);
-        for note in crate::config::xds::stream_notes(&self.config) {
+        for note in konkordia_config::xds::stream_notes(&self.config) {
             base.machine.tell("warning", Severity::Warning, note, json!({ "run": run }));
         }
         let status_message = StatusMessage::info(format!("armed for {images}"));

@@ -2,23 +2,23 @@
 //! words.
 
 use super::status::{Live, Look, StatusMessage, latency_rows};
-use crate::config::overrides;
-use crate::config::service::DetectorConfig;
-use crate::config::stream::{Socket, StreamConfig, StreamSource};
-use crate::console;
-use crate::failure::{Exit, Failure, reason};
 use crate::machine;
-use crate::run::clock;
 use crate::serve::handle::{ArmRequest, Severity};
 use crate::serve::paths::{Place, Target};
 use crate::serve::transform;
+use konkordia_config::overrides;
+use konkordia_config::service::DetectorConfig;
+use konkordia_config::stream::{Socket, StreamConfig, StreamSource};
 use konkordia_core::array::Packing;
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::text;
 use konkordia_engine::latency::{Histogram, Latency};
 use konkordia_engine::output_queue::OutputQueue;
 use konkordia_engine::series::decoder::{DecoderOptions, decoder_with};
 use konkordia_engine::series::{Join, Phase, Protocol, SeriesControl, SeriesSpec, Upstream};
+use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
 use konkordia_sources::directory::{DirectorySource, DirectorySpec};
@@ -246,7 +246,7 @@ pub fn spec(config: &StreamConfig, clock_began: Instant) -> Result<SeriesSpec, F
     })
 }
 
-fn join_modules(modules: &crate::config::stream::Modules) -> Join {
+fn join_modules(modules: &konkordia_config::stream::Modules) -> Join {
     Join::PerModule { placements: modules.placements.clone(), rows: modules.rows, columns: modules.columns }
 }
 
@@ -368,10 +368,10 @@ pub fn sum_up(
     if let Some(error) = failure {
         let mut message = format!("run {run}: {}: {}", error.what, error.why);
         if unwritten > 0 {
-            let (there, not) = (console::count(written), console::count(unwritten));
+            let (there, not) = (text::count(written), text::count(unwritten));
             message.push_str(&format!(
                 "; of {} images {there} are in the file, {not} came and are not in it",
-                console::count(ledger.expected)
+                text::count(ledger.expected)
             ));
         }
         return (StatusMessage { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
@@ -393,23 +393,23 @@ pub fn sum_up(
     let severity = if is_whole { Severity::Success } else { Severity::Warning };
     let mut message = format!(
         "run {run} has ended ({ended}){because}: {} of {} images complete",
-        console::count(ledger.complete),
-        console::count(ledger.expected)
+        text::count(ledger.complete),
+        text::count(ledger.expected)
     );
     let others = [("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)];
     for (name, n) in others.into_iter().chain([("not received", ledger.not_received), ("not taken", ledger.not_taken)]) {
         if n > 0 {
-            message.push_str(&format!(", {} {name}", console::count(n)));
+            message.push_str(&format!(", {} {name}", text::count(n)));
         }
     }
     if ledger.not_kept > 0 {
         message.push_str(&format!(
             ", {} more arrived and were not used (duplicate, late, unreadable, or of no series)",
-            console::count(ledger.not_kept)
+            text::count(ledger.not_kept)
         ));
     }
     if unwritten > 0 {
-        message.push_str(&format!(", {} not in the file because they do not fit it", console::count(unwritten)));
+        message.push_str(&format!(", {} not in the file because they do not fit it", text::count(unwritten)));
     }
     let failed = end.ended == SeriesEnded::Failed;
     (StatusMessage { message, severity: if failed { Severity::Error } else { severity }, hint: None }, failed)

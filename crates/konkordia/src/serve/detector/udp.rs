@@ -9,9 +9,6 @@ use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::status::{Live, Machine, Shared, StatusMessage};
 use super::udp_dark::{Dark, DarkEnd};
 use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, broken_off, discard, finish, parameters, ready};
-use crate::config::Config;
-use crate::config::service::DetectorConfig;
-use crate::failure::{Exit, Failure};
 use crate::repack::archive_copy;
 use crate::run::arm::Prepared;
 use crate::run::report::stream_name;
@@ -20,7 +17,10 @@ use crate::serve::events::EventLog;
 use crate::serve::fanout::{Fanout, Ring};
 use crate::serve::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
 use crate::serve::hooks::About;
-use crate::serve::settings::ServiceSettings;
+use konkordia_config::Config;
+use konkordia_config::service::DetectorConfig;
+use konkordia_config::settings::ServiceSettings;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::setup::Finding;
 use konkordia_core::state::{Event, State};
@@ -186,7 +186,7 @@ impl Driver for Udp {
         };
         let spawned = Builder::new().name(format!("run-{}", base.config.name)).spawn(work);
         spawned.map_err(|e| {
-            Failure::new(Exit::Io, "cannot start a thread for the run", crate::failure::reason(&e), "end other programs")
+            Failure::new(Exit::Io, "cannot start a thread for the run", konkordia_core::failure::reason(&e), "end other programs")
         })?;
         base.runs = run;
         let early = current.gates.wait(streams);
@@ -305,7 +305,7 @@ fn announce(base: &mut Base, current: &Current, listens: Vec<String>, notes: &[S
             format!("{early} packets that came before run {run} was armed were left out: is the detector still sending?");
         machine.tell("warning", Severity::Warning, message, json!({ "run": run, "packets": early }));
     }
-    let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", crate::console::count(n)));
+    let images = current.images.map_or("images until stopped".into(), |n| format!("{} images", konkordia_core::text::count(n)));
     let _ = machine.step(Event::Arm, Some(StatusMessage::info(format!("armed for {images}"))));
 }
 

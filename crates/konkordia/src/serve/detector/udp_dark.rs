@@ -3,18 +3,18 @@
 
 use super::actor::Base;
 use super::status::{Live, Look, StatusMessage};
-use crate::config::Config;
-use crate::config::model::CalibrationKind;
-use crate::config::service::DetectorKindConfig;
-use crate::console;
-use crate::failure::{Exit, Failure, reason};
 use crate::pedestal::args::{PedestalArgs, StageChoice};
 use crate::pedestal::{frames_of_stage, from_detector};
 use crate::run::signals::{Stopper, Watch};
 use crate::serve::handle::{PedestalRequest, Severity};
 use crate::serve::hooks::About;
 use crate::serve::paths::Place;
+use konkordia_config::Config;
+use konkordia_config::model::CalibrationKind;
+use konkordia_config::service::DetectorKindConfig;
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::state::{Event, State};
+use konkordia_core::text;
 use konkordia_engine::contain::contain;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ impl Dark {
         let mut watch = Watch::without_signals(stopper.clone());
         let work = move || {
             let taken = contain(|| from_detector(&args, detector, &mut watch)).unwrap_or_else(|panic| Err((&panic).into()));
-            let file = |made: crate::pedestal::Made| DarkFile {
+            let file = |made: konkordia_calibration::dark::Made| DarkFile {
                 path: made.path().to_owned(),
                 remarks: made.remarks(),
                 is_incomplete: made.exit != Exit::Complete,
@@ -87,7 +87,7 @@ impl Dark {
         base.runs = run;
         base.machine.shared.begin(taking);
         base.machine.publish(|status| (status.run, status.file, status.ended) = (run, None, None));
-        let status_message = StatusMessage::info(format!("run {run} waits for {} dark frames", console::count(frames)));
+        let status_message = StatusMessage::info(format!("run {run} waits for {} dark frames", text::count(frames)));
         let _ = base.machine.step(Event::Arm, Some(status_message));
         Ok(Self { run, stopper, frames })
     }
@@ -108,12 +108,8 @@ impl Dark {
         if frames == 0 || self.stopper.is_stopped() {
             return;
         }
-        let status_message = StatusMessage::info(format!(
-            "run {}: {} of {} dark frames",
-            self.run,
-            console::count(frames),
-            console::count(self.frames)
-        ));
+        let status_message =
+            StatusMessage::info(format!("run {}: {} of {} dark frames", self.run, text::count(frames), text::count(self.frames)));
         match base.machine.state() {
             State::Armed => {
                 let _ = base.machine.step(Event::Data, Some(status_message));

@@ -2,22 +2,21 @@
 //! preparation with everything that can fail, and the end with its files.
 
 use super::status::{Live, Look, StatusMessage, latency_rows};
-use crate::config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
-use crate::config::{Config, overrides};
-use crate::console;
-use crate::failure::{Exit, Failure};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::{self, Report};
 use crate::run::sink::SharedWriter;
-use crate::run::{angles, clock, exit_of};
+use crate::run::{angles, exit_of};
 use crate::serve::fanout::Fanout;
 use crate::serve::fanout::run_as_series::{ImageCounts, RunSink};
 use crate::serve::handle::{ArmRequest, Severity};
 use crate::serve::paths::Place;
 use crate::serve::readiness::{self, Demand};
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
+use konkordia_config::{Config, overrides};
 use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
+use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::StreamLedger;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
@@ -25,11 +24,13 @@ use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
 use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_core::setup::Finding;
+use konkordia_core::text;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_engine::run_as_series::end_of_run;
 use konkordia_engine::series::encode::Outgoing;
+use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
 use konkordia_sources::udp::UdpReceiver;
 use std::collections::BTreeMap;
@@ -549,20 +550,17 @@ fn sum_up(
     }
     let severity =
         if outcome.is_success() && !matches!(outcome.ended, Ended::Stalled) { Severity::Success } else { Severity::Warning };
-    let mut message = format!(
-        "run {run} has ended ({ended}): {} of {} images complete",
-        console::count(i.complete),
-        console::count(i.expected)
-    );
+    let mut message =
+        format!("run {run} has ended ({ended}): {} of {} images complete", text::count(i.complete), text::count(i.expected));
     let others = [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)];
     for (name, n) in others.into_iter().chain([("not received", i.not_received), ("not taken", i.not_taken)]) {
         if n > 0 {
-            message.push_str(&format!(", {} {name}", console::count(n)));
+            message.push_str(&format!(", {} {name}", text::count(n)));
         }
     }
     let not_kept = outcome.ledger.packets_not_kept();
     if not_kept > 0 {
-        message.push_str(&format!(", {} packets arrived twice or too late and were not used", console::count(not_kept)));
+        message.push_str(&format!(", {} packets arrived twice or too late and were not used", text::count(not_kept)));
     }
     message.push_str(&cause);
     StatusMessage { message, severity, hint }

@@ -7,10 +7,10 @@ pub mod run_as_series;
 
 use super::events::EventLog;
 use super::handle::{ConsumerStatistics, ImageRing, RingImage};
-use super::settings::ServiceSettings;
-use crate::config::service::{ConsumerSettings, DetectorConfig, OutProtocol, ServiceLevel};
-use crate::failure::{Exit, Failure, reason};
 use consumer::{ConsumerEvents, Words};
+use konkordia_config::service::{ConsumerSettings, DetectorConfig, OutProtocol, ServiceLevel};
+use konkordia_config::settings::ServiceSettings;
+use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::series::{SeriesImage, SeriesStart};
 use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage, Service};
 use konkordia_engine::series::encode::Outgoing;

@@ -81,7 +81,7 @@ async fn keep(shared: &Arc<Shared>, mut record: Record, identity: &Identity) {
         Ok(Err((error, log))) => {
             // Reported once, not with every command.
             if !shared.audit_failed.swap(true, Ordering::Relaxed) {
-                let why = crate::failure::reason(&error);
+                let why = konkordia_core::failure::reason(&error);
                 shared.warn(format!("the audit log {} cannot be written: {why}", log.path().display()));
             }
         }

@@ -24,13 +24,13 @@ mod watch;
 
 use super::handle::Fleet;
 use super::security::tls::{self, TlsFiles};
-use super::settings::HttpSettings;
-use crate::failure::{Exit, Failure, reason};
 use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use connection::Gate;
 use connection_slots::{ConnectionSlots, Places};
+use konkordia_config::settings::HttpSettings;
+use konkordia_core::failure::{Exit, Failure, reason};
 use state::Shared;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;

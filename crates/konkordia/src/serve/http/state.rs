@@ -2,7 +2,6 @@
 
 use super::Settings;
 use super::problem::Problem;
-use crate::failure::Failure;
 use crate::serve::handle::{Detector, DetectorState, DetectorStatus, Fleet, Severity};
 use crate::serve::security::audit::AuditLog;
 use crate::serve::security::origin::Origins;
@@ -11,6 +10,7 @@ use crate::serve::security::tokens::Tokens;
 use crate::serve::security::{Identity, Role};
 use arc_swap::ArcSwap;
 use axum::http::{HeaderMap, header};
+use konkordia_core::failure::Failure;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Translates the configuration of the streaming-receiver: `detectors.yaml` becomes the text of an ordinary
 //! configuration, which is then loaded like any other. Its pipelines become transformations.
 
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -301,9 +301,9 @@ pilatus:
         let live = "live:\n  class: Jungfrau\n  dcu_host_purple: 10.0.0.8\n  dset_name: /entry/instrument/jungfrau/data\n";
         for (file, name) in [(FILE, "four"), (FILE, "eiger"), (FILE, "pilatus"), (psi, "psi"), (live, "live")] {
             let text = read(file, Some(name)).unwrap();
-            let service = crate::config::service::load_text(&text, Path::new("detectors.toml"));
+            let service = konkordia_config::service::load_text(&text, Path::new("detectors.toml"));
             let detectors = service.unwrap_or_else(|why| panic!("{name}: {why}\n{text}")).detectors;
-            let crate::config::service::DetectorKindConfig::Stream(config) = &detectors[0].kind else { panic!("{name}") };
+            let konkordia_config::service::DetectorKindConfig::Stream(config) = &detectors[0].kind else { panic!("{name}") };
             assert!(config.append_dataset.is_some() && config.positions == konkordia_engine::series::Positions::Messages);
             assert_eq!(config.transform.turn_as_asked, name == "eiger");
             let unpacked = ["psi", "live", "pilatus"].contains(&name);

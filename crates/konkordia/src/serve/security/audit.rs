@@ -4,8 +4,8 @@
 //! moved away here when it is large. Requests without a token cost their sender nothing, so they are recorded at a
 //! limited rate, and the others are only counted.
 
-use crate::failure::Failure;
-use crate::run::clock;
+use konkordia_core::failure::Failure;
+use konkordia_sinks::clock;
 use serde::Serialize;
 use serde_json::Value;
 use std::fs::{File, OpenOptions};

@@ -1,6 +1,6 @@
 //! TLS from PEM files, by rustls with ring. TLS 1.2 and 1.3, HTTP/1.1.
 
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -3,7 +3,7 @@
 //! A plain hash is enough because a token is no password: nobody guesses 256 random bits, however fast the hash is.
 
 use super::{Identity, Role};
-use crate::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs;

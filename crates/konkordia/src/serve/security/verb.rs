@@ -3,8 +3,9 @@
 use super::Role;
 use super::tokens::Tokens;
 use crate::console;
-use crate::failure::{Exit, Failure};
 use clap::Subcommand;
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
 use std::path::{Path, PathBuf};
 
 /// `konkordia token`
@@ -89,7 +90,7 @@ fn list(file: &Path, json: bool) -> Result<(), Failure> {
         console::json(&entries.collect(), false);
     } else {
         let rows: Vec<Vec<String>> = tokens.entries().iter().map(|e| vec![e.name.clone(), e.role.to_string()]).collect();
-        console::to_stdout(&console::table(&rows));
+        console::to_stdout(&text::table(&rows));
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! The server with real sockets: start, stop, TLS, slow clients, many connections.
 
 use super::*;
-use crate::failure::Exit;
 use crate::serve::http::{Server, spawn};
 use crate::serve::security::tls::tests::test_files;
+use konkordia_core::failure::Exit;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Instant;

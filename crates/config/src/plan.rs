@@ -1,0 +1,135 @@
+//! Makes the plan of a run from the configuration, with every limit of its memory.
+
+use super::model::Config;
+use konkordia_core::geometry::{Orientation, Placement};
+use konkordia_core::plan::{FirstFrame, Plan, Recipe};
+use konkordia_core::text;
+use serde_json::{Value, json};
+
+/// Fewest and most images of the ring.
+const SLOTS: (u64, u64) = (16, 4096);
+
+/// The plan of this configuration. It cannot fail, because [`Config::parse`] has reported every error.
+pub fn plan(config: &Config) -> Plan {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let streams = config.geometry.placements().len();
+    let mut processing = config.options.processing;
+    processing.selection.images_max = config.images;
+    let mut plan = Plan {
+        geometry: config.geometry.clone(),
+        recipe: config.recipe,
+        pixel: config.pixel,
+        compression: config.compression,
+        processing,
+        frames: config.images.and_then(|images| processing.selection.frames_for(images)),
+        first_frame: config.first_frame,
+        missing: config.missing,
+        slots: 1,
+        packed_slots: 1,
+        lossless_source: false,
+        window_images: 1,
+        deadline_ns: config.deadline_ns,
+        stall_timeout_ns: config.stall_timeout_ns,
+        start_timeout_ns: config.start_timeout_ns,
+        workers: config.workers.unwrap_or_else(|| processors.saturating_sub(streams).max(1)),
+        pin_receivers: config.pin_streams.clone(),
+        pin_workers: config.pin_workers.clone(),
+        setup: config.setup.clone(),
+    };
+    let slot_bytes: u64 = plan.memory().iter().filter(|item| item.what.starts_with("ring")).map(|item| item.bytes).sum();
+    plan.slots = (config.buffer_bytes / slot_bytes.max(1)).clamp(SLOTS.0, SLOTS.1);
+    plan.packed_slots = plan.slots;
+    plan.window_images = config.window_images.min(plan.slots / 2);
+    plan
+}
+
+/// The plan in words, with the sum of its memory.
+pub fn describe(config: &Config, plan: &Plan) -> String {
+    let (g, format) = (&plan.geometry, plan.geometry.format());
+    let streams = plan.streams();
+    let last = usize::from(config.first_port) + streams - 1;
+    let mut rows = vec![
+        (
+            "detector",
+            format!(
+                "{} {} module(s), {} stream(s) of {} x {} pixels, {} bit",
+                config.modules,
+                format.kind.name(),
+                streams,
+                format.rows,
+                format.columns,
+                format.bits
+            ),
+        ),
+        ("packets", format!("{} per image, each {} bytes", text::count(plan.packets_per_image()), 48 + format.payload_bytes)),
+        ("ports", format!("{}:{} to {last}", config.address, config.first_port)),
+        (
+            "image",
+            format!(
+                "{} x {} pixels (rows x columns), {} {}, {}",
+                g.rows(),
+                g.columns(),
+                plan.pixel,
+                unit(config),
+                plan.compression.name().to_string() + &plan.compression.level().map_or(String::new(), |l| format!(" level {l}"))
+            ),
+        ),
+        ("tiles", tiles(plan)),
+        ("images", plan.images().map_or("until stopped".into(), text::count)),
+        ("first frame", first_frame(plan.first_frame)),
+        ("file", config.directory.join(format!("{}_master.h5", config.prefix)).display().to_string()),
+        ("threads", format!("{streams} stream(s), {} worker(s)", plan.workers)),
+        ("ring", format!("{} images, window {} images", plan.slots, plan.window_images)),
+    ];
+    let memory = plan.memory();
+    rows.push(("memory", text::bytes(memory.iter().map(|m| m.bytes).sum())));
+    let mut lines: Vec<String> = rows.into_iter().map(|(name, value)| format!("  {name:<12} {value}")).collect();
+    lines.extend(memory.iter().map(|m| format!("  {:<12} {:>10}  {}", "", text::bytes(m.bytes), m.what)));
+    lines.join("\n")
+}
+
+/// Orientation of the tiles, double pixels and partial readout, in words.
+fn tiles(plan: &Plan) -> String {
+    let g = &plan.geometry;
+    let is_upright = |p: &&Placement| p.orientation == Orientation::UPRIGHT;
+    let turned = g.placements().len() - g.placements().iter().filter(is_upright).count();
+    let lie =
+        if turned == 0 { "all upright".to_string() } else { format!("{turned} of {} flipped or turned", g.placements().len()) };
+    let rows = if g.format().is_partial() {
+        format!("; partial readout of {} rows of a module", g.format().module_rows())
+    } else {
+        String::new()
+    };
+    format!("{lie}; double pixels: {}{rows}", g.double_pixels().name())
+}
+
+fn first_frame(first: FirstFrame) -> String {
+    match first {
+        FirstFrame::Auto => "the first frame of which several packets arrive".into(),
+        FirstFrame::Number(n) => n.to_string(),
+    }
+}
+
+/// Unit of the pixels, as the file names it. A pixel counts steps of this unit ([`super::processing::Step`]).
+pub fn unit(config: &Config) -> &'static str {
+    match config.recipe {
+        Recipe::JungfrauPhotons => config.options.step.unit(),
+        Recipe::Counts => "count",
+        Recipe::Raw => "ADU",
+    }
+}
+
+/// The plan as JSON.
+pub fn to_json(config: &Config, plan: &Plan) -> Value {
+    let (g, format) = (&plan.geometry, plan.geometry.format());
+    let memory: serde_json::Map<String, Value> = plan.memory().iter().map(|m| (m.what.to_string(), json!(m.bytes))).collect();
+    json!({
+        "detector": format.kind.name(), "modules": config.modules, "streams": plan.streams(), "bits": format.bits,
+        "packets_per_image": plan.packets_per_image(), "address": config.address.to_string(), "first_port": config.first_port,
+        "image_rows": g.rows(), "image_columns": g.columns(), "double_pixels": g.double_pixels().name(), "dtype": plan.pixel.name(), "unit": unit(config),
+        "compression": plan.compression.name(), "compression_level": plan.compression.level(),
+        "images": plan.images(), "slots": plan.slots, "window_images": plan.window_images, "workers": plan.workers,
+        "master": config.directory.join(format!("{}_master.h5", config.prefix)),
+        "memory_bytes": memory, "memory_bytes_total": plan.memory().iter().map(|m| m.bytes).sum::<u64>(),
+    })
+}
