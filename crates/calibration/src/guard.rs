@@ -24,11 +24,14 @@ struct Guard {
     /// Bit n: cell n has pedestals, or it was reported that it has none.
     cells: u16,
     high_gain: Option<bool>,
-    note: fn(&str),
+    note: Note,
 }
 
-/// Puts the checks before `sink`. Returns `sink` itself if there is nothing to check. `note` gets remarks for people.
-pub fn wrap(sink: Box<dyn Sink>, expected: Expected, streams: usize, note: fn(&str)) -> Box<dyn Sink> {
+/// Gets remarks for people.
+pub type Note = Box<dyn FnMut(&str) + Send>;
+
+/// Puts the checks before `sink`. Returns `sink` itself if there is nothing to check.
+pub fn wrap(sink: Box<dyn Sink>, expected: Expected, streams: usize, note: Note) -> Box<dyn Sink> {
     let Expected { ids, cells, high_gain } = expected;
     let has_ids = ids.iter().any(Option::is_some) && streams.is_multiple_of(ids.len());
     if !has_ids && cells == u16::MAX && high_gain.is_none() {
@@ -95,7 +98,7 @@ impl Guard {
         let known: Vec<String> = (0..16).filter(|c| self.cells >> c & 1 == 1).map(|c| c.to_string()).collect();
         self.cells |= 1 << cell;
         Some(format!(
-            "note: image {} is of storage cell {cell}, for which the calibration has no pedestals (it has those of {}): all pixels of such \
+            "image {} is of storage cell {cell}, for which the calibration has no pedestals (it has those of {}): all pixels of such \
              images are masked; take darks of this cell, or give a calibration that has it",
             image.image,
             known.join(", ")
@@ -161,8 +164,9 @@ mod tests {
     #[test]
     fn other_modules_are_refused_when_their_first_packet_comes() {
         let written = Arc::new(AtomicU64::new(0));
-        let expected = |ids: &[Option<u16>]| Expected { ids: ids.to_vec(), cells: u16::MAX, high_gain: None, note: |_| () };
-        let mut sink = wrap(Box::new(Count(Arc::clone(&written))), expected(&[Some(40), None, Some(42)]), 6, |_| ());
+        let expected =
+            |ids: &[Option<u16>]| Expected { ids: ids.to_vec(), cells: u16::MAX, high_gain: None, note: Box::new(|_| ()) };
+        let mut sink = wrap(Box::new(Count(Arc::clone(&written))), expected(&[Some(40), None, Some(42)]), 6, Box::new(|_| ()));
         let good = [tile(40, 0), tile(40, 9), tile(7, 1), tile(7, 1), tile(0, 0), tile(0, 0)];
         write(&mut *sink, &good).unwrap();
         let mut bad = good;
@@ -172,7 +176,7 @@ mod tests {
         assert_eq!(written.load(Ordering::Relaxed), 1);
         // Nothing to compare with.
         for ids in [vec![], vec![None, None]] {
-            write(&mut *wrap(Box::new(Count(Arc::clone(&written))), expected(&ids), 2, |_| ()), &bad[4..]).unwrap();
+            write(&mut *wrap(Box::new(Count(Arc::clone(&written))), expected(&ids), 2, Box::new(|_| ())), &bad[4..]).unwrap();
         }
         assert_eq!(written.load(Ordering::Relaxed), 3);
     }
@@ -180,8 +184,14 @@ mod tests {
     #[test]
     fn a_storage_cell_without_pedestals_is_told_once() {
         let inner = Box::new(Count(Arc::default()));
-        let mut guard =
-            Guard { inner, ids: vec![None], tiles_per_module: 2, cells: 1 << 3 | 1 << 15, high_gain: None, note: |_| () };
+        let mut guard = Guard {
+            inner,
+            ids: vec![None],
+            tiles_per_module: 2,
+            cells: 1 << 3 | 1 << 15,
+            high_gain: None,
+            note: Box::new(|_| ()),
+        };
         let mut said = |cell: u32, packets: u16| {
             let header = FrameHeader { daq_info: cell << 8 | 1 << 31, ..FrameHeader::default() };
             let tiles = [TileRecord::default(), TileRecord { header, packets, ..TileRecord::default() }];
@@ -200,7 +210,7 @@ mod tests {
         {
             let written = Arc::new(AtomicU64::new(0));
             let expected = Expected { ids: Vec::new(), cells: u16::MAX, high_gain: Some(high_gain) };
-            let mut sink = wrap(Box::new(Count(Arc::clone(&written))), expected, 2, |_| ());
+            let mut sink = wrap(Box::new(Count(Arc::clone(&written))), expected, 2, Box::new(|_| ()));
             let header = FrameHeader { daq_info: info, ..FrameHeader::default() };
             // A tile without packets gives no information.
             let tiles = [tile(0, 0), TileRecord { header, packets: 1, ..TileRecord::default() }];

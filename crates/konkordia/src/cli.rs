@@ -160,7 +160,7 @@ pub enum Command {
   konkordia repack run01_master.h5 -o archive/ --compression bszstd --verify
   konkordia repack /dev/shm/run01_master.h5 -o /data/run01 --compression bslz4 --verify --delete-source
   konkordia repack run01_master.h5 -o travel/run01 --compression sz3 --error-bound 2")]
-    Repack(crate::repack::args::RepackArgs),
+    Repack(crate::repack_args::RepackArgs),
     /// Checks a file. Exit code 0: it is valid, even if images in it are incomplete; 1: it is not, with the reasons.
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
   konkordia check run01_master.h5

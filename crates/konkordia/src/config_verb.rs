@@ -48,7 +48,7 @@ fn check(path: &Path, json: bool) -> Result<Exit, Failure> {
             DetectorKindConfig::Udp(config) => xds::notes(config),
             DetectorKindConfig::Stream(config) => xds::stream_notes(config),
         };
-        notes.iter().for_each(|note| console::to_stderr(&format!("note: {note}")));
+        notes.iter().for_each(|note| console::note(note));
     }
     // Folders and calibration files may still be made before the run, but it helps to report missing ones now.
     let mut exit = Exit::Complete;

@@ -14,6 +14,11 @@ pub fn to_stderr(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
+/// Prints a remark.
+pub fn note(text: &str) {
+    to_stderr(&format!("note: {text}"));
+}
+
 /// Prints a JSON value on stdout, on one line where `compact`.
 pub fn json(value: &serde_json::Value, compact: bool) {
     let text = if compact { value.to_string() } else { format!("{value:#}") };

@@ -1,8 +1,8 @@
 //! The log of the service on stderr: text for people, JSON lines for programs that collect logs.
 
 use crate::console;
-use crate::serve::handle::{ServiceEvent, Severity};
 use clap::ValueEnum;
+use konkordia_acquire::handle::{ServiceEvent, Severity};
 use konkordia_sinks::clock;
 use std::fmt;
 use tracing::level_filters::LevelFilter;

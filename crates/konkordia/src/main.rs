@@ -12,11 +12,11 @@ mod demo;
 mod files;
 mod input;
 mod log;
-mod machine;
 mod panics;
 mod pedestal;
 mod picture;
-mod repack;
+mod repack_args;
+mod repack_verb;
 mod run;
 mod serve;
 mod simulate;
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     panics::report_as_bugs();
-    machine::raise_limits();
+    konkordia_acquire::machine::raise_limits();
     let matches = match Cli::command().try_get_matches() {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() && std::env::args().any(|argument| argument == "--json") => {
@@ -83,7 +83,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Pedestal(args) => pedestal::command(args),
         Command::Inspect(args) => files::inspect::command(args),
         Command::Convert(args) => convert::command(args),
-        Command::Repack(args) => repack::command(args),
+        Command::Repack(args) => repack_verb::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),
         Command::Token(which) => serve::security::verb::command(which),
@@ -103,7 +103,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
 }
 
 fn version(json: bool) {
-    let machine = machine::facts();
+    let machine = konkordia_acquire::machine::facts();
     if json {
         console::json(
             &serde_json::json!({

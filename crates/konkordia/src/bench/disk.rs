@@ -5,7 +5,8 @@
 
 use super::args::BenchDiskArgs;
 use super::frames::in_folder;
-use crate::{console, machine};
+use crate::console;
+use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;

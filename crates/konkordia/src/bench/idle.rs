@@ -3,7 +3,8 @@
 
 use super::args::BenchIdleArgs;
 use super::frames::in_folder;
-use crate::{console, machine};
+use crate::console;
+use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::text;
 use serde_json::{Value, json};

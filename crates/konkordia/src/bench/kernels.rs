@@ -2,7 +2,8 @@
 
 use super::{frames, split};
 use crate::cli::BenchKernelsArgs;
-use crate::{console, machine};
+use crate::console;
+use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_kernels::bench::{KernelRow, codecs, run, steps};

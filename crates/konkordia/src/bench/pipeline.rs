@@ -3,13 +3,14 @@
 
 use super::{calibration_of, raw_frames};
 use crate::cli::{BenchCompression, BenchPipelineArgs};
-use crate::run::arm::{self, Ports};
-use crate::run::exit_of;
 use crate::run::loopback::transfer;
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
 use crate::simulate::send::Pace;
 use crate::simulate::setup::{Beam, RunText, write_files};
-use crate::{console, machine, run, simulate};
+use crate::{console, run, simulate};
+use konkordia_acquire::machine;
+use konkordia_acquire::run::arm::{self, Ports};
+use konkordia_acquire::run::exit_of;
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
@@ -248,7 +249,7 @@ impl<'a> Bench<'a> {
         let config = self.config(images)?;
         // Files in memory must not accumulate; files on a disk are deleted only if that is asked for.
         let delete = self.args.delete_finished || self.args.dir.is_none();
-        let prepared = arm::prepare(&config, Ports::Free)?;
+        let prepared = arm::prepare(&config, Ports::Free, console::note)?;
         let addresses = prepared.addresses.clone();
         let (writer, slots, receive_buffer_bytes) = (prepared.writer.clone(), prepared.plan.slots, prepared.receive_buffer_bytes);
         let (mut slots_used_max, mut memory_bytes, mut looks) = (0, (0, 0), 0u32);
@@ -268,7 +269,7 @@ impl<'a> Bench<'a> {
         if let (_, Some(failure)) = exit_of(&outcome, false, false) {
             return Err(failure);
         }
-        let report = run::close(&config, &addresses, &outcome, &writer, None)?;
+        let report = konkordia_acquire::run::close(&config, &addresses, &outcome, &writer, None)?;
         delete_data_files(self.folder, Which::All);
         let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
         let attempt = Attempt {

@@ -3,8 +3,9 @@
 
 use super::args::BenchRooflineArgs;
 use super::frames;
+use crate::console;
 use crate::picture::{self, Axis, Series};
-use crate::{console, machine};
+use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_kernels::Isa;

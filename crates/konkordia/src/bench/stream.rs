@@ -5,8 +5,9 @@
 
 use super::args::BenchStreamArgs;
 use super::frames::in_folder;
+use crate::console;
 use crate::picture::{self, Axis, Series as Line};
-use crate::{console, machine};
+use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::{Message, MessageSource};
 use konkordia_core::text;

@@ -3,7 +3,8 @@
 
 use super::frames::{self, Frames};
 use crate::cli::BenchKernelsArgs;
-use crate::{console, machine};
+use crate::console;
+use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_core::text;

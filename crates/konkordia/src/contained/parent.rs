@@ -2,7 +2,8 @@
 
 use super::STARTED_BY;
 use super::task::Task;
-use crate::{console, machine};
+use crate::console;
+use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure, reason};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGABRT, SIGBUS, SIGCHLD, SIGFPE, SIGHUP, SIGILL, SIGINT, SIGKILL, SIGSEGV, SIGSYS, SIGTERM, SIGTRAP};

@@ -2,7 +2,7 @@
 //! to the ledger, and with the frame numbers that they had in the converted run.
 
 use crate::input::{InputInfo, RunFrames};
-use crate::run::sink::{FileSink, SharedWriter};
+use konkordia_acquire::run::sink::{FileSink, SharedWriter};
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};

@@ -10,14 +10,15 @@ mod verify;
 use crate::console;
 use crate::input::source::FileSource;
 use crate::input::{Input, InputInfo, Options};
-use crate::repack::archive_copy;
-use crate::run::arm::{self, RunInputs};
-use crate::run::exit_of;
-use crate::run::report::{self, Report};
-use crate::run::signals::Watch;
-use crate::run::sink::{SharedWriter, selected_columns};
+use crate::repack_verb;
+use crate::run::signals;
 use args::ConvertArgs;
 use kept::{AsInRun, Kept, Shift};
+use konkordia_acquire::run::arm::{self, RunInputs};
+use konkordia_acquire::run::exit_of;
+use konkordia_acquire::run::report::{self, Report};
+use konkordia_acquire::run::sink::{SharedWriter, selected_columns};
+use konkordia_acquire::stopper::Stopper;
 use konkordia_calibration::{Loaded, guard};
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
@@ -27,6 +28,7 @@ use konkordia_core::setup::SetupRules;
 use konkordia_core::text;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_kernels::isa::Isa;
+use konkordia_repack::archive_copy;
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileSpec, Writer, unknown};
 use progress::watch_run;
@@ -52,14 +54,14 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     let settings = settings::settings(args, input.info())?;
     settings.placed.iter().chain(&settings.turned).for_each(|note| input.add_note(note.clone()));
     let config = &settings.config;
-    let mut watch = Watch::new()?;
+    let stopper = signals::stopper()?;
     let run_inputs = plan(config, args, &input)?;
     if let Some(archive_copy) = config.archive_copy.as_ref().filter(|_| !args.resume) {
         archive_copy::check(archive_copy, config.overwrite)?;
     }
     announce(args, config, &input, &run_inputs);
-    let done = convert(args, &settings, &input, run_inputs, &mut watch)?;
-    let (mut exit, mut failure) = exit_of(&done.outcome, false, watch.interrupted());
+    let done = convert(args, &settings, &input, run_inputs, &stopper)?;
+    let (mut exit, mut failure) = exit_of(&done.outcome, false, stopper.is_stopped());
     if let Ended::SourceError(_, error) = &done.outcome.ended {
         failure = Some(kept::source_failure(error));
     }
@@ -68,8 +70,8 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     }
     let mut verified = None;
     if args.verify && failure.is_none() && exit != Exit::Interrupted {
-        let found = verify::verify(args, config, &input, plan(config, args, &input)?, &watch)?;
-        if watch.interrupted() {
+        let found = verify::verify(args, config, &input, plan(config, args, &input)?, &stopper)?;
+        if stopper.is_stopped() {
             exit = Exit::Interrupted;
         }
         if found.different_images > 0 && exit == Exit::Complete {
@@ -91,7 +93,7 @@ fn travel_copy(args: &ConvertArgs, config: &Config, master: Option<&Path>, exit:
     if exit == Exit::Interrupted {
         return console::to_stderr("note: the archive copy is made when the conversion is complete (--resume)");
     }
-    archive_copy::make_and_tell(archive_copy, config.overwrite, master, args.quiet, args.json);
+    repack_verb::archive_copy(archive_copy, config.overwrite, master, args.quiet, args.json);
 }
 
 /// Result of a conversion.
@@ -173,7 +175,7 @@ fn convert(
     Settings { config, placed, .. }: &Settings,
     input: &Input,
     run_inputs: RunInputs,
-    watch: &mut Watch,
+    stopper: &Stopper,
 ) -> Result<Done, Failure> {
     let mut spec = file_spec(config, input, &run_inputs);
     spec.conversion.extend(placed.iter().map(|placed| ("placement".to_string(), placed.clone())));
@@ -194,15 +196,16 @@ fn convert(
     }
     let unknown = if args.quiet { Vec::new() } else { unknown::notes(&config.metadata) };
     let notes = arm::space_note(&writer).into_iter().chain(unknown);
-    notes.for_each(|note| console::to_stderr(&format!("note: {note}")));
+    notes.for_each(|note| console::note(&note));
     let plan = Arc::new(plan);
     let writer = SharedWriter::new(writer);
     let sink = shift.before(AsInRun::before_file(writer.clone(), &plan, input.info()), writer.clone());
     let mut outcome = if plan.frames == Some(0) {
         kept::nothing_to_do(&plan, input.info().first_frame)
     } else {
-        let armed = arm::arm_with(&plan, loaded, sources(input, &plan), (sink, Vec::new()), Isa::detect())?;
-        watch.start(armed.control());
+        let armed =
+            arm::arm_with(&plan, loaded, sources(input, &plan), (sink, Vec::new()), Isa::detect(), Box::new(console::note))?;
+        stopper.follow(armed.control());
         watch_run(armed, &plan, args, first_image)
     };
     kept.add_to(&mut outcome);
@@ -239,7 +242,7 @@ fn resumed_note(args: &ConvertArgs, first_image: u64, shift: &Shift) {
     if args.json {
         console::json(&json!({ "event": "resumed", "images_kept": first_image }), true);
     }
-    console::to_stderr(&format!("note: {note}"));
+    console::note(&note);
 }
 
 /// Prints the input, the plan and the notes.
@@ -255,7 +258,7 @@ fn announce(args: &ConvertArgs, config: &Config, input: &Input, run_inputs: &Run
         console::to_stderr(&describe(config, info, plan));
     }
     for note in info.notes.iter().chain(&run_inputs.notes) {
-        console::to_stderr(&format!("note: {note}"));
+        console::note(&note);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::args::{ConvertArgs, Setting};
 use crate::input::{InputInfo, OwnRun};
-use crate::run::angles;
+use konkordia_acquire::run::angles;
 use konkordia_config::geometry::{PRESETS, Preset};
 use konkordia_config::{self, Config, overrides};
 use konkordia_core::failure::{Exit, Failure, reason};

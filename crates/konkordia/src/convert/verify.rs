@@ -7,9 +7,9 @@ use super::{kept, sources};
 use crate::console;
 use crate::files::decode;
 use crate::input::Input;
-use crate::run::arm::{self, RunInputs};
-use crate::run::exit_of;
-use crate::run::signals::Watch;
+use konkordia_acquire::run::arm::{self, RunInputs};
+use konkordia_acquire::run::exit_of;
+use konkordia_acquire::stopper::Stopper;
 use konkordia_config::Config;
 use konkordia_core::failure::Failure;
 use konkordia_core::pixel::PixelType;
@@ -72,7 +72,7 @@ pub fn verify(
     config: &Config,
     input: &Input,
     run_inputs: RunInputs,
-    watch: &Watch,
+    stopper: &Stopper,
 ) -> Result<Verified, Failure> {
     let start = Instant::now();
     let RunInputs { mut plan, loaded, .. } = run_inputs;
@@ -90,8 +90,9 @@ pub fn verify(
     let found = Arc::new(Mutex::new(Verified { tolerance, ..Verified::default() }));
     let compare =
         Compare { reader, found: Arc::clone(&found), expected: Vec::new(), pixel: plan.pixel, image_bytes: plan.image_bytes() };
-    let armed = arm::arm_with(&plan, loaded, sources(input, &plan), (Box::new(compare), Vec::new()), Isa::Scalar)?;
-    watch.also_stop(armed.control());
+    let armed =
+        arm::arm_with(&plan, loaded, sources(input, &plan), (Box::new(compare), Vec::new()), Isa::Scalar, Box::new(|_| ()))?;
+    stopper.follow(armed.control());
     if !args.quiet {
         console::to_stderr("verifying: every image is decoded and compared with a second conversion");
     }

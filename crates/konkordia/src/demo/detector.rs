@@ -1,10 +1,12 @@
 //! The simulated detector of the demonstration. It sends a series over UDP for each `start` that the service accepts.
 
-use crate::serve::detector::Handle;
-use crate::serve::handle::{Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Reply};
 use crate::simulate::feed::Feed;
 use crate::simulate::send::{Pace, Senders, Sent, send};
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use konkordia_acquire::detector::Handle;
+use konkordia_acquire::handle::{
+    Command, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, ImageRing, Reply,
+};
 use konkordia_core::failure::{Exit, Failure, reason};
 use serde_json::Value;
 use std::sync::Arc;

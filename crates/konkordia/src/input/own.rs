@@ -7,7 +7,7 @@
 use super::index::{Place, TileIndex};
 use super::stack::{Decoded, Pour, Source, damaged, open_file, unreadable};
 use super::{Found, KeptFrame, Kind, OwnRun, RunFrames, TileFrame, TileReader, cannot_read, wrong};
-use crate::run::report;
+use konkordia_acquire::run::report;
 use konkordia_config::{Config, overrides};
 use konkordia_core::assembler::{BITMAP_WORDS, PacketBitmap};
 use konkordia_core::failure::Failure;

@@ -1,45 +1,12 @@
 //! The command line of `konkordia pedestal`.
 
 use crate::input::Format;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use konkordia_acquire::dark::{DarkOptions, StageChoice};
 use konkordia_calibration::dark::MakeOptions;
 use konkordia_calibration::reasons::Thresholds;
-use konkordia_sinks::hdf5::calibration::GainStage;
-use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use utoipa::ToSchema;
-
-/// Gain stage of dark frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum StageChoice {
-    /// As the headers and the gain bits of each frame say
-    Auto,
-    /// Dark frames of the normal mode
-    G0,
-    /// Gain forced to stage 1
-    G1,
-    /// Gain forced to stage 2
-    G2,
-    /// Dark frames of the high gain mode
-    Hg0,
-    /// From a detector: G0, then G1, then G2, one after the other
-    All,
-}
-
-impl StageChoice {
-    /// The stages whose frames are taken one after the other; `None` = any stage.
-    pub fn wanted(self) -> Vec<Option<GainStage>> {
-        match self {
-            Self::Auto => vec![None],
-            Self::G0 => vec![Some(GainStage::G0)],
-            Self::G1 => vec![Some(GainStage::G1)],
-            Self::G2 => vec![Some(GainStage::G2)],
-            Self::Hg0 => vec![Some(GainStage::Hg0)],
-            Self::All => [GainStage::G0, GainStage::G1, GainStage::G2].map(Some).into(),
-        }
-    }
-}
 
 /// `konkordia pedestal`
 #[derive(Debug, Args)]
@@ -58,7 +25,7 @@ pub struct PedestalArgs {
     #[arg(long, help_heading = "Output")]
     pub overwrite: bool,
     /// Gain stage of the frames; frames of another stage are refused
-    #[arg(long, value_enum, default_value_t = StageChoice::Auto, help_heading = "Frames")]
+    #[arg(long, value_parser = stages(), default_value = "auto", help_heading = "Frames")]
     pub stage: StageChoice,
     /// Number of frames per stage, all storage cells together [default: 1000 from a detector, all frames of files]
     #[arg(long, value_name = "N", help_heading = "Frames", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
@@ -103,30 +70,9 @@ pub struct PedestalArgs {
 }
 
 impl PedestalArgs {
-    /// Arguments for dark frames of a detector, into a new or an existing file, without progress line.
-    pub fn of_detector(stage: StageChoice, file: PathBuf) -> Self {
-        let thresholds = Thresholds::default();
-        let (output, into) = if file.exists() { (None, Some(file)) } else { (Some(file), None) };
-        Self {
-            input: Vec::new(),
-            output,
-            into,
-            overwrite: false,
-            stage,
-            frames: None,
-            skip: 0,
-            format: None,
-            modules: None,
-            force: false,
-            gain: Vec::new(),
-            serial: None,
-            noisy_k: thresholds.noisy_k,
-            stuck_fraction: thresholds.stuck_fraction,
-            outside_max: thresholds.outside_max,
-            wrong_stage_max: thresholds.wrong_stage_max,
-            json: false,
-            quiet: true,
-        }
+    /// Which frames are taken from a detector.
+    pub fn dark(&self) -> DarkOptions {
+        DarkOptions { stage: self.stage, frames: self.frames, skip: self.skip }
     }
 
     /// What becomes of the frames.
@@ -140,6 +86,21 @@ impl PedestalArgs {
         };
         MakeOptions { thresholds, force: self.force, serial: self.serial.clone(), gain: self.gain.clone() }
     }
+}
+
+/// The names of the stages, with their help.
+fn stages() -> impl TypedValueParser<Value = StageChoice> {
+    let help = |stage| match stage {
+        StageChoice::Auto => "As the headers and the gain bits of each frame say",
+        StageChoice::G0 => "Dark frames of the normal mode",
+        StageChoice::G1 => "Gain forced to stage 1",
+        StageChoice::G2 => "Gain forced to stage 2",
+        StageChoice::Hg0 => "Dark frames of the high gain mode",
+        StageChoice::All => "From a detector: G0, then G1, then G2, one after the other",
+    };
+    let values = StageChoice::ALL.map(|stage| PossibleValue::new(stage.name()).help(help(stage)));
+    let of_name = |name: String| StageChoice::ALL.into_iter().find(|stage| stage.name() == name).unwrap_or(StageChoice::Auto);
+    PossibleValuesParser::new(values).map(of_name)
 }
 
 fn positive(text: &str) -> Result<f32, String> {

@@ -4,15 +4,13 @@ pub mod args;
 mod take;
 
 use crate::console;
-use crate::run::signals::Watch;
 use args::PedestalArgs;
 use konkordia_calibration::dark::store::{self, Target};
 use konkordia_calibration::dark::{Made, judge, make};
-use konkordia_config::service::DetectorConfig;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use serde_json::json;
-pub use take::{frames_of_stage, is_live};
+pub use take::is_live;
 
 /// `konkordia pedestal ...`
 pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
@@ -26,12 +24,6 @@ pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {
     };
     report(args, &made);
     Ok(made.exit)
-}
-
-/// Makes pedestals from dark frames of this detector. `None` if the run was stopped; nothing is written then.
-pub fn from_detector(args: &PedestalArgs, detector: DetectorConfig, watch: &mut Watch) -> Result<Option<Made>, Failure> {
-    let target = Target::open(args.output.as_deref(), args.into.as_deref(), args.overwrite)?;
-    make(&args.options(), target, take::from_detector(args, detector, watch)?)
 }
 
 fn only_gains(args: &PedestalArgs, target: Target) -> Result<Exit, Failure> {

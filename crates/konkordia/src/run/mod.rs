@@ -1,35 +1,25 @@
 //! `konkordia receive`: one run from arm to idle.
 
-pub mod angles;
-pub mod arm;
 pub mod loopback;
-mod memory_limit;
-pub mod raw_copy;
-mod recorded;
-pub mod report;
-pub mod setup;
 pub mod signals;
-pub mod sink;
 
 use crate::cli::ReceiveArgs;
 use crate::console;
-use crate::repack::archive_copy;
-use crate::serve::paths::Place;
-use arm::{Ports, Prepared};
+use crate::repack_verb;
+use konkordia_acquire::paths::Place;
+use konkordia_acquire::run::arm::{self, Ports, Prepared};
+use konkordia_acquire::run::raw_copy::RawCopy;
+use konkordia_acquire::run::report::{self, Report};
+use konkordia_acquire::run::setup::SetupReporter;
+use konkordia_acquire::run::{close, exit_of, sink};
 use konkordia_config::{self, Config, plan};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Plan;
 use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::control::Control;
-use konkordia_engine::run::{Ended, RunOutcome};
-use konkordia_sinks::clock;
-use raw_copy::RawCopy;
-use report::Report;
+use konkordia_repack::archive_copy;
 use serde_json::json;
-use setup::SetupReporter;
-use signals::Watch;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -39,14 +29,14 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
     let mut config = konkordia_config::load(&args.config)?;
     apply(args, &mut config)?;
     // From here on a signal ends the run. It no longer ends the program while files are being created.
-    let mut watch = Watch::new()?;
+    let stopper = signals::stopper()?;
     if let Some(archive_copy) = &config.archive_copy {
         archive_copy::check(archive_copy, config.overwrite)?;
     }
-    let prepared = arm::prepare(&config, Ports::Configured)?;
+    let prepared = arm::prepare(&config, Ports::Configured, console::note)?;
     announce(args, &config, &prepared);
     let Prepared { armed, writer, raw_copy, plan, addresses, .. } = prepared;
-    watch.start(armed.control());
+    stopper.follow(armed.control());
     let control = armed.control();
     let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
     let (json, setup_reporter, raw_copy_of_run) = (args.json, SetupReporter::default(), raw_copy.clone());
@@ -59,12 +49,12 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         json,
         setup_reporter,
     };
-    let stray = crate::machine::datagrams_to_closed_ports();
+    let stray = konkordia_acquire::machine::datagrams_to_closed_ports();
     let outcome = with_progress(&control, &mut live, args, || armed.run());
     if args.json {
         live.tell(&outcome.findings);
     }
-    let (exit, failure) = exit_of(&outcome, plan.images().is_some(), watch.interrupted());
+    let (exit, failure) = exit_of(&outcome, plan.images().is_some(), stopper.is_stopped());
     let report = close(&config, &addresses, &outcome, &writer, raw_copy.as_ref()).map(|r| r.with_stray(stray, &outcome));
     match &report {
         Ok(report) if args.json => console::json(&report.to_json(exit), true),
@@ -72,7 +62,7 @@ pub fn command(args: &ReceiveArgs) -> Result<Exit, Failure> {
         Err(_) => {}
     }
     if let (Some(archive_copy), Some(master)) = (&config.archive_copy, report.as_ref().ok().and_then(Report::master)) {
-        archive_copy::make_and_tell(archive_copy, config.overwrite, master, args.quiet, args.json);
+        repack_verb::archive_copy(archive_copy, config.overwrite, master, args.quiet, args.json);
     }
     // The failure that ended the run is reported first. A failure to close the file is then only its consequence.
     match (failure, report) {
@@ -96,21 +86,6 @@ fn apply(args: &ReceiveArgs, config: &mut Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Closes the files and makes the report.
-pub fn close(
-    config: &Config,
-    addresses: &[SocketAddr],
-    outcome: &RunOutcome,
-    writer: &sink::SharedWriter,
-    raw_copy: Option<&RawCopy>,
-) -> Result<Report, Failure> {
-    let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
-    let record = report::ledger_record(config, &names, outcome, clock::now());
-    let file = writer.finish(&record).transpose();
-    let raw = raw_copy.and_then(RawCopy::finish).transpose();
-    Ok(Report::new(config, &names, outcome, file?).with_raw(raw?))
-}
-
 /// Prints the plan, the notes and `armed`.
 fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
     let Prepared { plan: run_plan, notes, .. } = prepared;
@@ -118,7 +93,7 @@ fn announce(args: &ReceiveArgs, config: &Config, prepared: &Prepared) {
         console::to_stderr(&plan::describe(config, run_plan));
     }
     for note in notes {
-        console::to_stderr(&format!("note: {note}"));
+        console::note(note);
     }
     if args.json {
         let event = json!({
@@ -217,39 +192,5 @@ impl Rate {
             p.slots_used,
             p.images_waiting
         )
-    }
-}
-
-/// The exit code for the end of a run, and the failure to report, if there is one.
-pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
-    let whole = if outcome.is_success() { Exit::Complete } else { Exit::Incomplete };
-    // After a panic the ledger need not balance: the run was cut short.
-    if !matches!(outcome.ended, Ended::Panicked(_)) && !outcome.ledger.imbalances().is_empty() {
-        return (Exit::Bug, None);
-    }
-    match &outcome.ended {
-        Ended::SinkError(error) => (Exit::Io, Some(error.clone().into())),
-        Ended::SourceError(stream, error) => {
-            let why = konkordia_core::failure::reason(error);
-            (
-                Exit::Io,
-                Some(Failure::new(
-                    Exit::Io,
-                    format!("stream {stream} cannot receive any more"),
-                    why,
-                    "look at the network card: `ip link`",
-                )),
-            )
-        }
-        Ended::NoThread(error) => {
-            let why = konkordia_core::failure::reason(error);
-            let fix = "end other programs, or raise the limit: `ulimit -u`, TasksMax of the service";
-            (Exit::Io, Some(Failure::new(Exit::Io, "no thread could be started for the run", why, fix)))
-        }
-        Ended::Panicked(panic) => (Exit::Bug, Some(panic.into())),
-        Ended::Stopped if interrupted => (Exit::Interrupted, None),
-        Ended::NoData => (Exit::Timeout, None),
-        Ended::Stalled if planned && whole == Exit::Incomplete => (Exit::Timeout, None),
-        Ended::Finished | Ended::Stopped | Ended::Stalled => (whole, None),
     }
 }

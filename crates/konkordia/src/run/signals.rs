@@ -4,14 +4,14 @@
 
 use crate::console;
 use crate::contained;
+use konkordia_acquire::stopper::Stopper;
 use konkordia_core::failure::{Exit, Failure, reason};
-use konkordia_engine::control::Control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::iterator::exfiltrator::origin::Origin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Hint that is printed after a SIGHUP to a program with one run.
@@ -107,101 +107,22 @@ fn unwatched(error: &std::io::Error) -> Failure {
     Failure::new(Exit::Io, "cannot watch for Ctrl-C", reason(error), "try again; the system is out of some resource")
 }
 
-/// Counts the images of runs that follow one another, and can end them from another thread.
-#[derive(Clone, Default)]
-pub struct Stopper {
-    is_stopped: Arc<AtomicBool>,
-    runs: Arc<Mutex<Runs>>,
-}
-
-#[derive(Default)]
-struct Runs {
-    /// The current run.
-    control: Option<Arc<Control>>,
-    /// Images of the runs before it.
-    images_before: u64,
-}
-
-impl Stopper {
-    /// Ends the current run, and later ones before they begin.
-    pub fn stop(&self) {
-        self.is_stopped.store(true, Ordering::Release);
-        if let Some(control) = &self.runs().control {
-            control.stop();
-        }
-    }
-
-    /// True after [`Stopper::stop`].
-    pub fn is_stopped(&self) -> bool {
-        self.is_stopped.load(Ordering::Acquire)
-    }
-
-    /// Committed images of all runs so far.
-    pub fn images(&self) -> u64 {
-        let runs = self.runs();
-        runs.images_before + runs.control.as_ref().map_or(0, |control| control.progress().images_committed)
-    }
-
-    /// Makes `control` the current run.
-    fn follow(&self, control: Arc<Control>) {
-        let mut runs = self.runs();
-        if self.is_stopped() {
-            control.stop();
-        }
-        if let Some(before) = runs.control.replace(control) {
-            runs.images_before += before.progress().images_committed;
-        }
-    }
-
-    fn runs(&self) -> MutexGuard<'_, Runs> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Watches the signals of this process from now on.
-pub struct Watch {
-    signals: Option<Signals>,
-    stopper: Stopper,
-}
-
-impl Watch {
-    /// Takes over the signals. Those that arrive before [`Watch::start`] are handled then.
-    pub fn new() -> Result<Self, Failure> {
-        let signals = watched()?;
-        Ok(Self { signals: Some(signals), stopper: Stopper::default() })
-    }
-
-    /// For runs that are ended by commands, not by signals.
-    pub fn without_signals(stopper: Stopper) -> Self {
-        Self { signals: None, stopper }
-    }
-
-    /// Stops the run of `control` at the first signal, the program at the second.
-    pub fn start(&mut self, control: Arc<Control>) {
-        self.also_stop(control);
-        let Some(mut signals) = self.signals.take() else { return };
-        let stopper = self.stopper.clone();
-        std::thread::spawn(move || {
-            for (n, _) in ending(&mut signals, SIGTERM_ENDS).enumerate() {
-                if n > 0 {
-                    console::to_stderr("stopped at once; repair the unfinished file with: konkordia repair FILE");
-                    std::process::exit(i32::from(Exit::Interrupted as u8));
-                }
-                console::to_stderr("stopping: closing the file (press Ctrl-C again to stop immediately)");
-                stopper.stop();
+/// From now on the first signal stops the runs that the stopper follows, and the second ends the program.
+pub fn stopper() -> Result<Stopper, Failure> {
+    let mut signals = watched()?;
+    let stopper = Stopper::default();
+    let of_signals = stopper.clone();
+    std::thread::spawn(move || {
+        for (n, _) in ending(&mut signals, SIGTERM_ENDS).enumerate() {
+            if n > 0 {
+                console::to_stderr("stopped at once; repair the unfinished file with: konkordia repair FILE");
+                std::process::exit(i32::from(Exit::Interrupted as u8));
             }
-        });
-    }
-
-    /// From now on the first signal stops this run. If it has already arrived, the run stops at once.
-    pub fn also_stop(&self, control: Arc<Control>) {
-        self.stopper.follow(control);
-    }
-
-    /// True after the first signal.
-    pub fn interrupted(&self) -> bool {
-        self.stopper.is_stopped()
-    }
+            console::to_stderr("stopping: closing the file (press Ctrl-C again to stop immediately)");
+            of_signals.stop();
+        }
+    });
+    Ok(stopper)
 }
 
 /// For benches: Ctrl-C ends the program at once, but removes `folder` with its large files.

@@ -1,9 +1,6 @@
 //! `konkordia serve`: reads the configuration, starts the detectors and the HTTP server, waits for a signal, then stops
 //! them.
 
-use super::detector::{self, Handle};
-use super::events::EventLog;
-use super::handle::{Detector, Fleet, Severity};
 use super::http::{self, Settings};
 use super::maxiv;
 use crate::cli::ServeArgs;
@@ -11,6 +8,9 @@ use crate::console;
 use crate::log::{self, LogLevel};
 use crate::run::signals;
 use arc_swap::ArcSwap;
+use konkordia_acquire::detector::{self, Handle};
+use konkordia_acquire::events::EventLog;
+use konkordia_acquire::handle::{Detector, Fleet, Severity};
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_config::{self};
@@ -20,6 +20,7 @@ use konkordia_sinks::hdf5::master_file_name;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// `konkordia serve -c CONFIG`
 pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
@@ -229,25 +230,32 @@ fn say_who(args: &ServeArgs) {
     tracing::info!(version, pid, instruction_set, configuration, "konkordia {version}");
 }
 
+/// Events that the log may be behind.
+const LOG_BEHIND: usize = 256;
+
 /// The last event of a service.
 const STOPPED: &str = "stopped: all files are closed";
 
 /// Writes a line to the log for every event, until the service has stopped.
 fn log_events(events: &EventLog) -> Result<std::thread::JoinHandle<()>, Failure> {
-    let (known, mut listener) = events.listen(0);
+    let (sender, receiver) = crossbeam_channel::bounded(LOG_BEHIND);
+    let missed = Arc::new(AtomicU64::new(0));
+    let of_events = Arc::clone(&missed);
+    let known = events.forward(Box::new(move |event| {
+        if sender.try_send(Arc::clone(event)).is_err() {
+            of_events.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
     let log = move || {
         let mut log = log::Log::default();
-        known.iter().for_each(|event| log.line(event));
-        loop {
-            match listener.blocking_recv() {
-                Ok(event) => {
-                    log.line(&event);
-                    if event.detector.is_none() && event.message == STOPPED {
-                        return;
-                    }
-                }
-                Err(tokio::sync::broadcast::error::RecvError::Lagged(n)) => tracing::warn!("{n} events are not in the log"),
-                Err(tokio::sync::broadcast::error::RecvError::Closed) => return,
+        for event in known.into_iter().chain(&receiver) {
+            let n = missed.swap(0, Ordering::Relaxed);
+            if n > 0 {
+                tracing::warn!("{n} events are not in the log");
+            }
+            log.line(&event);
+            if event.detector.is_none() && event.message == STOPPED {
+                return;
             }
         }
     };

@@ -5,13 +5,13 @@
 //! values, so that a new counter needs no change here. Totals named `images_STATE`, `packets_VERDICT`,
 //! `messages_VERDICT`, `runs_ENDED` and `bytes_STAGE` become families of their own.
 
-use super::handle::{Detector, DetectorState, DetectorStatistics, DetectorStatus};
 use super::http::problem::Problem;
 use super::http::state::Shared;
 use crate::serve::http::extract::{NoQuery, Query};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use konkordia_acquire::handle::{Detector, DetectorState, DetectorStatistics, DetectorStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;

@@ -7,10 +7,10 @@ mod show;
 mod tls;
 mod watch;
 
-use super::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};
 use crate::console;
 use args::{ArmArgs, TargetArgs, WaitArgs};
 use http::Client;
+use konkordia_acquire::handle::{ArmRequest, DetectorState, DetectorStatus, Severity};
 use konkordia_core::failure::{Exit, Failure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! States in words.
 
-use crate::serve::handle::{DetectorState, DetectorStatus, Severity};
+use konkordia_acquire::handle::{DetectorState, DetectorStatus, Severity};
 use konkordia_core::text;
 
 /// The state in a word.

@@ -2,13 +2,13 @@
 
 use super::problem::{Problem, ProblemCode};
 use super::state::Shared;
-use crate::serve::handle::Severity;
 use crate::serve::security::Identity;
 use crate::serve::security::audit::Record;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use konkordia_acquire::handle::Severity;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;

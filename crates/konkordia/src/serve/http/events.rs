@@ -4,12 +4,12 @@ use super::connection_slots::Seat;
 use super::extract::Query;
 use super::problem::Problem;
 use super::state::Shared;
-use crate::serve::handle::{ServiceEvent, Severity};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::{Extension, Json};
+use konkordia_acquire::handle::{ServiceEvent, Severity};
 use konkordia_core::moment;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -85,12 +85,12 @@ async fn forward(
     sender: mpsc::Sender<Result<Event, Infallible>>,
 ) {
     let mut stopping = shared.stopping.subscribe();
-    let (known, mut coming) = shared.fleet.events.listen(0);
+    let (known, mut coming) = shared.listen();
+    let newest = known.last().map_or(0, |event| event.id);
     let wanted = |event: &ServiceEvent| event.detector.is_none() || detector.is_none() || event.detector == detector;
     let mut first = Vec::new();
     if let Some(after) = after {
         // An id beyond the newest one is from before a restart of the service.
-        let newest = known.last().map_or(0, |event| event.id);
         let after = if after > newest { None } else { Some(after) };
         let oldest = known.first().map_or(1, |event| event.id);
         match after {
@@ -113,7 +113,7 @@ async fn forward(
             () = sender.closed() => return,
         };
         let event = match event {
-            Ok(event) if wanted(&event) => of(&event),
+            Ok(event) if event.id > newest && wanted(&event) => of(&event),
             Ok(_) => continue,
             Err(RecvError::Lagged(count)) => missed(Some(count)),
             Err(RecvError::Closed) => return,
@@ -206,7 +206,7 @@ pub async fn logs(State(shared): State<Arc<Shared>>, Query(query): Query<LogsQue
     if !(1..=LOGS_MAX).contains(&limit) {
         return Err(Problem::new("bad_query", format!("limit: {limit} is not between 1 and {LOGS_MAX}"), ""));
     }
-    let (known, _) = shared.fleet.events.listen(query.after.unwrap_or(0));
+    let known = shared.fleet.events.after(query.after.unwrap_or(0));
     let level = query.level.unwrap_or(Level::Info);
     let wanted = |event: &&Arc<ServiceEvent>| {
         let of_detector = event.detector.is_none() || query.detector.is_none() || event.detector == query.detector;

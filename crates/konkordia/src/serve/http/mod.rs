@@ -22,13 +22,13 @@ mod status;
 mod tests;
 mod watch;
 
-use super::handle::Fleet;
 use super::security::tls::{self, TlsFiles};
 use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use connection::Gate;
 use connection_slots::{ConnectionSlots, Places};
+use konkordia_acquire::handle::Fleet;
 use konkordia_config::settings::HttpSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
 use state::Shared;

@@ -11,7 +11,7 @@ use utoipa::OpenApi;
 #[openapi(
     info(title = "Konkordia", description = "Control and watch the data acquisition of X-ray pixel detectors. Errors are problems (RFC 9457).",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
-    components(schemas(ProblemBody, crate::serve::handle::ServiceEvent)),
+    components(schemas(ProblemBody, konkordia_acquire::handle::ServiceEvent)),
     tags(
         (name = "state", description = "State of the service and its detectors"),
         (name = "commands", description = "Commands to detectors"),

@@ -3,12 +3,12 @@
 use super::extract::{NoQuery, Query};
 use super::guard::may;
 use super::state::Shared;
-use crate::serve::handle::DetectorStatus;
 use crate::serve::security::{Identity, Role};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{Html, IntoResponse, Response};
+use konkordia_acquire::handle::DetectorStatus;
 use std::fmt::Write;
 use std::sync::Arc;
 

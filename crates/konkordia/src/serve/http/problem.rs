@@ -1,9 +1,9 @@
 //! Errors as RFC 9457 problems: what, why, what to do, in JSON.
 
-use crate::serve::handle::{DetectorState, Refusal};
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use konkordia_acquire::handle::{DetectorState, Refusal};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

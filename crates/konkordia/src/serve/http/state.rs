@@ -2,7 +2,6 @@
 
 use super::Settings;
 use super::problem::Problem;
-use crate::serve::handle::{Detector, DetectorState, DetectorStatus, Fleet, Severity};
 use crate::serve::security::audit::AuditLog;
 use crate::serve::security::origin::Origins;
 use crate::serve::security::rate::RateLimit;
@@ -10,6 +9,7 @@ use crate::serve::security::tokens::Tokens;
 use crate::serve::security::{Identity, Role};
 use arc_swap::ArcSwap;
 use axum::http::{HeaderMap, header};
+use konkordia_acquire::handle::{Detector, DetectorState, DetectorStatus, Fleet, ServiceEvent, Severity};
 use konkordia_core::failure::Failure;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -58,7 +58,11 @@ pub struct Shared {
     pub answered: [AtomicU64; 5],
     /// When the service began.
     pub began: Instant,
+    events: broadcast::Sender<Arc<ServiceEvent>>,
 }
+
+/// Events that a slow subscriber may be behind. Beyond that it loses events, and gets the number of lost ones.
+const BEHIND: usize = 256;
 
 impl Shared {
     /// Reads tokens, checks origins and the audit log.
@@ -70,6 +74,10 @@ impl Shared {
         let origins = Origins::new(&settings.hosts, &settings.origins, tokens.is_some());
         let origins = origins.map_err(|why| super::wrong_settings(why, "correct [service] cors_origins"))?;
         let audit = settings.audit.as_deref().map(AuditLog::open).transpose()?;
+        let events = broadcast::channel(BEHIND).0;
+        let of_log = events.clone();
+        // No listener at all is not an error.
+        drop(fleet.events.forward(Box::new(move |event| drop(of_log.send(Arc::clone(event))))));
         let limits = &settings.limits;
         Ok(Self {
             rate: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
@@ -85,6 +93,7 @@ impl Shared {
             stopping: watch::channel(false).0,
             answered: Default::default(),
             began: Instant::now(),
+            events,
             fleet,
             settings,
         })
@@ -126,7 +135,7 @@ impl Shared {
     pub async fn wait_idle(&self, detector: &dyn Detector, run: u64, longest: Duration) -> (Arc<DetectorStatus>, bool) {
         let until = tokio::time::Instant::now() + longest;
         let mut stopping = self.stopping.subscribe();
-        let (_, mut events) = self.fleet.events.listen(u64::MAX);
+        let mut events = self.events.subscribe();
         loop {
             let status = detector.status();
             let done = !matches!(status.state, DetectorState::Armed | DetectorState::Running) || status.run != run;
@@ -142,6 +151,13 @@ impl Shared {
                 },
             }
         }
+    }
+
+    /// The events in the history, and a channel for all later ones. No event is missing in between; the first ones of
+    /// the channel may be in the history too.
+    pub fn listen(&self) -> (Vec<Arc<ServiceEvent>>, broadcast::Receiver<Arc<ServiceEvent>>) {
+        let coming = self.events.subscribe();
+        (self.fleet.events.after(0), coming)
     }
 
     /// Reports that something is wrong with the service itself.

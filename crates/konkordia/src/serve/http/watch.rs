@@ -2,10 +2,10 @@
 //! changes nothing and is reported.
 
 use super::state::Shared;
-use crate::serve::handle::Severity;
 use crate::serve::security::tls;
 use crate::serve::security::tokens::Tokens;
 use axum_server::tls_rustls::RustlsConfig;
+use konkordia_acquire::handle::Severity;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -2,12 +2,12 @@
 //! `/status`, `/received_frames`, `/downsample`, `/docs` and, if configured, `/last_frame`.
 
 use super::{docs, pickle};
-use crate::serve::handle::{Detector, DetectorState, Severity};
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use konkordia_acquire::handle::{Detector, DetectorState, Severity};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;

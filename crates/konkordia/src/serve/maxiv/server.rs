@@ -2,11 +2,11 @@
 //! token, like the MAX IV receiver, because nothing can be changed but one number for viewers.
 
 use super::api;
-use crate::serve::handle::Detector;
 use crate::serve::http::connection::Gate;
 use crate::serve::http::{self, Limits};
 use axum_server::Handle;
 use axum_server::accept::DefaultAcceptor;
+use konkordia_acquire::handle::Detector;
 use konkordia_config::settings::CompatSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
 use std::net::SocketAddr;

@@ -145,7 +145,7 @@ async fn whatever_changes_something_is_recorded() {
         (Some("10.1.2.3"), Some("/api/v1/arm"), Some("eiger"))
     );
     assert_eq!(first["request"], json!({"images": 3, "prefix": "a", "write": null, "metadata": ["sample_name"]}));
-    let (events, _) = bench.shared.fleet.events.listen(0);
+    let events = bench.shared.fleet.events.after(0);
     let told: Vec<_> = events.iter().filter(|event| event.event == "command").collect();
     assert_eq!(told.len(), 4, "those without a token are in the file only");
     assert_eq!(told[0].message, "arm by operate from 10.1.2.3: done");
@@ -163,7 +163,7 @@ async fn an_audit_log_that_cannot_be_written_is_told_once() {
     for _ in 0..3 {
         assert_eq!(bench.post("/api/v1/cancel", "").await.status, 200);
     }
-    let (events, _) = bench.shared.fleet.events.listen(0);
+    let events = bench.shared.fleet.events.after(0);
     let warnings = events.iter().filter(|event| event.event == "warning" && event.message.contains("audit")).count();
     assert_eq!(warnings, 1);
 }

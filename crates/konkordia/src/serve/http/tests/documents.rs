@@ -2,8 +2,8 @@
 
 use super::super::{openapi, problem};
 use super::*;
-use crate::serve::detector::status::latency_rows;
 use crate::serve::metrics;
+use konkordia_acquire::detector::status::latency_rows;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

@@ -9,11 +9,6 @@ mod server;
 
 use super::state::Shared;
 use super::{Limits, Settings, routes};
-use crate::serve::events::EventLog;
-use crate::serve::handle::{
-    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Fleet, ImageRing,
-    Refusal, Reply, RingImage, Severity,
-};
 use crate::serve::security::Role;
 use crate::serve::security::tokens::Tokens;
 use arc_swap::ArcSwap;
@@ -21,6 +16,11 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, StatusCode};
+use konkordia_acquire::events::EventLog;
+use konkordia_acquire::handle::{
+    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Fleet, ImageRing,
+    Refusal, Reply, RingImage, Severity,
+};
 use konkordia_core::series::{SeriesImage, SeriesStart};
 use serde_json::{Value, json};
 use std::net::SocketAddr;

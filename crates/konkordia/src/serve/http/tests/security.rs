@@ -84,7 +84,7 @@ async fn tokens_that_were_removed_are_refused_without_a_restart() {
     std::fs::write(&path, "nonsense").unwrap();
     super::super::watch::reload_tokens(&bench.shared);
     assert_eq!(bench.send(with_token("GET", "/api/v1/status", &view)).await.status, 200, "a broken file locks nobody out");
-    let (events, _) = bench.shared.fleet.events.listen(0);
+    let events = bench.shared.fleet.events.after(0);
     assert!(events.last().unwrap().message.contains("line 1: it is not `name role sha256`"));
 }
 

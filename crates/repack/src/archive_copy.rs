@@ -1,13 +1,11 @@
 //! The archive copy: a small lossy copy of a run. It is made when the run is over and its files are closed, so that it
 //! can never cost data.
 
-use super::{Outcome, Settings, repack};
-use crate::console;
+use super::{Outcome, Progress, Settings, repack};
 use konkordia_config::archive_copy::ArchiveCopy;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_sinks::hdf5::{Overwrite, data_file_name, master_file_name};
-use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -42,7 +40,12 @@ pub fn check(archive_copy: &ArchiveCopy, overwrite: Overwrite) -> Result<(), Fai
 ///
 /// # Errors
 /// When it cannot be written; the run is not touched.
-pub fn make(archive_copy: &ArchiveCopy, overwrite: Overwrite, master: &Path, quiet: bool) -> Result<Outcome, Failure> {
+pub fn make(
+    archive_copy: &ArchiveCopy,
+    overwrite: Overwrite,
+    master: &Path,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, Failure> {
     check(archive_copy, overwrite)?;
     for path in older(archive_copy) {
         std::fs::remove_file(&path).map_err(|error| Failure::io("cannot remove", &path, &error))?;
@@ -55,30 +58,5 @@ pub fn make(archive_copy: &ArchiveCopy, overwrite: Overwrite, master: &Path, qui
     };
     // Never set: the first Ctrl-C may have ended the run, and a second one ends the program.
     let stop = AtomicBool::new(false);
-    repack(master, &archive_copy.directory.join(master_file_name(&archive_copy.prefix)), &settings, &stop, quiet)
-}
-
-/// Makes the copy and reports it. A failure changes neither the run nor its exit code.
-pub fn make_and_tell(archive_copy: &ArchiveCopy, overwrite: Overwrite, master: &Path, quiet: bool, as_json: bool) {
-    let made = make(archive_copy, overwrite, master, quiet || as_json);
-    let compression = Compression::Sz3 { bound: archive_copy.bound };
-    let event = |rest: Value| {
-        let mut event = json!({"event": "travel", "error_bound": archive_copy.bound.value()});
-        if let (Some(event), Value::Object(rest)) = (event.as_object_mut(), rest) {
-            event.extend(rest);
-        }
-        console::json(&event, true);
-    };
-    match made {
-        Ok(outcome) if as_json => {
-            event(json!({"master": outcome.master, "files": outcome.files, "totals": outcome.totals.to_json(compression)}));
-        }
-        Ok(outcome) => console::to_stdout(&format!("archive   {}: {}", outcome.master.display(), outcome.totals.loss_text())),
-        Err(failure) => {
-            if as_json {
-                event(json!({"error": failure.what, "why": failure.why}));
-            }
-            console::to_stderr(&format!("the run is not affected, but its archive copy could not be made\n{failure}"));
-        }
-    }
+    repack(master, &archive_copy.directory.join(master_file_name(&archive_copy.prefix)), &settings, &stop, show)
 }

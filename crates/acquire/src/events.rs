@@ -1,16 +1,13 @@
-//! The events of the service: a bounded history for later subscribers, and a channel to all current subscribers.
+//! The events of the service: a bounded history for whoever asks later, and all events for whoever has them passed on.
 
 use super::handle::{ServiceEvent, Severity};
 use konkordia_sinks::clock;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::broadcast;
 
 /// Events that the history keeps.
 const HISTORY: usize = 1000;
-/// Events that a slow subscriber may be behind. Beyond that it loses events, and gets the number of lost ones.
-const BEHIND: usize = 256;
 
 /// Longest text in an event, in bytes. Some texts come from senders, who may write a megabyte, and 1000 events are
 /// kept.
@@ -20,22 +17,25 @@ const TEXT_BYTES_MAX: usize = 4096;
 #[derive(Clone)]
 pub struct EventLog {
     shared: Arc<Mutex<History>>,
-    sender: broadcast::Sender<Arc<ServiceEvent>>,
 }
 
 struct History {
     next_id: u64,
     events: VecDeque<Arc<ServiceEvent>>,
+    forward: Vec<Forward>,
 }
+
+/// Gets each event; must not wait.
+pub type Forward = Box<dyn Fn(&Arc<ServiceEvent>) + Send>;
 
 impl EventLog {
     /// An empty log.
     pub fn new() -> Self {
-        let shared = Arc::new(Mutex::new(History { next_id: 1, events: VecDeque::with_capacity(HISTORY) }));
-        Self { shared, sender: broadcast::channel(BEHIND).0 }
+        let history = History { next_id: 1, events: VecDeque::with_capacity(HISTORY), forward: Vec::new() };
+        Self { shared: Arc::new(Mutex::new(history)) }
     }
 
-    /// Adds an event and sends it to all subscribers.
+    /// Adds an event and passes it on.
     pub fn add(&self, detector: Option<&str>, event: &str, severity: Severity, mut message: String, mut data: Value) {
         shorten(&mut message);
         if let Value::Object(fields) = &mut data {
@@ -61,16 +61,22 @@ impl EventLog {
             history.events.pop_front();
         }
         history.events.push_back(Arc::clone(&entry));
-        // Sent under the lock, so that all subscribers get the events in order. No subscriber at all is not an error.
-        let _ = self.sender.send(entry);
+        // Under the lock, so that all get the events in order.
+        history.forward.iter().for_each(|forward| forward(&entry));
     }
 
-    /// The events in the history with an id above `after`, and a channel for all later ones. No event is missing in
-    /// between.
-    pub fn listen(&self, after: u64) -> (Vec<Arc<ServiceEvent>>, broadcast::Receiver<Arc<ServiceEvent>>) {
+    /// The events in the history with an id above `after`.
+    pub fn after(&self, after: u64) -> Vec<Arc<ServiceEvent>> {
         let history = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = history.events.iter().filter(|event| event.id > after).cloned().collect();
-        (known, self.sender.subscribe())
+        history.events.iter().filter(|event| event.id > after).cloned().collect()
+    }
+
+    /// Passes every later event on, as long as the log lives. Returns the events in the history; none is missing in
+    /// between.
+    pub fn forward(&self, forward: Forward) -> Vec<Arc<ServiceEvent>> {
+        let mut history = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        history.forward.push(forward);
+        history.events.iter().cloned().collect()
     }
 }
 
@@ -100,7 +106,7 @@ mod tests {
         for _ in 0..HISTORY + 5 {
             log.add(Some("d"), "run_started", Severity::Info, text.clone(), json!({ "filename": text, "run": 1 }));
         }
-        let (known, _) = log.listen(0);
+        let known = log.after(0);
         assert_eq!((known.len(), known[0].id), (HISTORY, 6));
         for event in known {
             let named = event.data["filename"].as_str().unwrap();

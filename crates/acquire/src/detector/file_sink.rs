@@ -1,7 +1,7 @@
 //! The files of a stream: the layout of Konkordia, or that of the MAX IV receiver.
 
 use super::stream_parts::Namer;
-use crate::serve::paths::{Place, Target};
+use crate::paths::{Place, Target};
 use konkordia_config::stream::StreamConfig;
 use konkordia_core::failure::Failure;
 use konkordia_core::ports::{SeriesSink, SinkError};

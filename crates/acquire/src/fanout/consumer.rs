@@ -1,7 +1,7 @@
 //! One consumer of images: a thread that takes images from its output queue and gives them to a sink.
 
-use crate::serve::events::EventLog;
-use crate::serve::handle::Severity;
+use crate::events::EventLog;
+use crate::handle::Severity;
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
 use konkordia_engine::output_queue::{Item, OutputQueueReader};

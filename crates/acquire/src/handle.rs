@@ -2,7 +2,7 @@
 //! call here takes a lock of the data path. States are snapshots that an actor publishes, and commands go through its
 //! queue.
 
-use crate::pedestal::args::StageChoice;
+use crate::dark::StageChoice;
 use arc_swap::ArcSwap;
 use konkordia_core::failure::Failure;
 use konkordia_core::series::{SeriesImage, SeriesStart};

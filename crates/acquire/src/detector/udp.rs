@@ -9,24 +9,26 @@ use super::actor::{self, Base, Driver, Outbox, Preparation};
 use super::status::{Live, Machine, Shared, StatusMessage};
 use super::udp_dark::{Dark, DarkEnd};
 use super::udp_parts::{Closing, Finished, Gates, Ready, Reason, broken_off, discard, finish, parameters, ready};
-use crate::repack::archive_copy;
+use crate::events::EventLog;
+use crate::fanout::{Fanout, Ring};
+use crate::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
+use crate::hooks::About;
 use crate::run::arm::Prepared;
 use crate::run::report::stream_name;
 use crate::run::setup::SetupReporter;
-use crate::serve::events::EventLog;
-use crate::serve::fanout::{Fanout, Ring};
-use crate::serve::handle::{ArmRequest, FileEntry, PedestalRequest, Severity};
-use crate::serve::hooks::About;
+use konkordia_calibration::guard::Note;
 use konkordia_config::Config;
+use konkordia_config::archive_copy::ArchiveCopy;
 use konkordia_config::service::DetectorConfig;
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::plan::{FirstFrame, Plan};
+use konkordia_core::plan::{Compression, FirstFrame, Plan};
 use konkordia_core::setup::Finding;
 use konkordia_core::state::{Event, State};
 use konkordia_engine::contain::contain;
 use konkordia_engine::control::Control;
-use serde_json::json;
+use konkordia_repack::archive_copy;
+use serde_json::{Value, json};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -123,7 +125,12 @@ impl Driver for Udp {
             images: parameters.config.images,
             file: parameters.write.then(|| file.display().to_string()),
         };
-        Ok((about, Box::new(move || ready(parameters, &fanout, run))))
+        let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
+        let note = move || -> Note {
+            let (events, detector) = (events.clone(), detector.clone());
+            Box::new(move |note| events.add(Some(&detector), "warning", Severity::Warning, note.into(), json!({ "run": run })))
+        };
+        Ok((about, Box::new(move || ready(parameters, &fanout, run, &note))))
     }
 
     fn discard(ready: Ready) {
@@ -162,6 +169,7 @@ impl Driver for Udp {
         let closing = Closing { config: parameters.config, writer, raw_copy, addresses, run, writes: parameters.write, stray };
         let (outbox, output_queues, counts) =
             (self.outbox.clone(), Arc::clone(&base.fanout.output_queues), Arc::clone(&live.counts));
+        let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let (of_actor, live) = (Arc::clone(&live), live);
         let work = move || {
             let to_its_end = || {
@@ -180,8 +188,10 @@ impl Driver for Udp {
             let master = finished.file.as_ref().map(|(master, ..)| master.clone());
             outbox.report(Report::Closed(run, Box::new(finished)));
             if let (Some(archive_copy), Some(master)) = (&closing.config.archive_copy, master) {
-                // The panic hook has reported a panic in it; the files of the run are closed.
-                let _ = contain(|| archive_copy::make_and_tell(archive_copy, closing.config.overwrite, &master, true, false));
+                let made = contain(|| archive_copy::make(archive_copy, closing.config.overwrite, &master, &mut |_| ()));
+                let made = made.unwrap_or_else(|panic| Err((&panic).into()));
+                let (severity, message, data) = told_of_copy(run, archive_copy, made);
+                events.add(Some(&detector), "archive_copy", severity, message, data);
             }
         };
         let spawned = Builder::new().name(format!("run-{}", base.config.name)).spawn(work);
@@ -387,5 +397,29 @@ mod tests {
         assert_eq!(stragglers(1..11, 128), 2..11);
         assert_eq!(stragglers(1..100_001, 128), 99_489..100_001);
         assert!(stragglers(7..8, 128).is_empty());
+    }
+}
+
+/// The event about the archive copy of a run. A copy that could not be made changes nothing about the run.
+fn told_of_copy(
+    run: u64,
+    archive_copy: &ArchiveCopy,
+    made: Result<konkordia_repack::Outcome, Failure>,
+) -> (Severity, String, Value) {
+    match made {
+        Ok(outcome) => {
+            let compression = Compression::Sz3 { bound: archive_copy.bound };
+            let message = format!("run {run}: archive copy {}: {}", outcome.master.display(), outcome.totals.loss_text());
+            let totals = outcome.totals.to_json(compression);
+            (
+                Severity::Success,
+                message,
+                json!({ "run": run, "master": outcome.master, "files": outcome.files, "totals": totals }),
+            )
+        }
+        Err(failure) => {
+            let message = format!("run {run}: its archive copy could not be made: {}; the run is not affected", failure.what);
+            (Severity::Warning, message, json!({ "run": run, "why": failure.why, "fix": failure.fix }))
+        }
     }
 }

@@ -57,7 +57,7 @@ fn shape(layout: &StackLayout) -> (&str, u64, [usize; 3], Option<PixelType>) {
 /// # Errors
 /// An image differs, or a file cannot be read. If an image differs, the failure names the copy, which must not be used,
 /// and `target.1` is its fix.
-pub fn all(
+pub(crate) fn all(
     source: &Stacks,
     copy: &Path,
     target: (&Path, &str),

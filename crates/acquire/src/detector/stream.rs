@@ -10,12 +10,12 @@ use super::stream_parts::{
     totals_between, upstreams,
 };
 use super::{FILE, Handle};
-use crate::serve::events::EventLog;
-use crate::serve::fanout::consumer::{self, Reports};
-use crate::serve::fanout::{Fanout, Ring};
-use crate::serve::handle::{ArmRequest, FileEntry, Severity};
-use crate::serve::hooks::About;
-use crate::serve::paths::Place;
+use crate::events::EventLog;
+use crate::fanout::consumer::{self, Reports};
+use crate::fanout::{Fanout, Ring};
+use crate::handle::{ArmRequest, FileEntry, Severity};
+use crate::hooks::About;
+use crate::paths::Place;
 use arc_swap::ArcSwap;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::settings::ServiceSettings;

@@ -3,21 +3,23 @@
 
 use super::actor::Base;
 use super::status::{Live, Look, StatusMessage};
-use crate::pedestal::args::{PedestalArgs, StageChoice};
-use crate::pedestal::{frames_of_stage, from_detector};
-use crate::run::signals::{Stopper, Watch};
-use crate::serve::handle::{PedestalRequest, Severity};
-use crate::serve::hooks::About;
-use crate::serve::paths::Place;
+use crate::dark::{DarkOptions, StageChoice};
+use crate::dark::{Listener, frames_of_stage, from_detector};
+use crate::handle::{PedestalRequest, Severity};
+use crate::hooks::About;
+use crate::paths::Place;
+use crate::stopper::Stopper;
+use konkordia_calibration::dark::store::Target;
+use konkordia_calibration::dark::{Made, MakeOptions, make};
 use konkordia_config::Config;
 use konkordia_config::model::CalibrationKind;
-use konkordia_config::service::DetectorKindConfig;
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::state::{Event, State};
 use konkordia_core::text;
 use konkordia_engine::contain::contain;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::Builder;
 
@@ -66,21 +68,21 @@ impl Dark {
         request: &PedestalRequest,
         report: impl FnOnce(u64, DarkEnd) + Send + 'static,
     ) -> Result<Self, Failure> {
-        let args = arguments(base, request)?;
+        let (options, file) = arguments(base, request)?;
         let detector = base.config.as_ref().clone();
         let (run, stopper) = (base.runs + 1, Stopper::default());
-        let frames = frames_of_stage(&args).saturating_mul(args.stage.wanted().len() as u64);
+        let frames = frames_of_stage(&options).saturating_mul(options.stage.wanted().len() as u64);
         let taking = Arc::new(Taking { stopper: stopper.clone(), frames });
-        let mut watch = Watch::without_signals(stopper.clone());
+        let (of_run, force) = (stopper.clone(), request.force);
         let work = move || {
-            let taken = contain(|| from_detector(&args, detector, &mut watch)).unwrap_or_else(|panic| Err((&panic).into()));
-            let file = |made: konkordia_calibration::dark::Made| DarkFile {
+            let taken = contain(|| take(&options, detector, &file, force, &of_run)).unwrap_or_else(|panic| Err((&panic).into()));
+            let dark_file = |made: Made| DarkFile {
                 path: made.path().to_owned(),
                 remarks: made.remarks(),
                 is_incomplete: made.exit != Exit::Complete,
                 table: made.to_json(),
             };
-            report(run, taken.map(|made| made.map(file)));
+            report(run, taken.map(|made| made.map(dark_file)));
         };
         let spawned = Builder::new().name(format!("dark-{}", base.config.name)).spawn(work);
         spawned.map_err(|e| Failure::new(Exit::Io, "cannot start a thread for the run", reason(&e), "end other programs"))?;
@@ -170,8 +172,25 @@ impl DarkFile {
     }
 }
 
-/// The request as arguments of the command-line verb, which does the same.
-fn arguments(base: &Base, request: &PedestalRequest) -> Result<PedestalArgs, Failure> {
+/// Takes the frames and makes pedestals of them, in a new or an existing file. `None` if it was stopped; nothing is
+/// written then.
+fn take(
+    options: &DarkOptions,
+    detector: DetectorConfig,
+    file: &Path,
+    force: bool,
+    stopper: &Stopper,
+) -> Result<Option<Made>, Failure> {
+    let (output, into) = if file.exists() { (None, Some(file)) } else { (Some(file), None) };
+    let target = Target::open(output, into, false)?;
+    // The status shows the progress, and a program sets the gain.
+    let silent = Listener { ask: &|_| (), tell: &|_| (), progress: Arc::new(|_, _| ()) };
+    let taken = from_detector(options, detector, stopper, &silent)?;
+    make(&MakeOptions { force, ..MakeOptions::default() }, target, taken)
+}
+
+/// What the request asks for, and the calibration file for it.
+fn arguments(base: &Base, request: &PedestalRequest) -> Result<(DarkOptions, PathBuf), Failure> {
     let DetectorKindConfig::Udp(own) = &base.config.kind else {
         return Err(Failure::new(Exit::Bug, "a stream has no run over UDP", "", "please report this"));
     };
@@ -187,11 +206,10 @@ fn arguments(base: &Base, request: &PedestalRequest) -> Result<PedestalArgs, Fai
         let fix = "set [control] on_stage and on_trigger, or take one stage after the other (\"stage\": \"g0\") and set the detector yourself";
         return Err(Failure::new(Exit::Configuration, "all gain stages cannot be taken in one go", why, fix));
     }
-    let mut args = PedestalArgs::of_detector(request.stage, file(base, own, request)?);
-    args.frames = number("frames", request.frames, 1)?;
-    args.skip = number("frames to skip", request.skip, 0)?.unwrap_or(0);
-    args.force = request.force;
-    Ok(args)
+    let file = file(base, own, request)?;
+    let frames = number("frames", request.frames, 1)?;
+    let skip = number("frames to skip", request.skip, 0)?.unwrap_or(0);
+    Ok((DarkOptions { stage: request.stage, frames, skip }, file))
 }
 
 /// The calibration file for the pedestals.

@@ -1,9 +1,9 @@
 //! Panics in a driver: they cost the command or the run, and the detector can be armed again.
 
 use super::*;
-use crate::serve::detector::status::Shared;
-use crate::serve::events::EventLog;
-use crate::serve::handle::DetectorState;
+use crate::detector::status::Shared;
+use crate::events::EventLog;
+use crate::handle::DetectorState;
 use crossbeam_channel::bounded;
 use konkordia_config::service;
 

@@ -2,16 +2,17 @@
 //! preparation with everything that can fail, and the end with its files.
 
 use super::status::{Live, Look, StatusMessage, latency_rows};
+use crate::fanout::Fanout;
+use crate::fanout::run_as_series::{ImageCounts, RunSink};
+use crate::handle::{ArmRequest, Severity};
+use crate::paths::Place;
+use crate::readiness::{self, Demand};
 use crate::run::arm::{Additions, Ports, Prepared, prepare_with};
 use crate::run::raw_copy::RawCopy;
 use crate::run::report::{self, Report};
 use crate::run::sink::SharedWriter;
 use crate::run::{angles, exit_of};
-use crate::serve::fanout::Fanout;
-use crate::serve::fanout::run_as_series::{ImageCounts, RunSink};
-use crate::serve::handle::{ArmRequest, Severity};
-use crate::serve::paths::Place;
-use crate::serve::readiness::{self, Demand};
+use konkordia_calibration::guard::Note;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
 use konkordia_config::{Config, overrides};
 use konkordia_core::array::Element;
@@ -262,7 +263,9 @@ pub struct Ready {
 }
 
 /// Does everything that can fail before the first packet. On an error nothing is left behind.
-pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64) -> Result<Ready, Failure> {
+///
+/// `note` gets remarks on the images while the run goes on.
+pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn() -> Note) -> Result<Ready, Failure> {
     let config = &parameters.config;
     let disk = |plan: &Plan| {
         let demand = Demand {
@@ -276,7 +279,7 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64) -> Result<Rea
         };
         let notes = readiness::disk(&config.directory, &demand)?;
         if let Some(archive_copy) = &config.archive_copy {
-            crate::repack::archive_copy::check(archive_copy, config.overwrite)?;
+            konkordia_repack::archive_copy::check(archive_copy, config.overwrite)?;
         }
         Ok(notes)
     };
@@ -288,7 +291,7 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64) -> Result<Rea
     };
     let wrap = |inner| -> Box<dyn Source> { Box::new(Gate { inner, common: Arc::clone(&gates), is_open: false }) };
     let additions =
-        Additions { write: parameters.write, disk: parameters.write.then_some(&disk as _), sinks: &sinks, wrap: &wrap };
+        Additions { write: parameters.write, disk: parameters.write.then_some(&disk as _), note, sinks: &sinks, wrap: &wrap };
     let mut prepared = prepare_with(config, Ports::Configured, &additions)?;
     prepared.notes.splice(0..0, parameters.notes.iter().cloned());
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));

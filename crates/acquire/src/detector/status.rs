@@ -1,9 +1,9 @@
 //! The public view of a detector: a snapshot that its actor publishes, with the counters of the run in progress.
 
-use crate::serve::events::EventLog;
-use crate::serve::fanout::Fanout;
-use crate::serve::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Refusal, Severity};
-use crate::serve::statistics::{Rates, Totals};
+use crate::events::EventLog;
+use crate::fanout::Fanout;
+use crate::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Refusal, Severity};
+use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
 use konkordia_core::state::{Action, Event, Refused, State, next};
 use konkordia_engine::latency::Latency;

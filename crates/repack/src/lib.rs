@@ -1,27 +1,23 @@
-//! `konkordia repack`: writes files again with another compression. Pixels do not change (with sz3: within an error
-//! bound).
+//! Writes files again with another compression. Pixels do not change (with sz3: within an error bound), and a copy that
+//! is not whole never has its final name.
+//! Read [`repack`] first, then [`archive_copy::make`].
+#![forbid(unsafe_code)]
 
 pub mod archive_copy;
-pub mod args;
-mod compare;
+pub mod compare;
 mod files;
 mod identity;
 mod pipeline;
 mod recode;
-mod record;
+pub mod record;
 
-use crate::console::{self, Progress};
-use crate::run::signals;
-use args::RepackArgs;
 use compare::Compared;
 use files::Job;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
-use konkordia_core::text;
 use konkordia_sinks::hdf5::mirror::{Mirror, Sealed, Stacks, Verifier};
 use recode::{Chunk, Recoder};
 use record::Totals;
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -54,45 +50,25 @@ pub struct Outcome {
     pub complete: bool,
 }
 
-/// `konkordia repack FILE -o OUT`
-pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
-    let compression = args.compression()?;
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = args.workers.map_or(processors, usize::from);
-    let settings = Settings { compression, workers, verify: args.verify, delete_source: args.delete_source };
-    let stop = signals::stop_flag()?;
-    let started = Instant::now();
-    let outcome = repack(&args.file, &args.output, &settings, &stop, args.quiet || args.json)?;
-    let seconds = started.elapsed().as_secs_f64();
-    if args.json {
-        let value = json!({
-            "master": outcome.master, "files": outcome.files, "kept": outcome.kept, "complete": outcome.complete, "seconds": seconds,
-            "compression": record::words(compression), "verified": outcome.complete && outcome.compared.is_all(),
-            "compared": {"files": outcome.compared.files, "images": outcome.compared.images, "files_not_compared": outcome.compared.files_not_compared},
-            "totals": outcome.totals.to_json(compression),
-        });
-        console::json(&value, false);
-    } else {
-        console::to_stdout(&outcome.totals.to_text(&outcome, compression, seconds, args.verify));
-    }
-    if !outcome.complete {
-        console::to_stderr("stopped; finished files are kept, and the same command goes on from there");
-        return Ok(Exit::Interrupted);
-    }
-    Ok(Exit::Complete)
-}
-
 /// Writes `file`, and all files that it points to, to `output`: an existing folder, or a folder and the first part of
 /// the file names.
 ///
+/// `stop` ends it after the current image; `show` is called after each image.
+///
 /// # Errors
 /// A file cannot be read, written, compared or deleted. Finished files stay; nothing is left of an unfinished one.
-pub fn repack(file: &Path, output: &Path, settings: &Settings, stop: &AtomicBool, quiet: bool) -> Result<Outcome, Failure> {
+pub fn repack(
+    file: &Path,
+    output: &Path,
+    settings: &Settings,
+    stop: &AtomicBool,
+    show: &mut dyn FnMut(&Progress),
+) -> Result<Outcome, Failure> {
     let job = Job::new(file, output, settings)?;
     let (mut files, mut kept) = (Vec::new(), Vec::new());
     let (mut totals, mut compared) = (Totals::default(), Compared::default());
-    let mut progress = Progress::new(quiet);
-    let mut show = Show { progress: &mut progress, started: Instant::now(), done: 0, bytes: 0, images: job.images };
+    let progress = Progress { images_done: 0, images: job.images, bytes: 0, started: Instant::now() };
+    let mut show = Show { progress, show };
     for (source, target) in &job.files {
         if files::is_finished(source, target, settings)? {
             let Some(own) = again(source, target, settings, stop, &mut show)? else { break };
@@ -105,7 +81,6 @@ pub fn repack(file: &Path, output: &Path, settings: &Settings, stop: &AtomicBool
             files.push(target.clone());
         }
     }
-    progress.end();
     let complete = files.len() + kept.len() == job.files.len();
     let master = job.files.last().map(|(_, target)| target.clone()).unwrap_or_default();
     Ok(Outcome { master, files, kept, totals, compared, complete })
@@ -170,26 +145,31 @@ fn delete(source: &Path, identity: &str, settings: &Settings) -> Result<(), Fail
     std::fs::remove_file(source).map_err(|error| Failure::io("cannot delete", source, &error))
 }
 
-/// The progress display.
+/// How far a repacking is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Images written or compared.
+    pub images_done: u64,
+    /// Images in all.
+    pub images: u64,
+    /// Bytes of their pixels.
+    pub bytes: u64,
+    /// When it began.
+    pub started: Instant,
+}
+
+/// Counts images and shows the progress after each.
 struct Show<'a> {
-    progress: &'a mut Progress,
-    started: Instant,
-    done: u64,
-    bytes: u64,
-    images: u64,
+    progress: Progress,
+    show: &'a mut dyn FnMut(&Progress),
 }
 
 impl Show<'_> {
     fn image(&mut self, bytes: usize) {
-        self.done += 1;
-        self.bytes += bytes as u64;
-        let seconds = self.started.elapsed().as_secs_f64();
-        let left = seconds / self.done as f64 * self.images.saturating_sub(self.done) as f64;
-        let rate = self.bytes as f64 / seconds / 1e6;
-        let (done, images) = (self.done.min(self.images), self.images);
-        self.progress.update(|| {
-            format!("{} of {} images, {rate:.0} MB/s of pixels, {left:.0} s left", text::count(done), text::count(images))
-        });
+        let progress = &mut self.progress;
+        progress.images_done = (progress.images_done + 1).min(progress.images);
+        progress.bytes += bytes as u64;
+        (self.show)(progress);
     }
 }
 

@@ -3,10 +3,10 @@
 
 use super::status::{Machine, StatusMessage};
 use super::{Request, STACK_BYTES, SendRequest, TICK};
-use crate::serve::fanout::Fanout;
-use crate::serve::fanout::held_back::{Change, HeldBack};
-use crate::serve::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, Reply, Severity};
-use crate::serve::hooks::{self, About};
+use crate::fanout::Fanout;
+use crate::fanout::held_back::{Change, HeldBack};
+use crate::handle::{ArmRequest, Command, DetectorStatus, PedestalRequest, Refusal, Reply, Severity};
+use crate::hooks::{self, About};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never};
 use konkordia_config::service::DetectorConfig;
 use konkordia_config::settings::ServiceSettings;

@@ -4,6 +4,7 @@
 use super::raw_copy::{RawCopy, RawSpec};
 use super::sink::{FileSink, SharedWriter};
 use super::{memory_limit, recorded};
+use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
 use konkordia_config::{Config, plan};
 use konkordia_core::failure::{Exit, Failure, reason};
@@ -84,6 +85,8 @@ pub struct Additions<'a> {
     pub write: bool,
     /// Checks the disk before anything is made. `None`: only its free space is compared with the images.
     pub disk: Option<&'a CheckDisk<'a>>,
+    /// Gets remarks on the images while the run goes on.
+    pub note: &'a dyn Fn() -> Note,
     /// Makes the sinks beside the file, for a plan.
     pub sinks: &'a dyn Fn(&Arc<Plan>) -> Sinks,
     /// Wraps the socket of each stream.
@@ -92,8 +95,16 @@ pub struct Additions<'a> {
 
 /// Loads the calibration, binds the sockets, creates the files and allocates the buffers. After an error nothing is
 /// left behind, except files without images if they had been created already.
-pub fn prepare(config: &Config, ports: Ports) -> Result<Prepared, Failure> {
-    let plain = Additions { write: true, disk: None, sinks: &|_| Vec::new(), wrap: &|receiver| Box::new(receiver) };
+///
+/// `note` gets remarks on the images while the run goes on.
+pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared, Failure> {
+    let plain = Additions {
+        write: true,
+        disk: None,
+        note: &|| Box::new(note),
+        sinks: &|_| Vec::new(),
+        wrap: &|receiver| Box::new(receiver),
+    };
     prepare_with(config, ports, &plain)
 }
 
@@ -132,7 +143,7 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     let file: Box<dyn Sink> = Box::new(FileSink::new(writer.clone(), &plan));
     let sinks = std::iter::once(file).chain((additions.sinks)(&plan)).collect();
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
-    let armed = arm_all(&plan, loaded, sources, (sinks, frame_sinks), Isa::detect())?;
+    let armed = arm_all(&plan, loaded, sources, (sinks, frame_sinks), Isa::detect(), (additions.note)())?;
     Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
 }
 
@@ -143,8 +154,9 @@ pub fn arm_with(
     sources: Vec<Box<dyn Source>>,
     (sink, frame_sinks): (Box<dyn Sink>, Vec<Box<dyn FrameSink>>),
     isa: Isa,
+    note: Note,
 ) -> Result<Armed, Failure> {
-    arm_all(plan, loaded, sources, (vec![sink], frame_sinks), isa)
+    arm_all(plan, loaded, sources, (vec![sink], frame_sinks), isa, note)
 }
 
 /// As [`arm_with`], for several sinks. The first sink is wrapped by the guard that compares image headers with the
@@ -155,9 +167,10 @@ fn arm_all(
     sources: Vec<Box<dyn Source>>,
     (mut sinks, frame_sinks): (Sinks, FrameSinks),
     isa: Isa,
+    note: Note,
 ) -> Result<Armed, Failure> {
     let guarded = sinks.remove(0);
-    sinks.insert(0, calibration::guard::wrap(guarded, loaded.expected(), plan.streams(), crate::console::to_stderr));
+    sinks.insert(0, calibration::guard::wrap(guarded, loaded.expected(), plan.streams(), note));
     let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks, frame_sinks, isa };
     arm(parts).map_err(|error| {
         let fix = "set a smaller [run] buffer_mib, or close other programs";

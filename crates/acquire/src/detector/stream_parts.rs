@@ -2,10 +2,10 @@
 //! words.
 
 use super::status::{Live, Look, StatusMessage, latency_rows};
+use crate::handle::{ArmRequest, Severity};
 use crate::machine;
-use crate::serve::handle::{ArmRequest, Severity};
-use crate::serve::paths::{Place, Target};
-use crate::serve::transform;
+use crate::paths::{Place, Target};
+use crate::transform;
 use konkordia_config::overrides;
 use konkordia_config::service::DetectorConfig;
 use konkordia_config::stream::{Socket, StreamConfig, StreamSource};
@@ -417,6 +417,6 @@ pub fn sum_up(
 
 /// Checks that there is space for a file, as far as that is possible before the first image.
 pub fn check_folder(directory: &Path) -> Result<(), Failure> {
-    let demand = crate::serve::readiness::Demand { image_bytes: 1 << 20, images: Some(1), rate_hz: None, is_compressed: false };
-    crate::serve::readiness::disk(directory, &demand).map(drop)
+    let demand = crate::readiness::Demand { image_bytes: 1 << 20, images: Some(1), rate_hz: None, is_compressed: false };
+    crate::readiness::disk(directory, &demand).map(drop)
 }

@@ -1,6 +1,6 @@
 //! Carries out `[transform]`: compiles the configured steps for the images that arrive.
 
-use crate::serve::tables::{self, Numbers};
+use crate::tables::{self, Numbers};
 use konkordia_config::transform::TransformOptions;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::failure::{Exit, Failure};

@@ -1,0 +1,67 @@
+//! One run from arm to idle: its files, its report, its end.
+
+pub mod angles;
+pub mod arm;
+mod memory_limit;
+pub mod raw_copy;
+mod recorded;
+pub mod report;
+pub mod setup;
+pub mod sink;
+
+use konkordia_config::Config;
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_sinks::clock;
+use raw_copy::RawCopy;
+use report::Report;
+use std::net::SocketAddr;
+
+/// Closes the files and makes the report.
+pub fn close(
+    config: &Config,
+    addresses: &[SocketAddr],
+    outcome: &RunOutcome,
+    writer: &sink::SharedWriter,
+    raw_copy: Option<&RawCopy>,
+) -> Result<Report, Failure> {
+    let names: Vec<String> = addresses.iter().map(report::stream_name).collect();
+    let record = report::ledger_record(config, &names, outcome, clock::now());
+    let file = writer.finish(&record).transpose();
+    let raw = raw_copy.and_then(RawCopy::finish).transpose();
+    Ok(Report::new(config, &names, outcome, file?).with_raw(raw?))
+}
+
+/// The exit code for the end of a run, and the failure to report, if there is one.
+pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
+    let whole = if outcome.is_success() { Exit::Complete } else { Exit::Incomplete };
+    // After a panic the ledger need not balance: the run was cut short.
+    if !matches!(outcome.ended, Ended::Panicked(_)) && !outcome.ledger.imbalances().is_empty() {
+        return (Exit::Bug, None);
+    }
+    match &outcome.ended {
+        Ended::SinkError(error) => (Exit::Io, Some(error.clone().into())),
+        Ended::SourceError(stream, error) => {
+            let why = konkordia_core::failure::reason(error);
+            (
+                Exit::Io,
+                Some(Failure::new(
+                    Exit::Io,
+                    format!("stream {stream} cannot receive any more"),
+                    why,
+                    "look at the network card: `ip link`",
+                )),
+            )
+        }
+        Ended::NoThread(error) => {
+            let why = konkordia_core::failure::reason(error);
+            let fix = "end other programs, or raise the limit: `ulimit -u`, TasksMax of the service";
+            (Exit::Io, Some(Failure::new(Exit::Io, "no thread could be started for the run", why, fix)))
+        }
+        Ended::Panicked(panic) => (Exit::Bug, Some(panic.into())),
+        Ended::Stopped if interrupted => (Exit::Interrupted, None),
+        Ended::NoData => (Exit::Timeout, None),
+        Ended::Stalled if planned && whole == Exit::Incomplete => (Exit::Timeout, None),
+        Ended::Finished | Ended::Stopped | Ended::Stalled => (whole, None),
+    }
+}

@@ -1,0 +1,84 @@
+//! `konkordia repack`, and the archive copy after a run or a conversion.
+
+use crate::console;
+use crate::repack_args::RepackArgs;
+use crate::run::signals;
+use konkordia_config::archive_copy::ArchiveCopy;
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::output::Overwrite;
+use konkordia_core::plan::Compression;
+use konkordia_core::text;
+use konkordia_repack::archive_copy::make;
+use konkordia_repack::{Progress, Settings, record, repack};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Instant;
+
+/// `konkordia repack FILE -o OUT`
+pub fn command(args: &RepackArgs) -> Result<Exit, Failure> {
+    let compression = args.compression()?;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = args.workers.map_or(processors, usize::from);
+    let settings = Settings { compression, workers, verify: args.verify, delete_source: args.delete_source };
+    let stop = signals::stop_flag()?;
+    let started = Instant::now();
+    let outcome = shown(args.quiet || args.json, |show| repack(&args.file, &args.output, &settings, &stop, show))?;
+    let seconds = started.elapsed().as_secs_f64();
+    if args.json {
+        let value = json!({
+            "master": outcome.master, "files": outcome.files, "kept": outcome.kept, "complete": outcome.complete, "seconds": seconds,
+            "compression": record::words(compression), "verified": outcome.complete && outcome.compared.is_all(),
+            "compared": {"files": outcome.compared.files, "images": outcome.compared.images, "files_not_compared": outcome.compared.files_not_compared},
+            "totals": outcome.totals.to_json(compression),
+        });
+        console::json(&value, false);
+    } else {
+        console::to_stdout(&outcome.totals.to_text(&outcome, compression, seconds, args.verify));
+    }
+    if !outcome.complete {
+        console::to_stderr("stopped; finished files are kept, and the same command goes on from there");
+        return Ok(Exit::Interrupted);
+    }
+    Ok(Exit::Complete)
+}
+
+/// Does `work` while a line shows its progress.
+fn shown<T>(quiet: bool, work: impl FnOnce(&mut dyn FnMut(&Progress)) -> T) -> T {
+    let mut line = console::Progress::new(quiet);
+    let done = work(&mut |progress| line.update(|| text_of(progress)));
+    line.end();
+    done
+}
+
+fn text_of(progress: &Progress) -> String {
+    let seconds = progress.started.elapsed().as_secs_f64();
+    let (done, images) = (progress.images_done, progress.images);
+    let left = seconds / done as f64 * (images - done) as f64;
+    let rate = progress.bytes as f64 / seconds / 1e6;
+    format!("{} of {} images, {rate:.0} MB/s of pixels, {left:.0} s left", text::count(done), text::count(images))
+}
+
+/// Makes the copy and reports it. A failure changes neither the run nor its exit code.
+pub fn archive_copy(archive_copy: &ArchiveCopy, overwrite: Overwrite, master: &Path, quiet: bool, as_json: bool) {
+    let made = shown(quiet || as_json, |show| make(archive_copy, overwrite, master, show));
+    let compression = Compression::Sz3 { bound: archive_copy.bound };
+    let event = |rest: Value| {
+        let mut event = json!({"event": "travel", "error_bound": archive_copy.bound.value()});
+        if let (Some(event), Value::Object(rest)) = (event.as_object_mut(), rest) {
+            event.extend(rest);
+        }
+        console::json(&event, true);
+    };
+    match made {
+        Ok(outcome) if as_json => {
+            event(json!({"master": outcome.master, "files": outcome.files, "totals": outcome.totals.to_json(compression)}));
+        }
+        Ok(outcome) => console::to_stdout(&format!("archive   {}: {}", outcome.master.display(), outcome.totals.loss_text())),
+        Err(failure) => {
+            if as_json {
+                event(json!({"error": failure.what, "why": failure.why}));
+            }
+            console::to_stderr(&format!("the run is not affected, but its archive copy could not be made\n{failure}"));
+        }
+    }
+}
