@@ -706,6 +706,14 @@ fn noise(look: &Look<'_>, seen: &Seen) -> Option<What> {
     look.is_much(odd, of).then_some(What::Noise { odd, of })
 }
 
+/// Stands between the end of a run and its wrong set-up in the text of the ledger.
+pub const WRONG_SETUP: &str = ", with a wrong set-up: ";
+
+/// The wrong set-up in a text of the ledger that says how a run ended.
+pub fn wrong_setup(ended: &str) -> Option<&str> {
+    ended.split_once(WRONG_SETUP).map(|(_, wrong)| wrong)
+}
+
 #[cfg(test)]
 #[path = "setup_tests.rs"]
 mod tests;

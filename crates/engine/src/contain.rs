@@ -54,6 +54,12 @@ pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Panic> {
     })
 }
 
+/// From now on a panic on this thread is contained, because whoever gave it the work takes it: that of a server, which
+/// answers the request with an error.
+pub fn contain_thread() {
+    DEPTH.set(DEPTH.get() + 1);
+}
+
 /// True while this thread is inside [`contain`]: a panic now ends only that work.
 pub fn is_contained() -> bool {
     DEPTH.get() > 0

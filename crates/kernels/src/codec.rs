@@ -291,3 +291,12 @@ pub(crate) fn decompress_lz4(chunk: &[u8], out: &mut [u8]) -> Result<(), ChunkEr
     }
     cursor.end()
 }
+
+/// As [`decompress`], with the instructions of this processor, for pixels of `element_bytes` bytes.
+///
+/// # Errors
+/// Says where the chunk is wrong, or that there are no such pixels.
+pub fn decode(codec: Compression, chunk: &[u8], element_bytes: usize, out: &mut [u8]) -> Result<(), String> {
+    let element = ElementSize::new(element_bytes).ok_or_else(|| format!("pixels of {element_bytes} bytes"))?;
+    decompress(codec, Isa::detect(), chunk, element, out).map_err(|error| error.to_string())
+}

@@ -5,7 +5,8 @@ use crate::calibration_verbs::args::CalibrationCommand;
 use crate::log::{LogFormat, LogLevel};
 use crate::pedestal::args::PedestalArgs;
 use crate::serve::client::args::{ArmArgs, TargetArgs, WaitArgs};
-use crate::serve::security::verb::TokenCommand;
+use crate::token_verb::TokenCommand;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use konkordia_core::failure::EXIT_CODES;
 use std::path::PathBuf;
@@ -656,6 +657,14 @@ pub struct BenchPipelineArgs {
     /// For programs: the result as JSON on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// A parser for values of a library, each with its name and its help.
+pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    values: [(T, &'static str, &'static str); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(values.map(|(_, name, help)| PossibleValue::new(name).help(help)));
+    names.try_map(move |name: String| values.iter().find(|value| value.1 == name).map(|value| value.0).ok_or(name))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub fn command(args: &ConfigArgs) -> Result<Exit, Failure> {
             written.map_err(|error| Failure::io("cannot write", path, &error))?;
             console::to_stderr(&format!("wrote {0}; edit it, then: konkordia config check {0}", path.display()));
         }
-        ConfigAction::Openapi => console::to_stdout(crate::serve::http::openapi::text().trim_end()),
+        ConfigAction::Openapi => console::to_stdout(konkordia_api::http::openapi::text().trim_end()),
         ConfigAction::Schema { markdown: false } => console::json(&schema::json_schema(), false),
         ConfigAction::Schema { markdown: true } => console::to_stdout(schema::markdown().trim_end()),
         ConfigAction::Check { file, json } => return check(file, *json),

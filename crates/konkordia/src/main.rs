@@ -10,17 +10,16 @@ mod contained;
 mod convert;
 mod demo;
 mod files;
-mod input;
 mod log;
 mod panics;
 mod pedestal;
-mod picture;
 mod repack_args;
 mod repack_verb;
 mod run;
 mod serve;
 mod simulate;
 mod stream_generator;
+mod token_verb;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
@@ -86,7 +85,7 @@ fn dispatch(command: &Command) -> Result<Exit, Failure> {
         Command::Repack(args) => repack_verb::command(args),
         Command::Check(args) => files::check::command(args),
         Command::Repair(args) => files::repair::command(args),
-        Command::Token(which) => serve::security::verb::command(which),
+        Command::Token(which) => token_verb::command(which),
         Command::Config(args) => config_verb::command(args),
         Command::Bench(which) => bench::command(which),
         Command::Completion { shell } => {

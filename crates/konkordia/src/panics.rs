@@ -17,9 +17,7 @@ pub fn report_as_bugs() {
         );
         crate::console::to_stderr(&failure.to_string());
         contain::note_place(info);
-        // In a thread of the HTTP server, a panic ends one request only.
-        let is_request = std::thread::current().name() == Some(crate::serve::http::THREAD);
-        if is_request || contain::is_contained() {
+        if contain::is_contained() {
             return;
         }
         // The other threads would wait for this one for ever.

@@ -388,18 +388,6 @@ fn stragglers(frames: Range<u64>, packets_per_image: u64) -> Range<u64> {
     frames.start.saturating_add(1).max(frames.end.saturating_sub(slack))..frames.end
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_frames_of_a_run_are_stragglers_of_the_next_but_never_its_first() {
-        assert_eq!(stragglers(1..11, 128), 2..11);
-        assert_eq!(stragglers(1..100_001, 128), 99_489..100_001);
-        assert!(stragglers(7..8, 128).is_empty());
-    }
-}
-
 /// The event about the archive copy of a run. A copy that could not be made changes nothing about the run.
 fn told_of_copy(
     run: u64,
@@ -421,5 +409,17 @@ fn told_of_copy(
             let message = format!("run {run}: its archive copy could not be made: {}; the run is not affected", failure.what);
             (Severity::Warning, message, json!({ "run": run, "why": failure.why, "fix": failure.fix }))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_frames_of_a_run_are_stragglers_of_the_next_but_never_its_first() {
+        assert_eq!(stragglers(1..11, 128), 2..11);
+        assert_eq!(stragglers(1..100_001, 128), 99_489..100_001);
+        assert!(stragglers(7..8, 128).is_empty());
     }
 }

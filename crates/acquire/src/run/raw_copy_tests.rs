@@ -1,6 +1,6 @@
 use super::*;
-use crate::input::{Input, Options};
 use konkordia_core::ports::FrameHeader;
+use konkordia_input::{Input, Options};
 
 fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {
     RawSpec {

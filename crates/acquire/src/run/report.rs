@@ -7,7 +7,7 @@ use konkordia_config::{Config, plan};
 use konkordia_core::failure::Exit;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::sender::{OtherSenders, Sender};
-use konkordia_core::setup::{Port, Seen, What};
+use konkordia_core::setup::{Port, Seen, WRONG_SETUP, What, wrong_setup};
 use konkordia_core::text;
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
@@ -73,17 +73,10 @@ fn header_rows(seen: Option<&Seen>) -> [(String, u64); 3] {
     [of("header_row", |p| p.row), of("header_column", |p| p.column), of("header_module_id", |p| p.module_id)]
 }
 
-const WRONG_SETUP: &str = ", with a wrong set-up: ";
-
 /// Why a run ended, followed by what is wrong with its set-up.
 pub fn ended(name: &str, told: &[SetupReport]) -> String {
     let wrong: Vec<String> = told.iter().filter(|told| told.is_wrong).map(|told| told.what.clone()).collect();
     if wrong.is_empty() { name.to_string() } else { format!("{name}{WRONG_SETUP}{}", wrong.join("; ")) }
-}
-
-/// The wrong set-up in a text that [`ended`] made.
-pub fn wrong_setup(ended: &str) -> Option<&str> {
-    ended.split_once(WRONG_SETUP).map(|(_, wrong)| wrong)
 }
 
 /// The end of a conversion, with the wrong set-up of the converted run added.

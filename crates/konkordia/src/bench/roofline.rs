@@ -4,12 +4,12 @@
 use super::args::BenchRooflineArgs;
 use super::frames;
 use crate::console;
-use crate::picture::{self, Axis, Series};
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_kernels::Isa;
 use konkordia_kernels::bench::roofline::{Point, Variant, copy_gb_per_s, peak_gflop_per_s, points};
+use konkordia_picture::{Axis, Series};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +36,7 @@ struct Roof {
 
 /// `konkordia bench roofline`
 pub fn command(args: &BenchRooflineArgs) -> Result<Exit, Failure> {
-    args.png.as_deref().map_or(Ok(()), picture::png_path)?;
+    args.png.as_deref().map_or(Ok(()), konkordia_picture::png_path)?;
     frames::with_folder(|folder| measure(args, folder))
 }
 
@@ -180,7 +180,7 @@ fn as_json(roofs: &[Roof], peaks: &[(Isa, f64)], points: &[Point], frames: (&str
 }
 
 /// Operations per byte against operations per second: roofs as lines, variants as dots.
-fn draw(roofs: &[Roof], peaks: &[(Isa, f64)], points: &[Point]) -> picture::Picture {
+fn draw(roofs: &[Roof], peaks: &[(Isa, f64)], points: &[Point]) -> konkordia_picture::Picture {
     let (low, high) = (0.03, 30.0);
     let peak = peaks.iter().map(|(_, peak)| *peak).fold(0.0, f64::max);
     let line = |r: &Roof| {
@@ -194,7 +194,7 @@ fn draw(roofs: &[Roof], peaks: &[(Isa, f64)], points: &[Point]) -> picture::Pict
     let series: Vec<Series<'_>> =
         names.iter().zip(lines.chain(dots)).map(|(name, (points, line))| Series { name, points, line }).collect();
     let axis = |label| Axis { label, log: true };
-    picture::chart("Conversion of JUNGFRAU words, one core", &axis("flop per byte"), &axis("Gflop/s"), &series)
+    konkordia_picture::chart("Conversion of JUNGFRAU words, one core", &axis("flop per byte"), &axis("Gflop/s"), &series)
 }
 
 #[cfg(test)]

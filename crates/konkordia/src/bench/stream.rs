@@ -6,13 +6,13 @@
 use super::args::BenchStreamArgs;
 use super::frames::in_folder;
 use crate::console;
-use crate::picture::{self, Axis, Series as Line};
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::ports::{Message, MessageSource};
 use konkordia_core::text;
 use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream, spawn_sink};
+use konkordia_picture::{Axis, Series as Line};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
 use konkordia_sources::zmq::{ZmqSource, ZmqSourceSpec, context};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// `konkordia bench stream`
 pub fn command(args: &BenchStreamArgs) -> Result<Exit, Failure> {
     if let Some(png) = &args.png {
-        picture::png_path(png)?;
+        konkordia_picture::png_path(png)?;
     }
     konkordia_sources::zmq::keep_memory_of_messages();
     in_folder(args.dir.as_deref(), |folder| {
@@ -325,7 +325,7 @@ fn to_text(rows: &[Row], repeats: usize) -> String {
 }
 
 /// Images per second against bytes of an image.
-fn draw(rows: &[Row]) -> picture::Picture {
+fn draw(rows: &[Row]) -> konkordia_picture::Picture {
     let points = |wanted: &dyn Fn(&Row) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter()
             .filter(|row| (row.setting.upstreams, row.setting.io_threads) == (1, 1))
@@ -345,7 +345,7 @@ fn draw(rows: &[Row]) -> picture::Picture {
     ];
     let series: Vec<Line<'_>> = lines.into_iter().map(|(name, points)| Line { name, points, line: true }).collect();
     let axis = |label| Axis { label, log: true };
-    picture::chart("Whole images over ZeroMQ, loopback", &axis("bytes of an image"), &axis("images/s"), &series)
+    konkordia_picture::chart("Whole images over ZeroMQ, loopback", &axis("bytes of an image"), &axis("images/s"), &series)
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ fn row((cell, stage): (u8, GainStage), module: usize, before: &StagePedestal, af
     let range = module * MODULE_PIXELS..(module + 1) * MODULE_PIXELS;
     let good: Vec<usize> = range.clone().filter(|p| before.mask[*p] == 0 && after.mask[*p] == 0).collect();
     let shifts: Vec<f32> = good.iter().map(|p| after.mean_adu[*p] - before.mean_adu[*p]).collect();
-    let (low, high) = if shifts.is_empty() { (0.0, 0.0) } else { crate::picture::percentiles(&shifts, 0.16, 0.84) };
+    let (low, high) = if shifts.is_empty() { (0.0, 0.0) } else { konkordia_picture::percentiles(&shifts, 0.16, 0.84) };
     let rms = |planes: &StagePedestal| median(good.iter().map(|p| planes.rms_adu[*p]), 1).unwrap_or(f32::NAN);
     let newly: Vec<u32> = range.clone().filter(|p| before.mask[*p] == 0).map(|p| after.mask[p]).collect();
     let count = |bit: u32| newly.iter().filter(|m| **m & bit != 0).count() as u64;

@@ -2,9 +2,9 @@
 
 use super::args::PlotArgs;
 use crate::console;
-use crate::picture::{HeatMap, Histogram, Picture, bins, heat_map, histogram, percentiles, stacked};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
+use konkordia_picture::{HeatMap, Histogram, Picture, bins, heat_map, histogram, percentiles, stacked};
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_COLUMNS, MODULE_PIXELS, MODULE_ROWS, StagePedestal};
 use serde_json::json;
 use std::ops::Range;

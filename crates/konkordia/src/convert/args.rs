@@ -1,7 +1,8 @@
 //! The command line of `konkordia convert`.
 
-use crate::input::Format;
+use crate::cli::one_of;
 use clap::Args;
+use konkordia_input::Format;
 use std::path::PathBuf;
 
 /// `konkordia convert`
@@ -27,7 +28,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "FROM:TO", value_parser = frame_range, help_heading = "Input")]
     pub frames: Option<(u64, u64)>,
     /// Format of the input [default: detected from its content]
-    #[arg(long, value_enum, help_heading = "Input")]
+    #[arg(long, value_parser = one_of(Format::ALL), help_heading = "Input")]
     pub format: Option<Format>,
     /// Number of modules, for files of plain words without headers [default: 1]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Input")]

@@ -1,7 +1,6 @@
 //! Places images of a conversion in its files: after those that an interrupted conversion wrote, whose counts are added
 //! to the ledger, and with the frame numbers that they had in the converted run.
 
-use crate::input::{InputInfo, RunFrames};
 use konkordia_acquire::run::sink::{FileSink, SharedWriter};
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
@@ -9,6 +8,7 @@ use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{CommittedImage, Sink, SinkError, TileRecord};
 use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_input::{InputInfo, RunFrames};
 use konkordia_sinks::hdf5::{Reader, data_file_name};
 use konkordia_wire::sls_udp::HEADER_BYTES;
 use std::time::Duration;

@@ -8,8 +8,6 @@ mod settings;
 mod verify;
 
 use crate::console;
-use crate::input::source::FileSource;
-use crate::input::{Input, InputInfo, Options};
 use crate::repack_verb;
 use crate::run::signals;
 use args::ConvertArgs;
@@ -27,6 +25,8 @@ use konkordia_core::ports::Source;
 use konkordia_core::setup::SetupRules;
 use konkordia_core::text;
 use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_input::source::FileSource;
+use konkordia_input::{Input, InputInfo, Options};
 use konkordia_kernels::isa::Isa;
 use konkordia_repack::archive_copy;
 use konkordia_sinks::clock;
@@ -136,7 +136,7 @@ fn refuse_other_detector(loaded: &Loaded, input: &Input) -> Result<(), Failure> 
     let mut pixels = vec![0; input.info().format.tile_bytes() as usize];
     let mut readers = (0..input.tiles()).map(|tile| input.open_tile(tile));
     // A read error is ignored here: the run reports it in more detail.
-    let first = readers.find(|r| r.len() > 0).and_then(|mut r| r.read_into(0, &mut [IoSliceMut::new(&mut pixels)]).ok());
+    let first = readers.find(|r| !r.is_empty()).and_then(|mut r| r.read_into(0, &mut [IoSliceMut::new(&mut pixels)]).ok());
     match first.and_then(|first| guard::other_gain(high_gain, first.header.daq_info, "the first frame")) {
         Some(error) => Err(refuse(error)),
         None => Ok(()),
@@ -258,7 +258,7 @@ fn announce(args: &ConvertArgs, config: &Config, input: &Input, run_inputs: &Run
         console::to_stderr(&describe(config, info, plan));
     }
     for note in info.notes.iter().chain(&run_inputs.notes) {
-        console::note(&note);
+        console::note(note);
     }
 }
 

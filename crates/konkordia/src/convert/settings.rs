@@ -2,13 +2,13 @@
 //! run. It is checked by the same rules and stored in the file.
 
 use super::args::{ConvertArgs, Setting};
-use crate::input::{InputInfo, OwnRun};
 use konkordia_acquire::run::angles;
 use konkordia_config::geometry::{PRESETS, Preset};
 use konkordia_config::{self, Config, overrides};
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::geometry::DoublePixels;
 use konkordia_core::tile::DetectorKind;
+use konkordia_input::{InputInfo, OwnRun};
 use konkordia_sinks::hdf5::{Metadata, Overwrite};
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};

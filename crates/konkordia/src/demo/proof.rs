@@ -1,7 +1,7 @@
 //! Compares every pixel of the file with what a simple reference pipeline makes of the same packets.
 
-use crate::files::decode;
 use konkordia_core::failure::Failure;
+use konkordia_kernels::codec::decode;
 use konkordia_sim::jungfrau::{JungfrauImage, SyntheticJungfrau, raw_bytes};
 use konkordia_sim::packet::Packetiser;
 use konkordia_sim::reference::{Conversion, JungfrauConstants, Reference, RunLayout};

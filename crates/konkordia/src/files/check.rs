@@ -1,10 +1,11 @@
 //! `konkordia check`: is a file whole and valid?
 
-use super::{decode, others};
+use super::others;
 use crate::cli::FileArgs;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
+use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::{self, Reader, Severity, Summary};
 use serde_json::json;

@@ -1,14 +1,15 @@
 //! `konkordia inspect`: what is in a file.
 
+use super::others;
 use super::statistics::Statistics;
-use super::{decode, others};
 use crate::cli::InspectArgs;
 use crate::console;
-use crate::picture::{self, image};
 use konkordia_core::array::Element;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::text;
+use konkordia_kernels::codec::decode;
+use konkordia_picture::image;
 use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::{Compression, FileSpec, ImageStatus, Reader, Summary};
 use serde_json::{Map, Value, json};
@@ -20,7 +21,7 @@ const SIDE_MAX: u32 = 4096;
 /// `konkordia inspect FILE`
 pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
     if let Some(path) = &args.png {
-        picture::png_path(path)?;
+        konkordia_picture::png_path(path)?;
     }
     if is_ours(&args.file) == Some(false) {
         return others::inspect(args);

@@ -1,12 +1,13 @@
 //! What `inspect` and `check` say of files that other programs wrote.
 
 use super::check::Looked;
+use super::inspect;
 use super::statistics::Statistics;
-use super::{decode, inspect};
 use crate::cli::InspectArgs;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
+use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::Finding;
 use konkordia_sinks::hdf5::others::{Facts, OthersFile, Placed};
 use serde_json::{Value, json};

@@ -1,11 +1,12 @@
 //! The command line of `konkordia pedestal`.
 
-use crate::input::Format;
+use crate::cli::one_of;
 use clap::Args;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::TypedValueParser;
 use konkordia_acquire::dark::{DarkOptions, StageChoice};
 use konkordia_calibration::dark::MakeOptions;
 use konkordia_calibration::reasons::Thresholds;
+use konkordia_input::Format;
 use std::path::PathBuf;
 
 /// `konkordia pedestal`
@@ -34,7 +35,7 @@ pub struct PedestalArgs {
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Frames")]
     pub skip: u64,
     /// Format of the files [default: recognised from their content]
-    #[arg(long, value_enum, help_heading = "Frames")]
+    #[arg(long, value_parser = one_of(Format::ALL), help_heading = "Frames")]
     pub format: Option<Format>,
     /// Number of modules in files of plain 16-bit words [default: 1]
     #[arg(long, value_name = "M", help_heading = "Frames", value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -98,9 +99,7 @@ fn stages() -> impl TypedValueParser<Value = StageChoice> {
         StageChoice::Hg0 => "Dark frames of the high gain mode",
         StageChoice::All => "From a detector: G0, then G1, then G2, one after the other",
     };
-    let values = StageChoice::ALL.map(|stage| PossibleValue::new(stage.name()).help(help(stage)));
-    let of_name = |name: String| StageChoice::ALL.into_iter().find(|stage| stage.name() == name).unwrap_or(StageChoice::Auto);
-    PossibleValuesParser::new(values).map(of_name)
+    one_of(StageChoice::ALL.map(|stage| (stage, stage.name(), help(stage))))
 }
 
 fn positive(text: &str) -> Result<f32, String> {

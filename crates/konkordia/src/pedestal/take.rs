@@ -2,8 +2,6 @@
 
 use super::args::PedestalArgs;
 use crate::console;
-use crate::input::source::FileSource;
-use crate::input::{Input, Options};
 use crate::run::signals;
 use konkordia_acquire::dark::{
     Listener, Progress, StageChoice, Words, as_words, from_detector, take as take_words, whole_modules,
@@ -17,6 +15,8 @@ use konkordia_core::plan::FirstFrame;
 use konkordia_core::ports::Source;
 use konkordia_core::text;
 use konkordia_core::tile::DetectorKind;
+use konkordia_input::source::FileSource;
+use konkordia_input::{Input, Options};
 use konkordia_sinks::hdf5::calibration::GainStage;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

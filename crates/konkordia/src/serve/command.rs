@@ -1,8 +1,6 @@
 //! `konkordia serve`: reads the configuration, starts the detectors and the HTTP server, waits for a signal, then stops
 //! them.
 
-use super::http::{self, Settings};
-use super::maxiv;
 use crate::cli::ServeArgs;
 use crate::console;
 use crate::log::{self, LogLevel};
@@ -11,6 +9,8 @@ use arc_swap::ArcSwap;
 use konkordia_acquire::detector::{self, Handle};
 use konkordia_acquire::events::EventLog;
 use konkordia_acquire::handle::{Detector, Fleet, Severity};
+use konkordia_api::http::{self, Settings};
+use konkordia_api::maxiv;
 use konkordia_config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_config::{self};

@@ -2,7 +2,3 @@
 
 pub mod client;
 pub mod command;
-pub mod http;
-pub mod maxiv;
-pub mod metrics;
-pub mod security;

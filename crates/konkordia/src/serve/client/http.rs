@@ -2,7 +2,7 @@
 
 use super::args::TargetArgs;
 use super::tls::{self, Tls};
-use crate::serve::http::problem::ProblemBody;
+use konkordia_api::http::problem::ProblemBody;
 use konkordia_core::failure::{Exit, Failure};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

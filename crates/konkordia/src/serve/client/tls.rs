@@ -5,7 +5,7 @@
 //! certificate for a server, even if it is trusted. Here it is accepted if it is itself, byte by byte, one of the
 //! trusted certificates.
 
-use crate::serve::security::tls::certificates;
+use konkordia_api::security::tls::certificates;
 use konkordia_core::failure::{Exit, Failure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};

@@ -1,0 +1,306 @@
+//! HTTP: the interface `/api/v1`, metrics and health, and their server on two threads of its own.
+//!
+//! Nothing here touches the data path: states are snapshots, commands go through the queues of the actors, images come
+//! from the preview buffer. Read [`spawn`] first, then `routes`.
+
+mod audit;
+mod commands;
+pub mod connection;
+pub mod connection_slots;
+mod events;
+pub mod extract;
+mod guard;
+mod images;
+pub mod openapi;
+mod page;
+pub mod problem;
+mod render;
+mod routes;
+pub mod state;
+mod status;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use super::security::tls::{self, TlsFiles};
+use axum_server::Handle;
+use axum_server::accept::DefaultAcceptor;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use connection::Gate;
+use connection_slots::{ConnectionSlots, Places};
+use konkordia_acquire::handle::Fleet;
+use konkordia_config::settings::HttpSettings;
+use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_engine::contain::contain_thread;
+use state::Shared;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+/// Name of the server's threads. After a panic on one of them, one request is answered with 500; the service goes on.
+pub const THREAD: &str = "http";
+/// Threads that answer requests; what takes long is done on other threads.
+const WORKERS: usize = 2;
+/// Threads for commands, decoding, metrics and the audit log. The semaphores of [`state`] limit the first two, so that
+/// some threads are always left.
+const BLOCKING_MAX: usize = 2 * state::COMMANDS_MAX + state::DECODERS_MAX + 8;
+/// Time that requests have to finish when the server stops.
+const GRACE: Duration = Duration::from_millis(1500);
+/// Time for a TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Most headers of a request.
+const HEADERS_MAX: usize = 64;
+/// One in so many connections is reserved for this machine, and for addresses from which a token came before.
+const KEPT_SHARE: usize = 8;
+
+/// Settings of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Where it listens; port 0 = any that is free.
+    pub address: SocketAddr,
+    /// File of tokens. Without one it listens on loopback only, and everyone on this machine may do everything.
+    pub tokens: Option<PathBuf>,
+    /// Certificate and key; without them it speaks plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// Host names by which it is called, beside addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Origins of foreign web pages that may send requests.
+    pub origins: Vec<String>,
+    /// File of the audit log.
+    pub audit: Option<PathBuf>,
+    /// `/metrics` needs no token.
+    pub metrics_open: bool,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+/// Limits of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of the body of a request.
+    pub body_bytes: usize,
+    /// Bytes of the headers of a request, at least 8192.
+    pub header_bytes: usize,
+    /// Time for the headers of a request, and how long a connection may rest between two requests.
+    pub header_timeout: Duration,
+    /// Longest time in which a client may take nothing of an answer.
+    pub stall_timeout: Duration,
+    /// Connections at once.
+    pub connections: usize,
+    /// Connections of one address (IPv6: of one network).
+    pub connections_per_address: usize,
+    /// Requests of one address per second, on average.
+    pub requests_per_s: u32,
+    /// Requests of one address at once.
+    pub requests_burst: u32,
+    /// Memory of answers with images that are being made or sent, MiB.
+    pub image_memory_mib: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 1 << 20,
+            header_bytes: 32 << 10,
+            header_timeout: Duration::from_secs(20),
+            stall_timeout: Duration::from_secs(30),
+            connections: 256,
+            connections_per_address: 64,
+            requests_per_s: 500,
+            requests_burst: 1000,
+            image_memory_mib: 1024,
+        }
+    }
+}
+
+impl Limits {
+    /// The limits for connections.
+    pub fn connection_slots(&self) -> ConnectionSlots {
+        let kept = self.connections / KEPT_SHARE;
+        ConnectionSlots::new(Places { all: self.connections, per_address: self.connections_per_address, kept })
+    }
+}
+
+impl Settings {
+    /// On `address`, with nothing else set.
+    pub fn on(address: SocketAddr) -> Self {
+        Self {
+            address,
+            tokens: None,
+            tls: None,
+            hosts: Vec::new(),
+            origins: Vec::new(),
+            audit: None,
+            metrics_open: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl From<&HttpSettings> for Settings {
+    fn from(settings: &HttpSettings) -> Self {
+        let tls = settings.tls.as_ref().map(|files| TlsFiles { certificate: files.certificate.clone(), key: files.key.clone() });
+        let limits = Limits {
+            body_bytes: settings.request_bytes_max,
+            header_timeout: settings.request_timeout,
+            connections: settings.connections_max,
+            connections_per_address: (settings.connections_max / 4).max(1),
+            requests_per_s: settings.requests_per_s,
+            requests_burst: settings.requests_per_s.saturating_mul(2),
+            ..Limits::default()
+        };
+        Self {
+            tokens: settings.tokens.clone(),
+            tls,
+            origins: settings.cors_origins.clone(),
+            audit: settings.audit_log.clone(),
+            limits,
+            ..Self::on(settings.listen)
+        }
+    }
+}
+
+/// A running server. Dropping it ends it too.
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    handle: Handle<SocketAddr>,
+    task: Option<JoinHandle<()>>,
+    runtime: Option<Runtime>,
+}
+
+/// Binds, then serves on threads of its own.
+///
+/// # Errors
+/// If the address is in use or not of this machine, settings contradict each other, or a file of tokens, TLS or audit
+/// cannot be used.
+pub fn spawn(fleet: Arc<Fleet>, settings: Settings) -> Result<Server, Failure> {
+    check(&settings)?;
+    let tls = settings.tls.as_ref().map(tls::load).transpose()?;
+    let shared = Arc::new(Shared::new(fleet, settings)?);
+    let listener = listen(shared.settings.address)?;
+    let io = |what: &str, error: &std::io::Error| {
+        Failure::new(Exit::Io, what, reason(error), "look at the limits of this process (ulimit -a)")
+    };
+    let address = listener.local_addr().map_err(|error| io("cannot listen for HTTP", &error))?;
+    let mut builder = Builder::new_multi_thread();
+    builder
+        .worker_threads(WORKERS)
+        .max_blocking_threads(BLOCKING_MAX)
+        .thread_name(THREAD)
+        .on_thread_start(contain_thread)
+        .enable_all();
+    let runtime = builder.build().map_err(|error| io("cannot start the threads for HTTP", &error))?;
+    let handle = Handle::new();
+    let tls = tls.map(RustlsConfig::from_config);
+    runtime.spawn(watch::files(Arc::clone(&shared), tls.clone()));
+    if shared.tokens.is_some() && tls.is_none() && !address.ip().is_loopback() {
+        shared.warn(format!(
+            "tokens are sent to {address} in the clear: whoever can listen on the network reads them and can use them; set service.tls_certificate and service.tls_key, or listen on 127.0.0.1 behind an SSH tunnel or a proxy with TLS"
+        ));
+    }
+    let served = serve(&runtime, listener, &shared, &handle, tls).map_err(|error| io("cannot serve HTTP", &error))?;
+    Ok(Server { address, shared, handle, task: Some(served), runtime: Some(runtime) })
+}
+
+fn serve(
+    runtime: &Runtime,
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    handle: &Handle<SocketAddr>,
+    tls: Option<RustlsConfig>,
+) -> std::io::Result<JoinHandle<()>> {
+    let _inside = runtime.enter();
+    let limits = shared.settings.limits;
+    let connection_slots = limits.connection_slots();
+    let app = routes::router(shared).into_make_service_with_connect_info::<SocketAddr>();
+    let mut server = axum_server::from_tcp(listener)?.handle(handle.clone());
+    let timer = hyper_util::rt::TokioTimer::new();
+    let mut http = server.http_builder().http1();
+    http.timer(timer)
+        .header_read_timeout(limits.header_timeout)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(limits.header_bytes.max(8192));
+    Ok(match tls {
+        None => {
+            let server =
+                server.acceptor(Gate::new(DefaultAcceptor::new(), connection_slots, limits.stall_timeout, true)).http1_only();
+            runtime.spawn(async move { drop(server.serve(app).await) })
+        }
+        Some(tls) => {
+            let stall = limits.stall_timeout;
+            let inner = RustlsAcceptor::new(tls).handshake_timeout(HANDSHAKE);
+            let server = server.acceptor(Gate::new(inner, connection_slots, stall, false)).http1_only();
+            runtime.spawn(async move { drop(server.serve(app).await) })
+        }
+    })
+}
+
+fn check(settings: &Settings) -> Result<(), Failure> {
+    if !settings.address.ip().is_loopback() && settings.tokens.is_none() {
+        let why = "anybody on the network could stop a measurement".to_string();
+        let fix = "make tokens (`konkordia token create NAME --role operate --file FILE`) and name the file ([service] tokens), or listen on 127.0.0.1";
+        let what = format!("HTTP on {} needs tokens", settings.address);
+        return Err(Failure::new(Exit::Configuration, what, why, fix));
+    }
+    Ok(())
+}
+
+/// The failure for settings of HTTP that cannot be used.
+pub fn wrong_settings(why: impl Into<String>, fix: impl Into<String>) -> Failure {
+    Failure::new(Exit::Configuration, "the settings of HTTP cannot be used", why, fix)
+}
+
+/// Opens a socket that listens for HTTP.
+pub(super) fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    bound.map_err(|error| {
+        use std::io::ErrorKind as K;
+        let fix = match error.kind() {
+            K::AddrInUse => format!("another program listens there, perhaps another `konkordia serve` (`ss -ltnp` shows it); end it or take another port than {}", address.port()),
+            K::AddrNotAvailable => "use an address of this machine (`ip address` shows them)".into(),
+            K::PermissionDenied => "ports below 1024 are for root; take another one".into(),
+            _ => "check address and port".into(),
+        };
+        let exit = if error.kind() == K::AddrInUse { Exit::State } else { Exit::Io };
+        Failure::new(exit, format!("cannot listen for HTTP on {address}"), reason(&error), fix)
+    })
+}
+
+impl Server {
+    /// Where it listens, with the port that the kernel chose.
+    #[cfg(test)]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its URL, for people and programs on this machine.
+    pub fn url(&self) -> String {
+        let scheme = if self.shared.settings.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Ends: no new connections are accepted, event streams end, running requests get 1.5 s; done within 2 s.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        self.shared.stopping.send_replace(true);
+        self.handle.graceful_shutdown(Some(GRACE));
+        if let Some(task) = self.task.take() {
+            let _ = runtime.block_on(async { tokio::time::timeout(GRACE + Duration::from_millis(200), task).await });
+        }
+        runtime.shutdown_timeout(Duration::from_millis(100));
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

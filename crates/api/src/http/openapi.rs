@@ -1,0 +1,134 @@
+//! The OpenAPI description of the interface: made from the handlers, with the problems and tokens that all of them
+//! share.
+
+use super::problem::{CODES, MEDIA_TYPE, ProblemBody};
+use super::routes;
+use serde_json::{Map, Value, json};
+use std::sync::OnceLock;
+use utoipa::OpenApi;
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Konkordia", description = "Control and watch the data acquisition of X-ray pixel detectors. Errors are problems (RFC 9457).",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")),
+    components(schemas(ProblemBody, konkordia_acquire::handle::ServiceEvent)),
+    tags(
+        (name = "state", description = "State of the service and its detectors"),
+        (name = "commands", description = "Commands to detectors"),
+        (name = "data", description = "Images and files"),
+        (name = "events", description = "Events as they happen, and past ones"),
+        (name = "monitoring", description = "For monitoring programs")
+    )
+)]
+/// The description of the interface.
+pub struct Description;
+
+/// Statuses of problems: on every path, on paths that need a role, on paths that name a detector, and on commands.
+const OF_ALL: [u16; 8] = [400, 405, 413, 421, 429, 431, 500, 503];
+const OF_ROLES: [u16; 2] = [401, 403];
+const OF_DETECTORS: [u16; 1] = [404];
+const OF_COMMANDS: [u16; 4] = [408, 409, 415, 422];
+
+/// The description as JSON text, as `docs/openapi.json` holds it.
+pub fn text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| format!("{:#}\n", document()))
+}
+
+fn document() -> Value {
+    let (_, described) = routes::described().split_for_parts();
+    let mut document = serde_json::to_value(described).expect("the description is JSON");
+    let components = document["components"].as_object_mut().expect("there are components");
+    let schema = json!({"type": "http", "scheme": "bearer", "description": "A token of `konkordia token create`; none is needed where the service has no \
+        tokens and listens on loopback only"});
+    components.insert("securitySchemes".into(), json!({"token": schema}));
+    components.insert("responses".into(), Value::Object(problem_responses()));
+    unsigned(&mut document);
+    if let Some(paths) = document["paths"].as_object_mut() {
+        for (path, methods) in paths {
+            for (method, operation) in methods.as_object_mut().into_iter().flatten() {
+                complete(path, method, operation);
+            }
+        }
+    }
+    document
+}
+
+/// Describes whole numbers from 0 on as unsigned, not as signed ones.
+fn unsigned(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if map.get("minimum").is_some_and(|minimum| minimum == 0) && map.get("format").is_some_and(|format| format == "int64")
+            {
+                map.insert("format".into(), json!("uint64"));
+                map.entry("maximum").or_insert(json!(u64::MAX));
+            }
+            map.values_mut().for_each(unsigned);
+        }
+        Value::Array(values) => values.iter_mut().for_each(unsigned),
+        _ => {}
+    }
+}
+
+/// An optional query parameter is left out and never null, so its schema loses `null`.
+fn not_null(schema: &mut Value) {
+    if let Some(types) = schema["type"].as_array() {
+        let kept: Vec<Value> = types.iter().filter(|kind| **kind != "null").cloned().collect();
+        schema["type"] = if kept.len() == 1 { kept[0].clone() } else { Value::Array(kept) };
+    }
+    let mut choices = schema["oneOf"].as_array().into_iter().flatten();
+    if let Some(only) = choices.rfind(|choice| choice["type"] != "null").cloned() {
+        *schema = only;
+    }
+}
+
+/// One response for each status that a problem may have, with the codes that come with it.
+fn problem_responses() -> Map<String, Value> {
+    let mut responses = Map::new();
+    for (_, status, _) in CODES {
+        let codes: Vec<String> =
+            CODES.iter().filter(|(_, s, _)| *s == status).map(|(code, _, title)| format!("`{code}`: {title}")).collect();
+        let content = json!({MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}});
+        responses.insert(format!("Problem{}", status.as_u16()), json!({"description": codes.join(". "), "content": content}));
+    }
+    responses
+}
+
+/// Adds the problems and the token that an operation needs.
+fn complete(path: &str, method: &str, operation: &mut Value) {
+    let role = role(path, method);
+    let names_detector = operation["parameters"].as_array().into_iter().flatten().any(|p| p["name"] == "detector");
+    let mut statuses = OF_ALL.to_vec();
+    statuses.extend(role.iter().flat_map(|_| OF_ROLES));
+    statuses.extend(OF_DETECTORS.iter().filter(|_| names_detector));
+    statuses.extend(OF_COMMANDS.iter().filter(|_| method == "post"));
+    statuses.extend(path.contains("{image}").then_some(422));
+    statuses.sort_unstable();
+    let responses = operation["responses"].as_object_mut().expect("operations have responses");
+    for status in statuses {
+        responses.entry(status.to_string()).or_insert(json!({"$ref": format!("#/components/responses/Problem{status}")}));
+    }
+    let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+    for parameter in parameters.into_iter().flatten() {
+        not_null(&mut parameter["schema"]);
+    }
+    if let Some(body) = operation.get_mut("requestBody") {
+        body["required"] = json!(false);
+    }
+    operation["security"] = match role {
+        Some(role) => {
+            operation["x-role"] = json!(role);
+            json!([{"token": []}, {}])
+        }
+        None => json!([]),
+    };
+}
+
+/// The role that a path asks for, if it asks for one.
+pub fn role(path: &str, method: &str) -> Option<&'static str> {
+    match (path, method) {
+        ("/healthz" | "/readyz" | "/", _) => None,
+        (_, "post") => Some("operate"),
+        _ => Some("view"),
+    }
+}

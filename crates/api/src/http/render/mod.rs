@@ -1,0 +1,172 @@
+//! Images as files of other formats.
+
+mod cbor;
+mod pixels;
+#[cfg(test)]
+mod tests;
+mod tiff;
+
+use super::problem::Problem;
+use axum::body::Bytes;
+use konkordia_core::array::Packing;
+use konkordia_core::series::{Array, SeriesImage, SeriesStart};
+use konkordia_picture::image;
+use pixels::Pixels;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// Format of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Format {
+    Npy,
+    Tiff,
+    Png,
+    Cbor,
+    Raw,
+    Json,
+}
+
+/// What a client wants of an image.
+pub struct Selection {
+    /// The format.
+    pub format: Format,
+    /// Name or number of the channel.
+    pub channel: Option<String>,
+    /// Longest side of a picture.
+    pub size: u32,
+}
+
+/// A file in memory.
+pub struct Rendered {
+    /// Its media type.
+    pub media_type: &'static str,
+    /// Suffix of its file name.
+    pub ending: Option<&'static str>,
+    /// Additional headers for the answer.
+    pub headers: Vec<(&'static str, String)>,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+impl Rendered {
+    /// A file of this media type.
+    pub fn new(media_type: &'static str, bytes: impl Into<Bytes>) -> Self {
+        Self { media_type, ending: None, headers: Vec::new(), bytes: bytes.into() }
+    }
+
+    fn ending(mut self, ending: &'static str) -> Self {
+        self.ending = Some(ending);
+        self
+    }
+}
+
+/// Name of a packing for programs.
+pub const fn packing_name(packing: Packing) -> &'static str {
+    match packing {
+        Packing::None => "none",
+        Packing::Lz4Block => "lz4-block",
+        Packing::Lz4 => "lz4",
+        Packing::BitshuffleLz4 => "bslz4",
+        Packing::BitshuffleZstd => "bszstd",
+    }
+}
+
+/// Makes the file. Takes as long as decoding: for threads that may block.
+///
+/// # Errors
+/// If there is no such channel, or its pixels cannot be unpacked.
+pub fn render(start: &SeriesStart, image: &SeriesImage, selection: &Selection) -> Result<Rendered, Problem> {
+    if image.channels.is_empty() {
+        return Err(Problem::new(
+            "no_image",
+            format!("image {} was lost: it has no pixels", image.number),
+            "ask for another one",
+        ));
+    }
+    let index = channel(image, selection.channel.as_deref())?;
+    if selection.format == Format::Cbor {
+        let one = selection.channel.is_some().then_some(index);
+        return Ok(Rendered::new("application/cbor", cbor::message(start, image, one)?).ending("cbor"));
+    }
+    let array = &image.channels[index].array;
+    match selection.format {
+        Format::Raw => Ok(raw(array)),
+        Format::Npy => Ok(Rendered::new("application/x-npy", npy(&Pixels::of(array)?)).ending("npy")),
+        Format::Tiff => Ok(Rendered::new("image/tiff", tiff::file(&Pixels::of(array)?)?).ending("tiff")),
+        Format::Png | Format::Cbor | Format::Json => {
+            let pixels = Pixels::of(array)?;
+            let Pixels { element, data, .. } = &pixels;
+            let of = image::Pixels { element: *element, columns: pixels.size().1, bytes: data };
+            let picture = image::png(of, selection.size).map_err(Problem::bug)?;
+            Ok(Rendered::new("image/png", picture).ending("png"))
+        }
+    }
+}
+
+/// The channel with this name or number.
+fn channel(image: &SeriesImage, wanted: Option<&str>) -> Result<usize, Problem> {
+    let Some(wanted) = wanted else { return Ok(0) };
+    let by_name = image.channels.iter().position(|channel| &*channel.name == wanted);
+    let by_number = || wanted.parse().ok().filter(|index| *index < image.channels.len());
+    by_name.or_else(by_number).ok_or_else(|| {
+        let names: Vec<String> =
+            image.channels.iter().enumerate().map(|(n, channel)| format!("{n} ({})", channel.name)).collect();
+        Problem::new(
+            "no_channel",
+            format!("there is no channel {wanted:?}; there are: {}", names.join(", ")),
+            "use a name or a number",
+        )
+    })
+}
+
+/// The bytes as a file would hold them.
+fn raw(array: &Array) -> Rendered {
+    let join = |numbers: &mut dyn Iterator<Item = u64>| numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let bytes = match &array.pieces[..] {
+        [piece] => piece.clone(),
+        pieces => pieces.concat().into(),
+    };
+    let mut rendered = Rendered::new("application/octet-stream", bytes).ending("raw");
+    rendered.headers = vec![
+        ("x-konkordia-shape", join(&mut array.shape.dimensions().iter().copied())),
+        ("x-konkordia-dtype", array.element.name().into()),
+        ("x-konkordia-compression", packing_name(array.packing).into()),
+    ];
+    if array.pieces.len() != 1 {
+        rendered.headers.push(("x-konkordia-piece-bytes", join(&mut array.pieces.iter().map(|piece| piece.len() as u64))));
+    }
+    rendered
+}
+
+/// A file as numpy.save writes it, version 1.0.
+fn npy(pixels: &Pixels) -> Vec<u8> {
+    use konkordia_core::array::Element as E;
+    let kind = match pixels.element {
+        E::Uint8 => "|u1",
+        E::Int8 => "|i1",
+        E::Uint16 | E::Mono12p => "<u2",
+        E::Int16 => "<i2",
+        E::Uint32 => "<u4",
+        E::Int32 => "<i4",
+        E::Uint64 => "<u8",
+        E::Int64 => "<i8",
+        E::Float32 => "<f4",
+        E::Float64 => "<f8",
+    };
+    let shape = pixels.shape.dimensions().iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    let comma = if pixels.shape.dimensions().len() == 1 { "," } else { "" };
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
+    // Magic, version and length are 10 bytes. The whole header is a multiple of 64 bytes, and ends with a line break.
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = Vec::with_capacity(10 + header.len() + pixels.data.len());
+    bytes.extend(b"\x93NUMPY\x01\x00");
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(&pixels.data[..]);
+    bytes
+}

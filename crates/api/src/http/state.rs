@@ -1,0 +1,173 @@
+//! What all requests share: the fleet, the tokens, the limits.
+
+use super::Settings;
+use super::problem::Problem;
+use crate::security::audit::AuditLog;
+use crate::security::origin::Origins;
+use crate::security::rate::RateLimit;
+use crate::security::tokens::Tokens;
+use crate::security::{Identity, Role};
+use arc_swap::ArcSwap;
+use axum::http::{HeaderMap, header};
+use konkordia_acquire::handle::{Detector, DetectorState, DetectorStatus, Fleet, ServiceEvent, Severity};
+use konkordia_core::failure::Failure;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, broadcast, watch};
+
+/// Commands that may wait for their detectors at once, and as many again that end something, so that a `cancel` never
+/// waits behind an `arm`.
+pub const COMMANDS_MAX: usize = 12;
+/// Images that are decoded at once.
+pub const DECODERS_MAX: usize = 4;
+/// Longest that a `wait` or `wait_s` waits.
+pub const WAIT_S_MAX: f64 = 600.0;
+/// How often a state is read while no event reports a change.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Shared by all requests.
+pub struct Shared {
+    /// The detectors.
+    pub fleet: Arc<Fleet>,
+    /// As configured.
+    pub settings: Settings,
+    /// `None` = no tokens are needed.
+    pub tokens: Option<ArcSwap<Tokens>>,
+    /// The host names and web pages that are accepted.
+    pub origins: Origins,
+    /// Requests by address, of senders with a role.
+    pub rate: Mutex<RateLimit>,
+    /// Requests by address, of all others.
+    pub rate_of_unknown: Mutex<RateLimit>,
+    /// Where commands are recorded.
+    pub audit: Option<AuditLog>,
+    /// True if the last line for the audit log could not be written.
+    pub audit_failed: std::sync::atomic::AtomicBool,
+    /// Permits for commands that begin something.
+    pub commands: Arc<Semaphore>,
+    /// Permits for commands that end something.
+    pub endings: Arc<Semaphore>,
+    /// Permits for decoding.
+    pub decoders: Arc<Semaphore>,
+    /// Memory of answers with images, in MiB.
+    pub image_mib: Arc<Semaphore>,
+    /// True when the server is about to end.
+    pub stopping: watch::Sender<bool>,
+    /// Answers by class of status: 1xx to 5xx.
+    pub answered: [AtomicU64; 5],
+    /// When the service began.
+    pub began: Instant,
+    events: broadcast::Sender<Arc<ServiceEvent>>,
+}
+
+/// Events that a slow subscriber may be behind. Beyond that it loses events, and gets the number of lost ones.
+const BEHIND: usize = 256;
+
+impl Shared {
+    /// Reads tokens, checks origins and the audit log.
+    ///
+    /// # Errors
+    /// If one of them cannot be used.
+    pub fn new(fleet: Arc<Fleet>, settings: Settings) -> Result<Self, Failure> {
+        let tokens = settings.tokens.as_deref().map(Tokens::load).transpose()?;
+        let origins = Origins::new(&settings.hosts, &settings.origins, tokens.is_some());
+        let origins = origins.map_err(|why| super::wrong_settings(why, "correct [service] cors_origins"))?;
+        let audit = settings.audit.as_deref().map(AuditLog::open).transpose()?;
+        let events = broadcast::channel(BEHIND).0;
+        let of_log = events.clone();
+        // No listener at all is not an error.
+        drop(fleet.events.forward(Box::new(move |event| drop(of_log.send(Arc::clone(event))))));
+        let limits = &settings.limits;
+        Ok(Self {
+            rate: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
+            rate_of_unknown: Mutex::new(RateLimit::new(limits.requests_per_s, limits.requests_burst)),
+            image_mib: Arc::new(Semaphore::new(limits.image_memory_mib as usize)),
+            tokens: tokens.map(ArcSwap::from_pointee),
+            origins,
+            audit,
+            audit_failed: false.into(),
+            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            endings: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            decoders: Arc::new(Semaphore::new(DECODERS_MAX)),
+            stopping: watch::channel(false).0,
+            answered: Default::default(),
+            began: Instant::now(),
+            events,
+            fleet,
+            settings,
+        })
+    }
+
+    /// Who sends a request with these headers.
+    pub fn identify(&self, headers: &HeaderMap) -> Identity {
+        let Some(tokens) = &self.tokens else {
+            return Identity::Known { name: "local".into(), role: Role::Configure };
+        };
+        let Some(value) = headers.get(header::AUTHORIZATION) else { return Identity::Anonymous };
+        let token = value.to_str().ok().and_then(|text| {
+            let (scheme, token) = text.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+        });
+        token.map_or(Identity::BadToken, |token| tokens.load().identify(token))
+    }
+
+    /// The detector with this name; without a name, the only detector.
+    ///
+    /// # Errors
+    /// If there is none, or it is not said which.
+    pub fn detector(&self, name: Option<&str>) -> Result<Arc<dyn Detector>, Problem> {
+        self.fleet.find(name).map_err(|mut refusal| {
+            if name.is_none() {
+                refusal.code = "which_detector".into();
+            }
+            Problem::from(refusal)
+        })
+    }
+
+    /// True once the service or this server is stopping.
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow() || **self.fleet.stopping.load()
+    }
+
+    /// Waits until a detector is neither armed nor running, or has begun another run than `run`; at most `longest`. No
+    /// thread is blocked meanwhile. Returns the newest state, and whether the wait was successful.
+    pub async fn wait_idle(&self, detector: &dyn Detector, run: u64, longest: Duration) -> (Arc<DetectorStatus>, bool) {
+        let until = tokio::time::Instant::now() + longest;
+        let mut stopping = self.stopping.subscribe();
+        let mut events = self.events.subscribe();
+        loop {
+            let status = detector.status();
+            let done = !matches!(status.state, DetectorState::Armed | DetectorState::Running) || status.run != run;
+            if done || self.is_stopping() || tokio::time::Instant::now() >= until {
+                return (status, done);
+            }
+            let next = until.min(tokio::time::Instant::now() + LOOK);
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                changed = stopping.changed() => drop(changed),
+                event = events.recv() => if matches!(event, Err(broadcast::error::RecvError::Closed)) {
+                    tokio::time::sleep_until(next).await;
+                },
+            }
+        }
+    }
+
+    /// The events in the history, and a channel for all later ones. No event is missing in between; the first ones of
+    /// the channel may be in the history too.
+    pub fn listen(&self) -> (Vec<Arc<ServiceEvent>>, broadcast::Receiver<Arc<ServiceEvent>>) {
+        let coming = self.events.subscribe();
+        (self.fleet.events.after(0), coming)
+    }
+
+    /// Reports that something is wrong with the service itself.
+    pub fn warn(&self, message: String) {
+        self.tell(Severity::Warning, message);
+    }
+
+    /// Adds an event about the service itself to the history.
+    pub fn tell(&self, severity: Severity, message: String) {
+        let event = if severity == Severity::Info { "log" } else { "warning" };
+        self.fleet.events.add(None, event, severity, message, serde_json::Value::Null);
+    }
+}

@@ -1,0 +1,285 @@
+//! The interface, tested with a fake detector.
+
+mod commands;
+mod documents;
+mod images;
+mod looking;
+mod security;
+mod server;
+
+use super::state::Shared;
+use super::{Limits, Settings, routes};
+use crate::security::Role;
+use crate::security::tokens::Tokens;
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Request, StatusCode};
+use konkordia_acquire::events::EventLog;
+use konkordia_acquire::handle::{
+    Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Fleet, ImageRing,
+    Refusal, Reply, RingImage, Severity,
+};
+use konkordia_core::series::{SeriesImage, SeriesStart};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tower::ServiceExt;
+
+/// A detector that changes its state as commanded, and remembers the commands.
+pub struct Fake {
+    name: String,
+    status: ArcSwap<DetectorStatus>,
+    told: Mutex<Vec<Command>>,
+    ring: Arc<FakeRing>,
+}
+
+#[derive(Default)]
+struct FakeRing {
+    images: Mutex<Vec<(Arc<SeriesStart>, Arc<SeriesImage>)>>,
+}
+
+impl ImageRing for FakeRing {
+    fn get(&self, number: Option<u64>) -> Option<RingImage> {
+        let images = self.images.lock().unwrap();
+        let found = match number {
+            Some(number) => images.iter().find(|(_, image)| image.number == number).cloned(),
+            None => images.iter().rev().find(|(_, image)| !image.channels.is_empty()).cloned(),
+        };
+        found.map(|(start, image)| RingImage { start, image, run: None })
+    }
+
+    fn numbers(&self) -> (Vec<u64>, Option<u64>) {
+        (self.images.lock().unwrap().iter().map(|(_, image)| image.number).collect(), None)
+    }
+
+    fn age(&self, number: u64) -> Option<Duration> {
+        self.numbers().0.contains(&number).then_some(Duration::from_millis(1500))
+    }
+}
+
+fn status_of(name: &str, state: DetectorState) -> DetectorStatus {
+    DetectorStatus {
+        detector: name.into(),
+        kind: "stream".into(),
+        state,
+        draining: false,
+        message: "<as told>".into(),
+        severity: Severity::Info,
+        hint: None,
+        run: 1,
+        progress: Some(0.5),
+        images_expected: Some(10),
+        images_committed: 5,
+        images_written: 4,
+        images_unwritten: 0,
+        images_durable: Some(3),
+        raw_frames_durable: Some(2),
+        images_lost: 1,
+        images_not_taken: 0,
+        images_not_received: 0,
+        images_partial: 0,
+        file: None,
+        ended: None,
+        state_age_s: 0.25,
+        listens: vec!["tcp://127.0.0.1:9999".into()],
+    }
+}
+
+impl Fake {
+    fn new(name: &str) -> Arc<Self> {
+        let status = ArcSwap::from_pointee(status_of(name, DetectorState::Idle));
+        Arc::new(Self { name: name.into(), status, told: Mutex::default(), ring: Arc::default() })
+    }
+
+    fn set(&self, state: DetectorState) {
+        self.status.store(Arc::new(status_of(&self.name, state)));
+    }
+
+    fn show(&self, image: SeriesImage) {
+        let start = SeriesStart { series: 7, unique_id: "abc".into(), ..SeriesStart::default() };
+        self.ring.images.lock().unwrap().push((Arc::new(start), Arc::new(image)));
+    }
+}
+
+impl Detector for Fake {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn status(&self) -> Arc<DetectorStatus> {
+        self.status.load_full()
+    }
+
+    fn statistics(&self) -> DetectorStatistics {
+        let map = |name: &str, value: f64| [(name.to_string(), value)].into();
+        let totals = [
+            ("images_complete", 30),
+            ("images_lost", 2),
+            ("packets_placed", 7),
+            ("messages_late", 1),
+            ("bytes_received", 9),
+            ("runs_finished", 3),
+            ("novel", 4),
+        ];
+        DetectorStatistics {
+            detector: self.name.clone(),
+            ledger: [("received".to_string(), 12)].into(),
+            rates: map("received_hz", 2000.5),
+            queues: map("in_flight", 0.25),
+            latency: map("written_p99_us", 5100.0),
+            consumers: vec![ConsumerStatistics {
+                name: "preview \"1\"".into(),
+                address: "tcp://127.0.0.1:1".into(),
+                service: "latest".into(),
+                connected: true,
+                delivered: 8,
+                skipped: 2,
+                lag_images: 1,
+            }],
+            totals: totals.map(|(name, count)| (name.to_string(), count)).into(),
+        }
+    }
+
+    fn configuration(&self) -> Value {
+        json!({"detector": {"model": "stream"}, "output": {"directory": std::env::temp_dir()}})
+    }
+
+    fn command(&self, command: Command) -> Reply {
+        let refuse = |code: &str, state| Refusal {
+            code: code.into(),
+            what: "cannot do that".into(),
+            why: "it was told so".into(),
+            fix: "tell it otherwise".into(),
+            state: Some(state),
+        };
+        self.told.lock().unwrap().push(command.clone());
+        let state = self.status.load().state;
+        match (command, state) {
+            (Command::Arm(request), _) if request.prefix.as_deref() == Some("panic") => panic!("as told"),
+            (Command::Arm(request), _) if request.prefix.as_deref() == Some("slow") => {
+                std::thread::sleep(Duration::from_millis(400));
+                self.set(DetectorState::Armed);
+            }
+            (Command::Arm(_), DetectorState::Idle) => self.set(DetectorState::Armed),
+            (Command::Start(_), DetectorState::Idle | DetectorState::Armed) => self.set(DetectorState::Running),
+            (Command::Stop | Command::Cancel, _) => self.set(DetectorState::Idle),
+            (Command::Trigger, state) => return Err(refuse("no_trigger", state)),
+            (_, state) => return Err(refuse("wrong_state", state)),
+        }
+        Ok((*self.status()).clone())
+    }
+
+    fn images(&self) -> Arc<dyn ImageRing> {
+        Arc::clone(&self.ring) as Arc<dyn ImageRing>
+    }
+
+    fn files(&self) -> Vec<FileEntry> {
+        vec![FileEntry {
+            detector: self.name.clone(),
+            run: 1,
+            master: "/data/a_master.h5".into(),
+            state: "complete".into(),
+            images: 10,
+            bytes: 1 << 40,
+            ended: Some("finished".into()),
+        }]
+    }
+}
+
+fn fleet(detectors: &[Arc<Fake>]) -> Arc<Fleet> {
+    let detectors = detectors.iter().map(|fake| Arc::clone(fake) as Arc<dyn Detector>).collect();
+    Arc::new(Fleet { detectors, events: EventLog::new(), stopping: Arc::new(ArcSwap::from_pointee(false)) })
+}
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// The router with one or more detectors.
+struct Bench {
+    shared: Arc<Shared>,
+    router: Router,
+    fakes: Vec<Arc<Fake>>,
+}
+
+/// An answer.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    bytes: Bytes,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|error| panic!("{error}: {:?}", self.text()))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Checks that it is a whole problem with this status and code.
+    #[track_caller]
+    fn is_problem(&self, status: u16, code: &str) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text());
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        let body = self.json();
+        assert_eq!((body["code"].as_str(), body["status"].as_u64()), (Some(code), Some(u64::from(status))));
+        assert_eq!(body["type"], format!("urn:konkordia:problem:{code}"));
+        assert!(body["title"].is_string() && body["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{body}");
+        body
+    }
+}
+
+impl Bench {
+    fn new(names: &[&str]) -> Self {
+        Self::with(names, Settings::on(loopback()))
+    }
+
+    fn with(names: &[&str], settings: Settings) -> Self {
+        let fakes: Vec<Arc<Fake>> = names.iter().map(|name| Fake::new(name)).collect();
+        let shared = Arc::new(Shared::new(fleet(&fakes), settings).unwrap());
+        Self { router: routes::router(&shared), shared, fakes }
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        self.send_from(request, "127.0.0.1:4000").await
+    }
+
+    async fn send_from(&self, mut request: Request<Body>, address: &str) -> Answer {
+        let address: SocketAddr = address.parse().unwrap();
+        request.extensions_mut().insert(ConnectInfo(address));
+        request.headers_mut().entry("host").or_insert("localhost:8090".parse().unwrap());
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, 64 << 20).await.unwrap();
+        Answer { status: parts.status, headers: parts.headers, bytes }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    async fn post(&self, path: &str, body: &str) -> Answer {
+        let request = Request::post(path).header("content-type", "application/json").body(Body::from(body.to_string())).unwrap();
+        self.send(request).await
+    }
+}
+
+/// A folder with tokens of every role, and the tokens, weakest first.
+fn tokens() -> (tempfile::TempDir, Settings, [String; 3]) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokens");
+    let mut tokens = Tokens::default();
+    let made = Role::ALL.map(|role| tokens.create(role.name(), role).unwrap());
+    tokens.store(&path).unwrap();
+    let audit = Some(folder.path().join("audit.jsonl"));
+    (folder, Settings { tokens: Some(path), audit, limits: Limits::default(), ..Settings::on(loopback()) }, made)
+}

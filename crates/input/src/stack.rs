@@ -1,0 +1,590 @@
+//! Reads stacks of images in HDF5: those of the slsReceiver, with one file per port, and those of SwissFEL, with all
+//! modules in one image (docs/protocols.md 1.7 and 6.5).
+//!
+//! The slsReceiver stores 4-bit counts as they arrive, two in a byte, and 12-bit counts as 16-bit words. The latter are
+//! packed again, so that packets lie where the detector put them.
+
+use super::index::{Place, TileIndex};
+use super::records::not_padding;
+use super::sls::{self, Ports, SideBySide};
+use super::{Found, Kind, Options, TileFrame, TileReader, cannot_read, head, wrong};
+use konkordia_core::assembler::PacketBitmap;
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::plan::Compression;
+use konkordia_core::ports::FrameHeader;
+use konkordia_core::tile::TileFormat;
+use konkordia_kernels::codec::decode;
+use konkordia_sinks::hdf5::compare_checksum;
+use konkordia_sinks::hdf5::foreign::{ForeignFile, Stack, StoredImage, is_hdf5};
+use konkordia_wire::sls_file::{DataFileName, FRAME_NUMBER_END, MASK_BYTES, mask_bitmap};
+use konkordia_wire::sls_master;
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// One file: its images and what is known about each.
+pub(super) struct Source {
+    pub path: PathBuf,
+    pub stack: Stack,
+    pub headers: Vec<FrameHeader>,
+    /// One mask of packets caught for each image, if the file has them.
+    pub masks: Option<Vec<u8>>,
+    /// CRC-32 of the stored bytes of each image, if the file has them.
+    pub checksums: Option<Vec<u64>>,
+}
+
+impl Source {
+    /// Mask of packets caught of image `n`.
+    fn mask(&self, n: usize) -> Option<&[u8]> {
+        self.masks.as_ref().map(|masks| &masks[n * MASK_BYTES..][..MASK_BYTES])
+    }
+}
+
+/// The files of an input.
+#[derive(Clone)]
+pub struct Stacks {
+    files: Arc<Vec<Source>>,
+    format: TileFormat,
+    /// Row and column of each tile in the images of its files.
+    tiles: Arc<Vec<(usize, usize)>>,
+    decoded: Arc<Mutex<Decoded>>,
+}
+
+/// True if the file is HDF5.
+pub fn is_stack(path: &Path) -> bool {
+    head(path, 8).is_ok_and(|bytes| is_hdf5(&bytes))
+}
+
+pub(super) fn open_file(path: &Path) -> Result<ForeignFile, Failure> {
+    ForeignFile::open(path).map_err(unreadable)
+}
+
+/// The failure for an input that cannot be read. A damaged file counts as a wrong choice of input (exit code of a wrong
+/// configuration); only an I/O error keeps its exit code.
+pub(super) fn unreadable(error: konkordia_sinks::hdf5::Error) -> Failure {
+    let failure = Failure::from(error);
+    if failure.exit == Exit::Incomplete { Failure { exit: Exit::Configuration, ..failure } } else { failure }
+}
+
+fn hdf5_master_beside(path: &Path) -> Option<PathBuf> {
+    let name = DataFileName::parse(path.file_name()?.to_str()?, "h5")?;
+    let master = path.with_file_name(format!("{}_master_{}.h5", name.stem, name.acquisition));
+    master.is_file().then_some(master)
+}
+
+/// Opens HDF5 files: one master of the slsReceiver (or data files of it), or SwissFEL files one after the other.
+pub fn open(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
+    let first = open_file(&paths[0])?;
+    if first.has("/data") || first.text("/entry/instrument/detector/Detector Type").is_some() {
+        let mut masters = Vec::new();
+        for path in paths {
+            let own = open_file(path)?.text("/entry/instrument/detector/Detector Type").is_some();
+            let master = if own { Some(path.clone()) } else { hdf5_master_beside(path) };
+            masters.push(master.ok_or_else(|| {
+                let why = "there is no <name>_master_<acquisition>.h5 beside it";
+                wrong(format!("{} has no master", path.display()), why, "put the master beside the data files, or give it")
+            })?);
+        }
+        masters.dedup();
+        let [master] = &masters[..] else {
+            return Err(wrong(
+                "the input belongs to several acquisitions",
+                "there are several masters",
+                "convert them one after the other",
+            ));
+        };
+        return sls_files(master, options);
+    }
+    swissfel(paths, options)
+}
+
+/// Opens an acquisition in the slsReceiver's HDF5.
+fn sls_files(path: &Path, options: &Options) -> Result<Found, Failure> {
+    let master = open_file(path)?;
+    let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
+    let refuse = |why: String| {
+        let fix = "whole modules of a JUNGFRAU or an EIGER can be converted; docs/convert.md";
+        wrong(format!("{} cannot be converted", path.display()), why, fix)
+    };
+    let (format, interfaces) = format_of(&master).map_err(refuse)?;
+    let axis = |name: &str| fact(name).filter(|n| (1..=1024).contains(n)).map(|n| n as u32);
+    let ports_x = axis("Geometry in x axis").ok_or_else(|| refuse("it has no geometry".into()))?;
+    let ports_y = axis("Geometry in y axis").ok_or_else(|| refuse("it has no geometry".into()))?;
+    let count = ports_x * ports_y;
+    if count % interfaces != 0 || count > 1024 {
+        return Err(refuse(format!("{ports_x} x {ports_y} ports of {} rows do not make whole modules", format.whole_rows())));
+    }
+    let ports: Ports = sls::data_files(path, "h5", "h5")?;
+    let mut notes = Vec::new();
+    let mut incomplete = sls::missing_files(&ports, count, None, &mut notes);
+    let (mut files, mut tiles) = (Vec::new(), Vec::new());
+    for port in 0..count {
+        let mut places = Vec::new();
+        for file in ports.get(&port).into_iter().flat_map(BTreeMap::values) {
+            let source = sls_file(file, &format)?;
+            places.extend(take_places(&source, files.len() as u32, None, &mut incomplete, &mut notes));
+            files.push(source);
+        }
+        tiles.push(TileIndex::new(format!("port {port}"), places));
+    }
+    let format = rows_in_masks(format, &tiles, &files, &mut notes);
+    let first = |t: &TileIndex| t.places().first().map(|p| files[p.file as usize].headers[p.at as usize]);
+    let headers: Vec<_> = tiles.iter().map(first).collect();
+    let side_by_side = if options.in_port_order {
+        SideBySide::as_numbered(headers.len())
+    } else {
+        sls::arrange(format, (ports_x, ports_y), &headers, &mut notes)
+    };
+    let tiles = side_by_side.order.iter().map(|port| tiles[*port].clone()).collect();
+    let words = format!("slsReceiver acquisition in HDF5, {}", path.display());
+    let frames_expected = fact("Frames in File").or_else(|| fact("Total Frames"));
+    let found = Parts { words, format, interfaces, notes, incomplete, frames_expected };
+    let stopped = sls::stopped(master.text("/entry/instrument/detector/Timestamp").as_deref(), fact("Frames in File"));
+    Ok(Found { placements: side_by_side.places, stopped, ..found.finish(files, tiles, vec![(0, 0); count as usize]) })
+}
+
+/// The format of a tile and the number of tiles of a module, from the master.
+fn format_of(master: &ForeignFile) -> Result<(TileFormat, u32), String> {
+    let fact = |name: &str| master.number(&format!("/entry/instrument/detector/{name}"));
+    let pixels = |x: u64| (fact("Number of pixels in x axis").unwrap_or(x), fact("Number of pixels in y axis").unwrap_or(0));
+    let kind = master.text("/entry/instrument/detector/Detector Type").unwrap_or_default();
+    let (format, interfaces) = match kind.as_str() {
+        "Jungfrau" => sls_master::jungfrau(pixels(1024), None)?,
+        "Eiger" => sls_master::eiger(pixels(512), fact("Dynamic Range"), fact("Ten Giga Enable") != Some(0))?,
+        other => return Err(format!("its detector is '{other}'; Jungfrau and Eiger are supported")),
+    };
+    Ok((sls_master::read_rows(format, fact("Number of rows")), interfaces))
+}
+
+/// The format, with all rows if packets were caught of other rows than those that were read according to the master.
+fn rows_in_masks(format: TileFormat, tiles: &[TileIndex], files: &[Source], notes: &mut Vec<String>) -> TileFormat {
+    let has_others = |(tile, index): (usize, &TileIndex)| {
+        let mask = |p: &Place| files[p.file as usize].mask(p.at as usize);
+        index.places().iter().filter_map(mask).any(|mask| {
+            let caught = mask_bitmap(mask, format.whole().packets());
+            caught.count() > of_rows_read(&caught, &format.of_tile(tile)).count()
+        })
+    };
+    if format.is_partial() && tiles.iter().enumerate().any(has_others) {
+        notes.push(sls::other_rows_note(&format));
+        return format.whole();
+    }
+    format
+}
+
+/// The packets of a whole tile that hold rows that were read, numbered from the first of them.
+fn of_rows_read(caught: &PacketBitmap, format: &TileFormat) -> PacketBitmap {
+    caught.renumbered(format.first_packet as u16, format.packets() as u16, 0)
+}
+
+/// Bytes of a row of a tile as the slsReceiver stores them in HDF5.
+fn stored_row_bytes(format: &TileFormat) -> usize {
+    let bits = if format.bits == 12 { 16 } else { format.bits };
+    (format.columns * bits / 8) as usize
+}
+
+/// Opens one data file of a port.
+fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
+    let file = open_file(path)?;
+    let stack = file.stack("/data").map_err(unreadable)?;
+    if (stack.rows, stack.columns * stack.pixel_bytes) != (format.whole_rows() as usize, stored_row_bytes(format)) {
+        let why = format!(
+            "its images have {} rows of {} bytes; those of a port have {} rows of {}",
+            stack.rows,
+            stack.columns * stack.pixel_bytes,
+            format.whole_rows(),
+            stored_row_bytes(format)
+        );
+        return Err(wrong(
+            format!("{} does not fit its master", path.display()),
+            why,
+            "put the files of one acquisition together",
+        ));
+    }
+    let images = stack.images.len();
+    let column = |name: &str| file.numbers(name).filter(|v| v.len() >= images);
+    let frames = column("/frame number").ok_or_else(|| {
+        wrong(format!("{} has no frame numbers", path.display()), "its table 'frame number' is incomplete", "the file is damaged")
+    })?;
+    let rest =
+        ["timestamp", "detector specific 1", "exp length or sub exposure time", "detector specific 3", "mod id", "row", "column"];
+    let columns = rest.map(|name| column(&format!("/{name}")).unwrap_or_default());
+    let header = |n: usize| {
+        let [timestamp, bunch, exposure, daq, module, row, column] = columns.each_ref().map(|c| c.get(n).copied().unwrap_or(0));
+        FrameHeader {
+            frame_number: frames[n],
+            timestamp_100ns: timestamp,
+            bunch_id: bunch,
+            exposure_length: exposure as u32,
+            daq_info: daq as u32,
+            module_id: module as u16,
+            row: row as u16,
+            column: column as u16,
+        }
+    };
+    let masks = file.bytes("/packets caught bit mask", MASK_BYTES).filter(|m| m.len() >= images * MASK_BYTES);
+    Ok(Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks, checksums: None })
+}
+
+/// Refuses images that do not consist of whole modules of 16-bit pixels.
+fn check_shape(path: &Path, stack: &Stack, rows: usize, columns: usize) -> Result<(), Failure> {
+    if stack.rows.is_multiple_of(rows) && stack.columns.is_multiple_of(columns) && stack.pixel_bytes == 2 {
+        return Ok(());
+    }
+    let why = format!(
+        "its images are {} x {} pixels of {} bytes; those of the detector have {rows} x {columns} and 2 bytes",
+        stack.rows, stack.columns, stack.pixel_bytes
+    );
+    Err(wrong(format!("{} does not fit the detector", path.display()), why, "give raw data of a JUNGFRAU"))
+}
+
+/// Number of images that were written to a file. A receiver may extend its data set before frames arrive; an entry that
+/// it never used has neither a frame number nor a packet.
+fn written(source: &Source) -> usize {
+    let is_unused = |n: &usize| {
+        let number = source.headers[*n].frame_number;
+        let has_number = number != 0 && number < FRAME_NUMBER_END;
+        match source.mask(*n) {
+            Some(mask) => !has_number && (mask.iter().all(|byte| *byte == 0) || mask.iter().all(|byte| *byte == 0xFF)),
+            None => !has_number && source.stack.images.get(*n).copied().flatten().is_none(),
+        }
+    };
+    let count = source.headers.len();
+    count - (0..count).rev().take_while(is_unused).count()
+}
+
+/// The usable images of a file, in its order; `good` leaves out those that the file itself calls bad.
+fn take_places(source: &Source, file: u32, good: Option<&[bool]>, incomplete: &mut bool, notes: &mut Vec<String>) -> Vec<Place> {
+    let (mut absent, mut damaged, mut empty) = (0u64, 0u64, 0u64);
+    let written = written(source);
+    if written < source.headers.len() {
+        notes.push(format!(
+            "{}: its data set has room for {} frames, {written} were written; the unused rest is left out",
+            source.path.display(),
+            source.headers.len()
+        ));
+    }
+    let mut places = Vec::with_capacity(written);
+    for (n, header) in source.headers.iter().enumerate().take(written) {
+        if source.stack.images.get(n).copied().flatten().is_none() {
+            absent += 1;
+        } else if header.frame_number >= FRAME_NUMBER_END {
+            damaged += 1;
+        } else if source.mask(n).is_some_and(|mask| mask.iter().all(|byte| *byte == 0)) {
+            empty += 1;
+        } else if good.is_none_or(|good| good.get(n).copied().unwrap_or(false)) {
+            places.push(Place { frame: header.frame_number, at: n as u64, file });
+        }
+    }
+    if empty > 0 {
+        notes.push(format!("{}: {empty} frames have no packets; they are not used", source.path.display()));
+    }
+    for (count, what) in [(absent, "images are missing or cut off"), (damaged, "images have an invalid frame number")] {
+        if count > 0 {
+            *incomplete = true;
+            notes.push(format!("{}: {count} {what}; they are not used", source.path.display()));
+        }
+    }
+    places
+}
+
+/// Opens SwissFEL files: images in `/data/<detector>/data`, and columns of numbers beside them.
+fn swissfel(paths: &[PathBuf], options: &Options) -> Result<Found, Failure> {
+    let (mut notes, mut incomplete) = (Vec::new(), false);
+    let (mut files, mut places): (Vec<Source>, Vec<Place>) = (Vec::new(), Vec::new());
+    let format = TileFormat::jungfrau(1).ok_or_else(|| wrong("no such detector", "", ""))?;
+    for path in paths {
+        let file = open_file(path)?;
+        let group = swissfel_group(path, &file, options)?;
+        let (source, good) = swissfel_file(path, &file, &group, last_number(&files), &mut notes)?;
+        let bad = good.iter().filter(|g| !**g).count();
+        if bad > 0 {
+            incomplete = true;
+            notes.push(format!("{}: {bad} frames are not good (is_good_frame) and are not used", path.display()));
+        }
+        places.extend(take_places(&source, files.len() as u32, Some(&good), &mut incomplete, &mut notes));
+        files.push(source);
+    }
+    let (rows, columns) = (files[0].stack.rows, files[0].stack.columns);
+    if let Some(other) = files.iter().find(|f| (f.stack.rows, f.stack.columns) != (rows, columns)) {
+        let why =
+            format!("one has images of {rows} x {columns} pixels, the other of {} x {}", other.stack.rows, other.stack.columns);
+        let what = format!("{} and {} are of different detectors", paths[0].display(), other.path.display());
+        return Err(wrong(what, why, "convert them separately"));
+    }
+    // Modules lie one below the other; in one older file they also lie side by side.
+    let at = |row: usize| (0..columns).step_by(1024).map(move |column| (row, column));
+    let tiles: Vec<(usize, usize)> = (0..rows).step_by(512).flat_map(at).collect();
+    let index = (0..tiles.len()).map(|t| TileIndex::new(format!("module {t}"), places.clone())).collect();
+    let words = format!("SwissFEL JUNGFRAU HDF5 of {} module(s), {}", tiles.len(), paths[0].display());
+    let parts = Parts { words, format, interfaces: 1, notes, incomplete, frames_expected: None };
+    Ok(parts.finish(files, index, tiles))
+}
+
+fn swissfel_group(path: &Path, file: &ForeignFile, options: &Options) -> Result<String, Failure> {
+    let names: Vec<String> = file.names("/data").into_iter().filter(|n| file.has(&format!("/data/{n}/data"))).collect();
+    let name = match (&options.detector, &names[..]) {
+        (Some(name), _) if names.contains(name) => name,
+        (None, [only]) => only,
+        (_, []) => {
+            let why = "it holds neither /data/<detector>/data nor what the slsReceiver writes";
+            return Err(wrong(
+                format!("{} is not a raw file of a known format", path.display()),
+                why,
+                "docs/convert.md lists the formats",
+            ));
+        }
+        _ => {
+            let fix = format!("choose with --detector one of {}", names.join(", "));
+            return Err(wrong(
+                format!("{} holds {} detectors", path.display(), names.len()),
+                "only one can be converted at a time",
+                fix,
+            ));
+        }
+    };
+    let group = format!("/data/{name}");
+    if file.has(&format!("{group}/meta/conversion_factor")) {
+        let why = "it has a conversion factor, so its pixels are not raw words of the detector";
+        return Err(wrong(format!("{} is converted already", path.display()), why, "give the raw file"));
+    }
+    Ok(group)
+}
+
+/// The highest frame number so far, including frames that are not used: no two frames may have the same number.
+fn last_number(files: &[Source]) -> u64 {
+    files.iter().flat_map(|file| &file.headers).map(|header| header.frame_number).max().unwrap_or(0)
+}
+
+/// Opens one file, and returns which of its frames are good. If its frame numbers are not usable, its frames are
+/// numbered from `before` + 1.
+fn swissfel_file(
+    path: &Path,
+    file: &ForeignFile,
+    group: &str,
+    before: u64,
+    notes: &mut Vec<String>,
+) -> Result<(Source, Vec<bool>), Failure> {
+    let stack = file.stack(&format!("{group}/data")).map_err(unreadable)?;
+    check_shape(path, &stack, 512, 1024)?;
+    let images = stack.images.len();
+    // One number per image, or one for each module of each image; then that of the first module is used.
+    let table = |name: &str| {
+        let found = file.numbers(&format!("{group}/{name}")).or_else(|| file.numbers(&format!("{group}/meta/{name}")))?;
+        (images > 0 && !found.is_empty() && found.len().is_multiple_of(images)).then_some(found)
+    };
+    let of = |table: &Option<Vec<u64>>, n: usize| table.as_ref().map_or(0, |t| t[n * (t.len() / images)]);
+    let (daq, pulse, index, good) = (table("daq_rec"), table("pulse_id"), table("frame_index"), table("is_good_frame"));
+    let numbers: Option<Vec<u64>> = index.is_some().then(|| (0..images).map(|n| of(&index, n)).collect());
+    let usable = |list: &Vec<u64>| list.windows(2).all(|w| w[0] < w[1]) && list.iter().all(|n| *n < FRAME_NUMBER_END);
+    if numbers.as_ref().is_some_and(|list| !usable(list)) {
+        notes.push(format!("{}: frame_index does not count upwards; frames are numbered by their position", path.display()));
+    }
+    let numbers = numbers.filter(usable);
+    if let Some(map) = file.numbers(&format!("{group}/module_map")).or_else(|| file.numbers(&format!("{group}/meta/module_map")))
+    {
+        let off = map.iter().filter(|m| **m == u64::MAX).count();
+        if off > 0 {
+            notes.push(format!("{}: {off} modules were switched off (module_map) and are not in the images", path.display()));
+        }
+    }
+    let header = |n: usize| FrameHeader {
+        frame_number: numbers.as_ref().map_or(before + n as u64 + 1, |list| list[n]),
+        bunch_id: of(&pulse, n),
+        daq_info: of(&daq, n) as u32,
+        ..FrameHeader::default()
+    };
+    let is_good =
+        |n: usize| good.as_ref().is_none_or(|t| t[n * (t.len() / images)..(n + 1) * (t.len() / images)].iter().all(|g| *g != 0));
+    let flags = (0..images).map(is_good).collect();
+    Ok((Source { path: path.to_owned(), headers: (0..images).map(header).collect(), stack, masks: None, checksums: None }, flags))
+}
+
+/// What both kinds of files have in common.
+struct Parts {
+    words: String,
+    format: TileFormat,
+    interfaces: u32,
+    notes: Vec<String>,
+    incomplete: bool,
+    frames_expected: Option<u64>,
+}
+
+impl Parts {
+    fn finish(self, files: Vec<Source>, tiles: Vec<TileIndex>, places: Vec<(usize, usize)>) -> Found {
+        let module_id = |t: &TileIndex| t.places().first().map_or(0, |p| files[p.file as usize].headers[p.at as usize].module_id);
+        Found {
+            words: self.words,
+            format: self.format,
+            interfaces: self.interfaces,
+            placements: None,
+            detector: None,
+            own: None,
+            span: (None, None),
+            stopped: None,
+            frames_expected: self.frames_expected,
+            incomplete: self.incomplete,
+            notes: self.notes,
+            files: files.iter().map(|f| f.path.clone()).collect(),
+            module_ids: tiles.iter().map(module_id).collect(),
+            tiles,
+            kind: Kind::Stacks(Stacks {
+                files: Arc::new(files),
+                format: self.format,
+                tiles: Arc::new(places),
+                decoded: Arc::default(),
+            }),
+        }
+    }
+}
+
+/// A cache of the images that were decoded last: several threads ask for the tiles of an image one by one, at about the
+/// same time.
+#[derive(Default)]
+pub(super) struct Decoded {
+    /// (file, image, pixels), the newest last.
+    images: VecDeque<(u32, u64, Vec<u8>)>,
+    stored: Vec<u8>,
+}
+
+/// Number of images in the cache.
+const DECODED_MAX: usize = 4;
+
+/// Reads one tile of the images.
+pub struct Reader {
+    stacks: Stacks,
+    index: TileIndex,
+    tile: usize,
+    open: Option<(File, u32)>,
+}
+
+impl Reader {
+    /// Opens no file yet.
+    pub fn new(stacks: Stacks, index: TileIndex, tile: usize) -> Self {
+        Self { stacks, index, tile, open: None }
+    }
+
+    fn read_pixels(&mut self, place: Place, image: StoredImage, payloads: &mut [IoSliceMut<'_>]) -> Result<(), Failure> {
+        let source = &self.stacks.files[place.file as usize];
+        if self.open.as_ref().is_none_or(|(_, number)| *number != place.file) {
+            self.open = Some((File::open(&source.path).map_err(|e| cannot_read(&source.path, &e))?, place.file));
+        }
+        let Some((file, _)) = &self.open else { return Ok(()) };
+        let (row, column) = self.stacks.tiles[self.tile];
+        let (stack, format) = (&source.stack, self.stacks.format.of_tile(self.tile));
+        let (width, tile_width) = (stack.columns * stack.pixel_bytes, stored_row_bytes(&format));
+        let start = (row + format.first_row(self.tile) as usize) * width + column * stack.pixel_bytes;
+        let is_packed_again = format.bits == 12;
+        if stack.compression == Compression::None && width == tile_width && !is_packed_again {
+            let mut at = image.address + start as u64;
+            for payload in payloads {
+                file.read_exact_at(payload, at).map_err(|e| cannot_read(&source.path, &e))?;
+                at += payload.len() as u64;
+            }
+            return Ok(());
+        }
+        let mut decoded = self.stacks.decoded.lock().unwrap_or_else(PoisonError::into_inner);
+        let pixels = decoded.image(source, file, place, image)?;
+        let mut pour = Pour::new(payloads);
+        // Rows of the tile lie one image row apart.
+        for row in (0..format.rows as usize).map(|r| &pixels[start + r * width..][..tile_width]) {
+            if is_packed_again {
+                // 3 bytes for two pixels, low byte first (docs/protocols.md 1.5).
+                for pair in row.chunks_exact(4) {
+                    pour.put(&[pair[0], pair[1] & 15 | pair[2] << 4, pair[2] >> 4 | pair[3] << 4]);
+                }
+            } else {
+                pour.put(row);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fills packets with bytes, one after the other.
+pub(super) struct Pour<'p, 's> {
+    payloads: &'p mut [IoSliceMut<'s>],
+    packet: usize,
+    at: usize,
+}
+
+impl<'p, 's> Pour<'p, 's> {
+    pub fn new(payloads: &'p mut [IoSliceMut<'s>]) -> Self {
+        Self { payloads, packet: 0, at: 0 }
+    }
+
+    /// Appends bytes. Those that fit into no packet are left out.
+    pub fn put(&mut self, mut bytes: &[u8]) {
+        while let (false, Some(payload)) = (bytes.is_empty(), self.payloads.get_mut(self.packet)) {
+            let room = &mut payload[self.at..];
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            self.at += count;
+            if count == room.len() {
+                (self.packet, self.at) = (self.packet + 1, 0);
+            }
+        }
+    }
+}
+
+impl Decoded {
+    /// The pixels of an image, from the cache if they are there.
+    pub fn image(&mut self, source: &Source, file: &File, place: Place, stored: StoredImage) -> Result<&[u8], Failure> {
+        let there = self.images.iter().position(|(file, at, _)| (*file, *at) == (place.file, place.at));
+        let found = match there {
+            Some(n) => n,
+            None => {
+                let mut pixels =
+                    if self.images.len() < DECODED_MAX { Vec::new() } else { self.images.pop_front().unwrap_or_default().2 };
+                let stack = &source.stack;
+                pixels.resize(stack.rows * stack.columns * stack.pixel_bytes, 0);
+                self.stored.resize(stored.bytes as usize, 0);
+                file.read_exact_at(&mut self.stored, stored.address).map_err(|e| cannot_read(&source.path, &e))?;
+                if let Some(checksums) = &source.checksums {
+                    compare_checksum(&self.stored, checksums[place.at as usize]).map_err(|e| damaged(source, place, &e))?;
+                }
+                if stack.compression == Compression::None {
+                    let bytes = pixels.len();
+                    pixels.copy_from_slice(self.stored.get(..bytes).ok_or_else(|| damaged(source, place, "it is too short"))?);
+                } else {
+                    decode(stack.compression, &self.stored, stack.pixel_bytes, &mut pixels)
+                        .map_err(|e| damaged(source, place, &e))?;
+                }
+                self.images.push_back((place.file, place.at, pixels));
+                self.images.len() - 1
+            }
+        };
+        Ok(&self.images[found].2)
+    }
+}
+
+pub(super) fn damaged(source: &Source, place: Place, why: &str) -> Failure {
+    let what = format!("image {} of {} cannot be decoded", place.at, source.path.display());
+    wrong(what, why, "copy the file again; or leave this frame out with --frames FROM:TO")
+}
+
+impl TileReader for Reader {
+    fn places(&self) -> &[Place] {
+        self.index.places()
+    }
+
+    fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure> {
+        let place = self.index.places()[nth];
+        let files = Arc::clone(&self.stacks.files);
+        let source = &files[place.file as usize];
+        let image = source.stack.images[place.at as usize].ok_or_else(|| damaged(source, place, "it was never written"))?;
+        self.read_pixels(place, image, payloads)?;
+        let bitmap: PacketBitmap = match source.mask(place.at as usize) {
+            Some(mask) => {
+                let format = self.stacks.format.of_tile(self.tile);
+                of_rows_read(&mask_bitmap(mask, format.whole().packets()), &format)
+            }
+            None => not_padding(&self.stacks.format, payloads),
+        };
+        Ok(TileFrame { header: source.headers[place.at as usize], bitmap })
+    }
+}
