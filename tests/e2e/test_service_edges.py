@@ -2,14 +2,16 @@
 takes no images."""
 
 import json
+import pathlib
+import shutil
 import signal
 import time
 
 import h5py
 import pytest
 import zmq
-from driving import program
-from service import Service, free_port, write_config
+from driving import free_ports, program
+from service import Service, free_port, until, write_config
 
 
 class Edge:
@@ -157,3 +159,31 @@ def test_an_end_does_not_wait_for_ever_for_a_consumer(edge):
         assert len(values_in(edge.folder / "s_000001_master.h5")) > committed
     finally:
         stuck.close(0)
+
+
+def test_the_archive_copy_of_a_run_is_an_event(tmp_path):
+    """Whoever looks at the service from afar sees that the copy was made, or why it could not be."""
+    port, copies = free_ports(4), tmp_path / "copies"
+    copies.mkdir()
+    travel = {"enabled": True, "error_bound": 2, "directory": str(copies)}
+    service = Service(write_config(tmp_path, port, travel=travel))
+    try:
+        for run, event in enumerate(["success", "warning"], start=1):
+            service.command("arm", {"images": 4})
+            if event == "warning":
+                shutil.rmtree(copies)
+            program("simulate", "eiger", "--to", f"127.0.0.1:{port}", "--bits", 8, "--images", 4, "--rate", 200, "-q", check=0)
+            assert service.wait()["severity"] == "success", "the run is not affected"
+            told = lambda: [log for log in service.request("GET", "logs")["logs"] if (log["event"], log["data"].get("run")) == ("travel", run)]
+            until(told, f"the copy of run {run}")
+            [log] = told()
+            assert (log["severity"], log["detector"]) == (event, service.status()["detector"]), log
+            if event == "success":
+                assert pathlib.Path(log["data"]["master"]).parent == copies and log["data"]["totals"]["images"] == 4
+                program("check", log["data"]["master"], check=0)
+            else:
+                assert "could not be made" in log["message"] and log["data"]["why"] and log["data"]["fix"]
+        service.end()
+    finally:
+        service.process.kill()
+        service.process.wait()

@@ -236,8 +236,8 @@ pub struct ServiceEvent {
     pub time: String,
     /// Detector, if it is about one.
     pub detector: Option<String>,
-    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `refused`, `command`, `warning`, `consumer` or
-    /// `log`.
+    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `refused`, `command`, `warning`,
+    /// `consumer` or `log`.
     pub event: String,
     /// How bad it is.
     pub severity: Severity,

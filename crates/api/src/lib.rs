@@ -1,6 +1,18 @@
-//! The interfaces of a service over HTTP: commands, states, images and events, metrics, and the interface of the MAX IV
-//! receiver. They see detectors only through `konkordia_acquire::handle`, and never touch a ring or a file that is being
-//! written. Read [`http::Server`] first, then [`security::Role`].
+//! The interfaces of a service over HTTP: commands, states, images and events, metrics, and that of the MAX IV
+//! receiver. They see detectors only through `konkordia_acquire::handle`, and never touch a ring or an open file.
+//! Read [`http::Server`] first, then [`security::Role`].
+//!
+//! ```no_run
+//! use konkordia_acquire::service::Detectors;
+//! use konkordia_api::http::{Settings, spawn};
+//! use std::sync::Arc;
+//!
+//! let service = konkordia_config::service::load("run.toml".as_ref())?;
+//! let detectors = Detectors::start(&service, |detector| detector)?;
+//! let server = spawn(Arc::clone(detectors.fleet()), Settings::from(&service.settings.http))?;
+//! println!("{}", server.url());
+//! # Ok::<(), konkordia_core::failure::Failure>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod http;

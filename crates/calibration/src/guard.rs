@@ -164,8 +164,7 @@ mod tests {
     #[test]
     fn other_modules_are_refused_when_their_first_packet_comes() {
         let written = Arc::new(AtomicU64::new(0));
-        let expected =
-            |ids: &[Option<u16>]| Expected { ids: ids.to_vec(), cells: u16::MAX, high_gain: None };
+        let expected = |ids: &[Option<u16>]| Expected { ids: ids.to_vec(), cells: u16::MAX, high_gain: None };
         let mut sink = wrap(Box::new(Count(Arc::clone(&written))), expected(&[Some(40), None, Some(42)]), 6, Box::new(|_| ()));
         let good = [tile(40, 0), tile(40, 9), tile(7, 1), tile(7, 1), tile(0, 0), tile(0, 0)];
         write(&mut *sink, &good).unwrap();

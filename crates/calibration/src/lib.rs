@@ -5,6 +5,13 @@
 //! `[calibration] kind` says where a calibration comes from: float32 planes ("files"), a file of `konkordia pedestal`
 //! ("konkordia"), or the pair of files that jungfrau_utils uses ("jungfrau_utils"). Each kind becomes a [`Calibration`]
 //! in module order.
+//!
+//! ```no_run
+//! let config = konkordia_config::load("run.toml".as_ref())?;
+//! let loaded = konkordia_calibration::for_config(&config)?;
+//! println!("{} masked pixels", loaded.mask.iter().filter(|bits| **bits != 0).count());
+//! # Ok::<(), konkordia_core::failure::Failure>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod dark;

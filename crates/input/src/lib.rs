@@ -2,6 +2,19 @@
 //! frame. Live data come through `sources` instead.
 //! Read [`Input::open`] first, then [`source::FileSource`].
 //!
+//! ```no_run
+//! use konkordia_input::{Input, Options};
+//!
+//! let input = Input::open(&["run_d0_f0_0.raw".into()], &Options::default())?;
+//! let mut tile = input.open_tile(0);
+//! let mut pixels = vec![0; input.info().format.tile_bytes() as usize];
+//! for nth in 0..tile.len() {
+//!     let frame = tile.read(nth, &mut pixels)?;
+//!     println!("frame {}: {} packets", tile.frame_number(nth), frame.bitmap.count());
+//! }
+//! # Ok::<(), konkordia_core::failure::Failure>(())
+//! ```
+//!
 //! Formats: our own runs of raw words, the slsReceiver's binary files and its HDF5, SwissFEL JUNGFRAU HDF5, records
 //! with a header of 112, 48 or 16 bytes, and plain planes of words (docs/convert.md). Opening reads every header once,
 //! so that frames can be sorted and missing frames are known before the first pixel is read. Memory: 24 bytes for each

@@ -1,7 +1,16 @@
 //! Pictures as PNG: maps of a plane, histograms, and charts of points and lines. It needs no fonts of the system and
-//! knows nothing of detectors but shapes and types. Read [`Picture`] first, then [`image::Shown`].
+//! knows nothing of detectors but shapes and types. Read [`Picture`] first, then [`image::png`].
 //!
 //! All functions draw on a new [`Picture`]; [`Picture::write`] stores it, [`stacked`] puts several into one.
+//!
+//! ```
+//! use konkordia_core::array::Element;
+//! use konkordia_picture::image::{Pixels, png};
+//!
+//! let pixels = Pixels { element: Element::Uint8, columns: 4, bytes: &[0, 1, 2, 3, 4, 5, 6, 7] };
+//! assert!(png(pixels, 64)?.starts_with(b"\x89PNG"));
+//! # Ok::<(), String>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod image;

@@ -1,6 +1,19 @@
 //! Writes files again with another compression. Pixels do not change (with sz3: within an error bound), and a copy that
 //! is not whole never has its final name.
 //! Read [`repack`] first, then [`archive_copy::make`].
+//!
+//! ```no_run
+//! use konkordia_core::plan::Compression;
+//! use konkordia_repack::{Settings, repack};
+//! use std::sync::atomic::AtomicBool;
+//!
+//! let compression = Compression::from_name("bszstd").expect("a codec of this name");
+//! let settings = Settings { compression, workers: 2, verify: true, delete_source: false };
+//! let stop = AtomicBool::new(false);
+//! let outcome = repack("run_master.h5".as_ref(), "archive".as_ref(), &settings, &stop, &mut |_| ())?;
+//! println!("{}: {} images compared", outcome.master.display(), outcome.compared.images);
+//! # Ok::<(), konkordia_core::failure::Failure>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod archive_copy;

@@ -29,9 +29,11 @@ fn an_import_against_the_rules_is_found() {
 }
 
 #[test]
-fn only_the_program_may_have_http() {
+fn only_the_server_and_the_program_may_have_http() {
     let text = "[dependencies]\ntokio = \"1\"\ntower-http = \"0\"\nhttparse = \"1\"";
     assert_eq!(breaches("engine", &manifest("engine", text)).len(), 2);
+    assert_eq!(breaches("acquire", &manifest("acquire", text)).len(), 2);
+    assert_eq!(breaches("api", &manifest("api", text)).len(), 0);
     assert_eq!(breaches("konkordia", &manifest("konkordia", text)).len(), 0);
 }
 

@@ -191,7 +191,7 @@ impl Driver for Udp {
                 let made = contain(|| archive_copy::make(archive_copy, closing.config.overwrite, &master, &mut |_| ()));
                 let made = made.unwrap_or_else(|panic| Err((&panic).into()));
                 let (severity, message, data) = told_of_copy(run, archive_copy, made);
-                events.add(Some(&detector), "archive_copy", severity, message, data);
+                events.add(Some(&detector), "travel", severity, message, data);
             }
         };
         let spawned = Builder::new().name(format!("run-{}", base.config.name)).spawn(work);

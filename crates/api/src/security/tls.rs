@@ -71,7 +71,7 @@ pub(crate) mod tests {
 
     /// A self-signed pair for localhost that only tests use; valid for a hundred years.
     pub(crate) fn test_files() -> TlsFiles {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/serve/security/testdata");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/security/testdata");
         TlsFiles { certificate: folder.join("localhost.crt"), key: folder.join("localhost.key") }
     }
 

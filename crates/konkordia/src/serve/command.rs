@@ -5,18 +5,15 @@ use crate::cli::ServeArgs;
 use crate::console;
 use crate::log::{self, LogLevel};
 use crate::run::signals;
-use arc_swap::ArcSwap;
 use konkordia_acquire::detector::{self, Handle};
 use konkordia_acquire::events::EventLog;
 use konkordia_acquire::handle::{Detector, Fleet, Severity};
+use konkordia_acquire::service::Detectors;
 use konkordia_api::http::{self, Settings};
 use konkordia_api::maxiv;
-use konkordia_config::service::{DetectorConfig, DetectorKindConfig, ServiceConfig};
-use konkordia_config::settings::ServiceSettings;
-use konkordia_config::{self};
+use konkordia_config::service::ServiceConfig;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_kernels::isa::Isa;
-use konkordia_sinks::hdf5::master_file_name;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +29,7 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
         service.settings.http.listen = listen;
     }
     let running = Service::start(&service, |handle| handle)?;
-    let events = running.fleet.events.clone();
+    let events = running.detectors.fleet().events.clone();
     let logger = log_events(&events)?;
     announce(args, &service, &running.url());
     wait_for_signal(signals);
@@ -47,8 +44,7 @@ pub fn command(args: &ServeArgs) -> Result<Exit, Failure> {
 
 /// The running detectors, and the HTTP interface to them.
 pub struct Service {
-    handles: Vec<Arc<Handle>>,
-    fleet: Arc<Fleet>,
+    detectors: Detectors,
     server: http::Server,
     compat: Option<maxiv::server::CompatServer>,
 }
@@ -59,22 +55,10 @@ impl Service {
     /// # Errors
     /// The configuration, the machine or an address cannot be used. Whatever was started before is stopped again.
     pub fn start(service: &ServiceConfig, dress: impl Fn(Arc<Handle>) -> Arc<dyn Detector>) -> Result<Self, Failure> {
-        check_roots(service)?;
-        if service.detectors.iter().any(|detector| matches!(detector.kind, DetectorKindConfig::Stream(_))) {
-            konkordia_sources::zmq::keep_memory_of_messages();
-        }
-        let events = EventLog::new();
-        tell_of_unfinished(service, &events);
-        let handles = open_all(service, &events)?;
-        let fleet = Arc::new(Fleet {
-            detectors: handles.iter().cloned().map(dress).collect(),
-            events,
-            stopping: Arc::new(ArcSwap::from_pointee(false)),
-        });
-        let server = http::spawn(Arc::clone(&fleet), Settings::from(&service.settings.http));
-        let server = server.inspect_err(|_| end_all(&handles))?;
-        let compat = open_compat(service, &fleet).inspect_err(|_| end_all(&handles))?;
-        Ok(Self { handles, fleet, server, compat })
+        let detectors = Detectors::start(service, dress)?;
+        let server = http::spawn(Arc::clone(detectors.fleet()), Settings::from(&service.settings.http))?;
+        let compat = open_compat(service, detectors.fleet())?;
+        Ok(Self { detectors, server, compat })
     }
 
     /// Where HTTP listens.
@@ -84,8 +68,7 @@ impl Service {
 
     /// Ends the runs, closes their files, then stops the detectors and the servers.
     pub fn stop(self) {
-        self.fleet.stopping.store(Arc::new(true));
-        end_all(&self.handles);
+        drop(self.detectors);
         drop(self.compat);
         self.server.stop();
     }
@@ -127,49 +110,6 @@ fn load(args: &ServeArgs) -> Result<ServiceConfig, Failure> {
     konkordia_config::service::load_text(&text, Path::new("detectors.toml"))
 }
 
-/// Every output folder must lie below the data root, because no run writes a file elsewhere.
-fn check_roots(service: &ServiceConfig) -> Result<(), Failure> {
-    let Some(root) = &service.settings.data_root else { return Ok(()) };
-    let root_is = root.canonicalize().map_err(|error| Failure::io("cannot use the data root", root, &error))?;
-    for detector in &service.detectors {
-        let Ok(directory) = detector.directory().canonicalize() else { continue };
-        if !directory.starts_with(&root_is) {
-            let what = format!("the output folder {} of '{}' is outside of the data root", directory.display(), detector.name);
-            let fix = "move the folder, or correct service.data_root";
-            return Err(Failure::new(Exit::Configuration, what, format!("the data root is {}", root_is.display()), fix));
-        }
-    }
-    Ok(())
-}
-
-fn open_all(service: &ServiceConfig, events: &EventLog) -> Result<Vec<Arc<Handle>>, Failure> {
-    let settings = Arc::new(service.settings.clone());
-    let mut handles: Vec<Arc<Handle>> = Vec::new();
-    for config in &service.detectors {
-        match open(config, &settings, events) {
-            Ok(handle) => handles.push(Arc::new(handle)),
-            Err(failure) => {
-                end_all(&handles);
-                return Err(failure);
-            }
-        }
-    }
-    Ok(handles)
-}
-
-fn open(config: &DetectorConfig, settings: &Arc<ServiceSettings>, events: &EventLog) -> Result<Handle, Failure> {
-    let (config, settings) = (Arc::new(config.clone()), Arc::clone(settings));
-    match &config.kind {
-        DetectorKindConfig::Udp(_) => detector::udp::open(config, settings, events.clone()),
-        DetectorKindConfig::Stream(_) => detector::stream::open(config, settings, events.clone()),
-    }
-}
-
-fn end_all(handles: &[Arc<Handle>]) {
-    handles.iter().for_each(|handle| handle.shut_down());
-    handles.iter().for_each(|handle| handle.join());
-}
-
 /// Returns at the first signal; a second signal ends the program at once.
 fn wait_for_signal(mut signals: signals::Signals) {
     const RESTART: &str = "the configuration is read when the service starts: restart it to change something";
@@ -181,46 +121,6 @@ fn wait_for_signal(mut signals: signals::Signals) {
         }
     };
     let _ = std::thread::Builder::new().name("signals".into()).stack_size(detector::STACK_BYTES).spawn(at_once);
-}
-
-/// Reports unfinished files of a service that was killed. It does not change them.
-fn tell_of_unfinished(service: &ServiceConfig, events: &EventLog) {
-    let mut seen = Vec::new();
-    for detector in &service.detectors {
-        let directory = detector.directory();
-        if seen.contains(&directory) {
-            continue;
-        }
-        seen.push(directory);
-        for master in unfinished(directory) {
-            let message =
-                format!("{} is not finished; if no other program is writing it, run: konkordia repair {0}", master.display());
-            let data = json!({ "file": master.display().to_string() });
-            events.add(Some(&detector.name), "warning", Severity::Warning, message, data);
-        }
-    }
-}
-
-/// Master files in this folder beside which the journal of a data file was left. The number of entries read is bounded,
-/// so that a large archive folder does not delay the start.
-fn unfinished(directory: &Path) -> Vec<PathBuf> {
-    const ENTRIES_MAX: usize = 100_000;
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let mut masters: Vec<PathBuf> = entries
-        .take(ENTRIES_MAX)
-        .filter_map(|entry| master_of_journal(entry.ok()?.file_name().to_str()?))
-        .map(|name| directory.join(name))
-        .filter(|path| path.exists())
-        .collect();
-    masters.sort();
-    masters.dedup();
-    masters
-}
-
-/// Name of the master file to which a journal belongs; `None` if `name` is not that of a journal.
-fn master_of_journal(name: &str) -> Option<String> {
-    let (prefix, _) = name.strip_suffix(".h5.journal")?.rsplit_once("_data_")?;
-    Some(master_file_name(prefix))
 }
 
 /// Writes the first line of the log: version, process, instruction set and configuration.
