@@ -83,8 +83,8 @@ impl Connections {
         if self.is_growing { GRAIN_OF_GROWTH } else { GRAIN }
     }
 
-    /// Cuts connections whose unfinished message is too large and returns their number; looks at most every `grain()`. In
-    /// each connection `whole_messages` complete messages may wait.
+    /// Cuts connections whose unfinished message is too large and returns their number; looks at most every `grain()`.
+    /// In each connection `whole_messages` complete messages may wait.
     pub(crate) fn look(&mut self, whole_messages: u64) -> usize {
         if self.looked.elapsed() < self.grain() {
             return 0;
