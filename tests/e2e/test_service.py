@@ -151,8 +151,8 @@ def test_lines_of_the_log_come_once(bench):
 
 
 def test_waiting_shows_how_far_the_run_is(bench):
-    """A terminal shows the progress of the run; other outputs show only its end."""
-    service = bench.serve(run={"images": 20, "first_frame": 1})
+    """A terminal shows the progress of the run; other outputs show only its end. Two programs send."""
+    service = bench.serve(run={"images": 20, "first_frame": 1}, source={"senders": "any"})
     env = {**os.environ, "KONKORDIA_URL": service.url, "TERM": "xterm"}
     ours, its = pty.openpty()
     start = subprocess.Popen([BINARY, "start", "--wait"], env=env, stdout=subprocess.PIPE, stderr=its, text=True)
