@@ -1,10 +1,11 @@
 //! The events of the service: a bounded history for whoever asks later, and all events for whoever has them passed on.
 
-use super::handle::{ServiceEvent, Severity};
 use konkordia_sinks::clock;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
+use utoipa::ToSchema;
 
 /// Events that the history keeps.
 const HISTORY: usize = 1000;
@@ -12,6 +13,38 @@ const HISTORY: usize = 1000;
 /// Longest text in an event, in bytes. Some texts come from senders, who may write a megabyte, and 1000 events are
 /// kept.
 const TEXT_BYTES_MAX: usize = 4096;
+
+/// How bad a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum Severity {
+    Success,
+    Info,
+    Warning,
+    Error,
+}
+
+/// Something that happened, for `events` and logs.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ServiceEvent {
+    /// Grows by one with each event of the service.
+    pub id: u64,
+    /// ISO 8601 with offset.
+    pub time: String,
+    /// Detector, if it is about one.
+    pub detector: Option<String>,
+    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `refused`, `command`, `warning`,
+    /// `consumer` or `log`.
+    pub event: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// In words.
+    pub message: String,
+    /// More, by event; documented in docs/api.md.
+    #[schema(value_type = Object)]
+    pub data: Value,
+}
 
 /// The events of the service. Clones share one log.
 #[derive(Clone)]

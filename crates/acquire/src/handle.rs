@@ -3,6 +3,8 @@
 //! queue.
 
 use crate::dark::StageChoice;
+use crate::events::EventLog;
+pub use crate::events::{ServiceEvent, Severity};
 use arc_swap::ArcSwap;
 use konkordia_core::failure::Failure;
 use konkordia_core::series::{SeriesImage, SeriesStart};
@@ -24,17 +26,6 @@ pub enum DetectorState {
     /// Data come, or the last ones are being written (`draining`).
     Running,
     /// Something failed; `message` says what and what to do. `arm` tries again, `cancel` goes back to idle.
-    Error,
-}
-
-/// How bad a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
-pub enum Severity {
-    Success,
-    Info,
-    Warning,
     Error,
 }
 
@@ -227,27 +218,6 @@ impl Refusal {
     }
 }
 
-/// Something that happened, for `events` and logs.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ServiceEvent {
-    /// Grows by one with each event of the service.
-    pub id: u64,
-    /// ISO 8601 with offset.
-    pub time: String,
-    /// Detector, if it is about one.
-    pub detector: Option<String>,
-    /// `state`, `run_started`, `setup`, `run_ended`, `file`, `pedestal`, `travel`, `refused`, `command`, `warning`,
-    /// `consumer` or `log`.
-    pub event: String,
-    /// How bad it is.
-    pub severity: Severity,
-    /// In words.
-    pub message: String,
-    /// More, by event; documented in docs/api.md.
-    #[schema(value_type = Object)]
-    pub data: Value,
-}
-
 /// A finished or growing set of files.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FileEntry {
@@ -323,7 +293,7 @@ pub struct Fleet {
     /// By name, in the order of the configuration.
     pub detectors: Vec<Arc<dyn Detector>>,
     /// Events, newest last, with a bounded history for later subscribers.
-    pub events: super::events::EventLog,
+    pub events: EventLog,
     /// True when the service is stopping.
     pub stopping: Arc<ArcSwap<bool>>,
 }

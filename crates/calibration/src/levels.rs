@@ -1,7 +1,7 @@
 //! What follows from the calibration for the values in the file: noise, largest value of each stage, gates of dark
 //! words.
 
-use super::Calibration;
+use super::calibration::{Calibration, CellPlanes};
 use super::reasons::ADC_MAX;
 use konkordia_config::Config;
 use konkordia_config::processing::Step;
@@ -80,8 +80,8 @@ pub fn gates(calibration: &Calibration, config: &Config) -> Result<Vec<Vec<f32>>
     if processing.tracking.is_none() && processing.common_mode == CommonMode::None {
         return Ok(Vec::new());
     }
-    let unusable = |cell: &super::CellPlanes, pixel: usize| cell.unusable[pixel] & 1 == 1;
-    let of_cell = |cell: &super::CellPlanes| {
+    let unusable = |cell: &CellPlanes, pixel: usize| cell.unusable[pixel] & 1 == 1;
+    let of_cell = |cell: &CellPlanes| {
         let rms = cell.rms_g0.as_ref()?;
         let gate = |pixel: usize| if unusable(cell, pixel) { f32::NAN } else { rms[pixel] * config.options.gate_rms as f32 };
         Some((0..rms.len()).map(gate).collect())

@@ -1,15 +1,16 @@
 //! From `[calibration]` to a [`Calibration`]: reads the files, refuses those that cannot belong to this detector, and
 //! reports what was found.
 
-use super::planes::{configuration, names, read_gains, read_pedestals, read_plain, read_values};
+use super::calibration::{Calibration, Source};
+use super::planes::{Stages, configuration, names, read_gains, read_pedestals, read_plain, read_values};
 use super::reasons::{NO_DATA, median, usable_gain, usable_pedestal};
-use super::{Calibration, Source, Stages, hash};
 use konkordia_config::model::{CalibrationFiles, CalibrationKind, Config};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::moment;
 use konkordia_core::text;
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS};
+use sha2::{Digest, Sha256};
 use std::path::Path;
 
 /// Plausible medians of |gain| in ADU/keV of G0, G1 and G2; typical are 41, 1.4 and 0.11 (docs/protocols.md 1.4),
@@ -263,4 +264,21 @@ fn too_many(bad: usize, what: &str, module: usize, paths: &str) -> Result<(), Fa
     );
     let fix = "give the files of this module and this gain mode, taken with the same settings";
     Err(Failure::new(Exit::Configuration, format!("this is not a calibration of this module: {paths}"), why, fix))
+}
+
+/// SHA-256 over planes as little-endian 32-bit values, after some text.
+fn hash<'a>(text: &str, planes: impl IntoIterator<Item = &'a [f32]>, masks: &[u32]) -> String {
+    let mut hasher = Sha256::new();
+    hasher.update(text);
+    let mut bytes = Vec::with_capacity(4 * MODULE_PIXELS);
+    for plane in planes {
+        bytes.clear();
+        bytes.extend(plane.iter().flat_map(|v| v.to_le_bytes()));
+        hasher.update(&bytes);
+    }
+    bytes.clear();
+    bytes.extend(masks.iter().flat_map(|v| v.to_le_bytes()));
+    hasher.update(&bytes);
+    let hex: String = hasher.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    format!("sha256:{hex}")
 }

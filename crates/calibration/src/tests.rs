@@ -4,11 +4,12 @@
 mod skip;
 
 use super::planes::PLANE_BYTES;
-use super::reasons::{DEAD, MARKED, NOISY, WRONG_STAGE};
+use super::reasons::{DEAD, MARKED, NO_GAIN, NOISY, WRONG_STAGE};
 use super::*;
 use konkordia_core::failure::Exit;
 use konkordia_core::pixel::Pixel;
-use konkordia_sinks::hdf5::calibration::{CalibrationFile, StagePedestal};
+use konkordia_kernels::constants::ConstantPlanes;
+use konkordia_sinks::hdf5::calibration::{CalibrationFile, GainStage, MODULE_PIXELS, StagePedestal};
 
 /// A folder with the files of a plausible module, changed by `change`.
 struct Case {

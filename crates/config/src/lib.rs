@@ -14,6 +14,7 @@
 pub mod archive_copy;
 mod calibration;
 pub mod diagnostics;
+mod facts;
 pub mod geometry;
 pub mod model;
 pub mod overrides;
@@ -22,15 +23,18 @@ pub mod processing;
 mod read;
 pub mod schema;
 mod schema_experiment;
+mod schema_key;
 mod schema_service;
 pub mod service;
 pub mod settings;
 mod setup;
+mod shared_keys;
 pub mod stream;
 #[cfg(test)]
 mod tests;
 pub mod transform;
 pub mod xds;
+mod xds_key;
 
 use konkordia_core::failure::{Exit, Failure};
 pub use model::Config;
@@ -42,21 +46,7 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 
 /// Reads and checks a file. The failure lists all errors, each with its line.
 pub fn load(path: &Path) -> Result<Config, Failure> {
-    parse(&text_of(path)?, path)
-}
-
-/// The text of a configuration.
-fn text_of(path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read(path).map_err(|error| Failure {
-        exit: Exit::Configuration,
-        fix: "check the path; `konkordia config init` writes an example".into(),
-        ..Failure::io("cannot read the configuration", path, &error)
-    })?;
-    String::from_utf8(text).map_err(|error| {
-        let why = format!("byte {} is not UTF-8", error.utf8_error().valid_up_to());
-        let what = format!("the configuration {} is not text", path.display());
-        Failure::new(Exit::Configuration, what, why, "TOML is text; `konkordia config init` writes an example")
-    })
+    parse(&read::text_of(path)?, path)
 }
 
 /// Checks a text as [`load`] does. `path` names it in messages; relative paths in it start at the folder of `path`.

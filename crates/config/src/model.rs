@@ -3,12 +3,14 @@
 use super::archive_copy::{self, ArchiveCopy};
 pub use super::calibration::{CalibrationFiles, CalibrationKind};
 use super::diagnostics::Diagnostics;
+use super::facts::{check_vectors, facts};
 use super::geometry::Preset;
 use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
-use konkordia_core::experiment::Metadata;
-use konkordia_core::experiment::{Axis, Experiment, Goniometer};
-use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Orientation, Placement, Quarter};
+pub use super::shared_keys::resolve;
+use super::shared_keys::{check_prefix, layout, missing, overwrite, quarter_turns, required, start_timeout_ns, sync_interval};
+use konkordia_core::experiment::{Experiment, Metadata};
+use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Placement};
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::output::{Layout, Overwrite};
 use konkordia_core::pixel::PixelType;
@@ -130,197 +132,10 @@ fn placement(tile: &Table, d: &mut Diagnostics) -> Option<Placement> {
     Some(Placement { row: tile.integer("row")? as u32, column: tile.integer("column")? as u32, orientation })
 }
 
-/// `flip_rows`, `flip_columns` and `rotate_deg` of `t`; messages call it `table`.
-pub(super) fn quarter_turns(t: &Table, d: &mut Diagnostics, table: &str) -> Option<Orientation> {
-    let degrees = t.integer("rotate_deg").unwrap_or(0);
-    let Some(rotate) = u32::try_from(degrees).ok().and_then(Quarter::from_deg) else {
-        let what = format!("{table}.rotate_deg: {degrees} is not a quarter turn");
-        let fix = "give 0, 90, 180 or 270, clockwise as seen in the image";
-        d.add(t.span("rotate_deg"), what, "images are turned without interpolation", fix);
-        return None;
-    };
-    let flip = |name| t.flag(name).unwrap_or(false);
-    Some(Orientation::new(flip("flip_rows"), flip("flip_columns"), rotate))
-}
-
-/// A required text key; reports it if it is missing. The reader has already reported a key with a wrong value.
-pub(super) fn required(document: &Document, d: &mut Diagnostics, table: &str, name: &str) -> Option<String> {
-    let t = document.table(table);
-    if let Some(text) = t.text(name) {
-        return Some(text.to_string());
-    }
-    let key = super::schema::find(table, name)?;
-    if !d.found.iter().any(|f| f.what.starts_with(&format!("{table}.{name}:"))) {
-        let what = format!("[{table}] has no '{name}'");
-        d.add(t.span.clone(), what, "", format!("add {name} = ... ({})", key.doc));
-    }
-    None
-}
-
-/// Reports an `output.prefix` that is not a plain file name.
-pub(super) fn check_prefix(output: &Table, d: &mut Diagnostics) {
-    let bad = |p: &str| p.starts_with('.') || p.contains(['/', '\0']) || p.len() > 200;
-    if let Some(prefix) = output.text("prefix").filter(|p| bad(p)) {
-        let what = format!("output.prefix: \"{prefix}\" is not a plain file name of at most 200 bytes");
-        d.add(output.span("prefix"), what, "", "put the folder into output.directory");
-    }
-}
-
-/// `processing.missing`
-pub(super) fn missing(processing: &Table) -> MissingPolicy {
-    match processing.text("missing") {
-        Some("discard") => MissingPolicy::Discard,
-        Some("complete-only") => MissingPolicy::CompleteOnly,
-        _ => MissingPolicy::Keep,
-    }
-}
-
-/// `output.overwrite`
-pub(super) fn overwrite(output: &Table) -> Overwrite {
-    if output.text("overwrite") == Some("replace") { Overwrite::Replace } else { Overwrite::Refuse }
-}
-
-/// `output.sync_interval_s`
-pub(super) fn sync_interval(output: &Table) -> Option<Duration> {
-    let seconds = output.number("sync_interval_s").unwrap_or(2.0);
-    (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
-}
-
-/// `output.layout`
-pub(super) fn layout(output: &Table) -> Layout {
-    match output.text("layout") {
-        Some("virtual") => Layout::Virtual,
-        Some("links") => Layout::Links,
-        _ => Layout::Both,
-    }
-}
-
-/// `run.start_timeout_s` in nanoseconds; a key of 0 means no limit.
-pub(super) fn start_timeout_ns(run: &Table) -> u64 {
-    match run.number("start_timeout_s").unwrap_or(60.0) {
-        0.0 => u64::MAX,
-        seconds => (seconds * 1e9) as u64,
-    }
-}
-
-/// Metadata keys (facts about the measurement) of tables that also have other keys. All keys of `[goniometer]` and
-/// `[experiment]` are metadata.
-const FACTS: [(&str, &[&str]); 2] = [
-    (
-        "detector",
-        &[
-            "energy_kev",
-            "detector_distance_mm",
-            "beam_center_x_px",
-            "beam_center_y_px",
-            "pixel_size_um",
-            "sensor_material",
-            "sensor_thickness_um",
-            "frame_time_us",
-            "count_time_us",
-            "description",
-            "serial_number",
-            "threshold_energy_kev",
-            "gain_setting",
-            "flatfield_applied",
-            "countrate_correction_applied",
-            "tilt_fast_deg",
-            "tilt_slow_deg",
-        ],
-    ),
-    ("output", &["sample_name", "beamline", "source_name"]),
-];
-
-/// Table and name of each key that [`facts`] reads, table by table.
-pub(super) fn fact_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let listed = FACTS.iter().flat_map(|(table, names)| names.iter().map(move |name| (*table, *name)));
-    listed.chain(super::schema_experiment::KEYS.iter().map(|key| (key.table, key.name)))
-}
-
-/// True for a key that [`facts`] reads.
-pub(super) fn is_fact(table: &str, name: &str) -> bool {
-    fact_keys().any(|key| key == (table, name))
-}
-
-/// The metadata in the configuration.
-pub(super) fn facts(document: &Document) -> Metadata {
-    let (t, output) = (document.table("detector"), document.table("output"));
-    let text = |t: &Table, key: &str| t.text(key).map(str::to_string);
-    let scaled = |key: &str, factor: f64| t.number(key).map(|n| n * factor);
-    Metadata {
-        energy_kev: t.number("energy_kev"),
-        detector_distance_m: scaled("detector_distance_mm", 1e-3),
-        beam_center_x_px: t.number("beam_center_x_px"),
-        beam_center_y_px: t.number("beam_center_y_px"),
-        pixel_size_m: scaled("pixel_size_um", 1e-6),
-        sensor_material: text(t, "sensor_material"),
-        sensor_thickness_m: scaled("sensor_thickness_um", 1e-6),
-        frame_time_s: scaled("frame_time_us", 1e-6),
-        count_time_s: scaled("count_time_us", 1e-6),
-        detector_description: text(t, "description"),
-        detector_serial: text(t, "serial_number"),
-        source_name: text(output, "source_name"),
-        instrument_name: text(output, "beamline"),
-        sample_name: text(output, "sample_name"),
-        experiment: experiment(document),
-        ..Metadata::default()
-    }
-}
-
-/// Angles, beam, sample, and the corrections that the detector makes.
-fn experiment(document: &Document) -> Experiment {
-    let (t, e) = (document.table("detector"), document.table("experiment"));
-    let text = |t: &Table, key: &str| t.text(key).map(str::to_string);
-    Experiment {
-        goniometer: goniometer(document.table("goniometer")),
-        tilt_fast_deg: t.number("tilt_fast_deg"),
-        tilt_slow_deg: t.number("tilt_slow_deg"),
-        total_flux_ph_per_s: e.number("total_flux_ph_per_s"),
-        attenuator_transmission: e.number("attenuator_transmission"),
-        polarization_fraction: e.number("polarization_fraction"),
-        sample_temperature_k: e.number("sample_temperature_k"),
-        unit_cell: e.numbers("unit_cell"),
-        space_group: text(e, "space_group"),
-        flatfield_applied: t.flag("flatfield_applied"),
-        countrate_correction_applied: t.flag("countrate_correction_applied"),
-        gain_setting: text(t, "gain_setting"),
-        threshold_energy_ev: t.number("threshold_energy_kev").map(|kev| kev * 1000.0),
-        ..Experiment::default()
-    }
-}
-
-fn goniometer(t: &Table) -> Goniometer {
-    let axis = |name: &str| Axis {
-        start_deg: t.number(&format!("{name}_start_deg")),
-        increment_deg: t.number(&format!("{name}_increment_deg")),
-        vector: t.numbers(&format!("{name}_vector")),
-    };
-    Goniometer { omega: axis("omega"), kappa: axis("kappa"), chi: axis("chi"), phi: axis("phi"), two_theta: axis("two_theta") }
-}
-
-/// Reports vectors of the goniometer that have no direction.
-pub(super) fn check_vectors(document: &Document, d: &mut Diagnostics) {
-    let t = document.table("goniometer");
-    for name in Goniometer::NAMES.map(|name| format!("{name}_vector")) {
-        if t.numbers::<3>(&name) == Some([0.0; 3]) {
-            let what = format!("goniometer.{name}: [0, 0, 0] has no direction");
-            d.add(t.span(&name), what, "", "give x, y, z in the McStas frame, for example [-1, 0, 0]");
-        }
-    }
-}
-
 struct Reader<'a> {
     document: &'a Document,
     d: &'a mut Diagnostics,
     file: &'a Path,
-}
-
-/// The path, relative to the folder of the configuration file.
-pub fn resolve(file: &Path, path: &str) -> PathBuf {
-    let joined = file.parent().unwrap_or(Path::new("")).join(path);
-    // Removes the "." from "folder/./file".
-    let clean: PathBuf = joined.components().collect();
-    if clean.as_os_str().is_empty() { PathBuf::from(".") } else { clean }
 }
 
 impl Reader<'_> {
@@ -346,7 +161,7 @@ impl Reader<'_> {
         self.check_ports(first_port, geometry.placements().len());
         let (directory, prefix) = (self.resolve(&names.0?), names.1?);
         let (file, asked, compression) = (self.file, (recipe, pixel), self.compression());
-        let xds = super::xds::of_run(output, self.d, asked, compression);
+        let xds = super::xds_key::of_run(output, self.d, asked, compression);
         let archive_copy = archive_copy::read(self.document, self.d, &|path| resolve(file, path), asked, (&directory, &prefix));
         Some(Config {
             text: text.to_string(),

@@ -1,7 +1,7 @@
 //! Metadata that a command may set for one run: the names and checks are those of the configuration.
 
 use super::diagnostics::Diagnostics;
-use super::model::{fact_keys, facts, is_fact};
+use super::facts::{check_vectors, fact_keys, facts, is_fact};
 use super::{read, schema};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::failure::{Exit, Failure};
@@ -32,7 +32,7 @@ pub fn metadata(given: &Map<String, Value>) -> Result<Metadata, Failure> {
     }
     let mut d = Diagnostics::new("metadata", &text);
     let document = read::read(&text, &mut d);
-    super::model::check_vectors(&document, &mut d);
+    check_vectors(&document, &mut d);
     if let Some(found) = d.found.first() {
         return Err(refuse(format!("metadata: {}", found.what), found.why.clone(), found.fix.clone()));
     }

@@ -1,10 +1,26 @@
-//! From TOML text to checked values: types, ranges, words, units. The keys are listed in `schema`.
+//! From a TOML file to checked values: types, ranges, words, units. The keys are listed in `schema`.
 
 use super::diagnostics::Diagnostics;
 use super::schema::{self, Key, Kind};
+use konkordia_core::failure::{Exit, Failure};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use toml::de::{DeTable, DeValue};
+
+/// The text of a configuration.
+pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read(path).map_err(|error| Failure {
+        exit: Exit::Configuration,
+        fix: "check the path; `konkordia config init` writes an example".into(),
+        ..Failure::io("cannot read the configuration", path, &error)
+    })?;
+    String::from_utf8(text).map_err(|error| {
+        let why = format!("byte {} is not UTF-8", error.utf8_error().valid_up_to());
+        let what = format!("the configuration {} is not text", path.display());
+        Failure::new(Exit::Configuration, what, why, "TOML is text; `konkordia config init` writes an example")
+    })
+}
 
 /// A checked value.
 #[derive(Clone, Debug, PartialEq)]

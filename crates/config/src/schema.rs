@@ -1,68 +1,9 @@
 //! Every key of the configuration, listed once. The reader, the error messages, `config schema` and
 //! docs/configuration.md are made from this list.
 
-/// Allowed values of a key.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// Any text.
-    Text,
-    /// A path, relative to the folder of the configuration file.
-    Path,
-    /// One path or a list of paths.
-    Paths,
-    /// A whole number in a range, ends included.
-    Integer(i64, i64),
-    /// A number in a range, ends included.
-    Number(f64, f64),
-    /// A whole number in a range, or this word.
-    IntegerOr(i64, i64, &'static str),
-    /// A list of whole numbers in a range.
-    Integers(i64, i64),
-    /// A list of exactly so many numbers, each in a range.
-    Numbers(usize, f64, f64),
-    /// `true` or `false`.
-    Flag,
-    /// One text or a list of texts.
-    Texts,
-}
-
-impl Kind {
-    /// In words, for people.
-    pub fn words(self) -> String {
-        match self {
-            Self::Choice(words) => words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "),
-            Self::Text => "text".into(),
-            Self::Path => "path".into(),
-            Self::Paths => "path or list of paths".into(),
-            Self::Integer(low, high) => format!("whole number, {low} to {high}"),
-            Self::Number(low, high) => format!("number, {low} to {high}"),
-            Self::IntegerOr(low, high, word) => format!("\"{word}\" or a whole number, {low} to {high}"),
-            Self::Integers(low, high) => format!("list of whole numbers, {low} to {high}"),
-            Self::Numbers(count, low, high) => format!("list of {count} numbers, {low} to {high}"),
-            Self::Flag => "true or false".into(),
-            Self::Texts => "text or list of texts".into(),
-        }
-    }
-}
-
-/// One key.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// Table of the key, without brackets.
-    pub table: &'static str,
-    /// Its name, with the unit last.
-    pub name: &'static str,
-    /// Allowed values.
-    pub kind: Kind,
-    /// What applies without the key, in words.
-    pub default: &'static str,
-    /// Meaning.
-    pub doc: &'static str,
-    /// Units that people confuse with the right one, each with the factor that converts to the right one.
-    pub other_units: &'static [(&'static str, f64)],
-}
+pub use super::schema_key::{Key, Kind};
+use super::schema_key::{key, quantity};
+use super::{schema_experiment, schema_service};
 
 /// The tables in the order of the documentation. Those of [`ARRAYS`] may stand several times, `detectors` holds one
 /// table per name.
@@ -111,23 +52,6 @@ pub const GEOMETRIES: &[&str] = &[
 ];
 /// Allowed names for `dtype`.
 pub const DTYPES: &[&str] = &["int16", "int32", "uint16", "uint32", "float32", "raw"];
-
-const NO_UNITS: &[(&str, f64)] = &[];
-
-pub(super) const fn key(table: &'static str, name: &'static str, kind: Kind, default: &'static str, doc: &'static str) -> Key {
-    Key { table, name, kind, default, doc, other_units: NO_UNITS }
-}
-
-pub(super) const fn quantity(
-    table: &'static str,
-    name: &'static str,
-    range: (f64, f64),
-    units: &'static [(&'static str, f64)],
-    default: &'static str,
-    doc: &'static str,
-) -> Key {
-    Key { table, name, kind: Kind::Number(range.0, range.1), default, doc, other_units: units }
-}
 
 const LENGTH_TO_UM: &[(&str, f64)] = &[("millimetres", 1e3), ("metres", 1e6)];
 const TIME_TO_US: &[(&str, f64)] = &[("seconds", 1e6), ("milliseconds", 1e3)];
@@ -666,7 +590,7 @@ const KEYS: &[Key] = &[
 
 /// All keys, those of each table in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Key> {
-    KEYS.iter().chain(super::schema_experiment::KEYS).chain(super::schema_service::KEYS)
+    KEYS.iter().chain(schema_experiment::KEYS).chain(schema_service::KEYS)
 }
 
 /// Keys of one table.

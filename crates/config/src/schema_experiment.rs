@@ -1,6 +1,6 @@
 //! Keys for what the detector does not know: angles, sample and beam.
 
-use super::schema::{Key, Kind, key, quantity};
+use super::schema_key::{Key, Kind, key, quantity};
 
 const ANGLE: Kind = Kind::Number(-3600.0, 3600.0);
 /// A component of a direction.

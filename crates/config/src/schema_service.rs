@@ -1,6 +1,6 @@
 //! The keys of streams and of the service; those of a run are in [`super::schema`].
 
-use super::schema::{Key, Kind, key, quantity};
+use super::schema_key::{Key, Kind, key, quantity};
 
 /// The keys, in the order of the documentation.
 pub const KEYS: &[Key] = &[

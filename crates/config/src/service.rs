@@ -1,8 +1,9 @@
 //! The configuration of `konkordia serve`: the service and its detectors, from one file or from one file per detector.
 
 use super::diagnostics::Diagnostics;
-use super::model::{Config, resolve};
+use super::model::Config;
 use super::read::{self, Document, Table};
+use super::shared_keys::resolve;
 use super::stream::{self, StreamConfig};
 use crate::settings::{CompatSettings, HttpSettings, ServiceSettings, TlsFiles};
 use konkordia_core::failure::{Exit, Failure};
@@ -132,7 +133,7 @@ pub struct ConsumerSettings {
 
 /// Reads a service with all its detectors.
 pub fn load(path: &Path) -> Result<ServiceConfig, Failure> {
-    let text = super::text_of(path)?;
+    let text = read::text_of(path)?;
     parse(&text, path)?.load_detectors(path)
 }
 
@@ -155,7 +156,7 @@ impl Partial {
     fn load_detectors(self, path: &Path) -> Result<ServiceConfig, Failure> {
         let mut detectors: Vec<DetectorConfig> = self.own.into_iter().collect();
         for (name, file) in self.others {
-            let text = super::text_of(&file)?;
+            let text = read::text_of(&file)?;
             let read = parse(&text, &file)?;
             let Some(own) = read.own else {
                 let why = "it has [detectors] itself";

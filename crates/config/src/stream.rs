@@ -1,8 +1,11 @@
 //! `[detector] type = "stream"`: whole images that arrive as messages or as files.
 
 use super::diagnostics::Diagnostics;
-use super::model::{facts, is_fact, quarter_turns, resolve};
+use super::facts::{check_vectors, facts, is_fact};
 use super::read::{Document, Table};
+use super::shared_keys::{
+    check_prefix, layout, missing, overwrite, quarter_turns, required, resolve, start_timeout_ns, sync_interval,
+};
 use super::transform::{self, TransformOptions};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::geometry::Placement;
@@ -197,8 +200,8 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
     let (source, output, run) = (document.table("source"), document.table("output"), document.table("run"));
     let directory = required(document, d, "output", "directory");
     let prefix = required(document, d, "output", "prefix");
-    super::model::check_prefix(output, d);
-    super::model::check_vectors(document, d);
+    check_prefix(output, d);
+    check_vectors(document, d);
     let protocol = match required(document, d, "source", "protocol")?.as_str() {
         "directory" => Protocol::Files,
         name => Protocol::from_name(name)?,
@@ -233,21 +236,21 @@ pub fn read(document: &Document, d: &mut Diagnostics, file: &Path, text: &str) -
         wait_ns: ms("wait_ms", 2000),
         drain_ns: ms("drain_ms", 1000),
         stall_timeout_ns: (run.number("stall_timeout_s").unwrap_or(60.0) * 1e9) as u64,
-        start_timeout_ns: super::model::start_timeout_ns(run),
+        start_timeout_ns: start_timeout_ns(run),
         budget_bytes: mib("queue_mib", 256),
         message_bytes_max: mib("message_mib", 1024),
         check_pixels: source.flag("check_pixels").unwrap_or(false),
-        missing: super::model::missing(document.table("processing")),
+        missing: missing(document.table("processing")),
         workers: document.table("processing").integer("workers").map(|n| n as usize),
         transform,
         metadata: facts(document),
         directory: resolve(file, &directory?),
         prefix: prefix?,
         images_per_file: output.integer("images_per_file").unwrap_or(1000) as u32,
-        sync_interval: super::model::sync_interval(output),
-        overwrite: super::model::overwrite(output),
-        layout: super::model::layout(output),
-        xds: super::xds::of_stream(output, d),
+        sync_interval: sync_interval(output),
+        overwrite: overwrite(output),
+        layout: layout(output),
+        xds: super::xds_key::of_stream(output, d),
         append_dataset,
         images: run.integer("images").map(|n| n as u64),
     })
@@ -269,11 +272,6 @@ fn append_dataset(output: &Table, d: &mut Diagnostics) -> Option<String> {
         d.add(output.span("dset_name"), what, "", "give a name such as \"/entry/instrument/eiger/data\"");
     }
     Some(name.to_string())
-}
-
-/// A required text key, see `model::required`.
-fn required(document: &Document, d: &mut Diagnostics, table: &str, name: &str) -> Option<String> {
-    super::model::required(document, d, table, name)
 }
 
 fn refuse_keys(t: &Table, d: &mut Diagnostics, keys: &[&str], protocol: &str) {

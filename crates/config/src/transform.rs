@@ -1,8 +1,8 @@
 //! `[transform]`: what happens to the images of a stream.
 
 use super::diagnostics::Diagnostics;
-use super::model::quarter_turns;
 use super::read::Document;
+use super::shared_keys::quarter_turns;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::geometry::Orientation;
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ pub mod experiment;
 pub mod failure;
 pub mod far_ahead;
 pub mod first_packets;
+mod frame_header;
 pub mod geometry;
 pub mod ledger;
 pub mod moment;

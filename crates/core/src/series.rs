@@ -6,9 +6,9 @@
 
 use crate::array::{Element, Packing, Shape};
 use crate::experiment::Experiment;
+use crate::frame_header::FrameHeader;
 use crate::geometry::Orientation;
 use crate::ledger::{ImageStatus, Imbalance};
-use crate::ports::FrameHeader;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use std::sync::Arc;

@@ -11,6 +11,7 @@ mod deliver;
 mod far_ahead_packets;
 mod first;
 mod held;
+mod jump;
 pub mod latency;
 pub mod output_queue;
 mod preview;

@@ -1,7 +1,10 @@
 //! Data files without a master: records with a header of 112, 48 or 16 bytes, or plain words (docs/protocols.md 1.7).
 
+use super::files::{cannot_read, head, wrong};
+use super::found::{Found, Kind};
 use super::index::{Place, TileIndex};
-use super::{Format, Found, Kind, Options, cannot_read, head, records, wrong};
+use super::options::{Format, Options};
+use super::records;
 use konkordia_core::failure::Failure;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_file::{DataFileName, PLAIN_HEADER_BYTES, RECORD_HEADER_BYTES};

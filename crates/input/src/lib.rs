@@ -22,279 +22,37 @@
 #![forbid(unsafe_code)]
 
 mod bare;
+mod files;
+mod found;
 mod index;
+mod info;
+mod options;
 mod own;
+mod own_reader;
 mod records;
 mod sls;
 pub mod source;
 mod stack;
+mod stack_reader;
 #[cfg(test)]
 mod tests;
+mod tile_reader;
 
-use index::{Place, TileIndex};
-use konkordia_core::assembler::PacketBitmap;
-use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::ports::FrameHeader;
-use konkordia_core::tile::TileFormat;
-use konkordia_sinks::hdf5::Metadata;
-use sha2::{Digest, Sha256};
-use std::io::{IoSliceMut, Read};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+pub use info::{InputInfo, KeptFrame, OwnRun, RunFrames, Times};
+pub use options::{Format, Options};
+pub use tile_reader::{TileFrame, TileReader};
 
-/// Format of the input files; without it the content decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Acquisition of the slsReceiver: its JSON master, or data files beside it
-    SlsRaw,
-    /// Records of header (48 bytes), packet mask (64 bytes) and pixels, without a master
-    Raw112,
-    /// Records of header (48 bytes) and pixels
-    Raw48,
-    /// Records of frame number and bunch id (16 bytes) and pixels
-    Raw16,
-    /// Plain uint16 words without headers: frames of modules x 512 x 1024 pixels
-    U16,
-    /// HDF5: a run of Konkordia with dtype = "raw", files of the slsReceiver or of SwissFEL
-    Hdf5,
-}
-
-impl Format {
-    /// All of them, with their names and what they are.
-    pub const ALL: [(Self, &'static str, &'static str); 6] = [
-        (Self::SlsRaw, "sls-raw", "Acquisition of the slsReceiver: its JSON master, or data files beside it"),
-        (Self::Raw112, "raw112", "Records of header (48 bytes), packet mask (64 bytes) and pixels, without a master"),
-        (Self::Raw48, "raw48", "Records of header (48 bytes) and pixels"),
-        (Self::Raw16, "raw16", "Records of frame number and bunch id (16 bytes) and pixels"),
-        (Self::U16, "u16", "Plain uint16 words without headers: frames of modules x 512 x 1024 pixels"),
-        (Self::Hdf5, "hdf5", "HDF5: a run of Konkordia with dtype = \"raw\", files of the slsReceiver or of SwissFEL"),
-    ];
-}
-
-/// What the files do not say themselves, and which frames are wanted.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Format of the files.
-    pub format: Option<Format>,
-    /// Modules of plain words; 1 if not given.
-    pub modules: Option<u32>,
-    /// Which detector of a SwissFEL file; needed only if there are several.
-    pub detector: Option<String>,
-    /// The configuration places each tile, in the order of the ports: they are not ordered by their headers.
-    pub in_port_order: bool,
-    /// Only frames with these numbers, both ends included.
-    pub frames: Option<(u64, u64)>,
-}
-
-/// What was found in the files.
-#[derive(Clone, Debug)]
-pub struct InputInfo {
-    /// Description of the files, for messages.
-    pub kind: String,
-    /// Every tile has this format; JUNGFRAU tiles of 256 rows are half modules.
-    pub format: TileFormat,
-    /// Modules of the detector.
-    pub modules: u32,
-    /// Tiles of a JUNGFRAU module; of an EIGER module it is 4.
-    pub interfaces: u32,
-    /// Row and column of each tile in the image, if the files say more than that modules are stacked.
-    pub placements: Option<Vec<(u32, u32)>>,
-    /// Keys of `[detector]` of the run that wrote the files, if this program wrote them.
-    pub detector: Option<toml::Table>,
-    /// The run that wrote the files, if this program did.
-    pub own: Option<OwnRun>,
-    /// Lowest frame number.
-    pub first_frame: u64,
-    /// Highest frame number.
-    pub last_frame: u64,
-    /// Lowest and highest frame number of the whole input, even if only a part is wanted. Frames that its run lost are
-    /// included.
-    pub span: (u64, u64),
-    /// Frames that the files should hold, if they say so.
-    pub frames_expected: Option<u64>,
-    /// Number of different frame numbers.
-    pub frames_found: u64,
-    /// Bytes of pixels.
-    pub raw_bytes: u64,
-    /// Names of the tiles, for messages.
-    pub tile_names: Vec<String>,
-    /// Module id of each tile, from its first frame; 0 where the files have none.
-    pub module_ids: Vec<u16>,
-    /// True if something that should be there is not: a file, the end of a file, frames that the master counts.
-    pub incomplete: bool,
-    /// Notes for the user: what is missing, doubled, out of order or cut off.
-    pub notes: Vec<String>,
-    /// Changes when a file changes: SHA-256 over names, sizes, modification times and first bytes, as "sha256:...".
-    pub identity: String,
-    /// When the first data file was last written, in UTC as NeXus wants it. That may be when it was copied.
-    pub written: Option<String>,
-    /// When the slsReceiver was stopped, by its own clock, ISO 8601 without time zone.
-    pub stopped: Option<String>,
-    /// The data files.
-    pub files: Vec<PathBuf>,
-}
-
-/// What a run of this program stores beside its words.
-#[derive(Clone, Debug)]
-pub struct OwnRun {
-    /// Metadata of the measurement, with the values of the arm command.
-    pub metadata: Metadata,
-    /// When the run ended, if that was observed.
-    pub end_time: Option<String>,
-    /// What was wrong with its set-up.
-    pub wrong_setup: Option<String>,
-    /// False if the words of double pixels are not in the files.
-    pub has_double_pixels: bool,
-    /// Which frames of the detector the frames of the input are.
-    pub frames: RunFrames,
-}
-
-/// Which frames of the detector the frames of an input are.
-#[derive(Clone, Debug)]
-pub enum RunFrames {
-    /// Every frame, one after the other. The value is the number of the frame with which the first image of the run
-    /// begins, if it is known.
-    Each(Option<u64>),
-    /// Only the frames that the run kept as images. The first value is the number of the first of them in the input.
-    Kept(u64, Arc<Vec<KeptFrame>>),
-}
-
-/// A frame that a run kept as an image. Both fields are `None` if nothing is known about the frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeptFrame {
-    /// The number that the detector gave it.
-    pub number: Option<u64>,
-    /// Its position in the run, from 0.
-    pub position: Option<u64>,
-}
-
-impl RunFrames {
-    /// Number of detector frames from the start of the first image of the run to the frame `number` of the input;
-    /// `None` if it is not known.
-    pub fn since_first_image(&self, number: u64) -> Option<i64> {
-        let (from, to) = match self {
-            Self::Each(first) => ((*first)?, number),
-            Self::Kept(first, _) => (self.kept(*first)?.position?, self.kept(number)?.position?),
-        };
-        (to as i64).checked_sub(from as i64)
-    }
-
-    /// The frame `number` of the input, if the run did not keep every frame.
-    pub fn kept(&self, number: u64) -> Option<KeptFrame> {
-        let Self::Kept(first, kept) = self else { return None };
-        let at = number.checked_sub(*first).and_then(|at| usize::try_from(at).ok());
-        Some(at.and_then(|at| kept.get(at)).copied().unwrap_or_default())
-    }
-}
-
-/// When the frames of an input were taken, as far as it says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times<'a> {
-    /// Start of the first frame.
-    pub start: Option<&'a String>,
-    /// End of the last frame, observed.
-    pub end: Option<&'a String>,
-    /// When the receiver was stopped, which is some time after the last frame.
-    pub end_estimated: Option<&'a String>,
-}
-
-impl InputInfo {
-    /// When the data were taken, as far as the input says: the start of a run, or when the first data file was last
-    /// written.
-    pub fn taken(&self) -> Option<&String> {
-        self.own.as_ref().and_then(|own| own.metadata.start_time.as_ref()).or(self.written.as_ref())
-    }
-
-    /// When the frames were taken. If only a part of the input is wanted, its start and its end are known only where
-    /// they are those of the whole input.
-    pub fn times(&self) -> Times<'_> {
-        let (has_first, has_last) = (self.first_frame <= self.span.0, self.last_frame >= self.span.1);
-        let start = self.own.as_ref().and_then(|own| own.metadata.start_time.as_ref());
-        let end = self.own.as_ref().and_then(|own| own.end_time.as_ref());
-        Times {
-            start: start.filter(|_| has_first),
-            end: end.filter(|_| has_last),
-            end_estimated: self.stopped.as_ref().filter(|_| has_last),
-        }
-    }
-
-    /// False for formats without headers, which have zeros there.
-    pub fn has_module_ids(&self) -> bool {
-        self.module_ids.iter().any(|id| *id != 0)
-    }
-
-    /// For programs.
-    pub fn to_json(&self) -> serde_json::Value {
-        serde_json::json!({
-            "kind": self.kind, "modules": self.modules, "interfaces": self.interfaces, "first_frame": self.first_frame,
-            "last_frame": self.last_frame, "frames_expected": self.frames_expected, "frames_found": self.frames_found,
-            "raw_bytes": self.raw_bytes, "module_ids": self.module_ids, "incomplete": self.incomplete, "notes": self.notes,
-            "identity": self.identity, "written": self.written, "files": self.files,
-        })
-    }
-}
-
-/// Header and received packets of one tile of one frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TileFrame {
-    /// What is known of the frame.
-    pub header: FrameHeader,
-    /// Packets that the receiver caught. If the file has no mask, these are the packets that are not all 0xFF bytes,
-    /// the padding of receivers.
-    pub bitmap: PacketBitmap,
-}
-
-/// The frames of one tile, in the order of their numbers.
-pub trait TileReader: Send {
-    /// Where the frames lie, in the order of their numbers.
-    fn places(&self) -> &[Place];
-
-    /// Number of frames.
-    fn len(&self) -> usize {
-        self.places().len()
-    }
-
-    /// True if there is no frame.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Frame number of the `nth` frame; the numbers ascend.
-    ///
-    /// # Panics
-    /// If there are not so many.
-    fn frame_number(&self, nth: usize) -> u64 {
-        self.places()[nth].frame
-    }
-
-    /// Reads the pixels of the `nth` frame into `payloads`: all packets one after the other, or one slice for each
-    /// packet.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is shorter than it was when it was opened.
-    fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure>;
-
-    /// Reads the pixels of the `nth` frame into `out`, the bytes of a tile.
-    ///
-    /// # Errors
-    /// As of [`Self::read_into`].
-    fn read(&mut self, nth: usize, out: &mut [u8]) -> Result<TileFrame, Failure> {
-        self.read_into(nth, &mut [IoSliceMut::new(out)])
-    }
-}
+use files::{identity, wrong};
+use found::{Found, Kind};
+use index::TileIndex;
+use konkordia_core::failure::Failure;
+use std::path::PathBuf;
 
 /// Files that were opened and understood.
 pub struct Input {
     info: InputInfo,
     tiles: Vec<TileIndex>,
     kind: Kind,
-}
-
-/// How pixels are read.
-enum Kind {
-    Records(records::Files),
-    Stacks(stack::Stacks),
-    Own(own::RawRun),
 }
 
 impl Input {
@@ -339,30 +97,10 @@ impl Input {
         let index = self.tiles[tile].clone();
         match &self.kind {
             Kind::Records(files) => Box::new(records::Reader::new(files.clone(), index, tile)),
-            Kind::Stacks(stacks) => Box::new(stack::Reader::new(stacks.clone(), index, tile)),
-            Kind::Own(run) => Box::new(own::Reader::new(run.clone(), index, tile)),
+            Kind::Stacks(stacks) => Box::new(stack_reader::Reader::new(stacks.clone(), index, tile)),
+            Kind::Own(run) => Box::new(own_reader::Reader::new(run.clone(), index, tile)),
         }
     }
-}
-
-/// What the reader of a format has found, before frames are sorted and counted.
-struct Found {
-    kind: Kind,
-    words: String,
-    format: TileFormat,
-    interfaces: u32,
-    placements: Option<Vec<(u32, u32)>>,
-    detector: Option<toml::Table>,
-    own: Option<OwnRun>,
-    /// First and last frame number of the run, including missing frames, as far as the files say.
-    span: (Option<u64>, Option<u64>),
-    stopped: Option<String>,
-    frames_expected: Option<u64>,
-    incomplete: bool,
-    notes: Vec<String>,
-    files: Vec<PathBuf>,
-    tiles: Vec<TileIndex>,
-    module_ids: Vec<u16>,
 }
 
 impl Found {
@@ -444,36 +182,4 @@ impl Found {
         let why = format!("{found} frames have numbers from {first} to {last}; nearly all images between would be empty");
         Err(wrong("the frame numbers of the input lie too far apart", why, "choose a part with --frames FROM:TO"))
     }
-}
-
-/// A failure of the input itself.
-fn wrong(what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> Failure {
-    Failure::new(Exit::Configuration, what, why, fix)
-}
-
-fn cannot_read(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::io("cannot read the input", path, error)
-}
-
-/// The beginning of a file, at most `most` bytes.
-fn head(path: &Path, most: usize) -> Result<Vec<u8>, Failure> {
-    let file = std::fs::File::open(path).map_err(|e| cannot_read(path, &e))?;
-    let mut bytes = Vec::new();
-    file.take(most as u64).read_to_end(&mut bytes).map_err(|e| cannot_read(path, &e))?;
-    Ok(bytes)
-}
-
-/// SHA-256 over name, size, modification time and first bytes of each file.
-fn identity(files: &[PathBuf]) -> Result<String, Failure> {
-    use std::os::unix::fs::MetadataExt;
-    const HEAD_BYTES: usize = 4096;
-    let mut hasher = Sha256::new();
-    for path in files {
-        let meta = path.metadata().map_err(|e| cannot_read(path, &e))?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        hasher.update(format!("{name}\n{}\n{}.{:09}\n", meta.len(), meta.mtime(), meta.mtime_nsec()));
-        hasher.update(head(path, HEAD_BYTES)?);
-    }
-    let hex: String = hasher.finalize().iter().map(|b| format!("{b:02x}")).collect();
-    Ok(format!("sha256:{hex}"))
 }

@@ -1,16 +1,19 @@
 //! Reads runs of this program with dtype = "raw": the images of a NeXus file hold the words of the detector, and
 //! columns beside them say which packets were received.
 //!
-//! Geometry and detector are those of the configuration in the file. The words of a tile are taken from the places in
-//! the image where the run put them.
+//! Geometry and detector are those of the configuration in the file.
 
+use super::files::wrong;
+use super::found::{Found, Kind};
 use super::index::{Place, TileIndex};
-use super::stack::{Decoded, Pour, Source, damaged, open_file, unreadable};
-use super::{Found, KeptFrame, Kind, OwnRun, RunFrames, TileFrame, TileReader, cannot_read, wrong};
+use super::info::{KeptFrame, OwnRun, RunFrames};
+use super::own_reader::{Part, RawRun};
+use super::stack::{open_file, unreadable};
+use super::stack_reader::Source;
 use konkordia_config::{Config, overrides};
-use konkordia_core::assembler::{BITMAP_WORDS, PacketBitmap};
+use konkordia_core::assembler::BITMAP_WORDS;
 use konkordia_core::failure::Failure;
-use konkordia_core::geometry::{DoublePixels, ImageGeometry, PixelRun};
+use konkordia_core::geometry::{DoublePixels, ImageGeometry};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
 use konkordia_core::ports::FrameHeader;
@@ -21,48 +24,13 @@ use konkordia_sinks::hdf5::others::is_ours;
 use konkordia_sinks::hdf5::reader::DataFileSummary;
 use konkordia_sinks::hdf5::{self, CHECKSUM, FileSpec, Summary, master_file_name};
 use konkordia_wire::sls_file::FRAME_NUMBER_END;
-use std::fs::File;
-use std::io::IoSliceMut;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 const STACK: &str = "/entry/data/data";
 const COLUMNS: &str = "/entry/konkordia/images";
 const STREAMS: &str = "/entry/konkordia/ledger/streams";
 const FIRST_FRAME: &str = "first_frame";
-
-/// The data files of a run.
-#[derive(Clone)]
-pub struct RawRun {
-    parts: Arc<Vec<Part>>,
-    geometry: Arc<ImageGeometry>,
-    /// Where the pixels of each tile lie in the image.
-    pixel_runs: Arc<Vec<Vec<PixelRun>>>,
-    /// Module and position of each tile, from its headers.
-    ports: Arc<Vec<Port>>,
-    decoded: Arc<Mutex<Decoded>>,
-}
-
-/// One data file.
-struct Part {
-    source: Source,
-    status: Vec<u64>,
-    /// As stored: `words` numbers for each tile of each image.
-    bitmaps: Vec<u64>,
-    words: usize,
-    tiles: usize,
-    first_image: u64,
-}
-
-impl Part {
-    /// Which packets of a tile were received.
-    fn bitmap(&self, image: usize, tile: usize) -> PacketBitmap {
-        let at = (image * self.tiles + tile) * self.words;
-        let mut bitmap = PacketBitmap::default();
-        bitmap.0[..self.words].copy_from_slice(&self.bitmaps[at..at + self.words]);
-        bitmap
-    }
-}
 
 /// True for a file of this program, master or data file, whatever is in it.
 pub fn is_own(path: &Path) -> bool {
@@ -393,64 +361,4 @@ fn index(parts: &[Part], geometry: &ImageGeometry, (incomplete, notes): (&mut bo
     }
     let name = |tile: usize| format!("tile {tile}");
     places.into_iter().enumerate().map(|(tile, places)| TileIndex::new(name(tile), places)).collect()
-}
-
-/// Reads one tile of the images.
-pub struct Reader {
-    run: RawRun,
-    index: TileIndex,
-    tile: usize,
-    open: Option<(File, u32)>,
-    /// The words of the tile.
-    words: Vec<u8>,
-}
-
-impl Reader {
-    /// Opens no file yet.
-    pub fn new(run: RawRun, index: TileIndex, tile: usize) -> Self {
-        let words = vec![0xFF; run.geometry.format().tile_bytes() as usize];
-        Self { run, index, tile, open: None, words }
-    }
-
-    /// Copies the words of an image to their places in the tile. Masked double pixels are not stored and stay
-    /// *missing*.
-    fn gather(&mut self, place: Place) -> Result<(), Failure> {
-        let source = &self.run.parts[place.file as usize].source;
-        if self.open.as_ref().is_none_or(|(_, number)| *number != place.file) {
-            self.open = Some((File::open(&source.path).map_err(|e| cannot_read(&source.path, &e))?, place.file));
-        }
-        let Some((file, _)) = &self.open else { return Ok(()) };
-        let stored = source.stack.images[place.at as usize].ok_or_else(|| damaged(source, place, "it was never written"))?;
-        let mut decoded = self.run.decoded.lock().unwrap_or_else(PoisonError::into_inner);
-        let image = decoded.image(source, file, place, stored)?;
-        for run in &self.run.pixel_runs[self.tile] {
-            let from = &image[2 * run.output..2 * (run.output + run.length as usize)];
-            if run.step == 1 {
-                self.words[2 * run.tile_pixel as usize..][..from.len()].copy_from_slice(from);
-                continue;
-            }
-            for (word, pixel) in from.chunks_exact(2).zip(run.tile_pixels()) {
-                self.words[2 * pixel..2 * pixel + 2].copy_from_slice(word);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl TileReader for Reader {
-    fn places(&self) -> &[Place] {
-        self.index.places()
-    }
-
-    fn read_into(&mut self, nth: usize, payloads: &mut [IoSliceMut<'_>]) -> Result<TileFrame, Failure> {
-        let place = self.index.places()[nth];
-        self.gather(place)?;
-        Pour::new(payloads).put(&self.words);
-        let part = &self.run.parts[place.file as usize];
-        let packets = self.run.geometry.format().packets() as u16;
-        let bitmap = part.bitmap(place.at as usize, self.tile).renumbered(0, packets, 0);
-        let Port { row, column, module_id } = self.run.ports[self.tile];
-        let header = FrameHeader { row, column, module_id, ..part.source.headers[place.at as usize] };
-        Ok(TileFrame { header, bitmap })
-    }
 }

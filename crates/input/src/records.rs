@@ -1,8 +1,9 @@
 //! Files of records. A record is a header of fixed length and the pixels of a tile. Finds the records and reads them
 //! one by one.
 
+use super::files::cannot_read;
 use super::index::{Place, TileIndex};
-use super::{TileFrame, TileReader, cannot_read};
+use super::tile_reader::{TileFrame, TileReader};
 use konkordia_core::MAX_PACKETS_PER_TILE;
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::Failure;

@@ -1,8 +1,12 @@
 //! Reads an acquisition of the slsReceiver: a master and, for each UDP port, one or several data files beside it
 //! (docs/protocols.md 1.7).
 
+use super::files::{cannot_read, wrong};
+use super::found::{Found, Kind};
 use super::index::{Place, TileIndex};
-use super::{Found, Kind, Options, OwnRun, RunFrames, cannot_read, records, wrong};
+use super::info::{OwnRun, RunFrames};
+use super::options::Options;
+use super::records;
 use konkordia_config::overrides;
 use konkordia_core::failure::Failure;
 use konkordia_core::moment;

@@ -1,7 +1,7 @@
 //! Turns frames from files into the datagrams that the detector sent, so that files pass through the same engine as
 //! live data.
 
-use super::TileReader;
+use super::tile_reader::TileReader;
 use konkordia_core::ports::{FrameHeader, Source};
 use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;

@@ -1,9 +1,10 @@
 use super::*;
-use konkordia_core::ports::Source;
-use konkordia_core::tile::DetectorKind;
+use konkordia_core::ports::{FrameHeader, Source};
+use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_wire::sls_file::RECORD_HEADER_BYTES;
 use konkordia_wire::sls_udp::{HEADER_BYTES, Packet, write_header};
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A record as the slsReceiver writes it: packets of `lost` are padding.

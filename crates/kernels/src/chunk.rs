@@ -12,7 +12,6 @@
 //! if that is none.
 
 use crate::bitshuffle::{self, ElementSize};
-use crate::fused::FusedScratch;
 use crate::isa::Isa;
 use crate::lz4;
 
@@ -60,20 +59,6 @@ pub fn write_block(encoder: &mut lz4::Encoder, planes: &[u8], out: &mut [u8]) ->
     let written = encoder.compress(planes, payload);
     length.copy_from_slice(&(written as u32).to_be_bytes());
     LENGTH_BYTES + written
-}
-
-/// Compresses a whole image (its bytes, little-endian) on this thread and returns the bytes written.
-///
-/// # Panics
-/// If the image is not a whole number of elements or `out` has less than [`bslz4_bound`] bytes.
-pub fn compress_chunk(isa: Isa, scratch: &mut FusedScratch, element: ElementSize, image: &[u8], out: &mut [u8]) -> usize {
-    assert_eq!(image.len() % element.bytes(), 0, "an image is a whole number of elements");
-    write_header(out, image.len() as u64, BLOCK_BYTES as u32);
-    let mut at = HEADER_BYTES;
-    for block in image.chunks(BLOCK_BYTES) {
-        at += scratch.pack_bytes(isa, element, block, &mut out[at..]);
-    }
-    at
 }
 
 /// Why bytes are not a chunk of the expected image.

@@ -2,14 +2,13 @@
 //!
 //! A block is filled into [`FusedScratch::pixels_mut`] by one or more calls of [`crate::convert`] (the pixels of a
 //! block may come from several tiles), then packed by [`FusedScratch::pack_block`]. Blocks packed one after the other,
-//! behind a header of [`crate::chunk::write_header`], are byte for byte what [`crate::chunk::compress_chunk`] makes of
-//! the whole image.
+//! behind a header of [`write_header`], are byte for byte what [`compress_chunk`] makes of the whole image.
 //!
 //! The encoder is the stock LZ4 one, and it takes most of the time. An encoder that knows which planes are empty or
 //! dense could take the place of [`lz4::Encoder`] in `pack_bytes`; nothing else would change.
 
 use crate::bitshuffle::{self, ElementSize};
-use crate::chunk::{BLOCK_BYTES, write_block};
+use crate::chunk::{BLOCK_BYTES, HEADER_BYTES, write_block, write_header};
 use crate::convert::{self, Constants, OutputPixel};
 use crate::isa::Isa;
 use crate::lz4;
@@ -94,6 +93,20 @@ impl Default for FusedScratch {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Compresses a whole image (its bytes, little-endian) on this thread and returns the bytes written.
+///
+/// # Panics
+/// If the image is not a whole number of elements or `out` has less than [`crate::chunk::bslz4_bound`] bytes.
+pub fn compress_chunk(isa: Isa, scratch: &mut FusedScratch, element: ElementSize, image: &[u8], out: &mut [u8]) -> usize {
+    assert_eq!(image.len() % element.bytes(), 0, "an image is a whole number of elements");
+    write_header(out, image.len() as u64, BLOCK_BYTES as u32);
+    let mut at = HEADER_BYTES;
+    for block in image.chunks(BLOCK_BYTES) {
+        at += scratch.pack_bytes(isa, element, block, &mut out[at..]);
+    }
+    at
 }
 
 fn pack(isa: Isa, element: ElementSize, block: &[u8], planes: &mut Block, encoder: &mut lz4::Encoder, out: &mut [u8]) -> usize {

@@ -2,11 +2,9 @@
 
 use konkordia_kernels::baseline;
 use konkordia_kernels::bitshuffle::unshuffle;
-use konkordia_kernels::chunk::{
-    self, ChunkError, blocks_bound, bslz4_bound, compress_chunk, decompress_chunk, default_block_elements,
-};
+use konkordia_kernels::chunk::{self, ChunkError, blocks_bound, bslz4_bound, decompress_chunk, default_block_elements};
 use konkordia_kernels::convert::{self, Constants};
-use konkordia_kernels::fused::{FusedScratch, block_pixels};
+use konkordia_kernels::fused::{FusedScratch, block_pixels, compress_chunk};
 use konkordia_kernels::{ElementSize, Isa};
 use proptest::prelude::*;
 

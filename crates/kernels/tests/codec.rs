@@ -2,6 +2,7 @@
 
 use konkordia_core::plan::Compression;
 use konkordia_kernels::codec;
+use konkordia_kernels::fused::{FusedScratch, compress_chunk};
 use konkordia_kernels::{ElementSize, Isa, chunk};
 use proptest::prelude::*;
 
@@ -86,9 +87,9 @@ fn many_strips_are_one_frame_and_one_stream() {
 #[test]
 fn fused_and_packer_give_the_same_chunk() {
     let image = image(50_001 * 2, 2, 3);
-    let mut scratch = konkordia_kernels::fused::FusedScratch::new();
+    let mut scratch = FusedScratch::new();
     let mut out = vec![0; chunk::bslz4_bound(50_001, ElementSize::Two)];
-    let length = chunk::compress_chunk(Isa::detect(), &mut scratch, ElementSize::Two, &image, &mut out);
+    let length = compress_chunk(Isa::detect(), &mut scratch, ElementSize::Two, &image, &mut out);
     assert!(out[..length] == codec::compress(Compression::Bslz4, Isa::detect(), ElementSize::Two, &image, 65536));
 }
 

@@ -8,7 +8,7 @@ use konkordia_core::pixel::Pixel;
 use konkordia_kernels::baseline::Passes;
 use konkordia_kernels::chunk::{self, bslz4_bound, decompress_chunk};
 use konkordia_kernels::convert::{self, Constants, count_words};
-use konkordia_kernels::fused::{FusedScratch, block_pixels};
+use konkordia_kernels::fused::{FusedScratch, block_pixels, compress_chunk};
 use konkordia_kernels::{ElementSize, Isa, bench};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -205,7 +205,7 @@ fn chunks_of_real_dectris_detectors_decode() {
             }
             let image = first.unwrap();
             let mut again = vec![0; bslz4_bound(total / element.bytes(), element)];
-            let length = chunk::compress_chunk(Isa::detect(), &mut FusedScratch::new(), element, &image, &mut again);
+            let length = compress_chunk(Isa::detect(), &mut FusedScratch::new(), element, &image, &mut again);
             assert!(again[..length] == *chunk, "{name}: packed again, the image gives the detector's own bytes");
         }
     }

@@ -7,7 +7,7 @@ use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_core::plan::Compression;
 use konkordia_core::series::Array;
-use konkordia_kernels::fused::FusedScratch;
+use konkordia_kernels::fused::{FusedScratch, compress_chunk};
 use konkordia_kernels::transform::*;
 use konkordia_kernels::{ElementSize, Isa, bitshuffle, byte_offset, chunk, codec};
 use proptest::prelude::*;
@@ -88,7 +88,7 @@ fn chunks_are_those_of_the_file_path() {
         for pixels in [1, 8, 1023, 4100, 50_001] {
             let image = image(element, pixels, 0, 21);
             let mut expected = vec![0; chunk::bslz4_bound(pixels, size)];
-            let length = chunk::compress_chunk(Isa::Scalar, &mut FusedScratch::new(), size, &image, &mut expected);
+            let length = compress_chunk(Isa::Scalar, &mut FusedScratch::new(), size, &image, &mut expected);
             assert!(packed(Packing::BitshuffleLz4, Isa::detect(), element, &image) == expected[..length], "{element:?} {pixels}");
             for (packing, codec) in
                 [(Packing::Lz4, Compression::Lz4), (Packing::BitshuffleZstd, Compression::Bszstd { level: 1 })]

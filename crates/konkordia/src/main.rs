@@ -3,6 +3,7 @@
 
 mod bench;
 mod calibration_verbs;
+mod choice;
 mod cli;
 mod config_verb;
 mod console;

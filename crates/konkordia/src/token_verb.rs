@@ -1,6 +1,6 @@
 //! `konkordia token`: makes, lists and removes the tokens of `konkordia serve`.
 
-use crate::cli::one_of;
+use crate::choice::one_of;
 use crate::console;
 use clap::Subcommand;
 use clap::builder::TypedValueParser;

@@ -1,7 +1,9 @@
 //! Reads a written file back and compares every image with the original.
 
+use super::pipeline;
+use super::progress::Show;
 use super::recode::{decode, fills};
-use super::{Settings, Show, pipeline};
+use super::settings::Settings;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;

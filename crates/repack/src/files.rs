@@ -1,6 +1,7 @@
 //! Which files belong to a repacking, and what they are called afterwards.
 
-use super::{Settings, identity, record};
+use super::settings::Settings;
+use super::{identity, record};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_kernels::sz3;

@@ -21,47 +21,24 @@ pub mod compare;
 mod files;
 mod identity;
 mod pipeline;
+mod progress;
 mod recode;
 pub mod record;
+mod settings;
 
 use compare::Compared;
 use files::Job;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::plan::Compression;
 use konkordia_sinks::hdf5::mirror::{Mirror, Sealed, Stacks, Verifier};
+pub use progress::Progress;
+use progress::Show;
 use recode::{Chunk, Recoder};
+pub use record::Outcome;
 use record::Totals;
+pub use settings::Settings;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
-
-/// What is done to each file.
-pub struct Settings {
-    /// How chunks are to be compressed.
-    pub compression: Compression,
-    /// Threads that compress.
-    pub workers: usize,
-    /// Read the copy back and compare it.
-    pub verify: bool,
-    /// Delete the original afterwards.
-    pub delete_source: bool,
-}
-
-/// Result of a repacking.
-pub struct Outcome {
-    /// The file to open.
-    pub master: PathBuf,
-    /// Files written.
-    pub files: Vec<PathBuf>,
-    /// Files that an earlier attempt had finished.
-    pub kept: Vec<PathBuf>,
-    /// Sums over the files written.
-    pub totals: Totals,
-    /// What was compared with the originals in this call.
-    pub compared: Compared,
-    /// False after Ctrl-C.
-    pub complete: bool,
-}
 
 /// Writes `file`, and all files that it points to, to `output`: an existing folder, or a folder and the first part of
 /// the file names.
@@ -156,34 +133,6 @@ fn delete(source: &Path, identity: &str, settings: &Settings) -> Result<(), Fail
     }
     identity::unchanged(source, identity)?;
     std::fs::remove_file(source).map_err(|error| Failure::io("cannot delete", source, &error))
-}
-
-/// How far a repacking is.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// Images written or compared.
-    pub images_done: u64,
-    /// Images in all.
-    pub images: u64,
-    /// Bytes of their pixels.
-    pub bytes: u64,
-    /// When it began.
-    pub started: Instant,
-}
-
-/// Counts images and shows the progress after each.
-struct Show<'a> {
-    progress: Progress,
-    show: &'a mut dyn FnMut(&Progress),
-}
-
-impl Show<'_> {
-    fn image(&mut self, bytes: usize) {
-        let progress = &mut self.progress;
-        progress.images_done = (progress.images_done + 1).min(progress.images);
-        progress.bytes += bytes as u64;
-        (self.show)(progress);
-    }
 }
 
 /// Writes one file under its temporary name.

@@ -1,12 +1,29 @@
-//! The record of a repacking: as text, as JSON, and in the files.
+//! The result of a repacking, and its record: as text, as JSON, and in the files.
 
+use super::compare::Compared;
 use super::recode::Recoded;
-use super::{Outcome, Settings};
+use super::settings::Settings;
 use konkordia_core::plan::Compression;
 use konkordia_core::text;
 use konkordia_sinks::hdf5::mirror::{RecordValue, StackLayout};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Result of a repacking.
+pub struct Outcome {
+    /// The file to open.
+    pub master: PathBuf,
+    /// Files written.
+    pub files: Vec<PathBuf>,
+    /// Files that an earlier attempt had finished.
+    pub kept: Vec<PathBuf>,
+    /// Sums over the files written.
+    pub totals: Totals,
+    /// What was compared with the originals in this call.
+    pub compared: Compared,
+    /// False after Ctrl-C.
+    pub complete: bool,
+}
 
 /// Sums over images.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -508,7 +508,7 @@ fn share_charge(photons: &[u32], sigma: f64, rng: &mut Rng, charge: &mut [f32]) 
                 continue;
             }
             let axis = |v: f64| {
-                let (before, after) = (crate::lattice::normal_cdf(-v / sigma), crate::lattice::normal_cdf((v - 1.0) / sigma));
+                let (before, after) = (crate::normal::normal_cdf(-v / sigma), crate::normal::normal_cdf((v - 1.0) / sigma));
                 [before, 1.0 - before - after, after]
             };
             deposit(pixel, axis(x), axis(y), 1.0, charge);

@@ -1,8 +1,9 @@
 //! A crystal: the reciprocal lattice of tetragonal lysozyme with invented structure factors, and which reflections an
 //! image sees.
 
+use crate::normal::normal_cdf;
 use crate::rng::{Rng, mix};
-use crate::scene::{Scene, Spot};
+use crate::scene::{Crystal, Scene, Spot};
 
 /// Cell of tetragonal lysozyme in ångström (a = b, c), space group P43212.
 const CELL_A: f64 = 79.1;
@@ -17,36 +18,6 @@ struct Reflection {
     q: Vector,
     /// Integrated intensity in photons when the reflection is fully recorded.
     photons: f64,
-}
-
-/// How the crystal diffracts.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Crystal {
-    /// Mean photons of a fully recorded reflection at zero angle.
-    pub spot_photons: f64,
-    /// Wilson B factor in square ångström.
-    pub b_factor: f64,
-    /// Mosaic spread (standard deviation) in degrees.
-    pub mosaicity_deg: f64,
-    /// Rotation during one image in degrees about the detector's horizontal axis; 0 gives stills of one orientation.
-    pub oscillation_deg: f64,
-    /// Standard deviation of a spot on the detector in pixels.
-    pub spot_sigma_px: f64,
-    /// Highest resolution computed, ångström.
-    pub resolution_angstrom: f64,
-}
-
-impl Default for Crystal {
-    fn default() -> Self {
-        Self {
-            spot_photons: 12_000.0,
-            b_factor: 20.0,
-            mosaicity_deg: 0.1,
-            oscillation_deg: 0.2,
-            spot_sigma_px: 0.9,
-            resolution_angstrom: 1.9,
-        }
-    }
 }
 
 /// The crystal in its random orientation.
@@ -163,15 +134,6 @@ fn random_rotation(rng: &mut Rng) -> [Vector; 3] {
     ]
 }
 
-/// Cumulative normal distribution (Abramowitz and Stegun 7.1.26, absolute error below 1e-7).
-pub(crate) fn normal_cdf(x: f64) -> f64 {
-    let z = x.abs() * std::f64::consts::FRAC_1_SQRT_2;
-    let t = 1.0 / (1.0 + 0.327_591_1 * z);
-    let poly = t * (0.254_829_592 + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
-    let tail = 0.5 * poly * (-z * z).exp();
-    if x < 0.0 { tail } else { 1.0 - tail }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,12 +194,5 @@ mod tests {
             checked += usize::from((0.97..1.03).contains(&ratio));
         }
         assert!(checked * 10 > spots.iter().filter(|s| s.photons > 5.0).count() * 8, "only {checked} complete");
-    }
-
-    #[test]
-    fn cumulative_distribution() {
-        for (x, p) in [(0.0, 0.5), (1.0, 0.841_344_7), (-1.0, 0.158_655_3), (3.0, 0.998_650_1), (-6.0, 0.0)] {
-            assert!((normal_cdf(x) - p).abs() < 2e-7);
-        }
     }
 }

@@ -10,6 +10,7 @@ pub mod eiger;
 pub mod fault;
 pub mod jungfrau;
 mod lattice;
+mod normal;
 pub mod packet;
 pub mod presets;
 pub mod processing;

@@ -6,7 +6,7 @@
 //! vertically and 8 horizontally (PSI's installations). All positions here are in those assembled pitches; module m
 //! stands at column m / rows_of_modules of the grid, modules filling a grid column from the top first.
 
-use crate::lattice::{Crystal, normal_cdf};
+use crate::normal::normal_cdf;
 use crate::rng::Rng;
 use thiserror::Error;
 
@@ -43,6 +43,36 @@ pub struct ModelError {
 
 pub(crate) fn require(ok: bool, field: &'static str, value: impl ToString, expected: &'static str) -> Result<(), ModelError> {
     if ok { Ok(()) } else { Err(ModelError { field, value: value.to_string(), expected }) }
+}
+
+/// How the crystal diffracts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Crystal {
+    /// Mean photons of a fully recorded reflection at zero angle.
+    pub spot_photons: f64,
+    /// Wilson B factor in square ångström.
+    pub b_factor: f64,
+    /// Mosaic spread (standard deviation) in degrees.
+    pub mosaicity_deg: f64,
+    /// Rotation during one image in degrees about the detector's horizontal axis; 0 gives stills of one orientation.
+    pub oscillation_deg: f64,
+    /// Standard deviation of a spot on the detector in pixels.
+    pub spot_sigma_px: f64,
+    /// Highest resolution computed, ångström.
+    pub resolution_angstrom: f64,
+}
+
+impl Default for Crystal {
+    fn default() -> Self {
+        Self {
+            spot_photons: 12_000.0,
+            b_factor: 20.0,
+            mosaicity_deg: 0.1,
+            oscillation_deg: 0.2,
+            spot_sigma_px: 0.9,
+            resolution_angstrom: 1.9,
+        }
+    }
 }
 
 /// The experiment: detector size and place, beam, sample.

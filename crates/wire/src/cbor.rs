@@ -1,43 +1,25 @@
 //! The parts of CBOR (RFC 8949) and its typed arrays (RFC 8746) that are needed to read messages in place. No announced
 //! size is trusted beyond the bytes that came, nesting is limited, and unknown items are skipped.
-//!
-//! Facts relied on: tags 64 to 87 say the type of the elements of a byte string; tag 40 is an array in row-major order,
-//! of its dimensions and its typed array; DECTRIS puts tag 56500 over \[algorithm, element bytes, packed bytes\] where
-//! the byte string would be.
 
-use crate::stream::{Element, Packing, Pixels, Shape, quoted};
-use minicbor::data::{Tag, Type};
-use minicbor::{Decoder, Encoder};
+use minicbor::Decoder;
 use serde_json::Value;
 
+mod arrays;
 mod json;
+mod read;
+mod write;
 
 pub use json::item_of;
+pub use read::DEPTH_MAX;
 
-/// How deep items may lie in each other.
-pub const DEPTH_MAX: usize = 32;
+pub(crate) use arrays::{check_writable, pixels, write_pixels};
+pub(crate) use read::{array_length, date, entries, number, text, unsigned, wrong};
+pub(crate) use write::{Writer, Written, write_date, write_number};
+
+use read::skip;
 
 /// Says at the beginning of a message that it is CBOR (tag 55799).
 pub(crate) const SELF_DESCRIBED: [u8; 3] = [0xD9, 0xD9, 0xF7];
-
-const TAG_ROW_MAJOR: u64 = 40;
-const TAG_DECTRIS_PACKED: u64 = 56500;
-/// Tags of the little-endian typed arrays.
-const TYPED: [(u64, Element); 10] = [
-    (64, Element::Uint8),
-    (69, Element::Uint16),
-    (70, Element::Uint32),
-    (71, Element::Uint64),
-    (72, Element::Int8),
-    (77, Element::Int16),
-    (78, Element::Int32),
-    (79, Element::Int64),
-    (85, Element::Float32),
-    (86, Element::Float64),
-];
-/// Names of packings in tag 56500.
-const PACKINGS: [(&str, Packing); 3] =
-    [("bslz4", Packing::BitshuffleLz4), ("lz4", Packing::Lz4), ("bszstd", Packing::BitshuffleZstd)];
 
 /// One whole CBOR item that is passed on and not looked into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,45 +65,6 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The error text for an error of the decoder.
-pub(crate) fn wrong(error: minicbor::decode::Error) -> String {
-    format!("it is not the CBOR that was expected: {error}")
-}
-
-/// Skips the next item.
-pub(crate) fn skip(d: &mut Decoder, depth_left: usize) -> Result<(), String> {
-    let Some(depth_left) = depth_left.checked_sub(1) else {
-        return Err(format!("items are nested more than {DEPTH_MAX} deep"));
-    };
-    let each = |d: &mut Decoder, count: Option<u64>, per: u64| {
-        let Some(count) = count else {
-            while d.datatype().map_err(wrong)? != Type::Break {
-                skip(d, depth_left)?;
-            }
-            return d.skip().map_err(wrong);
-        };
-        // Each item has at least one byte, so this ends with the bytes that came.
-        let count = count.checked_mul(per).ok_or("a count of items is beyond 64 bits")?;
-        (0..count).try_for_each(|_| skip(d, depth_left))
-    };
-    match d.datatype().map_err(wrong)? {
-        Type::Array | Type::ArrayIndef => {
-            let count = d.array().map_err(wrong)?;
-            each(d, count, 1)
-        }
-        Type::Map | Type::MapIndef => {
-            let count = d.map().map_err(wrong)?;
-            each(d, count, 2)
-        }
-        Type::Tag => {
-            d.tag().map_err(wrong)?;
-            skip(d, depth_left)
-        }
-        Type::Break => Err("a CBOR break without a matching start".into()),
-        _ => d.skip().map_err(wrong),
-    }
-}
-
 /// The next item, whatever it is.
 pub(crate) fn item<'a>(d: &mut Decoder<'a>) -> Result<Item<'a>, String> {
     let start = d.position();
@@ -130,161 +73,10 @@ pub(crate) fn item<'a>(d: &mut Decoder<'a>) -> Result<Item<'a>, String> {
     Ok(Item(bytes))
 }
 
-/// Calls `entry` for each entry of a map whose key is a text and whose value is not null; `entry` reads the value, or
-/// says with `false` that it did not touch it.
-pub(crate) fn entries<'a>(
-    d: &mut Decoder<'a>,
-    mut entry: impl FnMut(&'a str, &mut Decoder<'a>) -> Result<bool, String>,
-) -> Result<(), String> {
-    let count = d.map().map_err(wrong)?;
-    let mut done = 0;
-    loop {
-        match count {
-            Some(count) if done == count => return Ok(()),
-            None if d.datatype().map_err(wrong)? == Type::Break => return d.skip().map_err(wrong),
-            _ => done += 1,
-        }
-        if d.datatype().map_err(wrong)? != Type::String {
-            skip(d, DEPTH_MAX)?;
-            skip(d, DEPTH_MAX)?;
-            continue;
-        }
-        let key = d.str().map_err(wrong)?;
-        let null = matches!(d.datatype().map_err(wrong)?, Type::Null | Type::Undefined);
-        if null || !entry(key, d).map_err(|why| format!("{}: {why}", quoted(key)))? {
-            skip(d, DEPTH_MAX)?;
-        }
-    }
-}
-
-/// The number of items of an array that states it, at most `most`.
-pub(crate) fn array_length(d: &mut Decoder, most: usize) -> Result<usize, String> {
-    let length = d.array().map_err(wrong)?.ok_or("an array does not say its length")?;
-    usize::try_from(length).ok().filter(|n| *n <= most).ok_or_else(|| format!("{length} items; at most {most} are accepted"))
-}
-
-/// A number of any kind.
-pub(crate) fn number(d: &mut Decoder) -> Result<f64, String> {
-    match d.datatype().map_err(wrong)? {
-        Type::F16 | Type::F32 | Type::F64 => d.f64().map_err(wrong),
-        _ => Ok(i128::from(d.int().map_err(wrong)?) as f64),
-    }
-}
-
-/// A whole number from 0.
-pub(crate) fn unsigned(d: &mut Decoder) -> Result<u64, String> {
-    d.u64().map_err(wrong)
-}
-
-/// A text.
-pub(crate) fn text<'a>(d: &mut Decoder<'a>) -> Result<&'a str, String> {
-    d.str().map_err(wrong)
-}
-
-/// A text, perhaps marked as a date (tag 0).
-pub(crate) fn date<'a>(d: &mut Decoder<'a>) -> Result<&'a str, String> {
-    if d.datatype().map_err(wrong)? == Type::Tag {
-        d.tag().map_err(wrong)?;
-    }
-    text(d)
-}
-
-/// An array with its dimensions, or a bare typed array, which has one dimension.
-pub(crate) fn pixels<'a>(d: &mut Decoder<'a>, bytes_max: u64) -> Result<Pixels<'a>, String> {
-    let mut tag = d.tag().map_err(wrong)?.as_u64();
-    let mut shape = None;
-    if tag == TAG_ROW_MAJOR {
-        if array_length(d, 2)? != 2 {
-            return Err("an array with dimensions must have two items".into());
-        }
-        let count = array_length(d, Shape::DIMENSIONS_MAX)?;
-        let mut dimensions = [0; Shape::DIMENSIONS_MAX];
-        for dimension in &mut dimensions[..count] {
-            *dimension = unsigned(d)?;
-        }
-        let said = &dimensions[..count];
-        shape = Some(Shape::new(said).ok_or_else(|| format!("an array cannot have shape {said:?}"))?);
-        tag = d.tag().map_err(wrong)?.as_u64();
-    }
-    let element = TYPED.iter().find(|(of, _)| *of == tag).map(|(_, element)| *element);
-    let element = element.ok_or_else(|| format!("tag {tag} is not a little-endian typed array"))?;
-    let (packing, data) = packed(d, element)?;
-    let shape = match shape {
-        Some(shape) => shape,
-        None if packing == Packing::None => {
-            let count = data.len() as u64 / u64::from(element.bits() / 8);
-            Shape::new(&[count]).ok_or("a typed array is empty")?
-        }
-        None => return Err("packed bytes without dimensions".into()),
-    };
-    Pixels::new_checked(shape, element, packing, data, bytes_max)
-}
-
-fn packed<'a>(d: &mut Decoder<'a>, element: Element) -> Result<(Packing, &'a [u8]), String> {
-    if d.datatype().map_err(wrong)? != Type::Tag {
-        return Ok((Packing::None, d.bytes().map_err(wrong)?));
-    }
-    let tag = d.tag().map_err(wrong)?.as_u64();
-    if tag != TAG_DECTRIS_PACKED || array_length(d, 3)? != 3 {
-        return Err(format!("tag {tag} is not a packed byte string"));
-    }
-    let name = text(d)?;
-    let packing = PACKINGS.iter().find(|(of, _)| *of == name).map(|(_, packing)| *packing);
-    let packing = packing.ok_or_else(|| format!("its packing is {}; bslz4, lz4 and bszstd are known", quoted(name)))?;
-    let bytes = unsigned(d)?;
-    if packing != Packing::Lz4 && bytes != u64::from(element.bits() / 8) {
-        return Err(format!("it is packed as elements of {bytes} bytes, but its type is {}", element.name()));
-    }
-    Ok((packing, d.bytes().map_err(wrong)?))
-}
-
-/// Writes into memory, where nothing can fail.
-pub(crate) type Writer<'o> = Encoder<&'o mut Vec<u8>>;
-/// The end of a chain of writes.
-pub(crate) type Written = Result<(), minicbor::encode::Error<std::convert::Infallible>>;
-
-/// Whether these pixels can be written.
-pub(crate) fn check_writable(pixels: &Pixels) -> Result<(), String> {
-    let name = pixels.packing() == Packing::None || PACKINGS.iter().any(|(_, packing)| *packing == pixels.packing());
-    if name && TYPED.iter().any(|(_, element)| *element == pixels.element()) {
-        return Ok(());
-    }
-    Err(format!("this format cannot carry {} with packing {:?}", pixels.element().name(), pixels.packing()))
-}
-
-/// Writes pixels that passed [`check_writable`]; without their dimensions if they are a `bare` list.
-pub(crate) fn write_pixels(e: &mut Writer, pixels: &Pixels, bare: bool) -> Written {
-    if !bare {
-        let shape = pixels.shape();
-        e.tag(Tag::new(TAG_ROW_MAJOR))?.array(2)?.array(shape.dimensions().len() as u64)?;
-        for dimension in shape.dimensions() {
-            e.u64(*dimension)?;
-        }
-    }
-    if let Some((tag, _)) = TYPED.iter().find(|(_, element)| *element == pixels.element()) {
-        e.tag(Tag::new(*tag))?;
-    }
-    if let Some((name, packing)) = PACKINGS.iter().find(|(_, packing)| *packing == pixels.packing()) {
-        let element_bytes = if *packing == Packing::Lz4 { 0 } else { pixels.element().bits() / 8 };
-        e.tag(Tag::new(TAG_DECTRIS_PACKED))?.array(3)?.str(name)?.u32(element_bytes)?;
-    }
-    e.bytes(pixels.data())?.ok()
-}
-
-/// Writes a number in 32 bits if that does not change it.
-pub(crate) fn write_number(e: &mut Writer, number: f64) -> Written {
-    let short = number as f32;
-    if f64::from(short) == number { e.f32(short)?.ok() } else { e.f64(number)?.ok() }
-}
-
-/// Writes a date.
-pub(crate) fn write_date(e: &mut Writer, date: &str) -> Written {
-    e.tag(Tag::new(0))?.str(date)?.ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use minicbor::Encoder;
 
     #[test]
     fn nesting_has_a_limit() {

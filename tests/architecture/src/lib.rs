@@ -3,6 +3,7 @@
 //! Read [`imports::allowed`] first, then [`house::findings`].
 #![forbid(unsafe_code)]
 
+pub mod circles;
 pub mod house;
 pub mod imports;
 pub mod text;

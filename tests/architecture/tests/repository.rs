@@ -1,5 +1,6 @@
 //! Holds this repository against its own rules.
 
+use konkordia_architecture::circles::{circles, graph};
 use konkordia_architecture::imports::{Imports, breaches, manifests, table};
 use konkordia_architecture::{house, read, root, rust_files};
 
@@ -34,4 +35,18 @@ fn sources_keep_the_house_rules() {
     let files = rust_files();
     assert!(files.iter().any(|(path, _)| path == "crates/core/src/lib.rs"), "the sources were not found");
     assert_none(&files.iter().flat_map(|(path, source)| house::findings(path, source)).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_files_import_each_other() {
+    let mut found = Vec::new();
+    for name in manifests().keys() {
+        let folder = format!("crates/{name}/src/");
+        let files = rust_files().into_iter().filter_map(|(path, source)| Some((path.strip_prefix(&folder)?.to_owned(), source)));
+        let is_test = |path: &str| path.ends_with("tests.rs") || path.split('/').any(|part| part == "tests");
+        let files: Vec<_> = files.filter(|(path, _)| !is_test(path)).collect();
+        assert!(!files.is_empty(), "{folder} has no sources");
+        found.extend(circles(&graph(&files)).iter().map(|circle| format!("crates/{name}: {}", circle.join(" <-> "))));
+    }
+    assert_none(&found);
 }

@@ -1,5 +1,6 @@
 //! Breaks each rule on purpose and checks that this is found: a check that never fails proves nothing.
 
+use konkordia_architecture::circles::{circles, graph};
 use konkordia_architecture::house::{COMMENT_COLUMNS_MAX, FILE_LINES_MAX, findings, matches};
 use konkordia_architecture::imports::{breaches, manifest, table};
 use konkordia_architecture::text::{code_only, sentences};
@@ -106,4 +107,30 @@ fn literals_and_comments_are_not_code() {
     let code = code_only("a /* b /* c */ d */ e 'f' 'g r\"h\" br#\"i\"j\"# '\\'' \"k\\\"l\" // m\nn");
     assert_eq!(code.split_whitespace().collect::<Vec<_>>(), ["a", "e", "'g", "b", "n"]);
     assert_eq!(sentences("It is 1.5 long, i.e. short. Is it? `Yes` it is!"), 3);
+}
+
+#[test]
+fn files_that_import_each_other_are_found() {
+    let found = |files: &[(&str, &str)]| {
+        let files: Vec<_> = files.iter().map(|(path, source)| (path.to_string(), source.to_string())).collect();
+        circles(&graph(&files))
+    };
+    let lib = ("lib.rs", "mod a;\npub mod b;\npub use b::B;");
+    assert_eq!(found(&[lib, ("a.rs", "use crate::b::B;"), ("b/mod.rs", "pub struct B;")]), Vec::<Vec<String>>::new());
+    assert_eq!(
+        found(&[lib, ("a.rs", "use crate::b::{self, c::{D, E}};"), ("b/mod.rs", "use super::a::A;")]),
+        [["a.rs", "b/mod.rs"]]
+    );
+    // The child uses what its parent has, and the parent what the child has.
+    assert_eq!(found(&[lib, ("a.rs", ""), ("b/mod.rs", "use super::B;")]), [["b/mod.rs", "lib.rs"]]);
+    let three = [
+        ("b/mod.rs", "mod c;"),
+        ("b/c.rs", "fn f() { super::d::g() }"),
+        ("b/d.rs", "use super::e;"),
+        ("b/e.rs", "use crate::b::c::f as g;"),
+    ];
+    assert_eq!(found(&three), [["b/c.rs", "b/d.rs", "b/e.rs"]]);
+    // Not in comments, texts and tests.
+    let free = "// use crate::b::B;\nconst X: &str = \"crate::b::B\";\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}";
+    assert!(found(&[lib, ("a.rs", free), ("b/mod.rs", "use crate::a::X;")]).is_empty());
 }

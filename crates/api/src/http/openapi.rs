@@ -1,11 +1,24 @@
-//! The OpenAPI description of the interface: made from the handlers, with the problems and tokens that all of them
-//! share.
+//! The paths of the interface, and its OpenAPI description: made from the handlers, with the problems and tokens that
+//! all of them share.
 
+use super::extract::{NoQuery, Query};
 use super::problem::{CODES, MEDIA_TYPE, ProblemBody};
-use super::routes;
+use super::state::Shared;
+use super::{commands, events, guard, images, page, status};
+use crate::metrics;
+use axum::middleware::from_fn;
 use serde_json::{Map, Value, json};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tower_http::timeout::{RequestBodyDeadlineLayer, ResponseBodyDeadlineLayer};
 use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Time for the body of a request, which has a few kilobytes.
+const REQUEST_BODY: Duration = Duration::from_secs(10);
+/// Time for a whole answer that has an end: the largest image over a slow line.
+const RESPONSE_BODY: Duration = Duration::from_secs(300);
 
 #[derive(OpenApi)]
 #[openapi(
@@ -29,6 +42,56 @@ const OF_ROLES: [u16; 2] = [401, 403];
 const OF_DETECTORS: [u16; 1] = [404];
 const OF_COMMANDS: [u16; 4] = [408, 409, 415, 422];
 
+type Routes = OpenApiRouter<Arc<Shared>>;
+
+/// All paths with their descriptions.
+fn described() -> Routes {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .merge(looking(false))
+        .merge(operating())
+        .merge(OpenApiRouter::new().routes(routes!(status::healthz)).routes(routes!(status::readyz)).routes(routes!(page::page)))
+}
+
+/// Paths that only read.
+pub(super) fn looking(metrics_open: bool) -> Routes {
+    let finite = OpenApiRouter::new()
+        .routes(routes!(status::status))
+        .routes(routes!(status::detectors))
+        .routes(routes!(status::configuration))
+        .routes(routes!(status::statistics))
+        .routes(routes!(status::files))
+        .routes(routes!(status::version))
+        .routes(routes!(status::wait))
+        .routes(routes!(openapi))
+        .routes(routes!(images::numbers))
+        .routes(routes!(images::image))
+        .routes(routes!(events::logs))
+        .layer(ResponseBodyDeadlineLayer::new(RESPONSE_BODY));
+    let looking = finite.routes(routes!(events::events));
+    let metrics = OpenApiRouter::new().routes(routes!(metrics::endpoint));
+    let guarded = |routes: Routes| routes.route_layer(from_fn(guard::view));
+    if metrics_open { guarded(looking).merge(metrics) } else { guarded(looking.merge(metrics)) }
+}
+
+/// Paths of commands.
+pub(super) fn operating() -> Routes {
+    OpenApiRouter::new()
+        .routes(routes!(commands::arm))
+        .routes(routes!(commands::start))
+        .routes(routes!(commands::trigger))
+        .routes(routes!(commands::pedestal))
+        .routes(routes!(commands::stop))
+        .routes(routes!(commands::cancel))
+        .layer(RequestBodyDeadlineLayer::new(REQUEST_BODY))
+        .route_layer(from_fn(guard::operate))
+}
+
+/// This description of the interface.
+#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "state", responses((status = 200, description = "This description (OpenAPI 3.1)", body = Object)))]
+async fn openapi(Query(NoQuery {}): Query<NoQuery>) -> impl axum::response::IntoResponse {
+    ([(axum::http::header::CONTENT_TYPE, "application/json")], text())
+}
+
 /// The description as JSON text, as `docs/openapi.json` holds it.
 pub fn text() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
@@ -36,7 +99,7 @@ pub fn text() -> &'static str {
 }
 
 fn document() -> Value {
-    let (_, described) = routes::described().split_for_parts();
+    let (_, described) = described().split_for_parts();
     let mut document = serde_json::to_value(described).expect("the description is JSON");
     let components = document["components"].as_object_mut().expect("there are components");
     let schema = json!({"type": "http", "scheme": "bearer", "description": "A token of `konkordia token create`; none is needed where the service has no \

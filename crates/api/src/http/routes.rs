@@ -1,8 +1,8 @@
 //! All paths, and the layers in front of them.
 
+use super::openapi::{looking, operating};
 use super::state::Shared;
-use super::{audit, commands, events, guard, images, openapi, page, problem, status};
-use crate::metrics;
+use super::{audit, guard, page, problem, status};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderName, HeaderValue, Method, header};
@@ -11,59 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
-use tower_http::timeout::{RequestBodyDeadlineLayer, ResponseBodyDeadlineLayer};
-use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-/// Time for the body of a request, which has a few kilobytes.
-const REQUEST_BODY: Duration = Duration::from_secs(10);
-/// Time for a whole answer that has an end: the largest image over a slow line.
-const RESPONSE_BODY: Duration = Duration::from_secs(300);
-
-type Routes = OpenApiRouter<Arc<Shared>>;
-
-/// All paths with their descriptions.
-pub fn described() -> Routes {
-    OpenApiRouter::with_openapi(openapi::Description::openapi())
-        .merge(looking(false))
-        .merge(operating())
-        .merge(OpenApiRouter::new().routes(routes!(status::healthz)).routes(routes!(status::readyz)).routes(routes!(page::page)))
-}
-
-/// Paths that only read.
-fn looking(metrics_open: bool) -> Routes {
-    let finite = OpenApiRouter::new()
-        .routes(routes!(status::status))
-        .routes(routes!(status::detectors))
-        .routes(routes!(status::configuration))
-        .routes(routes!(status::statistics))
-        .routes(routes!(status::files))
-        .routes(routes!(status::version))
-        .routes(routes!(status::wait))
-        .routes(routes!(status::openapi))
-        .routes(routes!(images::numbers))
-        .routes(routes!(images::image))
-        .routes(routes!(events::logs))
-        .layer(ResponseBodyDeadlineLayer::new(RESPONSE_BODY));
-    let looking = finite.routes(routes!(events::events));
-    let metrics = OpenApiRouter::new().routes(routes!(metrics::endpoint));
-    let guarded = |routes: Routes| routes.route_layer(from_fn(guard::view));
-    if metrics_open { guarded(looking).merge(metrics) } else { guarded(looking.merge(metrics)) }
-}
-
-/// Paths of commands.
-fn operating() -> Routes {
-    OpenApiRouter::new()
-        .routes(routes!(commands::arm))
-        .routes(routes!(commands::start))
-        .routes(routes!(commands::trigger))
-        .routes(routes!(commands::pedestal))
-        .routes(routes!(commands::stop))
-        .routes(routes!(commands::cancel))
-        .layer(RequestBodyDeadlineLayer::new(REQUEST_BODY))
-        .route_layer(from_fn(guard::operate))
-}
 
 /// The complete router. The layer that is named last meets a request first.
 pub fn router(shared: &Arc<Shared>) -> Router {

@@ -1,7 +1,7 @@
 //! What all requests share: the fleet, the tokens, the limits.
 
-use super::Settings;
 use super::problem::Problem;
+use super::settings::{Settings, wrong_settings};
 use crate::security::audit::AuditLog;
 use crate::security::origin::Origins;
 use crate::security::rate::RateLimit;
@@ -72,7 +72,7 @@ impl Shared {
     pub fn new(fleet: Arc<Fleet>, settings: Settings) -> Result<Self, Failure> {
         let tokens = settings.tokens.as_deref().map(Tokens::load).transpose()?;
         let origins = Origins::new(&settings.hosts, &settings.origins, tokens.is_some());
-        let origins = origins.map_err(|why| super::wrong_settings(why, "correct [service] cors_origins"))?;
+        let origins = origins.map_err(|why| wrong_settings(why, "correct [service] cors_origins"))?;
         let audit = settings.audit.as_deref().map(AuditLog::open).transpose()?;
         let events = broadcast::channel(BEHIND).0;
         let of_log = events.clone();

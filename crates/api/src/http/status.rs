@@ -162,12 +162,6 @@ pub fn seconds(parameter: &str, value: f64) -> Result<Duration, Problem> {
     Err(Problem::new("bad_query", detail, "to wait longer, ask GET /api/v1/wait again"))
 }
 
-/// This description of the interface.
-#[utoipa::path(get, path = "/api/v1/openapi.json", tag = "state", responses((status = 200, description = "This description (OpenAPI 3.1)", body = Object)))]
-pub async fn openapi(Query(NoQuery {}): Query<NoQuery>) -> impl axum::response::IntoResponse {
-    ([(axum::http::header::CONTENT_TYPE, "application/json")], super::openapi::text())
-}
-
 /// The process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "monitoring", responses((status = 200, description = "The process is alive", body = Object, example = json!({"status": "ok"}))))]
 pub async fn healthz(Query(NoQuery {}): Query<NoQuery>) -> Json<Value> {

@@ -1,8 +1,8 @@
 //! From sums to planes with their masks, and the remarks on each module.
 
-use super::Taken;
 use super::collect::{Collector, Refusal};
 use super::light::{Samples, sign_of_light};
+use super::taken::Taken;
 use crate::reasons::{self, NO_DATA, Thresholds, UNSTABLE, WRONG_STAGE, median};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;

@@ -4,11 +4,11 @@ pub mod collect;
 pub mod judge;
 mod light;
 pub mod store;
+mod taken;
 #[cfg(test)]
 mod tests;
 
 use crate::reasons::{self, Thresholds};
-use collect::Collector;
 use judge::ModuleRow;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_sinks::hdf5::calibration::CalibrationFile;
@@ -16,24 +16,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use store::Target;
-
-/// A dark run.
-pub struct Taken {
-    /// Its sums.
-    pub collector: Collector,
-    /// When it was taken, ISO 8601; empty if that is not known.
-    pub taken: String,
-    /// Where the frames come from, for people.
-    pub source: String,
-    /// Serial number, if it is known.
-    pub serial: Option<String>,
-    /// Frames with missing packets, lost frames included.
-    pub incomplete_frames: u64,
-    /// Notes for people.
-    pub notes: Vec<String>,
-    /// Not [`Exit::Complete`] if data were lost or the user stopped.
-    pub exit: Exit,
-}
+pub use taken::Taken;
 
 /// A calibration file that was made, or whose pedestals were renewed.
 pub struct Made {

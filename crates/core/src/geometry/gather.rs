@@ -1,6 +1,7 @@
 //! The gather list: for every block of the output image, where its pixels come from.
 
-use super::{DoublePixels, ImageGeometry, PixelRun, stepped};
+use super::image::{ImageGeometry, PixelRun, stepped};
+use super::opening::DoublePixels;
 use crate::tile::TileFormat;
 use std::ops::Range;
 
@@ -67,6 +68,18 @@ pub struct Gather {
     /// Like `block_start`; empty without shares.
     share_start: Vec<u32>,
     is_plain: Vec<bool>,
+}
+
+impl ImageGeometry {
+    /// Compiles the gather list for blocks of `block_pixels` output pixels.
+    pub fn gather(&self, block_pixels: usize) -> Gather {
+        Gather::new(self, block_pixels)
+    }
+
+    /// Most bytes that the gather list takes, see [`Gather`].
+    pub fn gather_bytes_max(&self, block_pixels: usize) -> u64 {
+        bytes_max(self, block_pixels)
+    }
 }
 
 impl Gather {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tile::TileFormat;
 use proptest::prelude::*;
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
 //! Images between their messages and the sinks: their order, what workers do to them, their commit one after the other,
 //! and the ledger.
 
-use super::Transform;
 use super::control::Notice;
 use super::control::SeriesControl;
 use super::event::ImagePart;
 use super::merge::Pending;
 use super::pull::Receipt;
 use super::sum::{Summer, start_of_sums};
+use super::transform::Transform;
 use super::work::{Done, Job};
 use crate::output_queue::OutputQueues;
 use crossbeam_channel::{Receiver, Sender};

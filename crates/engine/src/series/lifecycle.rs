@@ -1,6 +1,5 @@
 //! The life of a series on the sort thread: it begins, drains, ends; commands and time act on it.
 
-use super::Join;
 use super::control::{Command, Notice};
 use super::current::{Current, GAP_IMAGES_MAX};
 use super::event::{Read, SeriesKey};
@@ -8,6 +7,7 @@ use super::hold_queue::HoldQueue;
 use super::membership::Received;
 use super::merge::Pending;
 use super::sort::{Sorter, numbered, superseded};
+use super::spec::Join;
 use crate::contain::Panic;
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};

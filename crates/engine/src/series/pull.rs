@@ -1,12 +1,11 @@
 //! One thread per upstream: takes messages from the source, decodes them, and passes them on in batches. It waits when
 //! the in-flight budget of the upstream is used up, which holds back the sender.
 
-use super::Upstream;
 use super::control::{Notice, PullState, SeriesControl};
-use super::event::{Event, Read};
+use super::event::{Decoder, Event, Read};
 use crate::contain::contain;
 use crossbeam_channel::Sender;
-use konkordia_core::ports::Message;
+use konkordia_core::ports::{Message, MessageSource};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -16,6 +15,14 @@ const BATCH_MESSAGES: usize = 128;
 const GRAIN: Duration = Duration::from_millis(250);
 /// The same while no message is in flight: messages wake it, and many detectors may wait for theirs.
 const IDLE: Duration = Duration::from_millis(500);
+
+/// One source of messages, with its decoder.
+pub struct Upstream {
+    /// Hands messages over.
+    pub source: Box<dyn MessageSource>,
+    /// Decodes them.
+    pub decoder: Box<dyn Decoder>,
+}
 
 /// A message on its way to the sort thread.
 #[derive(Debug)]

@@ -1,19 +1,20 @@
-//! Checks the parts and starts the threads.
+//! A running stream path: checks the parts, starts the threads and ends them.
 
-use super::control::SeriesControl;
+use super::control::{Notice, SeriesControl};
 use super::images::{Images, ImagesSpec, WorkerPool};
 use super::membership::SenderQuirks;
-use super::pull::Puller;
+use super::pull::{Puller, Upstream};
 use super::sort::Sorter;
+use super::spec::{Join, SeriesSpec};
 use super::sum::Summer;
 use super::work::{self, Worker};
-use super::{Join, OpenError, Protocol, Series, SeriesSpec, Upstream};
 use crate::contain::contain;
 use crate::output_queue::OutputQueues;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
 use konkordia_core::order::{OrderSpec, WINDOW_IMAGES_MAX};
 use konkordia_core::selection::SUM_FRAMES_MAX;
+use konkordia_core::series::Protocol;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -22,6 +23,46 @@ use std::thread::JoinHandle;
 const BATCHES: usize = 4;
 /// Images at each worker or waiting for it.
 const IMAGES_PER_WORKER: usize = 4;
+
+/// The parts do not fit together; in words for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the series of this detector cannot be received: {0}")]
+pub struct OpenError(pub String);
+
+/// A running stream path: threads that take series, one after the other, until [`SeriesControl::shutdown`]. Dropping it
+/// shuts it down and waits for its threads.
+pub struct Series {
+    control: Arc<SeriesControl>,
+    notices: crossbeam_channel::Receiver<Notice>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Series {
+    /// Controls the series and reports their progress.
+    pub fn control(&self) -> Arc<SeriesControl> {
+        Arc::clone(&self.control)
+    }
+
+    /// Notices in order. The queue is bounded: while it is full, new notices are lost, and
+    /// [`super::Progress::notices_lost`] counts them.
+    pub fn notices(&self) -> &crossbeam_channel::Receiver<Notice> {
+        &self.notices
+    }
+
+    /// Number of its threads.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+}
+
+impl Drop for Series {
+    fn drop(&mut self) {
+        self.control.shutdown();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
 
 /// Starts the threads: one per upstream, one that puts images in order, and the workers if there is something for them
 /// to do.

@@ -1,6 +1,6 @@
-//! Recipes of transformations as the workers run them.
+//! Transformations of images, and their recipes as the workers run them.
 
-use super::{Transform, TransformFactory, start_of_changed};
+use super::moved::start_of_changed;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::geometry::Orientation;
 use konkordia_core::series::{SeriesImage, SeriesStart};
@@ -10,6 +10,22 @@ use std::sync::Arc;
 
 /// Forms of channels (shape and type) for which one worker keeps its recipe compiled; one more replaces the oldest.
 const FORMS: usize = 4;
+
+/// Changes images; each worker has its own.
+pub trait Transform: Send {
+    /// Returns the image after the change, turned by `turn` if this transformation makes turns. Its parts are joined
+    /// already; its number, state and times are not looked at.
+    ///
+    /// # Errors
+    /// The pixels cannot be read; in words for people. The image counts as malformed then.
+    fn run(&mut self, image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String>;
+
+    /// Adapts the start of a series, which describes the sender's images, to the images after the change.
+    fn start(&self, start: &mut SeriesStart);
+}
+
+/// Makes the [`Transform`] of each worker.
+pub type TransformFactory = Box<dyn Fn() -> Box<dyn Transform> + Send + Sync>;
 
 /// Makes the workers run `recipe` on every channel; [`super::SeriesSpec::packing_out`] says how images leave. Turns
 /// that a series asks for are not made.

@@ -6,13 +6,12 @@
 //! in the order of the tile, so that it is the same for any number of workers, and remembered for the frames of a
 //! batch.
 
+use super::batch::BATCH_FRAMES;
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::plan::CommonMode;
 use konkordia_core::ports::TileRecord;
 use konkordia_core::tile::TileFormat;
-
-use super::BATCH_FRAMES;
-use crate::run::CellConstants;
+use konkordia_kernels::constants::CellConstants;
 
 /// Edge of a chip in pixels.
 const CHIP: usize = 256;

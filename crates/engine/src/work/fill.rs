@@ -4,13 +4,13 @@
 //! any other block (turned modules, split pixels, common mode) are first gathered in output order, then converted as a
 //! whole.
 
-use super::Recipes;
 use super::common_mode::Offsets;
-use crate::run::{CellConstants, PixelConstants};
+use super::recipes::Recipes;
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::geometry::Segment;
 use konkordia_core::plan::Recipe;
 use konkordia_core::ports::TileRecord;
+use konkordia_kernels::constants::{CellConstants, PixelConstants};
 use konkordia_kernels::convert::fixed::jungfrau_fixed;
 use konkordia_kernels::convert::tracking::{Tracker, jungfrau_track_only, jungfrau_tracking};
 use konkordia_kernels::convert::{self, Constants, OutputPixel};

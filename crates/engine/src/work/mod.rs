@@ -3,74 +3,29 @@
 //! A worker keeps its strips for the whole run and processes all their frames in order. So tracked pedestals and sums
 //! of frames are the same for any number of workers.
 
+mod batch;
 mod common_mode;
 mod fill;
+mod recipes;
 
 use crate::control::Control;
-use crate::run::{CELLS, PixelConstants};
-use common_mode::Tables;
+use batch::BATCH_FRAMES;
 use fill::{Filler, Followed, Frame};
-use konkordia_core::geometry::{Gather, Share};
+use konkordia_core::geometry::Share;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Arithmetic, Compression, Plan, Recipe, TrackedFrames};
+use konkordia_core::plan::{Compression, Recipe, TrackedFrames};
 use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
 use konkordia_core::share::{share, share_start};
 use konkordia_kernels::codec::Packer;
+use konkordia_kernels::constants::{CELLS, PixelConstants};
 use konkordia_kernels::convert::OutputPixel;
-use konkordia_kernels::convert::fixed::FixedConstants;
 use konkordia_kernels::finish::{Accumulator, Signed, accumulate, narrow, negatives};
 use konkordia_kernels::fused::FusedScratch;
-use konkordia_kernels::isa::Isa;
-use konkordia_kernels::unpack::Bits;
 use konkordia_memory::ring;
-use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Frames of which a worker does one strip before it goes on to the next strip, so that the strip's constants stay in
-/// its cache.
-const BATCH_FRAMES: u64 = 8;
-
-/// What all workers share, computed at arm.
-pub(crate) struct Recipes {
-    pub plan: Arc<Plan>,
-    pub gather: Gather,
-    /// Blocks of each strip.
-    strips: Vec<Range<usize>>,
-    pub constants: PixelConstants,
-    pub isa: Isa,
-    pub bits: Option<Bits>,
-    /// For each set of constants; empty unless the arithmetic is fixed-point.
-    fixed: Vec<FixedConstants>,
-    common_mode: Option<Tables>,
-    /// Fraction of its distance from the pedestal by which a word moves the pedestal.
-    weight: f32,
-}
-
-impl Recipes {
-    pub fn new(plan: Arc<Plan>, gather: Gather, constants: PixelConstants, isa: Isa, bits: Option<Bits>) -> Self {
-        let (mut fixed, mut common_mode) = (Vec::new(), None);
-        if let PixelConstants::Jungfrau(calibration) = &constants {
-            if plan.processing.arithmetic == Arithmetic::Fixed {
-                fixed = calibration.sets.iter().map(|set| FixedConstants::quantise(&set.view())).collect();
-            }
-            common_mode = Tables::new(plan.processing.common_mode, &plan.geometry, calibration);
-        }
-        let weight = plan.processing.tracking.map_or(1.0, |t| 1.0 / t.window_frames as f32);
-        let strips = plan.strips().collect();
-        Self { plan, gather, strips, constants, isa, bits, fixed, common_mode, weight }
-    }
-
-    fn blocks_of(&self, strip: usize) -> Range<usize> {
-        self.strips[strip].clone()
-    }
-
-    /// Pixels of a strip in the image.
-    fn pixels_of(&self, strip: usize) -> Range<usize> {
-        self.gather.pixels_of(self.blocks_of(strip))
-    }
-}
+pub(crate) use recipes::Recipes;
 
 /// Works until the end of the run.
 pub(crate) fn run(control: &Control, recipes: &Recipes, worker: ring::Worker) {

@@ -1,6 +1,7 @@
 //! Thirty-two elements at a time with AVX2: gather one byte of each, then one `movemask` per bit.
 
-use super::{ElementSize, scalar};
+use super::block::{ElementSize, check};
+use super::scalar;
 use crate::isa::Isa;
 use std::arch::x86_64::*;
 
@@ -9,7 +10,7 @@ const STEP: usize = 32;
 
 /// See [`super::shuffle`].
 pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
-    super::check(element, input, out);
+    check(element, input, out);
     assert!(Isa::Avx2.is_available());
     // SAFETY: AVX2 is available and both slices hold the same whole number of groups of eight elements (both asserted
     // above).
@@ -31,7 +32,7 @@ fn whole_steps(element: ElementSize, input: &[u8]) -> usize {
 
 /// See [`super::unshuffle`].
 pub fn unshuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
-    super::check(element, input, out);
+    check(element, input, out);
     assert!(Isa::Avx2.is_available());
     // SAFETY: AVX2 is available and both slices hold the same whole number of groups of eight elements (both asserted
     // above).

@@ -1,7 +1,8 @@
 //! Five hundred and twelve elements at a time with AVX-512: the byte permute of VBMI gathers bytes, the 8 x 8 bit
 //! matrix of GFNI transposes eight elements at once, and whole registers of a plane are stored.
 
-use super::{ElementSize, scalar};
+use super::block::{ElementSize, check};
+use super::scalar;
 use crate::isa::Isa;
 use std::arch::x86_64::*;
 
@@ -92,7 +93,7 @@ fn words_of(index: &Index) -> __m512i {
 
 /// See [`super::shuffle`].
 pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
-    super::check(element, input, out);
+    check(element, input, out);
     assert!(Isa::Avx512.is_available());
     // SAFETY: AVX-512 is available and both slices hold the same whole number of groups of eight elements (both
     // asserted above).
@@ -109,7 +110,7 @@ pub fn shuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
 
 /// See [`super::unshuffle`].
 pub fn unshuffle(element: ElementSize, input: &[u8], out: &mut [u8]) {
-    super::check(element, input, out);
+    check(element, input, out);
     assert!(Isa::Avx512.is_available());
     // SAFETY: AVX-512 is available and both slices hold the same whole number of groups of eight elements (both
     // asserted above).

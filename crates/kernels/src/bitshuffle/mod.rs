@@ -8,44 +8,15 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod block;
+mod by_isa;
 mod scalar;
 mod wide;
 
+pub use block::ElementSize;
+
 use crate::isa::Isa;
-
-/// Bytes of an element; detector images have no other sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ElementSize {
-    /// `u8`
-    One = 1,
-    /// `u16`, `i16`
-    Two = 2,
-    /// `u32`, `i32`, `f32`
-    Four = 4,
-    /// `u64`, `i64`, `f64`
-    Eight = 8,
-}
-
-impl ElementSize {
-    /// All sizes.
-    pub const ALL: [Self; 4] = [Self::One, Self::Two, Self::Four, Self::Eight];
-
-    /// From a number of bytes, as HDF5 and CBOR state it.
-    pub const fn new(bytes: usize) -> Option<Self> {
-        match bytes {
-            1 => Some(Self::One),
-            2 => Some(Self::Two),
-            4 => Some(Self::Four),
-            8 => Some(Self::Eight),
-            _ => None,
-        }
-    }
-
-    /// The number of bytes.
-    pub const fn bytes(self) -> usize {
-        self as usize
-    }
-}
+use block::check;
 
 /// Transposes one block of `input.len() / element` elements.
 ///
@@ -55,11 +26,7 @@ pub fn shuffle(isa: Isa, element: ElementSize, input: &[u8], out: &mut [u8]) {
     check(element, input, out);
     match isa.usable() {
         isa @ (Isa::Avx2 | Isa::Avx512) if element == ElementSize::Eight => wide::shuffle(isa, input, out),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => avx512::shuffle(element, input, out),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => avx2::shuffle(element, input, out),
-        _ => scalar::shuffle(element, input, out, 0),
+        isa => by_isa::shuffle(isa, element, input, out),
     }
 }
 
@@ -71,17 +38,8 @@ pub fn unshuffle(isa: Isa, element: ElementSize, input: &[u8], out: &mut [u8]) {
     check(element, input, out);
     match isa.usable() {
         isa @ (Isa::Avx2 | Isa::Avx512) if element == ElementSize::Eight => wide::unshuffle(isa, input, out),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => avx512::unshuffle(element, input, out),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => avx2::unshuffle(element, input, out),
-        _ => scalar::unshuffle(element, input, out, 0),
+        isa => by_isa::unshuffle(isa, element, input, out),
     }
-}
-
-fn check(element: ElementSize, input: &[u8], out: &[u8]) {
-    assert_eq!(input.len(), out.len(), "a transposed block is as long as the block");
-    assert_eq!(input.len() % (8 * element.bytes()), 0, "a block holds a multiple of 8 elements");
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The reference: eight elements at a time, as an 8 x 8 bit matrix for each of their bytes.
 
-use super::ElementSize;
+use super::block::ElementSize;
 
 /// Transposes an 8 x 8 bit matrix: bit `j` of byte `i` becomes bit `i` of byte `j` (Warren, Hacker's Delight, 7-3).
 fn transpose8(mut x: u64) -> u64 {

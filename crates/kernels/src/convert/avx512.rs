@@ -1,7 +1,8 @@
 //! Thirty-two words at a time with AVX-512.
 
-use super::tracking::{Drift, Tracker};
-use super::{Constants, OutputPixel, scalar};
+use super::constants::Constants;
+use super::scalar;
+use super::tracker::{Drift, Tracker};
 use crate::isa::Isa;
 use konkordia_core::pixel::Pixel;
 use std::arch::x86_64::*;
@@ -19,17 +20,17 @@ pub trait Finish: Pixel {
 }
 
 /// See [`super::jungfrau`], which has checked that all slices have the length of `raw`.
-pub fn jungfrau<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+pub fn jungfrau<P: Finish>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
     split::<P, false>(raw, constants, out);
 }
 
 /// The baseline for comparison: selects among the constants of all stages for every pixel.
-pub fn jungfrau_select<P: OutputPixel>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+pub fn jungfrau_select<P: Finish>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
     split::<P, true>(raw, constants, out);
 }
 
 /// Whole steps with AVX-512, the rest with the reference.
-fn split<P: OutputPixel, const SELECT: bool>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
+fn split<P: Finish, const SELECT: bool>(raw: &[u16], constants: &Constants<'_>, out: &mut [P]) {
     assert!(Isa::Avx512.is_available() && out.len() == raw.len());
     constants.check(raw.len());
     let whole = raw.len() / LANES * LANES;
@@ -49,7 +50,7 @@ fn split<P: OutputPixel, const SELECT: bool>(raw: &[u16], constants: &Constants<
 /// # Safety
 /// AVX-512 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`].
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn run<P: OutputPixel, const SELECT: bool>(
+unsafe fn run<P: Finish, const SELECT: bool>(
     raw: *const u16,
     pedestal: &[*const f32; 3],
     factor: &[*const f32; 3],
@@ -78,12 +79,7 @@ unsafe fn run<P: OutputPixel, const SELECT: bool>(
 
 /// See [`super::tracking::jungfrau_tracking`], which does the rest; returns the number of words done, a multiple of
 /// [`LANES`].
-pub fn jungfrau_tracking<P: OutputPixel>(
-    raw: &[u16],
-    constants: &Constants<'_>,
-    tracker: &mut Tracker<'_>,
-    out: &mut [P],
-) -> usize {
+pub fn jungfrau_tracking<P: Finish>(raw: &[u16], constants: &Constants<'_>, tracker: &mut Tracker<'_>, out: &mut [P]) -> usize {
     assert!(Isa::Avx512.is_available() && out.len() == raw.len());
     constants.check(raw.len());
     tracker.check(raw.len());
@@ -134,7 +130,7 @@ impl Drift {
 /// AVX-512 must be available; all pointers must be valid for `count` items, a multiple of [`LANES`]; `pedestal[0]` is
 /// that of `drift`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn run_tracking<P: OutputPixel>(
+unsafe fn run_tracking<P: Finish>(
     raw: *const u16,
     pedestal: &[*const f32; 3],
     factor: &[*const f32; 3],
@@ -186,7 +182,7 @@ unsafe fn run_track_only(raw: *const u16, drift: &Drift, count: usize) {
 /// As [`run`], for the items `i .. i + LANES`.
 #[inline(never)]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn switched<P: OutputPixel>(words: __m512i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
+unsafe fn switched<P: Finish>(words: __m512i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
     // SAFETY: the caller vouches for the items `i .. i + LANES` of all pointers.
     unsafe { select(words, pedestal, factor, i, out) }
 }
@@ -197,7 +193,7 @@ unsafe fn switched<P: OutputPixel>(words: __m512i, pedestal: &[*const f32; 3], f
 /// As [`run`], for the items `i .. i + LANES`.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn select<P: OutputPixel>(words: __m512i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
+unsafe fn select<P: Finish>(words: __m512i, pedestal: &[*const f32; 3], factor: &[*const f32; 3], i: usize, out: *mut P) {
     // SAFETY: the caller vouches for the items `i .. i + LANES` of all pointers.
     unsafe {
         P::store16(by_stage(low_half(words), pedestal, factor, i), out.add(i));

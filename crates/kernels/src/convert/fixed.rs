@@ -10,7 +10,8 @@
 //! with + in G0 and - in G1 and G2, an arithmetic shift (so a half is rounded up), and the special values, clamping and
 //! saturation of `core::pixel`. Special words are those of [`super::jungfrau`]; a factor of 0 takes the place of NaN.
 
-use super::{Constants, OutputPixel};
+use super::constants::Constants;
+use super::output_pixel::OutputPixel;
 use konkordia_core::pixel::Pixel;
 
 /// Fraction bits of the pedestals of G0, G1 and G2: 14.8, 14.2 and 14.2 bits.

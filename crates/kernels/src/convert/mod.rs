@@ -17,73 +17,21 @@
 pub(crate) mod avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512;
+mod constants;
 pub mod fixed;
+mod output_pixel;
 pub mod scalar;
+mod tracker;
 pub mod tracking;
 
+pub use constants::Constants;
 pub use fixed::{FixedConstants, FixedView, jungfrau_fixed};
+pub use output_pixel::OutputPixel;
 pub use tracking::{Tracker, jungfrau_track_only, jungfrau_tracking};
 
 use crate::isa::Isa;
 use crate::unpack;
 use konkordia_core::pixel::Pixel;
-
-#[cfg(target_arch = "x86_64")]
-#[doc(hidden)]
-pub trait Wide: avx2::Finish + avx512::Finish {}
-#[cfg(target_arch = "x86_64")]
-impl<T: avx2::Finish + avx512::Finish> Wide for T {}
-#[cfg(not(target_arch = "x86_64"))]
-#[doc(hidden)]
-pub trait Wide {}
-#[cfg(not(target_arch = "x86_64"))]
-impl<T> Wide for T {}
-
-/// A pixel type that the kernels can produce and pack: `i16`, `i32`, `u16`, `u32`, `f32`.
-pub trait OutputPixel: Pixel + bytemuck::Pod + Wide {
-    /// A whole number as a pixel: clamped at the low end, saturated at the high end.
-    fn from_whole(value: i64) -> Self;
-}
-
-macro_rules! integer_output {
-    ($($t:ty)*) => { $(impl OutputPixel for $t {
-        #[inline]
-        fn from_whole(value: i64) -> Self {
-            if value > Self::VALID_MAX as i64 { Self::SATURATED } else { value.max(Self::VALID_MIN as i64) as Self }
-        }
-    })* };
-}
-integer_output!(i16 i32 u16 u32);
-
-impl OutputPixel for f32 {
-    #[inline]
-    fn from_whole(value: i64) -> Self {
-        value as Self
-    }
-}
-
-/// Calibration of a run of pixels, one value per pixel and gain stage, in the pixel order of the raw words.
-#[derive(Clone, Copy, Debug)]
-pub struct Constants<'a> {
-    /// Pedestals of G0, G1 and G2 in ADU; NaN = not usable in this stage.
-    pub pedestal: [&'a [f32]; 3],
-    /// Photons per ADU in G0, G1 and G2 (negative in G1 and G2); NaN = not usable in this stage.
-    pub factor: [&'a [f32]; 3],
-}
-
-impl<'a> Constants<'a> {
-    /// The constants of the pixels `first .. first + count`.
-    pub fn slice(&self, first: usize, count: usize) -> Self {
-        let cut = |planes: [&'a [f32]; 3]| planes.map(|plane| &plane[first..first + count]);
-        Self { pedestal: cut(self.pedestal), factor: cut(self.factor) }
-    }
-
-    fn check(&self, pixels: usize) {
-        for plane in self.pedestal.iter().chain(&self.factor) {
-            assert_eq!(plane.len(), pixels, "one constant per pixel and stage");
-        }
-    }
-}
 
 /// Converts JUNGFRAU words to pixels; see the module for the rules. All slices have the same length.
 ///

@@ -1,6 +1,6 @@
 //! The reference: one word at a time, as the module documentation says it.
 
-use super::Constants;
+use super::constants::Constants;
 use konkordia_core::pixel::Pixel;
 
 /// Index of the constants for each gain code; code 2 is illegal and never converted.

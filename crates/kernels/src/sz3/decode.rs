@@ -1,7 +1,7 @@
 //! Decodes streams to images.
 
+use super::format::{Settings, block_edge, blocks};
 use super::huffman::{self, take};
-use super::{Settings, blocks};
 use crate::bitshuffle::ElementSize;
 use crate::chunk::ChunkError;
 use crate::zstd;
@@ -72,7 +72,7 @@ fn pixels<T: Number>(settings: &Settings, rows: usize, columns: usize, mut body:
     let input = &mut body;
     let shape = [u64::from_le_bytes(take(input)?), u64::from_le_bytes(take(input)?)];
     let edge = u32::from_le_bytes(take(input)?);
-    let edge_fits = super::block_edge(rows, columns) == Some(edge as usize) && edge == settings.block;
+    let edge_fits = block_edge(rows, columns) == Some(edge as usize) && edge == settings.block;
     if shape != [settings.rows, settings.columns] || !edge_fits {
         return None;
     }

@@ -4,7 +4,9 @@ use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::ErrorBound;
 use zstd_safe::CCtx;
 
-use super::{PIXELS_MIN, Settings, block_edge, blocks, decompress, huffman};
+use super::decode::decompress;
+use super::format::{PIXELS_MIN, Settings, block_edge, blocks};
+use super::huffman;
 use crate::bitshuffle::ElementSize;
 
 /// Radii of the bins, tried in this order. A smaller radius makes the table of codes shorter and more pixels

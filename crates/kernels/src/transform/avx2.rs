@@ -1,8 +1,8 @@
 //! The loops compiled for AVX2, the unpacking of 12 bits by byte shuffles, and transposition in registers.
 
-use super::place::{Square, Turn, by_squares, transpose_rest};
 use super::sample::{Kind, Overflow, Sample, Total};
-use super::{bin, pixels};
+use super::transpose::{Square, Turn, by_squares, transpose_rest};
+use super::{pixel_loops, totals};
 use crate::isa::Isa;
 use std::arch::x86_64::*;
 
@@ -10,50 +10,56 @@ use std::arch::x86_64::*;
 /// arithmetic that depends on the order of floats, so every set gives the same bits.
 macro_rules! compiled_for {
     ($isa:ident, $features:literal) => {
-        /// See [`bin::add_row`].
+        /// See [`totals::add_row`].
         pub fn add_row<T: Sample>(row: &[u8], sums: &mut [T::Total], kinds: &mut [Kind]) {
             #[target_feature(enable = $features)]
             fn inner<T: Sample>(row: &[u8], sums: &mut [T::Total], kinds: &mut [Kind]) {
-                bin::add_row::<T>(row, sums, kinds);
+                totals::add_row::<T>(row, sums, kinds);
             }
             assert!(Isa::$isa.is_available());
             // SAFETY: the instruction set is available (asserted above).
             unsafe { inner::<T>(row, sums, kinds) }
         }
 
-        /// See [`pixels::subtract_plane`].
+        /// See [`pixel_loops::subtract_plane`].
         pub fn subtract_plane<T: Sample, B: Sample>(image: &[u8], plane: &[B], out: &mut [u8]) {
             #[target_feature(enable = $features)]
             fn inner<T: Sample, B: Sample>(image: &[u8], plane: &[B], out: &mut [u8]) {
-                pixels::subtract_plane::<T, B>(image, plane, out);
+                pixel_loops::subtract_plane::<T, B>(image, plane, out);
             }
             assert!(Isa::$isa.is_available());
             // SAFETY: the instruction set is available (asserted above).
             unsafe { inner::<T, B>(image, plane, out) }
         }
 
-        /// See [`bin::write_totals`].
+        /// See [`totals::write_totals`].
         pub fn write_totals<U: Sample, S: Total>(
             totals: (&[S], &[Kind]),
             columns: usize,
             count: u32,
-            how: &bin::Bin,
+            how: &totals::Bin,
             out: &mut [u8],
         ) {
             #[target_feature(enable = $features)]
-            fn inner<U: Sample, S: Total>(totals: (&[S], &[Kind]), columns: usize, count: u32, how: &bin::Bin, out: &mut [u8]) {
-                bin::write_totals::<U, S>(totals, columns, count, how, out);
+            fn inner<U: Sample, S: Total>(
+                totals: (&[S], &[Kind]),
+                columns: usize,
+                count: u32,
+                how: &totals::Bin,
+                out: &mut [u8],
+            ) {
+                totals::write_totals::<U, S>(totals, columns, count, how, out);
             }
             assert!(Isa::$isa.is_available());
             // SAFETY: the instruction set is available (asserted above).
             unsafe { inner::<U, S>(totals, columns, count, how, out) }
         }
 
-        /// See [`pixels::convert_row`].
+        /// See [`pixel_loops::convert_row`].
         pub fn convert_row<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
             #[target_feature(enable = $features)]
             fn inner<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
-                pixels::convert_row::<U, T>(image, overflow, out);
+                pixel_loops::convert_row::<U, T>(image, overflow, out);
             }
             assert!(Isa::$isa.is_available());
             // SAFETY: the instruction set is available (asserted above).
@@ -70,7 +76,7 @@ const STEP: usize = 16;
 /// Packed bytes that a step unpacks.
 const STEP_BYTES: usize = STEP / 2 * 3;
 
-/// Unpacks whole steps (see [`pixels::mono12p`]) and returns the pixels done.
+/// Unpacks whole steps (see [`super::pixels::mono12p`]) and returns the pixels done.
 pub fn mono12p(packed: &[u8], out: &mut [u8]) -> usize {
     assert!(Isa::Avx2.is_available());
     // The second load of a step reads 16 bytes from its byte 12 on.
@@ -105,7 +111,7 @@ unsafe fn mono12p_steps(packed: *const u8, out: *mut u8, steps: usize) {
 /// Bytes of a register in which pixels are transposed.
 const REGISTER: usize = 16;
 
-/// See [`super::place::by_squares`].
+/// See [`by_squares`].
 pub fn transpose<const N: usize>(
     tile: &[[u8; N]],
     size: (usize, usize),

@@ -1,7 +1,7 @@
 //! The loops compiled for AVX-512.
 
 use super::sample::{Kind, Overflow, Sample, Total};
-use super::{bin, pixels};
+use super::{pixel_loops, totals};
 use crate::isa::Isa;
 
 super::avx2::compiled_for!(Avx512, "avx512f,avx512bw,avx512dq,avx512vl");

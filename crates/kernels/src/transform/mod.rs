@@ -13,11 +13,15 @@ mod avx2;
 mod avx512;
 pub mod bin;
 mod compiled;
+mod dispatch;
 mod pack;
+mod pixel_loops;
 pub mod pixels;
 pub mod place;
 mod sample;
 mod sum;
+mod totals;
+mod transpose;
 pub mod unpack;
 
 pub use bin::{Bin, Reduce, Totals};
@@ -28,17 +32,3 @@ pub use place::Window;
 pub use sample::{Overflow, masked_le_bytes, missing_le_bytes};
 pub use sum::{Sum, SumState};
 pub use unpack::UnpackScratch;
-
-/// Calls the loop of this name as it was compiled for an instruction set.
-macro_rules! isa_paths {
-    ($isa:expr, $name:ident $(<$($t:ty),*>)? ($($argument:expr),* $(,)?)) => {
-        match $isa.usable() {
-            #[cfg(target_arch = "x86_64")]
-            crate::isa::Isa::Avx512 => super::avx512::$name $(::<$($t),*>)? ($($argument),*),
-            #[cfg(target_arch = "x86_64")]
-            crate::isa::Isa::Avx2 => super::avx2::$name $(::<$($t),*>)? ($($argument),*),
-            _ => $name $(::<$($t),*>)? ($($argument),*),
-        }
-    };
-}
-use isa_paths;

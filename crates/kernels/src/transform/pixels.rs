@@ -1,11 +1,11 @@
 //! Transformations of single pixels: lookup, subtraction of a background, masks, conversion, the unpacking of 12 bits.
 
-use super::isa_paths;
+use super::dispatch::isa_paths;
+use super::pixel_loops::{convert_row, subtract_plane};
 use super::place::Window;
-use super::sample::{self, MASKED, NUMBER, Overflow, Sample, Total, for_element, read, write};
+use super::sample::{self, MASKED, NUMBER, Overflow, Sample, for_element, read, write};
 use crate::isa::Isa;
 use konkordia_core::array::Element;
-use konkordia_core::pixel::Pixel;
 
 /// What each value of a `uint8` or `uint16` image becomes, for example time over threshold to energy.
 ///
@@ -227,41 +227,6 @@ pub fn subtract(isa: Isa, element: Element, image: &[u8], background: &Backgroun
     for_element!(element, typed(isa, image, background, out), unreachable!());
 }
 
-/// Pixels that are examined together.
-const CHUNK: usize = 64;
-/// Adding this to an `f64` of less than 2^51 leaves the number, rounded half to even, in the low bits.
-const ROUND: f64 = 6_755_399_441_055_744.0;
-const MIN: f64 = <i32 as Pixel>::VALID_MIN as f64;
-const MAX: f64 = <i32 as Pixel>::VALID_MAX as f64;
-
-#[inline(always)]
-fn to_i32(value: f64) -> i32 {
-    let rounded = (value.clamp(MIN, MAX) + ROUND).to_bits() as i32;
-    // Half a step above is still rounded down, to the even number.
-    if value > MAX + 0.5 { <i32 as Pixel>::SATURATED } else { rounded }
-}
-
-/// See [`subtract`].
-#[inline(always)]
-pub(super) fn subtract_plane<T: Sample, B: Sample>(image: &[u8], plane: &[B], out: &mut [u8]) {
-    let images = image.chunks(CHUNK * size_of::<T>());
-    for ((image, plane), out) in images.zip(plane.chunks(CHUNK)).zip(out.chunks_mut(CHUNK * 4)) {
-        let image_is_plain = read::<T>(image).fold(true, |all, pixel| all & pixel.is_plain());
-        let plane_is_plain = plane.iter().fold(true, |all, pixel| all & pixel.is_plain());
-        let pairs = read::<T>(image).zip(plane);
-        if image_is_plain & plane_is_plain {
-            write(out, pairs.map(|(pixel, background)| to_i32(pixel.to_f64() - background.to_f64())));
-        } else {
-            let one = |(pixel, background): (T, &B)| match (pixel.kind(), background.kind()) {
-                (NUMBER, NUMBER) => to_i32(pixel.to_f64() - background.to_f64()),
-                (NUMBER, _) => <i32 as Sample>::special(MASKED),
-                (special, _) => <i32 as Sample>::special(special),
-            };
-            write(out, pairs.map(one));
-        }
-    }
-}
-
 /// Pixels that are of no use, stored as runs, so that few of them cost little.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mask {
@@ -351,21 +316,4 @@ pub fn convert(isa: Isa, from: Element, image: &[u8], to: Element, overflow: Ove
         isa_paths!(isa, convert_row < U, T > (image, overflow, out));
     }
     for_element!(from, outer(isa, image, to, overflow, out), panic!("mono12p is unpacked first"));
-}
-
-/// See [`convert`].
-#[inline(always)]
-pub(super) fn convert_row<U: Sample, T: Sample>(image: &[u8], overflow: Overflow, out: &mut [u8]) {
-    for (image, out) in image.chunks(CHUNK * size_of::<T>()).zip(out.chunks_mut(CHUNK * size_of::<U>())) {
-        let pixels = read::<T>(image);
-        if read::<T>(image).fold(true, |all, pixel| all & pixel.is_plain()) {
-            write(out, pixels.map(|pixel| pixel.widen().sum::<U>(overflow)));
-        } else {
-            let one = |pixel: T| match pixel.kind() {
-                NUMBER => pixel.widen().sum::<U>(overflow),
-                special => U::special(special),
-            };
-            write(out, pixels.map(one));
-        }
-    }
 }

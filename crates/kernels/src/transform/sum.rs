@@ -1,7 +1,8 @@
 //! Sums of k consecutive images. This is the only transformation with state: it takes images in order, on one thread.
 
-use super::bin::{self, Bin, Reduce, Totals};
-use super::sample::Overflow;
+use super::bin;
+use super::sample::{Overflow, missing_le_bytes};
+use super::totals::{Bin, Reduce, Totals};
 use crate::isa::Isa;
 use konkordia_core::array::{Element, Shape};
 
@@ -86,7 +87,7 @@ impl SumState {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let element = self.element();
         if self.added == 0 {
-            let missing = super::missing_le_bytes(element);
+            let missing = missing_le_bytes(element);
             out.clear();
             out.extend(missing.iter().copied().cycle().take(self.pixels * missing.len()));
             return;

@@ -1,8 +1,80 @@
-//! Arguments of `konkordia bench roofline`, `disk`, `stream` and `idle`.
+//! Arguments of `konkordia bench`.
 
-use crate::cli::BenchKernelsArgs;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+
+/// `konkordia bench kernels`
+#[derive(Debug, Args)]
+pub struct BenchKernelsArgs {
+    /// Files of raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
+    pub raw: Vec<PathBuf>,
+    /// Folder with pedestal_g0.f32, pedestal_g1.f32, pedestal_g2.f32 and gain_adu_per_kev.f32
+    #[arg(long, value_name = "DIR")]
+    pub calibration: Option<PathBuf>,
+    /// Photon energy of these frames
+    #[arg(long, value_name = "KEV", default_value_t = 12.4)]
+    pub energy_kev: f32,
+    /// Duration of each measurement
+    #[arg(long, value_name = "S", default_value_t = 0.5)]
+    pub seconds: f64,
+    /// For programs: the result as JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Compression of the file in `bench pipeline`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchCompression {
+    /// Bitshuffle and LZ4
+    Bslz4,
+    /// Uncompressed pixels
+    None,
+}
+
+/// `konkordia bench pipeline`
+#[derive(Debug, Args)]
+pub struct BenchPipelineArgs {
+    /// Numbers of modules to measure, with one search for each
+    #[arg(long, value_name = "M", num_args = 1.., default_values_t = [1, 2])]
+    pub modules: Vec<u32>,
+    /// Measure only this rate, without a search
+    #[arg(long, value_name = "HZ")]
+    pub rate: Option<f64>,
+    /// Duration of each attempt
+    #[arg(long, value_name = "S", default_value_t = 4.0)]
+    pub seconds: f64,
+    /// Folder for the files [default: /dev/shm if it exists, otherwise the folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Delete data files as soon as they are complete, so that long runs fit on the disk
+    #[arg(long)]
+    pub delete_finished: bool,
+    /// Files of raw frames, uint16, 512 x 1024 each [default: the synthetic detector]
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "calibration")]
+    pub raw: Vec<PathBuf>,
+    /// Folder with the calibration of these frames
+    #[arg(long, value_name = "DIR")]
+    pub calibration: Option<PathBuf>,
+    /// Photon energy of these frames
+    #[arg(long, value_name = "KEV", default_value_t = 12.4)]
+    pub energy_kev: f64,
+    /// Compression of the file
+    #[arg(long, value_enum, default_value_t = BenchCompression::Bslz4)]
+    pub compression: BenchCompression,
+    /// Worker threads [default: as many as the streams leave processors, at least 1]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Receive buffer to ask of the kernel, per stream
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    pub receive_buffer_mib: usize,
+    /// Memory of the ring of images
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    pub buffer_mib: u64,
+    /// For programs: the result as JSON on stdout
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// `konkordia bench roofline`
 #[derive(Debug, Args)]

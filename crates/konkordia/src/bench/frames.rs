@@ -1,8 +1,8 @@
 //! The frames and calibration constants of the kernel benches: from files, or of the synthetic detector.
 
-use super::{calibration_of, raw_frames};
-use crate::cli::BenchKernelsArgs;
-use crate::simulate;
+use super::args::BenchKernelsArgs;
+use super::module_files::{calibration_of, raw_frames};
+use crate::simulate::detector::jungfrau;
 use crate::simulate::setup::{Beam, RunText, write_files};
 use konkordia_calibration as calibration;
 use konkordia_config::Config;
@@ -49,7 +49,7 @@ pub fn in_folder<T>(parent: Option<&Path>, work: impl FnOnce(&Path) -> Result<T,
 /// If files cannot be read or have a wrong size.
 pub fn load(args: &BenchKernelsArgs, folder: &Path) -> Result<Frames, Failure> {
     let (frames, source) = if args.raw.is_empty() {
-        let detector = simulate::jungfrau(1)?;
+        let detector = jungfrau(1)?;
         write_files(folder, &detector.calibration_files(true))?;
         ((0..FRAMES).map(|n| raw_bytes(&detector.image(n).raw)).collect(), "synthetic")
     } else {

@@ -1,7 +1,7 @@
 //! `konkordia bench kernels`
 
+use super::args::BenchKernelsArgs;
 use super::{frames, split};
-use crate::cli::BenchKernelsArgs;
 use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};

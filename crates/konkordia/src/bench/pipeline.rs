@@ -1,13 +1,14 @@
 //! `konkordia bench pipeline`: simulator, loopback, conversion, compression and file, all on this machine. The loopback
 //! interface stands in for the network: the result says what the program can do, not what a network card can do.
 
-use super::{calibration_of, raw_frames};
-use crate::cli::{BenchCompression, BenchPipelineArgs};
+use super::args::{BenchCompression, BenchPipelineArgs};
+use super::module_files::{calibration_of, raw_frames};
 use crate::run::loopback::transfer;
+use crate::simulate::detector::{jungfrau, packetiser};
 use crate::simulate::feed::{Feed, SYNTHETIC_IMAGES};
 use crate::simulate::send::Pace;
 use crate::simulate::setup::{Beam, RunText, write_files};
-use crate::{console, run, simulate};
+use crate::{console, run};
 use konkordia_acquire::machine;
 use konkordia_acquire::run::arm::{self, Ports};
 use konkordia_acquire::run::exit_of;
@@ -178,7 +179,7 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn new(args: &'a BenchPipelineArgs, folder: &'a Path, modules: u32) -> Result<Self, Failure> {
         let down = SceneModel::for_modules(modules as usize).modules_down;
-        let packetiser = simulate::packetiser(DetectorKind::Jungfrau { interfaces: 1 }, modules, down, 1, 0.0)?;
+        let packetiser = packetiser(DetectorKind::Jungfrau { interfaces: 1 }, modules, down, 1, 0.0)?;
         console::to_stderr(&format!("preparing the images of {modules} module(s) ..."));
         let calibration = folder.join("calibration");
         let (feed, energy_kev) = match &args.calibration {
@@ -190,7 +191,7 @@ impl<'a> Bench<'a> {
                 (Feed::build(packetiser, frames.len() as u64, tiles), args.energy_kev)
             }
             _ => {
-                let detector = simulate::jungfrau(modules)?;
+                let detector = jungfrau(modules)?;
                 write_files(&calibration, &detector.calibration_files(true))?;
                 (Feed::synthetic_jungfrau(&detector, packetiser, SYNTHETIC_IMAGES), detector.model().scene.energy_kev)
             }

@@ -1,8 +1,8 @@
 //! `konkordia bench table2` and `table4`: bits per pixel against rounding, and writing rates of the codecs, beside the
 //! figures of Leonarski et al. 2020 (their Tables II and IV, lysozyme on a JUNGFRAU 4M).
 
+use super::args::BenchKernelsArgs;
 use super::frames::{self, Frames};
-use crate::cli::BenchKernelsArgs;
 use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};

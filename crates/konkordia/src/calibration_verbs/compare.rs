@@ -1,6 +1,7 @@
 //! `konkordia calibration compare`
 
 use super::args::CompareArgs;
+use super::file::read;
 use crate::console;
 use konkordia_calibration::reasons::{REASONS, median};
 use konkordia_core::failure::{Exit, Failure};
@@ -27,7 +28,7 @@ struct Row {
 
 /// Compares two files.
 pub fn command(args: &CompareArgs) -> Result<Exit, Failure> {
-    let (before, after) = (super::read(&args.before)?, super::read(&args.after)?);
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
     if before.modules != after.modules {
         let what = format!("{} and {} are of different detectors", args.before.display(), args.after.display());
         let why = format!("they have {} and {} modules", before.modules, after.modules);

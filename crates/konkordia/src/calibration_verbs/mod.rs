@@ -3,15 +3,13 @@
 
 pub mod args;
 mod compare;
+mod file;
 mod import;
 mod plot;
 mod show;
 
 use args::CalibrationCommand;
-use konkordia_calibration::planes::configuration;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_sinks::hdf5::calibration::CalibrationFile;
-use std::path::Path;
 
 /// `konkordia calibration ...`
 pub fn command(which: &CalibrationCommand) -> Result<Exit, Failure> {
@@ -21,8 +19,4 @@ pub fn command(which: &CalibrationCommand) -> Result<Exit, Failure> {
         CalibrationCommand::Plot(args) => plot::command(args),
         CalibrationCommand::Import(args) => import::command(args),
     }
-}
-
-fn read(path: &Path) -> Result<CalibrationFile, Failure> {
-    CalibrationFile::read(path).map_err(configuration)
 }

@@ -1,6 +1,7 @@
 //! `konkordia calibration plot`: maps and histograms as PNG.
 
 use super::args::PlotArgs;
+use super::file::read;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
@@ -15,7 +16,7 @@ const BINS: usize = 200;
 
 /// Draws the file.
 pub fn command(args: &PlotArgs) -> Result<Exit, Failure> {
-    let file = super::read(&args.file)?;
+    let file = read(&args.file)?;
     let modules = match args.module {
         Some(module) if module >= file.modules => {
             let what = format!("there is no module {module} in {}", args.file.display());

@@ -1,6 +1,7 @@
 //! `konkordia calibration show`
 
 use super::args::ShowArgs;
+use super::file::read;
 use crate::console;
 use konkordia_calibration::dark::judge::{ModuleRow, rows, table};
 use konkordia_calibration::reasons::median;
@@ -13,7 +14,7 @@ use std::path::Path;
 pub fn command(args: &ShowArgs) -> Result<Exit, Failure> {
     let mut all = Vec::new();
     for path in &args.files {
-        let file = super::read(path)?;
+        let file = read(path)?;
         if args.json {
             all.push(to_json(path, &file));
         } else {

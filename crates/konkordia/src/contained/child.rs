@@ -1,6 +1,5 @@
 //! The child process: it ends when its parent ends, and it gives up the rights that reading files does not need.
 
-use super::STARTED_BY;
 use super::task::Task;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure, reason};
@@ -13,6 +12,9 @@ use std::sync::OnceLock;
 
 /// Newest version of Landlock that is used. Of an older kernel, everything that it supports is used.
 const NEWEST: ABI = ABI::V10;
+
+/// The environment variable that marks a child. Its value is the process id of the parent.
+pub const STARTED_BY: &str = "KONKORDIA_CONTAINED_BY";
 
 static PARENT: OnceLock<u32> = OnceLock::new();
 

@@ -8,14 +8,12 @@ mod parent;
 mod task;
 
 use crate::cli::Command;
+use child::STARTED_BY;
 use konkordia_core::failure::{Exit, Failure};
 use std::process::ExitCode;
 use task::Task;
 
 pub use child::parent_id;
-
-/// The environment variable that marks a child. Its value is the process id of the parent.
-const STARTED_BY: &str = "KONKORDIA_CONTAINED_BY";
 
 /// Does the work of `command`, in a child if it reads files that may come from others.
 ///

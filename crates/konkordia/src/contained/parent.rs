@@ -1,6 +1,6 @@
 //! The parent process: starts the child, passes signals on, and reports how the child ended.
 
-use super::STARTED_BY;
+use super::child::STARTED_BY;
 use super::task::Task;
 use crate::console;
 use konkordia_acquire::machine;

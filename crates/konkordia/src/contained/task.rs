@@ -2,7 +2,8 @@
 
 use crate::calibration_verbs::args::CalibrationCommand;
 use crate::cli::Command;
-use crate::{convert, pedestal};
+use crate::convert::settings;
+use crate::pedestal::args::is_live;
 use std::path::{Path, PathBuf};
 
 /// Most files that a message names.
@@ -43,14 +44,14 @@ impl Task {
                 ..Self::read([&args.file])
             }),
             Command::Convert(args) => Some(Self {
-                folders: convert::folders(args),
+                folders: settings::folders(args),
                 left: format!(
                     "converted images are kept: run the same command with --resume to continue, or `konkordia repair {}` to make them readable as they are",
                     args.master().display()
                 ),
                 ..Self::read(args.input.iter().chain(&args.calibration))
             }),
-            Command::Pedestal(args) if !pedestal::is_live(&args.input) => {
+            Command::Pedestal(args) if !is_live(&args.input) => {
                 let target = args.into.iter().chain(&args.output);
                 Some(Self {
                     folders: target.map(|path| folder_of(path)).collect(),

@@ -1,6 +1,6 @@
 //! The command line of `konkordia convert`.
 
-use crate::cli::one_of;
+use crate::choice::one_of;
 use clap::Args;
 use konkordia_input::Format;
 use std::path::PathBuf;

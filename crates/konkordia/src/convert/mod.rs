@@ -4,7 +4,8 @@
 pub mod args;
 mod kept;
 mod progress;
-mod settings;
+pub mod settings;
+mod sources;
 mod verify;
 
 use crate::console;
@@ -21,11 +22,9 @@ use konkordia_calibration::{Loaded, guard};
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{FirstFrame, Plan};
-use konkordia_core::ports::Source;
 use konkordia_core::setup::SetupRules;
 use konkordia_core::text;
 use konkordia_engine::run::{Ended, RunOutcome};
-use konkordia_input::source::FileSource;
 use konkordia_input::{Input, InputInfo, Options};
 use konkordia_kernels::isa::Isa;
 use konkordia_repack::archive_copy;
@@ -34,12 +33,11 @@ use konkordia_sinks::hdf5::{FileSpec, Writer, unknown};
 use progress::watch_run;
 use serde_json::json;
 use settings::Settings;
+use sources::sources;
 use std::io::IoSliceMut;
 use std::path::Path;
 use std::sync::Arc;
 use verify::Verified;
-
-pub use settings::folders;
 
 /// `konkordia convert INPUT... -o OUT`
 pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
@@ -218,18 +216,6 @@ fn convert(
     let file = writer.finish(&record).transpose()?;
     let report = Report::new(config, &names, &outcome, file).with_notes(input.info().notes.clone());
     Ok(Done { outcome, report, kept_images: first_image })
-}
-
-/// One source for each tile.
-fn sources(input: &Input, plan: &Plan) -> Vec<Box<dyn Source>> {
-    let format = *plan.geometry.format();
-    let first = match plan.first_frame {
-        FirstFrame::Number(n) => n,
-        FirstFrame::Auto => 0,
-    };
-    let source =
-        |tile| -> Box<dyn Source> { Box::new(FileSource::new(input.open_tile(tile), format.of_tile(tile)).start_at(first)) };
-    (0..input.tiles()).map(source).collect()
 }
 
 fn resumed_note(args: &ConvertArgs, first_image: u64, shift: &Shift) {

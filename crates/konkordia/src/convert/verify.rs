@@ -2,8 +2,9 @@
 //! Every image of the files is decoded and compared with that conversion, pixel by pixel.
 
 use super::args::ConvertArgs;
+use super::kept;
 use super::progress::watch_run;
-use super::{kept, sources};
+use super::sources::sources;
 use crate::console;
 use konkordia_acquire::run::arm::{self, RunInputs};
 use konkordia_acquire::run::exit_of;

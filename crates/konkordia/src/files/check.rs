@@ -1,5 +1,6 @@
 //! `konkordia check`: is a file whole and valid?
 
+use super::looked::Looked;
 use super::others;
 use crate::cli::FileArgs;
 use crate::console;
@@ -7,7 +8,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::others::is_ours;
-use konkordia_sinks::hdf5::{self, Reader, Severity, Summary};
+use konkordia_sinks::hdf5::{self, Reader, Severity};
 use serde_json::json;
 
 /// `konkordia check FILE`
@@ -54,25 +55,6 @@ pub fn command(args: &FileArgs) -> Result<Exit, Failure> {
         console::to_stdout(&format!("{} is {verdict}: {errors} error(s), {warnings} warning(s){images}", args.file.display()));
     }
     Ok(if errors == 0 { Exit::Complete } else { Exit::Incomplete })
-}
-
-/// What the file says about its images; empty if it cannot be read.
-#[derive(Default)]
-pub struct Looked {
-    /// Images in it.
-    pub images: Option<u64>,
-    /// Every image is there and complete. Planned images after a stop of the run ("not taken") do not count.
-    pub is_complete: bool,
-    /// Number of images by status, if the file records it.
-    pub by_status: Option<Vec<(&'static str, u64)>>,
-}
-
-impl Looked {
-    fn at(summary: &Summary) -> Self {
-        let by_status = summary.image_counts();
-        let is_complete = by_status.iter().all(|(name, n)| *n == 0 || matches!(*name, "complete" | "not taken"));
-        Self { images: Some(summary.images), is_complete, by_status: Some(by_status) }
-    }
 }
 
 /// Number of images by status, as text.

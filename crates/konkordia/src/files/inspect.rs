@@ -1,22 +1,17 @@
 //! `konkordia inspect`: what is in a file.
 
+use super::compression::compression;
 use super::others;
+use super::picture::draw;
 use super::statistics::Statistics;
 use crate::cli::InspectArgs;
 use crate::console;
-use konkordia_core::array::Element;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::pixel::PixelType;
 use konkordia_core::text;
 use konkordia_kernels::codec::decode;
-use konkordia_picture::image;
 use konkordia_sinks::hdf5::others::is_ours;
-use konkordia_sinks::hdf5::{Compression, FileSpec, ImageStatus, Reader, Summary};
+use konkordia_sinks::hdf5::{FileSpec, ImageStatus, Reader, Summary};
 use serde_json::{Map, Value, json};
-use std::path::Path;
-
-/// Longest side of a picture: a detector of 16 megapixels is drawn without scaling.
-const SIDE_MAX: u32 = 4096;
 
 /// `konkordia inspect FILE`
 pub fn command(args: &InspectArgs) -> Result<Exit, Failure> {
@@ -68,29 +63,6 @@ fn one_image(reader: &Reader, n: u64) -> Result<(Option<&'static str>, Statistic
     let name = status.and_then(|s| ImageStatus::NAMES.get(s as usize).copied());
     let raw_words = summary.spec.as_ref().is_some_and(FileSpec::has_only_missing);
     Ok((name, Statistics::of(&bytes, summary.pixel, raw_words)))
-}
-
-/// Draws an image with a logarithmic scale.
-pub fn draw(path: &Path, dtype: Option<PixelType>, columns: usize, pixels: &[u8]) -> Result<(), Failure> {
-    let cannot =
-        |why: &str| Failure::new(Exit::Io, format!("cannot draw {}", path.display()), why, "inspect it without a picture");
-    let dtype = dtype.ok_or_else(|| cannot("the type of its pixels is not known"))?;
-    let of = image::Pixels { element: Element::from(dtype), columns, bytes: pixels };
-    let bytes = image::png(of, SIDE_MAX).map_err(|why| cannot(&why))?;
-    std::fs::write(path, bytes).map_err(|error| Failure::io("cannot write the picture", path, &error))
-}
-
-/// The compression as text.
-pub fn compression(compression: Compression) -> String {
-    match compression {
-        Compression::None => "none".into(),
-        Compression::Bslz4 => "bslz4 (bitshuffle and LZ4, filter 32008)".into(),
-        Compression::Bszstd { level } => format!("bszstd (bitshuffle and Zstd, level {level}, filter 32008)"),
-        Compression::Lz4 => "lz4 (filter 32004)".into(),
-        Compression::Zstd { level } => format!("zstd (level {level}, filter 32015)"),
-        Compression::Gzip { level } => format!("gzip (level {level}, filter 1)"),
-        Compression::Sz3 { bound } => format!("sz3 (lossy, error at most {}, filter 32024)", bound.value()),
-    }
 }
 
 fn size(s: &Summary) -> String {

@@ -1,7 +1,10 @@
 //! Inspects, checks and repairs existing files.
 
 pub mod check;
+mod compression;
 pub mod inspect;
+mod looked;
 mod others;
+mod picture;
 pub mod repair;
 pub mod statistics;

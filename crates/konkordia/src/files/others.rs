@@ -1,7 +1,8 @@
 //! What `inspect` and `check` say of files that other programs wrote.
 
-use super::check::Looked;
-use super::inspect;
+use super::compression::compression;
+use super::looked::Looked;
+use super::picture::draw;
 use super::statistics::Statistics;
 use crate::cli::InspectArgs;
 use crate::console;
@@ -22,7 +23,7 @@ pub fn inspect(args: &InspectArgs) -> Result<Exit, Failure> {
     let image = shown.map(|n| one_image(&file, n)).transpose()?;
     let statistics = image.as_ref().and_then(|image| image.statistics);
     if let (Some(path), Some(image)) = (&args.png, &image) {
-        inspect::draw(path, image.dtype, image.columns, &image.pixels)?;
+        draw(path, image.dtype, image.columns, &image.pixels)?;
     }
     if args.json {
         let mut value = to_json(&args.file, &file);
@@ -101,7 +102,7 @@ fn to_text(path: &Path, file: &OthersFile) -> String {
             l.rows,
             l.columns,
             dtype(placed),
-            inspect::compression(l.compression)
+            compression(l.compression)
         );
         ("stack", text)
     }));

@@ -1,6 +1,6 @@
 //! The command line of `konkordia pedestal`.
 
-use crate::cli::one_of;
+use crate::choice::one_of;
 use clap::Args;
 use clap::builder::TypedValueParser;
 use konkordia_acquire::dark::{DarkOptions, StageChoice};
@@ -87,6 +87,11 @@ impl PedestalArgs {
         };
         MakeOptions { thresholds, force: self.force, serial: self.serial.clone(), gain: self.gain.clone() }
     }
+}
+
+/// True if the input is a configuration.
+pub fn is_live(input: &[PathBuf]) -> bool {
+    matches!(input, [path] if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")))
 }
 
 /// The names of the stages, with their help.

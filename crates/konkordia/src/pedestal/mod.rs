@@ -10,7 +10,6 @@ use konkordia_calibration::dark::{Made, judge, make};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use serde_json::json;
-pub use take::is_live;
 
 /// `konkordia pedestal ...`
 pub fn command(args: &PedestalArgs) -> Result<Exit, Failure> {

@@ -1,6 +1,6 @@
 //! Takes the dark frames that the command line asks for, from the detector or from files.
 
-use super::args::PedestalArgs;
+use super::args::{PedestalArgs, is_live};
 use crate::console;
 use crate::run::signals;
 use konkordia_acquire::dark::{
@@ -18,13 +18,8 @@ use konkordia_core::tile::DetectorKind;
 use konkordia_input::source::FileSource;
 use konkordia_input::{Input, Options};
 use konkordia_sinks::hdf5::calibration::GainStage;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// True if the input is a configuration.
-pub fn is_live(input: &[PathBuf]) -> bool {
-    matches!(input, [path] if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")))
-}
 
 /// Takes the frames that the command line asks for, one gain stage after the other.
 pub fn take(args: &PedestalArgs) -> Result<Vec<Taken>, Failure> {

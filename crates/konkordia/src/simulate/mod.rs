@@ -1,11 +1,13 @@
 //! `konkordia simulate`: a detector that sends packets.
 
+pub mod detector;
 pub mod feed;
 pub mod send;
 pub mod setup;
 
 use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
 use crate::console;
+use detector::{packetiser, wrong};
 use feed::{Feed, SYNTHETIC_IMAGES};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
@@ -28,33 +30,6 @@ const BURST_PACKETS_MEAN: f64 = 20.0;
 /// receiver cannot notice a wrong frame or packet number that is still possible; on a real network the UDP checksum
 /// catches it.
 const CORRUPT_HEADER_BYTES: std::ops::Range<usize> = 46..48;
-
-fn wrong(why: &str) -> Failure {
-    Failure::new(Exit::Usage, "this detector cannot be simulated", why, "`konkordia help simulate` lists the options")
-}
-
-/// The packetiser of a detector.
-pub fn packetiser(
-    kind: DetectorKind,
-    modules: u32,
-    modules_down: usize,
-    first_frame: u64,
-    rate_hz: f64,
-) -> Result<Packetiser, Failure> {
-    let mut model = PacketModel::new(kind, modules as usize);
-    model.modules_down = modules_down;
-    model.first_frame_number = first_frame;
-    if rate_hz > 0.0 {
-        model.period_ns = (1e9 / rate_hz) as u64;
-        model.exposure_ns = model.exposure_ns.min(model.period_ns);
-    }
-    Packetiser::new(&model).map_err(|e| wrong(&e.to_string()))
-}
-
-/// The synthetic JUNGFRAU of this many modules; always the same one, so that its calibration fits.
-pub fn jungfrau(modules: u32) -> Result<SyntheticJungfrau, Failure> {
-    SyntheticJungfrau::new(&JungfrauModel::for_modules(modules as usize)).map_err(|e| wrong(&e.to_string()))
-}
 
 /// `konkordia simulate ...`
 pub fn command(detector: &SimulateDetector) -> Result<Exit, Failure> {
@@ -80,7 +55,7 @@ fn jungfrau_command(args: &JungfrauArgs) -> Result<Exit, Failure> {
     transmit(&args.send, to, &mut feed, images)
 }
 
-/// The synthetic detector with the options of the command line; all else is as in [`jungfrau`].
+/// The synthetic detector with the options of the command line; all else is as in [`detector::jungfrau`].
 fn synthetic_model(args: &JungfrauArgs) -> Result<JungfrauModel, Failure> {
     let s = &args.synthetic;
     if s.drift_adu != 0.0 && args.send.rate <= 0.0 {

@@ -1,5 +1,6 @@
 //! What a user needs to receive the synthetic detector: its calibration and a configuration.
 
+use super::detector::jungfrau;
 use crate::cli::JungfrauArgs;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
@@ -9,7 +10,7 @@ use std::path::Path;
 
 /// Writes the calibration into `folder` and, if asked for, the configuration.
 pub fn write(args: &JungfrauArgs, to: SocketAddr, folder: &Path) -> Result<Exit, Failure> {
-    let detector = super::jungfrau(args.send.modules)?;
+    let detector = jungfrau(args.send.modules)?;
     write_files(folder, &detector.calibration_files(true))?;
     console::to_stdout(&format!("wrote the calibration of the synthetic detector to {}", folder.display()));
     if let Some(path) = &args.write_config {

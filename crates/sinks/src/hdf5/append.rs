@@ -24,6 +24,7 @@ use super::series_form::{Chunks, Form};
 use super::series_state::SharedState;
 use super::{fields, nexus, reader};
 use crate::durable::{DiskSync, ToDisk};
+use crate::sys::space;
 
 /// A flush follows the one before after this time or at the next tick.
 const FLUSH_NS: u64 = 400_000_000;
@@ -267,7 +268,7 @@ impl Open {
         let directory = self.spec.path.parent().unwrap_or(Path::new("."));
         let needed = bytes + FLUSH_BYTES;
         if self.free_known < needed + FREE_CLOSE {
-            self.free_known = low::free_bytes(directory).context(WRITE, directory)?;
+            self.free_known = space::free_bytes(directory).context(WRITE, directory)?;
         }
         if self.free_known < needed {
             let cause = format!("{} bytes are free, the next image may need {needed}", self.free_known);

@@ -7,18 +7,20 @@ use hdf5::{Dataset, File, Group};
 
 use super::checksum::CHECKSUM;
 use super::columns::{Columns, ImageStatus};
-use super::datafile::{COLUMNS, STACK};
+use super::decode::Decode;
+use super::error::Error;
+use super::ledger::{FILE_MISSING, KILLED, MASK_MISSING, NOT_RESCUED, read_ledger, totals};
 use super::low;
 use super::mappings;
 use super::names::{existing, parse, pedestal_file_name};
 use super::nexus::{read_attribute, read_text};
 use super::packing;
-use super::pedestals::{OWN, PEDESTALS, Snapshots};
-use super::reader::{Reader, totals};
-use super::repair::{FILE_MISSING, KILLED, MASK_MISSING, NOT_RESCUED, read_ledger};
+use super::paths::{COLUMNS, OWN, STACK};
+use super::pedestals::{PEDESTALS, Snapshots};
+use super::reader::Reader;
 use super::spec::{FileSpec, Layout};
+use super::unknown;
 use super::xds::xds_problems_of;
-use super::{Decode, Error, unknown};
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use crc32fast::Hasher;
 
-use super::Decode;
 use super::check::{Report, Severity};
 use super::checksum;
 use super::columns::ImageStatus;
+use super::decode::Decode;
 use super::reader::Reader;
 use super::spec::FileSpec;
 use super::xds::xds_problems_of;

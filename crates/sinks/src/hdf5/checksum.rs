@@ -5,7 +5,7 @@
 use crc32fast::Hasher;
 use hdf5::File;
 
-use super::datafile::COLUMNS;
+use super::paths::COLUMNS;
 
 /// Name of the column: CRC-32 (IEEE 802.3, as zlib's) over the bytes of all chunks of the image; 0 where nothing is
 /// stored.

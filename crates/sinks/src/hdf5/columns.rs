@@ -120,18 +120,6 @@ pub struct SeriesRecord<'a> {
     pub parts_missing: u64,
 }
 
-const FIXED: [&str; 9] = [
-    "frame_number",
-    "status",
-    "packets_received",
-    "packet_bitmap",
-    "timestamp",
-    "bunch_id",
-    "exposure",
-    "detector_info",
-    CHECKSUM,
-];
-
 /// The meaning of the additional columns that runs with a selection of frames have.
 fn meaning(name: &str) -> &'static str {
     match name {
@@ -140,10 +128,6 @@ fn meaning(name: &str) -> &'static str {
         "frames_complete" => "frames with all packets received",
         _ => "named by the run",
     }
-}
-
-pub(crate) fn is_reserved(name: &str) -> bool {
-    FIXED.contains(&name)
 }
 
 impl Columns {

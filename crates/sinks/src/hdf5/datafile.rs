@@ -15,16 +15,10 @@ use super::journal::{Journal, NO_CHUNK, places_bytes};
 use super::low::{self, Format};
 use super::names::{data_file_name, journal_path, temporary_path};
 use super::nexus;
-use super::pedestals::OWN;
+use super::paths::{COLUMNS, OWN};
 use super::spec::FileSpec;
 use crate::durable::DiskSync;
-
-/// Path of the image stack in a data file.
-pub(crate) const STACK: &str = "/entry/data/data";
-/// Group of the per-image columns, in data files and in the master.
-pub(crate) const COLUMNS: &str = "/entry/konkordia/images";
-/// Run description, in data files and in the master.
-pub(crate) const DESCRIPTION: &str = "/entry/konkordia/run_description";
+use crate::sys::space;
 
 /// CRC-32 of the journal from which a data file was rebuilt: attribute of [`OWN`].
 pub(crate) const JOURNAL_CRC32: &str = "rebuilt_from_journal_crc32";
@@ -312,7 +306,7 @@ impl DataFile {
     /// the fill value says the same.
     pub(crate) fn fill_lost(&mut self, missing: &MissingChunk, budget: &mut LostBudget) {
         let lost: Vec<u64> = (0..self.images).filter(|local| !self.has_chunk[*local as usize]).collect();
-        let free = || low::free_bytes(&self.path).unwrap_or(0);
+        let free = || space::free_bytes(&self.path).unwrap_or(0);
         let allowed = missing.allow(lost.len(), self.starts.len(), self.has_chunk.contains(&true), budget, free);
         if allowed == 0 {
             return;

@@ -1,6 +1,6 @@
 //! Errors of file operations. Each says what failed, where, why, and what to do next.
 
-use super::low;
+use crate::sys::space;
 use konkordia_core::failure::{Exit, Failure};
 use std::fmt;
 use std::io;
@@ -151,7 +151,7 @@ fn cause<'a>(lines: impl Iterator<Item = &'a str>) -> String {
 /// True if the disk has no room for another page of data. Used for errors without a message.
 fn is_full(path: &Path) -> bool {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    low::free_bytes(folder).is_ok_and(|free| free < FULL_BYTES)
+    space::free_bytes(folder).is_ok_and(|free| free < FULL_BYTES)
 }
 
 fn errno_in(text: &str) -> Option<i32> {

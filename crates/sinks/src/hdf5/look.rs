@@ -6,10 +6,10 @@ use hdf5::{Dataset, File};
 
 use super::checksum;
 use super::columns::Columns;
-use super::datafile::{COLUMNS, DESCRIPTION, STACK};
 use super::error::Error;
 use super::low;
 use super::nexus::read_text;
+use super::paths::{COLUMNS, DESCRIPTION, STACK};
 use super::rows::{Row, Rows, Verdict, judge};
 use super::spec::FileSpec;
 

@@ -1,11 +1,8 @@
-//! The calls of libhdf5 and the kernel that the high-level crates do not offer. More unsafe calls of libhdf5 are in
+//! The calls of libhdf5 that the high-level crates do not offer. More unsafe calls of libhdf5 are in
 //! `objects.rs`, `text.rs` and `foreign_low.rs`.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
-use std::fs::File as StdFile;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
@@ -475,26 +472,4 @@ pub(crate) fn fill_value(dataset: &Dataset, pixel: PixelType) -> hdf5::Result<Ve
     // SAFETY: `value` holds one value of the type given.
     h5check(sync(|| unsafe { hdf5_sys::h5p::H5Pget_fill_value(list.id(), pixel_type(pixel), value.as_mut_ptr().cast()) }))?;
     Ok(value)
-}
-
-/// Free bytes for this user on the file system of `path`.
-pub fn free_bytes(path: &Path) -> io::Result<u64> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: all-zero is a valid value of this plain struct; the path is terminated and the output valid for writes.
-    unsafe {
-        let mut stat: libc::statvfs = std::mem::zeroed();
-        if libc::statvfs(path.as_ptr(), &raw mut stat) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(stat.f_bavail as u64 * stat.f_frsize as u64)
-    }
-}
-
-/// Allocates `bytes` of space on the disk to the file.
-pub(crate) fn allocate(file: &StdFile, bytes: u64) -> io::Result<()> {
-    // SAFETY: an open descriptor; the call changes nothing but the file.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code)),
-    }
 }

@@ -12,7 +12,7 @@ use konkordia_core::pixel::{Number, PixelType};
 use super::channels;
 use super::checksum::CHECKSUM;
 use super::columns::{Column, Columns};
-use super::datafile::{COLUMNS, Closed, STACK, remove};
+use super::datafile::{Closed, remove};
 use super::error::{Context, Error};
 use super::experiment;
 use super::fields;
@@ -22,6 +22,7 @@ use super::low::{self, Format};
 use super::modules;
 use super::names::{master_file_name, pedestal_file_name, temporary_path};
 use super::nexus::{attribute_text, group, mask, number, numbers, plain, text, texts, translation};
+use super::paths::{COLUMNS, STACK};
 use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, Layout, LedgerRecord};
 

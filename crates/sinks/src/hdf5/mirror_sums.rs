@@ -6,33 +6,12 @@ use hdf5::File;
 
 use super::checksum::{self, CHECKSUM, Running};
 use super::columns::{Column, ColumnType};
-use super::datafile::{COLUMNS, DESCRIPTION, STACK};
 use super::low;
-use super::mirror::{StackLayout, Stacks};
 use super::names::parse;
 use super::nexus;
+use super::paths::{COLUMNS, DESCRIPTION, STACK};
 use super::spec::FileSpec;
-
-/// Whether a file of this program has the column of checksums.
-pub(super) fn has_any(file: &File) -> bool {
-    file.group(COLUMNS).is_ok_and(|columns| columns.link_exists(CHECKSUM))
-}
-
-/// What to do where checksums are damaged.
-pub(super) const FIX: &str = "bring back a whole copy of the file; \
-                              if there is none, `konkordia repair FILE` compares its images with the checksums of the master";
-
-/// Refuses a file whose checksums cannot be read: nothing would show that its chunks have changed, and the copy would
-/// get checksums of the changed chunks. The error says why.
-pub(super) fn refuse_unreadable(file: &File) -> Result<(), String> {
-    if !has_any(file) {
-        return Ok(());
-    }
-    let rows = |name: &str| file.dataset(name).ok()?.shape().first().copied();
-    let images = rows(STACK).or_else(|| rows(&format!("{COLUMNS}/status"))).unwrap_or(0);
-    let stored = checksum::stored(file, images as u64);
-    stored.map(drop).map_err(|why| format!("the checksums of its images cannot be read: {why}"))
-}
+use super::stacks::{StackLayout, Stacks};
 
 /// The checksums of the images of a stack, with the number of chunks per image; `None` if its file has none.
 fn of_source(file: &File, layout: &StackLayout) -> Option<(u64, Vec<u32>)> {

@@ -11,17 +11,21 @@ mod channels;
 pub mod check;
 mod check_chunks;
 mod checksum;
+mod column_names;
 mod columns;
 mod constant;
 mod datafile;
+mod decode;
 mod error;
 mod experiment;
+mod experiment_text;
 mod fields;
 pub mod foreign;
 mod foreign_low;
 mod goniometer;
 mod image_times;
 mod journal;
+mod ledger;
 mod look;
 mod low;
 mod mappings;
@@ -35,6 +39,7 @@ mod objects;
 mod old_master;
 pub mod others;
 mod packing;
+mod paths;
 mod pedestals;
 pub mod reader;
 mod rebuild;
@@ -47,6 +52,7 @@ mod series_form;
 mod series_info;
 mod series_state;
 pub mod spec;
+mod stacks;
 mod text;
 pub mod unknown;
 mod writer;
@@ -55,8 +61,8 @@ mod xds;
 pub use check::{Finding, Severity, check};
 pub use checksum::{CHECKSUM, compare as compare_checksum};
 pub use columns::{ImageRecord, ImageStatus, SeriesRecord};
+pub use decode::Decode;
 pub use error::{Error, ErrorKind};
-pub use low::free_bytes;
 pub use names::{data_file_name, master_file_name, pedestal_file_name};
 pub use pedestals::Snapshots;
 pub use reader::{Reader, Summary, inspect};
@@ -68,7 +74,4 @@ pub use spec::{Compression, ErrorBound, FileSpec, Layout, LedgerRecord, Metadata
 pub use writer::{FileReport, SpaceEstimate, Writer};
 pub use xds::xds_problems_of;
 
-/// Turns the bytes of one chunk (its compression, never `None`; `input`, of pixels `element_bytes` wide) into the
-/// pixels of one image (`output`, rows x columns x element bytes, little endian). Callers pass it in, because this
-/// crate holds no decoder. The error text is shown to users.
-pub type Decode<'a> = dyn Fn(Compression, &[u8], usize, &mut [u8]) -> Result<(), String> + 'a;
+pub use crate::sys::space::free_bytes;

@@ -4,14 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use super::check::{needs_repair, virtual_name};
-use super::datafile::{COLUMNS, Closed, DESCRIPTION};
+use super::datafile::Closed;
+use super::ledger::{FILE_MISSING, NOT_RESCUED, read_ledger};
 use super::look::bytes_that_differ;
 use super::low;
 use super::mappings;
 use super::master::{BOOT, MASK, State, boot_id};
 use super::nexus::{read_number, read_text};
-use super::pedestals::{OWN, PEDESTALS};
-use super::repair::{FILE_MISSING, NOT_RESCUED, read_ledger};
+use super::paths::{COLUMNS, DESCRIPTION, OWN};
+use super::pedestals::PEDESTALS;
 use super::spec::{FileSpec, LedgerRecord};
 use super::xds::readable_mask;
 

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use hdf5::File;
 
 use super::check::{Finding, Severity};
-use super::datafile::DESCRIPTION;
+use super::decode::Decode;
 use super::error::{Error, ErrorKind};
+use super::low;
 use super::master::KEV_ANGSTROM;
-use super::mirror::{StackLayout, Stacks};
 use super::nexus::{read_attribute, read_number};
+use super::paths::DESCRIPTION;
 use super::spec::Compression;
-use super::{Decode, low};
+use super::stacks::{StackLayout, Stacks};
 
 const DETECTOR: &str = "/entry/instrument/detector";
 /// Findings of one kind are listed up to this number.

@@ -15,10 +15,9 @@ use super::error::{Context, Error, ErrorKind};
 use super::low::{self, Format};
 use super::names::pedestal_file_name;
 use super::nexus::attribute_text;
+use super::paths::OWN;
 use super::spec::{Compression, FileSpec};
 
-/// This program's group in the master.
-pub(crate) const OWN: &str = "/entry/konkordia";
 /// Name of the link in [`OWN`].
 pub(crate) const PEDESTALS: &str = "pedestals";
 const STACK: &str = "pedestal_g0_adu";

@@ -7,15 +7,15 @@ use hdf5::{Dataset, File};
 use konkordia_core::pixel::PixelType;
 
 use super::columns::ImageStatus;
-use super::datafile::{COLUMNS, DESCRIPTION, STACK};
+use super::decode::Decode;
 use super::error::{Context, Error, ErrorKind};
+use super::ledger::{NOT_RECEIVED, REFUSED, UNWRITTEN, totals};
 use super::low;
 use super::names::{data_file_name, parse};
 use super::nexus::{read_number, read_text};
 use super::packing;
+use super::paths::{COLUMNS, DESCRIPTION, STACK};
 use super::pedestals::Snapshots;
-use super::repair::{NOT_RECEIVED, UNWRITTEN};
-use super::series_file::REFUSED;
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape, chunk_start};
 use super::spec::{Compression, FileSpec, IMAGES_PER_FILE_MAX, PIXELS_MAX};
 
@@ -207,7 +207,7 @@ impl Reader {
     ///
     /// # Errors
     /// As [`Self::read_chunk`], and [`ErrorKind::Damaged`] if the chunk does not decode.
-    pub fn read_image(&self, image: u64, decode: &super::Decode<'_>) -> Result<Vec<u8>, Error> {
+    pub fn read_image(&self, image: u64, decode: &Decode<'_>) -> Result<Vec<u8>, Error> {
         let element = self.summary.pixel.bytes();
         let piece_bytes = self.image_bytes() / self.summary.pieces.max(1);
         let mut out = Vec::new();
@@ -230,7 +230,7 @@ impl Reader {
     }
 
     /// The pixels of one chunk; `None` if it was never written.
-    fn read_pixels(&self, image: u64, piece: usize, bytes: usize, decode: &super::Decode<'_>) -> Result<Option<Vec<u8>>, Error> {
+    fn read_pixels(&self, image: u64, piece: usize, bytes: usize, decode: &Decode<'_>) -> Result<Option<Vec<u8>>, Error> {
         let mut chunk = Vec::new();
         if !self.read_piece(image, piece, &mut chunk)? {
             return Ok(None);
@@ -241,7 +241,7 @@ impl Reader {
     }
 
     /// Decodes a chunk of an image into `out`, which is as long as its pixels.
-    pub(crate) fn decode_piece(&self, image: u64, chunk: &[u8], out: &mut [u8], decode: &super::Decode<'_>) -> Result<(), Error> {
+    pub(crate) fn decode_piece(&self, image: u64, chunk: &[u8], out: &mut [u8], decode: &Decode<'_>) -> Result<(), Error> {
         let wrong = |cause: String| {
             let hint = "the image is lost; recover the file from a copy";
             Error::new(ErrorKind::Damaged, "decode an image", &self.path, format!("image {image}: {cause}")).with_hint(hint)
@@ -404,12 +404,6 @@ fn summarise(
 fn unknown(path: &Path, what: String) -> Error {
     let hint = "this program reads the files that it writes; open others with h5py or silx";
     Error::new(ErrorKind::Damaged, "read the file", path, format!("{what}, not known to this program")).with_hint(hint)
-}
-
-pub(crate) fn totals(file: &File) -> Vec<(String, u64)> {
-    let Ok(group) = file.group("/entry/konkordia/ledger/totals") else { return Vec::new() };
-    let names = group.member_names().unwrap_or_default();
-    names.into_iter().filter_map(|name| group.dataset(&name).ok()?.read_scalar::<u64>().ok().map(|v| (name, v))).collect()
 }
 
 pub(crate) fn pixel_of(kind: &TypeDescriptor) -> Option<PixelType> {

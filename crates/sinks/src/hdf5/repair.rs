@@ -6,25 +6,25 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use hdf5::File;
-
 use super::channels;
 use super::columns::Columns;
 use super::constant::LostBudget;
-use super::datafile::{Closed, DESCRIPTION, remove};
+use super::datafile::{Closed, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal;
+use super::ledger::{FILE_MISSING, KILLED, MASK_MISSING, NOT_RECEIVED, NOT_RESCUED};
 use super::look::{Look, look};
 use super::low;
 use super::master::{self, MASK, State};
 use super::names::{data_file_name, existing, journal_path, master_file_name, parse};
 use super::names::{pedestal_file_name, reserve_path, temporary_path};
-use super::nexus::{read_number, read_text, read_texts};
+use super::nexus::read_text;
 use super::old_master::{OldMaster, status_of};
+use super::paths::DESCRIPTION;
 use super::pedestals::Snapshots;
 use super::rescue::{self, Damaged, Rescued};
 use super::rows::Rows;
-use super::spec::{FileSpec, LedgerRecord, StreamRecord};
+use super::spec::{FileSpec, LedgerRecord};
 use super::xds::readable_mask;
 
 /// What [`repair`] did.
@@ -385,47 +385,10 @@ impl Run<'_> {
 const FILES_MAX: u64 = 100_000;
 /// Files whose run description is read, at most.
 const DESCRIPTIONS_MAX: usize = 9;
-/// The reason for the end in the ledger of a run that was killed.
-pub(crate) const KILLED: &str = "killed";
-/// Total of the ledger: images that the run had and that repair could not read.
-pub(crate) const NOT_RESCUED: &str = "images_not_rescued";
-/// Total of the ledger: images that came and could not be written to the files.
-pub(crate) const UNWRITTEN: &str = "images_unwritten";
-/// Total of the ledger: images that were planned or announced and are not in the files.
-pub(crate) const NOT_RECEIVED: &str = "images_not_received";
-/// Total of the ledger: 1 where the pixel mask was found in no file.
-pub(crate) const MASK_MISSING: &str = "pixel_mask_missing";
-
-/// Total of the ledger: images in data files that were not there, or could not be read, when the master was written.
-pub(crate) const FILE_MISSING: &str = "images_file_missing";
 
 /// Growing numbers, as ranges.
 pub(super) fn ranges(numbers: &[u64]) -> Vec<Range<u64>> {
     numbers.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[0] + run.len() as u64).collect()
-}
-
-/// The ledger stored in a master, if there is one.
-pub(crate) fn read_ledger(file: &File) -> Option<LedgerRecord> {
-    let ledger = file.group("/entry/konkordia/ledger").ok()?;
-    let texts = |name: &str| read_texts(&ledger, name).unwrap_or_default();
-    let names = texts("streams/name");
-    let mut streams: Vec<StreamRecord> = names.into_iter().map(|name| StreamRecord { name, counters: Vec::new() }).collect();
-    if let Ok(group) = ledger.group("streams") {
-        for name in group.member_names().unwrap_or_default().into_iter().filter(|name| name != "name") {
-            let values = group.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
-            for (stream, value) in streams.iter_mut().zip(values) {
-                stream.counters.push((name.clone(), value));
-            }
-        }
-    }
-    Some(LedgerRecord {
-        totals: super::reader::totals(file),
-        streams,
-        balances: texts("balances"),
-        ended: read_text(&ledger, "ended")?,
-        end_time: read_text(file, "/entry/end_time"),
-        images_expected: read_number(&ledger, "images_expected_by_plan").unwrap_or(0.0) as u64,
-    })
 }
 
 /// The ledger that can still be made for a run whose own ledger died with its process: images by status.
@@ -456,10 +419,11 @@ fn ledger_of_columns(closed: &[Closed], spec: &FileSpec, images: u64) -> LedgerR
 #[cfg(test)]
 mod tests {
     use super::super::columns::ImageRecord;
-    use super::super::datafile::{COLUMNS, STACK};
+    use super::super::paths::{COLUMNS, STACK};
     use super::super::spec::Compression;
     use super::super::writer::Writer;
     use super::*;
+    use hdf5::File;
 
     /// Two images, the first and the last, in data files 1 and 4 of four images each; all others are lost.
     fn mostly_lost(directory: &Path) -> PathBuf {

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::checksum::CHECKSUM;
 use super::columns::Columns;
-use super::datafile::{COLUMNS, Closed, DESCRIPTION, STACK, remove};
+use super::datafile::{Closed, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::{refuse_if_alive, replay};
 use super::low;
 use super::names::{existing, journal_path, master_file_name};
 use super::nexus::read_text;
+use super::paths::{COLUMNS, DESCRIPTION, STACK};
 use super::spec::FileSpec;
 use super::xds::readable_mask;
 

@@ -5,8 +5,8 @@ use hdf5::File;
 
 use super::checksum::{self, CHECKSUM};
 use super::columns::{Column, Columns, ImageStatus};
-use super::datafile::COLUMNS;
 use super::low;
+use super::paths::COLUMNS;
 
 /// Rows of columns as one file holds them.
 pub(super) struct Rows {

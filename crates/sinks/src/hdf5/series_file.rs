@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use super::columns::SeriesRecord;
 use super::error::{Error, ErrorKind};
 use super::fields::BYTES_MAX;
+use super::ledger::REFUSED;
 use super::names::{data_file_name, master_file_name};
 use super::series_form::{Chunks, Form};
 use super::series_info::{ChannelInfo, SeriesInfo};
@@ -24,8 +25,6 @@ use super::spec::{FileSpec, Layout, LedgerRecord, Metadata, Overwrite, StreamRec
 use super::writer::Writer;
 use crate::durable::{Durable, ToDisk};
 
-/// Total of the ledger: images that the file could not take because they do not fit it; they count as not written.
-pub(crate) const REFUSED: &str = "refused_by_file";
 /// A plan of more images than this reserves no space: the number comes from the sender.
 const PLANNED_MAX: u64 = 200_000;
 /// At most this many images without pixels, of those before the first one with pixels, keep more than their position.

@@ -7,8 +7,9 @@ pub use konkordia_core::output::{Layout, Overwrite};
 use konkordia_core::pixel::PixelType;
 pub use konkordia_core::plan::{Compression, ErrorBound};
 
+use super::column_names::is_reserved;
 use super::error::{Error, ErrorKind};
-use super::experiment;
+use super::experiment_text;
 use super::series_info::{SeriesInfo, chunk_shape, chunk_start};
 
 /// Pixels of one image.
@@ -279,7 +280,7 @@ impl FileSpec {
             return wrong(format!("valid pixel values cannot range from {:?} to {:?}", self.underload, self.saturation));
         }
         let plain = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if let Some(name) = self.extra_columns.iter().find(|name| !plain(name) || super::columns::is_reserved(name)) {
+        if let Some(name) = self.extra_columns.iter().find(|name| !plain(name) || is_reserved(name)) {
             return wrong(format!("'{name}' cannot be the name of a per-image column"));
         }
         Ok(())
@@ -339,7 +340,7 @@ impl FileSpec {
             put("tiles_per_module", &self.tiles_per_module.to_string());
         }
         self.metadata.each(|key, value| put(key, &value));
-        experiment::each(&self.metadata.experiment, |key, value| put(key, &value));
+        experiment_text::each(&self.metadata.experiment, |key, value| put(key, &value));
         if let Some(series) = &self.series {
             series.each(&mut put);
         }
@@ -418,7 +419,7 @@ impl FileSpec {
             }
             "tiles_per_module" => self.tiles_per_module = number(value)?,
             _ if SeriesInfo::set(&mut self.series, key, value)? => {}
-            _ if experiment::set(&mut self.metadata.experiment, key, value)? => {}
+            _ if experiment_text::set(&mut self.metadata.experiment, key, value)? => {}
             _ => self.metadata.set(key, value)?,
         }
         Ok(())

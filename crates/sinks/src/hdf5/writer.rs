@@ -8,18 +8,19 @@ use super::constant::{LostBudget, MissingChunk};
 use super::datafile::{Closed, DataFile, remove};
 use super::error::{Context, Error, ErrorKind};
 use super::journal::refuse_if_alive;
-use super::low;
+use super::ledger::NOT_RESCUED;
 use super::master::{self, State};
 use super::names::{existing, journal_path, master_file_name, pedestal_file_name, reserve_path};
 use super::nexus;
 use super::packing::{HEAD_BYTES, begins_right};
 use super::pedestals::PedestalFile;
 use super::reader::inspect;
-use super::repair::{MissingImages, NOT_RESCUED, repair};
+use super::repair::{MissingImages, repair};
 use super::resume;
 use super::spec::{FileSpec, LedgerRecord, Overwrite};
 use super::xds::readable_mask;
 use crate::durable::{DiskSync, Durable, SyncFailed, ToDisk, while_out_of_files};
+use crate::sys::space;
 
 /// A flush follows the one before after this time or at the next tick. With ticks every 100 ms, two flushes are at most
 /// 0.5 s apart.
@@ -372,7 +373,7 @@ impl Writer {
     fn check_space(&mut self, chunk_bytes: u64) -> Result<(), Error> {
         let needed = chunk_bytes + self.columns.flush_bytes(self.spec.images_per_file);
         if self.free_known < needed + FREE_CLOSE {
-            self.free_known = low::free_bytes(&self.spec.directory).context("write an image", &self.spec.directory)?;
+            self.free_known = space::free_bytes(&self.spec.directory).context("write an image", &self.spec.directory)?;
         }
         if self.free_known >= needed {
             self.free_known -= chunk_bytes;
@@ -677,12 +678,12 @@ fn reserve_bytes(spec: &FileSpec, columns: &Columns) -> u64 {
 fn take_reserve(spec: &FileSpec, bytes: u64) -> Result<SpaceEstimate, Error> {
     let doing = "reserve disk space";
     let path = reserve_path(&spec.directory, &spec.prefix);
-    let taken = std::fs::File::create(&path).and_then(|file| low::allocate(&file, bytes));
+    let taken = std::fs::File::create(&path).and_then(|file| space::allocate(&file, bytes));
     if let Err(error) = taken {
         let _ = std::fs::remove_file(&path);
         return Err(Error::io(doing, &path, &error));
     }
-    let free = low::free_bytes(&spec.directory).context(doing, &spec.directory)?;
+    let free = space::free_bytes(&spec.directory).context(doing, &spec.directory)?;
     let images_uncompressed = spec.images_planned.map(|n| n.saturating_mul(spec.image_bytes() as u64));
     Ok(SpaceEstimate { free, images_uncompressed, reserve: bytes })
 }

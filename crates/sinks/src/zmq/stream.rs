@@ -1,6 +1,6 @@
 //! Sends a series as messages to one socket.
 
-use super::{Sent, ZmqOut};
+use super::socket::{Sent, ZmqOut};
 use bytes::Bytes;
 use konkordia_core::ports::{SeriesSink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};

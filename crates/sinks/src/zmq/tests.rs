@@ -1,8 +1,10 @@
 use super::*;
+use bytes::Bytes;
 use konkordia_core::ports::SeriesSink;
 use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,6 +1,8 @@
 //! Any CBOR item as JSON, for what senders say about a measurement and what goes into a file.
 
-use super::{DEPTH_MAX, TAG_ROW_MAJOR, TYPED, Written, pixels, skip, wrong};
+use super::arrays::{TAG_ROW_MAJOR, TYPED, pixels};
+use super::read::{DEPTH_MAX, skip, wrong};
+use super::write::Written;
 use crate::stream::{Element, Packing, Pixels};
 use minicbor::data::Type;
 use minicbor::{Decoder, Encoder};

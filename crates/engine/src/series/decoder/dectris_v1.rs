@@ -1,7 +1,9 @@
 //! DECTRIS Stream V1. An image has one channel without a name, for which the tables of the header hold.
 
 use super::super::event::{Decoder, Event, ImagePart, Read, SeriesKey};
-use super::{facts, maxiv, shared, slices, table, table_warning, unnumbered};
+use super::parts::{shared, slices, unnumbered};
+use super::tables::{table, table_warning};
+use super::{facts, maxiv};
 use bytes::Bytes;
 use konkordia_core::array::Element;
 use konkordia_core::ports::Message;

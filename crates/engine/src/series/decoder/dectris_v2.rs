@@ -2,7 +2,10 @@
 //! keys become metadata.
 
 use super::super::event::{Decoder, Event, ImagePart, Read, SeriesKey};
-use super::{facts, maxiv, names::Names, shared, slices, table, table_warning, unnumbered};
+use super::names::Names;
+use super::parts::{shared, slices, unnumbered};
+use super::tables::{table, table_warning};
+use super::{facts, maxiv};
 use bytes::Bytes;
 use konkordia_core::array::Element;
 use konkordia_core::ports::Message;

@@ -4,7 +4,8 @@
 
 use super::super::event::{Decoder, Event, ImagePart, Read, SeriesKey};
 use super::byte_order::whole;
-use super::{facts, of_part, unnumbered};
+use super::facts;
+use super::parts::{of_part, unnumbered};
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::experiment::{Experiment, Goniometer};

@@ -2,7 +2,7 @@
 //! module as it is.
 
 use super::super::event::{Decoder, Event, Read};
-use super::super::work::unpacked;
+use super::super::unpack::unpacked;
 use bytes::Bytes;
 use konkordia_core::array::{Packing, Shape};
 use konkordia_core::ports::Message;

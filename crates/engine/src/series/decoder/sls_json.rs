@@ -2,7 +2,8 @@
 //! index + 1. End messages do not name their series, so they end that of the last image of this upstream.
 
 use super::super::event::{Decoder, Event, ImagePart, Read, SeriesKey};
-use super::{facts, slices, unnumbered};
+use super::facts;
+use super::parts::{slices, unnumbered};
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::ports::Message;

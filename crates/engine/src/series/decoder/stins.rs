@@ -1,7 +1,9 @@
 //! STINS. Its messages do not name their series, so the key is always 0; they are numbered over the life of the sender.
 
 use super::super::event::{Decoder, Event, ImagePart, Read, SeriesKey};
-use super::{DecoderOptions, dectris_v1, facts, files, maxiv, of_part, slices};
+use super::options::DecoderOptions;
+use super::parts::{of_part, slices};
+use super::{dectris_v1, facts, files, maxiv};
 use bytes::{BufMut, Bytes, BytesMut};
 use konkordia_core::ports::Message;
 use konkordia_core::series::{Array, Channel, Facts, SeriesStart};

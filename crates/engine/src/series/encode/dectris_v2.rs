@@ -1,8 +1,8 @@
 //! DECTRIS Stream V2. Receivers need type, size and channels of the images in the start message. Where these were not
 //! announced, it is sent with the first image. Pixels are copied once, behind their header.
 
+use super::messages::{Encoder, Parts};
 use super::pixels::{Unpacker, flat};
-use super::{Encoder, Parts};
 use crate::series::decoder::KEV_ANGSTROM;
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing, Shape};

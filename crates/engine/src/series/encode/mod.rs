@@ -2,16 +2,14 @@
 //! with the image wherever the protocol has parts of its own for them.
 
 mod dectris_v2;
+mod messages;
 mod pixels;
 mod sls_json;
 mod stins;
 
-use bytes::Bytes;
-use konkordia_core::array::Element;
-use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+pub use messages::{Encoder, Parts};
 
-/// A message: its parts.
-pub type Parts = Vec<Bytes>;
+use konkordia_core::array::Element;
 
 /// The protocol of messages to consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,30 +54,6 @@ impl Outgoing {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|protocol| protocol.name() == name)
     }
-}
-
-/// Writes the messages of series for one consumer. Each call gives the messages that are to be sent now, in order,
-/// perhaps none.
-pub trait Encoder: Send {
-    /// A series begins. If the start message needs facts that only the first image brings, it is sent with that image.
-    ///
-    /// # Errors
-    /// The protocol cannot express it; in words for people. Images may be encoded all the same.
-    fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String>;
-
-    /// An image. Nothing is sent for a position without pixels: no protocol has a message for it, and the image numbers
-    /// show the gap.
-    ///
-    /// # Errors
-    /// The protocol cannot express its pixels, or they cannot be unpacked; in words for people. Further images may be
-    /// encoded.
-    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Parts>, String>;
-
-    /// The series has ended.
-    ///
-    /// # Errors
-    /// The protocol cannot express it; in words for people.
-    fn end(&mut self, end: &SeriesEnd) -> Result<Vec<Parts>, String>;
 }
 
 /// An encoder of this protocol.

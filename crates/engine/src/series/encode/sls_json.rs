@@ -1,8 +1,8 @@
 //! The stream of SLS receivers, version 5 of the JSON. Pixels are not packed; each channel is sent as a port of its
 //! own, one above the other.
 
+use super::messages::{Encoder, Parts};
 use super::pixels::{Unpacker, flat};
-use super::{Encoder, Parts};
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::ledger::ImageStatus;

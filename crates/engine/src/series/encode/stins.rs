@@ -2,8 +2,8 @@
 //! channels form one array with the channels as its first dimension; each is a message part of its own, as with the
 //! receivers of MAX IV.
 
+use super::messages::{Encoder, Parts};
 use super::pixels::Unpacker;
-use super::{Encoder, Parts};
 use bytes::Bytes;
 use konkordia_core::array::{Packing, Shape};
 use konkordia_core::ledger::ImageStatus;

@@ -1,0 +1,11 @@
+//! Choices on the command line whose values are of a library.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+/// A parser for values of a library, each with its name and its help.
+pub fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    values: [(T, &'static str, &'static str); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(values.map(|(_, name, help)| PossibleValue::new(name).help(help)));
+    names.try_map(move |name: String| values.iter().find(|value| value.1 == name).map(|value| value.0).ok_or(name))
+}

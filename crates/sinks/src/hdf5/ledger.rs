@@ -1,0 +1,52 @@
+//! The ledger as a master stores it: how it is read, and the names of its totals that the program looks for.
+
+use hdf5::File;
+
+use super::nexus::{read_number, read_text, read_texts};
+use super::spec::{LedgerRecord, StreamRecord};
+
+/// The reason for the end in the ledger of a run that was killed.
+pub(crate) const KILLED: &str = "killed";
+/// Total of the ledger: images that the run had and that repair could not read.
+pub(crate) const NOT_RESCUED: &str = "images_not_rescued";
+/// Total of the ledger: images that came and could not be written to the files.
+pub(crate) const UNWRITTEN: &str = "images_unwritten";
+/// Total of the ledger: images that were planned or announced and are not in the files.
+pub(crate) const NOT_RECEIVED: &str = "images_not_received";
+/// Total of the ledger: 1 where the pixel mask was found in no file.
+pub(crate) const MASK_MISSING: &str = "pixel_mask_missing";
+/// Total of the ledger: images in data files that were not there, or could not be read, when the master was written.
+pub(crate) const FILE_MISSING: &str = "images_file_missing";
+/// Total of the ledger: images that the file could not take because they do not fit it; they count as not written.
+pub(crate) const REFUSED: &str = "refused_by_file";
+
+/// The ledger stored in a master, if there is one.
+pub(crate) fn read_ledger(file: &File) -> Option<LedgerRecord> {
+    let ledger = file.group("/entry/konkordia/ledger").ok()?;
+    let texts = |name: &str| read_texts(&ledger, name).unwrap_or_default();
+    let names = texts("streams/name");
+    let mut streams: Vec<StreamRecord> = names.into_iter().map(|name| StreamRecord { name, counters: Vec::new() }).collect();
+    if let Ok(group) = ledger.group("streams") {
+        for name in group.member_names().unwrap_or_default().into_iter().filter(|name| name != "name") {
+            let values = group.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
+            for (stream, value) in streams.iter_mut().zip(values) {
+                stream.counters.push((name.clone(), value));
+            }
+        }
+    }
+    Some(LedgerRecord {
+        totals: totals(file),
+        streams,
+        balances: texts("balances"),
+        ended: read_text(&ledger, "ended")?,
+        end_time: read_text(file, "/entry/end_time"),
+        images_expected: read_number(&ledger, "images_expected_by_plan").unwrap_or(0.0) as u64,
+    })
+}
+
+/// The totals of the ledger, by name; none without a ledger.
+pub(crate) fn totals(file: &File) -> Vec<(String, u64)> {
+    let Ok(group) = file.group("/entry/konkordia/ledger/totals") else { return Vec::new() };
+    let names = group.member_names().unwrap_or_default();
+    names.into_iter().filter_map(|name| group.dataset(&name).ok()?.read_scalar::<u64>().ok().map(|v| (name, v))).collect()
+}
