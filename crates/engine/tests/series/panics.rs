@@ -70,7 +70,8 @@ fn a_panic_on_the_thread_that_everything_passes_is_told_and_ends_the_path() {
     let mut bench = Bench::new(spec(6, u64::MAX), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(1), Image(0), End]);
     assert_eq!(bench.ended(), SeriesEnded::Finished);
-    bench.say(0, 6, 0, &[Start(1), Image(0), End]);
+    // Nothing more: a source that has ended takes no messages.
+    bench.say(0, 6, 0, &[Start(1)]);
     let why = bench.wait("the end of the path", |notice| match notice {
         Notice::Broken { why } => Some(why.clone()),
         _ => None,
