@@ -68,8 +68,13 @@ fn judge_space(directory: &Path, free: u64, needed: u64, demand: &Demand) -> Res
         );
         return Err(Failure::new(Exit::Io, what, why, "make room, choose another output.directory, or plan fewer images"));
     }
-    Ok((needed > free)
-        .then(|| format!("the disk has {} free; all images uncompressed would take {}", text::bytes(free), text::bytes(needed))))
+    Ok(space_note(free, needed))
+}
+
+/// Real images compress well, so too little space for uncompressed images is only a remark.
+pub fn space_note(free: u64, needed: u64) -> Option<String> {
+    (needed > free)
+        .then(|| format!("the disk has {} free; all images uncompressed would take {}", text::bytes(free), text::bytes(needed)))
 }
 
 fn judge_rate(directory: &Path, measured: f64, wanted: f64, demand: &Demand) -> Result<Option<String>, Failure> {

@@ -5,6 +5,7 @@
 //! (u32) in the byte order of the machine. The value of "accepted", "connected" and "disconnected" is the file
 //! descriptor of the connection, which is not used again before its "disconnected".
 
+use crate::failure::reason;
 use std::collections::HashSet;
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -62,8 +63,7 @@ pub fn explain(address: &str, listens: bool, error: &io::Error) -> io::Error {
         _ => "check the address; if it has a host name, check that the name resolves",
     };
     let what = if listens { "cannot listen on" } else { "cannot connect to" };
-    let text = error.to_string();
-    let why = text.split(" (os error").next().unwrap_or(&text);
+    let why = reason(error);
     io::Error::new(error.kind(), format!("{what} {address}: {why}; {fix}"))
 }
 

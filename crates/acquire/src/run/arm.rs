@@ -4,6 +4,7 @@
 use super::raw_copy::{RawCopy, RawSpec};
 use super::sink::{FileSink, SharedWriter};
 use super::{memory_limit, recorded};
+use crate::readiness;
 use konkordia_calibration::guard::Note;
 use konkordia_calibration::{self as calibration, Loaded};
 use konkordia_config::{Config, plan};
@@ -229,13 +230,10 @@ fn raw_space_note(raw: &RawSpec, free: u64) -> Option<String> {
     })
 }
 
-/// Real images compress well, so too little space for uncompressed images is only a warning.
+/// See [`readiness::space_note`].
 pub fn space_note(writer: &Writer) -> Option<String> {
     let space = writer.space();
-    let needed = space.images_uncompressed?;
-    (needed > space.free).then(|| {
-        format!("the disk has {} free; all images uncompressed would take {}", text::bytes(space.free), text::bytes(needed))
-    })
+    readiness::space_note(space.free, space.images_uncompressed?)
 }
 
 /// The description of the files to write. The start time of the run is left out.

@@ -1,7 +1,7 @@
 //! Errors of file operations. Each says what failed, where, why, and what to do next.
 
 use crate::sys::space;
-use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::failure::{Exit, Failure, reason};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ impl Error {
             Some(code) => kind_of_errno(code),
             None => ErrorKind::Io,
         };
-        Self::new(kind, operation, path, words_of(error))
+        Self::new(kind, operation, path, reason(error))
     }
 
     /// Converts an error of libhdf5. Its stack leads from the call to the cause; where a system call failed, one of its
@@ -133,12 +133,6 @@ impl<T> Context<T> for io::Result<T> {
     fn context(self, operation: &'static str, path: &Path) -> Result<T, Error> {
         self.map_err(|error| Error::io(operation, path, &error))
     }
-}
-
-/// The message of the system without Rust's "(os error N)".
-fn words_of(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
 }
 
 /// The last line of a stack about a system call; if there is none, the last line that is not empty.
