@@ -4,7 +4,7 @@
 #![no_main]
 
 use konkordia_core::far_ahead::{FarAhead, FarAheadPacket};
-use konkordia_core::sender::{Admission, Sender, SenderFilter, Senders, OtherSenders};
+use konkordia_core::sender::{Admission, OtherSenders, Sender, SenderFilter, Senders};
 use libfuzzer_sys::fuzz_target;
 
 fn sender(port: u8) -> Sender {

@@ -229,9 +229,15 @@ def test_a_sender_faster_than_everything_else_is_accounted_for_and_does_not_end_
     tables["source"] = {"senders": "any"}
     receiver = bench.receive(bench.config(**tables))
     simulate("jungfrau", "--to", bench.to, "--images", 1400, "--rate", 0)
-    # After the flood the detector sends at a normal rate: these images are complete again.
-    time.sleep(0.5)
-    simulate("jungfrau", "--to", bench.to, "--images", 100, "--rate", 100, "--first-frame", 1401)
+    # When the disk has taken the flood, the detector sends slowly: these images are complete again.
+    received = []
+
+    def is_quiet(progress):
+        received.append(progress["packets_received"])
+        return progress["images_waiting"] == 0 and received[-2:-1] == received[-1:]
+
+    receiver.wait_until(is_quiet)
+    simulate("jungfrau", "--to", bench.to, "--images", 100, "--rate", 50, "--first-frame", 1401)
     code, report = receiver.finish()
     balanced(code, report)
     master = Master(bench.master)

@@ -10,9 +10,10 @@ use konkordia_config::service::{DetectorConfig, DetectorKindConfig, HookSettings
 use konkordia_config::{self, Config, plan};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::geometry::ImageGeometry;
+use konkordia_core::image::CommittedImage;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
-use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
+use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::text;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_kernels::isa::Isa;
@@ -105,22 +106,16 @@ struct DarkSink {
 }
 
 impl Sink for DarkSink {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
         let mut collector = self.collector.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(collector) = collector.as_mut()
-            && !image.strips.is_empty()
+        if let (Some(collector), Some(packets)) = (collector.as_mut(), &image.packets)
+            && image.status.has_pixels()
         {
             self.words.clear();
-            for strip in image.strips {
-                self.words.extend(strip.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])));
-            }
-            collector.add(&self.words, image.tiles);
-            (self.progress)(image.image + 1, self.planned);
+            self.words.extend(image.chunk().chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])));
+            collector.add(&self.words, &packets.tiles);
+            (self.progress)(image.number + 1, self.planned);
         }
-        Ok(())
-    }
-
-    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
         Ok(())
     }
 }

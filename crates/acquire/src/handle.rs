@@ -7,7 +7,8 @@ use crate::events::EventLog;
 pub use crate::events::{ServiceEvent, Severity};
 use arc_swap::ArcSwap;
 use konkordia_core::failure::Failure;
-use konkordia_core::series::{SeriesImage, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::series::SeriesStart;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -251,7 +252,7 @@ pub struct RingImage {
     /// The start of its series.
     pub start: Arc<SeriesStart>,
     /// The image.
-    pub image: Arc<SeriesImage>,
+    pub image: Arc<CommittedImage>,
     /// The run that it is of, which need not be the newest; `None` until the detector has numbered it.
     pub run: Option<u64>,
 }

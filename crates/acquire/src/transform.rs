@@ -2,10 +2,11 @@
 
 use crate::tables::{self, Numbers};
 use konkordia_config::transform::TransformOptions;
-use konkordia_core::array::{Element, Shape};
+use konkordia_core::array::{Array, Element, Shape};
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::geometry::Orientation;
-use konkordia_core::series::{Array, Channel, SeriesImage, SeriesStart};
+use konkordia_core::image::{Channel, CommittedImage};
+use konkordia_core::series::SeriesStart;
 use konkordia_engine::series::{Transform, TransformFactory, start_of_changed};
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::transform::{
@@ -216,7 +217,7 @@ impl Worker {
 }
 
 impl Transform for Worker {
-    fn run(&mut self, mut image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String> {
+    fn run(&mut self, mut image: CommittedImage, turn: Orientation) -> Result<CommittedImage, String> {
         let mut channels = Vec::with_capacity(image.channels.len());
         for channel in &image.channels {
             channels.push(Channel { name: Arc::clone(&channel.name), array: self.array(&channel.array, turn)? });
@@ -244,7 +245,7 @@ mod tests {
     use konkordia_core::geometry::Quarter;
     use konkordia_core::series::Facts;
 
-    fn image(pixels: &[u16], rows: u64, columns: u64) -> SeriesImage {
+    fn image(pixels: &[u16], rows: u64, columns: u64) -> CommittedImage {
         let bytes: Vec<u8> = pixels.iter().flat_map(|p| p.to_le_bytes()).collect();
         let array = Array {
             shape: Shape::new(&[rows, columns]).unwrap(),
@@ -252,7 +253,7 @@ mod tests {
             packing: Packing::None,
             pieces: vec![bytes.into()],
         };
-        SeriesImage { channels: vec![Channel { name: "".into(), array }], ..SeriesImage::lost(0) }
+        CommittedImage { channels: vec![Channel { name: "".into(), array }], ..CommittedImage::lost(0) }
     }
 
     #[test]

@@ -3,7 +3,10 @@
 //! whole, which must be reported. High gain: words of HG0 converted with the constants of G0, or the other way round,
 //! are wrong by a factor.
 
-use konkordia_core::ports::{CommittedImage, Sink, SinkError};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::ports::{Sink, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesStart};
+use std::sync::Arc;
 
 /// The packet headers that a calibration expects.
 pub struct Expected {
@@ -83,14 +86,14 @@ pub fn other_gain(high_gain: bool, info: u32, seen: &str) -> Option<SinkError> {
 }
 
 impl Guard {
-    fn check_gain(&self, image: &CommittedImage<'_>) -> Option<SinkError> {
-        let info = image.tiles.iter().find(|t| t.packets > 0)?.header.daq_info;
-        other_gain(self.high_gain?, info, &format!("image {}", image.image))
+    fn check_gain(&self, image: &CommittedImage) -> Option<SinkError> {
+        let info = image.packets.as_ref()?.header()?.daq_info;
+        other_gain(self.high_gain?, info, &format!("image {}", image.number))
     }
 
     /// The note about an image of a cell without pedestals, once for each cell.
-    fn unknown_cell(&mut self, image: &CommittedImage<'_>) -> Option<String> {
-        let header = image.tiles.iter().find(|t| t.packets > 0)?.header;
+    fn unknown_cell(&mut self, image: &CommittedImage) -> Option<String> {
+        let header = image.packets.as_ref()?.header()?;
         let cell = header.daq_info >> 8 & 15;
         if self.cells >> cell & 1 == 1 {
             return None;
@@ -100,20 +103,25 @@ impl Guard {
         Some(format!(
             "image {} is of storage cell {cell}, for which the calibration has no pedestals (it has those of {}): all pixels of such \
              images are masked; take darks of this cell, or give a calibration that has it",
-            image.image,
+            image.number,
             known.join(", ")
         ))
     }
 }
 
 impl Sink for Guard {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        for (tile, record) in image.tiles.iter().enumerate().filter(|(_, t)| t.packets > 0) {
+    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
+        self.inner.start(start)
+    }
+
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        let tiles = image.packets.iter().flat_map(|packets| &packets.tiles);
+        for (tile, record) in tiles.enumerate().filter(|(_, t)| t.packets > 0) {
             let module = tile / self.tiles_per_module;
             // Each module is compared once, with its first packets.
             match self.ids[module].take() {
                 Some(id) if id != record.header.module_id => {
-                    return Err(other_id(module, id, record.header.module_id, &format!("image {}", image.image)));
+                    return Err(other_id(module, id, record.header.module_id, &format!("image {}", image.number)));
                 }
                 _ => {}
             }
@@ -124,7 +132,11 @@ impl Sink for Guard {
         if let Some(note) = self.unknown_cell(image) {
             (self.note)(&note);
         }
-        self.inner.write(image)
+        self.inner.image(image)
+    }
+
+    fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
+        self.inner.end(end)
     }
 
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
@@ -135,19 +147,16 @@ impl Sink for Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_core::frame_header::FrameHeader;
+    use konkordia_core::image::{Packets, TileRecord};
     use konkordia_core::ledger::ImageStatus;
-    use konkordia_core::ports::{FrameHeader, ImageHead, TileRecord};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     struct Count(Arc<AtomicU64>);
 
     impl Sink for Count {
-        fn write(&mut self, _: &CommittedImage<'_>) -> Result<(), SinkError> {
+        fn image(&mut self, _: &Arc<CommittedImage>) -> Result<(), SinkError> {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Ok(())
-        }
-        fn tick(&mut self, _: u64) -> Result<(), SinkError> {
             Ok(())
         }
     }
@@ -156,9 +165,13 @@ mod tests {
         TileRecord { header: FrameHeader { module_id: id, ..FrameHeader::default() }, packets, ..TileRecord::default() }
     }
 
+    fn image(number: u64, tiles: &[TileRecord]) -> CommittedImage {
+        let packets = Some(Packets { tiles: tiles.to_vec(), ..Packets::default() });
+        CommittedImage { status: ImageStatus::Partial, packets, ..CommittedImage::lost(number) }
+    }
+
     fn write(sink: &mut dyn Sink, tiles: &[TileRecord]) -> Result<(), SinkError> {
-        let head = ImageHead { status: ImageStatus::Partial, ..ImageHead::default() };
-        sink.write(&CommittedImage { image: 4, head, tiles, strips: &[], pedestals: &[] })
+        sink.image(&Arc::new(image(4, tiles)))
     }
 
     #[test]
@@ -194,8 +207,7 @@ mod tests {
         let mut said = |cell: u32, packets: u16| {
             let header = FrameHeader { daq_info: cell << 8 | 1 << 31, ..FrameHeader::default() };
             let tiles = [TileRecord::default(), TileRecord { header, packets, ..TileRecord::default() }];
-            let head = ImageHead { status: ImageStatus::Partial, ..ImageHead::default() };
-            guard.unknown_cell(&CommittedImage { image: 7, head, tiles: &tiles, strips: &[], pedestals: &[] })
+            guard.unknown_cell(&image(7, &tiles))
         };
         assert_eq!((said(3, 1), said(15, 1), said(0, 0)), (None, None, None));
         assert!(said(0, 1).is_some_and(|note| note.contains("image 7 is of storage cell 0") && note.contains("those of 3, 15)")));

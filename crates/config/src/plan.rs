@@ -24,8 +24,9 @@ pub fn plan(config: &Config) -> Plan {
         frames: config.images.and_then(|images| processing.selection.frames_for(images)),
         first_frame: config.first_frame,
         missing: config.missing,
-        slots: 1,
-        packed_slots: 1,
+        // The memory of one slot is computed for as many as there are at least.
+        slots: SLOTS.0,
+        packed_slots: SLOTS.0,
         lossless_source: false,
         window_images: 1,
         deadline_ns: config.deadline_ns,
@@ -36,8 +37,9 @@ pub fn plan(config: &Config) -> Plan {
         pin_workers: config.pin_workers.clone(),
         setup: config.setup.clone(),
     };
-    let slot_bytes: u64 = plan.memory().iter().filter(|item| item.what.starts_with("ring")).map(|item| item.bytes).sum();
-    plan.slots = (config.buffer_bytes / slot_bytes.max(1)).clamp(SLOTS.0, SLOTS.1);
+    let ring: u64 = plan.memory().iter().filter(|item| item.what.starts_with("ring")).map(|item| item.bytes).sum();
+    let slot_bytes = (ring / plan.slots).max(1);
+    plan.slots = (config.buffer_bytes / slot_bytes).clamp(SLOTS.0, SLOTS.1);
     plan.packed_slots = plan.slots;
     plan.window_images = config.window_images.min(plan.slots / 2);
     plan

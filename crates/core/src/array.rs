@@ -1,6 +1,7 @@
 //! Arrays in messages and files: types of elements, shapes, and how the bytes are packed.
 
 use crate::pixel::PixelType;
+use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use std::fmt;
 
@@ -184,6 +185,44 @@ pub enum Packing {
     BitshuffleLz4,
     /// The same with zstd.
     BitshuffleZstd,
+    /// One Zstd frame, as by HDF5's filter 32015. No message has it.
+    Zstd,
+    /// One zlib stream, as by HDF5's filter 1. No message has it.
+    Gzip,
+}
+
+/// An array with its bytes as they are packed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Array {
+    /// Dimensions, slowest first.
+    pub shape: Shape,
+    /// Type of one element.
+    pub element: Element,
+    /// How each piece is packed.
+    pub packing: Packing,
+    /// The packed bytes, in pieces of equal length along the first dimension, each packed separately; usually one
+    /// piece.
+    pub pieces: Vec<Bytes>,
+}
+
+impl Array {
+    /// Packed size in bytes.
+    pub fn packed_bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+
+    /// Unpacked size in bytes; `u64::MAX` if the size in bits does not fit 64 bits.
+    pub fn unpacked_bytes(&self) -> u64 {
+        self.shape.elements().checked_mul(u64::from(self.element.bits())).map_or(u64::MAX, |bits| bits.div_ceil(8))
+    }
+
+    /// Dimensions of one piece; `None` if the first dimension is not a multiple of the number of pieces.
+    pub fn piece_shape(&self) -> Option<Shape> {
+        let (first, rest) = self.shape.dimensions().split_first()?;
+        let pieces = self.pieces.len() as u64;
+        let is_whole = pieces > 0 && first % pieces == 0;
+        is_whole.then(|| Shape::new(&[&[first / pieces], rest].concat())).flatten()
+    }
 }
 
 #[cfg(test)]
@@ -210,5 +249,25 @@ mod tests {
         assert!(read("[1,1,1,1,1,1,1]").unwrap_err().contains("invalid length 7"));
         assert!(read("[0]").unwrap_err().contains("cannot have shape [0]"));
         assert!(read("[-1]").is_err() && read("3").is_err() && read("[1.5]").is_err());
+    }
+
+    #[test]
+    fn a_shape_beyond_all_memory_does_not_wrap() {
+        let shape = Shape::new(&[1 << 61]).unwrap();
+        let array = Array { shape, element: Element::Uint16, packing: Packing::None, pieces: Vec::new() };
+        assert_eq!(array.unpacked_bytes(), u64::MAX);
+    }
+
+    #[test]
+    fn pieces_divide_the_first_dimension() {
+        let array = |pieces| Array {
+            shape: Shape::new(&[4, 3]).unwrap(),
+            element: Element::Uint8,
+            packing: Packing::None,
+            pieces: vec![Bytes::new(); pieces],
+        };
+        assert_eq!(array(2).piece_shape(), Shape::new(&[2, 3]));
+        assert_eq!(array(3).piece_shape(), None);
+        assert_eq!(array(0).piece_shape(), None);
     }
 }

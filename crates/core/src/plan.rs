@@ -5,9 +5,9 @@ use crate::DATAGRAM_HEADER_BYTES;
 use crate::far_ahead::FarAhead;
 use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
+use crate::image::TileRecord;
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
-use crate::ports::TileRecord;
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
 use crate::setup::SetupRules;
 use std::ops::Range;
@@ -177,7 +177,7 @@ pub struct Plan {
     pub missing: MissingPolicy,
     /// Frames in the ring of raw tiles.
     pub slots: u64,
-    /// Images in the ring of packed images.
+    /// Packed images: those whose strips are being packed, and those that wait for the sinks.
     pub packed_slots: u64,
     /// The sources can wait (files): receivers wait for a free slot instead of refusing, and each stream's frames come
     /// in order.
@@ -275,10 +275,34 @@ impl Plan {
         self.processing.selection.sum_frames > 1 || is_unsigned && matches!(self.processing.negative, Negative::Offset(_))
     }
 
-    /// Snapshots of the pedestals that can be in the ring at once; 0 if there are none.
-    pub fn snapshot_slots(&self) -> u64 {
+    /// Bytes of one packed image at worst, without the framing of its chunk.
+    pub fn packed_bytes_max(&self) -> usize {
+        self.geometry.pixels().div_ceil(self.block_pixels()) * self.packed_block_bytes_max(self.block_pixels())
+    }
+
+    /// Images in the ring of strips, where workers pack them. They leave it as soon as they are committed.
+    pub fn strip_slots(&self) -> u64 {
+        (self.packed_slots / 4).clamp(1, 16)
+    }
+
+    /// Images that sinks can hold at once.
+    pub fn pool_images(&self) -> u64 {
+        self.packed_slots.saturating_sub(self.strip_slots()).max(1)
+    }
+
+    fn snapshots_among(&self, images: u64) -> u64 {
         let every_images = self.processing.tracking.map_or(0, |t| t.snapshot_images);
-        self.packed_slots.checked_div(every_images).map_or(0, |slots| slots + 2)
+        images.checked_div(every_images).map_or(0, |count| count + 2)
+    }
+
+    /// Snapshots of the pedestals that can be in the ring of strips at once; 0 if there are none.
+    pub fn snapshot_slots(&self) -> u64 {
+        self.snapshots_among(self.strip_slots())
+    }
+
+    /// Snapshots of the pedestals that sinks can hold at once; 0 if there are none.
+    pub fn pool_snapshots(&self) -> u64 {
+        self.snapshots_among(self.pool_images())
     }
 
     /// The memory of the run by purpose; nothing else grows with time. Not included: the buffers of the sockets, which
@@ -287,9 +311,9 @@ impl Plan {
     pub fn memory(&self) -> Vec<MemoryItem> {
         let pixels = self.geometry.pixels() as u64;
         let raw = u64::from(self.geometry.format().tile_bytes()) * self.streams() as u64;
-        let blocks = self.geometry.pixels().div_ceil(self.block_pixels()) as u64;
         // Each strip starts on a cache line.
-        let packed = blocks * self.packed_block_bytes_max(self.block_pixels()) as u64 + 64 * STRIPS_MAX as u64;
+        let packed = self.packed_bytes_max() as u64 + 64 * STRIPS_MAX as u64;
+        let packed_slots = self.strip_slots() + self.pool_images();
         let records = (size_of::<TileRecord>() as u64 + 8) * self.streams() as u64 + 4 * STRIPS_MAX as u64;
         let constants = match self.recipe {
             Recipe::JungfrauPhotons => pixels * 24,
@@ -302,9 +326,9 @@ impl Plan {
         };
         let items = vec![
             MemoryItem { what: "ring, raw tiles", bytes: raw * self.slots },
-            MemoryItem { what: "ring, packed images", bytes: packed * self.packed_slots },
+            MemoryItem { what: "ring, packed images", bytes: packed * packed_slots },
             // Frames and images both have records.
-            MemoryItem { what: "ring, records of the tiles", bytes: records * (self.slots + self.packed_slots) },
+            MemoryItem { what: "ring, records of the tiles", bytes: records * (self.slots + packed_slots) },
             MemoryItem { what: "claims of slots", bytes: 8 * CLAIMS_MIN.max(2 * self.slots) },
             MemoryItem { what: "calibration constants and mask", bytes: constants + pixels * 4 },
             MemoryItem {
@@ -317,7 +341,6 @@ impl Plan {
             MemoryItem { what: "receive buffers of the program", bytes: self.streams() as u64 * RECEIVE_BUFFER_BYTES },
             MemoryItem { what: "packets that are held back", bytes: self.held_bytes() },
             MemoryItem { what: "workers, blocks and compressors", bytes: scratch * self.workers as u64 },
-            MemoryItem { what: "writer, one packed image", bytes: packed + 32 },
         ];
         items.into_iter().filter(|item| item.bytes > 0).collect()
     }
@@ -338,7 +361,11 @@ impl Plan {
     /// in full readout.
     fn tracking_bytes(&self) -> u64 {
         let pixels = self.geometry.pixels() as u64;
-        let tracked = if self.processing.tracking.is_some() { pixels * (8 + 4 * self.snapshot_slots()) } else { 0 };
+        let tracked = if self.processing.tracking.is_some() {
+            pixels * (8 + 4 * (self.snapshot_slots() + self.pool_snapshots()))
+        } else {
+            0
+        };
         let whole = u64::from(self.geometry.format().whole().pixels()) * self.streams() as u64;
         let common_mode = if self.processing.common_mode == CommonMode::None {
             0

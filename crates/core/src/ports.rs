@@ -1,14 +1,11 @@
 //! The interfaces between the rules and the world: sources of datagrams and messages, and sinks of images.
 
-use crate::assembler::PacketBitmap;
-use crate::ledger::ImageStatus;
+use crate::image::{CommittedImage, TileRecord};
 use crate::sender::Sender;
-use crate::series::{SeriesEnd, SeriesImage, SeriesStart};
+use crate::series::{SeriesEnd, SeriesStart};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub use crate::frame_header::FrameHeader;
 
 /// Lends the datagrams of one stream; never looks into them.
 pub trait Source: Send {
@@ -25,11 +22,14 @@ pub trait Source: Send {
     fn dropped(&mut self) -> u64;
 }
 
+/// The parts of a message.
+pub type Parts = Vec<Bytes>;
+
 /// A message of one or more parts, with the memory that holds them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// The parts in order, at least one.
-    pub parts: Vec<Bytes>,
+    pub parts: Parts,
 }
 
 impl Message {
@@ -89,64 +89,6 @@ pub trait MessageSource: Send {
     fn name(&self) -> String;
 }
 
-/// What is known of one tile of a committed image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TileRecord {
-    /// Header of the first packet placed; all zero if none was.
-    pub header: FrameHeader,
-    /// Packets that were placed.
-    pub bitmap: PacketBitmap,
-    /// Number of packets placed.
-    pub packets: u16,
-    /// When the first of them was taken from its source, ns since the run was armed; 0 if none was, or if the time is
-    /// unknown.
-    pub received_ns: u64,
-}
-
-impl TileRecord {
-    /// When the first packet of all these tiles was taken.
-    pub fn first_received_ns(tiles: &[Self]) -> Option<u64> {
-        tiles.iter().map(|tile| tile.received_ns).filter(|ns| *ns > 0).min()
-    }
-}
-
-/// What the committer decided about an image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImageHead {
-    /// Its state.
-    pub status: ImageStatus,
-    /// Position in the run of its first frame, from 0. Without a selection of frames this is also the position of the
-    /// image.
-    pub first_frame: u64,
-    /// Frames that were added.
-    pub frames: u32,
-    /// Frames of which every packet was placed.
-    pub frames_complete: u32,
-}
-
-impl Default for ImageHead {
-    fn default() -> Self {
-        Self { status: ImageStatus::Lost, first_frame: 0, frames: 0, frames_complete: 0 }
-    }
-}
-
-/// An image in its final state, lent to the sinks in image order. Every image of the run comes once, lost ones too.
-#[derive(Clone, Copy, Debug)]
-pub struct CommittedImage<'a> {
-    /// Position in the file, from 0.
-    pub image: u64,
-    /// Its state and its frames.
-    pub head: ImageHead,
-    /// One record per tile. Of a sum of frames: the header of the first frame of which a packet came, and the packets
-    /// that came in every frame.
-    pub tiles: &'a [TileRecord],
-    /// The packed strips in order. The bytes before, between and after them in the chunk come from the codec
-    /// (`kernels::codec::Framing`). Empty when the image is lost or discarded.
-    pub strips: &'a [&'a [u8]],
-    /// The tracked pedestals of G0 in ADU after this image, in output order, strip by strip; empty for most images.
-    pub pedestals: &'a [&'a [f32]],
-}
-
 /// Takes the raw words of every frame as they lie in the ring, before anything is done to them. Runs in a thread of its
 /// own; while it holds a frame, the slot of that frame is not free.
 pub trait FrameSink: Send {
@@ -158,47 +100,66 @@ pub trait FrameSink: Send {
     fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), SinkError>;
 }
 
-/// Takes committed images. Runs in a thread of its own; while it holds an image, the slot of that image is not free.
+/// Takes committed images, of runs and of series alike. Runs in a thread of its own behind a bounded queue. While it
+/// holds an image, the memory of that image is in use.
 pub trait Sink: Send {
-    /// Takes one image.
+    /// A run or series begins.
     ///
     /// # Errors
-    /// The image could not be taken (disk full, for example); the run ends in Error with everything before intact.
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError>;
+    /// It cannot be taken; its images and its end do not come then.
+    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
+        let _ = start;
+        Ok(())
+    }
 
-    /// Called at least every 100 ms, also while no image comes: flush what must be flushed.
+    /// One position; every one comes, in order, those of lost images too.
     ///
     /// # Errors
-    /// As [`Sink::write`].
-    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError>;
-}
+    /// The image could not be taken (disk full, for example). Further images do not come, but the end does.
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError>;
 
-/// Takes series. Runs in a thread of its own behind a bounded queue.
-pub trait SeriesSink: Send {
-    /// A series begins.
-    ///
-    /// # Errors
-    /// The series cannot be taken; its images and its end do not come then.
-    fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError>;
-
-    /// One position of the series; every one comes, in order, those of lost images too.
-    ///
-    /// # Errors
-    /// The image could not be taken (disk full, for example). Further images of the series do not come, but its end
-    /// does.
-    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError>;
-
-    /// The series has ended; the sink brings everything into its final state.
+    /// The run or series has ended; the sink brings everything into its final state. Sinks that are part of a run are
+    /// closed by the caller of the run instead, with the ledger.
     ///
     /// # Errors
     /// That was not possible.
-    fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError>;
+    fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
+        let _ = end;
+        Ok(())
+    }
 
-    /// Called at least every 100 ms, also while nothing comes.
+    /// Called at least every 100 ms, also while nothing comes: flush what must be flushed.
     ///
     /// # Errors
-    /// As [`SeriesSink::image`].
-    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError>;
+    /// As [`Sink::image`].
+    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
+        let _ = now_ns;
+        Ok(())
+    }
+}
+
+/// Writes the messages of a protocol for one consumer. Each call gives the messages that are to be sent now, in order,
+/// perhaps none.
+pub trait MessageEncoder: Send {
+    /// A series begins. If the start message needs facts that only the first image brings, it is sent with that image.
+    ///
+    /// # Errors
+    /// The protocol cannot express it; in words for people. Images may be encoded all the same.
+    fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String>;
+
+    /// An image. Nothing is sent for a position without pixels: no protocol has a message for it, and the image numbers
+    /// show the gap.
+    ///
+    /// # Errors
+    /// The protocol cannot express its pixels, or they cannot be unpacked; in words for people. Further images may be
+    /// encoded.
+    fn image(&mut self, image: &CommittedImage) -> Result<Vec<Parts>, String>;
+
+    /// The series has ended.
+    ///
+    /// # Errors
+    /// The protocol cannot express it; in words for people.
+    fn end(&mut self, end: &SeriesEnd) -> Result<Vec<Parts>, String>;
 }
 
 /// A sink failed: what happened, where, why and what to do, ready to print.

@@ -5,8 +5,8 @@
 //! selection they are the same. The decision is a pure function of the frames' headers in frame order, so that every
 //! worker and the committer make the same decision independently.
 
+use crate::image::TileRecord;
 use crate::ledger::{ImageStatus, MissingPolicy};
-use crate::ports::TileRecord;
 
 /// Bits of a header word (JUNGFRAU: DAQ info, docs/protocols.md 1.4) that mark a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

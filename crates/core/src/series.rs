@@ -1,17 +1,13 @@
-//! A series: its start, its images and its end, in one form for all protocols in which message streams carry it and for
-//! all sinks.
-//!
-//! The bytes of pixels are shared ([`bytes::Bytes`]) between consumers, never copied. Texts come from the sender and
-//! are not trusted: a file name must be checked before it is used as a path.
+//! A series: its start and its end with the ledger, in one form for all protocols in which message streams carry it and
+//! for all sinks. Texts come from the sender and are not trusted: a file name must be checked before it is used as a
+//! path.
 
-use crate::array::{Element, Packing, Shape};
+use crate::array::{Array, Element};
 use crate::experiment::Experiment;
-use crate::frame_header::FrameHeader;
 use crate::geometry::Orientation;
+use crate::image::CommittedImage;
 use crate::ledger::{ImageStatus, Imbalance};
-use bytes::Bytes;
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 /// The protocol of a detector's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,121 +73,6 @@ pub enum Accept {
     Always,
     /// Only after an arm, one each time.
     WhenArmed,
-}
-
-/// An array with its bytes as they are packed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Array {
-    /// Dimensions, slowest first.
-    pub shape: Shape,
-    /// Type of one element.
-    pub element: Element,
-    /// How each piece is packed.
-    pub packing: Packing,
-    /// The packed bytes, in pieces of equal length along the first dimension, each packed separately; usually one
-    /// piece.
-    pub pieces: Vec<Bytes>,
-}
-
-impl Array {
-    /// Packed size in bytes.
-    pub fn packed_bytes(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.len() as u64).sum()
-    }
-
-    /// Unpacked size in bytes; `u64::MAX` if the size in bits does not fit 64 bits.
-    pub fn unpacked_bytes(&self) -> u64 {
-        self.shape.elements().checked_mul(u64::from(self.element.bits())).map_or(u64::MAX, |bits| bits.div_ceil(8))
-    }
-
-    /// Dimensions of one piece; `None` if the first dimension is not a multiple of the number of pieces.
-    pub fn piece_shape(&self) -> Option<Shape> {
-        let (first, rest) = self.shape.dimensions().split_first()?;
-        let pieces = self.pieces.len() as u64;
-        let is_whole = pieces > 0 && first % pieces == 0;
-        is_whole.then(|| Shape::new(&[&[first / pieces], rest].concat())).flatten()
-    }
-}
-
-/// One channel of an image (a threshold, a difference), or the only one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Channel {
-    /// Its name; empty if the protocol has no channels.
-    pub name: Arc<str>,
-    /// Its pixels.
-    pub array: Array,
-}
-
-/// Times of an image by the clock of the detector, in ns since the start of the series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ImageTimes {
-    /// Beginning of the exposure.
-    pub start_ns: u64,
-    /// Its end.
-    pub stop_ns: u64,
-    /// Its length.
-    pub real_ns: u64,
-}
-
-/// An image in its final state. Sinks get every position of a series once and in order, lost images included.
-#[derive(Clone, Debug)]
-pub struct SeriesImage {
-    /// Position in the file, from 0.
-    pub number: u64,
-    /// Number that the sender gave to the image. It is only a label where messages are counted to find the position.
-    pub frame: u64,
-    /// Its state. A lost one has no channels.
-    pub status: ImageStatus,
-    /// False if the sender wants the image passed on, but not stored.
-    pub store: bool,
-    /// The pixels by channel, in the order of [`SeriesStart::channels`] where there are any.
-    pub channels: Vec<Channel>,
-    /// When it was exposed, if the sender says so.
-    pub times: Option<ImageTimes>,
-    /// Everything else that the sender says about the image, as the JSON object that came; empty if nothing.
-    pub header_json: Bytes,
-    /// What the packet headers said, if the image was assembled from packets here.
-    pub packets: Option<PacketFrame>,
-    /// When its first byte was received, in ns of the clock of the run.
-    pub received_ns: u64,
-    /// Missing parts: bit n for upstream n. 0 in a complete image.
-    pub missing_parts: u64,
-}
-
-/// The packets from which an image was assembled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketFrame {
-    /// Header of the first packet of the first tile that received one.
-    pub header: FrameHeader,
-    /// Packets that came, of all tiles.
-    pub caught: u32,
-    /// Type of the detector, as numbered by the SLS software.
-    pub detector_type: u8,
-    /// Version of the header.
-    pub header_version: u8,
-}
-
-impl SeriesImage {
-    /// A position without image.
-    pub fn lost(number: u64) -> Self {
-        Self {
-            number,
-            frame: number,
-            status: ImageStatus::Lost,
-            store: true,
-            channels: Vec::new(),
-            times: None,
-            header_json: Bytes::new(),
-            packets: None,
-            received_ns: 0,
-            missing_parts: 0,
-        }
-    }
-
-    /// Packed bytes of all pixels.
-    pub fn packed_bytes(&self) -> u64 {
-        self.channels.iter().map(|channel| channel.array.packed_bytes()).sum()
-    }
 }
 
 /// What is known of a channel before the first image.
@@ -418,19 +299,19 @@ pub struct SeriesLedger {
 
 impl SeriesLedger {
     /// Enters one image in its final state, if no sums are made.
-    pub fn enter(&mut self, image: &SeriesImage) {
+    pub fn enter(&mut self, image: &CommittedImage) {
         self.enter_image(image);
         self.enter_parts(image);
     }
 
     /// Enters one image of the sender that becomes part of a sum.
-    pub fn enter_frame(&mut self, frame: &SeriesImage) {
+    pub fn enter_frame(&mut self, frame: &CommittedImage) {
         self.frames += 1;
         self.enter_parts(frame);
     }
 
     /// Enters a sum in its final state.
-    pub fn enter_image(&mut self, image: &SeriesImage) {
+    pub fn enter_image(&mut self, image: &CommittedImage) {
         self.expected += 1;
         match image.status {
             ImageStatus::Complete => self.complete += 1,
@@ -441,7 +322,7 @@ impl SeriesLedger {
         self.not_stored += u64::from(image.status.has_pixels() && !image.store);
     }
 
-    fn enter_parts(&mut self, image: &SeriesImage) {
+    fn enter_parts(&mut self, image: &CommittedImage) {
         self.parts_missing += match image.status {
             ImageStatus::Complete => 0,
             ImageStatus::Lost => self.parts_per_image,
@@ -556,10 +437,10 @@ mod tests {
         let upstream = |placed| UpstreamLedger { received: placed + 2, placed, control: 2, ..Default::default() };
         let mut ledger =
             SeriesLedger { upstreams: vec![upstream(2), upstream(1)], parts_per_image: 2, ..SeriesLedger::default() };
-        let image = |number, status, missing_parts| SeriesImage { status, missing_parts, ..SeriesImage::lost(number) };
+        let image = |number, status, missing_parts| CommittedImage { status, missing_parts, ..CommittedImage::lost(number) };
         ledger.enter(&image(0, ImageStatus::Complete, 0));
         ledger.enter(&image(1, ImageStatus::Partial, 0b10));
-        ledger.enter(&SeriesImage::lost(2));
+        ledger.enter(&CommittedImage::lost(2));
         ledger
     }
 
@@ -581,7 +462,7 @@ mod tests {
     #[test]
     fn frames_of_sums_are_counted_beside_images() {
         let mut ledger = SeriesLedger { frames_per_image: 3, parts_per_image: 1, ..SeriesLedger::default() };
-        let complete = SeriesImage { status: ImageStatus::Complete, ..SeriesImage::lost(0) };
+        let complete = CommittedImage { status: ImageStatus::Complete, ..CommittedImage::lost(0) };
         (0..3).for_each(|_| ledger.enter_frame(&complete));
         ledger.enter_image(&complete);
         ledger.upstreams.push(UpstreamLedger { received: 3, placed: 3, ..UpstreamLedger::default() });
@@ -608,25 +489,5 @@ mod tests {
         assert!(complete.is_success() && !SeriesLedger { not_received: 1, ..complete.clone() }.is_success());
         let copies = SeriesLedger { not_kept: 1, ..complete };
         assert!(copies.is_complete() && !copies.is_success());
-    }
-
-    #[test]
-    fn a_shape_beyond_all_memory_does_not_wrap() {
-        let shape = Shape::new(&[1 << 61]).unwrap();
-        let array = Array { shape, element: Element::Uint16, packing: Packing::None, pieces: Vec::new() };
-        assert_eq!(array.unpacked_bytes(), u64::MAX);
-    }
-
-    #[test]
-    fn pieces_divide_the_first_dimension() {
-        let array = |pieces| Array {
-            shape: Shape::new(&[4, 3]).unwrap(),
-            element: Element::Uint8,
-            packing: Packing::None,
-            pieces: vec![Bytes::new(); pieces],
-        };
-        assert_eq!(array(2).piece_shape(), Shape::new(&[2, 3]));
-        assert_eq!(array(3).piece_shape(), None);
-        assert_eq!(array(0).piece_shape(), None);
     }
 }

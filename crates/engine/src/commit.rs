@@ -1,9 +1,10 @@
 //! The committer: visits every frame in order, adds up the packets of each image, and hands images to the sinks.
 
 use crate::control::Control;
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::image::{ImageHead, TileRecord};
 use konkordia_core::ledger::ImageLedger;
 use konkordia_core::plan::Plan;
-use konkordia_core::ports::{FrameHeader, ImageHead, TileRecord};
 use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
 use konkordia_memory::ring::Committer;
 use std::sync::atomic::Ordering;
@@ -30,6 +31,7 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
                 image.frames.add(first, placed, expected);
                 if last {
                     let head = image.head(plan);
+                    control.count_image(head.status);
                     let received_ns = TileRecord::first_received_ns(&image.records);
                     committer.publish(head, &image.records);
                     if let Some(received_ns) = received_ns {

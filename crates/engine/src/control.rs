@@ -2,7 +2,7 @@
 //! behind a lock that a receiver only tries to take, so that no receiver ever waits for a reader.
 
 use crate::latency::{Histogram, Latency};
-use konkordia_core::ledger::StreamLedger;
+use konkordia_core::ledger::{ImageStatus, StreamLedger};
 use konkordia_core::setup::Seen;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -39,6 +39,8 @@ pub struct Progress {
     pub images_seen: u64,
     /// Images that are committed.
     pub images_committed: u64,
+    /// Images that are committed, by their state: complete, partial, lost, discarded.
+    pub images_by_status: [u64; 4],
     /// Images that all sinks have taken.
     pub images_written: u64,
     /// Frames between the newest and the committer: those in the ring, and refused ones that the committer has not
@@ -67,7 +69,9 @@ pub struct Control {
     heard_ns: AtomicU64,
     frames_committed: AtomicU64,
     committed: AtomicU64,
-    written: AtomicU64,
+    /// One past the last image that each sink has taken.
+    taken: Box<[AtomicU64]>,
+    by_status: [AtomicU64; 4],
     /// From the first packet of an image until it is committed, and until the first sink is done with it.
     pub(crate) committed_latency: Histogram,
     pub(crate) written_latency: Histogram,
@@ -95,7 +99,7 @@ impl StreamProgress {
 }
 
 impl Control {
-    pub(crate) fn new(streams: usize, first_frame: Option<u64>) -> Self {
+    pub(crate) fn new(streams: usize, sinks: usize, first_frame: Option<u64>) -> Self {
         Self {
             stop: AtomicBool::new(false),
             halt: AtomicBool::new(false),
@@ -109,7 +113,8 @@ impl Control {
             heard_ns: AtomicU64::new(NOT_YET),
             frames_committed: AtomicU64::new(0),
             committed: AtomicU64::new(0),
-            written: AtomicU64::new(0),
+            taken: (0..sinks).map(|_| AtomicU64::new(0)).collect(),
+            by_status: Default::default(),
             committed_latency: Histogram::default(),
             written_latency: Histogram::default(),
             streams: (0..streams).map(|_| StreamProgress { ahead: AtomicU64::new(NOT_YET), ..Default::default() }).collect(),
@@ -176,7 +181,7 @@ impl Control {
     pub fn progress(&self) -> Progress {
         let mut packets = StreamLedger::default();
         self.streams.iter().for_each(|s| packets += s.ledger());
-        let images_written = self.written.load(Ordering::Relaxed);
+        let images_written = self.taken_end();
         let images_committed = self.committed.load(Ordering::Relaxed);
         let images_seen = self.newest_end();
         let in_frames = images_seen.saturating_sub(self.frames_committed.load(Ordering::Relaxed));
@@ -185,6 +190,7 @@ impl Control {
             packets_of_others: self.streams.iter().map(|s| s.other_sender.load(Ordering::Relaxed)).sum(),
             images_seen,
             images_committed,
+            images_by_status: self.by_status.each_ref().map(|count| count.load(Ordering::Relaxed)),
             images_written,
             slots_used: in_frames,
             images_waiting: images_committed.saturating_sub(images_written),
@@ -206,10 +212,30 @@ impl Control {
         self.newest_end.fetch_or(FROZEN, Ordering::AcqRel);
     }
 
-    pub(crate) fn watch(&self, frames_committed: u64, committed: u64, written: u64) {
+    pub(crate) fn watch(&self, frames_committed: u64, committed: u64) {
         self.frames_committed.store(frames_committed, Ordering::Relaxed);
         self.committed.store(committed, Ordering::Relaxed);
-        self.written.store(written, Ordering::Relaxed);
+    }
+
+    /// An image of this state was committed.
+    pub(crate) fn count_image(&self, status: ImageStatus) {
+        let place = match status {
+            ImageStatus::Complete => 0,
+            ImageStatus::Partial => 1,
+            ImageStatus::Lost => 2,
+            ImageStatus::Discarded => 3,
+        };
+        self.by_status[place].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// All sinks have taken the images below this one.
+    pub(crate) fn taken_end(&self) -> u64 {
+        self.taken.iter().map(|taken| taken.load(Ordering::Relaxed)).min().unwrap_or(0)
+    }
+
+    /// A sink has taken all images below `end`.
+    pub(crate) fn note_taken(&self, sink: usize, end: u64) {
+        self.taken[sink].store(end, Ordering::Relaxed);
     }
 
     /// Publishes the ledger of a stream, its own newest frame + 1, and whether its source was seen empty.
@@ -322,7 +348,7 @@ mod tests {
 
     #[test]
     fn stragglers_are_refused_up_to_their_number() {
-        let control = Control::new(1, None);
+        let control = Control::new(1, 0, None);
         assert!(!control.is_straggler(7));
         control.expect_stragglers(5..8, 3);
         assert!(!control.is_straggler(4) && !control.is_straggler(8));

@@ -2,7 +2,8 @@
 //! of service. A slow consumer delays only itself, unless its service is [`OnFull::Wait`]. Read [`OutputQueues`] first.
 
 use arc_swap::ArcSwap;
-use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -47,6 +48,9 @@ pub struct OutputQueueSpec {
     pub queue_images: usize,
     /// Bytes of pixels that may wait for it; one image always may.
     pub queue_bytes: u64,
+    /// It gives images back as fast as it can, as a file does: it holds the buffers of the run themselves. Other
+    /// consumers get copies ([`OutputQueues::lend`]).
+    pub borrows: bool,
 }
 
 /// What a consumer gets: for each series its start, its images, and its end.
@@ -55,7 +59,7 @@ pub enum Item {
     /// A series begins.
     Start(Arc<SeriesStart>),
     /// A position of the series.
-    Image(Arc<SeriesImage>),
+    Image(Arc<CommittedImage>),
     /// The series has ended.
     End(Arc<SeriesEnd>),
 }
@@ -108,7 +112,8 @@ pub struct OutputQueue {
     stats: OutputQueueStats,
 }
 
-/// The writing side of all output queues. One thread at a time writes; consumers may be added and removed meanwhile.
+/// The writing side of all output queues; by default without consumers and preview buffer. One thread at a time writes; consumers may be added and removed meanwhile.
+#[derive(Default)]
 pub struct OutputQueues {
     list: ArcSwap<Vec<Arc<OutputQueue>>>,
     /// The current series, for consumers that are added during it. Its lock also guards changes of the list.
@@ -129,7 +134,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl OutputQueue {
     fn new(spec: OutputQueueSpec) -> Self {
         let stats = OutputQueueStats { connected: AtomicBool::new(true), ..OutputQueueStats::default() };
-        Self { spec, queue: Mutex::default(), readable: Condvar::new(), writable: Condvar::new(), stats }
+        // A queue that holds the images of a run allocates nothing during the run.
+        let items = VecDeque::with_capacity(if spec.borrows { spec.queue_images.min(1 << 16) + CONTROLS_MAX } else { 0 });
+        let queue = Mutex::new(Queue { items, ..Queue::default() });
+        Self { spec, queue, readable: Condvar::new(), writable: Condvar::new(), stats }
     }
 
     /// What was asked for.
@@ -193,7 +201,7 @@ impl OutputQueue {
         }
     }
 
-    fn image(&self, image: &Arc<SeriesImage>, bytes: u64, give_up: &dyn Fn() -> bool) {
+    fn image(&self, image: &Arc<CommittedImage>, bytes: u64, give_up: &dyn Fn() -> bool) {
         let (mut queue, mut has_room) = self.room(lock(&self.queue), give_up, |queue| self.is_full(queue, bytes));
         queue.offered_end = image.number + 1;
         if self.spec.service == Service::Latest {
@@ -290,11 +298,6 @@ impl OutputQueues {
         self.list.load().iter().filter(|output_queue| !lock(&output_queue.queue).is_closed).cloned().collect()
     }
 
-    /// True if there is neither a consumer nor a preview buffer.
-    pub fn is_unused(&self) -> bool {
-        self.preview.is_none() && self.list.load().is_empty()
-    }
-
     /// Begins a series.
     pub fn start(&self, start: &Arc<SeriesStart>, give_up: &dyn Fn() -> bool) {
         let list = {
@@ -310,13 +313,26 @@ impl OutputQueues {
 
     /// Hands an image to all consumers. Waits only for connected consumers with [`OnFull::Wait`] whose queue is full,
     /// and only until `give_up` returns true. Sleeping readers are woken by [`Self::flush`].
-    pub fn image(&self, image: &Arc<SeriesImage>, give_up: &dyn Fn() -> bool) {
-        let bytes = image.packed_bytes();
+    pub fn image(&self, image: &Arc<CommittedImage>, give_up: &dyn Fn() -> bool) {
+        self.hand_over(image, false, give_up);
+    }
+
+    /// Hands over an image in a buffer that the run uses again when nobody holds the image any more. A consumer that may
+    /// hold images for long gets a copy, and the preview buffer gives the image back when the run asks for it
+    /// ([`PreviewBuffer::give_back`]).
+    pub fn lend(&self, image: &Arc<CommittedImage>, give_up: &dyn Fn() -> bool) {
+        self.hand_over(image, true, give_up);
+    }
+
+    fn hand_over(&self, image: &Arc<CommittedImage>, is_lent: bool, give_up: &dyn Fn() -> bool) {
+        let (bytes, mut copy) = (image.packed_bytes(), None);
         if let Some(preview) = &self.preview {
-            preview.image(image, bytes);
+            preview.image(image, bytes, is_lent);
         }
         for output_queue in self.list.load().iter() {
-            output_queue.image(image, bytes, give_up);
+            let is_copied = is_lent && !output_queue.spec.borrows;
+            let own = if is_copied { copy.get_or_insert_with(|| Arc::new(image.detached())) } else { image };
+            output_queue.image(own, bytes, give_up);
         }
     }
 
@@ -327,11 +343,13 @@ impl OutputQueues {
         }
     }
 
-    /// Ends the series.
+    /// Ends the series; does nothing if none has begun.
     pub fn end(&self, end: &Arc<SeriesEnd>) {
         let list = {
             let mut current = lock(&self.current);
-            *current = None;
+            if current.take().is_none() {
+                return;
+            }
             self.list.load_full()
         };
         list.iter().for_each(|output_queue| output_queue.end(end));
@@ -381,6 +399,12 @@ impl OutputQueueReader {
     /// Sets whether anybody is connected at the other end. While nobody is, the writer does not wait for this consumer.
     pub fn set_connected(&self, is_connected: bool) {
         self.output_queue.stats.connected.store(is_connected, Ordering::Release);
+    }
+
+    /// Most items of one call of [`Self::take`], of a queue for which memory is reserved; else 0.
+    pub(crate) fn batch_max(&self) -> usize {
+        let spec = &self.output_queue.spec;
+        if spec.borrows { spec.queue_images.div_ceil(2).min(1 << 16) + CONTROLS_MAX } else { 0 }
     }
 
     /// Its name.

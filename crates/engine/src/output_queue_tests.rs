@@ -2,9 +2,10 @@
 
 use super::*;
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::Channel;
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::series::{Array, Channel, SeriesEnded, SeriesLedger};
+use konkordia_core::series::{SeriesEnded, SeriesLedger};
 
 const WAIT: Service = Service::Reliable { on_full: OnFull::Wait };
 const SKIP: Service = Service::Reliable { on_full: OnFull::Skip };
@@ -12,7 +13,7 @@ const NEVER: &dyn Fn() -> bool = &|| false;
 const NO_TIME: Duration = Duration::ZERO;
 
 fn spec(name: &str, service: Service, queue_images: usize, queue_bytes: u64) -> OutputQueueSpec {
-    OutputQueueSpec { name: name.into(), service, queue_images, queue_bytes }
+    OutputQueueSpec { name: name.into(), service, queue_images, queue_bytes, borrows: false }
 }
 
 fn start(series: u64) -> Arc<SeriesStart> {
@@ -20,7 +21,7 @@ fn start(series: u64) -> Arc<SeriesStart> {
 }
 
 /// An image of 10 bytes.
-fn image(number: u64) -> Arc<SeriesImage> {
+fn image(number: u64) -> Arc<CommittedImage> {
     let array = Array {
         shape: Shape::new(&[2, 5]).unwrap(),
         element: Element::Uint8,
@@ -28,7 +29,7 @@ fn image(number: u64) -> Arc<SeriesImage> {
         pieces: vec![Bytes::from_static(&[7; 10])],
     };
     let channels = vec![Channel { name: "".into(), array }];
-    Arc::new(SeriesImage { status: ImageStatus::Complete, channels, ..SeriesImage::lost(number) })
+    Arc::new(CommittedImage { status: ImageStatus::Complete, channels, ..CommittedImage::lost(number) })
 }
 
 fn end() -> Arc<SeriesEnd> {
@@ -199,17 +200,16 @@ fn removal_ends_a_reader_after_what_is_queued() {
     let mut items = Vec::new();
     assert!(!reader.take(Duration::from_secs(10), &mut items));
     assert_eq!(items.len(), 1);
-    assert!(output_queues.is_unused());
+    assert!(output_queues.list().is_empty());
 }
 
 #[test]
 fn the_preview_buffer_keeps_the_newest_within_its_bounds() {
     let preview = Arc::new(PreviewBuffer::new(4, 35));
     let output_queues = OutputQueues::new(Some(Arc::clone(&preview)));
-    assert!(!output_queues.is_unused());
     output_queues.start(&start(1), NEVER);
     (0..9).for_each(|n| output_queues.image(&image(n), NEVER));
-    output_queues.image(&Arc::new(SeriesImage::lost(9)), NEVER);
+    output_queues.image(&Arc::new(CommittedImage::lost(9)), NEVER);
     assert_eq!((preview.numbers(), preview.bytes()), (vec![6, 7, 8], 30));
     assert_eq!(preview.newest().unwrap().image.number, 8);
     output_queues.end(&end());
@@ -222,6 +222,6 @@ fn the_preview_buffer_keeps_the_newest_within_its_bounds() {
     assert!(preview.newest().is_none() && preview.bytes() == 0);
     let large = PreviewBuffer::new(3, 1);
     large.start(&start(1));
-    (0..2).for_each(|n| large.image(&image(n), 10));
+    (0..2).for_each(|n| large.image(&image(n), 10, false));
     assert_eq!(large.numbers(), [1]);
 }

@@ -3,20 +3,25 @@
 use crate::contain::{Panic, contain};
 use crate::control::Control;
 use crate::copy::Copied;
-use crate::deliver::Delivery;
+use crate::deliver::{Delivery, Reports};
 use crate::far_ahead_packets::FarAheadPackets;
 use crate::first::FirstPackets;
+use crate::image_pool::ImagePool;
+use crate::output_queue::{OnFull, OutputQueueSpec, OutputQueues, Service};
 use crate::receive::{Receiver, Sorter};
 use crate::work::Recipes;
-use crate::{commit, copy, deliver, setup, sys, work};
+use crate::{commit, copy, setup, strips, sys, work};
 use konkordia_core::IMAGES_MAX;
+use konkordia_core::array::Element;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
+use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, Recipe, STRIPS_MAX};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::selection::{Keep, Marked, SUM_FRAMES_MAX};
 use konkordia_core::sender::{SenderFilter, Senders};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_core::setup::{Finding, Seen};
 use konkordia_core::tile::DetectorKind;
 pub use konkordia_kernels::constants::{CELLS, CellConstants, ConstantPlanes, PixelConstants};
@@ -26,7 +31,7 @@ use konkordia_memory::ring::{Monitor, Ring, RingSpec, SnapshotSpec, TileWriter};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -38,12 +43,27 @@ pub struct RunParts {
     pub sources: Vec<Box<dyn Source>>,
     /// Constants that fit the plan's recipe.
     pub constants: PixelConstants,
-    /// At least one sink. [`Control::latencies`] reports when the first one was done with an image.
+    /// At least one sink, mostly the file. [`Control::latencies`] reports when the first one was done with an image. The
+    /// caller closes them when the run has ended.
     pub sinks: Vec<Box<dyn Sink>>,
+    /// Who else gets the images.
+    pub consumers: Consumers,
     /// Sinks of raw frames, mostly none.
     pub frame_sinks: Vec<Box<dyn FrameSink>>,
     /// Instruction set of the kernels.
     pub isa: Isa,
+}
+
+/// Who gets the images of a run beside its sinks.
+#[derive(Default)]
+pub struct Consumers {
+    /// Their output queues, and the preview buffer. They get the start of the run when it begins; the caller ends it
+    /// for them.
+    pub output_queues: Arc<OutputQueues>,
+    /// Describes the run. Size, type and number of the images come from the plan.
+    pub start: SeriesStart,
+    /// True: the run waits for no consumer any more.
+    pub give_up: Arc<AtomicBool>,
 }
 
 /// Why a run cannot start.
@@ -142,6 +162,7 @@ impl RunOutcome {
 pub struct Armed {
     parts: RunParts,
     ring: Ring,
+    pool: ImagePool,
     control: Arc<Control>,
     recipes: Recipes,
 }
@@ -161,9 +182,11 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         slots: plan.snapshot_slots(),
         strip_pixels: plan.strips().map(|blocks| gather.pixels_of(blocks).len()).collect(),
     });
+    let too_much = |source| ArmError::Memory { slots: plan.slots, bytes: plan.memory().iter().map(|m| m.bytes).sum(), source };
+    let pool = ImagePool::new(&plan).map_err(|error| too_much(io::Error::other(error)))?;
     let ring = Ring::new(RingSpec {
         slots: plan.slots,
-        packed_slots: plan.packed_slots,
+        packed_slots: plan.strip_slots(),
         frame_readers: parts.frame_sinks.len(),
         snapshot,
         tiles: plan.streams(),
@@ -171,18 +194,17 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         payload_bytes: format.payload_bytes as usize,
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         workers: plan.workers,
-        sinks: parts.sinks.len(),
     })
-    .map_err(|source| ArmError::Memory { slots: plan.slots, bytes: plan.memory().iter().map(|m| m.bytes).sum(), source })?;
+    .map_err(too_much)?;
     let first_frame = match plan.first_frame {
         FirstFrame::Auto => None,
         FirstFrame::Number(n) => Some(n),
     };
-    let control = Arc::new(Control::new(plan.streams(), first_frame));
+    let control = Arc::new(Control::new(plan.streams(), parts.sinks.len(), first_frame));
     let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
     let bits = if format.kind == DetectorKind::Eiger { Bits::new(format.bits) } else { None };
     let recipes = Recipes::new(plan, gather, constants, parts.isa, bits);
-    Ok(Armed { parts, ring, control, recipes })
+    Ok(Armed { parts, ring, pool, control, recipes })
 }
 
 fn check(parts: &RunParts) -> Result<(), String> {
@@ -256,9 +278,11 @@ impl Armed {
     /// Takes images until the planned number, a stop, a time-out or an error. Blocks; returns when every thread has
     /// ended. A panic on one of them ends the run as [`Ended::Panicked`].
     pub fn run(self) -> RunOutcome {
-        let Self { parts, ring, control, recipes } = self;
+        let Self { parts, ring, pool, control, recipes } = self;
         let plan = &*parts.plan;
         let (control, recipes) = (&*control, &recipes);
+        let Consumers { output_queues, start, give_up } = parts.consumers;
+        let (start, output_queues, give_up) = (start_of(plan, start), &*output_queues, &|| give_up.load(Ordering::Acquire));
         std::thread::scope(|scope| {
             let mut threads = RunThreads { scope, control, broken: None };
             let mut receivers = Vec::new();
@@ -281,11 +305,21 @@ impl Armed {
             let commit = threads.spawn("commit".into(), ImageLedger::default(), move |ledger| {
                 commit::run(control, plan, committer, ledger);
             });
-            let mut sinks = Vec::new();
-            for (n, (sink, reader)) in parts.sinks.into_iter().zip(ring.sinks).enumerate() {
-                let deliver = move |delivery: &mut Delivery| deliver::run(control, plan, reader, delivery);
-                sinks.push(threads.spawn(format!("sink-{n}"), Delivery::new(sink, n == 0), deliver));
+            let (mut sinks, mut names) = (Vec::new(), Vec::new());
+            for (n, sink) in parts.sinks.into_iter().enumerate() {
+                let name = if n == 0 { FILE.to_owned() } else { format!("sink-{n}") };
+                let reader = output_queues.add(queue_of_sink(&name, plan));
+                let at_sink = AtSink { control, sink: n, written: 0, unwritten: 0, error: None, panic: None };
+                let deliver = move |delivery: &mut Delivery<_, _>| delivery.run(reader, || control.now_ns());
+                sinks.push(threads.spawn(format!("out-{name}"), Delivery::new(sink, at_sink), deliver));
+                names.push(name);
             }
+            let reader = ring.image_reader;
+            let join = move |()| {
+                output_queues.start(&Arc::new(start), give_up);
+                strips::run(control, plan, reader, pool, (output_queues, give_up));
+            };
+            let joiner = threads.spawn("join".into(), (), |()| join(()));
             let mut copiers = Vec::new();
             for (n, (sink, reader)) in parts.frame_sinks.into_iter().zip(ring.frame_readers).enumerate() {
                 let copy = move |copied: &mut Copied| copy::run(control, plan, reader, copied);
@@ -295,10 +329,83 @@ impl Armed {
             let streams = threads.join(receivers);
             threads.join(workers);
             let images = threads.join(vec![commit]).pop().unwrap_or_default();
+            threads.join(vec![joiner]);
+            for name in &names {
+                output_queues.remove(name);
+            }
             let (deliveries, copied) = (threads.join(sinks), threads.join(copiers));
+            if let Some(preview) = output_queues.preview() {
+                preview.keep_copies();
+            }
+            if let Some(panic) = deliveries.iter().find_map(|delivery| delivery.reports.panic.clone()) {
+                threads.fail(Ended::Panicked(panic));
+            }
             let ended = threads.broken.unwrap_or(ended);
             close(control, plan, Closing { ended, receive_time, streams, images, deliveries, copied })
         })
+    }
+}
+
+/// Name of the output queue of the first sink.
+const FILE: &str = "file";
+
+/// The start of the run, for consumers.
+fn start_of(plan: &Plan, start: SeriesStart) -> SeriesStart {
+    let size = [u64::from(plan.geometry.rows()), u64::from(plan.geometry.columns())];
+    let element = Some(Element::from(plan.pixel));
+    SeriesStart { images_planned: plan.images(), image_size: Some(size), element, ..start }
+}
+
+/// The queue of a sink holds all images of the pool, so that the run waits for the pool only.
+fn queue_of_sink(name: &str, plan: &Plan) -> OutputQueueSpec {
+    OutputQueueSpec {
+        name: name.into(),
+        service: Service::Reliable { on_full: OnFull::Wait },
+        queue_images: plan.pool_images() as usize + 1,
+        queue_bytes: u64::MAX,
+        borrows: true,
+    }
+}
+
+/// Hears what happens at one sink of a run.
+struct AtSink<'a> {
+    control: &'a Control,
+    sink: usize,
+    /// Images with pixels that it took.
+    written: u64,
+    /// Images with pixels that came after it had failed.
+    unwritten: u64,
+    error: Option<SinkError>,
+    panic: Option<Panic>,
+}
+
+impl Reports for AtSink<'_> {
+    /// The run ends, with everything before intact.
+    fn failed(&mut self, error: &SinkError, _: u64) {
+        self.error.get_or_insert_with(|| error.clone());
+        self.control.stop();
+    }
+
+    fn panicked(&mut self, panic: &Panic, _: u64) {
+        self.panic.get_or_insert_with(|| panic.clone());
+        self.control.fail();
+    }
+
+    fn ended(&mut self, _: &Arc<SeriesEnd>, _: u64) {}
+
+    fn taken(&mut self, image: &CommittedImage) {
+        self.written += 1;
+        if self.sink == 0 && image.received_ns > 0 {
+            self.control.written_latency.count(self.control.now_ns().saturating_sub(image.received_ns));
+        }
+    }
+
+    fn missed(&mut self, _: &CommittedImage) {
+        self.unwritten += 1;
+    }
+
+    fn passed(&mut self, image: &CommittedImage) {
+        self.control.note_taken(self.sink, image.number + 1);
     }
 }
 
@@ -403,11 +510,11 @@ fn pin(cpus: &[usize], index: usize) {
 }
 
 fn watch(control: &Control, monitor: &Monitor) {
-    control.watch(monitor.committed(), monitor.published(), monitor.written());
+    control.watch(monitor.committed(), monitor.published());
 }
 
-/// Watches the run until it must end, ends the receivers, and waits until the ring is written. Returns why the run
-/// ended and for how long packets came.
+/// Watches the run until it must end, ends the receivers, and waits until the sinks have taken all images. Returns why
+/// the run ended and for how long packets came.
 fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Duration) {
     const GRAIN: Duration = Duration::from_millis(10);
     let armed = Instant::now();
@@ -453,8 +560,8 @@ fn supervise(control: &Control, plan: &Plan, monitor: &Monitor) -> (Ended, Durat
         false => Duration::from_secs(1),
     };
     end_receiving(control, patience);
-    // Writing the rest of the ring may take long; observers still see the progress.
-    while monitor.written() < control.images_end.load(Ordering::Acquire) && !control.has_failed() {
+    // Writing the rest may take long; observers still see the progress.
+    while control.taken_end() < control.images_end.load(Ordering::Acquire) && !control.has_failed() {
         watch(control, monitor);
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -481,7 +588,7 @@ struct Closing<'a> {
     receive_time: Duration,
     streams: Vec<Receiver<'a>>,
     images: ImageLedger,
-    deliveries: Vec<Delivery>,
+    deliveries: Vec<Delivery<dyn Sink, AtSink<'a>>>,
     copied: Vec<Copied>,
 }
 
@@ -490,8 +597,8 @@ struct Closing<'a> {
 fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     let Closing { mut ended, receive_time, streams, mut images, deliveries, copied } = closing;
     let passed = images.expected;
-    images.written = deliveries.iter().map(|d| d.written).min().unwrap_or(0);
-    images.unwritten = deliveries.iter().map(|d| d.unwritten).max().unwrap_or(0);
+    images.written = deliveries.iter().map(|d| d.reports.written).min().unwrap_or(0);
+    images.unwritten = deliveries.iter().map(|d| d.reports.unwritten).max().unwrap_or(0);
     let is_broken = control.has_failed();
     if is_broken {
         // Committed images that no longer reached the sinks.
@@ -513,7 +620,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     let mut sinks = Vec::new();
     for delivery in deliveries {
         sinks.push(delivery.sink);
-        errors.extend(delivery.error.map(Ended::SinkError));
+        errors.extend(delivery.reports.error.map(Ended::SinkError));
     }
     // If a thread failed, that caused all other errors.
     if let (Some(error), false) = (errors.pop(), is_broken) {
@@ -538,4 +645,30 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
         sinks,
         frame_sinks,
     }
+}
+
+/// The end of a run as consumers get it. The ledger of the run counts packets; this one counts images.
+pub fn end_of_run(outcome: &RunOutcome) -> SeriesEnd {
+    let images = &outcome.ledger.images;
+    let (ended, reason) = match &outcome.ended {
+        Ended::Finished => (SeriesEnded::Finished, String::new()),
+        Ended::Stopped => (SeriesEnded::Stopped, String::new()),
+        Ended::Stalled => (SeriesEnded::Stalled, String::new()),
+        Ended::NoData => (SeriesEnded::NoData, String::new()),
+        Ended::SourceError(stream, error) => (SeriesEnded::Failed, format!("stream {stream}: {error}")),
+        Ended::SinkError(error) => (SeriesEnded::Failed, error.to_string()),
+        Ended::NoThread(error) => (SeriesEnded::Failed, format!("the system could not start a thread for the run: {error}")),
+        Ended::Panicked(panic) => (SeriesEnded::Failed, panic.to_string()),
+    };
+    let ledger = SeriesLedger {
+        expected: images.expected,
+        complete: images.complete,
+        partial: images.partial,
+        lost: images.lost,
+        discarded: images.discarded,
+        not_taken: images.not_taken,
+        not_received: images.not_received,
+        ..SeriesLedger::default()
+    };
+    SeriesEnd { ended, reason, ledger }
 }

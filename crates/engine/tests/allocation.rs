@@ -2,15 +2,17 @@
 //! A test binary of its own, because the allocator counts for the whole process.
 
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
+use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{CommonMode, Compression, FirstFrame, Negative, Plan, Processing, Recipe, TrackedFrames, Tracking};
-use konkordia_core::ports::{CommittedImage, FrameSink, Sink, SinkError, Source, TileRecord};
+use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::selection::{Marked, Selection};
 use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, CellConstants, ConstantPlanes, Ended, PixelConstants, RunParts};
+use konkordia_engine::output_queue::{OutputQueues, PreviewBuffer};
+use konkordia_engine::run::{self, CellConstants, ConstantPlanes, Consumers, Ended, PixelConstants, RunParts};
 use konkordia_kernels::Isa;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -94,16 +96,13 @@ struct Last {
 }
 
 impl Sink for Last {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        self.seen.store(image.head.first_frame + u64::from(image.head.frames), Ordering::Relaxed);
-        self.snapshots.fetch_add(u64::from(!image.pedestals.is_empty()), Ordering::Relaxed);
-        if image.image == self.image {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        let packets = image.packets.as_ref().expect("a run has packets");
+        self.seen.store(packets.first_frame + u64::from(packets.frames), Ordering::Relaxed);
+        self.snapshots.fetch_add(u64::from(packets.pedestals.is_some()), Ordering::Relaxed);
+        if image.number == self.image {
             self.allocations.store(ALLOCATIONS.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        Ok(())
-    }
-
-    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
         Ok(())
     }
 }
@@ -157,12 +156,15 @@ fn allocations_from(plan: Plan, images: u64, counts_from: u64, halves: u64) -> (
     let planes =
         ConstantPlanes { pedestal: [0, 1, 2].map(|_| vec![3000.0; pixels]), factor: [0, 1, 2].map(|_| vec![0.002; pixels]) };
     let calibration = CellConstants { gate_adu: vec![vec![9000.0; pixels]], ..planes.into() };
+    // More than the run has images, so that they are given back.
+    let preview = Arc::new(PreviewBuffer::new(100, u64::MAX));
     let sink = Last { image: images - 1, allocations: last.clone(), seen: seen.clone(), snapshots: snapshots.clone() };
     let armed = run::arm(RunParts {
         plan: Arc::new(plan),
         sources: vec![Box::new(Maker { datagram, packet: 0, frames, halves, counts_from, first: first.clone(), seen })],
         constants: PixelConstants::Jungfrau(calibration),
         sinks: vec![Box::new(sink)],
+        consumers: Consumers { output_queues: Arc::new(OutputQueues::new(Some(preview))), ..Consumers::default() },
         frame_sinks: vec![Box::new(Forget)],
         isa: Isa::detect(),
     })

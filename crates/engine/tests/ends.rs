@@ -3,14 +3,15 @@
 //! tests what the first packets of a stream decide.
 
 use konkordia_core::geometry::ImageGeometry;
+use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
-use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source};
+use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, Armed, Ended, PixelConstants, RunOutcome, RunParts};
+use konkordia_engine::run::{self, Armed, Consumers, Ended, PixelConstants, RunOutcome, RunParts};
 use konkordia_kernels::Isa;
 use konkordia_sources::udp::{UdpReceiver, UdpSender};
 use std::collections::VecDeque;
@@ -172,15 +173,11 @@ struct Slow {
 }
 
 impl Sink for Slow {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        assert!(self.panics_at != Some(image.image), "the test says so");
-        if let Some((_, pause)) = self.at.filter(|at| at.0 == image.image) {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        assert!(self.panics_at != Some(image.number), "the test says so");
+        if let Some((_, pause)) = self.at.filter(|at| at.0 == image.number) {
             std::thread::sleep(pause);
         }
-        Ok(())
-    }
-
-    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
         Ok(())
     }
 }
@@ -192,6 +189,7 @@ fn armed(plan: Plan, sources: Vec<Box<dyn Source>>, sink: Slow) -> Armed {
         sources,
         constants: PixelConstants::None,
         sinks,
+        consumers: Consumers::default(),
         frame_sinks: vec![],
         isa: Isa::detect(),
     })
@@ -323,11 +321,11 @@ fn a_thread_that_panics_ends_the_run_with_what_is_known() {
     let sink = Slow { panics_at: Some(2), ..Slow::default() };
     let outcome = run_within(20, armed(plan(2, None), vec![script(frames(9, 1)), script(frames(9, 1))], sink));
     let Ended::Panicked(panic) = &outcome.ended else { panic!("{:?}", outcome.ended) };
-    assert_eq!((&*panic.thread, outcome.sinks.len()), ("sink-0", 1));
+    assert_eq!((&*panic.thread, outcome.sinks.len()), ("out-file", 1));
     let images = outcome.ledger.images;
     assert!(images.written == 2 && images.unwritten >= 1, "{images:?}");
     assert_eq!(images.written + images.unwritten, images.complete + images.partial);
-    assert_eq!(konkordia_engine::run_as_series::end_of_run(&outcome).ended.name(), "failed");
+    assert_eq!(run::end_of_run(&outcome).ended.name(), "failed");
 }
 
 /// Images that were committed before the panic are good, and the sink takes them.

@@ -2,15 +2,16 @@
 //! naive reference, and every sum is checked.
 
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Orientation, Placement, Quarter};
+use konkordia_core::image::{CommittedImage, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::{Pixel, PixelType};
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
-use konkordia_core::ports::{CommittedImage, Sink, SinkError, Source, TileRecord};
+use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Finding, Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, ConstantPlanes, Ended, PixelConstants, RunOutcome, RunParts};
-use konkordia_kernels::codec::{self, Framing};
+use konkordia_engine::run::{self, ConstantPlanes, Consumers, Ended, PixelConstants, RunOutcome, RunParts};
+use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa, OutputPixel};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
@@ -20,7 +21,7 @@ use konkordia_sources::memory::MemorySource;
 use std::sync::{Arc, Mutex};
 
 /// One image as a sink saw it: its state, records and chunk.
-type Seen = (u64, ImageStatus, Vec<TileRecord>, Vec<Vec<u8>>);
+type Seen = (u64, ImageStatus, Vec<TileRecord>, Vec<u8>);
 
 /// Keeps every image; can fail at one, or be slow.
 #[derive(Clone, Default)]
@@ -31,23 +32,20 @@ struct Collector {
 }
 
 impl Sink for Collector {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        if self.fails_at.is_some_and(|at| image.image >= at) {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        if self.fails_at.is_some_and(|at| image.number >= at) {
             let text = |s: &str| s.to_string();
             return Err(SinkError { what: text("cannot write"), why: text("the test says so"), fix: text("nothing") });
         }
         std::thread::sleep(std::time::Duration::from_micros(self.pause_us));
+        let packets = image.packets.as_ref().expect("a run has packets");
         self.seen.lock().unwrap().push((
-            image.image,
-            image.head.status,
+            image.number,
+            image.status,
             // The time of arrival differs in each run.
-            image.tiles.iter().map(|tile| TileRecord { received_ns: 0, ..*tile }).collect(),
-            image.strips.iter().map(|s| s.to_vec()).collect(),
+            packets.tiles.iter().map(|tile| TileRecord { received_ns: 0, ..*tile }).collect(),
+            image.chunk().to_vec(),
         ));
-        Ok(())
-    }
-
-    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
         Ok(())
     }
 }
@@ -295,22 +293,18 @@ fn execute(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa) -> RunO
         sources,
         constants: prepared.constants.clone(),
         sinks,
+        consumers: Consumers::default(),
         frame_sinks: vec![],
         isa,
     };
     run::arm(parts).unwrap().run()
 }
 
-fn decode<P: OutputPixel>(plan: &Plan, strips: &[Vec<u8>]) -> Vec<P> {
+fn decode<P: OutputPixel>(plan: &Plan, chunk: &[u8]) -> Vec<P> {
     let mut out = vec![P::default(); plan.geometry.pixels()];
     let codec = plan.compression;
-    let strips: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
-    let mut parts = vec![&[][..]; strips.len() + 2];
-    let mut framing = Framing::new(codec, size_of_val(&out[..]));
-    framing.join(&strips, &mut parts);
     let element = if size_of::<P>() == 2 { ElementSize::Two } else { ElementSize::Four };
-    codec::decompress(codec, Isa::Scalar, &parts.concat(), element, bytemuck::cast_slice_mut(&mut out))
-        .expect("every chunk decodes");
+    codec::decompress(codec, Isa::Scalar, chunk, element, bytemuck::cast_slice_mut(&mut out)).expect("every chunk decodes");
     out
 }
 
@@ -655,6 +649,7 @@ fn parts_that_do_not_fit_are_refused_at_arm() {
                 .collect(),
             constants: prepared.constants,
             sinks: vec![Box::new(Collector::default())],
+            consumers: Consumers::default(),
             frame_sinks: vec![],
             isa: Isa::Scalar,
         };

@@ -7,7 +7,7 @@ use super::tile_reader::{TileFrame, TileReader};
 use konkordia_core::MAX_PACKETS_PER_TILE;
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::Failure;
-use konkordia_core::ports::FrameHeader;
+use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_file::{PLAIN_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, plain_header};
 use std::fs::File;

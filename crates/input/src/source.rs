@@ -2,7 +2,8 @@
 //! live data.
 
 use super::tile_reader::TileReader;
-use konkordia_core::ports::{FrameHeader, Source};
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_udp::{HEADER_BYTES, write_header};

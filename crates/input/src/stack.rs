@@ -8,7 +8,7 @@ use super::options::Options;
 use super::sls::{self, Ports, SideBySide};
 use super::stack_reader::{Source, Stacks, of_rows_read, stored_row_bytes};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::ports::FrameHeader;
+use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_sinks::hdf5::foreign::{ForeignFile, Stack, is_hdf5};
 use konkordia_wire::sls_file::{DataFileName, FRAME_NUMBER_END, MASK_BYTES, mask_bitmap};

@@ -1,5 +1,6 @@
 use super::*;
-use konkordia_core::ports::{FrameHeader, Source};
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::ports::Source;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_wire::sls_file::RECORD_HEADER_BYTES;
 use konkordia_wire::sls_udp::{HEADER_BYTES, Packet, write_header};

@@ -3,7 +3,7 @@
 use super::index::Place;
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::Failure;
-use konkordia_core::ports::FrameHeader;
+use konkordia_core::frame_header::FrameHeader;
 use std::io::IoSliceMut;
 
 /// Header and received packets of one tile of one frame.

@@ -165,6 +165,9 @@ pub struct Framing {
 }
 
 impl Framing {
+    /// Bytes of a chunk besides those of its strips, at most.
+    pub const BYTES_MAX: usize = 19;
+
     /// For images of `image_bytes` bytes.
     pub fn new(codec: Compression, image_bytes: usize) -> Self {
         let mut framing = Self { codec, header: [0; 13], header_bytes: 0, trailer: [0; 6], trailer_bytes: 0 };

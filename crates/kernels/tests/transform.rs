@@ -3,8 +3,7 @@
 
 mod transform_oracle;
 
-use konkordia_core::array::Element;
-use konkordia_core::array::Shape;
+use konkordia_core::array::{Element, Shape};
 use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::pixels::{convert, lookup, lookup_per_pixel, mask, mask_rectangle, mono12p, subtract};

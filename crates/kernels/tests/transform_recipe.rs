@@ -3,10 +3,9 @@
 
 mod transform_oracle;
 
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_core::plan::Compression;
-use konkordia_core::series::Array;
 use konkordia_kernels::fused::{FusedScratch, compress_chunk};
 use konkordia_kernels::transform::*;
 use konkordia_kernels::{ElementSize, Isa, bitshuffle, byte_offset, chunk, codec};

@@ -2,20 +2,20 @@
 //! an image may be the sum of many frames, and a frame may be no image at all.
 //!
 //! Three roles pass over the images in order, each with a cursor = the first image it has not finished: first
-//! *workers*, then the *committer*, then *sinks*.
-//! - A worker writes its own strips of image `n` while its cursor is `<= n` and `n < lowest sink cursor + slots`.
+//! *workers*, then the *committer*, then the *reader*.
+//! - A worker writes its own strips of image `n` while its cursor is `<= n` and `n < cursor of the reader + slots`.
 //! - The committer writes the head of `n` when all workers' cursors are above `n` and its own is not.
-//! - A sink reads `n` when the committer's cursor is above `n` and its own is not.
+//! - The reader reads `n` when the committer's cursor is above `n` and its own is not.
 //!
 //! A worker moves its cursor past `n` only if there is room for `n`, so the committer too finds the slot free. No two
-//! roles touch the same bytes at once: a sink at `n` keeps the lowest sink cursor `<= n`, so that nobody writes
-//! `n + slots`; the other two wait for each other.
+//! roles touch the same bytes at once: while the reader is at `n`, nobody writes `n + slots`; the other two wait for
+//! each other.
 
 use std::cell::UnsafeCell;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use konkordia_core::ports::{ImageHead, TileRecord};
+use konkordia_core::image::{ImageHead, TileRecord};
 
 use crate::cursor::{Cursor, lowest};
 use crate::mapping::Mapping;
@@ -55,8 +55,8 @@ pub(crate) struct Images {
     /// One per worker.
     pub finished: Box<[Cursor]>,
     pub published: Cursor,
-    /// One per sink.
-    pub written: Box<[Cursor]>,
+    /// Of the reader.
+    pub taken: Cursor,
 }
 
 /// What an [`Images`] is made of.
@@ -65,7 +65,6 @@ pub(crate) struct ImagesSpec {
     pub tiles: usize,
     pub strip_bytes_max: Vec<usize>,
     pub workers: usize,
-    pub sinks: usize,
     pub snapshot: Option<SnapshotSpec>,
 }
 
@@ -82,7 +81,7 @@ fn offsets(lengths: impl Iterator<Item = usize>) -> Option<(Vec<usize>, usize)> 
 
 impl Images {
     pub(crate) fn new(spec: ImagesSpec) -> io::Result<Self> {
-        let ImagesSpec { slots, tiles, strip_bytes_max, workers, sinks, snapshot } = spec;
+        let ImagesSpec { slots, tiles, strip_bytes_max, workers, snapshot } = spec;
         let too_large = || io::Error::other("the ring of images is larger than any memory");
         assert!(snapshot.as_ref().is_none_or(|s| s.every_images > 0 && s.strip_pixels.len() == strip_bytes_max.len()));
         assert!(snapshot.as_ref().is_none_or(|s| s.slots > slots / s.every_images + 1), "see `snapshot_range`");
@@ -114,7 +113,7 @@ impl Images {
             snapshot_stride: snapshot_pixels,
             finished: cursors(workers),
             published: Cursor::default(),
-            written: cursors(sinks),
+            taken: Cursor::default(),
         })
     }
 
@@ -124,7 +123,7 @@ impl Images {
 
     /// First image for which there is no room. It only ever grows.
     pub(crate) fn limit(&self) -> u64 {
-        lowest(&self.written).saturating_add(self.slots)
+        self.taken.get().saturating_add(self.slots)
     }
 
     fn slot(&self, image: u64) -> usize {
@@ -144,7 +143,7 @@ impl Images {
         let offset = self.slot(image) * self.stride + self.strip_offsets[strip];
         // SAFETY: the strip lies inside the mapping, which was sized for all slots and is initialised (zeroed at
         // start). By the rules of the module this worker alone touches it now: its cursor is at most `image`, so
-        // neither committer nor sinks look at it, and `image` is below a limit, so no sink is still at the image that
+        // neither committer nor reader look at it, and `image` is below a limit, so the reader is past the image that
         // was here before. The worker holds one strip at a time (`&mut` in `ring.rs`).
         unsafe { std::slice::from_raw_parts_mut(self.packed.start().add(offset), self.strip_bytes_max[strip]) }
     }
@@ -156,7 +155,7 @@ impl Images {
 
     /// Place of a strip's snapshot in the mapping, in pixels, and its length, if the image has a snapshot. The snapshot
     /// that was there before belongs to image `image - every_images * snapshot.slots`, which is below `image - slots`:
-    /// all sinks have passed it when there is room for `image`.
+    /// the reader has passed it when there is room for `image`.
     fn snapshot_range(&self, image: u64, strip: usize) -> Option<(usize, usize)> {
         let spec = self.snapshot.as_ref().filter(|s| image.is_multiple_of(s.every_images))?;
         let slot = (image / spec.every_images % spec.slots) as usize;
@@ -173,11 +172,11 @@ impl Images {
         Some(unsafe { std::slice::from_raw_parts_mut(self.snapshots.start().cast::<f32>().add(start), length) })
     }
 
-    /// Writes the head of the committer's next image and gives it to the sinks.
+    /// Writes the head of the committer's next image and gives it to the reader.
     pub(crate) fn publish(&self, head: ImageHead, records: &[TileRecord]) {
         let image = self.published.get();
         assert!(image < lowest(&self.finished), "image {image} is not ready for the committer");
-        // SAFETY: all workers are past `image`, for which they found room, and no sink is there yet: the cell is the
+        // SAFETY: all workers are past `image`, for which they found room, and the reader is not there yet: the cell is the
         // committer's alone, of which there is one (`&mut` in `ring.rs`).
         let cell = unsafe { &mut *self.cells[self.slot(image)].get() };
         cell.head = head;
@@ -185,30 +184,30 @@ impl Images {
         self.published.set(image + 1);
     }
 
-    fn assert_readable(&self, image: u64, sink: usize) {
-        assert!(image < self.published.get() && image >= self.written[sink].get(), "image {image} is not ready for this sink");
+    fn assert_readable(&self, image: u64) {
+        assert!(image < self.published.get() && image >= self.taken.get(), "image {image} is not ready for its reader");
     }
 
-    /// Head and tile records of an image that `sink` has not passed.
-    pub(crate) fn head(&self, image: u64, sink: usize) -> (&ImageHead, &[TileRecord]) {
-        self.assert_readable(image, sink);
-        // SAFETY: the committer has passed `image`, and nobody writes this cell again before `sink` has.
+    /// Head and tile records of an image that the reader has not passed.
+    pub(crate) fn head(&self, image: u64) -> (&ImageHead, &[TileRecord]) {
+        self.assert_readable(image);
+        // SAFETY: the committer has passed `image`, and nobody writes this cell again before the reader has.
         let cell = unsafe { &*self.cells[self.slot(image)].get() };
         (&cell.head, &cell.records)
     }
 
-    /// A packed strip of an image that `sink` has not passed.
-    pub(crate) fn strip(&self, image: u64, sink: usize, strip: usize) -> &[u8] {
-        self.assert_readable(image, sink);
+    /// A packed strip of an image that the reader has not passed.
+    pub(crate) fn strip(&self, image: u64, strip: usize) -> &[u8] {
+        self.assert_readable(image);
         let bytes = self.strip_bytes[self.slot(image) * self.strips() + strip].load(Ordering::Relaxed) as usize;
         let offset = self.slot(image) * self.stride + self.strip_offsets[strip];
         // SAFETY: as in `head`; `bytes` is at most the strip's place (`set_strip_bytes`).
         unsafe { std::slice::from_raw_parts(self.packed.start().add(offset).cast_const(), bytes) }
     }
 
-    /// The snapshot of a strip of an image that `sink` has not passed.
-    pub(crate) fn snapshot(&self, image: u64, sink: usize, strip: usize) -> Option<&[f32]> {
-        self.assert_readable(image, sink);
+    /// The snapshot of a strip of an image that the reader has not passed.
+    pub(crate) fn snapshot(&self, image: u64, strip: usize) -> Option<&[f32]> {
+        self.assert_readable(image);
         let (start, length) = self.snapshot_range(image, strip)?;
         // SAFETY: as in `head`; the range is that of `snapshot_mut`.
         Some(unsafe { std::slice::from_raw_parts(self.snapshots.start().cast::<f32>().add(start).cast_const(), length) })

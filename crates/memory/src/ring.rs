@@ -25,8 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use konkordia_core::IMAGES_MAX;
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::image::{ImageHead, TileRecord};
 use konkordia_core::plan::CLAIMS_MIN;
-use konkordia_core::ports::{FrameHeader, ImageHead, TileRecord};
 
 use crate::cursor::{Bell, Cursor, lowest};
 pub use crate::images::SnapshotSpec;
@@ -38,7 +39,7 @@ use crate::mapping::Mapping;
 pub struct RingSpec {
     /// Frames that the ring holds.
     pub slots: u64,
-    /// Packed images that the ring holds.
+    /// Images whose strips the ring holds.
     pub packed_slots: u64,
     /// Tiles of a frame.
     pub tiles: usize,
@@ -50,8 +51,6 @@ pub struct RingSpec {
     pub strip_bytes_max: Vec<usize>,
     /// Worker threads; strip `s` belongs to worker `s % workers`.
     pub workers: usize,
-    /// Threads that take packed images.
-    pub sinks: usize,
     /// Threads that take raw frames.
     pub frame_readers: usize,
     /// Snapshots of the pedestals.
@@ -78,7 +77,7 @@ struct Shared {
     copied: Box<[Cursor]>,
     worker_bells: Box<[Bell]>,
     committer_bell: Bell,
-    sink_bells: Box<[Bell]>,
+    image_bell: Bell,
     reader_bells: Box<[Bell]>,
 }
 
@@ -144,8 +143,8 @@ pub struct Ring {
     pub workers: Vec<Worker>,
     /// The one committer.
     pub committer: Committer,
-    /// One per sink.
-    pub sinks: Vec<SinkReader>,
+    /// The one reader of packed images.
+    pub image_reader: ImageReader,
     /// One per reader of raw frames.
     pub frame_readers: Vec<FrameReader>,
     /// Looks at cursors only.
@@ -158,7 +157,7 @@ impl Ring {
     /// # Errors
     /// The kernel refused the memory.
     pub fn new(spec: RingSpec) -> io::Result<Self> {
-        assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0 && spec.sinks > 0);
+        assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0);
         assert!(!spec.strip_bytes_max.is_empty());
         assert!(spec.payload_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.payload_bytes));
         let (tile_stride, raw_bytes) = layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
@@ -170,7 +169,6 @@ impl Ring {
             tiles: spec.tiles,
             strip_bytes_max: spec.strip_bytes_max.clone(),
             workers: spec.workers,
-            sinks: spec.sinks,
             snapshot: spec.snapshot.clone(),
         })?;
         let shared = Arc::new(Shared {
@@ -185,7 +183,7 @@ impl Ring {
             copied: cursors(spec.frame_readers),
             worker_bells: bells(spec.workers),
             committer_bell: Bell::default(),
-            sink_bells: bells(spec.sinks),
+            image_bell: Bell::default(),
             reader_bells: bells(spec.frame_readers),
             spec,
         });
@@ -195,7 +193,7 @@ impl Ring {
             receivers: (0..spec.tiles).map(|tile| TileWriter { shared: part(), tile, low: 0, limit: 0, now_ns: 0 }).collect(),
             workers: (0..spec.workers).map(|worker| Worker { shared: part(), worker, next: 0, images_end: 0, room: 0 }).collect(),
             committer: Committer { shared: part(), next: 0 },
-            sinks: (0..spec.sinks).map(|sink| SinkReader { shared: part(), sink, next: 0 }).collect(),
+            image_reader: ImageReader { shared: part(), next: 0 },
             frame_readers: (0..spec.frame_readers).map(|reader| FrameReader { shared: part(), reader, next: 0 }).collect(),
             monitor: Monitor { shared: part() },
         })
@@ -359,7 +357,7 @@ impl Worker {
         image < self.room
     }
 
-    /// Waits until a sink has taken an image or `timeout` is over.
+    /// Waits until an image was taken or `timeout` is over.
     pub fn wait_for_room(&self, timeout: Duration) {
         self.shared.worker_bells[self.worker].sleep(timeout);
     }
@@ -429,24 +427,22 @@ impl Committer {
         self.shared.committed.set(self.next);
     }
 
-    /// Gives the next image to the sinks.
+    /// Gives the next image to its reader.
     pub fn publish(&mut self, head: ImageHead, records: &[TileRecord]) {
         self.shared.images.publish(head, records);
-        self.shared.sink_bells.iter().for_each(Bell::ring);
+        self.shared.image_bell.ring();
     }
 }
 
-/// A sink's view: reads committed images in order; its cursor frees their slots.
-pub struct SinkReader {
+/// Takes committed images in order; its cursor frees their slots.
+pub struct ImageReader {
     shared: Arc<Shared>,
-    sink: usize,
     next: u64,
 }
 
-/// An image as a sink sees it.
+/// A committed image in the ring.
 pub struct ImageView<'a> {
     images: &'a Images,
-    sink: usize,
     /// Position in the file.
     pub image: u64,
     /// What the committer says of it.
@@ -463,22 +459,22 @@ impl<'a> ImageView<'a> {
 
     /// A packed strip. If the image was not packed, its bytes mean nothing.
     pub fn strip(&self, strip: usize) -> &'a [u8] {
-        self.images.strip(self.image, self.sink, strip)
+        self.images.strip(self.image, strip)
     }
 
     /// The pedestals that go with a strip, for images that have them.
     pub fn snapshot(&self, strip: usize) -> Option<&'a [f32]> {
-        self.images.snapshot(self.image, self.sink, strip)
+        self.images.snapshot(self.image, strip)
     }
 }
 
-impl SinkReader {
+impl ImageReader {
     /// Waits until an image is ready or `timeout` is over.
     pub fn wait(&self, timeout: Duration) -> bool {
         let ready = || self.shared.images.published.get() > self.next;
-        self.shared.sink_bells[self.sink].answer_here();
+        self.shared.image_bell.answer_here();
         if !ready() {
-            self.shared.sink_bells[self.sink].sleep(timeout);
+            self.shared.image_bell.sleep(timeout);
         }
         ready()
     }
@@ -491,10 +487,10 @@ impl SinkReader {
     /// Lends the next image to `take`. Its slot is free afterwards.
     pub fn take<R>(&mut self, take: impl FnOnce(&ImageView<'_>) -> R) -> R {
         let images = &self.shared.images;
-        let (head, records) = images.head(self.next, self.sink);
-        let result = take(&ImageView { images, sink: self.sink, image: self.next, head, records });
+        let (head, records) = images.head(self.next);
+        let result = take(&ImageView { images, image: self.next, head, records });
         self.next += 1;
-        images.written[self.sink].set(self.next);
+        images.taken.set(self.next);
         self.shared.worker_bells.iter().for_each(Bell::ring);
         result
     }
@@ -561,9 +557,9 @@ impl Monitor {
         self.shared.images.published.get()
     }
 
-    /// Images that all sinks have taken.
-    pub fn written(&self) -> u64 {
-        lowest(&self.shared.images.written)
+    /// Images that were taken out of the ring.
+    pub fn taken(&self) -> u64 {
+        self.shared.images.taken.get()
     }
 
     /// Slots of the ring of frames.

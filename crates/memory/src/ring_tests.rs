@@ -3,7 +3,7 @@ use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 
 const PAYLOAD: usize = 64;
 
-fn spec(slots: u64, tiles: usize, workers: usize, sinks: usize) -> RingSpec {
+fn spec(slots: u64, tiles: usize, workers: usize) -> RingSpec {
     RingSpec {
         slots,
         packed_slots: slots,
@@ -12,7 +12,6 @@ fn spec(slots: u64, tiles: usize, workers: usize, sinks: usize) -> RingSpec {
         payload_bytes: PAYLOAD,
         strip_bytes_max: vec![8 * 4 * tiles; 3],
         workers,
-        sinks,
         frame_readers: 0,
         snapshot: None,
     }
@@ -101,16 +100,16 @@ fn work(mut worker: Worker, images: u64, sum: u64) {
     }
 }
 
-fn take(mut sink: SinkReader, images: u64, sum: u64, pause: bool) {
-    let tiles = sink.shared.spec.tiles;
-    while sink.next() < images {
-        if !sink.wait(Duration::from_millis(1)) {
+fn take(mut reader: ImageReader, images: u64, sum: u64) {
+    let tiles = reader.shared.spec.tiles;
+    while reader.next() < images {
+        if !reader.wait(Duration::from_millis(1)) {
             continue;
         }
-        if pause && sink.next().is_multiple_of(97) {
+        if reader.next().is_multiple_of(97) {
             std::thread::sleep(Duration::from_micros(300));
         }
-        sink.take(|view| {
+        reader.take(|view| {
             let image = view.image;
             let of_frame = |frame: u64| {
                 (0..tiles).flat_map(move |t| {
@@ -151,12 +150,10 @@ fn copy(mut reader: FrameReader, frames: u64) {
     }
 }
 
-/// All roles in threads of their own, few slots, slow sinks: no image ever shows a byte of another.
+/// All roles in threads of their own, few slots, a slow reader: no image ever shows a byte of another.
 #[test]
 fn every_role_sees_exactly_what_was_placed() {
-    for (slots, packed_slots, tiles, workers, sinks, sum) in
-        [(2, 2, 1, 1, 1, 1), (3, 1, 2, 1, 2, 1), (8, 3, 3, 2, 1, 4), (16, 9, 2, 3, 2, 7)]
-    {
+    for (slots, packed_slots, tiles, workers, sum) in [(2, 2, 1, 1, 1), (3, 1, 2, 1, 1), (8, 3, 3, 2, 4), (16, 9, 2, 3, 7)] {
         let images = 2000 / sum;
         let snapshot = SnapshotSpec { every_images: 3, slots: packed_slots / 3 + 2, strip_pixels: vec![5, 6, 7] };
         let spec = RingSpec {
@@ -164,7 +161,7 @@ fn every_role_sees_exactly_what_was_placed() {
             frame_readers: 1,
             snapshot: Some(snapshot),
             strip_bytes_max: vec![8 * 4 * tiles * sum as usize; 3],
-            ..spec(slots, tiles, workers, sinks)
+            ..spec(slots, tiles, workers)
         };
         let ring = Ring::new(spec).unwrap();
         let monitor = ring.monitor.clone();
@@ -194,22 +191,21 @@ fn every_role_sees_exactly_what_was_placed() {
                     committer.pass();
                 }
             });
-            for (i, sink) in ring.sinks.into_iter().enumerate() {
-                scope.spawn(move || take(sink, images, sum, i == 0));
-            }
+            let reader = ring.image_reader;
+            scope.spawn(move || take(reader, images, sum));
         });
         assert_eq!((monitor.received(), monitor.committed()), (images * sum, images * sum));
-        assert_eq!((monitor.published(), monitor.written()), (images, images));
+        assert_eq!((monitor.published(), monitor.taken()), (images, images));
     }
 }
 
-/// Receivers that race for slots of a slow sink: all of them get the same answer for every image.
+/// Receivers that race for slots of a slow reader: all of them get the same answer for every image.
 #[test]
 fn a_claim_is_decided_once_for_all_receivers() {
     let (images, tiles) = (5000, 3);
-    let mut ring = Ring::new(spec(4, tiles, 1, 1)).unwrap();
+    let mut ring = Ring::new(spec(4, tiles, 1)).unwrap();
     let monitor = &ring.monitor;
-    let (worker, committer, sink) = (&mut ring.workers[0], &mut ring.committer, &mut ring.sinks[0]);
+    let (worker, committer, reader) = (&mut ring.workers[0], &mut ring.committer, &mut ring.image_reader);
     let receive = |mut writer: TileWriter| {
         let answer = |image| {
             // No receiver runs two rings ahead, where it would get no slot for an old image.
@@ -227,14 +223,14 @@ fn a_claim_is_decided_once_for_all_receivers() {
     };
     let answers: Vec<Vec<bool>> = std::thread::scope(|scope| {
         let threads: Vec<_> = std::mem::take(&mut ring.receivers).into_iter().map(|w| scope.spawn(move || receive(w))).collect();
-        while sink.next() < images {
+        while reader.next() < images {
             let ready = worker.wait(3, Duration::from_micros(50));
             worker.finish(ready, worker.next() + ready);
             while committer.wait(Duration::ZERO) {
                 commit(committer);
             }
-            while sink.wait(Duration::ZERO) {
-                sink.take(|_| ());
+            while reader.wait(Duration::ZERO) {
+                reader.take(|_| ());
             }
         }
         threads.into_iter().map(|t| t.join().unwrap()).collect()
@@ -245,7 +241,7 @@ fn a_claim_is_decided_once_for_all_receivers() {
 
 #[test]
 fn images_without_slot_pass_without_touching_older_ones() {
-    let mut ring = Ring::new(spec(2, 1, 1, 1)).unwrap();
+    let mut ring = Ring::new(spec(2, 1, 1)).unwrap();
     let (writer, worker) = (&mut ring.receivers[0], &mut ring.workers[0]);
     assert_eq!(writer.refresh_limit(), 2);
     for image in 0..2 {
@@ -263,18 +259,18 @@ fn images_without_slot_pass_without_touching_older_ones() {
     });
     worker.finish(2, 2);
     let mut states = Vec::new();
-    let mut pass = |committer: &mut Committer, sink: &mut SinkReader| {
+    let mut pass = |committer: &mut Committer, reader: &mut ImageReader| {
         for _ in 0..2 {
             commit(committer);
-            sink.take(|view| {
+            reader.take(|view| {
                 states.push((view.image, view.head.status, view.records[0].header.frame_number, view.strip(0).len()))
             });
         }
     };
-    pass(&mut ring.committer, &mut ring.sinks[0]);
+    pass(&mut ring.committer, &mut ring.image_reader);
     assert!(worker.has_room(3));
     worker.finish(2, 4);
-    pass(&mut ring.committer, &mut ring.sinks[0]);
+    pass(&mut ring.committer, &mut ring.image_reader);
     use ImageStatus::{Lost, Partial};
     assert_eq!(states, [(0, Partial, 10, 1), (1, Partial, 11, 0), (2, Lost, 0, 1), (3, Lost, 0, 0)]);
     assert_eq!(ring.receivers[0].refresh_limit(), 6);
@@ -283,7 +279,7 @@ fn images_without_slot_pass_without_touching_older_ones() {
 #[test]
 fn rules_that_are_broken_on_purpose_are_caught() {
     let caught = |act: fn(&mut Ring)| {
-        let mut ring = Ring::new(spec(2, 1, 2, 1)).unwrap();
+        let mut ring = Ring::new(spec(2, 1, 2)).unwrap();
         ring.receivers[0].refresh_limit();
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&mut ring))).is_err()
     };
@@ -301,7 +297,7 @@ fn rules_that_are_broken_on_purpose_are_caught() {
     assert!(caught(|r| r.workers[0].finish(0, 3)), "no room for a third image");
     assert!(caught(|r| r.workers[0].pack(0, 0, |_, _| 0)), "nobody looked whether there is room");
     assert!(caught(|r| r.committer.publish(ImageHead::default(), &[TileRecord::default()])), "the workers are not there yet");
-    assert!(caught(|r| r.sinks[0].take(|_| ())), "nothing is committed");
+    assert!(caught(|r| r.image_reader.take(|_| ())), "nothing is committed");
     assert!(
         caught(|r| {
             r.receivers[0].open(0, FrameHeader::default());
@@ -331,7 +327,7 @@ fn rules_that_are_broken_on_purpose_are_caught() {
 /// for the second.
 #[test]
 fn a_claim_is_remembered_long_after_the_ring_has_refused_newer_images() {
-    let mut ring = Ring::new(spec(4, 2, 1, 1)).unwrap();
+    let mut ring = Ring::new(spec(4, 2, 1)).unwrap();
     let (fast, slow) = ring.receivers.split_at_mut(1);
     let answers: Vec<bool> = (0..1000).map(|image| fast[0].claim(image)).collect();
     assert_eq!(answers.iter().filter(|a| **a).count(), 4);
@@ -341,7 +337,7 @@ fn a_claim_is_remembered_long_after_the_ring_has_refused_newer_images() {
 #[test]
 fn sizes_and_counts_that_overflow_are_refused() {
     let huge = |change: fn(&mut RingSpec)| {
-        let mut spec = spec(4, 4, 1, 1);
+        let mut spec = spec(4, 4, 1);
         change(&mut spec);
         Ring::new(spec).is_err()
     };
@@ -351,7 +347,7 @@ fn sizes_and_counts_that_overflow_are_refused() {
     assert!(huge(|s| s.strip_bytes_max = vec![1 << 33]), "the length of a strip has 32 bits");
     assert!(huge(|s| s.slots = 1 << 62));
     let caught = |act: fn(&mut Ring)| {
-        let mut ring = Ring::new(spec(2, 1, 1, 1)).unwrap();
+        let mut ring = Ring::new(spec(2, 1, 1)).unwrap();
         ring.receivers[0].seal_below(5);
         ring.workers[0].finish(3, 0);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(&mut ring))).is_err()

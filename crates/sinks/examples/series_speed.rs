@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::ports::SeriesSink;
-use konkordia_core::series::{Array, Channel, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart};
+use konkordia_core::ports::Sink;
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Overwrite, SeriesFile, SeriesFileSpec};
@@ -38,9 +39,9 @@ fn main() {
                 pieces: vec![Bytes::from(pixels.clone())],
             };
             let channels = vec![Channel { name: "".into(), array }];
-            Arc::new(SeriesImage { status: ImageStatus::Complete, channels, ..SeriesImage::lost(number) })
+            Arc::new(CommittedImage { status: ImageStatus::Complete, channels, ..CommittedImage::lost(number) })
         };
-        let few: Vec<Arc<SeriesImage>> = (0..4).map(make).collect();
+        let few: Vec<Arc<CommittedImage>> = (0..4).map(make).collect();
         for _ in 0..rounds {
             let plain = plain(&Path::new(directory).join("plain"), &pixels, images);
             let spec = SeriesFileSpec {
@@ -89,12 +90,12 @@ fn plain(path: &Path, pixels: &[u8], images: u64) -> f64 {
 }
 
 /// Times of the images alone, and with start and end of the series.
-fn series(sink: &mut dyn SeriesSink, few: &[Arc<SeriesImage>], images: u64) -> [f64; 2] {
+fn series(sink: &mut dyn Sink, few: &[Arc<CommittedImage>], images: u64) -> [f64; 2] {
     let whole = Instant::now();
     sink.start(&Arc::new(SeriesStart { store: true, ..SeriesStart::default() })).expect("the series begins");
     let mut in_images = 0.0;
     for number in 0..images {
-        let image = Arc::new(SeriesImage { number, ..(*few[number as usize % few.len()]).clone() });
+        let image = Arc::new(CommittedImage { number, ..(*few[number as usize % few.len()]).clone() });
         let begin = Instant::now();
         sink.image(&image).expect("the image is written");
         sink.tick(whole.elapsed().as_nanos() as u64).expect("the file is flushed");

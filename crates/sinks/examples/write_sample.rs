@@ -8,7 +8,7 @@ use std::path::Path;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::experiment::{Axis, Experiment};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::ports::SeriesSink;
+use konkordia_core::ports::Sink;
 use konkordia_core::series::{ChannelStart, Facts, SeriesStart};
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, Scale, TileInfo, Writer, repair};

@@ -107,7 +107,7 @@ fn a_directory_that_goes_away_is_an_error_and_not_a_panic() {
 fn a_full_disk_ends_a_series_with_everything_before_intact() {
     use common::series::{Kind, file_sink, start};
     use konkordia_core::array::{Element, Packing};
-    use konkordia_core::ports::SeriesSink;
+    use konkordia_core::ports::Sink;
     use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger};
     use konkordia_sinks::durable::ToDisk;
     use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
@@ -121,7 +121,7 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
         let mut file = file_sink(&disk.0.0, "full", 20);
         let mut append = AppendFile::new(Box::new(move |_| Ok(Some(spec.clone()))));
         let shared = if is_master { file.shared() } else { append.shared() };
-        let sink: &mut dyn SeriesSink = if is_master { &mut file } else { &mut append };
+        let sink: &mut dyn Sink = if is_master { &mut file } else { &mut append };
         sink.start(&Arc::new(start())).unwrap();
         let mut written = 0;
         let error = loop {

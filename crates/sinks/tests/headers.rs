@@ -9,7 +9,7 @@ use common::series::{Kind, file_sink, images, start, write};
 use common::{Sample, Scratch, ledger, sample, write_images};
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::ports::SeriesSink;
+use konkordia_core::ports::Sink;
 use konkordia_core::series::SeriesStart;
 use konkordia_sinks::hdf5::{Compression, Layout, Scale, Writer, repair};
 

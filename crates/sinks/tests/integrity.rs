@@ -12,7 +12,7 @@ use common::series::{Kind, file_sink, images, start, write};
 use common::{Sample, Scratch, decode, ledger, sample, write_image};
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::pixel::PixelType;
-use konkordia_core::ports::SeriesSink;
+use konkordia_core::ports::Sink;
 use konkordia_sinks::hdf5::{Compression, FileReport, Layout, Reader, Writer, check, inspect, repair};
 
 /// Random numbers from a seed.

@@ -8,13 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use common::series::{Kind, STORED, file_sink, images, pixels, start, write};
 use common::{Scratch, decode};
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::geometry::{Orientation, Quarter};
+use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::ports::SeriesSink;
-use konkordia_core::series::{
-    Array, Channel, ChannelStart, Facts, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart,
-};
+use konkordia_core::ports::Sink;
+use konkordia_core::series::{ChannelStart, Facts, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec, Severity, check, inspect, repair};
 use serde_json::json;
@@ -269,8 +268,8 @@ fn a_series_without_images_leaves_a_master_that_says_so() {
     }
     // Only lost and unwanted ones: positions without pixels.
     let kind = Kind { element: Element::Uint16, shape: vec![8, 8], channels: 1, pieces: 1, packing: Packing::None };
-    let unwanted = SeriesImage { store: false, ..(*kind.image(1)).clone() };
-    write(&mut file_sink(&scratch.0, "u", 4), start(), &[Arc::new(SeriesImage::lost(0)), Arc::new(unwanted)]);
+    let unwanted = CommittedImage { store: false, ..(*kind.image(1)).clone() };
+    write(&mut file_sink(&scratch.0, "u", 4), start(), &[Arc::new(CommittedImage::lost(0)), Arc::new(unwanted)]);
     assert_eq!(inspect(&scratch.0.join("u_master.h5")).unwrap().images_by_status, [1, 0, 0, 1]);
 }
 
@@ -361,7 +360,7 @@ fn a_bare_lz4_block_is_framed_for_the_filter() {
     let raw = pixels(Element::Uint16, &[4, 5], 0, 0);
     // One sequence of literals.
     let block = [&[0xF0, raw.len() as u8 - 15][..], &raw].concat();
-    let mut image = SeriesImage { status: ImageStatus::Complete, ..SeriesImage::lost(0) };
+    let mut image = CommittedImage { status: ImageStatus::Complete, ..CommittedImage::lost(0) };
     let array = Array {
         shape: Shape::new(&[4, 5]).unwrap(),
         element: Element::Uint16,

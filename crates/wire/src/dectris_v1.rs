@@ -316,7 +316,7 @@ impl<'a> Image<'a> {
     fn build(&self) -> Result<Vec<Cow<'a, [u8]>>, Refusal> {
         let (pixels, times) = (&self.pixels, &self.times);
         let encoding = match (pixels.packing(), pixels.element()) {
-            (_, Element::Mono12p) | (Packing::Lz4 | Packing::BitshuffleZstd, _) => {
+            (_, Element::Mono12p) | (Packing::Lz4 | Packing::BitshuffleZstd | Packing::Zstd | Packing::Gzip, _) => {
                 let is = format!("this format cannot carry {} with packing {:?}", pixels.element().name(), pixels.packing());
                 return Err(Refusal::new(part::IMAGE_BYTES, is));
             }

@@ -9,8 +9,8 @@
 
 use crate::sls_udp::{self, HEADER_BYTES};
 use konkordia_core::assembler::PacketBitmap;
+use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::ledger::Malformed;
-use konkordia_core::ports::FrameHeader;
 use konkordia_core::tile::DetectorKind;
 
 /// Bytes of the mask of packets caught: one bit for each of 512.

@@ -9,7 +9,7 @@
 //! be absent; the image is whole even if a region of interest is set. Unknown keys are skipped.
 
 use crate::stream::{Bounds, Refusal, json, part_count};
-use konkordia_core::ports::FrameHeader;
+use konkordia_core::frame_header::FrameHeader;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;

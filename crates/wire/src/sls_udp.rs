@@ -6,8 +6,8 @@
 //! at 0 on each port and lie in payload order, except that a JUNGFRAU that reads part of its rows numbers their packets
 //! as if all were read (docs/protocols.md 1.3); frame numbers start at 1 and EIGER's have 48 bits.
 
+use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::ledger::Malformed;
-use konkordia_core::ports::FrameHeader;
 use konkordia_core::setup::{HeaderFields, Port};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{any_bytes, damaged, json_of, owned, refs, samples};
-use konkordia_core::ports::FrameHeader;
+use konkordia_core::frame_header::FrameHeader;
 use konkordia_wire::sls_json::{Header, Image, Message};
 use konkordia_wire::stream::Bounds;
 use proptest::prelude::*;

@@ -4,8 +4,9 @@ use super::stream_parts::Namer;
 use crate::paths::{Place, Target};
 use konkordia_config::stream::StreamConfig;
 use konkordia_core::failure::Failure;
-use konkordia_core::ports::{SeriesSink, SinkError};
-use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::ports::{Sink, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{SeriesFile, SharedState, master_file_name};
@@ -50,7 +51,7 @@ impl FileSink {
     }
 }
 
-impl SeriesSink for FileSink {
+impl Sink for FileSink {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
         match self {
             Self::Series(file) => file.start(start),
@@ -58,7 +59,7 @@ impl SeriesSink for FileSink {
         }
     }
 
-    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
         match self {
             Self::Series(file) => file.image(image),
             Self::Append(file) => file.image(image),

@@ -11,7 +11,6 @@ use super::stream_parts::{
 };
 use super::{FILE, Handle};
 use crate::events::EventLog;
-use crate::fanout::consumer::{self, Reports};
 use crate::fanout::{Fanout, Ring};
 use crate::handle::{ArmRequest, FileEntry, Severity};
 use crate::hooks::About;
@@ -21,11 +20,13 @@ use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_config::stream::StreamConfig;
 use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_core::image::CommittedImage;
 use konkordia_core::ports::SinkError;
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 use konkordia_core::state::{Event, State};
+use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::latency::Histogram;
-use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueReader, OutputQueueSpec, OutputQueues, Service};
+use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueSpec, OutputQueues, Service};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::SharedState;
 use serde_json::json;
@@ -149,7 +150,7 @@ impl Reports for FileReports {
         self.outbox.report(Report::File(FileReport::Failed(error.clone())));
     }
 
-    fn taken(&mut self, image: &SeriesImage) {
+    fn taken(&mut self, image: &CommittedImage) {
         // Counts only images that are in a file: a sink without a file takes images too.
         let images = self.files.images();
         if images > std::mem::replace(&mut self.images, images) {
@@ -157,7 +158,7 @@ impl Reports for FileReports {
         }
     }
 
-    fn passed(&mut self, image: &SeriesImage) {
+    fn missed(&mut self, image: &CommittedImage) {
         if image.store {
             self.files.pass();
         }
@@ -173,8 +174,6 @@ impl Reports for FileReports {
         let (images, positions, durable) = (files.images(), files.positions(), files.durable_end());
         self.outbox.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
     }
-
-    fn looked(&mut self, _: &OutputQueueReader) {}
 
     fn patience(&self) -> Duration {
         // Files are open only during a series.
@@ -198,10 +197,8 @@ pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events:
         base.machine.shared.count_between(move || totals_between(&control.load()));
         Ok(stream)
     })?;
-    let began = fanout.began;
-    let age = move |image: &SeriesImage| Some(began.elapsed().saturating_sub(Duration::from_nanos(image.received_ns)));
     let runs = Arc::clone(&fanout.series_runs);
-    let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(age), Box::new(move |start| runs.run_of(start)));
+    let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(move |start| runs.run_of(start)));
     Ok(Handle::new(shared, send, Arc::new(ring), patience, thread))
 }
 
@@ -233,8 +230,13 @@ impl Stream {
         let files = file.shared();
         let output_queues = &base.fanout.output_queues;
         let service = Service::Reliable { on_full: OnFull::Wait };
-        let spec_of_file =
-            OutputQueueSpec { name: FILE.into(), service, queue_images: FILE_QUEUE_IMAGES, queue_bytes: config.budget_bytes };
+        let spec_of_file = OutputQueueSpec {
+            name: FILE.into(),
+            service,
+            queue_images: FILE_QUEUE_IMAGES,
+            queue_bytes: config.budget_bytes,
+            borrows: false,
+        };
         let reader = output_queues.add(spec_of_file);
         let output_queue = output_queues.list().into_iter().find(|output_queue| output_queue.spec().name == FILE);
         let output_queue = output_queue.ok_or_else(|| fail("its file has no queue".into()))?;
@@ -247,7 +249,7 @@ impl Stream {
             clock_began: began,
             images: 0,
         };
-        let sink = consumer::spawn(FILE, reader, file, reports, move || began.elapsed().as_nanos() as u64);
+        let sink = deliver::spawn(FILE, reader, file, reports, move || began.elapsed().as_nanos() as u64);
         let sink = sink.map_err(|error| fail(reason(&error)))?;
         let series = path.open(base, output_queues, &outbox)?;
         let control = Arc::new(ArcSwap::new(series.control()));
@@ -305,14 +307,6 @@ impl Stream {
                 )));
             }
             Notice::Ended(end) => self.ended(base, &end),
-            Notice::SinkFailed { sink, error, .. } => {
-                base.machine.tell(
-                    "warning",
-                    Severity::Error,
-                    format!("{sink}: {}", error.what),
-                    json!({ "why": error.why, "fix": error.fix }),
-                );
-            }
             Notice::SourceFailed { source, why, .. } => {
                 let message = format!("the source {source} has failed: {why}");
                 base.machine.tell("warning", Severity::Error, message.clone(), json!({ "source": source }));

@@ -98,12 +98,7 @@ pub struct Udp {
 pub fn open(config: Arc<DetectorConfig>, settings: Arc<ServiceSettings>, events: EventLog) -> Result<Handle, Failure> {
     let fanout = Arc::new(Fanout::open(&config, &settings, &events)?);
     let shared = Arc::new(Shared::new(&config, "udp", Arc::clone(&fanout)));
-    let stamps = Arc::clone(&fanout.stamps);
-    let ring = Ring::new(
-        Arc::clone(&fanout.preview),
-        Box::new(move |image| stamps.age(image.number)),
-        Box::new(|start| Some(start.series)),
-    );
+    let ring = Ring::new(Arc::clone(&fanout.preview), Box::new(|start| Some(start.series)));
     let patience = actor::patience(&settings, &config);
     let machine = Machine::new(Arc::clone(&shared), events);
     let base = Base { machine, config, settings, fanout, runs: 0 };
@@ -167,8 +162,7 @@ impl Driver for Udp {
         let listens: Vec<String> = addresses.iter().map(stream_name).collect();
         let stray = crate::machine::datagrams_to_closed_ports();
         let closing = Closing { config: parameters.config, writer, raw_copy, addresses, run, writes: parameters.write, stray };
-        let (outbox, output_queues, counts) =
-            (self.outbox.clone(), Arc::clone(&base.fanout.output_queues), Arc::clone(&live.counts));
+        let (outbox, output_queues) = (self.outbox.clone(), Arc::clone(&base.fanout.output_queues));
         let (events, detector) = (base.machine.events.clone(), base.config.name.clone());
         let (of_actor, live) = (Arc::clone(&live), live);
         let work = move || {
@@ -182,9 +176,7 @@ impl Driver for Udp {
             };
             // A panic while closing must not affect the other detectors. What it leaves behind can be repaired.
             let finished = contain(to_its_end).unwrap_or_else(|panic| broken_off(&closing, live.look(), &panic));
-            if counts.begun.load(Ordering::Acquire) {
-                output_queues.end(&finished.end);
-            }
+            output_queues.end(&finished.end);
             let master = finished.file.as_ref().map(|(master, ..)| master.clone());
             outbox.report(Report::Closed(run, Box::new(finished)));
             if let (Some(archive_copy), Some(master)) = (&closing.config.archive_copy, master) {

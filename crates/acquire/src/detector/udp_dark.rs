@@ -3,8 +3,7 @@
 
 use super::actor::Base;
 use super::status::{Live, Look, StatusMessage};
-use crate::dark::{DarkOptions, StageChoice};
-use crate::dark::{Listener, frames_of_stage, from_detector};
+use crate::dark::{DarkOptions, Listener, StageChoice, frames_of_stage, from_detector};
 use crate::handle::{PedestalRequest, Severity};
 use crate::hooks::About;
 use crate::paths::Place;

@@ -3,7 +3,6 @@
 
 use super::status::{Live, Look, StatusMessage, latency_rows};
 use crate::fanout::Fanout;
-use crate::fanout::run_as_series::{ImageCounts, RunSink};
 use crate::handle::{ArmRequest, Severity};
 use crate::paths::Place;
 use crate::readiness::{self, Demand};
@@ -28,8 +27,7 @@ use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
-use konkordia_engine::run::{Ended, RunOutcome};
-use konkordia_engine::run_as_series::end_of_run;
+use konkordia_engine::run::{Consumers, Ended, RunOutcome, end_of_run};
 use konkordia_engine::series::encode::Outgoing;
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
@@ -109,8 +107,6 @@ impl Source for Gate {
 /// The counters of a UDP run in progress.
 pub struct UdpLive {
     control: Arc<Control>,
-    /// Committed images by state.
-    pub counts: Arc<ImageCounts>,
     plan: Arc<Plan>,
     writer: SharedWriter,
     raw_copy: Option<RawCopy>,
@@ -132,9 +128,7 @@ impl UdpLive {
 impl Live for UdpLive {
     fn look(&self) -> Look {
         let p = self.control.progress();
-        let [complete, partial, lost, discarded] =
-            [&self.counts.complete, &self.counts.partial, &self.counts.lost, &self.counts.discarded]
-                .map(|n| n.load(Ordering::Relaxed));
+        let [complete, partial, lost, discarded] = p.images_by_status;
         let written = if self.writes { p.images_written } else { 0 };
         let states = [("complete", complete), ("partial", partial), ("lost", lost), ("discarded", discarded)];
         let (ledger, totals) = account(&p.packets, p.packets_of_others, &states);
@@ -283,20 +277,25 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
         }
         Ok(notes)
     };
-    let (gates, counts) = (Arc::new(Gates::default()), Arc::new(ImageCounts::default()));
-    let sinks = |plan: &Arc<Plan>| -> Vec<Box<dyn konkordia_core::ports::Sink>> {
-        let start = series_start(config, run, parameters.write);
-        let notes = (Arc::clone(&counts), Arc::clone(&fanout.stamps));
-        vec![Box::new(RunSink::new(Arc::clone(plan), start, Arc::clone(&fanout.output_queues), notes, Arc::clone(&gates.shut)))]
+    let gates = Arc::new(Gates::default());
+    let consumers = || Consumers {
+        output_queues: Arc::clone(&fanout.output_queues),
+        start: series_start(config, run, parameters.write),
+        give_up: Arc::clone(&gates.shut),
     };
     let wrap = |inner| -> Box<dyn Source> { Box::new(Gate { inner, common: Arc::clone(&gates), is_open: false }) };
-    let additions =
-        Additions { write: parameters.write, disk: parameters.write.then_some(&disk as _), note, sinks: &sinks, wrap: &wrap };
+    let additions = Additions {
+        write: parameters.write,
+        disk: parameters.write.then_some(&disk as _),
+        note,
+        consumers: &consumers,
+        wrap: &wrap,
+    };
     let mut prepared = prepare_with(config, Ports::Configured, &additions)?;
     prepared.notes.splice(0..0, parameters.notes.iter().cloned());
     let (control, plan) = (prepared.armed.control(), Arc::clone(&prepared.plan));
     let (writer, raw_copy) = (prepared.writer.clone(), prepared.raw_copy.clone());
-    let live = UdpLive { control, counts, plan: Arc::clone(&plan), writer, raw_copy, writes: parameters.write };
+    let live = UdpLive { control, plan: Arc::clone(&plan), writer, raw_copy, writes: parameters.write };
     Ok(Ready { prepared, parameters, gates, live: Arc::new(live) })
 }
 

@@ -69,7 +69,8 @@ mod tests {
     fn half_of_the_time_begins_it_and_none_ends_it() {
         let output_queues = OutputQueues::new(None);
         let service = Service::Reliable { on_full: OnFull::Wait };
-        let _reader = output_queues.add(OutputQueueSpec { name: "a".into(), service, queue_images: 1, queue_bytes: 1 });
+        let _reader =
+            output_queues.add(OutputQueueSpec { name: "a".into(), service, queue_images: 1, queue_bytes: 1, borrows: false });
         let (mut watch, mut now) = (HeldBack::default(), Instant::now());
         assert_eq!(watch.look(&output_queues, now), []);
         let mut after = |waited_ms: u64| {

@@ -3,19 +3,18 @@
 
 pub mod consumer;
 pub mod held_back;
-pub mod run_as_series;
 
 use super::events::EventLog;
 use super::handle::{ConsumerStatistics, ImageRing, RingImage};
-use consumer::{ConsumerEvents, Words};
+use consumer::ConsumerEvents;
 use konkordia_config::service::{ConsumerSettings, DetectorConfig, OutProtocol, ServiceLevel};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
-use konkordia_core::series::{SeriesImage, SeriesStart};
+use konkordia_core::series::SeriesStart;
+use konkordia_engine::deliver;
 use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage, Service};
-use konkordia_engine::series::encode::Outgoing;
+use konkordia_engine::series::encode::{self, Outgoing};
 use konkordia_sinks::zmq::{Context, OnFull as SocketOnFull, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
-use run_as_series::Stamps;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -25,22 +24,19 @@ use std::time::{Duration, Instant};
 /// Messages that may wait inside libzmq for each receiver. The queue that counts is our own.
 const SOCKET_QUEUE: i32 = 4;
 
-/// Age of an image in the preview buffer.
-pub type Age = Box<dyn Fn(&SeriesImage) -> Option<Duration> + Send + Sync>;
 /// The run that a series is; `None` until the detector has numbered it.
 pub type RunOf = Box<dyn Fn(&Arc<SeriesStart>) -> Option<u64> + Send + Sync>;
 
 /// The preview buffer as HTTP sees it.
 pub struct Ring {
     preview: Arc<PreviewBuffer>,
-    age: Age,
     run_of: RunOf,
 }
 
 impl Ring {
     /// A view of the preview buffer `preview`.
-    pub fn new(preview: Arc<PreviewBuffer>, age: Age, run_of: RunOf) -> Self {
-        Self { preview, age, run_of }
+    pub fn new(preview: Arc<PreviewBuffer>, run_of: RunOf) -> Self {
+        Self { preview, run_of }
     }
 }
 
@@ -58,7 +54,7 @@ impl ImageRing for Ring {
     }
 
     fn age(&self, number: u64) -> Option<Duration> {
-        (self.age)(&self.preview.image_at(number)?.image)
+        self.preview.age(number)
     }
 }
 
@@ -102,8 +98,6 @@ pub struct Fanout {
     pub output_queues: Arc<OutputQueues>,
     /// The preview buffer.
     pub preview: Arc<PreviewBuffer>,
-    /// When images of runs over UDP were committed.
-    pub stamps: Arc<Stamps>,
     /// The runs of the series that may have images in the preview buffer.
     pub series_runs: Arc<SeriesRuns>,
     /// Zero of the consumers' clock.
@@ -121,9 +115,8 @@ impl Fanout {
     pub fn open(config: &DetectorConfig, settings: &ServiceSettings, events: &EventLog) -> Result<Self, Failure> {
         let preview = Arc::new(PreviewBuffer::new(settings.ring_images, settings.ring_bytes));
         let output_queues = Arc::new(OutputQueues::new((settings.ring_images > 0).then(|| Arc::clone(&preview))));
-        let stamps = Arc::new(Stamps::new(settings.ring_images.max(1)));
         let (series_runs, began, consumers) = (Arc::default(), Instant::now(), Vec::new());
-        let mut fanout = Self { output_queues, preview, stamps, series_runs, began, consumers, stop: Arc::default() };
+        let mut fanout = Self { output_queues, preview, series_runs, began, consumers, stop: Arc::default() };
         if config.consumers.is_empty() {
             return Ok(fanout);
         }
@@ -157,7 +150,7 @@ impl Fanout {
             OutProtocol::SlsJson => Outgoing::SlsJson,
         };
         // The output queue decides what happens when a receiver is full. This thread waits for its own receiver only.
-        let sink = StreamSink::new(out, Words::of(protocol), SocketOnFull::Wait, Arc::clone(&self.stop));
+        let sink = StreamSink::new(out, encode::encoder(protocol), SocketOnFull::Wait, Arc::clone(&self.stop));
         let stats = sink.stats();
         let service = match wanted.service {
             ServiceLevel::Reliable => Service::Reliable { on_full: OnFull::Wait },
@@ -169,6 +162,7 @@ impl Fanout {
             service,
             queue_images: wanted.queue_images,
             queue_bytes: wanted.queue_bytes,
+            borrows: false,
         });
         reader.set_connected(false);
         let output_queue = self.output_queues.list().into_iter().find(|output_queue| output_queue.spec().name == wanted.name);
@@ -183,7 +177,7 @@ impl Fanout {
             unsendable: Arc::clone(&unsendable),
         };
         let began = self.began;
-        let thread = consumer::spawn(&wanted.name, reader, sink, reports, move || began.elapsed().as_nanos() as u64);
+        let thread = deliver::spawn(&wanted.name, reader, sink, reports, move || began.elapsed().as_nanos() as u64);
         let thread = thread.map_err(|error| fail(reason(&error)))?;
         Ok(Consumer { settings: wanted.clone(), address, output_queue, stats, unsendable, thread: Mutex::new(Some(thread)) })
     }

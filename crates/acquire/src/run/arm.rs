@@ -12,7 +12,7 @@ use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_core::text;
-use konkordia_engine::run::{Armed, RunParts, arm};
+use konkordia_engine::run::{Armed, Consumers, RunParts, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
@@ -72,15 +72,13 @@ pub fn run_inputs(config: &Config) -> Result<RunInputs, Failure> {
     Ok(RunInputs { plan, loaded, notes })
 }
 
-/// Sinks of a run.
-pub type Sinks = Vec<Box<dyn Sink>>;
-/// Sinks of raw frames.
-pub type FrameSinks = Vec<Box<dyn FrameSink>>;
+/// The sink of the images, and those of raw frames.
+pub type Sinks = (Box<dyn Sink>, Vec<Box<dyn FrameSink>>);
 
 /// Refuses a plan for which the disk is too small or too slow; risks come back as notes.
 pub type CheckDisk<'a> = dyn Fn(&Plan) -> Result<Vec<String>, Failure> + 'a;
 
-/// What a service changes about a run: whether files are written, further sinks, wrapped sources.
+/// What a service changes about a run: whether files are written, consumers, wrapped sources.
 pub struct Additions<'a> {
     /// Whether files are written.
     pub write: bool,
@@ -88,8 +86,8 @@ pub struct Additions<'a> {
     pub disk: Option<&'a CheckDisk<'a>>,
     /// Gets remarks on the images while the run goes on.
     pub note: &'a dyn Fn() -> Note,
-    /// Makes the sinks beside the file, for a plan.
-    pub sinks: &'a dyn Fn(&Arc<Plan>) -> Sinks,
+    /// Who gets the images beside the file.
+    pub consumers: &'a dyn Fn() -> Consumers,
     /// Wraps the socket of each stream.
     pub wrap: &'a dyn Fn(UdpReceiver) -> Box<dyn Source>,
 }
@@ -103,7 +101,7 @@ pub fn prepare(config: &Config, ports: Ports, note: fn(&str)) -> Result<Prepared
         write: true,
         disk: None,
         note: &|| Box::new(note),
-        sinks: &|_| Vec::new(),
+        consumers: &Consumers::default,
         wrap: &|receiver| Box::new(receiver),
     };
     prepare_with(config, ports, &plain)
@@ -142,10 +140,18 @@ pub fn prepare_with(config: &Config, ports: Ports, additions: &Additions<'_>) ->
     };
     let sources = receivers.into_iter().map(additions.wrap).collect();
     let file: Box<dyn Sink> = Box::new(FileSink::new(writer.clone(), &plan));
-    let sinks = std::iter::once(file).chain((additions.sinks)(&plan)).collect();
     let frame_sinks = raw_copy.iter().map(|copy| Box::new(copy.clone()) as Box<dyn FrameSink>).collect();
-    let armed = arm_all(&plan, loaded, sources, (sinks, frame_sinks), Isa::detect(), (additions.note)())?;
+    let parts = Parts { sources, sinks: (file, frame_sinks), consumers: (additions.consumers)(), isa: Isa::detect() };
+    let armed = arm_all(&plan, loaded, parts, (additions.note)())?;
     Ok(Prepared { armed, plan, writer, raw_copy, addresses, receive_buffer_bytes: given, notes })
+}
+
+/// What a run is made of besides its plan and calibration.
+struct Parts {
+    sources: Vec<Box<dyn Source>>,
+    sinks: Sinks,
+    consumers: Consumers,
+    isa: Isa,
 }
 
 /// Arms a run with one source for each stream, one sink for its images, and sinks for its raw frames.
@@ -153,26 +159,19 @@ pub fn arm_with(
     plan: &Arc<Plan>,
     loaded: Loaded,
     sources: Vec<Box<dyn Source>>,
-    (sink, frame_sinks): (Box<dyn Sink>, Vec<Box<dyn FrameSink>>),
+    sinks: Sinks,
     isa: Isa,
     note: Note,
 ) -> Result<Armed, Failure> {
-    arm_all(plan, loaded, sources, (vec![sink], frame_sinks), isa, note)
+    arm_all(plan, loaded, Parts { sources, sinks, consumers: Consumers::default(), isa }, note)
 }
 
-/// As [`arm_with`], for several sinks. The first sink is wrapped by the guard that compares image headers with the
-/// calibration, because it receives the headers of every image.
-fn arm_all(
-    plan: &Arc<Plan>,
-    loaded: Loaded,
-    sources: Vec<Box<dyn Source>>,
-    (mut sinks, frame_sinks): (Sinks, FrameSinks),
-    isa: Isa,
-    note: Note,
-) -> Result<Armed, Failure> {
-    let guarded = sinks.remove(0);
-    sinks.insert(0, calibration::guard::wrap(guarded, loaded.expected(), plan.streams(), note));
-    let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks, frame_sinks, isa };
+/// As [`arm_with`]. The sink is wrapped by the guard that compares image headers with the calibration, because it
+/// receives the headers of every image.
+fn arm_all(plan: &Arc<Plan>, loaded: Loaded, parts: Parts, note: Note) -> Result<Armed, Failure> {
+    let Parts { sources, sinks: (sink, frame_sinks), consumers, isa } = parts;
+    let sinks = vec![calibration::guard::wrap(sink, loaded.expected(), plan.streams(), note)];
+    let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks, consumers, frame_sinks, isa };
     arm(parts).map_err(|error| {
         let fix = "set a smaller [run] buffer_mib, or close other programs";
         Failure::new(Exit::Io, "the run cannot be armed", error.to_string(), fix)

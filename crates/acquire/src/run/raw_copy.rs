@@ -9,8 +9,9 @@
 use konkordia_config::{Config, overrides};
 use konkordia_core::MAX_PACKETS_PER_TILE;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::image::TileRecord;
 use konkordia_core::plan::{FirstFrame, Plan};
-use konkordia_core::ports::{FrameSink, SinkError, TileRecord};
+use konkordia_core::ports::{FrameSink, SinkError};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_sinks::durable::{DiskSync, Durable, SyncFailed, is_out_of_files, while_out_of_files};
 use konkordia_sinks::hdf5::Overwrite;

@@ -1,5 +1,5 @@
 use super::*;
-use konkordia_core::ports::FrameHeader;
+use konkordia_core::frame_header::FrameHeader;
 use konkordia_input::{Input, Options};
 
 fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {

@@ -1,8 +1,8 @@
 //! Writes committed images into NeXus files.
 
+use konkordia_core::image::{CommittedImage, Packets};
 use konkordia_core::plan::Plan;
-use konkordia_core::ports::{CommittedImage, Sink, SinkError};
-use konkordia_kernels::codec::Framing;
+use konkordia_core::ports::{Sink, SinkError};
 use konkordia_sinks::durable::Durable;
 use konkordia_sinks::hdf5::{self, FileReport, ImageRecord, LedgerRecord, Writer};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,9 +31,12 @@ impl SharedWriter {
     /// already hold. Does nothing if that conversion was complete: its snapshots are already stored.
     ///
     /// # Errors
-    /// As [`Sink::write`].
-    pub fn write_pedestals(&self, image: u64, parts: &[&[f32]]) -> Result<(), SinkError> {
-        FileSink::with_writer(self, |writer| if writer.takes_pedestals() { writer.write_pedestals(image, parts) } else { Ok(()) })
+    /// As [`Sink::image`].
+    pub fn write_pedestals(&self, image: u64, plane: &[f32]) -> Result<(), SinkError> {
+        FileSink::with_writer(
+            self,
+            |writer| if writer.takes_pedestals() { writer.write_pedestals(image, &[plane]) } else { Ok(()) },
+        )
     }
 
     /// Writes the ledger of the run and closes the files; `None` if no files are open.
@@ -60,8 +63,6 @@ pub fn selected_columns() -> Vec<String> {
 /// Writes the images that the engine commits.
 pub struct FileSink {
     writer: SharedWriter,
-    /// Joins the strips of an image to a chunk.
-    framing: Framing,
     bitmap_words: usize,
     packets: Vec<u16>,
     bitmap: Vec<u64>,
@@ -72,16 +73,49 @@ pub struct FileSink {
 impl FileSink {
     /// A sink for the images of `plan`.
     pub fn new(writer: SharedWriter, plan: &Plan) -> Self {
-        let framing = Framing::new(plan.compression, plan.image_bytes());
         let tiles = plan.streams();
         let bitmap_words = plan.geometry.format().packets().div_ceil(64) as usize;
         let (packets, bitmap) = (vec![0; tiles], vec![0; tiles * bitmap_words]);
-        Self { writer, framing, bitmap_words, packets, bitmap, is_selected: !extra_columns(plan).is_empty() }
+        Self { writer, bitmap_words, packets, bitmap, is_selected: !extra_columns(plan).is_empty() }
     }
 
     /// A sink for the images of `plan` with [`selected_columns`].
     pub fn of_selected(writer: SharedWriter, plan: &Plan) -> Self {
         Self { is_selected: true, ..Self::new(writer, plan) }
+    }
+
+    /// Writes an image at `position`, with these packets instead of its own.
+    ///
+    /// # Errors
+    /// As [`Sink::image`].
+    pub fn write(&mut self, position: u64, image: &CommittedImage, packets: &Packets) -> Result<(), SinkError> {
+        let words = self.bitmap_words;
+        for (tile, record) in packets.tiles.iter().enumerate() {
+            self.packets[tile] = record.packets;
+            self.bitmap[tile * words..(tile + 1) * words].copy_from_slice(&record.bitmap.0[..words]);
+        }
+        // The header of the image is that of the first stream with packets.
+        let first = packets.header().unwrap_or_default();
+        let frames = [packets.first_frame, u64::from(packets.frames), u64::from(packets.frames_complete)];
+        let chunk = [image.chunk()];
+        let record = ImageRecord {
+            index: position,
+            frame_number: first.frame_number,
+            status: image.status,
+            parts: if image.status.has_pixels() { &chunk } else { &[] },
+            packets_received: &self.packets,
+            packet_bitmap: &self.bitmap,
+            timestamp_100ns: first.timestamp_100ns,
+            bunch_id: first.bunch_id,
+            exposure_100ns: first.exposure_length,
+            detector_info: first.daq_info,
+            extra: if self.is_selected { &frames } else { &[] },
+        };
+        Self::with_writer(&self.writer, |writer| {
+            writer.write(&record)?;
+            let pedestals = packets.pedestals.as_ref();
+            pedestals.map_or(Ok(()), |plane| writer.write_pedestals(position, &[plane]))
+        })
     }
 
     fn with_writer(writer: &SharedWriter, f: impl FnOnce(&mut Writer) -> Result<(), hdf5::Error>) -> Result<(), SinkError> {
@@ -98,38 +132,11 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        let words = self.bitmap_words;
-        for (tile, record) in image.tiles.iter().enumerate() {
-            self.packets[tile] = record.packets;
-            self.bitmap[tile * words..(tile + 1) * words].copy_from_slice(&record.bitmap.0[..words]);
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        match &image.packets {
+            Some(packets) => self.write(image.number, image, packets),
+            None => Ok(()),
         }
-        // The header of the image is that of the first stream with packets.
-        let first = image.tiles.iter().find(|t| t.packets > 0).map(|t| t.header).unwrap_or_default();
-        // At most one part per strip, a header and a trailer; a chunk is written in one go by the writer.
-        let mut parts: [&[u8]; konkordia_core::plan::STRIPS_MAX + 2] = [&[]; konkordia_core::plan::STRIPS_MAX + 2];
-        let mut count = 0;
-        if !image.strips.is_empty() {
-            count = self.framing.join(image.strips, &mut parts);
-        }
-        let head = [image.head.first_frame, u64::from(image.head.frames), u64::from(image.head.frames_complete)];
-        let record = ImageRecord {
-            index: image.image,
-            frame_number: first.frame_number,
-            status: image.head.status,
-            parts: &parts[..count],
-            packets_received: &self.packets,
-            packet_bitmap: &self.bitmap,
-            timestamp_100ns: first.timestamp_100ns,
-            bunch_id: first.bunch_id,
-            exposure_100ns: first.exposure_length,
-            detector_info: first.daq_info,
-            extra: if self.is_selected { &head } else { &[] },
-        };
-        Self::with_writer(&self.writer, |writer| {
-            writer.write(&record)?;
-            if image.pedestals.is_empty() { Ok(()) } else { writer.write_pedestals(image.image, image.pedestals) }
-        })
     }
 
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {

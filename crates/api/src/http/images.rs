@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use konkordia_acquire::handle::{Detector, RingImage};
-use konkordia_core::series::SeriesImage;
+use konkordia_core::image::CommittedImage;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub struct ImageQuery {
         headers(("X-Konkordia-Image" = u64, description = "Its number"), ("X-Konkordia-Age-Ms" = u64, description = "Milliseconds since it came into the ring"),
             ("X-Konkordia-Run" = u64, description = "The run that the image is of"), ("X-Konkordia-Shape" = String, description = "`raw`: dimensions, slowest first, with commas"),
             ("X-Konkordia-Dtype" = String, description = "`raw`: type of a pixel as numpy writes it"),
-            ("X-Konkordia-Compression" = String, description = "`raw`: none, lz4-block, lz4, bslz4 or bszstd"),
+            ("X-Konkordia-Compression" = String, description = "`raw`: none, lz4-block, lz4, bslz4, bszstd, zstd or gzip"),
             ("X-Konkordia-Piece-Bytes" = String, description = "`raw`: lengths of the pieces, each packed by itself, if there are several")))))]
 pub async fn image(
     State(shared): State<Arc<Shared>>,
@@ -161,7 +161,7 @@ pub struct ChannelHeader {
     pub shape: Vec<u64>,
     /// Type of a pixel as numpy writes it.
     pub dtype: String,
-    /// `none`, `lz4-block`, `lz4`, `bslz4` or `bszstd`.
+    /// `none`, `lz4-block`, `lz4`, `bslz4`, `bszstd`, `zstd` or `gzip`.
     pub compression: String,
     /// Bytes as they are packed.
     pub packed_bytes: u64,
@@ -196,8 +196,8 @@ impl ImageHeader {
 
 /// Waits until there is memory for the pixels and for what is made of them: twice the sum of the packed and the
 /// unpacked bytes.
-async fn memory(shared: &Shared, image: &SeriesImage) -> Result<OwnedSemaphorePermit, Problem> {
-    let of_channel = |channel: &konkordia_core::series::Channel| channel.array.unpacked_bytes();
+async fn memory(shared: &Shared, image: &CommittedImage) -> Result<OwnedSemaphorePermit, Problem> {
+    let of_channel = |channel: &konkordia_core::image::Channel| channel.array.unpacked_bytes();
     let unpacked = image.channels.iter().map(of_channel).fold(0, u64::saturating_add);
     let mib = (unpacked.saturating_add(image.packed_bytes()) >> 19) + 1;
     let all = shared.settings.limits.image_memory_mib;

@@ -1,7 +1,10 @@
 //! The body of `/last_frame`: a pickled list of the image's header and its parts, as the viewers of MAX IV load it.
 
-use konkordia_core::array::{Element, Packing};
-use konkordia_core::series::{Array, SeriesImage, SeriesStart};
+use konkordia_core::array::{Array, Element, Packing};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::series::SeriesStart;
+use konkordia_kernels::Isa;
+use konkordia_kernels::transform::{UnpackScratch, unpack};
 use serde_pickle::{HashableValue, SerOptions, Value};
 use std::collections::BTreeMap;
 
@@ -10,8 +13,9 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// In words: the image has no pixels or cannot be written as a pickle.
-pub fn last_frame(start: &SeriesStart, image: &SeriesImage, factor: usize) -> Result<Vec<u8>, String> {
+pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) -> Result<Vec<u8>, String> {
     let array = &image.channels.first().ok_or("the image has no pixels")?.array;
+    let array = &if is_nameable(array.packing) { array.clone() } else { unpacked(array)? };
     let mut header = known_keys(start, image, array);
     let mut parts: Vec<Vec<u8>> = match image.channels.len() {
         1 => array.pieces.iter().map(|piece| piece.to_vec()).collect(),
@@ -26,6 +30,18 @@ pub fn last_frame(start: &SeriesStart, image: &SeriesImage, factor: usize) -> Re
     }
     let list = std::iter::once(Value::Dict(header)).chain(parts.into_iter().map(Value::Bytes)).collect();
     serde_pickle::value_to_vec(&Value::List(list), SerOptions::new()).map_err(|why| format!("the pickle cannot be made: {why}"))
+}
+
+/// True if viewers know the packing. Whole Zstd and zlib streams come only from runs over UDP, as one array.
+const fn is_nameable(packing: Packing) -> bool {
+    !matches!(packing, Packing::Zstd | Packing::Gzip)
+}
+
+fn unpacked(array: &Array) -> Result<Array, String> {
+    let mut out = vec![0; usize::try_from(array.unpacked_bytes()).map_err(|_| "the image is too large")?];
+    let packed = array.pieces.first().ok_or("the image has no pixels")?;
+    unpack::array(array.packing, array.element, packed, &mut out, &mut UnpackScratch::new(Isa::detect()))?;
+    Ok(Array { packing: Packing::None, pieces: vec![out.into()], ..array.clone() })
 }
 
 /// What the MAX IV receiver returns before the first image: a header without keys and no bytes.
@@ -46,7 +62,7 @@ fn integers(numbers: &[u64]) -> Value {
 }
 
 /// The keys of an image in STINS, and the other keys that the sender gave.
-fn known_keys(start: &SeriesStart, image: &SeriesImage, array: &Array) -> BTreeMap<HashableValue, Value> {
+fn known_keys(start: &SeriesStart, image: &CommittedImage, array: &Array) -> BTreeMap<HashableValue, Value> {
     let mut header = BTreeMap::new();
     if let Ok(serde_json::Value::Object(said)) = serde_json::from_slice(&image.header_json) {
         for (key, value) in &said {
@@ -57,7 +73,7 @@ fn known_keys(start: &SeriesStart, image: &SeriesImage, array: &Array) -> BTreeM
         insert(&mut header, key, plain(value));
     }
     let compression = match array.packing {
-        Packing::None => "none",
+        Packing::None | Packing::Zstd | Packing::Gzip => "none",
         Packing::BitshuffleLz4 => "bslz4",
         Packing::BitshuffleZstd => "bszstd",
         Packing::Lz4 | Packing::Lz4Block => "lz4",
@@ -116,17 +132,19 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use konkordia_core::array::Shape;
+    use konkordia_core::image::Channel;
     use konkordia_core::ledger::ImageStatus;
-    use konkordia_core::series::Channel;
+    use konkordia_core::plan::Compression;
+    use konkordia_kernels::{ElementSize, codec};
     use serde_pickle::DeOptions;
 
-    fn image() -> SeriesImage {
+    fn image() -> CommittedImage {
         let pixels: Vec<u8> = (0u16..15).flat_map(|n| (n * 10).to_le_bytes()).collect();
         let shape = Shape::new(&[3, 5]).unwrap();
         let array = Array { shape, element: Element::Uint16, packing: Packing::None, pieces: vec![Bytes::from(pixels)] };
         let header_json = Bytes::from_static(br#"{"htype":"x","exposure_time":0.5,"nested":{"a":[1,null]}}"#);
         let channels = vec![Channel { name: "".into(), array }];
-        SeriesImage { status: ImageStatus::Complete, channels, header_json, ..SeriesImage::lost(7) }
+        CommittedImage { status: ImageStatus::Complete, channels, header_json, ..CommittedImage::lost(7) }
     }
 
     fn read(body: &[u8]) -> (BTreeMap<HashableValue, Value>, Vec<u8>) {
@@ -144,7 +162,18 @@ mod tests {
         assert_eq!(get("exposure_time"), Value::F64(0.5));
         assert_eq!(get("shape"), Value::List(vec![Value::I64(3), Value::I64(5)]));
         assert_eq!(pixels.len(), 30);
-        assert!(last_frame(&SeriesStart::default(), &SeriesImage::lost(0), 1).is_err());
+        assert!(last_frame(&SeriesStart::default(), &CommittedImage::lost(0), 1).is_err());
+    }
+
+    #[test]
+    fn what_viewers_cannot_unpack_is_unpacked_for_them() {
+        let plain = image();
+        let mut zstd = plain.clone();
+        let array = &mut zstd.channels[0].array;
+        let packed = codec::compress(Compression::Zstd { level: 1 }, Isa::detect(), ElementSize::Two, &array.pieces[0], 64 << 10);
+        (array.packing, array.pieces) = (Packing::Zstd, vec![packed.into()]);
+        let of = |image: &CommittedImage| read(&last_frame(&SeriesStart::default(), image, 1).unwrap());
+        assert_eq!(of(&zstd), of(&plain));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! without a clear cell or stage.
 
 use super::light::Samples;
-use konkordia_core::ports::TileRecord;
+use konkordia_core::image::TileRecord;
 use konkordia_kernels::pedestal::{PedestalAccumulator, PedestalPlanes};
 use konkordia_sinks::hdf5::calibration::{GainStage, MODULE_PIXELS};
 use std::collections::BTreeMap;
@@ -183,7 +183,7 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_core::ports::FrameHeader;
+    use konkordia_core::frame_header::FrameHeader;
 
     fn tile(daq_info: u32, module_id: u16) -> TileRecord {
         TileRecord {

@@ -5,7 +5,8 @@ use super::collect::Collector;
 use super::judge::{Judged, judge};
 use crate::reasons::{DEAD, NOISY, Thresholds};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::ports::{FrameHeader, TileRecord};
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::image::TileRecord;
 use konkordia_sim::jungfrau::{BadKind, JungfrauModel, SyntheticJungfrau};
 use konkordia_sinks::hdf5::calibration::{GainStage, MODULE_PIXELS};
 

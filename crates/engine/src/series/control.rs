@@ -3,7 +3,6 @@
 use super::budget::InFlightBudget;
 use crate::latency::{Histogram, Latency};
 use crossbeam_channel::{Receiver, Sender};
-use konkordia_core::ports::SinkError;
 use konkordia_core::series::{SeriesEnd, SeriesLedger, SeriesStart};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,16 +42,6 @@ pub enum Notice {
     /// A series has ended, or an arm that no series followed. There is one for each [`Notice::Started`] and one for
     /// each arm.
     Ended(Arc<SeriesEnd>),
-    /// A sink failed; it takes nothing more of this series.
-    SinkFailed {
-        /// Its name.
-        sink: String,
-        /// What happened, why, and what to do.
-        error: SinkError,
-        /// Images with pixels that it has not taken. The notice is sent again, with the final number, when the series
-        /// has ended.
-        unwritten: u64,
-    },
     /// A source failed for good.
     SourceFailed {
         /// The upstream, from 0.

@@ -7,7 +7,8 @@ use super::spec::{Join, SeriesSpec};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::assembler::JUMP_IMAGES_LIMIT;
-use konkordia_core::series::{Channel, Positions, SeriesEnded, SeriesStart};
+use konkordia_core::image::Channel;
+use konkordia_core::series::{Positions, SeriesEnded, SeriesStart};
 
 /// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this
 /// series.

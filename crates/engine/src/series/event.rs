@@ -1,8 +1,9 @@
 //! The meaning of a message, whatever protocol it came in.
 
 use bytes::Bytes;
+use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ports::Message;
-use konkordia_core::series::{Channel, ImageTimes, SeriesStart};
+use konkordia_core::series::SeriesStart;
 use konkordia_wire::stream::Refusal;
 use std::sync::Arc;
 

@@ -12,9 +12,10 @@ use super::work::{Done, Job};
 use crate::output_queue::OutputQueues;
 use crossbeam_channel::{Receiver, Sender};
 use konkordia_core::geometry::Orientation;
+use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::order::{Order, OrderSpec, Ready, Verdict};
-use konkordia_core::series::{SeriesImage, SeriesLedger};
+use konkordia_core::series::SeriesLedger;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ pub(crate) struct WorkerPool {
 
 enum State {
     Working,
-    Done(SeriesImage),
+    Done(CommittedImage),
 }
 
 /// An image that has left the order and is not committed.
@@ -282,8 +283,8 @@ impl Images {
     fn leave(&mut self, ready: Ready) {
         let Ready { number, missing_parts } = ready;
         let mut entry =
-            Entry { number, state: State::Done(SeriesImage::lost(number)), missing_parts, receipts: Receipts::default() };
-        let mut image = SeriesImage::lost(number);
+            Entry { number, state: State::Done(CommittedImage::lost(number)), missing_parts, receipts: Receipts::default() };
+        let mut image = CommittedImage::lost(number);
         let mut parts = Vec::new();
         for part in 0..self.parts_per_image {
             let slot = self.slot(number, part);
@@ -311,7 +312,7 @@ impl Images {
         self.enqueue(entry, image, parts);
     }
 
-    fn enqueue(&mut self, mut entry: Entry, mut image: SeriesImage, parts: Vec<Vec<konkordia_core::series::Channel>>) {
+    fn enqueue(&mut self, mut entry: Entry, mut image: CommittedImage, parts: Vec<Vec<konkordia_core::image::Channel>>) {
         image.missing_parts = entry.missing_parts;
         if image.status == ImageStatus::Partial && self.missing != MissingPolicy::Keep {
             image.status = ImageStatus::Discarded;
@@ -368,7 +369,7 @@ impl Images {
         }
     }
 
-    fn commit(&mut self, image: SeriesImage) {
+    fn commit(&mut self, image: CommittedImage) {
         self.announce();
         let Some(image) = self.account(image, false) else {
             self.committed_ns = self.control.now_ns();
@@ -391,7 +392,7 @@ impl Images {
 
     /// Counts the image of the next position in the ledger. Returns what leaves: the image itself, or the sum of which
     /// it is the last. With `is_discarded` a sum with pixels counts as discarded.
-    fn account(&mut self, image: SeriesImage, is_discarded: bool) -> Option<SeriesImage> {
+    fn account(&mut self, image: CommittedImage, is_discarded: bool) -> Option<CommittedImage> {
         let Some(summer) = &mut self.summer else {
             self.ledger.enter(&image);
             return Some(image);
@@ -431,7 +432,7 @@ impl Images {
     fn discard_one(&mut self, number: u64, missing_parts: u64) {
         let has_parts = missing_parts.count_ones() < self.parts_per_image;
         let status = if has_parts { ImageStatus::Discarded } else { ImageStatus::Lost };
-        self.account(SeriesImage { status, missing_parts, ..SeriesImage::lost(number) }, true);
+        self.account(CommittedImage { status, missing_parts, ..CommittedImage::lost(number) }, true);
     }
 
     /// Prepares for the next series. Returns the ledger of this one; a new one begins.

@@ -2,9 +2,9 @@
 
 use super::unpack::unpack_pieces;
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::geometry::Placement;
-use konkordia_core::series::{Array, Channel};
+use konkordia_core::image::Channel;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{UnpackScratch, masked_le_bytes, missing_le_bytes, place};
 

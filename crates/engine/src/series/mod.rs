@@ -6,7 +6,6 @@ mod budget;
 mod control;
 mod current;
 pub mod decoder;
-mod deliver;
 pub mod encode;
 pub mod event;
 mod hold_queue;
@@ -28,7 +27,6 @@ mod unpack;
 mod work;
 
 pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};
-pub use deliver::{SinkThread, guarded, spawn_sink};
 pub use konkordia_core::series::{Accept, Positions, Protocol};
 pub use moved::start_of_changed;
 pub use pull::Upstream;

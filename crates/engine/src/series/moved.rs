@@ -1,9 +1,9 @@
 //! Adapts the start of a series, which describes the sender's images, to the images that a recipe makes of them: beam
 //! centre, size of pixels and images, masks, and which numbers are measurements.
 
-use konkordia_core::array::Shape;
+use konkordia_core::array::{Array, Shape};
 use konkordia_core::geometry::Orientation;
-use konkordia_core::series::{Array, SeriesStart};
+use konkordia_core::series::SeriesStart;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{Compiled, Recipe, Reduce, Scratch, Step};
 use serde_json::{Map, Value, json};
@@ -188,7 +188,8 @@ mod tests {
     use super::*;
     use crate::series::transform::by_recipe;
     use konkordia_core::array::{Element, Packing};
-    use konkordia_core::series::{Channel, ChannelStart, Facts, SeriesImage};
+    use konkordia_core::image::{Channel, CommittedImage};
+    use konkordia_core::series::{ChannelStart, Facts};
     use konkordia_kernels::transform::{Bin, Overflow, Window};
 
     const ROWS: usize = 11;
@@ -238,7 +239,7 @@ mod tests {
     fn changed(steps: &[Step], at: (usize, usize), mut said: SeriesStart) -> (Array, SeriesStart) {
         let mut transform = by_recipe(Recipe { steps: steps.to_vec() })();
         let channels = vec![Channel { name: "".into(), array: marked(at.0, at.1) }];
-        let image = transform.run(SeriesImage { channels, ..SeriesImage::lost(0) }, Orientation::UPRIGHT).unwrap();
+        let image = transform.run(CommittedImage { channels, ..CommittedImage::lost(0) }, Orientation::UPRIGHT).unwrap();
         transform.start(&mut said);
         (image.channels.into_iter().next().unwrap().array, said)
     }

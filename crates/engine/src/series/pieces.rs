@@ -3,8 +3,8 @@
 use super::join::Joined;
 use super::unpack::unpacked;
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::series::{Array, Channel};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::Channel;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{PackScratch, UnpackScratch, missing_le_bytes, pack};
 

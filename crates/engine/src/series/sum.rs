@@ -2,9 +2,10 @@
 //! commits images: workers hand it unpacked pixels, and sinks, consumers and the preview buffer see sums only.
 
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::{Channel, CommittedImage, ImageTimes};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
-use konkordia_core::series::{Array, Channel, ImageTimes, SeriesImage, SeriesStart};
+use konkordia_core::series::SeriesStart;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, Overflow, PackScratch, Reduce, Sum, SumState, missing_le_bytes};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub(crate) struct Summer {
     missing: MissingPolicy,
     packing: Packing,
     /// The sum that is being made, without its pixels; its number is the right one.
-    sum: SeriesImage,
+    sum: CommittedImage,
     /// Images in it, and how many of them are in which state.
     added: u32,
     complete: u32,
@@ -102,7 +103,7 @@ impl Summer {
             frames,
             missing,
             packing,
-            sum: SeriesImage::lost(0),
+            sum: CommittedImage::lost(0),
             added: 0,
             complete: 0,
             lost: 0,
@@ -130,12 +131,12 @@ impl Summer {
     }
 
     fn begin(&mut self, number: u64) {
-        self.sum = SeriesImage::lost(number);
+        self.sum = CommittedImage::lost(number);
         (self.added, self.complete, self.lost, self.discarded, self.blank) = (0, 0, 0, 0, 0);
     }
 
     /// Adds the image of the next position. Returns the sum, if that was its last image.
-    pub fn add(&mut self, frame: &SeriesImage) -> Option<SeriesImage> {
+    pub fn add(&mut self, frame: &CommittedImage) -> Option<CommittedImage> {
         self.note(frame);
         self.added += 1;
         match frame.status {
@@ -156,7 +157,7 @@ impl Summer {
     }
 
     /// Keeps the header of the first image that came, and the times from the first to the last.
-    fn note(&mut self, frame: &SeriesImage) {
+    fn note(&mut self, frame: &CommittedImage) {
         let (is_first, sum) = (self.lost == self.added, &mut self.sum);
         sum.missing_parts |= frame.missing_parts;
         if frame.status == ImageStatus::Lost {
@@ -175,7 +176,7 @@ impl Summer {
     }
 
     /// False if they are not of the form of those before.
-    fn add_pixels(&mut self, frame: &SeriesImage) -> bool {
+    fn add_pixels(&mut self, frame: &CommittedImage) -> bool {
         let is_alike = |channels: &[ChannelSum]| {
             channels.len() == frame.channels.len()
                 && channels.iter().zip(&frame.channels).all(|(sum, channel)| sum.fits(&channel.array))
@@ -200,8 +201,8 @@ impl Summer {
         is_added
     }
 
-    fn finish(&mut self) -> SeriesImage {
-        let mut sum = std::mem::replace(&mut self.sum, SeriesImage::lost(0));
+    fn finish(&mut self) -> CommittedImage {
+        let mut sum = std::mem::replace(&mut self.sum, CommittedImage::lost(0));
         let has_pixels = self.channels.iter().any(ChannelSum::is_begun);
         sum.status = match () {
             () if self.complete == self.frames && self.blank == 0 => ImageStatus::Complete,

@@ -38,7 +38,7 @@ fn naive(from: PixelType, to: PixelType, pixels: &[f64]) -> f64 {
     }
 }
 
-fn image(rng: &mut Rng, element: Element, pieces: usize, channels: usize) -> SeriesImage {
+fn image(rng: &mut Rng, element: Element, pieces: usize, channels: usize) -> CommittedImage {
     let pixel = element.pixel().unwrap();
     let s = pixel.special();
     let shape = Shape::new(&[6, 5]).unwrap();
@@ -55,10 +55,10 @@ fn image(rng: &mut Rng, element: Element, pieces: usize, channels: usize) -> Ser
         let pieces = (0..pieces).map(|_| piece(rng)).collect();
         Channel { name: format!("c{n}").into(), array: Array { shape, element, packing: Packing::None, pieces } }
     };
-    SeriesImage {
+    CommittedImage {
         status: ImageStatus::Complete,
         channels: (0..channels).map(|n| channel(rng, n)).collect(),
-        ..SeriesImage::lost(0)
+        ..CommittedImage::lost(0)
     }
 }
 
@@ -85,9 +85,9 @@ fn sums_are_those_of_naive_code_for_all_types_channels_and_pieces() {
         for number in 0..5 {
             // A sum without the image that is lost is missing all over, but for masked pixels.
             let lost = if number % 2 == 1 { rng.below(u64::from(frames)) as u32 } else { u32::MAX };
-            let mut added: Vec<SeriesImage> = Vec::new();
+            let mut added: Vec<CommittedImage> = Vec::new();
             for n in 0..frames {
-                let frame = if n == lost { SeriesImage::lost(0) } else { image(&mut rng, element, pieces, channels) };
+                let frame = if n == lost { CommittedImage::lost(0) } else { image(&mut rng, element, pieces, channels) };
                 let sum = summer.add(&frame);
                 added.push(frame);
                 assert_eq!((sum.is_some(), summer.added()), (n + 1 == frames, (n + 1) % frames));
@@ -99,7 +99,7 @@ fn sums_are_those_of_naive_code_for_all_types_channels_and_pieces() {
                     let array = &channel.array;
                     assert_eq!((&*channel.name, array.pieces.len()), (&*format!("c{c}"), pieces));
                     assert_eq!((array.packing, array.element.pixel()), (packing, Some(to)));
-                    let frame = |frame: &SeriesImage| match frame.channels.get(c) {
+                    let frame = |frame: &CommittedImage| match frame.channels.get(c) {
                         Some(channel) => unpacked(&channel.array),
                         None => vec![from.special().missing; 30],
                     };
@@ -119,7 +119,7 @@ fn states_times_and_headers_of_a_sum() {
         let mut rng = Rng::new(n);
         let is_there = status != ImageStatus::Lost;
         let channels = if status.has_pixels() { image(&mut rng, Element::Uint16, 1, 1).channels } else { Vec::new() };
-        SeriesImage {
+        CommittedImage {
             status,
             channels,
             store: n != 7,
@@ -127,7 +127,7 @@ fn states_times_and_headers_of_a_sum() {
             header_json: if is_there { format!("{{\"n\":{n}}}").into() } else { Bytes::new() },
             received_ns: if is_there { 1000 + n } else { 0 },
             missing_parts: if status == ImageStatus::Complete { 0 } else { 1 << n },
-            ..SeriesImage::lost(99)
+            ..CommittedImage::lost(99)
         }
     };
     use ImageStatus::{Complete as C, Discarded as D, Lost as L, Partial as P};

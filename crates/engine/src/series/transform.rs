@@ -3,7 +3,8 @@
 use super::moved::start_of_changed;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::geometry::Orientation;
-use konkordia_core::series::{SeriesImage, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::series::SeriesStart;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{Compiled, Recipe, Scratch};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub trait Transform: Send {
     ///
     /// # Errors
     /// The pixels cannot be read; in words for people. The image counts as malformed then.
-    fn run(&mut self, image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String>;
+    fn run(&mut self, image: CommittedImage, turn: Orientation) -> Result<CommittedImage, String>;
 
     /// Adapts the start of a series, which describes the sender's images, to the images after the change.
     fn start(&self, start: &mut SeriesStart);
@@ -58,7 +59,7 @@ impl ByRecipe {
 }
 
 impl Transform for ByRecipe {
-    fn run(&mut self, mut image: SeriesImage, _turn: Orientation) -> Result<SeriesImage, String> {
+    fn run(&mut self, mut image: CommittedImage, _turn: Orientation) -> Result<CommittedImage, String> {
         for channel in &mut image.channels {
             let index = self.compiled(channel.array.shape, channel.array.element)?;
             channel.array = self.compiled[index].array(&channel.array, &mut self.scratch)?;

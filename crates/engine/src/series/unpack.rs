@@ -1,8 +1,7 @@
 //! Unpacks the pixels of arrays.
 
 use bytes::Bytes;
-use konkordia_core::array::Packing;
-use konkordia_core::series::Array;
+use konkordia_core::array::{Array, Packing};
 use konkordia_kernels::transform::{UnpackScratch, unpack};
 
 /// The bytes of the pixels; shared where they are not packed.

@@ -9,16 +9,16 @@ use super::unpack::{unpack_pieces, unpacked};
 use crate::contain::contain;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
-use konkordia_core::array::{Element, Packing};
+use konkordia_core::array::{Array, Element, Packing};
 use konkordia_core::geometry::Orientation;
-use konkordia_core::series::{Array, Channel, SeriesImage};
+use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, PackScratch, UnpackScratch};
 
 /// An image for a worker.
 pub(crate) struct Job {
     pub ticket: u64,
-    pub image: SeriesImage,
+    pub image: CommittedImage,
     /// Channels of each part where parts are joined, else empty; a missing part has none.
     pub parts: Vec<Vec<Channel>>,
     /// How its series asks it to be turned.
@@ -28,7 +28,7 @@ pub(crate) struct Job {
 /// The result of a [`Job`].
 pub(crate) struct Done {
     pub ticket: u64,
-    pub image: SeriesImage,
+    pub image: CommittedImage,
     /// Parts that cannot be read; bit 0 where images are not joined.
     pub unreadable: u64,
     pub why: Option<String>,
@@ -98,7 +98,7 @@ impl<'a> Worker<'a> {
                 // What the panic left behind is not used again.
                 self = Self::new(self.spec);
                 let why = Some(format!("its pixels could not be processed, please report this text: {panic}"));
-                Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why }
+                Done { ticket, image: CommittedImage::lost(number), unreadable: u64::MAX, why }
             });
             if done.send(result).is_err() {
                 return;
@@ -120,11 +120,11 @@ impl<'a> Worker<'a> {
         let number = image.number;
         match self.change(image, turn) {
             Ok(image) => Done { ticket, image, unreadable, why },
-            Err(why) => Done { ticket, image: SeriesImage::lost(number), unreadable: u64::MAX, why: Some(why) },
+            Err(why) => Done { ticket, image: CommittedImage::lost(number), unreadable: u64::MAX, why: Some(why) },
         }
     }
 
-    fn change(&mut self, image: SeriesImage, turn: Orientation) -> Result<SeriesImage, String> {
+    fn change(&mut self, image: CommittedImage, turn: Orientation) -> Result<CommittedImage, String> {
         if self.spec.check_pixels {
             image.channels.iter().try_for_each(|channel| self.check(&channel.array))?;
         }

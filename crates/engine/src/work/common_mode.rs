@@ -8,8 +8,8 @@
 
 use super::batch::BATCH_FRAMES;
 use konkordia_core::geometry::ImageGeometry;
+use konkordia_core::image::TileRecord;
 use konkordia_core::plan::CommonMode;
-use konkordia_core::ports::TileRecord;
 use konkordia_core::tile::TileFormat;
 use konkordia_kernels::constants::CellConstants;
 

@@ -5,7 +5,8 @@
 mod skip;
 
 use super::*;
-use konkordia_engine::series::encode::{Encoder, Outgoing, encoder};
+use konkordia_core::ports::MessageEncoder;
+use konkordia_engine::series::encode::{Outgoing, encoder};
 use konkordia_wire::{dectris_v2, stins, zmsg};
 
 /// The messages of a capture; where it is absent the test is skipped.
@@ -20,7 +21,7 @@ fn capture(name: &str) -> Option<Vec<Message>> {
 }
 
 /// Encodes the image and reads the last message of it again with the decoder of `protocol`.
-fn again(encoder: &mut dyn Encoder, protocol: Protocol, image: &SeriesImage) -> ImagePart {
+fn again(encoder: &mut dyn MessageEncoder, protocol: Protocol, image: &CommittedImage) -> ImagePart {
     let parts = encoder.image(image).unwrap().pop().unwrap();
     part(read(protocol, &Message { parts }).unwrap())
 }

@@ -1,5 +1,5 @@
 use super::*;
-use konkordia_core::series::ImageTimes;
+use konkordia_core::image::ImageTimes;
 use konkordia_wire::cbor::item_of;
 use serde_json::{Value, json};
 

@@ -9,10 +9,11 @@ mod sls;
 mod stins;
 
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::Message;
-use konkordia_core::series::{Array, Channel, SeriesImage, SeriesStart};
+use konkordia_core::series::SeriesStart;
 use konkordia_engine::series::Protocol;
 use konkordia_engine::series::decoder::{DecoderOptions, decoder, decoder_with};
 use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
@@ -61,20 +62,20 @@ fn plain(dimensions: &[u64], element: Element, data: &'static [u8]) -> Array {
 }
 
 /// An image in its final state, as the sort thread makes it of a part.
-fn image(part: ImagePart) -> SeriesImage {
-    SeriesImage {
+fn image(part: ImagePart) -> CommittedImage {
+    CommittedImage {
         status: if part.is_partial { ImageStatus::Partial } else { ImageStatus::Complete },
         store: part.store,
         channels: part.channels,
         times: part.times,
         header_json: part.header_json,
-        ..SeriesImage::lost(part.number)
+        ..CommittedImage::lost(part.number)
     }
 }
 
-fn image_of(number: u64, arrays: Vec<(&str, Array)>) -> SeriesImage {
+fn image_of(number: u64, arrays: Vec<(&str, Array)>) -> CommittedImage {
     let channels = arrays.into_iter().map(|(name, array)| Channel { name: name.into(), array });
-    SeriesImage { status: ImageStatus::Complete, channels: channels.collect(), ..SeriesImage::lost(number) }
+    CommittedImage { status: ImageStatus::Complete, channels: channels.collect(), ..CommittedImage::lost(number) }
 }
 
 proptest! {

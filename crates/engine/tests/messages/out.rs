@@ -2,8 +2,10 @@
 
 use super::*;
 use konkordia_core::experiment::{Axis, Experiment, Goniometer};
-use konkordia_core::series::{ChannelStart, Facts, ImageTimes, SeriesEnd, SeriesEnded, SeriesLedger};
-use konkordia_engine::series::encode::{Outgoing, Parts, encoder};
+use konkordia_core::image::ImageTimes;
+use konkordia_core::ports::Parts;
+use konkordia_core::series::{ChannelStart, Facts, SeriesEnd, SeriesEnded, SeriesLedger};
+use konkordia_engine::series::encode::{Outgoing, encoder};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{PackScratch, pack};
 use serde_json::{Map, Value, json};
@@ -78,7 +80,7 @@ fn stins_numbers_its_messages_over_several_series() {
     let image = image_of(3, vec![("", plain(&[2, 8], Element::Uint16, &PIXELS))]);
     let mut numbers = Vec::new();
     for _ in 0..2 {
-        for messages in [out.start(&sample_start()), out.image(&image), out.image(&SeriesImage::lost(4)), out.end(&end())] {
+        for messages in [out.start(&sample_start()), out.image(&image), out.image(&CommittedImage::lost(4)), out.end(&end())] {
             numbers.extend(messages.unwrap().iter().map(|parts| first(parts)["msg_number"].as_u64().unwrap()));
         }
     }
@@ -189,7 +191,7 @@ fn a_v2_start_has_all_that_is_known() {
 fn a_v2_start_waits_for_what_the_first_image_tells() {
     let mut out = encoder(Outgoing::DectrisV2);
     assert!(out.start(&sample_start()).unwrap().is_empty());
-    assert!(out.image(&SeriesImage::lost(0)).unwrap().is_empty());
+    assert!(out.image(&CommittedImage::lost(0)).unwrap().is_empty());
     let image = image_of(1, vec![("", packed(Packing::BitshuffleLz4, &[1, 2, 8]))]);
     let messages = out.image(&image).unwrap();
     let (_, header) = start(read(Protocol::DectrisV2, &Message { parts: messages[0].clone() }).unwrap());
@@ -268,7 +270,7 @@ fn sls_images_are_ports_of_whole_numbers() {
     assert_eq!(array(&line).shape.dimensions(), [1, 16]);
     let refused = out.image(&image_of(1, vec![("", plain(&[2, 4], Element::Float32, &PIXELS))]));
     assert!(refused.unwrap_err().contains("float32; the SLS stream has whole numbers"));
-    assert!(out.image(&SeriesImage::lost(2)).unwrap().is_empty());
+    assert!(out.image(&CommittedImage::lost(2)).unwrap().is_empty());
     let parts = one(out.end(&end()).unwrap());
     assert!(matches!(read(Protocol::SlsJson, &Message { parts }).unwrap().event, Event::End(_)));
 }

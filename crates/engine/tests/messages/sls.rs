@@ -1,5 +1,5 @@
 use super::*;
-use konkordia_core::series::ImageTimes;
+use konkordia_core::image::ImageTimes;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

@@ -78,7 +78,7 @@ fn tracking_goes_with_sums_discarded_images_and_split_pixels() {
     let processing = tracked(TrackedFrames::All, Selection::default());
     let missing = MissingPolicy::Discard;
     let seen = recording.check(&Plan { processing, missing, ..recording.plan() }, &constants);
-    assert!(seen.iter().all(|s| s.strips.is_empty()) && !seen[3].pedestals.is_empty());
+    assert!(seen.iter().all(|s| s.chunk.is_empty()) && !seen[3].pedestals.is_empty());
     let sideways = Placement { row: 3, column: 0, orientation: Orientation::new(true, false, Quarter::Deg270) };
     let plan = recording.plan_at(vec![sideways, Placement::at(1, 260)], DoublePixels::Split);
     for processing in [sums, processing] {

@@ -1,14 +1,15 @@
 //! Records simulated frames once, runs them under any plan, and compares what the sinks saw with the naive run.
 
 use konkordia_core::geometry::{DoublePixels, ImageGeometry, Placement};
+use konkordia_core::image::{CommittedImage, ImageHead, Packets, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
-use konkordia_core::ports::{CommittedImage, FrameSink, ImageHead, Sink, SinkError, Source, TileRecord};
+use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, Armed, CellConstants, ConstantPlanes, PixelConstants, RunOutcome, RunParts};
-use konkordia_kernels::codec::{self, Framing};
+use konkordia_engine::run::{self, Armed, CellConstants, ConstantPlanes, Consumers, PixelConstants, RunOutcome, RunParts};
+use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser, field};
@@ -196,6 +197,7 @@ impl Recording {
             sources: self.sources(),
             constants,
             sinks: vec![Box::new(collector.clone())],
+            consumers: Consumers::default(),
             frame_sinks: vec![],
             isa: Isa::detect(),
         };
@@ -278,7 +280,7 @@ pub struct Seen {
     pub status: ImageStatus,
     pub head: ImageHead,
     pub tiles: Vec<TileRecord>,
-    pub strips: Vec<Vec<u8>>,
+    pub chunk: Vec<u8>,
     /// Bits of the pedestals, so that NaN equals NaN.
     pub pedestals: Vec<u32>,
 }
@@ -286,16 +288,12 @@ pub struct Seen {
 impl Seen {
     /// The pixels in output order; none if the image was not written.
     pub fn pixels(&self, plan: &Plan) -> Vec<f64> {
-        if self.strips.is_empty() {
+        if self.chunk.is_empty() {
             return Vec::new();
         }
-        let strips: Vec<&[u8]> = self.strips.iter().map(Vec::as_slice).collect();
-        let mut parts = vec![&[][..]; strips.len() + 2];
-        let mut framing = Framing::new(plan.compression, plan.image_bytes());
-        framing.join(&strips, &mut parts);
         let element = if plan.pixel.bytes() == 2 { ElementSize::Two } else { ElementSize::Four };
         let mut bytes = vec![0; plan.image_bytes()];
-        codec::decompress(plan.compression, Isa::Scalar, &parts.concat(), element, &mut bytes).expect("every chunk decodes");
+        codec::decompress(plan.compression, Isa::Scalar, &self.chunk, element, &mut bytes).expect("every chunk decodes");
         let (two, four) = (bytes.chunks_exact(2), bytes.chunks_exact(4));
         let (two, four) = (two.map(|b| [b[0], b[1]]), four.map(|b| [b[0], b[1], b[2], b[3]]));
         match plan.pixel {
@@ -329,26 +327,24 @@ pub fn refusal() -> SinkError {
 }
 
 impl Sink for Collector {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        if self.fails_at.is_some_and(|at| image.image >= at) {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        if self.fails_at.is_some_and(|at| image.number >= at) {
             return Err(refusal());
         }
-        if !image.strips.is_empty() {
+        let packets = image.packets.as_ref().expect("a run has packets");
+        let Packets { first_frame, frames, frames_complete, .. } = *packets;
+        if !image.chunk().is_empty() {
             std::thread::sleep(self.pause);
         }
         self.seen.lock().unwrap().push(Seen {
-            image: image.image,
-            status: image.head.status,
-            head: image.head,
+            image: image.number,
+            status: image.status,
+            head: ImageHead { status: image.status, first_frame, frames, frames_complete },
             // The time of arrival differs in each run.
-            tiles: image.tiles.iter().map(|tile| TileRecord { received_ns: 0, ..*tile }).collect(),
-            strips: image.strips.iter().map(|s| s.to_vec()).collect(),
-            pedestals: image.pedestals.iter().flat_map(|s| s.iter().map(|p| p.to_bits())).collect(),
+            tiles: packets.tiles.iter().map(|tile| TileRecord { received_ns: 0, ..*tile }).collect(),
+            chunk: image.chunk().to_vec(),
+            pedestals: packets.pedestals.iter().flat_map(|plane| plane.iter().map(|p| p.to_bits())).collect(),
         });
-        Ok(())
-    }
-
-    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
         Ok(())
     }
 }

@@ -1,13 +1,15 @@
 //! A tiny protocol, sources that tests feed, and a sink that keeps everything.
 
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::ports::{Message, MessageSource, SeriesSink, SinkError};
-use konkordia_core::series::{Array, Channel, SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
+use konkordia_core::ports::{Message, MessageSource, Sink, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
 use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
-use konkordia_engine::series::{self, Notice, Protocol, Series, SeriesControl, SeriesSpec, SinkThread, Upstream, spawn_sink};
+use konkordia_engine::series::{self, Notice, Protocol, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_wire::stream::Refusal;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -169,14 +171,14 @@ impl MessageSource for ChannelSource {
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     pub start: Option<Arc<SeriesStart>>,
-    pub images: Vec<Arc<SeriesImage>>,
+    pub images: Vec<Arc<CommittedImage>>,
     pub end: Option<Arc<SeriesEnd>>,
 }
 
 impl Kept {
     /// One letter per position.
     pub fn states(&self) -> String {
-        let letter = |image: &Arc<SeriesImage>| match image.status {
+        let letter = |image: &Arc<CommittedImage>| match image.status {
             ImageStatus::Complete => 'c',
             ImageStatus::Partial => 'p',
             ImageStatus::Lost => '-',
@@ -195,13 +197,13 @@ pub struct Collector {
     pub panics_at: Option<u64>,
 }
 
-impl SeriesSink for Collector {
+impl Sink for Collector {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
         self.kept.lock().unwrap().push(Kept { start: Some(Arc::clone(start)), ..Kept::default() });
         Ok(())
     }
 
-    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
         if self.fails_at == Some(image.number) {
             return Err(SinkError { what: "cannot write".into(), why: "the test says so".into(), fix: "nothing".into() });
         }
@@ -215,9 +217,52 @@ impl SeriesSink for Collector {
         self.kept.lock().unwrap().last_mut().unwrap().end = Some(Arc::clone(end));
         Ok(())
     }
+}
 
-    fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {
-        Ok(())
+/// What happened at the sink.
+#[derive(Default)]
+pub struct AtSink {
+    /// Images with pixels that it took.
+    pub written: AtomicU64,
+    /// Images with pixels that it did not take.
+    pub unwritten: AtomicU64,
+    /// Series whose end it has seen.
+    pub series_ended: AtomicU64,
+    /// Its failures.
+    pub errors: Mutex<Vec<SinkError>>,
+}
+
+impl AtSink {
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::SeqCst)
+    }
+
+    pub fn unwritten(&self) -> u64 {
+        self.unwritten.load(Ordering::SeqCst)
+    }
+
+    pub fn series_ended(&self) -> u64 {
+        self.series_ended.load(Ordering::SeqCst)
+    }
+}
+
+struct SinkReports(Arc<AtSink>);
+
+impl Reports for SinkReports {
+    fn failed(&mut self, error: &SinkError, _: u64) {
+        self.0.errors.lock().unwrap().push(error.clone());
+    }
+
+    fn ended(&mut self, _: &Arc<SeriesEnd>, _: u64) {
+        self.0.series_ended.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn taken(&mut self, _: &CommittedImage) {
+        self.0.written.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn missed(&mut self, _: &CommittedImage) {
+        self.0.unwritten.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -228,7 +273,7 @@ pub struct Bench {
     pub output_queues: Arc<OutputQueues>,
     pub series: Series,
     pub collector: Collector,
-    pub sink: SinkThread,
+    pub sink: Arc<AtSink>,
     pub refused: Vec<Arc<AtomicU64>>,
     pub accepted: Vec<Arc<AtomicU64>>,
     seen: Vec<Notice>,
@@ -252,9 +297,17 @@ impl Bench {
             parts.push(Upstream { source: Box::new(source), decoder: Box::new(TinyDecoder) });
         }
         let service = Service::Reliable { on_full: OnFull::Wait };
-        let reader = output_queues.add(OutputQueueSpec { name: "file".into(), service, queue_images: 16, queue_bytes: 1 << 20 });
+        let reader = output_queues.add(OutputQueueSpec {
+            name: "file".into(),
+            service,
+            queue_images: 16,
+            queue_bytes: 1 << 20,
+            borrows: false,
+        });
         let series = series::open(spec, parts, Arc::clone(&output_queues)).unwrap();
-        let sink = spawn_sink("file", reader, Box::new(collector.clone()), series.control()).unwrap();
+        let (sink, control) = (Arc::<AtSink>::default(), series.control());
+        // It ends when the output queues do: nobody waits for it.
+        deliver::spawn("file", reader, collector.clone(), SinkReports(Arc::clone(&sink)), move || control.now_ns()).unwrap();
         Self { form, senders, output_queues, series, collector, sink, refused, accepted, seen: Vec::new() }
     }
 

@@ -2,7 +2,8 @@
 //! each other for ever.
 
 use super::harness::*;
-use konkordia_core::series::{SeriesEnded, SeriesImage, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::series::{SeriesEnded, SeriesStart};
 use konkordia_engine::series::{Notice, Protocol, SeriesSpec, Transform, TransformFactory};
 
 use Say::*;
@@ -14,7 +15,7 @@ struct Breaks {
 }
 
 impl Transform for Breaks {
-    fn run(&mut self, image: SeriesImage, _: konkordia_core::geometry::Orientation) -> Result<SeriesImage, String> {
+    fn run(&mut self, image: CommittedImage, _: konkordia_core::geometry::Orientation) -> Result<CommittedImage, String> {
         assert!(image.number != self.at_image, "the test says so");
         Ok(image)
     }
@@ -51,12 +52,10 @@ fn a_panic_at_a_message_costs_that_message() {
 #[test]
 fn a_sink_that_panics_has_failed_for_that_series() {
     let collector = Collector { panics_at: Some(1), ..Collector::default() };
-    let mut bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, PLAIN, collector);
+    let bench = Bench::with(SeriesSpec::new(Protocol::DectrisV2), 1, PLAIN, collector);
     bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
-    let error = bench.wait("a failure", |notice| match notice {
-        Notice::SinkFailed { error, .. } => Some(error.clone()),
-        _ => None,
-    });
+    eventually("it has failed", || !bench.sink.errors.lock().unwrap().is_empty());
+    let error = bench.sink.errors.lock().unwrap()[0].clone();
     assert!(error.why.contains("the sink has a bug"), "{error}");
     bench.say(0, 6, 0, &[Start(1), Image(0), End]);
     eventually("the sink sees the ends", || bench.sink.series_ended() == 2);

@@ -55,8 +55,13 @@ fn every_message_of_an_endless_stream_arrives() {
     let source = Endless { pixels: Bytes::from(vec![1; 20_000]), form, next: 0, images };
     let output_queues = Arc::new(OutputQueues::new(None));
     let service = Service::Reliable { on_full: OnFull::Wait };
-    let mut reader =
-        output_queues.add(OutputQueueSpec { name: "count".into(), service, queue_images: 256, queue_bytes: 64 << 20 });
+    let mut reader = output_queues.add(OutputQueueSpec {
+        name: "count".into(),
+        service,
+        queue_images: 256,
+        queue_bytes: 64 << 20,
+        borrows: false,
+    });
     let before = Instant::now();
     let upstream = Upstream { source: Box::new(source), decoder: Box::new(TinyDecoder) };
     let series = series::open(SeriesSpec::new(Protocol::DectrisV2), vec![upstream], output_queues).unwrap();

@@ -6,9 +6,8 @@ use super::place::{self, Window};
 use super::sample::Overflow;
 use super::unpack::{self, UnpackScratch};
 use crate::isa::Isa;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::geometry::Orientation;
-use konkordia_core::series::Array;
 use std::sync::Arc;
 
 /// One transformation. Images of more than two dimensions are stacks of planes (channels, pieces), and each plane is

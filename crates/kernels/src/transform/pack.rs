@@ -55,6 +55,7 @@ pub fn pack(
         Packing::Lz4 => Compression::Lz4,
         Packing::BitshuffleLz4 => Compression::Bslz4,
         Packing::BitshuffleZstd => Compression::Bszstd { level: ZSTD_LEVEL },
+        Packing::Zstd | Packing::Gzip => return Err("images of messages are not packed with zstd or gzip".into()),
     };
     let size = match ElementSize::new(element.bits() as usize / 8) {
         _ if compression == Compression::Lz4 => ElementSize::One,

@@ -3,7 +3,7 @@
 
 use crate::bitshuffle::ElementSize;
 use crate::isa::Isa;
-use crate::{chunk, codec, lz4, zstd};
+use crate::{chunk, codec, deflate, lz4, zstd};
 use konkordia_core::array::{Element, Packing};
 
 /// Buffers for unpacking, kept between images: at most the bytes of one image, and a Zstd decoder once it was needed.
@@ -47,5 +47,9 @@ pub fn array(packing: Packing, element: Element, data: &[u8], out: &mut [u8], sc
             let decompress = |block: &[u8], planes: &mut [u8]| decoder.decompress(block, planes);
             chunk::decompress_blocks(*isa, data, size()?, out, planes, decompress).map_err(|e| e.to_string())
         }
+        Packing::Zstd if zstd.get_or_insert_with(zstd::Decoder::new).decompress(data, out) => Ok(()),
+        Packing::Zstd => Err(format!("the {} bytes are not a Zstd frame of {} bytes", data.len(), out.len())),
+        Packing::Gzip if deflate::decompress(data, out) => Ok(()),
+        Packing::Gzip => Err(format!("the {} bytes are not a zlib stream of {} bytes", data.len(), out.len())),
     }
 }

@@ -8,17 +8,21 @@ use super::frames::in_folder;
 use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::ports::{Message, MessageSource};
+use konkordia_core::ports::{Message, MessageSource, SinkError};
+use konkordia_core::series::SeriesEnd;
 use konkordia_core::text;
+use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
-use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream, spawn_sink};
+use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream};
 use konkordia_picture::{Axis, Series as Line};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
 use konkordia_sources::zmq::{ZmqSource, ZmqSourceSpec, context};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Images per second of the MAX IV streaming-receiver, on a machine like that of this project's figures (2 cores AMD
@@ -203,18 +207,26 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), 
         service: Service::Reliable { on_full: OnFull::Wait },
         queue_images: 1024,
         queue_bytes: QUEUE_BYTES,
+        borrows: false,
     };
     let reader = (setting.sink == Sink::File).then(|| output_queues.add(queue));
     let series = series::open(spec, upstreams, Arc::clone(&output_queues)).map_err(|why| failed("cannot receive", why))?;
-    let sink = reader.map(|reader| spawn_sink("file", reader, Box::new(file_sink(folder)), series.control())).transpose();
-    let sink = sink.map_err(|why| failed("no thread for the file", why))?;
+    let at_file = Arc::<AtFile>::default();
+    let thread = reader.map(|reader| {
+        let (control, reports) = (series.control(), FileReports(Arc::clone(&at_file)));
+        deliver::spawn("file", reader, file_sink(folder), reports, move || control.now_ns())
+    });
+    let thread = thread.transpose().map_err(|why| failed("no thread for the file", why))?;
     let generator = Generator::start(setting, images, &addresses)?;
     let begin = wait_for(&series, |notice| matches!(notice, Notice::Started(_)).then(Instant::now))?;
     let end = wait_for(&series, |notice| match notice {
         Notice::Ended(end) => Some(Arc::clone(end)),
         _ => None,
     })?;
-    while sink.as_ref().is_some_and(|sink| sink.series_ended() == 0) {
+    while setting.sink == Sink::File && !at_file.is_closed.load(Ordering::Acquire) {
+        if let Some(error) = at_file.error.get() {
+            return Err(failed("the file cannot be written", error));
+        }
         if begin.elapsed() > PATIENCE {
             return Err(failed("the file was not closed", "it takes too long"));
         }
@@ -222,6 +234,8 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), 
     }
     let rate = images as f64 / begin.elapsed().as_secs_f64();
     drop(generator);
+    output_queues.remove("file");
+    thread.map(JoinHandle::join);
     let whole = end.ledger.complete == images && end.ledger.imbalances().is_empty();
     let right = whole && (setting.sink == Sink::Nothing || file_is_right(folder, images, &output_queues));
     Ok((rate, right))
@@ -232,7 +246,6 @@ fn wait_for<T>(series: &series::Series, wanted: impl Fn(&Notice) -> Option<T>) -
     loop {
         let left = until.saturating_duration_since(Instant::now());
         match series.notices().recv_timeout(left) {
-            Ok(Notice::SinkFailed { error, .. }) => return Err(failed("the file cannot be written", error)),
             Ok(notice) => {
                 if let Some(found) = wanted(&notice) {
                     return Ok(found);
@@ -240,6 +253,25 @@ fn wait_for<T>(series: &series::Series, wanted: impl Fn(&Notice) -> Option<T>) -
             }
             Err(_) => return Err(failed("the series has stalled", "nothing has happened for a minute")),
         }
+    }
+}
+
+/// What happened at the file.
+#[derive(Default)]
+struct AtFile {
+    is_closed: AtomicBool,
+    error: OnceLock<SinkError>,
+}
+
+struct FileReports(Arc<AtFile>);
+
+impl Reports for FileReports {
+    fn failed(&mut self, error: &SinkError, _: u64) {
+        let _ = self.0.error.set(error.clone());
+    }
+
+    fn ended(&mut self, _: &Arc<SeriesEnd>, _: u64) {
+        self.0.is_closed.store(true, Ordering::Release);
     }
 }
 

@@ -4,13 +4,15 @@
 use konkordia_acquire::run::sink::{FileSink, SharedWriter};
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};
 use konkordia_core::plan::Plan;
-use konkordia_core::ports::{CommittedImage, Sink, SinkError, TileRecord};
+use konkordia_core::ports::{Sink, SinkError};
 use konkordia_engine::run::{Ended, RunOutcome};
 use konkordia_input::{InputInfo, RunFrames};
 use konkordia_sinks::hdf5::{Reader, data_file_name};
 use konkordia_wire::sls_udp::HEADER_BYTES;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Counts of the images that were kept, from the columns of their data files.
@@ -134,79 +136,54 @@ impl Shift {
     pub fn skips(&self) -> bool {
         self.skips
     }
-
-    /// Wraps the sink of `writer` with this shift.
-    pub fn before(self, sink: Box<dyn Sink>, writer: SharedWriter) -> Box<dyn Sink> {
-        if self.images == 0 { sink } else { Box::new(Shifted { shift: self, inner: sink, writer }) }
-    }
 }
 
-/// Sink before the file of a conversion, where the converted run did not keep every frame. It gives images the frame
-/// numbers and positions that they had in that run.
-pub struct AsInRun {
+/// True if the input is a run that did not keep every frame of the detector.
+pub fn has_gaps(info: &InputInfo) -> bool {
+    info.own.as_ref().is_some_and(|own| matches!(own.frames, RunFrames::Kept(..)))
+}
+
+/// The sink of the files of a conversion.
+pub fn sink(writer: SharedWriter, plan: &Plan, info: &InputInfo, shift: Shift) -> Box<dyn Sink> {
+    let run = info.own.as_ref().filter(|_| has_gaps(info)).map(|own| (own.frames.clone(), info.first_frame));
+    if run.is_none() && shift.images == 0 {
+        return Box::new(FileSink::new(writer, plan));
+    }
+    let file = writer.clone();
+    let inner = if run.is_some() { FileSink::of_selected(file, plan) } else { FileSink::new(file, plan) };
+    Box::new(Placed { inner, writer, shift, run })
+}
+
+/// Sink before the files of a conversion. It gives images the positions that they have there, and, where the converted
+/// run did not keep every frame, the frame numbers and positions that they had in that run.
+struct Placed {
     inner: FileSink,
-    frames: RunFrames,
-    first_frame: u64,
-    tiles: Vec<TileRecord>,
-}
-
-impl AsInRun {
-    /// True if the input is a run that did not keep every frame of the detector.
-    pub fn is_needed(info: &InputInfo) -> bool {
-        info.own.as_ref().is_some_and(|own| matches!(own.frames, RunFrames::Kept(..)))
-    }
-
-    /// The sink of the file, wrapped by this one where it is needed.
-    pub fn before_file(writer: SharedWriter, plan: &Plan, info: &InputInfo) -> Box<dyn Sink> {
-        let Some(own) = info.own.as_ref().filter(|_| Self::is_needed(info)) else {
-            return Box::new(FileSink::new(writer, plan));
-        };
-        let tiles = vec![TileRecord::default(); plan.streams()];
-        let inner = FileSink::of_selected(writer, plan);
-        Box::new(Self { inner, frames: own.frames.clone(), first_frame: info.first_frame, tiles })
-    }
-}
-
-impl Sink for AsInRun {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        let kept = self.frames.kept(self.first_frame + image.head.first_frame).unwrap_or_default();
-        let mut head = image.head;
-        match kept.position {
-            Some(position) => head.first_frame = position,
-            // `frames` = 0 tells readers of the columns that the position is unknown.
-            None => (head.first_frame, head.frames) = (0, 0),
-        }
-        self.tiles.copy_from_slice(image.tiles);
-        for tile in self.tiles.iter_mut().filter(|tile| tile.packets > 0) {
-            tile.header.frame_number = kept.number.unwrap_or(tile.header.frame_number);
-        }
-        self.inner.write(&CommittedImage { head, tiles: &self.tiles, ..*image })
-    }
-
-    fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {
-        self.inner.tick(now_ns)
-    }
-}
-
-struct Shifted {
-    shift: Shift,
-    inner: Box<dyn Sink>,
     writer: SharedWriter,
+    shift: Shift,
+    /// Frames of the converted run, and its first one.
+    run: Option<(RunFrames, u64)>,
 }
 
-impl Sink for Shifted {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        if !self.shift.skips {
-            let mut later = *image;
-            later.image += self.shift.images;
-            later.head.first_frame += self.shift.images;
-            return self.inner.write(&later);
+impl Sink for Placed {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        let Some(mut packets) = image.packets.clone() else { return Ok(()) };
+        if self.shift.skips && image.number < self.shift.images {
+            return packets.pedestals.map_or(Ok(()), |plane| self.writer.write_pedestals(image.number, &plane));
         }
-        match image {
-            _ if image.image >= self.shift.images => self.inner.write(image),
-            _ if image.pedestals.is_empty() => Ok(()),
-            _ => self.writer.write_pedestals(image.image, image.pedestals),
+        let shift = if self.shift.skips { 0 } else { self.shift.images };
+        packets.first_frame += shift;
+        if let Some((frames, first_frame)) = &self.run {
+            let kept = frames.kept(first_frame + packets.first_frame).unwrap_or_default();
+            match kept.position {
+                Some(position) => packets.first_frame = position,
+                // `frames` = 0 tells readers of the columns that the position is unknown.
+                None => (packets.first_frame, packets.frames) = (0, 0),
+            }
+            for tile in packets.tiles.iter_mut().filter(|tile| tile.packets > 0) {
+                tile.header.frame_number = kept.number.unwrap_or(tile.header.frame_number);
+            }
         }
+        self.inner.write(image.number + shift, image, &packets)
     }
 
     fn tick(&mut self, now_ns: u64) -> Result<(), SinkError> {

@@ -12,7 +12,7 @@ use crate::console;
 use crate::repack_verb;
 use crate::run::signals;
 use args::ConvertArgs;
-use kept::{AsInRun, Kept, Shift};
+use kept::{Kept, Shift};
 use konkordia_acquire::run::arm::{self, RunInputs};
 use konkordia_acquire::run::exit_of;
 use konkordia_acquire::run::report::{self, Report};
@@ -154,7 +154,7 @@ fn file_spec(config: &Config, input: &Input, run_inputs: &RunInputs) -> FileSpec
     let times = info.times();
     spec.metadata.start_time = times.start.cloned();
     spec.metadata.end_time_estimated = times.end_estimated.cloned();
-    if AsInRun::is_needed(info) {
+    if kept::has_gaps(info) {
         spec.extra_columns = selected_columns();
     }
     let names: Vec<String> = info.files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
@@ -197,7 +197,7 @@ fn convert(
     notes.for_each(|note| console::note(&note));
     let plan = Arc::new(plan);
     let writer = SharedWriter::new(writer);
-    let sink = shift.before(AsInRun::before_file(writer.clone(), &plan, input.info()), writer.clone());
+    let sink = kept::sink(writer.clone(), &plan, input.info(), shift);
     let mut outcome = if plan.frames == Some(0) {
         kept::nothing_to_do(&plan, input.info().first_frame)
     } else {

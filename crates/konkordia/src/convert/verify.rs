@@ -11,9 +11,10 @@ use konkordia_acquire::run::exit_of;
 use konkordia_acquire::stopper::Stopper;
 use konkordia_config::Config;
 use konkordia_core::failure::Failure;
+use konkordia_core::image::CommittedImage;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
-use konkordia_core::ports::{CommittedImage, Sink, SinkError};
+use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::text;
 use konkordia_engine::run::Ended;
 use konkordia_input::Input;
@@ -123,15 +124,15 @@ struct Compare {
 }
 
 impl Sink for Compare {
-    fn write(&mut self, image: &CommittedImage<'_>) -> Result<(), SinkError> {
-        let read = self.reader.read_image(image.image, &decode).map_err(|e| SinkError {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
+        let read = self.reader.read_image(image.number, &decode).map_err(|e| SinkError {
             what: format!("cannot verify: cannot {}: {}", e.operation, e.path.display()),
             why: e.cause,
             fix: e.hint,
         })?;
         self.expected.clear();
-        image.strips.iter().for_each(|strip| self.expected.extend_from_slice(strip));
-        if image.strips.is_empty() {
+        self.expected.extend_from_slice(image.chunk());
+        if !image.status.has_pixels() {
             let missing = self.pixel.le_bytes(self.pixel.special().missing);
             self.expected.extend(missing.iter().cycle().take(self.image_bytes));
         }
@@ -141,12 +142,8 @@ impl Sink for Compare {
         if different > 0 {
             found.different_images += 1;
             found.different_pixels += different;
-            found.first_different.get_or_insert(image.image);
+            found.first_different.get_or_insert(image.number);
         }
-        Ok(())
-    }
-
-    fn tick(&mut self, _: u64) -> Result<(), SinkError> {
         Ok(())
     }
 }

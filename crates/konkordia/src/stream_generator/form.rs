@@ -4,7 +4,7 @@
 use super::args::{DetailChoice, ProtocolChoice};
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::ports::FrameHeader;
+use konkordia_core::frame_header::FrameHeader;
 use konkordia_wire::dectris_v1::{self, Detail, Tables, Times};
 use konkordia_wire::dectris_v2::{self, Seconds, Series};
 use konkordia_wire::stream::{Pixels, Refusal};

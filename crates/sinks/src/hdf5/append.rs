@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hdf5::{Dataset, File, Group};
+use konkordia_core::image::CommittedImage;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::ports::{SeriesSink, SinkError};
-use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::ports::{Sink, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 
 use super::columns::{Column, ColumnType};
 use super::error::{Context, Error, ErrorKind};
@@ -75,7 +76,7 @@ impl AppendFile {
     }
 }
 
-impl SeriesSink for AppendFile {
+impl Sink for AppendFile {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
         self.open = None;
         self.shared.begin(None);
@@ -87,7 +88,7 @@ impl SeriesSink for AppendFile {
         Ok(())
     }
 
-    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
         let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
         open.image(image, &self.shared).map_err(|error| {
             open.failed = true;
@@ -209,7 +210,7 @@ impl Open {
         if is_right { Ok((sequence, column)) } else { Err(format!("{SEQUENCE} is not an extendable list of uint32").into()) }
     }
 
-    fn image(&mut self, image: &SeriesImage, shared: &SharedState) -> Result<(), Error> {
+    fn image(&mut self, image: &CommittedImage, shared: &SharedState) -> Result<(), Error> {
         if image.channels.is_empty() || !image.status.has_pixels() || !image.store {
             return Ok(());
         }
@@ -246,7 +247,7 @@ impl Open {
     }
 
     /// Creates or opens the data set at the first image; says why an image does not fit it.
-    fn take_form(&mut self, image: &SeriesImage) -> Result<Result<(), String>, Error> {
+    fn take_form(&mut self, image: &CommittedImage) -> Result<Result<(), String>, Error> {
         if let Some(stack) = &self.stack {
             return Ok(stack.form.differs(image).map_or(Ok(()), Err));
         }

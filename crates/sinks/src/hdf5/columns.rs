@@ -4,8 +4,8 @@ use super::checksum::{self, CHECKSUM};
 use super::error::{Error, ErrorKind};
 use super::spec::FileSpec;
 
+use konkordia_core::image::ImageTimes;
 pub use konkordia_core::ledger::ImageStatus;
-use konkordia_core::series::ImageTimes;
 
 /// One image for [`super::Writer::write`].
 #[derive(Clone, Copy, Debug)]

@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use konkordia_core::array::{Element, Packing};
+use konkordia_core::array::{Array, Element, Packing};
 use konkordia_core::experiment::Experiment;
+use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::ports::{SeriesSink, SinkError};
-use konkordia_core::series::{Array, SeriesEnd, SeriesEnded, SeriesImage, SeriesStart};
+use konkordia_core::ports::{Sink, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
 
 use serde_json::{Map, Value};
 
@@ -116,7 +117,7 @@ impl SeriesFile {
     }
 }
 
-impl SeriesSink for SeriesFile {
+impl Sink for SeriesFile {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
         self.open = None;
         self.shared.begin(None);
@@ -129,7 +130,7 @@ impl SeriesSink for SeriesFile {
         Ok(())
     }
 
-    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
         let Some(open) = self.open.as_mut().filter(|open| !open.failed) else { return Ok(()) };
         open.image(image, &self.shared).map_err(|error| {
             open.failed = true;
@@ -154,7 +155,7 @@ impl SeriesSink for SeriesFile {
 }
 
 impl Open {
-    fn image(&mut self, image: &SeriesImage, shared: &SharedState) -> Result<(), Error> {
+    fn image(&mut self, image: &CommittedImage, shared: &SharedState) -> Result<(), Error> {
         let status = if image.status.has_pixels() && !image.store { ImageStatus::Discarded } else { image.status };
         let mut refusal = None;
         if self.file.is_none() && !image.channels.is_empty() {
@@ -230,7 +231,7 @@ impl Open {
 }
 
 /// The date from which the times of the images count, as DECTRIS Stream V2 states it with each image.
-fn times_from(image: &SeriesImage) -> Option<String> {
+fn times_from(image: &CommittedImage) -> Option<String> {
     let said: Map<String, Value> = serde_json::from_slice(&image.header_json).ok()?;
     said.get("series_date")?.as_str().map(str::to_owned)
 }

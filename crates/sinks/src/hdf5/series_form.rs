@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use konkordia_core::array::{Element, Packing};
+use konkordia_core::image::CommittedImage;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::series::SeriesImage;
 
 use super::series_info::{DIMENSIONS_MAX, PIECES_MAX, chunk_shape};
 use super::spec::{Compression, PIXELS_MAX};
@@ -25,7 +25,7 @@ pub(crate) struct Form {
 
 impl Form {
     /// The form of an image, or why a file cannot hold it.
-    pub(crate) fn of(image: &SeriesImage) -> Result<Self, String> {
+    pub(crate) fn of(image: &CommittedImage) -> Result<Self, String> {
         let Some(first) = image.channels.first() else { return Err("it has no pixels".into()) };
         let array = &first.array;
         if array.element.pixel().is_none() {
@@ -64,7 +64,7 @@ impl Form {
     }
 
     /// Why an image does not fit into the file of this form; `None` if it does.
-    pub(crate) fn differs(&self, image: &SeriesImage) -> Option<String> {
+    pub(crate) fn differs(&self, image: &CommittedImage) -> Option<String> {
         match Self::of(image) {
             Ok(form) if form == *self => None,
             Ok(form) => Some(format!("it has {}; the file, like the first image, has {}", form.words(), self.words())),
@@ -106,6 +106,8 @@ impl Form {
             Packing::BitshuffleLz4 => Compression::Bslz4,
             Packing::BitshuffleZstd => Compression::Bszstd { level: 1 },
             Packing::Lz4Block | Packing::Lz4 => Compression::Lz4,
+            Packing::Zstd => Compression::Zstd { level: 1 },
+            Packing::Gzip => Compression::Gzip { level: 1 },
         }
     }
 
@@ -136,7 +138,7 @@ impl Chunks {
     ///
     /// # Errors
     /// Says why a chunk cannot be framed.
-    pub(crate) fn with<T>(&mut self, form: &Form, image: &SeriesImage, take: impl FnOnce(&[&[u8]]) -> T) -> Result<T, String> {
+    pub(crate) fn with<T>(&mut self, form: &Form, image: &CommittedImage, take: impl FnOnce(&[&[u8]]) -> T) -> Result<T, String> {
         let pieces = image.channels.iter().flat_map(|channel| &channel.array.pieces);
         if form.packing != Packing::Lz4Block {
             let chunks: Vec<&[u8]> = pieces.map(|piece| &piece[..]).collect();

@@ -6,9 +6,7 @@ use std::io;
 
 /// Parts up to this size are copied, which costs less than sharing.
 const COPIED_BYTES_MAX: usize = 512;
-/// `ZMQ_XPUB_NODROP` and `ZMQ_XPUB_WELCOME_MSG`.
 const XPUB_NODROP: c_int = 69;
-const XPUB_WELCOME_MSG: c_int = 72;
 
 /// A message that shares bytes until libzmq has sent it.
 struct Shared(zmq_sys::zmq_msg_t);
@@ -86,11 +84,6 @@ pub(crate) fn attach(socket: &mut zmq::Socket, address: &str, listen: bool) -> i
 /// Makes a publisher report that it is full for one subscriber, instead of dropping the message for that subscriber.
 pub(crate) fn refuse_when_full(socket: &mut zmq::Socket) -> io::Result<()> {
     option(socket, XPUB_NODROP, &(1 as c_int).to_ne_bytes())
-}
-
-/// Sets what a publisher sends first to everybody who connects from now on; empty for nothing.
-pub(crate) fn welcome(socket: &mut zmq::Socket, part: &[u8]) -> io::Result<()> {
-    option(socket, XPUB_WELCOME_MSG, part)
 }
 
 fn option(socket: &mut zmq::Socket, option: c_int, value: &[u8]) -> io::Result<()> {

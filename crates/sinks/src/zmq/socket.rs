@@ -114,15 +114,6 @@ impl ZmqOut {
         self.peers() > 0 && (self.kind == ZmqOutKind::Push || self.subscriptions > 0)
     }
 
-    /// Sets the message of one part that a publisher sends to everybody who joins from now on; empty for none. PUSH has
-    /// no such message.
-    ///
-    /// # Errors
-    /// libzmq refuses it.
-    pub fn welcome(&mut self, part: &[u8]) -> io::Result<()> {
-        if self.kind == ZmqOutKind::Push { Ok(()) } else { sys::zmq::welcome(&mut self.socket, part) }
-    }
-
     /// Sends one message, waiting at most `timeout` for room.
     ///
     /// # Errors

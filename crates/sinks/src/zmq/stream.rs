@@ -2,8 +2,9 @@
 
 use super::socket::{Sent, ZmqOut};
 use bytes::Bytes;
-use konkordia_core::ports::{SeriesSink, SinkError};
-use konkordia_core::series::{SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::ports::{MessageEncoder, Parts, Sink, SinkError};
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,23 +16,6 @@ const ATTEMPT: Duration = Duration::from_millis(50);
 /// How long the start and the end messages of a series wait for room where images are skipped: they are few, and the
 /// images mean nothing without them.
 const CONTROL_WAIT: Duration = Duration::from_secs(1);
-
-/// Encodes a series as the messages of a protocol; each message is a list of parts. An error names what the protocol
-/// cannot express.
-#[allow(clippy::missing_errors_doc)]
-pub trait MessageEncoder: Send {
-    /// Messages at the beginning.
-    fn start(&mut self, start: &SeriesStart) -> Result<Vec<Vec<Bytes>>, String>;
-    /// Messages of one position; none for an image that the protocol cannot express.
-    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Vec<Bytes>>, String>;
-    /// Messages at the end.
-    fn end(&mut self, end: &SeriesEnd) -> Result<Vec<Vec<Bytes>>, String>;
-    /// After [`MessageEncoder::start`]: a message of one part that gives a subscriber who joins later what it must
-    /// know.
-    fn welcome(&mut self) -> Option<Bytes> {
-        None
-    }
-}
 
 /// What is done with an image while a receiver is connected but takes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +53,7 @@ pub struct StreamSink {
     /// The connected receivers have got the start messages, or are getting them: see `owed`.
     is_told: bool,
     /// Start messages that are still to be sent.
-    owed: VecDeque<Vec<Bytes>>,
+    owed: VecDeque<Parts>,
 }
 
 impl StreamSink {
@@ -151,23 +135,21 @@ impl StreamSink {
         Ok(true)
     }
 
-    fn send_all(&mut self, what: &str, messages: Result<Vec<Vec<Bytes>>, String>, wait: Duration) -> Result<(), SinkError> {
+    fn send_all(&mut self, what: &str, messages: Result<Vec<Parts>, String>, wait: Duration) -> Result<(), SinkError> {
         let messages = messages.map_err(|why| self.failed(what, why))?;
         let sent = messages.iter().try_for_each(|message| self.send(message, wait).map(drop));
         sent.map_err(|why| self.failed(what, why))
     }
 }
 
-impl SeriesSink for StreamSink {
+impl Sink for StreamSink {
     fn start(&mut self, start: &Arc<SeriesStart>) -> Result<(), SinkError> {
         (self.series, self.is_told) = (Some(Arc::clone(start)), false);
         self.owed.clear();
-        self.is_heard()?;
-        let welcome = self.encoder.welcome().unwrap_or_default();
-        self.out.welcome(&welcome).map_err(|why| self.failed("the start of a series", why))
+        self.is_heard().map(drop)
     }
 
-    fn image(&mut self, image: &Arc<SeriesImage>) -> Result<(), SinkError> {
+    fn image(&mut self, image: &Arc<CommittedImage>) -> Result<(), SinkError> {
         if !self.is_heard()? {
             self.stats.nobody.fetch_add(1, Ordering::Relaxed);
             return Ok(());
@@ -187,8 +169,7 @@ impl SeriesSink for StreamSink {
         };
         self.series = None;
         self.owed.clear();
-        let silent = self.out.welcome(&[]).map_err(|why| self.failed("the end of a series", why));
-        sent.and(silent)
+        sent
     }
 
     fn tick(&mut self, _now_ns: u64) -> Result<(), SinkError> {

@@ -1,7 +1,8 @@
 use super::*;
 use bytes::Bytes;
-use konkordia_core::ports::SeriesSink;
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::ports::{MessageEncoder, Parts, Sink};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -103,28 +104,24 @@ fn sockets_that_cannot_be_opened_say_why() {
 struct Words;
 
 impl MessageEncoder for Words {
-    fn start(&mut self, _: &SeriesStart) -> Result<Vec<Vec<Bytes>>, String> {
+    fn start(&mut self, _: &SeriesStart) -> Result<Vec<Parts>, String> {
         Ok(vec![vec!["start".into(), "more".into()]])
     }
 
-    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Vec<Bytes>>, String> {
+    fn image(&mut self, image: &CommittedImage) -> Result<Vec<Parts>, String> {
         match image.number {
             13 => Err("13 has no form".into()),
             n => Ok(vec![vec![n.to_string().into(), Bytes::from(vec![0; 1 << 20])]]),
         }
     }
 
-    fn end(&mut self, _: &SeriesEnd) -> Result<Vec<Vec<Bytes>>, String> {
+    fn end(&mut self, _: &SeriesEnd) -> Result<Vec<Parts>, String> {
         Ok(vec![vec!["end".into()]])
-    }
-
-    fn welcome(&mut self) -> Option<Bytes> {
-        Some("welcome".into())
     }
 }
 
-fn image(number: u64) -> Arc<SeriesImage> {
-    Arc::new(SeriesImage::lost(number))
+fn image(number: u64) -> Arc<CommittedImage> {
+    Arc::new(CommittedImage::lost(number))
 }
 
 fn end() -> Arc<SeriesEnd> {
@@ -173,24 +170,6 @@ fn who_comes_back_is_told_the_start_again() {
     let stats = sink.stats();
     assert_eq!(stats.nobody.load(Ordering::Relaxed), 1);
     assert_eq!(stats.sent.load(Ordering::Relaxed), 5, "after the end there is no start to tell");
-}
-
-#[test]
-fn a_late_subscriber_is_welcomed_during_a_series_and_others_hear_the_start_once() {
-    let (context, out) = listening(ZmqOutKind::Pub);
-    let mut sink = StreamSink::new(out, Box::new(Words), OnFull::Skip, Arc::default());
-    let early = receiver(&context, ::zmq::SUB, &mut sink.out);
-    sink.start(&Arc::default()).unwrap();
-    sink.image(&image(0)).unwrap();
-    assert_eq!(first_parts(&early, 2), ["start", "0"]);
-    let late = receiver(&context, ::zmq::SUB, &mut sink.out);
-    sink.image(&image(1)).unwrap();
-    sink.end(&end()).unwrap();
-    assert_eq!(first_parts(&early, 2), ["1", "end"]);
-    assert_eq!(first_parts(&late, 3), ["welcome", "1", "end"]);
-    let after = receiver(&context, ::zmq::SUB, &mut sink.out);
-    sink.start(&Arc::default()).unwrap();
-    assert_eq!(first_parts(&after, 1), ["start"]);
 }
 
 #[test]

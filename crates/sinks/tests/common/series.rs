@@ -4,12 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::{Channel, CommittedImage, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::ports::SeriesSink;
-use konkordia_core::series::{
-    Array, Channel, ImageTimes, SeriesEnd, SeriesEnded, SeriesImage, SeriesLedger, SeriesStart, UpstreamLedger,
-};
+use konkordia_core::ports::Sink;
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart, UpstreamLedger};
 use konkordia_sinks::hdf5::{Overwrite, SeriesFile, SeriesFileSpec};
 
 use super::{bslz4, literals};
@@ -66,16 +65,16 @@ impl Kind {
         (0..self.channels).flat_map(|channel| pixels(self.element, &self.shape, number, channel)).collect()
     }
 
-    pub fn image(&self, number: u64) -> Arc<SeriesImage> {
+    pub fn image(&self, number: u64) -> Arc<CommittedImage> {
         let channel = |n| Channel {
             name: format!("threshold_{}", n + 1).into(),
             array: array(self.element, &self.shape, self.pieces, self.packing, &pixels(self.element, &self.shape, number, n)),
         };
-        Arc::new(SeriesImage {
+        Arc::new(CommittedImage {
             status: ImageStatus::Complete,
             channels: (0..self.channels).map(channel).collect(),
             times: Some(ImageTimes { start_ns: number * 1000, stop_ns: number * 1000 + 900, real_ns: 900 }),
-            ..SeriesImage::lost(number)
+            ..CommittedImage::lost(number)
         })
     }
 }
@@ -95,7 +94,7 @@ pub fn file_sink(directory: &Path, prefix: &str, images_per_file: u32) -> Series
     }))
 }
 
-pub fn end_of(images: &[Arc<SeriesImage>]) -> Arc<SeriesEnd> {
+pub fn end_of(images: &[Arc<CommittedImage>]) -> Arc<SeriesEnd> {
     let placed = images.iter().filter(|image| image.status == ImageStatus::Complete).count() as u64;
     let upstream = UpstreamLedger { received: placed + 2, placed, control: 2, ..UpstreamLedger::default() };
     let mut ledger = SeriesLedger { upstreams: vec![upstream], parts_per_image: 1, ..SeriesLedger::default() };
@@ -103,7 +102,7 @@ pub fn end_of(images: &[Arc<SeriesImage>]) -> Arc<SeriesEnd> {
     Arc::new(SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger })
 }
 
-pub fn write(sink: &mut dyn SeriesSink, start: SeriesStart, images: &[Arc<SeriesImage>]) {
+pub fn write(sink: &mut dyn Sink, start: SeriesStart, images: &[Arc<CommittedImage>]) {
     sink.start(&Arc::new(start)).unwrap();
     for image in images {
         sink.image(image).unwrap();
@@ -117,10 +116,10 @@ pub fn start() -> SeriesStart {
 }
 
 /// Position 3 is lost, 5 is not to be stored.
-pub fn images(kind: &Kind) -> Vec<Arc<SeriesImage>> {
+pub fn images(kind: &Kind) -> Vec<Arc<CommittedImage>> {
     let image = |number| match number {
-        3 => Arc::new(SeriesImage::lost(3)),
-        5 => Arc::new(SeriesImage { store: false, ..(*kind.image(5)).clone() }),
+        3 => Arc::new(CommittedImage::lost(3)),
+        5 => Arc::new(CommittedImage { store: false, ..(*kind.image(5)).clone() }),
         _ => kind.image(number),
     };
     (0..10).map(image).collect()

@@ -1,7 +1,7 @@
 //! One message of each kind in each format, made by the builders. They are the seeds of the fuzz targets
 //! (`fuzz/seeds/`), and other people's readers are tested with them.
 
-use konkordia_core::ports::FrameHeader;
+use konkordia_core::frame_header::FrameHeader;
 use konkordia_wire::cbor::Item;
 use konkordia_wire::stream::{Element, Packing, Pixels, Shape};
 use konkordia_wire::{dectris_v1, dectris_v2, sls_json, stins};

@@ -4,7 +4,8 @@ use super::pixels::Pixels;
 use crate::http::problem::Problem;
 use axum::body::Bytes;
 use konkordia_core::array::{Element, Packing};
-use konkordia_core::series::{SeriesImage, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::series::SeriesStart;
 use konkordia_wire::dectris_v2::{Image, Message, Seconds, Series};
 use konkordia_wire::stream;
 
@@ -14,7 +15,7 @@ const NS: u64 = 1_000_000_000;
 ///
 /// # Errors
 /// If pixels have to be unpacked and cannot be, or the image does not fit into such a message.
-pub fn message(start: &SeriesStart, image: &SeriesImage, only: Option<usize>) -> Result<Vec<u8>, Problem> {
+pub fn message(start: &SeriesStart, image: &CommittedImage, only: Option<usize>) -> Result<Vec<u8>, Problem> {
     let chosen = image.channels.iter().enumerate().filter(|(n, _)| only.is_none_or(|only| only == *n));
     let mut names: Vec<String> = Vec::new();
     let mut data: Vec<(konkordia_core::array::Shape, Element, Packing, Bytes)> = Vec::new();

@@ -8,8 +8,9 @@ mod tiff;
 
 use super::problem::Problem;
 use axum::body::Bytes;
-use konkordia_core::array::Packing;
-use konkordia_core::series::{Array, SeriesImage, SeriesStart};
+use konkordia_core::array::{Array, Packing};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::series::SeriesStart;
 use konkordia_picture::image;
 use pixels::Pixels;
 use serde::Deserialize;
@@ -70,6 +71,8 @@ pub const fn packing_name(packing: Packing) -> &'static str {
         Packing::Lz4 => "lz4",
         Packing::BitshuffleLz4 => "bslz4",
         Packing::BitshuffleZstd => "bszstd",
+        Packing::Zstd => "zstd",
+        Packing::Gzip => "gzip",
     }
 }
 
@@ -77,7 +80,7 @@ pub const fn packing_name(packing: Packing) -> &'static str {
 ///
 /// # Errors
 /// If there is no such channel, or its pixels cannot be unpacked.
-pub fn render(start: &SeriesStart, image: &SeriesImage, selection: &Selection) -> Result<Rendered, Problem> {
+pub fn render(start: &SeriesStart, image: &CommittedImage, selection: &Selection) -> Result<Rendered, Problem> {
     if image.channels.is_empty() {
         return Err(Problem::new(
             "no_image",
@@ -106,7 +109,7 @@ pub fn render(start: &SeriesStart, image: &SeriesImage, selection: &Selection) -
 }
 
 /// The channel with this name or number.
-fn channel(image: &SeriesImage, wanted: Option<&str>) -> Result<usize, Problem> {
+fn channel(image: &CommittedImage, wanted: Option<&str>) -> Result<usize, Problem> {
     let Some(wanted) = wanted else { return Ok(0) };
     let by_name = image.channels.iter().position(|channel| &*channel.name == wanted);
     let by_number = || wanted.parse().ok().filter(|index| *index < image.channels.len());

@@ -2,8 +2,7 @@
 
 use crate::http::problem::Problem;
 use axum::body::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::series::Array;
+use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::transform::pixels::mono12p;
 use konkordia_kernels::transform::unpack::{self, UnpackScratch};

@@ -2,9 +2,10 @@
 
 use super::*;
 use konkordia_core::array::{Element, Shape};
+use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
-use konkordia_core::series::{Channel, Facts, ImageTimes};
+use konkordia_core::series::Facts;
 use konkordia_kernels::bitshuffle::ElementSize;
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::{codec, lz4};
@@ -12,7 +13,15 @@ use konkordia_wire::dectris_v2::Message;
 use konkordia_wire::stream::Bounds;
 use std::io::Cursor;
 
-const PACKINGS: [Packing; 5] = [Packing::None, Packing::Lz4Block, Packing::Lz4, Packing::BitshuffleLz4, Packing::BitshuffleZstd];
+const PACKINGS: [Packing; 7] = [
+    Packing::None,
+    Packing::Lz4Block,
+    Packing::Lz4,
+    Packing::BitshuffleLz4,
+    Packing::BitshuffleZstd,
+    Packing::Zstd,
+    Packing::Gzip,
+];
 
 /// Whole blocks of every packing.
 const STRIP_BYTES: usize = 64 << 10;
@@ -35,6 +44,8 @@ fn packed(packing: Packing, element: Element, data: &[u8]) -> Bytes {
         Packing::Lz4 => by(Compression::Lz4),
         Packing::BitshuffleLz4 => by(Compression::Bslz4),
         Packing::BitshuffleZstd => by(Compression::Bszstd { level: 1 }),
+        Packing::Zstd => by(Compression::Zstd { level: 1 }),
+        Packing::Gzip => by(Compression::Gzip { level: 1 }),
     }
 }
 
@@ -44,10 +55,10 @@ fn array(packing: Packing, element: Element, shape: &[u64], pieces: usize) -> (A
     (Array { shape: Shape::new(shape).unwrap(), element, packing, pieces }, data)
 }
 
-fn image(arrays: Vec<(&str, Array)>) -> SeriesImage {
+fn image(arrays: Vec<(&str, Array)>) -> CommittedImage {
     let channels = arrays.into_iter().map(|(name, array)| Channel { name: name.into(), array }).collect();
     let times = Some(ImageTimes { start_ns: 1, stop_ns: 2_000_000_001, real_ns: 2_000_000_000 });
-    SeriesImage { status: ImageStatus::Complete, channels, times, ..SeriesImage::lost(42) }
+    CommittedImage { status: ImageStatus::Complete, channels, times, ..CommittedImage::lost(42) }
 }
 
 fn of(format: Format, array: Array) -> Rendered {

@@ -1,11 +1,11 @@
 //! Images in all formats, over HTTP; what the formats hold is tested beside them.
 
 use super::*;
-use konkordia_core::array::{Element, Packing, Shape};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::series::{Array, Channel, ImageTimes};
 
-fn image(number: u64, pixels: &[u16; 6]) -> SeriesImage {
+fn image(number: u64, pixels: &[u16; 6]) -> CommittedImage {
     let bytes: Vec<u8> = pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect();
     let channel = |name: &str| Channel {
         name: name.into(),
@@ -16,12 +16,12 @@ fn image(number: u64, pixels: &[u16; 6]) -> SeriesImage {
             pieces: vec![Bytes::from(bytes.clone())],
         },
     };
-    SeriesImage {
+    CommittedImage {
         status: ImageStatus::Complete,
         channels: vec![channel("low"), channel("high")],
         times: Some(ImageTimes { start_ns: 5, stop_ns: 1_000_000_005, real_ns: 1_000_000_000 }),
         header_json: Bytes::from_static(br#"{"shutter": true}"#),
-        ..SeriesImage::lost(number)
+        ..CommittedImage::lost(number)
     }
 }
 
@@ -31,7 +31,7 @@ async fn numbers_and_images_that_are_not_there() {
     let early = bench.get("/api/v1/images/latest").await.is_problem(404, "no_image");
     assert_eq!(early["detail"], "there is no image yet");
     bench.fakes[0].show(image(4, &[1; 6]));
-    bench.fakes[0].show(SeriesImage::lost(5));
+    bench.fakes[0].show(CommittedImage::lost(5));
     assert_eq!(bench.get("/api/v1/images").await.json(), json!({"detector": "eiger", "run": 1, "images": [4, 5]}));
     let late = bench.get("/api/v1/images/3").await.is_problem(404, "no_image");
     assert_eq!(late["detail"], "image 3 is not there; the last images are 4 to 5");

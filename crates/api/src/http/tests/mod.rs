@@ -21,7 +21,8 @@ use konkordia_acquire::handle::{
     Command, ConsumerStatistics, Detector, DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Fleet, ImageRing,
     Refusal, Reply, RingImage, Severity,
 };
-use konkordia_core::series::{SeriesImage, SeriesStart};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::series::SeriesStart;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -38,7 +39,7 @@ pub struct Fake {
 
 #[derive(Default)]
 struct FakeRing {
-    images: Mutex<Vec<(Arc<SeriesStart>, Arc<SeriesImage>)>>,
+    images: Mutex<Vec<(Arc<SeriesStart>, Arc<CommittedImage>)>>,
 }
 
 impl ImageRing for FakeRing {
@@ -98,7 +99,7 @@ impl Fake {
         self.status.store(Arc::new(status_of(&self.name, state)));
     }
 
-    fn show(&self, image: SeriesImage) {
+    fn show(&self, image: CommittedImage) {
         let start = SeriesStart { series: 7, unique_id: "abc".into(), ..SeriesStart::default() };
         self.ring.images.lock().unwrap().push((Arc::new(start), Arc::new(image)));
     }

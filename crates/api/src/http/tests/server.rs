@@ -178,8 +178,8 @@ fn the_limit_of_headers_is_what_it_says() {
 
 #[test]
 fn a_client_that_takes_nothing_is_left() {
-    use konkordia_core::array::{Element, Packing, Shape};
-    use konkordia_core::series::{Array, Channel};
+    use konkordia_core::array::{Array, Element, Packing, Shape};
+    use konkordia_core::image::Channel;
     let limits = Limits { stall_timeout: Duration::from_millis(300), ..Limits::default() };
     let (server, fake) = serve(Settings { limits, ..Settings::on(loopback()) });
     let bytes = 64 << 20;
@@ -189,10 +189,10 @@ fn a_client_that_takes_nothing_is_left() {
         packing: Packing::None,
         pieces: vec![Bytes::from(vec![0; bytes])],
     };
-    fake.show(SeriesImage {
+    fake.show(CommittedImage {
         status: konkordia_core::ledger::ImageStatus::Complete,
         channels: vec![Channel { name: "".into(), array }],
-        ..SeriesImage::lost(0)
+        ..CommittedImage::lost(0)
     });
     let all = server.shared.image_mib.available_permits();
     let mut stream = connect(&server);

@@ -4,9 +4,8 @@
 use super::super::event::{Decoder, Event, Read};
 use super::super::unpack::unpacked;
 use bytes::Bytes;
-use konkordia_core::array::{Packing, Shape};
+use konkordia_core::array::{Array, Packing, Shape};
 use konkordia_core::ports::Message;
-use konkordia_core::series::Array;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{UnpackScratch, masked_le_bytes};
 use konkordia_wire::stream::{Bounds, Refusal};

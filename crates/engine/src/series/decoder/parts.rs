@@ -2,8 +2,8 @@
 
 use super::super::event::{Event, Read};
 use bytes::Bytes;
+use konkordia_core::array::Array;
 use konkordia_core::ports::Message;
-use konkordia_core::series::Array;
 use konkordia_wire::stream::{Pixels, Refusal};
 
 /// The parts of a message as slices.

@@ -2,8 +2,7 @@
 
 use super::parts::shared;
 use bytes::Bytes;
-use konkordia_core::array::Element;
-use konkordia_core::series::Array;
+use konkordia_core::array::{Array, Element};
 use konkordia_wire::stream::{Packing, Pixels};
 
 /// The warning about a table that cannot be used: the series goes on without it.

@@ -1,12 +1,13 @@
 //! DECTRIS Stream V2. Receivers need type, size and channels of the images in the start message. Where these were not
 //! announced, it is sent with the first image. Pixels are copied once, behind their header.
 
-use super::messages::{Encoder, Parts};
 use super::pixels::{Unpacker, flat};
 use crate::series::decoder::KEV_ANGSTROM;
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::series::{Array, ChannelStart, Facts, SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::image::CommittedImage;
+use konkordia_core::ports::{MessageEncoder, Parts};
+use konkordia_core::series::{ChannelStart, Facts, SeriesEnd, SeriesStart};
 use konkordia_wire::cbor::{Item, item_of};
 use konkordia_wire::dectris_v2::{Axis, Image, Message, Seconds, Series, Start};
 use konkordia_wire::stream::Pixels;
@@ -38,7 +39,7 @@ impl DectrisV2 {
     }
 
     /// Channels of an image by name: those of the series, or the pieces of an array with more than two dimensions.
-    fn channels(&mut self, image: &SeriesImage) -> Result<Vec<(Arc<str>, Array)>, String> {
+    fn channels(&mut self, image: &CommittedImage) -> Result<Vec<(Arc<str>, Array)>, String> {
         let mut all = Vec::with_capacity(image.channels.len());
         for (n, channel) in image.channels.iter().enumerate() {
             let array = self.unpacker.whole_bytes(&channel.array)?;
@@ -91,7 +92,7 @@ impl DectrisV2 {
         build(&Message::Start(Box::new(said)), HEAD_BYTES)
     }
 
-    fn image_message(&self, image: &SeriesImage, channels: &[(Arc<str>, Array)]) -> Result<Parts, String> {
+    fn image_message(&self, image: &CommittedImage, channels: &[(Arc<str>, Array)]) -> Result<Parts, String> {
         let came: Map<String, Value> = serde_json::from_slice(&image.header_json).unwrap_or_default();
         // `user_data` as it came in this protocol, else everything that came with the image.
         let user = came.get("user_data").map(item_of);
@@ -114,7 +115,7 @@ impl DectrisV2 {
     }
 }
 
-impl Encoder for DectrisV2 {
+impl MessageEncoder for DectrisV2 {
     fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
         self.series = start.series;
         self.unique_id = unique_id(start);
@@ -127,7 +128,7 @@ impl Encoder for DectrisV2 {
         Ok(vec![self.start_message(start, &[])?])
     }
 
-    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Parts>, String> {
+    fn image(&mut self, image: &CommittedImage) -> Result<Vec<Parts>, String> {
         if image.channels.is_empty() {
             return Ok(Vec::new());
         }

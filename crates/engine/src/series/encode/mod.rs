@@ -2,14 +2,12 @@
 //! with the image wherever the protocol has parts of its own for them.
 
 mod dectris_v2;
-mod messages;
 mod pixels;
 mod sls_json;
 mod stins;
 
-pub use messages::{Encoder, Parts};
-
 use konkordia_core::array::Element;
+use konkordia_core::ports::MessageEncoder;
 
 /// The protocol of messages to consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +55,7 @@ impl Outgoing {
 }
 
 /// An encoder of this protocol.
-pub fn encoder(protocol: Outgoing) -> Box<dyn Encoder> {
+pub fn encoder(protocol: Outgoing) -> Box<dyn MessageEncoder> {
     match protocol {
         Outgoing::Stins => Box::new(stins::Stins::default()),
         Outgoing::DectrisV2 => Box::new(dectris_v2::DectrisV2::default()),

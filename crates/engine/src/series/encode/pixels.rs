@@ -1,8 +1,7 @@
 //! Pixels in the form that a protocol can carry.
 
 use bytes::{Bytes, BytesMut};
-use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::series::Array;
+use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{UnpackScratch, pixels, unpack};
 

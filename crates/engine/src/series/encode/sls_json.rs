@@ -1,13 +1,14 @@
 //! The stream of SLS receivers, version 5 of the JSON. Pixels are not packed; each channel is sent as a port of its
 //! own, one above the other.
 
-use super::messages::{Encoder, Parts};
 use super::pixels::{Unpacker, flat};
 use bytes::Bytes;
-use konkordia_core::array::{Element, Packing};
+use konkordia_core::array::{Array, Element, Packing};
+use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::ports::FrameHeader;
-use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::ports::{MessageEncoder, Parts};
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 use konkordia_wire::sls_json::{Header, Image, Message};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -31,13 +32,12 @@ const SIGNED: &str = "dtype";
 
 impl Came {
     /// From an SLS receiver, or from packets that were put together here.
-    fn of(image: &SeriesImage) -> Self {
-        let Some(packets) = &image.packets else {
+    fn of(image: &CommittedImage) -> Self {
+        let Some((packets, header)) = image.packets.as_ref().and_then(|packets| Some((packets, packets.header()?))) else {
             return Self(serde_json::from_slice(&image.header_json).unwrap_or_default());
         };
-        let header = &packets.header;
         let value = json!({
-            "frameNumber": header.frame_number, "expLength": header.exposure_length, "packetNumber": packets.caught,
+            "frameNumber": header.frame_number, "expLength": header.exposure_length, "packetNumber": packets.caught(),
             "detSpec1": header.bunch_id, "timestamp": header.timestamp_100ns, "modId": header.module_id, "row": header.row,
             "column": header.column, "detSpec3": header.daq_info, "detType": packets.detector_type,
             "version": packets.header_version,
@@ -64,7 +64,13 @@ impl Came {
 }
 
 impl SlsJson {
-    fn message(&self, image: &SeriesImage, came: &Came, (port, ports): (usize, usize), array: &Array) -> Result<Parts, String> {
+    fn message(
+        &self,
+        image: &CommittedImage,
+        came: &Came,
+        (port, ports): (usize, usize),
+        array: &Array,
+    ) -> Result<Parts, String> {
         let shape = flat(array.shape);
         let (rows, columns) = match shape.dimensions() {
             [columns] => (1, *columns),
@@ -106,7 +112,7 @@ impl SlsJson {
     }
 }
 
-fn frame(image: &SeriesImage, came: &Came, port: usize, ports: usize) -> FrameHeader {
+fn frame(image: &CommittedImage, came: &Came, port: usize, ports: usize) -> FrameHeader {
     let times = image.times.unwrap_or_default();
     let is_frame = came.0.contains_key("frameNumber");
     FrameHeader {
@@ -125,7 +131,7 @@ fn frame(image: &SeriesImage, came: &Came, port: usize, ports: usize) -> FrameHe
     }
 }
 
-impl Encoder for SlsJson {
+impl MessageEncoder for SlsJson {
     fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
         self.file_index = start.series;
         self.file_name = start.filename.clone().unwrap_or_default();
@@ -133,7 +139,7 @@ impl Encoder for SlsJson {
         Ok(Vec::new())
     }
 
-    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Parts>, String> {
+    fn image(&mut self, image: &CommittedImage) -> Result<Vec<Parts>, String> {
         let came = Came::of(image);
         let ports = image.channels.len();
         let mut messages = Vec::with_capacity(ports);

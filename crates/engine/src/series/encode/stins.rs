@@ -2,12 +2,13 @@
 //! channels form one array with the channels as its first dimension; each is a message part of its own, as with the
 //! receivers of MAX IV.
 
-use super::messages::{Encoder, Parts};
 use super::pixels::Unpacker;
 use bytes::Bytes;
-use konkordia_core::array::{Packing, Shape};
+use konkordia_core::array::{Array, Packing, Shape};
+use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::series::{Array, SeriesEnd, SeriesImage, SeriesStart};
+use konkordia_core::ports::{MessageEncoder, Parts};
+use konkordia_core::series::{SeriesEnd, SeriesStart};
 use konkordia_wire::stins::{Header, Message};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -31,7 +32,7 @@ impl Stins {
     }
 
     /// All channels as one array in a packing that STINS has a name for.
-    fn array(&mut self, image: &SeriesImage) -> Result<Array, String> {
+    fn array(&mut self, image: &CommittedImage) -> Result<Array, String> {
         if let [one] = &image.channels[..] {
             return self.nameable(&one.array);
         }
@@ -56,7 +57,7 @@ impl Stins {
         }
     }
 
-    fn first_part(&self, msg_number: u64, image: &SeriesImage, array: &Array) -> Result<Bytes, String> {
+    fn first_part(&self, msg_number: u64, image: &CommittedImage, array: &Array) -> Result<Bytes, String> {
         let compression = if array.packing == Packing::None { "none" } else { "bslz4" };
         let mut first = Map::new();
         let mut say = |key: &str, value: Value| first.insert(key.to_owned(), value);
@@ -95,7 +96,7 @@ impl Stins {
     }
 }
 
-impl Encoder for Stins {
+impl MessageEncoder for Stins {
     fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
         self.extra.clone_from(&start.image_extra);
         let header = Header {
@@ -114,7 +115,7 @@ impl Encoder for Stins {
         Ok(vec![parts.into_iter().map(|part| Bytes::from(part.into_owned())).collect()])
     }
 
-    fn image(&mut self, image: &SeriesImage) -> Result<Vec<Parts>, String> {
+    fn image(&mut self, image: &CommittedImage) -> Result<Vec<Parts>, String> {
         if image.channels.is_empty() {
             return Ok(Vec::new());
         }

@@ -1,0 +1,213 @@
+//! Whatever compression a run uses, its images leave with their pixels; their memory is used again only when nobody
+//! holds it.
+
+use super::*;
+use crate::image_pool::packing_of;
+use crate::output_queue::{OnFull, OutputQueueSpec, PreviewBuffer, Service};
+use konkordia_core::geometry::ImageGeometry;
+use konkordia_core::pixel::PixelType;
+use konkordia_core::plan::{Compression, FirstFrame, Processing, Recipe};
+use konkordia_core::series::SeriesStart;
+use konkordia_core::tile::TileFormat;
+use konkordia_kernels::codec::{Packer, piece_bound};
+use konkordia_kernels::transform::{UnpackScratch, unpack};
+use konkordia_kernels::{ElementSize, Isa};
+use konkordia_memory::ring::{Ring, RingSpec};
+
+fn plan(compression: Compression) -> Plan {
+    Plan {
+        geometry: ImageGeometry::stacked(TileFormat::eiger(16).unwrap(), 2).unwrap(),
+        recipe: Recipe::Counts,
+        pixel: PixelType::Uint16,
+        compression,
+        processing: Processing::default(),
+        frames: Some(9),
+        first_frame: FirstFrame::Auto,
+        missing: MissingPolicy::Keep,
+        slots: 16,
+        packed_slots: 5,
+        lossless_source: false,
+        window_images: 1,
+        deadline_ns: 1,
+        stall_timeout_ns: 1,
+        start_timeout_ns: 1,
+        workers: 1,
+        pin_receivers: vec![],
+        pin_workers: vec![],
+        setup: konkordia_core::setup::SetupRules::default(),
+    }
+}
+
+/// The strips that the workers of a run make.
+fn strips(plan: &Plan, image: &[u8]) -> Vec<Vec<u8>> {
+    let (block, codec) = (plan.compression.block_bytes(), plan.compression);
+    let strip_bytes = plan.blocks_per_strip() * block;
+    let piece = if codec.is_by_strip() { strip_bytes } else { block };
+    let mut packer = Packer::new(codec, Isa::detect(), piece);
+    let mut out = vec![0; piece_bound(codec, piece)];
+    let strip = |strip: &[u8]| {
+        let pieces = strip.chunks(piece).flat_map(|piece| {
+            let written = packer.pack_bytes(ElementSize::Two, piece, &mut out);
+            out[..written].to_vec()
+        });
+        pieces.collect()
+    };
+    image.chunks(strip_bytes).map(strip).collect()
+}
+
+/// A ring, and what is needed to take images out of it.
+struct Bench {
+    plan: Plan,
+    ring: Ring,
+    pool: ImagePool,
+    framing: Framing,
+    next: u64,
+}
+
+impl Bench {
+    fn new(plan: Plan) -> Self {
+        let format = plan.geometry.format();
+        let ring = Ring::new(RingSpec {
+            slots: plan.slots,
+            packed_slots: plan.strip_slots(),
+            tiles: plan.streams(),
+            tile_bytes: format.tile_bytes() as usize,
+            payload_bytes: format.payload_bytes as usize,
+            strip_bytes_max: vec![plan.packed_bytes_max(); plan.strips().count()],
+            workers: 1,
+            frame_readers: 0,
+            snapshot: None,
+        });
+        let (pool, framing) = (ImagePool::new(&plan).unwrap(), Framing::new(plan.compression, plan.image_bytes()));
+        Self { plan, ring: ring.unwrap(), pool, framing, next: 0 }
+    }
+
+    /// Packs and commits the next image.
+    fn commit(&mut self, status: ImageStatus, strips: &[Vec<u8>], records: &[TileRecord]) {
+        let (image, worker) = (self.next, &mut self.ring.workers[0]);
+        self.ring.receivers.iter_mut().for_each(|receiver| receiver.seal_below(image + 1));
+        assert!(worker.has_room(image));
+        for (n, strip) in strips.iter().enumerate() {
+            worker.pack(image, n, |_, out| {
+                out[..strip.len()].copy_from_slice(strip);
+                strip.len()
+            });
+        }
+        worker.finish(1, image + 1);
+        let head = ImageHead { status, first_frame: image, frames: 1, frames_complete: 0 };
+        self.ring.committer.publish(head, records);
+        self.ring.committer.pass();
+        self.next += 1;
+    }
+
+    fn take(&mut self) -> Option<Arc<CommittedImage>> {
+        take(&mut self.ring.image_reader, &mut self.pool, &self.plan, &mut self.framing)
+    }
+
+    fn take_next(&mut self) -> Option<Arc<CommittedImage>> {
+        let image: Vec<u8> = vec![self.next as u8; self.plan.image_bytes()];
+        let strips = strips(&self.plan, &image);
+        let whole = TileRecord { packets: self.plan.geometry.format().packets() as u16, ..TileRecord::default() };
+        self.commit(ImageStatus::Complete, &strips, &[whole; 2]);
+        self.take()
+    }
+}
+
+#[test]
+fn images_of_every_compression_leave_with_their_pixels() {
+    for compression in Compression::ALL {
+        let mut bench = Bench::new(plan(compression));
+        let image: Vec<u8> = (0..bench.plan.image_bytes() / 2).flat_map(|n| ((n * n / 5) as u16).to_le_bytes()).collect();
+        let strips = strips(&bench.plan, &image);
+        let whole = TileRecord { packets: bench.plan.geometry.format().packets() as u16, ..TileRecord::default() };
+        let tiles = [whole, TileRecord { packets: 1, received_ns: 77, ..whole }];
+        // Each image of the pool is used, with and without pixels.
+        for n in 0..2 * bench.plan.pool_images() {
+            bench.commit(ImageStatus::Lost, &[], &[TileRecord::default(); 2]);
+            let lost = bench.take().unwrap();
+            assert!(lost.channels.is_empty() && lost.status == ImageStatus::Lost && lost.number == 2 * n);
+            assert_eq!((lost.packets.as_ref().unwrap().header(), lost.missing_parts), (None, 0b11));
+            drop(lost);
+            bench.commit(ImageStatus::Partial, &strips, &tiles);
+            let partial = bench.take().unwrap();
+            let packets = partial.packets.as_ref().unwrap();
+            assert_eq!((partial.number, packets.first_frame, &packets.tiles[..]), (2 * n + 1, 2 * n + 1, &tiles[..]));
+            assert_eq!((partial.missing_parts, partial.received_ns), (0b10, 77));
+            let array = &partial.channels[0].array;
+            let size = [bench.plan.geometry.rows(), bench.plan.geometry.columns()].map(u64::from);
+            assert_eq!((array.packing, array.shape.dimensions()), (packing_of(compression), &size[..]));
+            let mut out = vec![0; image.len()];
+            let mut scratch = UnpackScratch::new(Isa::detect());
+            unpack::array(array.packing, array.element, &array.pieces[0], &mut out, &mut scratch).unwrap();
+            assert!(out == image, "{compression:?}");
+        }
+    }
+}
+
+#[test]
+fn memory_is_used_again_only_when_nobody_holds_the_image_or_its_pixels() {
+    let mut bench = Bench::new(plan(Compression::None));
+    let count = bench.plan.pool_images();
+    let mut held: Vec<_> = (0..count).map(|_| bench.take_next().unwrap()).collect();
+    assert!(bench.take_next().is_none(), "all are held");
+    // A socket holds only the pixels.
+    let pixels = held[1].channels[0].array.pieces[0].clone();
+    drop(held.remove(1));
+    assert!(bench.take().is_none());
+    assert!(pixels.iter().all(|byte| *byte == 1));
+    drop(pixels);
+    let next = bench.take().unwrap();
+    assert_eq!(next.number, count);
+    for image in held.iter().chain([&next]) {
+        assert!(image.channels[0].array.pieces[0].iter().all(|byte| *byte == image.number as u8), "{}", image.number);
+    }
+    // A copy holds nothing back.
+    let copy = next.detached();
+    drop(next);
+    let next = bench.take_next().unwrap();
+    assert!(copy.channels[0].array.pieces[0][0] == count as u8 && next.channels[0].array.pieces[0][0] == count as u8 + 1);
+}
+
+#[test]
+fn a_preview_holds_no_run_back_and_a_slow_consumer_gets_copies() {
+    let mut bench = Bench::new(plan(Compression::Bslz4));
+    let preview = Arc::new(PreviewBuffer::new(100, u64::MAX));
+    let output_queues = OutputQueues::new(Some(Arc::clone(&preview)));
+    let service = Service::Reliable { on_full: OnFull::Skip };
+    let spec = OutputQueueSpec { name: "slow".into(), service, queue_images: 100, queue_bytes: u64::MAX, borrows: false };
+    let mut slow = output_queues.add(spec);
+    output_queues.start(&Arc::new(SeriesStart::default()), &|| true);
+    let count = 3 * bench.plan.pool_images();
+    let mut looked = Vec::new();
+    for n in 0..count {
+        let image = bench.take_next().or_else(|| {
+            assert!(preview.give_back(), "image {n} is held by somebody else");
+            bench.take()
+        });
+        output_queues.lend(&image.unwrap(), &|| true);
+        // Somebody looks at every image, and keeps it.
+        looked.push(preview.newest().unwrap().image);
+    }
+    assert_eq!(preview.numbers(), (count - bench.plan.pool_images()..count).collect::<Vec<_>>());
+    preview.keep_copies();
+    for _ in 0..bench.plan.pool_images() {
+        assert!(bench.take_next().is_some(), "the run has its memory again");
+    }
+    let mut items = Vec::new();
+    slow.take(Duration::ZERO, &mut items);
+    let first = preview.image_at(count - 1).unwrap().image;
+    let mut scratch = UnpackScratch::new(Isa::detect());
+    let mut pixel = |image: &CommittedImage| {
+        let (array, mut out) = (&image.channels[0].array, vec![0; bench.plan.image_bytes()]);
+        unpack::array(array.packing, array.element, &array.pieces[0], &mut out, &mut scratch).unwrap();
+        out[0]
+    };
+    assert_eq!((pixel(&first), preview.numbers().len() as u64), ((count - 1) as u8, bench.plan.pool_images()));
+    assert!(looked.iter().all(|image| pixel(image) == image.number as u8));
+    let images: Vec<u8> = items
+        .iter()
+        .filter_map(|item| if let crate::output_queue::Item::Image(image) = item { Some(pixel(image)) } else { None })
+        .collect();
+    assert_eq!(images, (0..images.len() as u8).collect::<Vec<_>>());
+    assert!(images.len() >= 3);
+}
