@@ -242,8 +242,8 @@ impl Transform for Worker {
 mod tests {
     use super::*;
     use konkordia_core::array::Packing;
+    use konkordia_core::experiment::Metadata;
     use konkordia_core::geometry::Quarter;
-    use konkordia_core::series::Facts;
 
     fn image(pixels: &[u16], rows: u64, columns: u64) -> CommittedImage {
         let bytes: Vec<u8> = pixels.iter().flat_map(|p| p.to_le_bytes()).collect();
@@ -291,7 +291,7 @@ mod tests {
             bin: Some([2, 1]),
             ..TransformOptions::default()
         };
-        let facts = Facts { beam_center_y_px: Some(1.5), underload_value: Some(0), ..Facts::default() };
+        let facts = Metadata { beam_center_y_px: Some(1.5), underload_value: Some(0), ..Metadata::default() };
         let came = SeriesStart { facts, image_size: Some([3, 4]), element: Some(Element::Uint16), ..SeriesStart::default() };
         let mut said = came.clone();
         factory(&options).unwrap().unwrap()().start(&mut said);

@@ -54,7 +54,7 @@ pub(super) fn facts(document: &Document) -> Metadata {
         detector_distance_m: scaled("detector_distance_mm", 1e-3),
         beam_center_x_px: t.number("beam_center_x_px"),
         beam_center_y_px: t.number("beam_center_y_px"),
-        pixel_size_m: scaled("pixel_size_um", 1e-6),
+        pixel_size_m: scaled("pixel_size_um", 1e-6).map(|edge| [edge; 2]),
         sensor_material: text(t, "sensor_material"),
         sensor_thickness_m: scaled("sensor_thickness_um", 1e-6),
         frame_time_s: scaled("frame_time_us", 1e-6),

@@ -465,7 +465,7 @@ impl Reader<'_> {
         let high_gain = self.document.table("calibration").flag("high_gain").unwrap_or(false);
         let name = format!("{} {} module{}", format.kind.name().to_uppercase(), modules, if modules == 1 { "" } else { "s" });
         Metadata {
-            pixel_size_m: facts.pixel_size_m.or(Some(75.0 * 1e-6)),
+            pixel_size_m: facts.pixel_size_m.or(Some([75.0 * 1e-6; 2])),
             sensor_material: facts.sensor_material.or(Some("Si".into())),
             sensor_thickness_m: facts.sensor_thickness_m.or(Some(320.0 * 1e-6)),
             bit_depth: Some(format.bits),

@@ -64,7 +64,7 @@ pub fn agrees(table: &str, key: &str, value: &toml::Value, facts: &Metadata) -> 
         return true;
     }
     let alone = toml::Table::from_iter([(table.to_owned(), toml::Table::from_iter([(key.to_owned(), value.clone())]).into())]);
-    merge(facts, said(&alone.to_string())) == *facts
+    said(&alone.to_string()).over(facts.clone()) == *facts
 }
 
 /// True for a metadata key of `[detector]`.
@@ -91,28 +91,6 @@ pub fn facts_beside_detector(configuration: &toml::Table, given: &Map<String, Va
     Value::Object(tables)
 }
 
-/// The values of `over` where it has some, else those of `base`.
-pub fn merge(base: &Metadata, over: Metadata) -> Metadata {
-    Metadata {
-        energy_kev: over.energy_kev.or(base.energy_kev),
-        detector_distance_m: over.detector_distance_m.or(base.detector_distance_m),
-        beam_center_x_px: over.beam_center_x_px.or(base.beam_center_x_px),
-        beam_center_y_px: over.beam_center_y_px.or(base.beam_center_y_px),
-        pixel_size_m: over.pixel_size_m.or(base.pixel_size_m),
-        sensor_material: over.sensor_material.or_else(|| base.sensor_material.clone()),
-        sensor_thickness_m: over.sensor_thickness_m.or(base.sensor_thickness_m),
-        frame_time_s: over.frame_time_s.or(base.frame_time_s),
-        count_time_s: over.count_time_s.or(base.count_time_s),
-        detector_description: over.detector_description.or_else(|| base.detector_description.clone()),
-        detector_serial: over.detector_serial.or_else(|| base.detector_serial.clone()),
-        source_name: over.source_name.or_else(|| base.source_name.clone()),
-        instrument_name: over.instrument_name.or_else(|| base.instrument_name.clone()),
-        sample_name: over.sample_name.or_else(|| base.sample_name.clone()),
-        experiment: over.experiment.over(base.experiment.clone()),
-        ..base.clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,11 +106,11 @@ mod tests {
         assert_eq!((facts.energy_kev, facts.detector_distance_m), (Some(12.4), Some(0.2)));
         assert_eq!(facts.sample_name.as_deref(), Some("lys\"o\n1"));
         let base = Metadata { energy_kev: Some(1.0), sensor_material: Some("Si".into()), ..Metadata::default() };
-        let merged = merge(&base, facts);
+        let merged = facts.over(base.clone());
         assert_eq!((merged.energy_kev, merged.sensor_material.as_deref()), (Some(12.4), Some("Si")));
         assert_eq!(set(json!({})).unwrap(), Metadata::default());
         let base = set(json!({"omega_start_deg": 10, "omega_increment_deg": 0.5, "omega_vector": [0, 1, 0]})).unwrap();
-        let turned = merge(&base, set(json!({"omega_start_deg": 90, "unit_cell": [79.1, 79.1, 38, 90, 90, 90]})).unwrap());
+        let turned = set(json!({"omega_start_deg": 90, "unit_cell": [79.1, 79.1, 38, 90, 90, 90]})).unwrap().over(base);
         let omega = turned.experiment.goniometer.omega;
         assert_eq!((omega.start(), omega.increment(), omega.vector), (90.0, 0.5, Some([0.0, 1.0, 0.0])));
         assert_eq!(turned.experiment.unit_cell, Some([79.1, 79.1, 38.0, 90.0, 90.0, 90.0]));

@@ -189,8 +189,8 @@ impl Experiment {
     }
 }
 
-/// Facts about the measurement. `None` leaves the field out, even if NXmx requires it: nothing is made up (decision
-/// 0009).
+/// Facts about the measurement, from the configuration or from the sender. `None` leaves the field out, even if NXmx
+/// requires it: nothing is made up (decision 0009).
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Metadata {
     /// Photon energy, keV.
@@ -201,8 +201,8 @@ pub struct Metadata {
     pub beam_center_x_px: Option<f64>,
     /// Where the direct beam meets the image, along the slow axis, pixels.
     pub beam_center_y_px: Option<f64>,
-    /// Edge of a square pixel, metres.
-    pub pixel_size_m: Option<f64>,
+    /// Edges of a pixel, metres: along the fast axis, along the slow axis.
+    pub pixel_size_m: Option<[f64; 2]>,
     /// `Si`, `CdTe` or `GaAs`.
     pub sensor_material: Option<String>,
     /// Metres.
@@ -213,6 +213,10 @@ pub struct Metadata {
     pub count_time_s: Option<f64>,
     /// Bits per pixel that the detector reads out.
     pub bit_depth: Option<u32>,
+    /// Lowest value that is a measurement, if the sender marks pixels with lower values.
+    pub underload_value: Option<i64>,
+    /// Highest value that is a measurement.
+    pub saturation_value: Option<u64>,
     /// For example "JUNGFRAU 0.5M".
     pub detector_description: Option<String>,
     /// Serial number of the detector.
@@ -223,12 +227,40 @@ pub struct Metadata {
     pub instrument_name: Option<String>,
     /// Sample.
     pub sample_name: Option<String>,
-    /// When the first image began, ISO 8601, with time zone where it is known.
+    /// When the series was armed or its first image began, ISO 8601, with time zone where it is known.
     pub start_time: Option<String>,
     /// ISO 8601 with time zone, when the run is expected to end.
     pub end_time_estimated: Option<String>,
     /// Angles, beam, sample, and what the detector did to the counts.
     pub experiment: Experiment,
+}
+
+impl Metadata {
+    /// The values given here, else those of `base`.
+    pub fn over(self, base: Self) -> Self {
+        Self {
+            energy_kev: self.energy_kev.or(base.energy_kev),
+            detector_distance_m: self.detector_distance_m.or(base.detector_distance_m),
+            beam_center_x_px: self.beam_center_x_px.or(base.beam_center_x_px),
+            beam_center_y_px: self.beam_center_y_px.or(base.beam_center_y_px),
+            pixel_size_m: self.pixel_size_m.or(base.pixel_size_m),
+            sensor_material: self.sensor_material.or(base.sensor_material),
+            sensor_thickness_m: self.sensor_thickness_m.or(base.sensor_thickness_m),
+            frame_time_s: self.frame_time_s.or(base.frame_time_s),
+            count_time_s: self.count_time_s.or(base.count_time_s),
+            bit_depth: self.bit_depth.or(base.bit_depth),
+            underload_value: self.underload_value.or(base.underload_value),
+            saturation_value: self.saturation_value.or(base.saturation_value),
+            detector_description: self.detector_description.or(base.detector_description),
+            detector_serial: self.detector_serial.or(base.detector_serial),
+            source_name: self.source_name.or(base.source_name),
+            instrument_name: self.instrument_name.or(base.instrument_name),
+            sample_name: self.sample_name.or(base.sample_name),
+            start_time: self.start_time.or(base.start_time),
+            end_time_estimated: self.end_time_estimated.or(base.end_time_estimated),
+            experiment: self.experiment.over(base.experiment),
+        }
+    }
 }
 
 #[cfg(test)]

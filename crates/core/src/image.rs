@@ -71,8 +71,8 @@ pub struct ImageTimes {
 }
 
 /// An image in its final state, of a run or of a series. Sinks get every position once and in order, lost images
-/// included. Its pixels lie in the memory of the message that brought them, or in a buffer of the run that is used again
-/// when nobody holds the image or a part of it any more.
+/// included. Its pixels lie in the memory of the message that brought them, or in a buffer of the run that is used
+/// again when nobody holds the image or a part of it any more.
 #[derive(Clone, Debug)]
 pub struct CommittedImage {
     /// Position in the file, from 0.

@@ -3,7 +3,7 @@
 //! path.
 
 use crate::array::{Array, Element};
-use crate::experiment::Experiment;
+use crate::experiment::Metadata;
 use crate::geometry::Orientation;
 use crate::image::CommittedImage;
 use crate::ledger::{ImageStatus, Imbalance};
@@ -88,49 +88,6 @@ pub struct ChannelStart {
     pub flat_field: Option<Array>,
 }
 
-/// Facts about the measurement that several protocols carry; `None` if the sender did not give them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts {
-    /// Photon energy in keV.
-    pub energy_kev: Option<f64>,
-    /// Sample to detector, metres.
-    pub detector_distance_m: Option<f64>,
-    /// Where the direct beam meets the image, fast axis, pixels.
-    pub beam_center_x_px: Option<f64>,
-    /// Where the direct beam meets the image, slow axis, pixels.
-    pub beam_center_y_px: Option<f64>,
-    /// Edge of a pixel, metres: fast, slow.
-    pub pixel_size_m: Option<[f64; 2]>,
-    /// `Si`, `CdTe`, ...
-    pub sensor_material: Option<String>,
-    /// Metres.
-    pub sensor_thickness_m: Option<f64>,
-    /// Period of the images, seconds.
-    pub frame_time_s: Option<f64>,
-    /// Exposure of one image, seconds.
-    pub count_time_s: Option<f64>,
-    /// Bits per pixel that the detector reads out.
-    pub bit_depth: Option<u32>,
-    /// Lowest value that is a measurement, if the sender marks pixels with lower values.
-    pub underload_value: Option<i64>,
-    /// Highest value that is a measurement.
-    pub saturation_value: Option<u64>,
-    /// For example "Dectris EIGER2 Si 4M".
-    pub detector_description: Option<String>,
-    /// Serial number of the detector.
-    pub detector_serial: Option<String>,
-    /// When the series was armed or its first image began: ISO 8601, with the offset if the sender gives it.
-    pub arm_date: Option<String>,
-    /// Sample.
-    pub sample_name: Option<String>,
-    /// For example "Swiss Light Source".
-    pub source_name: Option<String>,
-    /// Beamline.
-    pub instrument_name: Option<String>,
-    /// Angles, beam, sample, and what the detector did to the counts.
-    pub experiment: Experiment,
-}
-
 /// The beginning of a series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesStart {
@@ -149,7 +106,7 @@ pub struct SeriesStart {
     /// Channels in the order in which they come; empty where the protocol knows of none.
     pub channels: Vec<ChannelStart>,
     /// Facts about the measurement.
-    pub facts: Facts,
+    pub facts: Metadata,
     /// How the images were turned on the way; as the sender sent them they count as upright.
     pub orientation: Orientation,
     /// Everything that the sender said, without the tables above, in any structure; written to the file as a tree.

@@ -112,7 +112,8 @@ pub struct OutputQueue {
     stats: OutputQueueStats,
 }
 
-/// The writing side of all output queues; by default without consumers and preview buffer. One thread at a time writes; consumers may be added and removed meanwhile.
+/// The writing side of all output queues; by default without consumers and preview buffer. One thread at a time writes;
+/// consumers may be added and removed meanwhile.
 #[derive(Default)]
 pub struct OutputQueues {
     list: ArcSwap<Vec<Arc<OutputQueue>>>,
@@ -317,8 +318,8 @@ impl OutputQueues {
         self.hand_over(image, false, give_up);
     }
 
-    /// Hands over an image in a buffer that the run uses again when nobody holds the image any more. A consumer that may
-    /// hold images for long gets a copy, and the preview buffer gives the image back when the run asks for it
+    /// Hands over an image in a buffer that the run uses again when nobody holds the image any more. A consumer that
+    /// may hold images for long gets a copy, and the preview buffer gives the image back when the run asks for it
     /// ([`PreviewBuffer::give_back`]).
     pub fn lend(&self, image: &Arc<CommittedImage>, give_up: &dyn Fn() -> bool) {
         self.hand_over(image, true, give_up);

@@ -43,8 +43,8 @@ pub struct RunParts {
     pub sources: Vec<Box<dyn Source>>,
     /// Constants that fit the plan's recipe.
     pub constants: PixelConstants,
-    /// At least one sink, mostly the file. [`Control::latencies`] reports when the first one was done with an image. The
-    /// caller closes them when the run has ended.
+    /// At least one sink, mostly the file. [`Control::latencies`] reports when the first one was done with an image.
+    /// The caller closes them when the run has ended.
     pub sinks: Vec<Box<dyn Sink>>,
     /// Who else gets the images.
     pub consumers: Consumers,

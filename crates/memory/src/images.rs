@@ -176,8 +176,8 @@ impl Images {
     pub(crate) fn publish(&self, head: ImageHead, records: &[TileRecord]) {
         let image = self.published.get();
         assert!(image < lowest(&self.finished), "image {image} is not ready for the committer");
-        // SAFETY: all workers are past `image`, for which they found room, and the reader is not there yet: the cell is the
-        // committer's alone, of which there is one (`&mut` in `ring.rs`).
+        // SAFETY: all workers are past `image`, for which they found room, and the reader is not there yet: the cell is
+        // the committer's alone, of which there is one (`&mut` in `ring.rs`).
         let cell = unsafe { &mut *self.cells[self.slot(image)].get() };
         cell.head = head;
         cell.records.copy_from_slice(records);

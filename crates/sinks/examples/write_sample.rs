@@ -9,7 +9,7 @@ use konkordia_core::array::{Element, Packing};
 use konkordia_core::experiment::{Axis, Experiment};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::Sink;
-use konkordia_core::series::{ChannelStart, Facts, SeriesStart};
+use konkordia_core::series::{ChannelStart, SeriesStart};
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Compression, Error, Layout, Metadata, Scale, TileInfo, Writer, repair};
 
@@ -161,7 +161,7 @@ fn series(directory: &Path) -> Result<(), Error> {
         let begin = SeriesStart {
             channels: (1..=channels).filter(|_| channels > 1).map(channel).collect(),
             metadata: fields.as_object().cloned().unwrap_or_default(),
-            facts: Facts { energy_kev: Some(12.4), arm_date: Some("2026-11-21T12:00:00Z".into()), ..Facts::default() },
+            facts: Metadata { energy_kev: Some(12.4), start_time: Some("2026-11-21T12:00:00Z".into()), ..Metadata::default() },
             ..start()
         };
         write(&mut file_sink(directory, &format!("series_{name}"), 4), begin.clone(), &images(&kind));

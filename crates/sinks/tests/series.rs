@@ -9,11 +9,12 @@ use bytes::Bytes;
 use common::series::{Kind, STORED, file_sink, images, pixels, start, write};
 use common::{Scratch, decode};
 use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::experiment::Metadata;
 use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::Sink;
-use konkordia_core::series::{ChannelStart, Facts, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{ChannelStart, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec, Severity, check, inspect, repair};
 use serde_json::json;
@@ -107,7 +108,7 @@ fn what_is_missing_or_marked_is_outside_of_the_limits_that_the_file_states() {
     ];
     for (element, underload_value, saturation_value, low, high) in rows {
         let kind = Kind { element, shape: vec![24, 33], channels: 1, pieces: 1, packing: Packing::None };
-        let facts = Facts { underload_value, saturation_value, ..Facts::default() };
+        let facts = Metadata { underload_value, saturation_value, ..Metadata::default() };
         let directory = scratch.0.clone();
         let mut sink = SeriesFile::new(Box::new(move |_| {
             Ok(Some(SeriesFileSpec {
@@ -152,7 +153,7 @@ fn turned_images_lie_where_they_lay_before() {
             }))
         }));
         let (x, y, size) = (Some(1.0), Some(2.0), Some([2.0, 4.0]));
-        let mut facts = Facts { beam_center_x_px: x, beam_center_y_px: y, pixel_size_m: size, ..Facts::default() };
+        let mut facts = Metadata { beam_center_x_px: x, beam_center_y_px: y, pixel_size_m: size, ..Metadata::default() };
         facts.experiment.tilt_fast_deg = Some(1.0);
         let notes = vec![("transform_sender_said".to_owned(), "this".to_owned())];
         write(&mut sink, SeriesStart { facts, orientation, notes, ..start() }, &images(&kind));
@@ -309,12 +310,12 @@ fn fields_of_the_header_become_fields_of_the_detector() {
         "names": ["a", "b"], "table": [[1, 2, 3], [4, 5, 6]], "mixed": [1, "a"], "empty": [], "nest": { "down": { "here": -1 } },
         "count_time": 9.0, "../evil": 1, "": 2, "pixel_mask": "mine", "deep": deep
     });
-    let facts = Facts {
+    let facts = Metadata {
         energy_kev: Some(10.0),
         count_time_s: Some(0.5),
         pixel_size_m: Some([25e-6, 50e-6]),
         saturation_value: Some(199),
-        ..Facts::default()
+        ..Metadata::default()
     };
     let start = SeriesStart { metadata: fields.as_object().unwrap().clone(), facts, ..start() };
     write(&mut file_sink(&scratch.0, "f", 4), start, &images(&kind));

@@ -72,7 +72,7 @@ pub fn parameters(
         Some(prefix) if write => Some(place.target(prefix)?),
         _ => None,
     };
-    let metadata = overrides::merge(&config.metadata, overrides::metadata(&request.metadata)?);
+    let metadata = overrides::metadata(&request.metadata)?.over(config.metadata.clone());
     Ok(ArmParameters { images, target, write, metadata, arm: 0 })
 }
 

@@ -22,7 +22,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
-use konkordia_core::series::{Facts, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
 use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::contain::Panic;
@@ -197,7 +197,7 @@ pub fn parameters(
         }
     }
     let metadata: Metadata = overrides::metadata(&request.metadata)?;
-    config.metadata = overrides::merge(&config.metadata, metadata);
+    config.metadata = metadata.over(config.metadata);
     config.given.clone_from(&request.metadata);
     let write = request.write.unwrap_or(base.write);
     if write {
@@ -301,29 +301,13 @@ pub fn ready(parameters: ArmParameters, fanout: &Fanout, run: u64, note: &dyn Fn
 
 fn series_start(config: &Config, run: u64, write: bool) -> SeriesStart {
     let m = &config.metadata;
-    let facts = Facts {
-        energy_kev: m.energy_kev,
-        detector_distance_m: m.detector_distance_m,
-        beam_center_x_px: m.beam_center_x_px,
-        beam_center_y_px: m.beam_center_y_px,
-        pixel_size_m: m.pixel_size_m.map(|edge| [edge; 2]),
-        sensor_material: m.sensor_material.clone(),
-        sensor_thickness_m: m.sensor_thickness_m,
-        frame_time_s: m.frame_time_s,
-        count_time_s: m.count_time_s,
-        bit_depth: m.bit_depth,
-        underload_value: None,
-        saturation_value: None,
-        detector_description: m.detector_description.clone(),
-        detector_serial: m.detector_serial.clone(),
-        arm_date: Some(clock::now()),
-        sample_name: m.sample_name.clone(),
-        source_name: m.source_name.clone(),
-        instrument_name: m.instrument_name.clone(),
+    let facts = Metadata {
+        start_time: Some(clock::now()),
         experiment: Experiment {
             goniometer: angles::in_steps_of(m.experiment.goniometer, angles::step(&config.options.processing.selection)),
             ..m.experiment.clone()
         },
+        ..m.clone()
     };
     SeriesStart {
         series: run,

@@ -188,8 +188,9 @@ mod tests {
     use super::*;
     use crate::series::transform::by_recipe;
     use konkordia_core::array::{Element, Packing};
+    use konkordia_core::experiment::Metadata;
     use konkordia_core::image::{Channel, CommittedImage};
-    use konkordia_core::series::{ChannelStart, Facts};
+    use konkordia_core::series::ChannelStart;
     use konkordia_kernels::transform::{Bin, Overflow, Window};
 
     const ROWS: usize = 11;
@@ -212,13 +213,13 @@ mod tests {
     }
 
     fn start(beam: (f64, f64)) -> SeriesStart {
-        let facts = Facts {
+        let facts = Metadata {
             beam_center_y_px: Some(beam.0),
             beam_center_x_px: Some(beam.1),
             pixel_size_m: Some([2.0, 3.0]),
             saturation_value: Some(1000),
             underload_value: Some(0),
-            ..Facts::default()
+            ..Metadata::default()
         };
         let metadata = json!({ "beam_center_x": beam.1, "y_pixel_size": 3.0, "image_size_x": COLUMNS, "name": "n" });
         SeriesStart {

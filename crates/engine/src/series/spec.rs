@@ -79,8 +79,8 @@ pub struct SeriesSpec {
     pub accept: Accept,
     /// Images (sums) of a series that was not armed; `None` = as many as the sender announces.
     pub images: Option<u64>,
-    /// The moment from which [`konkordia_core::image::CommittedImage::received_ns`] and [`super::SeriesControl::now_ns`]
-    /// count.
+    /// The moment from which [`konkordia_core::image::CommittedImage::received_ns`] and
+    /// [`super::SeriesControl::now_ns`] count.
     pub clock_began: Instant,
 }
 

@@ -1,10 +1,10 @@
 //! Encoded messages are read again, by the readers of `wire` and by our decoders.
 
 use super::*;
-use konkordia_core::experiment::{Axis, Experiment, Goniometer};
+use konkordia_core::experiment::{Axis, Experiment, Goniometer, Metadata};
 use konkordia_core::image::ImageTimes;
 use konkordia_core::ports::Parts;
-use konkordia_core::series::{ChannelStart, Facts, SeriesEnd, SeriesEnded, SeriesLedger};
+use konkordia_core::series::{ChannelStart, SeriesEnd, SeriesEnded, SeriesLedger};
 use konkordia_engine::series::encode::{Outgoing, encoder};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{PackScratch, pack};
@@ -44,19 +44,19 @@ fn sample_start() -> SeriesStart {
         series: 5,
         filename: Some("a.h5".into()),
         images_planned: Some(4),
-        facts: Facts {
+        facts: Metadata {
             energy_kev: Some(12.4),
             detector_distance_m: Some(0.25),
             beam_center_x_px: Some(1.5),
             pixel_size_m: Some([75e-6, 75e-6]),
             saturation_value: Some(99),
-            arm_date: Some("2026-01-01T00:00:00+01:00".into()),
+            start_time: Some("2026-01-01T00:00:00+01:00".into()),
             // Consumers of a UDP run get its angles, too.
             experiment: Experiment {
                 goniometer: Goniometer { omega: Axis::turning(90.0, 0.1), ..Goniometer::default() },
                 ..Experiment::default()
             },
-            ..Facts::default()
+            ..Metadata::default()
         },
         metadata: object(json!({"exptime": 0.5, "sample": {"name": "lysozyme"}})),
         header_extra: object(json!({"user": "x"})),

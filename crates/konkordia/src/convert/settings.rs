@@ -82,7 +82,7 @@ fn facts_of_run(config: &Config, own: &OwnRun, first_frame: u64) -> (Metadata, O
     let turned = lost.then(|| {
         "the number of the frame with which the first image begins is unknown: the angles of axes that turned are left out; give them with --set goniometer.omega_start_deg=... and the like".into()
     });
-    (overrides::merge(&overrides::merge(&config.metadata, run), overrides::said(&config.text)), turned)
+    (overrides::said(&config.text).over(run.over(config.metadata.clone())), turned)
 }
 
 /// Refuses a configuration that needs the words of double pixels if the input does not have them.

@@ -204,7 +204,7 @@ fn write_detector(detector: &Group, spec: &FileSpec) -> Result<()> {
             number(detector, name, value, "s")?;
         }
     }
-    if let Some([width, height]) = pixel_size(spec) {
+    if let Some([width, height]) = spec.metadata.pixel_size_m {
         number(detector, "x_pixel_size", width, "m")?;
         number(detector, "y_pixel_size", height, "m")?;
     }
@@ -242,12 +242,6 @@ fn pixel_value(parent: &Group, name: &str, pixel: PixelType, value: f64) -> Resu
     if pixel.is_float() { number(parent, name, value, "") } else { number(parent, name, value as i64, "") }
 }
 
-/// Width and height of a pixel; for most detectors they are equal.
-fn pixel_size(spec: &FileSpec) -> Option<[f64; 2]> {
-    let width = spec.metadata.pixel_size_m?;
-    Some([width, spec.series.as_ref().and_then(|series| series.pixel_height_m).unwrap_or(width)])
-}
-
 /// Writes the geometry in the McStas frame: z along the beam, y up, x to the left when looking along the beam. Starting
 /// at the beam centre, the detector is tilted, moved along the beam, and swung about the sample by its arm.
 fn write_geometry(detector: &Group, spec: &FileSpec, frames: Option<&Frames>, images: u64) -> Result<()> {
@@ -260,7 +254,7 @@ fn write_geometry(detector: &Group, spec: &FileSpec, frames: Option<&Frames>, im
     }
     let chain = goniometer::write_tilts(&moves, &m.experiment, modules::directions(spec), chain)?;
     text(detector, "depends_on", &chain)?;
-    modules::write(detector, spec, &chain, pixel_size(spec))
+    modules::write(detector, spec, &chain, spec.metadata.pixel_size_m)
 }
 
 /// Writes what readers for DECTRIS files look for. `eiger_fw_version` is left out on purpose: with it dxtbx assumes one

@@ -388,7 +388,7 @@ fn summarise(
         energy_kev: read_number(file, "/entry/instrument/beam/incident_energy").map(|ev| ev / 1000.0).or(m.energy_kev),
         detector_distance_m: number("distance").or(m.detector_distance_m),
         beam_center_px: number("beam_center_x").zip(number("beam_center_y")).or(m.beam_center_x_px.zip(m.beam_center_y_px)),
-        pixel_size_m: number("x_pixel_size").or(m.pixel_size_m),
+        pixel_size_m: number("x_pixel_size").or(m.pixel_size_m.map(|[width, _]| width)),
         calibration_hash: spec.as_ref().map(|spec| spec.calibration_hash.clone()).unwrap_or_default(),
         state: text("state").unwrap_or_else(|| if is_data { "data file".into() } else { "unknown".into() }),
         ended: text("ledger/ended"),

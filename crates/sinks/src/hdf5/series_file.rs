@@ -273,7 +273,6 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         pixel_mask.resize(mask.len(), 0);
         pixel_mask.iter_mut().zip(mask).for_each(|(all, one)| *all |= one);
     }
-    let size = start.facts.pixel_size_m;
     let series = SeriesInfo {
         series: start.series,
         unique_id: start.unique_id.clone(),
@@ -281,7 +280,6 @@ fn file_spec(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> FileSpe
         pieces: form.chunks() as u32,
         channels: channels.into_iter().filter(|channel| form.channels > 1 || !channel.name.is_empty()).collect(),
         fields: fields(start, &mut notes),
-        pixel_height_m: size.filter(|[width, height]| width != height).map(|[_, height]| height),
         orientation: start.orientation,
         times_from: None,
     };
@@ -387,30 +385,23 @@ fn metadata(spec: &SeriesFileSpec, start: &SeriesStart, form: &Form) -> Metadata
     let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
     // If there are several channels, each has its own threshold.
     let threshold = start.channels.first().filter(|_| form.channels == 1 && start.channels.len() == 1);
-    let said = Experiment {
+    let experiment = Experiment {
         threshold_energy_ev: finite(threshold.and_then(|channel| channel.threshold_energy_ev)),
         ..facts.experiment.clone()
     };
-    Metadata {
-        energy_kev: finite(facts.energy_kev).filter(|kev| *kev > 0.0).or(given.energy_kev),
-        detector_distance_m: finite(facts.detector_distance_m).or(given.detector_distance_m),
-        beam_center_x_px: finite(facts.beam_center_x_px).or(given.beam_center_x_px),
-        beam_center_y_px: finite(facts.beam_center_y_px).or(given.beam_center_y_px),
-        pixel_size_m: finite(facts.pixel_size_m.map(|size| size[0])).or(given.pixel_size_m),
-        sensor_material: facts.sensor_material.clone().or(given.sensor_material),
-        sensor_thickness_m: finite(facts.sensor_thickness_m).or(given.sensor_thickness_m),
-        frame_time_s: finite(facts.frame_time_s).or(given.frame_time_s),
-        count_time_s: finite(facts.count_time_s).or(given.count_time_s),
-        bit_depth: facts.bit_depth.or(given.bit_depth),
-        detector_description: facts.detector_description.clone().or(given.detector_description),
-        detector_serial: facts.detector_serial.clone().or(given.detector_serial),
-        start_time: facts.arm_date.clone().or(given.start_time),
-        source_name: facts.source_name.clone().or(given.source_name),
-        instrument_name: facts.instrument_name.clone().or(given.instrument_name),
-        sample_name: facts.sample_name.clone().or(given.sample_name),
-        end_time_estimated: given.end_time_estimated,
-        experiment: said.over(given.experiment),
-    }
+    let said = Metadata {
+        energy_kev: finite(facts.energy_kev).filter(|kev| *kev > 0.0),
+        detector_distance_m: finite(facts.detector_distance_m),
+        beam_center_x_px: finite(facts.beam_center_x_px),
+        beam_center_y_px: finite(facts.beam_center_y_px),
+        pixel_size_m: facts.pixel_size_m.filter(|size| size.iter().all(|edge| edge.is_finite())),
+        sensor_thickness_m: finite(facts.sensor_thickness_m),
+        frame_time_s: finite(facts.frame_time_s),
+        count_time_s: finite(facts.count_time_s),
+        experiment,
+        ..facts.clone()
+    };
+    said.over(given)
 }
 
 fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> LedgerRecord {

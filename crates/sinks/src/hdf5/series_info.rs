@@ -7,8 +7,7 @@ use serde_json::{Map, Value, json};
 /// Chunks that one image may have.
 pub const PIECES_MAX: u32 = 4096;
 /// Keys of the lines of a series in the text of a run description.
-const KEYS: [&str; 9] =
-    ["series", "series_unique_id", "image_shape", "pieces", "channel", "pixel_height_m", "orientation", "times_from", "fields"];
+const KEYS: [&str; 8] = ["series", "series_unique_id", "image_shape", "pieces", "channel", "orientation", "times_from", "fields"];
 /// Dimensions of one image.
 pub const DIMENSIONS_MAX: usize = 5;
 
@@ -27,8 +26,6 @@ pub struct SeriesInfo {
     pub channels: Vec<ChannelInfo>,
     /// What the sender said of the detector; written as fields of the detector.
     pub fields: Map<String, Value>,
-    /// Height of a pixel, metres, where it is not that of [`super::Metadata::pixel_size_m`].
-    pub pixel_height_m: Option<f64>,
     /// How the images are turned with respect to upright ones, whose rows run to the right and whose columns run down.
     pub orientation: Orientation,
     /// The date from which the times of the images count, ISO 8601, if that is not the start of the series.
@@ -44,7 +41,6 @@ impl Default for SeriesInfo {
             pieces: 1,
             channels: Vec::new(),
             fields: Map::new(),
-            pixel_height_m: None,
             orientation: Orientation::UPRIGHT,
             times_from: None,
         }
@@ -105,9 +101,6 @@ impl SeriesInfo {
         for channel in &self.channels {
             put("channel", &json!({ "name": channel.name, "threshold_energy_ev": channel.threshold_energy_ev }).to_string());
         }
-        if let Some(height) = self.pixel_height_m {
-            put("pixel_height_m", &format!("{height:?}"));
-        }
         if self.orientation != Orientation::UPRIGHT {
             let Orientation { flip_rows, rotate } = self.orientation;
             put("orientation", &format!("{flip_rows} {}", rotate.deg()));
@@ -148,7 +141,6 @@ impl SeriesInfo {
                 let rotate = Quarter::from_deg(number(deg)?).ok_or("no quarter turns")?;
                 info.orientation = Orientation { flip_rows: number(flip)?, rotate };
             }
-            "pixel_height_m" => info.pixel_height_m = Some(number(value)?),
             _ => info.fields = serde_json::from_str(value).map_err(|error| error.to_string())?,
         }
         Ok(true)

@@ -443,12 +443,22 @@ macro_rules! metadata_text {
                 $(if let Some(value) = self.$number { put(stringify!($number), format!("{value:?}")); })*
                 $(if let Some(value) = &self.$string { put(stringify!($string), value.clone()); })*
                 if let Some(value) = self.bit_depth { put("bit_depth", value.to_string()); }
+                // Two names, because the second is rare.
+                if let Some([width, height]) = self.pixel_size_m {
+                    put("pixel_size_m", format!("{width:?}"));
+                    if width != height { put("pixel_height_m", format!("{height:?}")); }
+                }
             }
             fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
                 match key {
                     $(stringify!($number) => self.$number = Some(value.parse().map_err(|_| "not a number".to_owned())?),)*
                     $(stringify!($string) => self.$string = Some(value.into()),)*
                     "bit_depth" => self.bit_depth = Some(value.parse().map_err(|_| "not a number".to_owned())?),
+                    "pixel_size_m" | "pixel_height_m" => {
+                        let edge: f64 = value.parse().map_err(|_| "not a number".to_owned())?;
+                        let width = self.pixel_size_m.filter(|_| key == "pixel_height_m").map_or(edge, |[width, _]| width);
+                        self.pixel_size_m = Some([width, edge]);
+                    }
                     // A key of a later version: it is not needed to read the images.
                     _ => {}
                 }
@@ -459,7 +469,7 @@ macro_rules! metadata_text {
 }
 
 metadata_text!(
-    numbers: energy_kev detector_distance_m beam_center_x_px beam_center_y_px pixel_size_m sensor_thickness_m frame_time_s count_time_s;
+    numbers: energy_kev detector_distance_m beam_center_x_px beam_center_y_px sensor_thickness_m frame_time_s count_time_s;
     strings: sensor_material detector_description detector_serial source_name instrument_name sample_name start_time end_time_estimated
 );
 

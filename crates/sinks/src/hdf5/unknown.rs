@@ -135,7 +135,7 @@ mod tests {
             energy_kev: Some(12.4),
             sensor_material: Some("Si".into()),
             sensor_thickness_m: Some(320e-6),
-            pixel_size_m: Some(75e-6),
+            pixel_size_m: Some([75e-6; 2]),
             detector_distance_m: Some(0.2),
             beam_center_x_px: Some(1.0),
             beam_center_y_px: Some(1.0),

@@ -81,7 +81,7 @@ pub fn sample(directory: &Path, prefix: &str, pixel: PixelType) -> Sample {
         detector_distance_m: Some(0.15),
         beam_center_x_px: Some(100.5),
         beam_center_y_px: Some(30.25),
-        pixel_size_m: Some(75e-6),
+        pixel_size_m: Some([75e-6; 2]),
         sensor_material: Some("Si".into()),
         sensor_thickness_m: Some(320e-6),
         frame_time_s: Some(0.001),

@@ -46,7 +46,7 @@ pub fn message(start: &SeriesStart, image: &CommittedImage, only: Option<usize>)
         series: Series { id: start.series, unique_id: &start.unique_id },
         image_id: image.number,
         real_time: times.and_then(|times| seconds(times.real_ns)),
-        series_date: start.facts.arm_date.as_deref(),
+        series_date: start.facts.start_time.as_deref(),
         start_time: times.and_then(|times| seconds(times.start_ns)),
         stop_time: times.and_then(|times| seconds(times.stop_ns)),
         user_data: None,

@@ -2,10 +2,10 @@
 
 use super::*;
 use konkordia_core::array::{Element, Shape};
+use konkordia_core::experiment::Metadata;
 use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
-use konkordia_core::series::Facts;
 use konkordia_kernels::bitshuffle::ElementSize;
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::{codec, lz4};
@@ -143,7 +143,7 @@ fn cbor_is_a_message_of_stream_v2_with_the_pixels_as_they_are() {
     let start = SeriesStart {
         series: 7,
         unique_id: "u7".into(),
-        facts: Facts { arm_date: Some("2026-11-21T00:00:00Z".into()), ..Facts::default() },
+        facts: Metadata { start_time: Some("2026-11-21T00:00:00Z".into()), ..Metadata::default() },
         ..SeriesStart::default()
     };
     let image = image(vec![("threshold_1", packed_array.clone()), ("", bare)]);

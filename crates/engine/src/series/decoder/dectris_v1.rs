@@ -6,9 +6,10 @@ use super::tables::{table, table_warning};
 use super::{facts, maxiv};
 use bytes::Bytes;
 use konkordia_core::array::Element;
+use konkordia_core::experiment::Metadata;
 use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ports::Message;
-use konkordia_core::series::{ChannelStart, Facts, SeriesStart};
+use konkordia_core::series::{ChannelStart, SeriesStart};
 use konkordia_wire::dectris_v1::{self, Header, Image};
 use konkordia_wire::stream::{Bounds, Pixels, Refusal};
 use serde_json::{Map, Value, json};
@@ -128,10 +129,10 @@ fn start(message: &Message, header: &Header, bounds: &Bounds, is_maxiv: bool) ->
     start
 }
 
-pub(super) fn facts_of(config: &Map<String, Value>) -> Facts {
+pub(super) fn facts_of(config: &Map<String, Value>) -> Metadata {
     let positive = |key: &str| facts::positive(config, key);
     let whole = |key: &str| config.get(key).and_then(Value::as_u64);
-    let mut facts = Facts {
+    let mut facts = Metadata {
         energy_kev: positive("photon_energy")
             .map(|ev| ev / 1000.0)
             .or_else(|| positive("wavelength").and_then(facts::energy_kev)),
@@ -148,8 +149,8 @@ pub(super) fn facts_of(config: &Map<String, Value>) -> Facts {
         saturation_value: whole("countrate_correction_count_cutoff"),
         detector_description: facts::text(config, "description"),
         detector_serial: facts::text(config, "detector_number"),
-        arm_date: facts::text(config, "data_collection_date"),
-        ..Facts::default()
+        start_time: facts::text(config, "data_collection_date"),
+        ..Metadata::default()
     };
     facts::enter(config, &mut facts);
     facts

@@ -8,9 +8,10 @@ use super::tables::{table, table_warning};
 use super::{facts, maxiv};
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element};
+use konkordia_core::experiment::Metadata;
 use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ports::Message;
-use konkordia_core::series::{ChannelStart, Facts, SeriesStart};
+use konkordia_core::series::{ChannelStart, SeriesStart};
 use konkordia_wire::cbor::Item;
 use konkordia_wire::dectris_v2::{self, Image, Seconds, Start};
 use konkordia_wire::stream::{Bounds, Pixels, Refusal};
@@ -151,10 +152,10 @@ fn channel(part: &Bytes, said: &Start, name: &str, warnings: &mut Vec<String>) -
     }
 }
 
-fn facts_of(said: &Start, metadata: &Map<String, Value>) -> Facts {
+fn facts_of(said: &Start, metadata: &Map<String, Value>) -> Metadata {
     let positive = |number: Option<f64>| number.and_then(facts::above_0);
     let energy_kev = positive(said.incident_energy_ev).map(|ev| ev / 1000.0);
-    let mut facts = Facts {
+    let mut facts = Metadata {
         energy_kev: energy_kev.or_else(|| said.incident_wavelength_angstrom.and_then(facts::energy_kev)),
         // Jungfraujoch has a key of its own for it.
         detector_distance_m: facts::positive(metadata, "detector_distance")
@@ -171,8 +172,8 @@ fn facts_of(said: &Start, metadata: &Map<String, Value>) -> Facts {
         saturation_value: said.saturation_value,
         detector_description: said.detector_description.map(str::to_owned),
         detector_serial: said.detector_serial_number.map(str::to_owned),
-        arm_date: said.arm_date.map(str::to_owned),
-        ..Facts::default()
+        start_time: said.arm_date.map(str::to_owned),
+        ..Metadata::default()
     };
     for axis in &said.goniometer {
         if let Some(place) = facts.experiment.goniometer.axis_mut(axis.name) {

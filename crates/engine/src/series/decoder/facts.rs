@@ -1,8 +1,7 @@
 //! Reads facts about a measurement from the metadata of other programs: numbers with units, zeros that mean "not set".
 
 use konkordia_core::array::Element;
-use konkordia_core::experiment::{Axis, Goniometer};
-use konkordia_core::series::Facts;
+use konkordia_core::experiment::{Axis, Goniometer, Metadata};
 use serde_json::{Map, Value};
 
 /// Planck's constant times the speed of light, exact by definition of the SI.
@@ -109,7 +108,7 @@ fn unit_cell(value: &Value) -> Option<[f64; 6]> {
 
 /// Enters what a sender or a user says of sample, source, beam and detector under the names that are known
 /// (docs/streams.md lists them). Facts that were entered before stay.
-pub fn enter(map: &Map<String, Value>, facts: &mut Facts) {
+pub fn enter(map: &Map<String, Value>, facts: &mut Metadata) {
     let budget = |key: &str| number(map, key).filter(|budget| (0.0..=1.0).contains(budget));
     let flag = |keys: [&str; 2]| keys.iter().find_map(|key| map.get(*key)).and_then(Value::as_bool);
     let enter_text = |place: &mut Option<String>, key: &str| *place = place.take().or_else(|| text(map, key));
@@ -146,8 +145,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn entered(maps: &[Value]) -> Facts {
-        let mut facts = Facts::default();
+    fn entered(maps: &[Value]) -> Metadata {
+        let mut facts = Metadata::default();
         maps.iter().for_each(|map| enter(map.as_object().unwrap(), &mut facts));
         facts
     }
@@ -175,7 +174,7 @@ mod tests {
             entered(&[json!({"sample_name": "", "total_flux": -1, "attenuator_transmission": 25.0, "unit_cell": [1, 2, 3],
             "omega_start": "90", "omega_increment": null, "polarization_fraction": 1.5, "flatfield_enabled": "yes",
             "sample_temperature_k": 0})]);
-        assert_eq!(facts, Facts::default());
+        assert_eq!(facts, Metadata::default());
         assert_eq!(unit_cell(&json!([79, 79, 38, 90, 90, 180])), None);
         assert_eq!(axis(f64::NAN, 1.0), Axis::default());
     }

@@ -8,10 +8,10 @@ use super::facts;
 use super::parts::{of_part, unnumbered};
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing};
-use konkordia_core::experiment::{Experiment, Goniometer};
+use konkordia_core::experiment::{Experiment, Goniometer, Metadata};
 use konkordia_core::image::Channel;
 use konkordia_core::ports::Message;
-use konkordia_core::series::{ChannelStart, Facts, SeriesStart};
+use konkordia_core::series::{ChannelStart, SeriesStart};
 use konkordia_kernels::byte_offset;
 use konkordia_wire::stream::{Bounds, Refusal};
 use konkordia_wire::{cbf, edf, tiff};
@@ -45,7 +45,7 @@ struct File {
     array: Array,
     /// Its metadata, key by key.
     said: Map<String, Value>,
-    facts: Facts,
+    facts: Metadata,
     threshold_ev: Option<f64>,
     /// Numbers below zero mark pixels that are of no use.
     is_marked: bool,
@@ -235,14 +235,14 @@ fn read_edf(content: &Bytes, bounds: &Bounds) -> Result<File, Refusal> {
         found.and_then(|(_, value)| value.as_str()).and_then(facts::leading)
     };
     let positive = |name: &str| number(name).and_then(facts::above_0);
-    let facts = Facts {
+    let facts = Metadata {
         energy_kev: positive("WaveLength").and_then(|metres| facts::energy_kev(metres * 1e10)),
         detector_distance_m: positive("SampleDistance"),
         beam_center_x_px: number("Center_1"),
         beam_center_y_px: number("Center_2"),
         pixel_size_m: positive("PSize_1").zip(positive("PSize_2")).map(|(x, y)| [x, y]),
         count_time_s: positive("ExposureTime"),
-        ..Facts::default()
+        ..Metadata::default()
     };
     Ok(File { array, said, facts, threshold_ev: None, is_marked: false })
 }
@@ -269,7 +269,7 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
     let thickness = |sensor: &str| sensor.split_once("thickness").and_then(|(_, text)| facts::leading(text));
     // Such lines come from a Pilatus, or from a program that writes as a Pilatus does.
     let is_marked = !items.is_empty();
-    let facts = Facts {
+    let facts = Metadata {
         energy_kev: positive("Wavelength").and_then(facts::energy_kev),
         detector_distance_m: positive("Detector_distance"),
         beam_center_x_px: center.map(|(x, _)| x),
@@ -284,7 +284,7 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
         saturation_value: positive("Count_cutoff").map(|counts| counts as u64),
         detector_description: description.filter(|text| !text.is_empty()).map(str::to_owned),
         detector_serial: serial.filter(|text| !text.is_empty()).map(str::to_owned),
-        arm_date: text("date").or_else(|| said.get("date")?.as_str()).and_then(konkordia_core::moment::iso_8601),
+        start_time: text("date").or_else(|| said.get("date")?.as_str()).and_then(konkordia_core::moment::iso_8601),
         experiment: Experiment {
             goniometer: goniometer(&items),
             attenuator_transmission: budget(text("Filter_transmission")),
@@ -292,7 +292,7 @@ fn of_pilatus(array: Array, lines: &str, mut said: Map<String, Value>) -> File {
             gain_setting: text("Gain_setting").filter(|text| !text.is_empty()).map(gain_setting),
             ..Experiment::default()
         },
-        ..Facts::default()
+        ..Metadata::default()
     };
     let threshold_ev = positive("Threshold_setting");
     for (key, value) in &items {

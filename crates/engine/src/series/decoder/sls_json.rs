@@ -147,7 +147,7 @@ fn start(header: &Header) -> SeriesStart {
         filename: filename(header),
         image_size: whole.then_some([header.rows, header.columns]),
         element: facts::counts(bits.into()),
-        facts: konkordia_core::series::Facts { bit_depth: Some(header.bits), ..Default::default() },
+        facts: konkordia_core::experiment::Metadata { bit_depth: Some(header.bits), ..Default::default() },
         metadata,
         store: true,
         ..SeriesStart::default()

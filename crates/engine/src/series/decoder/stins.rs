@@ -6,9 +6,10 @@ use super::parts::{of_part, slices};
 use super::{dectris_v1, facts, files, maxiv};
 use bytes::{BufMut, Bytes, BytesMut};
 use konkordia_core::array::Array;
+use konkordia_core::experiment::Metadata;
 use konkordia_core::image::Channel;
 use konkordia_core::ports::Message;
-use konkordia_core::series::{Facts, SeriesStart};
+use konkordia_core::series::SeriesStart;
 use konkordia_wire::stins::{self, Enclosed, Header};
 use konkordia_wire::stream::{Bounds, Pixels, Refusal};
 use serde_json::Value;
@@ -93,7 +94,7 @@ fn start(header: Header) -> SeriesStart {
     let store = !matches!(save_raw, Some(Value::Bool(false))) && save_raw.and_then(Value::as_f64) != Some(0.0);
     // Pipelines of MAX IV pass on the metadata of an EIGER under the names of Stream V1; `exptime` is their own key.
     let said = dectris_v1::facts_of(&metadata);
-    let facts = Facts { count_time_s: facts::positive(&metadata, "exptime").or(said.count_time_s), ..said };
+    let facts = Metadata { count_time_s: facts::positive(&metadata, "exptime").or(said.count_time_s), ..said };
     let exposure = metadata.get(maxiv::EXPOSURE[1]).cloned();
     SeriesStart {
         filename: header.filename.map(Into::into),

@@ -5,9 +5,10 @@ use super::pixels::{Unpacker, flat};
 use crate::series::decoder::KEV_ANGSTROM;
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
+use konkordia_core::experiment::Metadata;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ports::{MessageEncoder, Parts};
-use konkordia_core::series::{ChannelStart, Facts, SeriesEnd, SeriesStart};
+use konkordia_core::series::{ChannelStart, SeriesEnd, SeriesStart};
 use konkordia_wire::cbor::{Item, item_of};
 use konkordia_wire::dectris_v2::{Axis, Image, Message, Seconds, Series, Start};
 use konkordia_wire::stream::Pixels;
@@ -119,7 +120,7 @@ impl MessageEncoder for DectrisV2 {
     fn start(&mut self, start: &SeriesStart) -> Result<Vec<Parts>, String> {
         self.series = start.series;
         self.unique_id = unique_id(start);
-        self.arm_date = start.facts.arm_date.clone();
+        self.arm_date = start.facts.start_time.clone();
         self.pending = None;
         if start.element.is_none() || start.image_size.is_none() || start.channels.is_empty() {
             self.pending = Some(start.clone());
@@ -173,7 +174,7 @@ fn unique_id(start: &SeriesStart) -> String {
         return start.unique_id.clone();
     }
     let mut hasher = DefaultHasher::new();
-    (start.series, &start.filename, start.images_planned, &start.facts.arm_date).hash(&mut hasher);
+    (start.series, &start.filename, start.images_planned, &start.facts.start_time).hash(&mut hasher);
     Value::Object(start.metadata.clone()).to_string().hash(&mut hasher);
     format!("{:010}-{:016x}", start.series, hasher.finish())
 }
@@ -217,7 +218,7 @@ fn thresholds<'a>(start: &'a SeriesStart, names: &'a [String]) -> Vec<(&'a str, 
 }
 
 /// The facts that the protocol has keys for, taken from `facts` and from metadata under the same keys.
-fn facts<'a>(facts: &'a Facts, metadata: &'a Map<String, Value>) -> Start<'a> {
+fn facts<'a>(facts: &'a Metadata, metadata: &'a Map<String, Value>) -> Start<'a> {
     let number = |key: &str| metadata.get(key).and_then(Value::as_f64);
     let flag = |key: &str, other: &str| metadata.get(key).or_else(|| metadata.get(other)).and_then(Value::as_bool);
     let translation = metadata.get("detector_translation").and_then(Value::as_array).and_then(|list| match &list[..] {
@@ -225,7 +226,7 @@ fn facts<'a>(facts: &'a Facts, metadata: &'a Map<String, Value>) -> Start<'a> {
         _ => None,
     });
     Start {
-        arm_date: facts.arm_date.as_deref(),
+        arm_date: facts.start_time.as_deref(),
         beam_center_x: facts.beam_center_x_px,
         beam_center_y: facts.beam_center_y_px,
         count_time_s: facts.count_time_s,
@@ -251,7 +252,7 @@ fn facts<'a>(facts: &'a Facts, metadata: &'a Map<String, Value>) -> Start<'a> {
 }
 
 /// The known axes; for the others, what came under `goniometer` or under the names of Stream V1.
-fn axes<'a>(facts: &Facts, metadata: &'a Map<String, Value>) -> Vec<Axis<'a>> {
+fn axes<'a>(facts: &Metadata, metadata: &'a Map<String, Value>) -> Vec<Axis<'a>> {
     let mut axes: Vec<Axis<'a>> = Vec::new();
     if let Some(all) = metadata.get("goniometer").and_then(Value::as_object) {
         let number = |axis: &Value, key: &str| axis.get(key).and_then(Value::as_f64).unwrap_or(0.0);
