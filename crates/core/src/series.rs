@@ -126,10 +126,10 @@ pub struct SeriesStart {
     pub store: bool,
 }
 
-/// Why a series ended.
+/// How a run or a series ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SeriesEnded {
-    /// The end message came, or every announced image.
+pub enum Ended {
+    /// The end message came, or every announced image; of packets, every planned image, or all of the files.
     Finished,
     /// A stop was requested.
     Stopped,
@@ -145,7 +145,7 @@ pub enum SeriesEnded {
     Failed,
 }
 
-impl SeriesEnded {
+impl Ended {
     /// Short name for reports and files.
     pub const fn name(self) -> &'static str {
         match self {
@@ -164,7 +164,7 @@ impl SeriesEnded {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeriesEnd {
     /// Why.
-    pub ended: SeriesEnded,
+    pub ended: Ended,
     /// Details for the user; may be empty.
     pub reason: String,
     /// The ledger.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::output_queue::{OnFull, OutputQueueSpec, OutputQueues, Service};
-use konkordia_core::series::{SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesLedger, SeriesStart};
 use std::sync::Mutex;
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -48,7 +48,7 @@ fn a_sink_that_fails_hears_the_end_of_its_series_and_the_next_one_whole() {
     let reader =
         output_queues.add(OutputQueueSpec { name: "a".into(), service, queue_images: 8, queue_bytes: 1 << 20, borrows: false });
     let thread = spawn("a", reader, Picky(Arc::clone(&log)), Notes(Arc::clone(&log)), || 0).unwrap();
-    let end = Arc::new(SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: SeriesLedger::default() });
+    let end = Arc::new(SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger: SeriesLedger::default() });
     for series in [1, 2, 3] {
         output_queues.start(&Arc::new(SeriesStart { series, ..SeriesStart::default() }), &|| false);
         for number in [0, if series == 1 { 1 } else { 5 }, 2] {

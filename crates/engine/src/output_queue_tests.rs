@@ -5,7 +5,7 @@ use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::Channel;
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::series::{SeriesEnded, SeriesLedger};
+use konkordia_core::series::{Ended, SeriesLedger};
 
 const WAIT: Service = Service::Reliable { on_full: OnFull::Wait };
 const SKIP: Service = Service::Reliable { on_full: OnFull::Skip };
@@ -33,7 +33,7 @@ fn image(number: u64) -> Arc<CommittedImage> {
 }
 
 fn end() -> Arc<SeriesEnd> {
-    Arc::new(SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: SeriesLedger::default() })
+    Arc::new(SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger: SeriesLedger::default() })
 }
 
 /// What the reader takes, as text: `S1 0 1 E`.

@@ -21,7 +21,7 @@ use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, R
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::selection::{Keep, Marked, SUM_FRAMES_MAX};
 use konkordia_core::sender::{SenderFilter, Senders};
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_core::setup::{Finding, Seen};
 use konkordia_core::tile::DetectorKind;
 pub use konkordia_kernels::constants::{CELLS, CellConstants, ConstantPlanes, PixelConstants};
@@ -84,21 +84,13 @@ pub enum ArmError {
     },
 }
 
-/// Why a run ended.
+/// Why a run failed.
 #[derive(Debug)]
-pub enum Ended {
-    /// Every planned image was sealed, or every source that can wait (a file) has come to its end.
-    Finished,
-    /// [`Control::stop`] was called.
-    Stopped,
-    /// Packets stopped coming.
-    Stalled,
-    /// No packet came at all.
-    NoData,
-    /// A source failed.
-    SourceError(usize, io::Error),
+pub enum RunFailure {
+    /// A source failed, that of this stream.
+    Source(usize, io::Error),
     /// A sink failed.
-    SinkError(SinkError),
+    Sink(SinkError),
     /// The system could not start one of the threads.
     NoThread(io::Error),
     /// A thread of the run panicked, which is a mistake in the program. The ledger holds what is known and need not
@@ -106,18 +98,25 @@ pub enum Ended {
     Panicked(Panic),
 }
 
-impl Ended {
+impl RunFailure {
     /// Short name for reports and files.
-    pub fn name(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
-            Self::Finished => "finished",
-            Self::Stopped => "stopped",
-            Self::Stalled => "stalled",
-            Self::NoData => "no data",
-            Self::SourceError(..) => "source error",
-            Self::SinkError(_) => "sink error",
+            Self::Source(..) => "source error",
+            Self::Sink(_) => "sink error",
             Self::NoThread(_) => "no thread left",
             Self::Panicked(_) => "program error",
+        }
+    }
+}
+
+impl std::fmt::Display for RunFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Source(stream, error) => write!(f, "stream {stream}: {error}"),
+            Self::Sink(error) => error.fmt(f),
+            Self::NoThread(error) => write!(f, "the system could not start a thread for the run: {error}"),
+            Self::Panicked(panic) => panic.fmt(f),
         }
     }
 }
@@ -126,8 +125,10 @@ impl Ended {
 pub struct RunOutcome {
     /// The ledger; check [`RunLedger::imbalances`].
     pub ledger: RunLedger,
-    /// Why it ended.
+    /// How it ended.
     pub ended: Ended,
+    /// Why it failed, if it did.
+    pub failure: Option<RunFailure>,
     /// Images that were committed: the length of the file.
     pub images: u64,
     /// Number of the first frame, if a packet came.
@@ -145,6 +146,16 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
+    /// How it ended, for reports and files: a failure has a name of its own.
+    pub fn ended_name(&self) -> &'static str {
+        self.failure.as_ref().map_or(self.ended.name(), RunFailure::name)
+    }
+
+    /// True if a thread of the run panicked; the ledger need not balance then.
+    pub fn has_panicked(&self) -> bool {
+        matches!(self.failure, Some(RunFailure::Panicked(_)))
+    }
+
     /// True when every expected image is complete, nothing was dropped anywhere, and the detector is the one that was
     /// configured.
     pub fn is_complete(&self) -> bool {
@@ -276,7 +287,7 @@ impl Armed {
     }
 
     /// Takes images until the planned number, a stop, a time-out or an error. Blocks; returns when every thread has
-    /// ended. A panic on one of them ends the run as [`Ended::Panicked`].
+    /// ended. A panic on one of them ends the run as [`RunFailure::Panicked`].
     pub fn run(self) -> RunOutcome {
         let Self { parts, ring, pool, control, recipes } = self;
         let plan = &*parts.plan;
@@ -338,10 +349,10 @@ impl Armed {
                 preview.keep_copies();
             }
             if let Some(panic) = deliveries.iter().find_map(|delivery| delivery.reports.panic.clone()) {
-                threads.fail(Ended::Panicked(panic));
+                threads.fail(RunFailure::Panicked(panic));
             }
-            let ended = threads.broken.unwrap_or(ended);
-            close(control, plan, Closing { ended, receive_time, streams, images, deliveries, copied })
+            let broken = threads.broken;
+            close(control, plan, Closing { ended, broken, receive_time, streams, images, deliveries, copied })
         })
     }
 }
@@ -415,7 +426,7 @@ struct RunThreads<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     control: &'scope Control,
     /// Why the run has failed.
-    broken: Option<Ended>,
+    broken: Option<RunFailure>,
 }
 
 /// A thread that returns the state given to it; `None` = it could not be started.
@@ -436,11 +447,11 @@ impl<'scope> RunThreads<'scope, '_> {
             }
             (state, panic)
         };
-        Builder::new().name(name).spawn_scoped(self.scope, work).map_err(|error| self.fail(Ended::NoThread(error))).ok()
+        Builder::new().name(name).spawn_scoped(self.scope, work).map_err(|error| self.fail(RunFailure::NoThread(error))).ok()
     }
 
     /// Records why the run failed; the first cause counts.
-    fn fail(&mut self, why: Ended) {
+    fn fail(&mut self, why: RunFailure) {
         self.control.fail();
         self.broken.get_or_insert(why);
     }
@@ -452,7 +463,7 @@ impl<'scope> RunThreads<'scope, '_> {
             let Ok((state, panic)) = thread.join() else { continue };
             states.push(state);
             if let Some(panic) = panic {
-                self.fail(Ended::Panicked(panic));
+                self.fail(RunFailure::Panicked(panic));
             }
         }
         states
@@ -460,7 +471,7 @@ impl<'scope> RunThreads<'scope, '_> {
 
     fn supervise(&mut self, plan: &Plan, monitor: &Monitor) -> (Ended, Duration) {
         contain(|| supervise(self.control, plan, monitor)).unwrap_or_else(|panic| {
-            self.fail(Ended::Panicked(panic));
+            self.fail(RunFailure::Panicked(panic));
             (Ended::Stopped, Duration::ZERO)
         })
     }
@@ -585,6 +596,7 @@ fn end_receiving(control: &Control, patience: Duration) {
 
 struct Closing<'a> {
     ended: Ended,
+    broken: Option<RunFailure>,
     receive_time: Duration,
     streams: Vec<Receiver<'a>>,
     images: ImageLedger,
@@ -595,7 +607,7 @@ struct Closing<'a> {
 /// Adds up the ledger. Planned images that did not come are counted separately: not taken after a stop, otherwise not
 /// received.
 fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
-    let Closing { mut ended, receive_time, streams, mut images, deliveries, copied } = closing;
+    let Closing { ended, broken, receive_time, streams, mut images, deliveries, copied } = closing;
     let passed = images.expected;
     images.written = deliveries.iter().map(|d| d.reports.written).min().unwrap_or(0);
     images.unwritten = deliveries.iter().map(|d| d.reports.unwritten).max().unwrap_or(0);
@@ -609,23 +621,22 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
         ledgers.push(sorter.ledger);
         seen.push(sorter.seen);
         if let Err(error) = result {
-            errors.push(Ended::SourceError(sorter.stream, error));
+            errors.push(RunFailure::Source(sorter.stream, error));
         }
     }
     let mut frame_sinks = Vec::new();
     for copy in copied {
         frame_sinks.push(copy.sink);
-        errors.extend(copy.error.map(Ended::SinkError));
+        errors.extend(copy.error.map(RunFailure::Sink));
     }
     let mut sinks = Vec::new();
     for delivery in deliveries {
         sinks.push(delivery.sink);
-        errors.extend(delivery.reports.error.map(Ended::SinkError));
+        errors.extend(delivery.reports.error.map(RunFailure::Sink));
     }
     // If a thread failed, that caused all other errors.
-    if let (Some(error), false) = (errors.pop(), is_broken) {
-        ended = error;
-    }
+    let failure = if is_broken { broken } else { errors.pop() };
+    let ended = if failure.is_some() { Ended::Failed } else { ended };
     let has_enough = plan.processing.selection.images_max.is_some_and(|most| passed >= most);
     let rest = plan.images().filter(|_| !has_enough).map_or(0, |planned| planned.saturating_sub(passed));
     if matches!(ended, Ended::Stopped) {
@@ -637,6 +648,7 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     RunOutcome {
         ledger: RunLedger { streams: ledgers, images, packets_per_image: plan.packets_per_image() },
         ended,
+        failure,
         images: passed,
         first_frame: control.first_frame(),
         receive_time,
@@ -650,16 +662,6 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
 /// The end of a run as consumers get it. The ledger of the run counts packets; this one counts images.
 pub fn end_of_run(outcome: &RunOutcome) -> SeriesEnd {
     let images = &outcome.ledger.images;
-    let (ended, reason) = match &outcome.ended {
-        Ended::Finished => (SeriesEnded::Finished, String::new()),
-        Ended::Stopped => (SeriesEnded::Stopped, String::new()),
-        Ended::Stalled => (SeriesEnded::Stalled, String::new()),
-        Ended::NoData => (SeriesEnded::NoData, String::new()),
-        Ended::SourceError(stream, error) => (SeriesEnded::Failed, format!("stream {stream}: {error}")),
-        Ended::SinkError(error) => (SeriesEnded::Failed, error.to_string()),
-        Ended::NoThread(error) => (SeriesEnded::Failed, format!("the system could not start a thread for the run: {error}")),
-        Ended::Panicked(panic) => (SeriesEnded::Failed, panic.to_string()),
-    };
     let ledger = SeriesLedger {
         expected: images.expected,
         complete: images.complete,
@@ -670,5 +672,6 @@ pub fn end_of_run(outcome: &RunOutcome) -> SeriesEnd {
         not_received: images.not_received,
         ..SeriesLedger::default()
     };
-    SeriesEnd { ended, reason, ledger }
+    let reason = outcome.failure.as_ref().map_or(String::new(), RunFailure::to_string);
+    SeriesEnd { ended: outcome.ended, reason, ledger }
 }

@@ -9,10 +9,11 @@ use konkordia_core::plan::{CommonMode, Compression, FirstFrame, Negative, Plan, 
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::selection::{Marked, Selection};
 use konkordia_core::sender::{Sender, Senders};
+use konkordia_core::series::Ended;
 use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::output_queue::{OutputQueues, PreviewBuffer};
-use konkordia_engine::run::{self, CellConstants, ConstantPlanes, Consumers, Ended, PixelConstants, RunParts};
+use konkordia_engine::run::{self, CellConstants, ConstantPlanes, Consumers, PixelConstants, RunParts};
 use konkordia_kernels::Isa;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -170,7 +171,7 @@ fn allocations_from(plan: Plan, images: u64, counts_from: u64, halves: u64) -> (
     })
     .unwrap();
     let outcome = armed.run();
-    assert!(matches!(outcome.ended, Ended::Finished));
+    assert!(outcome.ended == Ended::Finished);
     assert_eq!(outcome.ledger.images.partial + outcome.ledger.images.complete, images);
     let (first, last) = (first.load(Ordering::Relaxed), last.load(Ordering::Relaxed));
     assert!(first > 0 && last >= first);

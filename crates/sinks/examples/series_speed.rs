@@ -12,7 +12,7 @@ use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::Sink;
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Overwrite, SeriesFile, SeriesFileSpec};
@@ -102,6 +102,6 @@ fn series(sink: &mut dyn Sink, few: &[Arc<CommittedImage>], images: u64) -> [f64
         in_images += begin.elapsed().as_secs_f64();
     }
     let ledger = SeriesLedger { expected: images, complete: images, ..SeriesLedger::default() };
-    sink.end(&Arc::new(SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger })).expect("the series ends");
+    sink.end(&Arc::new(SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger })).expect("the series ends");
     [in_images, whole.elapsed().as_secs_f64()].map(|seconds| seconds * 1e6 / images as f64)
 }

@@ -108,7 +108,7 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
     use common::series::{Kind, file_sink, start};
     use konkordia_core::array::{Element, Packing};
     use konkordia_core::ports::Sink;
-    use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger};
+    use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger};
     use konkordia_sinks::durable::ToDisk;
     use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
     use std::sync::Arc;
@@ -138,7 +138,7 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
         // Two images that came are not in the file.
         let came = written + 2;
         let ledger = SeriesLedger { expected: came, complete: came, ..SeriesLedger::default() };
-        sink.end(&Arc::new(SeriesEnd { ended: SeriesEnded::Failed, reason: "disk full".into(), ledger })).unwrap();
+        sink.end(&Arc::new(SeriesEnd { ended: Ended::Failed, reason: "disk full".into(), ledger })).unwrap();
         assert!(written > 5);
         if is_master {
             let master = disk.0.0.join("full_master.h5");

@@ -14,7 +14,7 @@ use konkordia_core::geometry::{Orientation, Quarter};
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::Sink;
-use konkordia_core::series::{ChannelStart, SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{ChannelStart, Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_sinks::hdf5::append::{AppendFile, AppendSpec};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec, Severity, check, inspect, repair};
 use serde_json::json;
@@ -258,8 +258,7 @@ fn a_series_without_images_leaves_a_master_that_says_so() {
     let scratch = Scratch::new("series-none");
     for (n, size) in [None, Some([16, 20]), Some([u64::MAX, 3])].into_iter().enumerate() {
         let mut sink = file_sink(&scratch.0, &format!("n{n}"), 4);
-        let end =
-            SeriesEnd { ended: SeriesEnded::NoData, reason: "nothing came for 5 s".into(), ledger: SeriesLedger::default() };
+        let end = SeriesEnd { ended: Ended::NoData, reason: "nothing came for 5 s".into(), ledger: SeriesLedger::default() };
         sink.start(&Arc::new(SeriesStart { image_size: size, ..start() })).unwrap();
         sink.end(&Arc::new(end)).unwrap();
         let path = scratch.0.join(format!("n{n}_master.h5"));

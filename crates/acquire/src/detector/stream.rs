@@ -22,7 +22,7 @@ use konkordia_config::stream::StreamConfig;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ports::SinkError;
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 use konkordia_core::state::{Event, State};
 use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::latency::Histogram;
@@ -350,7 +350,7 @@ impl Stream {
         if self.armed.take().is_some() {
             // No series will follow this arm.
             base.machine.shared.end(Default::default());
-            base.machine.publish(|status| status.ended = Some(SeriesEnded::Failed.name().into()));
+            base.machine.publish(|status| status.ended = Some(Ended::Failed.name().into()));
             self.set_parameters(default_parameters(&base.config, &self.config));
         }
         let data = json!({ "run": base.runs, "why": why, "fix": hint });
@@ -495,7 +495,7 @@ impl Stream {
             look.file_has(in_file.images, in_file.unwritten, in_file.durable);
             let data = json!({ "run": open.run, "ended": ended, "ledger": look.ledger });
             machine.tell("run_ended", status_message.severity, status_message.message.clone(), data);
-            if matches!(end.ended, SeriesEnded::Stopped | SeriesEnded::Cancelled) {
+            if matches!(end.ended, Ended::Stopped | Ended::Cancelled) {
                 base.run_on_stop(About {
                     detector: base.config.name.clone(),
                     run: open.run,
@@ -512,7 +512,7 @@ impl Stream {
                 });
                 base.machine.publish(|status| status.ended = Some(ended.into()));
                 // A cancel also clears the failure of the run; the message and the event keep it.
-                let is_fault = failed && end.ended != SeriesEnded::Cancelled;
+                let is_fault = failed && end.ended != Ended::Cancelled;
                 let _ = base.machine.step(if is_fault { Event::Fault } else { Event::Closed }, Some(status_message));
                 self.set_parameters(default_parameters(&base.config, &self.config));
             }

@@ -12,7 +12,7 @@ use konkordia_config::stream::{Socket, StreamConfig, StreamSource};
 use konkordia_core::array::Packing;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::{MessageSource, SinkError};
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_core::text;
 use konkordia_engine::latency::{Histogram, Latency};
 use konkordia_engine::output_queue::OutputQueue;
@@ -267,7 +267,7 @@ pub struct SeriesLive {
 impl Live for SeriesLive {
     fn look(&self) -> Look {
         let progress = self.control.progress();
-        let end = SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: progress.ledger.clone() };
+        let end = SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger: progress.ledger.clone() };
         let mut look = look_of(&end);
         look.totals = totals_of(&progress.ledger);
         look.expected = progress.images_planned;
@@ -348,7 +348,7 @@ pub fn sum_up(
 ) -> (StatusMessage, bool) {
     let (ledger, ended) = (&end.ledger, end.ended.name());
     let wrong = ledger.imbalances().first().cloned();
-    if wrong.is_some() && end.ended == SeriesEnded::Failed {
+    if wrong.is_some() && end.ended == Ended::Failed {
         // Something cut the series short, so the sums do not balance. The cause is what to report.
         let message = format!("run {run} has ended ({ended}): {}", end.reason);
         let hint = Some("please report this text with the configuration".to_string());
@@ -377,19 +377,19 @@ pub fn sum_up(
         return (StatusMessage { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
     }
     let came = ledger.complete + ledger.partial > 0;
-    let waited_for = waited_for.filter(|_| !came && end.ended != SeriesEnded::Cancelled);
+    let waited_for = waited_for.filter(|_| !came && end.ended != Ended::Cancelled);
     let because = waited_for.map(str::to_string).or(Some(end.reason.clone()).filter(|text| !text.is_empty()));
     let because = because.map_or(String::new(), |why| format!(": {why}"));
     if !came {
-        let severity = if end.ended == SeriesEnded::Cancelled { Severity::Info } else { Severity::Warning };
+        let severity = if end.ended == Ended::Cancelled { Severity::Info } else { Severity::Warning };
         let hint = "is the sender running, and does it send to this address? GET /api/v1/statistics shows what was received and why it was not used";
         let hint = (severity == Severity::Warning).then(|| hint.to_string());
         return (
             StatusMessage { message: format!("run {run} has no image ({ended}){because}"), severity, hint },
-            end.ended == SeriesEnded::Failed,
+            end.ended == Ended::Failed,
         );
     }
-    let is_whole = ledger.is_success() && unwritten == 0 && matches!(end.ended, SeriesEnded::Finished | SeriesEnded::Stopped);
+    let is_whole = ledger.is_success() && unwritten == 0 && matches!(end.ended, Ended::Finished | Ended::Stopped);
     let severity = if is_whole { Severity::Success } else { Severity::Warning };
     let mut message = format!(
         "run {run} has ended ({ended}){because}: {} of {} images complete",
@@ -411,7 +411,7 @@ pub fn sum_up(
     if unwritten > 0 {
         message.push_str(&format!(", {} not in the file because they do not fit it", text::count(unwritten)));
     }
-    let failed = end.ended == SeriesEnded::Failed;
+    let failed = end.ended == Ended::Failed;
     (StatusMessage { message, severity: if failed { Severity::Error } else { severity }, hint: None }, failed)
 }
 

@@ -22,12 +22,12 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
-use konkordia_engine::run::{Consumers, Ended, RunOutcome, end_of_run};
+use konkordia_engine::run::{Consumers, RunOutcome, end_of_run};
 use konkordia_engine::series::encode::Outgoing;
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
@@ -371,10 +371,8 @@ pub struct Closing {
 /// Closes the files and sums up.
 pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason: &Reason) -> Finished {
     let names: Vec<String> = closing.addresses.iter().map(report::stream_name).collect();
-    let ended = match (&outcome.ended, reason.cancelled) {
-        (Ended::Stopped, true) => "cancelled",
-        (ended, _) => ended.name(),
-    };
+    let is_cancelled = reason.cancelled && outcome.ended == Ended::Stopped;
+    let ended = if is_cancelled { Ended::Cancelled.name() } else { outcome.ended_name() };
     let mut record = report::ledger_record(&closing.config, &names, outcome, clock::now());
     if reason.cancelled {
         record.ended = ended.into();
@@ -416,7 +414,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
 
 /// The end of a run whose closing panicked. Its files stay as after a crash and can be repaired.
 pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished {
-    let ended = SeriesEnded::Failed;
+    let ended = Ended::Failed;
     let ledger = SeriesLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..SeriesLedger::default() };
     let master = closing.config.directory.join(format!("{}_master.h5", closing.config.prefix));
     look.totals.push(("runs_program_error".into(), 1));
@@ -482,7 +480,7 @@ fn last_look(outcome: &RunOutcome) -> Look {
         (name, *v)
     }));
     totals.push(("images_unwritten".into(), images.unwritten));
-    totals.push((format!("runs_{}", outcome.ended.name().replace(' ', "_")), 1));
+    totals.push((format!("runs_{}", outcome.ended_name().replace(' ', "_")), 1));
     Look {
         expected: Some(images.expected),
         committed: images.complete + images.partial + images.lost + images.discarded,
@@ -508,7 +506,7 @@ fn sum_up(
 ) -> StatusMessage {
     let wrong = outcome.ledger.imbalances();
     // After a panic the sums do not balance. The panic is what to report.
-    if let (Some(wrong), false) = (wrong.first(), matches!(outcome.ended, Ended::Panicked(_))) {
+    if let (Some(wrong), false) = (wrong.first(), outcome.has_panicked()) {
         let hint = Some("please report this: it is a bug in konkordia".into());
         return StatusMessage {
             message: format!("run {run}: the ledger does not balance: {wrong}"),
@@ -534,8 +532,7 @@ fn sum_up(
             hint,
         };
     }
-    let severity =
-        if outcome.is_success() && !matches!(outcome.ended, Ended::Stalled) { Severity::Success } else { Severity::Warning };
+    let severity = if outcome.is_success() && outcome.ended != Ended::Stalled { Severity::Success } else { Severity::Warning };
     let mut message =
         format!("run {run} has ended ({ended}): {} of {} images complete", text::count(i.complete), text::count(i.expected));
     let others = [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)];
@@ -554,6 +551,6 @@ fn sum_up(
 
 fn series_end(outcome: &RunOutcome, cancelled: bool) -> SeriesEnd {
     let end = end_of_run(outcome);
-    let ended = if cancelled && end.ended == SeriesEnded::Stopped { SeriesEnded::Cancelled } else { end.ended };
+    let ended = if cancelled && end.ended == Ended::Stopped { Ended::Cancelled } else { end.ended };
     SeriesEnd { ended, ..end }
 }

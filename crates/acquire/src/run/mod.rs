@@ -11,7 +11,8 @@ pub mod sink;
 
 use konkordia_config::Config;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_core::series::Ended;
+use konkordia_engine::run::{RunFailure, RunOutcome};
 use konkordia_sinks::clock;
 use raw_copy::RawCopy;
 use report::Report;
@@ -36,12 +37,12 @@ pub fn close(
 pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit, Option<Failure>) {
     let whole = if outcome.is_success() { Exit::Complete } else { Exit::Incomplete };
     // After a panic the ledger need not balance: the run was cut short.
-    if !matches!(outcome.ended, Ended::Panicked(_)) && !outcome.ledger.imbalances().is_empty() {
+    if !outcome.has_panicked() && !outcome.ledger.imbalances().is_empty() {
         return (Exit::Bug, None);
     }
-    match &outcome.ended {
-        Ended::SinkError(error) => (Exit::Io, Some(error.clone().into())),
-        Ended::SourceError(stream, error) => {
+    match (&outcome.failure, outcome.ended) {
+        (Some(RunFailure::Sink(error)), _) => (Exit::Io, Some(error.clone().into())),
+        (Some(RunFailure::Source(stream, error)), _) => {
             let why = konkordia_core::failure::reason(error);
             (
                 Exit::Io,
@@ -53,15 +54,15 @@ pub fn exit_of(outcome: &RunOutcome, planned: bool, interrupted: bool) -> (Exit,
                 )),
             )
         }
-        Ended::NoThread(error) => {
+        (Some(RunFailure::NoThread(error)), _) => {
             let why = konkordia_core::failure::reason(error);
             let fix = "end other programs, or raise the limit: `ulimit -u`, TasksMax of the service";
             (Exit::Io, Some(Failure::new(Exit::Io, "no thread could be started for the run", why, fix)))
         }
-        Ended::Panicked(panic) => (Exit::Bug, Some(panic.into())),
-        Ended::Stopped if interrupted => (Exit::Interrupted, None),
-        Ended::NoData => (Exit::Timeout, None),
-        Ended::Stalled if planned && whole == Exit::Incomplete => (Exit::Timeout, None),
-        Ended::Finished | Ended::Stopped | Ended::Stalled => (whole, None),
+        (Some(RunFailure::Panicked(panic)), _) => (Exit::Bug, Some(panic.into())),
+        (None, Ended::Stopped) if interrupted => (Exit::Interrupted, None),
+        (None, Ended::NoData) => (Exit::Timeout, None),
+        (None, Ended::Stalled) if planned && whole == Exit::Incomplete => (Exit::Timeout, None),
+        (None, _) => (whole, None),
     }
 }

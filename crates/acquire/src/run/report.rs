@@ -7,9 +7,10 @@ use konkordia_config::{Config, plan};
 use konkordia_core::failure::Exit;
 use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::sender::{OtherSenders, Sender};
+use konkordia_core::series::Ended;
 use konkordia_core::setup::{Port, Seen, WRONG_SETUP, What, wrong_setup};
 use konkordia_core::text;
-use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_engine::run::RunOutcome;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, StreamRecord};
 use serde_json::{Map, Value, json};
 use std::net::SocketAddr;
@@ -57,7 +58,7 @@ pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, no
         totals,
         streams: streams.collect(),
         balances: balances(),
-        ended: ended(outcome.ended.name(), &setup::tell(config, names, &outcome.findings)),
+        ended: ended(outcome.ended_name(), &setup::tell(config, names, &outcome.findings)),
         end_time: Some(now),
         images_expected: outcome.images,
     }
@@ -118,7 +119,7 @@ impl Report {
         let geometry = &config.geometry;
         Self {
             ledger: outcome.ledger.clone(),
-            ended: outcome.ended.name(),
+            ended: outcome.ended_name(),
             streams: names.to_vec(),
             seconds: outcome.receive_time.as_secs_f64(),
             images: outcome.images,
@@ -402,7 +403,7 @@ fn not_kept(outcome: &RunOutcome) -> Option<String> {
 fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
     let (ledger, total) = (&outcome.ledger, outcome.ledger.total());
     let is_other = outcome.findings.iter().any(|finding| finding.is_wrong && finding.what != What::Silent);
-    if total.placed == 0 || is_other || matches!(outcome.ended, Ended::Stopped) {
+    if total.placed == 0 || is_other || outcome.ended == Ended::Stopped {
         return None;
     }
     let silent = ledger.streams.iter().filter(|stream| stream.received == 0).count() as u64;

@@ -8,7 +8,7 @@ use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::assembler::JUMP_IMAGES_LIMIT;
 use konkordia_core::image::Channel;
-use konkordia_core::series::{Positions, SeriesEnded, SeriesStart};
+use konkordia_core::series::{Ended, Positions, SeriesStart};
 
 /// Positions without an image that are handed to sinks in a row, at most. A number further ahead is no image of this
 /// series.
@@ -22,7 +22,7 @@ const NEAR_IMAGES: u64 = 1000;
 /// How a series comes to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Drain {
-    pub ended: SeriesEnded,
+    pub ended: Ended,
     pub reason: String,
     pub since_ns: u64,
 }
@@ -91,10 +91,10 @@ impl Current {
 
     /// The series is to end, once the messages still on their way have come. True for the first call. The first reason
     /// stays, unless it was `Superseded` or the new one is `Stopped`.
-    pub fn begin_drain(&mut self, ended: SeriesEnded, reason: &str, now_ns: u64) -> bool {
+    pub fn begin_drain(&mut self, ended: Ended, reason: &str, now_ns: u64) -> bool {
         match &mut self.drain {
             Some(drain) => {
-                if drain.ended == SeriesEnded::Superseded || ended == SeriesEnded::Stopped {
+                if drain.ended == Ended::Superseded || ended == Ended::Stopped {
                     (drain.ended, drain.reason) = (ended, reason.into());
                 }
                 false
@@ -110,7 +110,7 @@ impl Current {
     /// wait.
     pub fn drain_until(&self, drain_ns: u64) -> Option<u64> {
         let drain = self.drain.as_ref()?;
-        let from_ns = if drain.ended == SeriesEnded::Stopped { drain.since_ns } else { drain.since_ns.max(self.active_ns) };
+        let from_ns = if drain.ended == Ended::Stopped { drain.since_ns } else { drain.since_ns.max(self.active_ns) };
         Some(from_ns.saturating_add(drain_ns))
     }
 

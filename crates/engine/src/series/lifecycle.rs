@@ -10,7 +10,7 @@ use super::sort::{Sorter, numbered, superseded};
 use super::spec::Join;
 use crate::contain::Panic;
 use konkordia_core::IMAGES_MAX;
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 use std::sync::{Arc, PoisonError};
 
 impl Sorter {
@@ -56,7 +56,7 @@ impl Sorter {
     }
 
     /// From now on only messages already on their way are expected.
-    pub(super) fn begin_drain(&mut self, ended: SeriesEnded, reason: &str) {
+    pub(super) fn begin_drain(&mut self, ended: Ended, reason: &str) {
         let now_ns = self.control.now_ns();
         if let Some(current) = &mut self.current
             && current.begin_drain(ended, reason, now_ns)
@@ -86,7 +86,7 @@ impl Sorter {
                 self.close(ended, &reason);
             }
             None if has_all => {
-                self.begin_drain(SeriesEnded::Finished, "all announced images are accounted for");
+                self.begin_drain(Ended::Finished, "all announced images are accounted for");
                 if !self.quirks.has_end {
                     self.check_end();
                 }
@@ -96,11 +96,11 @@ impl Sorter {
     }
 
     /// Ends the series with what is there.
-    pub(super) fn close(&mut self, ended: SeriesEnded, reason: &str) {
+    pub(super) fn close(&mut self, ended: Ended, reason: &str) {
         let Some(current) = &self.current else { return };
         let seen_end = self.images.order.seen_end().max(self.images.order.next());
         let (planned, is_over) = (current.planned, current.received_of_series.ended != 0);
-        let is_asked = matches!(ended, SeriesEnded::Stopped | SeriesEnded::Cancelled);
+        let is_asked = matches!(ended, Ended::Stopped | Ended::Cancelled);
         // After the last image that came, only images known to have been sent count as lost; after a stop, none.
         let sent = current
             .received_of_series
@@ -108,7 +108,7 @@ impl Sorter {
             .or_else(|| current.sent_by_labels())
             .filter(|sent| !is_asked && sent.saturating_sub(seen_end) <= GAP_IMAGES_MAX);
         let sent = sent.map(|sent| sent.min(planned.unwrap_or(u64::MAX)));
-        if ended == SeriesEnded::Cancelled {
+        if ended == Ended::Cancelled {
             self.images.discard();
         } else {
             self.images.order.finish(sent);
@@ -119,14 +119,14 @@ impl Sorter {
         }
         self.tell_unreadable();
         self.images.ledger.close(planned, is_asked || is_over);
-        let (ended, reason) = match self.control.is_cancelling() && ended != SeriesEnded::Cancelled {
-            true => (SeriesEnded::Cancelled, "it was cancelled while the last images were being delivered"),
+        let (ended, reason) = match self.control.is_cancelling() && ended != Ended::Cancelled {
+            true => (Ended::Cancelled, "it was cancelled while the last images were being delivered"),
             false => (ended, reason),
         };
         self.finish(ended, reason);
     }
 
-    fn finish(&mut self, ended: SeriesEnded, reason: &str) {
+    fn finish(&mut self, ended: Ended, reason: &str) {
         self.images.announce();
         let ledger = self.images.reset();
         debug_assert!(ledger.imbalances().is_empty(), "{:?}", ledger.imbalances());
@@ -149,7 +149,7 @@ impl Sorter {
     pub fn give_up(mut self, panic: &Panic) {
         if self.images.is_announced {
             let ledger = std::mem::take(&mut self.images.ledger);
-            let end = Arc::new(SeriesEnd { ended: SeriesEnded::Failed, reason: panic.to_string(), ledger });
+            let end = Arc::new(SeriesEnd { ended: Ended::Failed, reason: panic.to_string(), ledger });
             self.output_queues.end(&end);
             self.control.notify(Notice::Ended(end));
         }
@@ -167,17 +167,17 @@ impl Sorter {
             Command::StartClock if self.current.is_none() && self.armed.is_none() => {}
             Command::StartClock => self.clock_ns = Some(self.control.now_ns()),
             Command::Stop => {
-                self.begin_drain(SeriesEnded::Stopped, "it was stopped");
-                self.disarm(SeriesEnded::Stopped, "it was stopped before it had begun");
+                self.begin_drain(Ended::Stopped, "it was stopped");
+                self.disarm(Ended::Stopped, "it was stopped before it had begun");
             }
             Command::Cancel(number) => {
-                self.close(SeriesEnded::Cancelled, "it was cancelled");
-                self.disarm(SeriesEnded::Cancelled, "it was cancelled before it had begun");
+                self.close(Ended::Cancelled, "it was cancelled");
+                self.disarm(Ended::Cancelled, "it was cancelled before it had begun");
                 self.control.cancelled(number);
             }
             Command::Shutdown => {
-                self.close(SeriesEnded::Stopped, "the program is shutting down");
-                self.disarm(SeriesEnded::Stopped, "the program is shutting down");
+                self.close(Ended::Stopped, "the program is shutting down");
+                self.disarm(Ended::Stopped, "the program is shutting down");
                 return true;
             }
         }
@@ -185,7 +185,7 @@ impl Sorter {
     }
 
     /// Drops an arm for which no series has begun. The control plane gets an end for it, as for a series.
-    fn disarm(&mut self, ended: SeriesEnded, reason: &str) {
+    fn disarm(&mut self, ended: Ended, reason: &str) {
         if self.current.is_none() && self.armed.is_some() {
             self.finish(ended, reason);
         }
@@ -237,7 +237,7 @@ impl Sorter {
             let (ended, reason) = (drain.ended, drain.reason.clone());
             self.close(ended, &reason);
         } else if current.has_image && now_ns >= current.active_ns.saturating_add(self.spec.stall_timeout_ns) {
-            self.close(SeriesEnded::Stalled, "no message arrived within the stall time-out");
+            self.close(Ended::Stalled, "no message arrived within the stall time-out");
         }
         self.end_if_over(now_ns);
     }
@@ -269,8 +269,8 @@ impl Sorter {
         }
         if self.armed.is_some() {
             let (ended, reason) = match self.failure.clone() {
-                Some(why) => (SeriesEnded::Failed, why),
-                None => (SeriesEnded::NoData, "the source has ended".into()),
+                Some(why) => (Ended::Failed, why),
+                None => (Ended::NoData, "the source has ended".into()),
             };
             self.disarm(ended, &reason);
         }
@@ -280,9 +280,9 @@ impl Sorter {
         let drain = self.current.as_ref().and_then(|current| current.drain.clone());
         let (ended, reason) = match (drain, &self.failure) {
             (Some(drain), _) => (drain.ended, drain.reason),
-            (None, Some(why)) => (SeriesEnded::Failed, why.clone()),
-            (None, None) if !self.quirks.has_end => (SeriesEnded::Finished, "the source has ended".into()),
-            (None, None) => (SeriesEnded::Stalled, "the source ended before the end message of the series".into()),
+            (None, Some(why)) => (Ended::Failed, why.clone()),
+            (None, None) if !self.quirks.has_end => (Ended::Finished, "the source has ended".into()),
+            (None, None) => (Ended::Stalled, "the source ended before the end message of the series".into()),
         };
         self.close(ended, &reason);
     }
@@ -293,6 +293,6 @@ impl Sorter {
             let start = SeriesStart { store: true, ..SeriesStart::default() };
             self.begin(0, SeriesKey::default(), None, start, now_ns);
         }
-        self.close(SeriesEnded::NoData, reason);
+        self.close(Ended::NoData, reason);
     }
 }

@@ -13,7 +13,7 @@ use super::spec::SeriesSpec;
 use crate::output_queue::OutputQueues;
 use crossbeam_channel::{Receiver, never, select};
 use konkordia_core::order::Verdict;
-use konkordia_core::series::{Accept, Positions, SeriesEnded, SeriesLedger, SeriesStart, UpstreamLedger};
+use konkordia_core::series::{Accept, Ended, Positions, SeriesLedger, SeriesStart, UpstreamLedger};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -349,7 +349,7 @@ impl Sorter {
                 current.received_of_series.on_end(&quirks, upstream, number);
                 current.touch(upstream, now_ns);
                 self.count(receipt, |ledger| ledger.control += 1);
-                self.begin_drain(SeriesEnded::Finished, "the sender ended the series");
+                self.begin_drain(Ended::Finished, "the sender ended the series");
                 self.check_end();
             }
             Event::Other => self.count(receipt, |ledger| ledger.control += 1),
@@ -576,12 +576,12 @@ impl Sorter {
 }
 
 /// How and why a series ended when the next one began.
-pub(super) fn superseded(quirks: &SenderQuirks, has_end: bool) -> (SeriesEnded, &'static str) {
+pub(super) fn superseded(quirks: &SenderQuirks, has_end: bool) -> (Ended, &'static str) {
     match has_end {
-        true => (SeriesEnded::Finished, "the sender ended the series"),
+        true => (Ended::Finished, "the sender ended the series"),
         // The protocol has no end message.
-        false if !quirks.has_end => (SeriesEnded::Finished, "the next series began"),
-        false => (SeriesEnded::Superseded, "the next series began, but no end message of this one was received"),
+        false if !quirks.has_end => (Ended::Finished, "the next series began"),
+        false => (Ended::Superseded, "the next series began, but no end message of this one was received"),
     }
 }
 

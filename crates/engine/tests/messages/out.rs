@@ -4,7 +4,7 @@ use super::*;
 use konkordia_core::experiment::{Axis, Experiment, Goniometer, Metadata};
 use konkordia_core::image::ImageTimes;
 use konkordia_core::ports::Parts;
-use konkordia_core::series::{ChannelStart, SeriesEnd, SeriesEnded, SeriesLedger};
+use konkordia_core::series::{ChannelStart, Ended, SeriesEnd, SeriesLedger};
 use konkordia_engine::series::encode::{Outgoing, encoder};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{PackScratch, pack};
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 const PIXELS: [u8; 32] = [1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11, 0, 12, 0, 13, 0, 14, 0, 15, 0, 16, 0];
 
 fn end() -> SeriesEnd {
-    SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: SeriesLedger::default() }
+    SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger: SeriesLedger::default() }
 }
 
 fn packed(packing: Packing, dimensions: &[u64]) -> Array {

@@ -5,7 +5,8 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{CommonMode, Plan, Processing, Recipe, TrackedFrames, Tracking};
 use konkordia_core::process::Negative;
 use konkordia_core::selection::{Keep, Marked, Selection};
-use konkordia_engine::run::{self, Ended};
+use konkordia_core::series::Ended;
+use konkordia_engine::run::{self, RunFailure};
 use std::time::Duration;
 
 fn summed(recording: &Recording, sum_frames: u32) -> Plan {
@@ -64,7 +65,7 @@ fn a_slow_sink_of_raw_frames_holds_slots_and_a_failing_one_ends_the_run() {
     let (mut parts, _) = recording.parts(&live, &constants);
     parts.frame_sinks = vec![Box::new(RawCollector { pause: Duration::from_millis(10), ..RawCollector::default() })];
     let outcome = run_within(20, run::arm(parts).unwrap());
-    assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+    assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
     assert!(outcome.ledger.total().no_slot > 0, "four slots cannot hold 60 frames");
 
     for lossless_source in [false, true] {
@@ -72,7 +73,7 @@ fn a_slow_sink_of_raw_frames_holds_slots_and_a_failing_one_ends_the_run() {
         let raw = RawCollector { fails_at: Some(3), ..RawCollector::default() };
         parts.frame_sinks = vec![Box::new(raw.clone())];
         let outcome = run_within(20, run::arm(parts).unwrap());
-        assert!(matches!(outcome.ended, Ended::SinkError(_)), "{:?}", outcome.ended);
+        assert!(matches!(outcome.failure, Some(RunFailure::Sink(_))), "{:?}", outcome.ended);
         assert!(raw.seen.lock().unwrap().iter().all(|tile| tile.0 < 3));
         assert_eq!(collector.take().len() as u64, outcome.images);
     }
@@ -88,7 +89,7 @@ fn a_sink_that_fails_ends_a_run_of_sums_in_a_small_ring() {
         let failing = Collector { fails_at: Some(4), ..Collector::default() };
         parts.sinks.push(Box::new(failing.clone()));
         let outcome = run_within(20, run::arm(parts).unwrap());
-        assert!(matches!(outcome.ended, Ended::SinkError(_)), "{:?}", outcome.ended);
+        assert!(matches!(outcome.failure, Some(RunFailure::Sink(_))), "{:?}", outcome.ended);
         assert_eq!((failing.take().len(), outcome.ledger.images.written), (4, 4));
         // The other sink takes all that was committed.
         assert_eq!(other.take().len() as u64, outcome.images);
@@ -107,7 +108,7 @@ fn a_worker_that_panics_ends_the_run_and_gives_its_sinks_back() {
     let (done, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(armed.run()).unwrap());
     let outcome = result.recv_timeout(Duration::from_secs(60)).expect("it ends");
-    let Ended::Panicked(panic) = &outcome.ended else { panic!("{:?}", outcome.ended) };
+    let Some(RunFailure::Panicked(panic)) = &outcome.failure else { panic!("{:?}", outcome.ended) };
     assert!(panic.thread.starts_with("work-") && panic.why.contains("no run converts to"), "{panic}");
     assert_eq!((outcome.sinks.len(), outcome.frame_sinks.len(), outcome.images), (1, 1, 0));
 }

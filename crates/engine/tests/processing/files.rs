@@ -7,7 +7,8 @@ use konkordia_core::plan::{FirstFrame, Plan, Processing};
 use konkordia_core::ports::Source;
 use konkordia_core::selection::{Keep, Selection};
 use konkordia_core::sender::Sender;
-use konkordia_engine::run::{self, Ended, RunOutcome};
+use konkordia_core::series::Ended;
+use konkordia_engine::run::{self, RunFailure, RunOutcome};
 use konkordia_sources::memory::MemorySource;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,7 @@ fn streams_hundreds_of_frames_apart_lose_nothing_in_a_ring_of_a_few() {
     let few = Plan { slots: 4, packed_slots: 1, window_images: 2, processing, ..recording.plan() };
     for (plan, batch) in [(few.clone(), 1), (Plan { slots: 6, workers: 5, ..few.clone() }, 7), (few, 100)] {
         let (outcome, seen) = run_files(&recording, &plan, &constants, batch);
-        assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+        assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
         let total = outcome.ledger.total();
         assert_eq!((total.no_slot, total.late, total.duplicate, seen.len()), (0, 0, 0, 20));
         recording.compare(&plan, &constants, &outcome, &seen);
@@ -53,7 +54,7 @@ fn a_run_ends_where_all_files_end() {
     let plan = Plan { stall_timeout_ns: hour, start_timeout_ns: hour, first_frame: FirstFrame::Auto, ..recording.plan() };
     for frames in [None, Some(30), Some(21)] {
         let (outcome, seen) = run_files(&recording, &Plan { frames, ..plan.clone() }, &constants, 3);
-        assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+        assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
         let images = outcome.ledger.images;
         assert_eq!((seen.len(), images.partial, images.lost), (21, 21, 0));
         assert_eq!((images.not_received, images.not_taken), (frames.unwrap_or(21) - 21, 0));
@@ -66,7 +67,7 @@ fn a_run_ends_where_all_files_end() {
 
     let nothing = Scene { interfaces: 2, sends: |_, _, _| false, ..Scene::default() }.record_random();
     let outcome = run_files(&nothing, &plan, &constants, 3).0;
-    assert!(matches!(outcome.ended, Ended::NoData), "{:?}", outcome.ended);
+    assert!(outcome.ended == Ended::NoData, "{:?}", outcome.ended);
 }
 
 /// A slow sink is no reason to stop reading.
@@ -79,7 +80,7 @@ fn files_wait_for_a_sink_longer_than_any_detector_may_stall() {
     let slow = Collector { pause: Duration::from_millis(45), ..Collector::default() };
     parts.sinks = vec![Box::new(slow.clone())];
     let outcome = run_within(20, run::arm(parts).unwrap());
-    assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+    assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
     let seen = slow.take();
     assert!(seen.iter().all(|s| s.status == ImageStatus::Partial));
     recording.compare(&plan, &constants, &outcome, &seen);
@@ -110,7 +111,7 @@ fn a_stop_ends_the_reading_with_whole_frames() {
         });
         let outcome = run_within(20, armed);
         stop.join().unwrap();
-        assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
+        assert!(outcome.ended == Ended::Stopped, "{:?}", outcome.ended);
         let images = outcome.ledger.images;
         assert!(images.written >= 10 && images.written < 2000, "{images:?}");
         assert_eq!((images.partial, images.lost, outcome.ledger.total().no_slot), (images.expected, 0, 0));
@@ -145,7 +146,7 @@ fn a_file_that_cannot_be_read_further_ends_the_run_and_holds_up_no_other() {
     let (mut parts, collector) = recording.parts(&plan, &constants);
     parts.sources[1] = Box::new(Torn { datagrams: recording.streams[1][..40].to_vec(), next: 0 });
     let outcome = run_within(20, run::arm(parts).unwrap());
-    assert!(matches!(outcome.ended, Ended::SourceError(1, _)), "{:?}", outcome.ended);
+    assert!(matches!(outcome.failure, Some(RunFailure::Source(1, _))), "{:?}", outcome.ended);
     let whole = collector.take().iter().filter(|s| s.tiles.iter().all(|tile| tile.packets == 1)).count();
     assert!(whole >= 40 && outcome.images < 60, "{whole} whole of {}", outcome.images);
 }

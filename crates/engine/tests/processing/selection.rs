@@ -5,7 +5,8 @@ use konkordia_core::plan::{FirstFrame, Plan, Processing};
 use konkordia_core::ports::Source;
 use konkordia_core::selection::{Flag, Keep, Marked, Selection};
 use konkordia_core::sender::Sender;
-use konkordia_engine::run::{self, Ended};
+use konkordia_core::series::Ended;
+use konkordia_engine::run::{self};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -129,7 +130,7 @@ fn a_run_ends_when_it_has_enough_although_frames_go_on() {
     let (mut parts, collector) = one_frame.parts(&plan, &constants);
     parts.sources = vec![Endless::boxed(&one_frame).0];
     let outcome = run_within(20, run::arm(parts).unwrap());
-    assert!(matches!(outcome.ended, Ended::Finished), "{:?}", outcome.ended);
+    assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
     let images = outcome.ledger.images;
     // On a busy machine some frames are refused, and images may be lost.
     assert_eq!((outcome.images, images.expected, images.written + images.lost, collector.take().len()), (20, 20, 20, 20));
@@ -170,7 +171,7 @@ fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
         let outcome = run_within(20, armed);
         stop.join().unwrap();
         let images = outcome.ledger.images;
-        assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
+        assert!(outcome.ended == Ended::Stopped, "{:?}", outcome.ended);
         assert_eq!((images.written, slow.take().len() as u64), (images.complete + images.partial, outcome.images));
         assert_eq!(images.frames_kept, outcome.images * u64::from(sum_frames));
         assert_eq!(images.frames_unfinished, images.frames % u64::from(sum_frames));

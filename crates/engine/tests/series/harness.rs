@@ -5,7 +5,7 @@ use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::{Message, MessageSource, Sink, SinkError};
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
 use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
@@ -353,7 +353,7 @@ impl Bench {
         end
     }
 
-    pub fn ended(&mut self) -> SeriesEnded {
+    pub fn ended(&mut self) -> Ended {
         self.end().ended
     }
 
@@ -410,7 +410,7 @@ pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
 pub fn check_kept(kept: &Kept) {
     let end = kept.end.as_ref().expect("each start has its end");
     assert!(kept.images.iter().enumerate().all(|(n, image)| image.number == n as u64), "{:?}", kept.states());
-    let is_prefix = end.ended == SeriesEnded::Cancelled && kept.images.len() as u64 <= end.ledger.expected;
+    let is_prefix = end.ended == Ended::Cancelled && kept.images.len() as u64 <= end.ledger.expected;
     assert!(is_prefix || kept.images.len() as u64 == end.ledger.expected, "{end:?}");
     for image in &kept.images {
         assert_eq!(image.status.has_pixels(), !image.channels.is_empty());

@@ -1,7 +1,7 @@
 //! The life of series: how they begin and end, and everything that senders do wrong.
 
 use super::harness::*;
-use konkordia_core::series::SeriesEnded;
+use konkordia_core::series::Ended;
 use konkordia_engine::series::{Accept, ArmOrder, Notice, Phase, Protocol, SeriesSpec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,10 +17,10 @@ use Say::*;
 fn two_series_follow_each_other_and_pixels_are_untouched() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
-    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    assert_eq!(bench.ended(), Ended::Finished);
     bench.say(0, 6, 0, &[Start(0), Image(1), Image(0), Other, End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.total().control, end.ledger.is_complete()), (SeriesEnded::Finished, 3, true));
+    assert_eq!((end.ended, end.ledger.total().control, end.ledger.is_complete()), (Ended::Finished, 3, true));
     let kept = bench.kept(2);
     assert_eq!((kept[0].states(), kept[1].states()), ("ccc".into(), "cc".into()));
     for (series, kept) in [(5, &kept[0]), (6, &kept[1])] {
@@ -46,7 +46,7 @@ fn what_comes_twice_late_or_from_elsewhere_has_a_counter_each() {
     bench.say(0, 2, 0, &[Image(1), Image(3), Image(3), End, Image(3), End]);
     let end = bench.end();
     let total = end.ledger.total();
-    assert_eq!((end.ended, end.ledger.complete), (SeriesEnded::Finished, 4));
+    assert_eq!((end.ended, end.ledger.complete), (Ended::Finished, 4));
     // Duplicates of images that have left are late; before the header, beyond the announced images, of another series,
     // wrong end.
     assert_eq!((total.placed, total.duplicate + total.late, total.malformed, total.foreign), (4, 3, 2, 4));
@@ -65,7 +65,7 @@ fn lost_images_are_gaps_and_never_a_stall() {
     eventually("the images behind the gap leave", || bench.control().progress().images_committed == 6);
     bench.say(0, 1, 0, &[Image(1), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.lost, end.ledger.total().late), (SeriesEnded::Finished, 3, 1));
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.total().late), (Ended::Finished, 3, 1));
     assert_eq!((end.ledger.expected, end.ledger.not_taken, end.ledger.not_received), (6, 2, 0));
     assert_eq!(bench.kept(1)[0].states(), "c-c--c");
     // Ahead of the window: gaps at once.
@@ -111,7 +111,7 @@ fn no_series_begins_when_it_is_left() {
         bench.say(0, series, 0, &[Start(0), Image(0), Image(1), End]);
     }
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete), (SeriesEnded::Finished, 3));
+    assert_eq!((end.ended, end.ledger.complete), (Ended::Finished, 3));
     eventually("the others were refused", || bench.control().progress().between.total().foreign == 12_000);
     assert_eq!((bench.control().progress().series_started, bench.kept(1).len()), (1, 1));
     bench.assert_at_rest();
@@ -127,7 +127,7 @@ fn cancel_ends_a_long_gap() {
     eventually("the gap is being handed on", || handed_on.lock().unwrap().last().is_some_and(|kept| kept.images.len() > 100));
     bench.control().cancel();
     let end = bench.end();
-    assert!(end.ended == SeriesEnded::Cancelled && end.ledger.expected > 900_000, "{end:?}");
+    assert!(end.ended == Ended::Cancelled && end.ledger.expected > 900_000, "{end:?}");
     assert!(bench.kept(1)[0].images.len() < 100_000);
     bench.assert_at_rest();
 }
@@ -146,7 +146,7 @@ fn numbers_tell_of_images_that_were_lost_at_the_end() {
         bench.say(0, 1, 10, says);
         bench.say(0, 1, end, &[End]);
         let end = bench.end();
-        assert_eq!((end.ended, bench.kept(1)[0].states().as_str()), (SeriesEnded::Finished, states));
+        assert_eq!((end.ended, bench.kept(1)[0].states().as_str()), (Ended::Finished, states));
     }
 }
 
@@ -194,11 +194,11 @@ fn two_headers_close_the_first_series_and_lose_nothing_of_the_second() {
     bench.say(0, 2, 0, &[Start(2), Image(0), Image(1), End]);
     let first = bench.end();
     let ledger = &first.ledger;
-    assert_eq!((first.ended, ledger.complete, ledger.lost, ledger.not_received), (SeriesEnded::Superseded, 2, 0, 2));
+    assert_eq!((first.ended, ledger.complete, ledger.lost, ledger.not_received), (Ended::Superseded, 2, 0, 2));
     assert_eq!(bench.end().ledger.complete, 2);
     // The same header again is a new series too.
     bench.say(0, 2, 0, &[Start(1), Start(1), Image(0), End]);
-    assert_eq!((bench.ended(), bench.ended()), (SeriesEnded::Superseded, SeriesEnded::Finished));
+    assert_eq!((bench.ended(), bench.ended()), (Ended::Superseded, Ended::Finished));
 }
 
 #[test]
@@ -206,11 +206,11 @@ fn a_series_without_an_end_stalls_and_is_closed_with_what_came() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
     bench.say(0, 1, 0, &[Start(3), Image(0), Image(1)]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (SeriesEnded::Stalled, 0, 1));
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (Ended::Stalled, 0, 1));
     assert!(!end.ledger.is_complete());
     // All announced images are there: the series has finished, although no end message came.
     bench.say(0, 2, 0, &[Start(2), Image(0), Image(1)]);
-    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    assert_eq!(bench.ended(), Ended::Finished);
     bench.say(0, 1, 0, &[Image(2)]);
     bench.say(0, 3, 0, &[Start(1), Image(0), End]);
     assert_eq!(bench.end().ledger.total().foreign, 1);
@@ -221,7 +221,7 @@ fn pixels_that_contradict_those_before_are_a_gap_and_told_once() {
     let mut bench = Bench::new(spec(), 1, PLAIN);
     bench.say(0, 1, 0, &[Start(5), Image(0), Wide(1), Wide(2), Image(2), Image(3), Image(4), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.total().malformed), (SeriesEnded::Finished, 2));
+    assert_eq!((end.ended, end.ledger.total().malformed), (Ended::Finished, 2));
     assert_eq!(bench.kept(1)[0].states().matches('c').count() as u64, end.ledger.complete);
     assert_eq!(&bench.kept(1)[0].states()[..2], "c-");
     let words = bench.refusals();
@@ -247,13 +247,13 @@ fn the_end_may_overtake_images_on_another_upstream() {
     bench.say(1, 0, 17, &[End]);
     bench.say(0, 0, 16, &[Image(0)]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, end.ledger.upstreams[1].control), (SeriesEnded::Finished, 1, 1));
+    assert_eq!((end.ended, end.ledger.complete, end.ledger.upstreams[1].control), (Ended::Finished, 1, 1));
     // Without message numbers, announced images are waited for.
     let mut bench = Bench::new(SeriesSpec { drain_ns: 10_000 * MS, wait_ns: 10_000 * MS, ..spec() }, 2, PLAIN);
     bench.say(0, 7, 0, &[Start(2), Image(0), End]);
     eventually("the end has come", || bench.control().progress().phase == Phase::Draining);
     bench.say(1, 7, 0, &[Image(1)]);
-    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (SeriesEnded::Finished, "cc".into()));
+    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (Ended::Finished, "cc".into()));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn images_wait_for_a_header_that_another_upstream_brings() {
     bench.say(1, 4, 0, &[Image(1), Image(2)]);
     eventually("they are held", || bench.control().progress().upstreams[1].held == 2);
     bench.say(0, 4, 0, &[Start(3), Image(0), End]);
-    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (SeriesEnded::Finished, "ccc".into()));
+    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (Ended::Finished, "ccc".into()));
     bench.assert_at_rest();
     // But not for ever.
     let mut bench = Bench::new(spec(), 2, PLAIN);
@@ -297,7 +297,7 @@ fn nothing_is_taken_unless_it_is_armed_and_orders_hold() {
     eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
     bench.say(0, 2, 0, &[Start(9), Image(0), Image(1), Image(2), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (SeriesEnded::Finished, 2, 5));
+    assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (Ended::Finished, 2, 5));
     let kept = bench.kept(1);
     let start = kept[0].start.as_ref().unwrap();
     assert_eq!((start.images_planned, start.filename.as_deref(), start.store), (Some(2), Some("mine"), false));
@@ -313,7 +313,7 @@ fn what_is_configured_counts_where_nobody_has_armed() {
     for (series, announced) in [(1, 9), (2, 0)] {
         bench.say(0, series, 0, &[Start(announced), Image(0), Image(1), Image(2)]);
         let end = bench.end();
-        assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (SeriesEnded::Finished, 2, 1));
+        assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (Ended::Finished, 2, 1));
     }
     bench.control().arm(ArmOrder { images: Some(3), ..ArmOrder::default() });
     eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
@@ -327,7 +327,7 @@ fn a_silent_source_ends_in_a_closed_series_that_says_so() {
     bench.control().arm(ArmOrder { images: Some(3), ..ArmOrder::default() });
     bench.control().start_clock();
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (SeriesEnded::NoData, 0, 3));
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (Ended::NoData, 0, 3));
     assert_eq!(bench.kept(1)[0].states(), "");
     // A header alone is no image.
     bench.control().arm(ArmOrder::default());
@@ -336,7 +336,7 @@ fn a_silent_source_ends_in_a_closed_series_that_says_so() {
     bench.wait("a start", |notice| matches!(notice, Notice::Started(start) if start.series == 1).then_some(()));
     std::thread::sleep(Duration::from_millis(60));
     bench.control().start_clock();
-    assert_eq!(bench.ended(), SeriesEnded::NoData);
+    assert_eq!(bench.ended(), Ended::NoData);
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_start_that_comes_too_late_is_not_for_the_next_arm() {
     eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
     std::thread::sleep(Duration::from_millis(150));
     bench.say(0, 1, 0, &[Start(1), Image(0), End]);
-    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    assert_eq!(bench.ended(), Ended::Finished);
 }
 
 #[test]
@@ -364,10 +364,10 @@ fn cancel_and_stop_work_in_every_state_and_twice() {
     control.arm(ArmOrder::default());
     control.cancel();
     control.cancel();
-    assert_eq!(bench.ended(), SeriesEnded::Cancelled);
+    assert_eq!(bench.ended(), Ended::Cancelled);
     control.arm(ArmOrder::default());
     control.stop();
-    assert_eq!(bench.ended(), SeriesEnded::Stopped);
+    assert_eq!(bench.ended(), Ended::Stopped);
     // Receiving: images that wait behind a gap are thrown away.
     control.arm(ArmOrder::default());
     eventually("it is armed", || control.progress().phase == Phase::Armed);
@@ -377,10 +377,7 @@ fn cancel_and_stop_work_in_every_state_and_twice() {
     control.cancel();
     let end = bench.end();
     let ledger = &end.ledger;
-    assert_eq!(
-        (end.ended, ledger.expected, ledger.complete, ledger.discarded, ledger.lost),
-        (SeriesEnded::Cancelled, 3, 1, 1, 1)
-    );
+    assert_eq!((end.ended, ledger.expected, ledger.complete, ledger.discarded, ledger.lost), (Ended::Cancelled, 3, 1, 1, 1));
     assert_eq!(bench.kept(1)[0].states(), "c");
     // Draining.
     control.arm(ArmOrder::default());
@@ -393,7 +390,7 @@ fn cancel_and_stop_work_in_every_state_and_twice() {
     eventually("it drains", || control.progress().phase == Phase::Draining);
     bench.say(0, 2, 0, &[Image(4)]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (SeriesEnded::Stopped, 5, 1));
+    assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (Ended::Stopped, 5, 1));
     assert_eq!(bench.kept(2)[1].states(), "cc-cc");
     control.cancel();
     bench.assert_at_rest();
@@ -406,15 +403,15 @@ fn sources_that_fail_or_come_to_their_end_end_the_series() {
     bench.say(0, 1, 0, &[Start(3), Image(0)]);
     bench.cut(0);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (SeriesEnded::Failed, 0, 2));
+    assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (Ended::Failed, 0, 2));
     assert!(end.reason.contains("the cable was cut"));
     bench.control().arm(ArmOrder::default());
-    assert_eq!(bench.ended(), SeriesEnded::Failed);
+    assert_eq!(bench.ended(), Ended::Failed);
     let mut bench = Bench::new(spec(), 2, PLAIN);
     bench.say(0, 1, 0, &[Start(2), Image(0)]);
     bench.say(1, 1, 0, &[Image(1)]);
     bench.senders.clear();
-    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    assert_eq!(bench.ended(), Ended::Finished);
 }
 
 #[test]
@@ -425,7 +422,7 @@ fn the_first_image_begins_a_series_where_the_protocol_has_no_start() {
         bench.say(0, 9, 0, &[Image(0), Image(2), End]);
         bench.say(1, 9, 0, &[Image(1), Image(3), End]);
         let end = bench.end();
-        assert_eq!((end.ended, end.ledger.complete), (SeriesEnded::Finished, 4), "series {series}");
+        assert_eq!((end.ended, end.ledger.complete), (Ended::Finished, 4), "series {series}");
     }
     // Files: no end message either; the series ends with the images that were armed.
     let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Files, accept: Accept::WhenArmed, ..spec() }, 1, PLAIN);
@@ -440,7 +437,7 @@ fn the_first_image_begins_a_series_where_the_protocol_has_no_start() {
     let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Files, ..spec() }, 1, PLAIN);
     bench.say(0, 1, 0, &[Image(0), Image(1)]);
     bench.say(0, 2, 0, &[Image(0)]);
-    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (SeriesEnded::Finished, "cc".into()));
+    assert_eq!((bench.ended(), bench.kept(1)[0].states()), (Ended::Finished, "cc".into()));
 }
 
 #[test]
@@ -455,7 +452,7 @@ fn a_thousand_short_series_leave_nothing_behind() {
     }
     for series in 0..1000 {
         let end = bench.end();
-        assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (SeriesEnded::Finished, 3, 0), "series {series}");
+        assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (Ended::Finished, 3, 0), "series {series}");
     }
     bench.assert_at_rest();
     let progress = bench.control().progress();
@@ -472,7 +469,7 @@ fn an_image_that_cannot_be_unpacked_is_complete_unless_somebody_looks() {
         bench.say(0, 1, 0, &[Start(3), Image(0), Broken(1), Image(2), End]);
         let end = bench.end();
         let (lost, refused) = if check_pixels { (1, 1) } else { (0, 0) };
-        assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (SeriesEnded::Finished, 3 - lost, lost));
+        assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (Ended::Finished, 3 - lost, lost));
         assert_eq!(end.ledger.total().malformed, refused);
         let kept = bench.kept(1);
         assert_eq!(kept[0].states(), if check_pixels { "c-c" } else { "ccc" });

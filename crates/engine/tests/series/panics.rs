@@ -3,7 +3,7 @@
 
 use super::harness::*;
 use konkordia_core::image::CommittedImage;
-use konkordia_core::series::{SeriesEnded, SeriesStart};
+use konkordia_core::series::{Ended, SeriesStart};
 use konkordia_engine::series::{Notice, Protocol, SeriesSpec, Transform, TransformFactory};
 
 use Say::*;
@@ -35,7 +35,7 @@ fn a_panic_at_an_image_costs_that_image() {
     let mut bench = Bench::new(spec(0, 1), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (SeriesEnded::Finished, 2, 1));
+    assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (Ended::Finished, 2, 1));
     assert!(bench.refusals().iter().any(|why| why.contains("the test says so")), "{:?}", bench.refusals());
 }
 
@@ -44,7 +44,7 @@ fn a_panic_at_a_message_costs_that_message() {
     let mut bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(2), Image(0), Bug, Image(1), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, end.ledger.total().malformed), (SeriesEnded::Finished, 2, 1));
+    assert_eq!((end.ended, end.ledger.complete, end.ledger.total().malformed), (Ended::Finished, 2, 1));
     assert!(bench.refusals().iter().any(|why| why.contains("the intake has a bug")), "{:?}", bench.refusals());
     bench.assert_at_rest();
 }
@@ -68,7 +68,7 @@ fn a_sink_that_panics_has_failed_for_that_series() {
 fn a_panic_on_the_thread_that_everything_passes_is_told_and_ends_the_path() {
     let mut bench = Bench::new(spec(6, u64::MAX), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(1), Image(0), End]);
-    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    assert_eq!(bench.ended(), Ended::Finished);
     // Nothing more: a source that has ended takes no messages.
     bench.say(0, 6, 0, &[Start(1)]);
     let why = bench.wait("the end of the path", |notice| match notice {

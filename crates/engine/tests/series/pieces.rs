@@ -2,7 +2,7 @@
 
 use crate::harness::*;
 use konkordia_core::pixel::Pixel;
-use konkordia_core::series::SeriesEnded;
+use konkordia_core::series::Ended;
 use konkordia_engine::series::{Join, Notice, Protocol, SeriesSpec};
 
 const UPSTREAMS: usize = 4;
@@ -30,7 +30,7 @@ fn every_upstream_is_one_piece_and_a_missing_one_is_missing() {
         // The lost message has a number of its own, too.
         bench.say(upstream, 0, 105, &[Say::Image(4), Say::Image(5), Say::End]);
     }
-    assert_eq!(bench.ended(), SeriesEnded::Finished);
+    assert_eq!(bench.ended(), Ended::Finished);
     let kept = bench.kept(1).pop().unwrap();
     assert_eq!(kept.states(), "cccpcc");
     let (rows, columns) = (bench.form.rows, bench.form.columns);

@@ -2,7 +2,7 @@
 //! away.
 
 use super::harness::*;
-use konkordia_core::series::{SeriesEnded, SeriesLedger};
+use konkordia_core::series::{Ended, SeriesLedger};
 use konkordia_engine::series::{Join, Positions, Protocol, SeriesSpec};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn series(form: Form, planned: u64, images: &[u64]) -> (String, Vec<u64>, Series
     let says: Vec<_> = std::iter::once(Start(planned)).chain(images.iter().map(|image| Image(*image))).chain([End]).collect();
     bench.say(0, 1, 40, &says);
     let end = bench.end();
-    assert_eq!(end.ended, SeriesEnded::Finished);
+    assert_eq!(end.ended, Ended::Finished);
     let kept = bench.kept(1).remove(0);
     bench.assert_at_rest();
     let frames = kept.images.iter().filter(|image| image.status.has_pixels()).map(|image| image.frame).collect();

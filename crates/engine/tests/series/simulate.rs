@@ -6,7 +6,7 @@ use super::harness::*;
 use konkordia_core::geometry::{Orientation, Placement, Quarter};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::Pixel;
-use konkordia_core::series::SeriesEnded;
+use konkordia_core::series::Ended;
 use konkordia_engine::output_queue::{Item, OnFull, OutputQueueSpec, Service};
 use konkordia_engine::series::{Join, Protocol, SeriesSpec};
 use konkordia_sim::rng::Rng;
@@ -75,7 +75,7 @@ fn balanced(seed: u64, protocol: Protocol) {
         // The end comes on any upstream, perhaps long before the other messages have been read.
         bench.say(below(&mut rng, upstreams as u64) as usize, series, base + images + 1, &[Say::End]);
         let end = bench.end();
-        assert_eq!(end.ended, SeriesEnded::Finished, "seed {seed}");
+        assert_eq!(end.ended, Ended::Finished, "seed {seed}");
         let kept = bench.kept(series as usize).pop().unwrap();
         for image in &kept.images {
             let is_sent = sent.contains(&image.number);
@@ -186,7 +186,7 @@ fn recombined(seed: u64, missing: MissingPolicy) {
             bench.say(upstream, key, series * 100 * (1 + upstream as u64), says);
         }
         let end = bench.end();
-        assert_eq!((end.ended, end.ledger.total().malformed), (SeriesEnded::Finished, broken), "seed {seed}");
+        assert_eq!((end.ended, end.ledger.total().malformed), (Ended::Finished, broken), "seed {seed}");
         let kept = bench.kept(series as usize).pop().unwrap();
         assert_eq!(kept.images.len() as u64, images);
         for (image, here) in kept.images.iter().zip(&here) {
@@ -265,7 +265,7 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
     let received = bench.control().progress().upstreams[0].received;
     assert!(received < 100, "{received} messages were received");
     bench.control().cancel();
-    assert_eq!(bench.ended(), SeriesEnded::Cancelled);
+    assert_eq!(bench.ended(), Ended::Cancelled);
     // Messages still in the source belong to no series.
     eventually("everything was received", || bench.control().progress().upstreams[0].received == 401);
     bench.assert_at_rest();
@@ -326,7 +326,7 @@ fn messages_by_hand_to_several_upstreams_are_alike() {
         bench.say_alike(1, 1, 0, say);
     }
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, end.ledger.total().placed), (SeriesEnded::Finished, 20, 20));
+    assert_eq!((end.ended, end.ledger.complete, end.ledger.total().placed), (Ended::Finished, 20, 20));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::harness::*;
 use konkordia_core::array::{Element, Packing};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::Pixel;
-use konkordia_core::series::{SeriesEnded, SeriesLedger};
+use konkordia_core::series::{Ended, SeriesLedger};
 use konkordia_engine::series::{Accept, ArmOrder, Join, Phase, Protocol, SeriesSpec};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{UnpackScratch, unpack};
@@ -64,7 +64,7 @@ fn seeded(seed: u64) {
         let says: Vec<Say> = [Start(planned)].into_iter().chain(sent.iter().map(|n| Image(*n))).chain([End]).collect();
         bench.say(0, series, 0, &says);
         let end = bench.end();
-        assert_eq!((end.ended, frames(&end.ledger)), (SeriesEnded::Finished, (images, images % k)), "seed {seed}");
+        assert_eq!((end.ended, frames(&end.ledger)), (Ended::Finished, (images, images % k)), "seed {seed}");
         let kept = bench.kept(series as usize).pop().unwrap();
         let announced = (planned > 0).then_some(images / k);
         assert_eq!((kept.images.len() as u64, kept.start.as_ref().unwrap().images_planned), (images / k, announced));
@@ -120,7 +120,7 @@ fn who_arms_counts_sums_and_progress_and_ring_too() {
     // One image more than was armed.
     bench.say(0, 1, 0, &[Image(4), Image(5), Image(6), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, frames(&end.ledger)), (SeriesEnded::Finished, 2, (6, 0)));
+    assert_eq!((end.ended, end.ledger.complete, frames(&end.ledger)), (Ended::Finished, 2, (6, 0)));
     assert_eq!(bench.output_queues.preview().unwrap().newest().unwrap().image.number, 1);
 }
 
@@ -131,14 +131,14 @@ fn stop_cancel_and_far_ends_balance() {
     eventually("they are there", || bench.control().progress().ledger.frames == 6);
     bench.control().stop();
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, frames(&end.ledger)), (SeriesEnded::Stopped, 1, (6, 2)));
+    assert_eq!((end.ended, end.ledger.complete, frames(&end.ledger)), (Ended::Stopped, 1, (6, 2)));
     // A gap holds the images behind it back; they are thrown away together with the sum that was begun.
     bench.say(0, 2, 0, &[Start(0), Image(0), Image(1), Image(4), Image(5), Image(9)]);
     eventually("they are there", || bench.control().progress().ledger.total().placed == 5);
     bench.control().cancel();
     let end = bench.end();
     let ledger = &end.ledger;
-    assert_eq!((end.ended, ledger.expected, ledger.complete), (SeriesEnded::Cancelled, 2, 0));
+    assert_eq!((end.ended, ledger.expected, ledger.complete), (Ended::Cancelled, 2, 0));
     assert_eq!((ledger.discarded, frames(ledger)), (2, (10, 2)));
     assert_eq!(bench.kept(2).pop().unwrap().states(), "");
     // Announced images that did not come complete no sum.
@@ -170,7 +170,7 @@ fn pieces_stay_pieces_and_a_missing_one_is_missing_in_the_sum() {
         bench.say(upstream, 0, 19, &[End]);
     }
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.parts_missing, frames(&end.ledger)), (SeriesEnded::Finished, 1, (8, 2)));
+    assert_eq!((end.ended, end.ledger.parts_missing, frames(&end.ledger)), (Ended::Finished, 1, (8, 2)));
     let kept = bench.kept(1).pop().unwrap();
     assert_eq!((kept.states(), kept.images[1].missing_parts), ("cp".into(), 2));
     for (m, image) in kept.images.iter().enumerate() {

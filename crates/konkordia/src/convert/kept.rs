@@ -8,7 +8,8 @@ use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::{ImageStatus, RunLedger, StreamLedger};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{Sink, SinkError};
-use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_core::series::Ended;
+use konkordia_engine::run::RunOutcome;
 use konkordia_input::{InputInfo, RunFrames};
 use konkordia_sinks::hdf5::{Reader, data_file_name};
 use konkordia_wire::sls_udp::HEADER_BYTES;
@@ -86,6 +87,7 @@ pub fn nothing_to_do(plan: &Plan, first_frame: u64) -> RunOutcome {
             ..RunLedger::default()
         },
         ended: Ended::Finished,
+        failure: None,
         images: 0,
         first_frame: Some(first_frame),
         receive_time: Duration::ZERO,

@@ -24,7 +24,7 @@ use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::{FirstFrame, Plan};
 use konkordia_core::setup::SetupRules;
 use konkordia_core::text;
-use konkordia_engine::run::{Ended, RunOutcome};
+use konkordia_engine::run::{RunFailure, RunOutcome};
 use konkordia_input::{Input, InputInfo, Options};
 use konkordia_kernels::isa::Isa;
 use konkordia_repack::archive_copy;
@@ -60,7 +60,7 @@ pub fn command(args: &ConvertArgs) -> Result<Exit, Failure> {
     announce(args, config, &input, &run_inputs);
     let done = convert(args, &settings, &input, run_inputs, &stopper)?;
     let (mut exit, mut failure) = exit_of(&done.outcome, false, stopper.is_stopped());
-    if let Ended::SourceError(_, error) = &done.outcome.ended {
+    if let Some(RunFailure::Source(_, error)) = &done.outcome.failure {
         failure = Some(kept::source_failure(error));
     }
     if input.info().incomplete && exit == Exit::Complete {

@@ -16,7 +16,7 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::Compression;
 use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::text;
-use konkordia_engine::run::Ended;
+use konkordia_engine::run::RunFailure;
 use konkordia_input::Input;
 use konkordia_kernels::codec::decode;
 use konkordia_kernels::isa::Isa;
@@ -99,10 +99,10 @@ pub fn verify(
         console::to_stderr("verifying: every image is decoded and compared with a second conversion");
     }
     let outcome = watch_run(armed, &plan, args, 0);
-    match outcome.ended {
-        Ended::SinkError(error) => return Err(error.into()),
-        Ended::SourceError(_, error) => return Err(kept::source_failure(&error)),
-        Ended::NoThread(_) | Ended::Panicked(_) => {
+    match outcome.failure {
+        Some(RunFailure::Sink(error)) => return Err(error.into()),
+        Some(RunFailure::Source(_, error)) => return Err(kept::source_failure(&error)),
+        Some(RunFailure::NoThread(_) | RunFailure::Panicked(_)) => {
             if let (_, Some(failure)) = exit_of(&outcome, false, false) {
                 return Err(failure);
             }

@@ -10,7 +10,7 @@ use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::ports::{Sink, SinkError};
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 
 use serde_json::{Map, Value};
 
@@ -433,6 +433,6 @@ fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> Le
         ended: format!("{}{reason}", end.ended.name()),
         end_time,
         // A cancelled series is not extended with files of lost images, of which there may be a million.
-        images_expected: if end.ended == SeriesEnded::Cancelled { 0 } else { account.expected },
+        images_expected: if end.ended == Ended::Cancelled { 0 } else { account.expected },
     }
 }

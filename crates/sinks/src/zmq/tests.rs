@@ -2,7 +2,7 @@ use super::*;
 use bytes::Bytes;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ports::{MessageEncoder, Parts, Sink};
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ fn image(number: u64) -> Arc<CommittedImage> {
 }
 
 fn end() -> Arc<SeriesEnd> {
-    Arc::new(SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger: SeriesLedger::default() })
+    Arc::new(SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger: SeriesLedger::default() })
 }
 
 fn first_parts(receiver: &::zmq::Socket, count: usize) -> Vec<String> {

@@ -8,7 +8,7 @@ use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::Sink;
-use konkordia_core::series::{SeriesEnd, SeriesEnded, SeriesLedger, SeriesStart, UpstreamLedger};
+use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart, UpstreamLedger};
 use konkordia_sinks::hdf5::{Overwrite, SeriesFile, SeriesFileSpec};
 
 use super::{bslz4, literals};
@@ -99,7 +99,7 @@ pub fn end_of(images: &[Arc<CommittedImage>]) -> Arc<SeriesEnd> {
     let upstream = UpstreamLedger { received: placed + 2, placed, control: 2, ..UpstreamLedger::default() };
     let mut ledger = SeriesLedger { upstreams: vec![upstream], parts_per_image: 1, ..SeriesLedger::default() };
     images.iter().for_each(|image| ledger.enter(image));
-    Arc::new(SeriesEnd { ended: SeriesEnded::Finished, reason: String::new(), ledger })
+    Arc::new(SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger })
 }
 
 pub fn write(sink: &mut dyn Sink, start: SeriesStart, images: &[Arc<CommittedImage>]) {
