@@ -7,6 +7,7 @@ use super::shared_keys::resolve;
 use super::stream::{self, StreamConfig};
 use crate::settings::{CompatSettings, HttpSettings, ServiceSettings, TlsFiles};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::series::Protocol;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -75,17 +76,6 @@ pub struct HookSettings {
     pub timeout: Duration,
 }
 
-/// Format of the messages to a consumer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OutProtocol {
-    /// STINS.
-    Stins,
-    /// DECTRIS Stream V2.
-    DectrisV2,
-    /// JSON of the SLS receivers.
-    SlsJson,
-}
-
 /// Service level of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServiceLevel {
@@ -114,7 +104,7 @@ pub struct ConsumerSettings {
     /// Its name.
     pub name: String,
     /// Format of its messages.
-    pub protocol: OutProtocol,
+    pub protocol: Protocol,
     /// ZeroMQ address.
     pub address: String,
     /// Listen at the address; false = connect to it.
@@ -316,11 +306,7 @@ fn consumers(document: &Document, d: &mut Diagnostics) -> Vec<ConsumerSettings> 
         }
         list.push(ConsumerSettings {
             name: name.into(),
-            protocol: match t.text("protocol") {
-                Some("stream2") => OutProtocol::DectrisV2,
-                Some("sls") => OutProtocol::SlsJson,
-                _ => OutProtocol::Stins,
-            },
+            protocol: t.text("protocol").and_then(Protocol::from_name).unwrap_or(Protocol::Stins),
             address: address.into(),
             bind: t.flag("bind").unwrap_or(true),
             publish: t.text("socket") == Some("pub"),

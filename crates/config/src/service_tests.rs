@@ -46,7 +46,7 @@ fn the_tables_of_the_service_are_read() {
     assert_eq!((own.name.as_str(), own.hooks.on_trigger.len(), own.hooks.timeout), ("eiger-1", 3, Duration::from_secs(2)));
     assert_eq!(own.consumers.len(), 2);
     assert!(own.consumers[0].publish && own.consumers[0].service == ServiceLevel::Latest && !own.consumers[0].required);
-    assert!(own.consumers[1].protocol == OutProtocol::DectrisV2 && own.consumers[1].required);
+    assert!(own.consumers[1].protocol == Protocol::DectrisV2 && own.consumers[1].required);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::image::CommittedImage;
 use crate::ledger::{ImageStatus, Imbalance};
 use serde_json::{Map, Value};
 
-/// The protocol of a detector's messages.
+/// The protocol of messages, from a detector or to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// STINS, the streams of MAX IV.
@@ -27,6 +27,9 @@ pub enum Protocol {
 impl Protocol {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Stins, Self::DectrisV1, Self::DectrisV2, Self::SlsJson, Self::Files];
+
+    /// Those in which consumers can get images.
+    pub const OUTGOING: [Self; 3] = [Self::Stins, Self::DectrisV2, Self::SlsJson];
 
     /// Name in configurations and reports.
     pub const fn name(self) -> &'static str {

@@ -12,7 +12,7 @@ use crate::run::report::{self, Report};
 use crate::run::sink::SharedWriter;
 use crate::run::{angles, exit_of};
 use konkordia_calibration::guard::Note;
-use konkordia_config::service::{DetectorConfig, DetectorKindConfig, OutProtocol};
+use konkordia_config::service::{DetectorConfig, DetectorKindConfig};
 use konkordia_config::{Config, overrides};
 use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
@@ -22,13 +22,13 @@ use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
-use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
+use konkordia_core::series::{Ended, Protocol, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_core::setup::Finding;
 use konkordia_core::text;
 use konkordia_engine::contain::Panic;
 use konkordia_engine::control::Control;
 use konkordia_engine::run::{Consumers, RunOutcome, end_of_run};
-use konkordia_engine::series::encode::Outgoing;
+use konkordia_engine::series::encode;
 use konkordia_sinks::clock;
 use konkordia_sinks::hdf5::{FileReport, LedgerRecord, Metadata};
 use konkordia_sources::udp::UdpReceiver;
@@ -224,17 +224,13 @@ pub fn parameters(
 fn refuse_types(base: &DetectorConfig, pixel: PixelType) -> Result<Vec<String>, Failure> {
     let mut notes = Vec::new();
     for consumer in &base.consumers {
-        let protocol = match consumer.protocol {
-            OutProtocol::Stins => Outgoing::Stins,
-            OutProtocol::DectrisV2 => Outgoing::DectrisV2,
-            OutProtocol::SlsJson => Outgoing::SlsJson,
-        };
-        if let Some((why, types)) = protocol.refuses(Element::from(pixel)) {
+        let protocol = consumer.protocol;
+        if let Some((why, types)) = encode::refuses(protocol, Element::from(pixel)) {
             let what = format!("dtype = \"{pixel}\" cannot be sent to the consumer '{}' ({})", consumer.name, protocol.name());
             let fix = format!("set dtype = {types} in [processing], or protocol = \"stins\" for this consumer");
             return Err(Failure::new(Exit::Configuration, what, why, fix));
         }
-        if protocol == Outgoing::DectrisV2 && !pixel.is_unsigned() {
+        if protocol == Protocol::DectrisV2 && !pixel.is_unsigned() {
             notes.push(format!(
                 "the consumer '{}' gets {pixel} in Stream V2, but the detectors of this protocol send only unsigned pixels: if its program cannot read signed ones, set dtype = \"uint16\" or \"uint32\"",
                 consumer.name

@@ -7,13 +7,13 @@ pub mod held_back;
 use super::events::EventLog;
 use super::handle::{ConsumerStatistics, ImageRing, RingImage};
 use consumer::ConsumerEvents;
-use konkordia_config::service::{ConsumerSettings, DetectorConfig, OutProtocol, ServiceLevel};
+use konkordia_config::service::{ConsumerSettings, DetectorConfig, ServiceLevel};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::deliver;
 use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage, Service};
-use konkordia_engine::series::encode::{self, Outgoing};
+use konkordia_engine::series::encode;
 use konkordia_sinks::zmq::{Context, OnFull as SocketOnFull, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -144,13 +144,10 @@ impl Fanout {
         let spec = ZmqOutSpec { address, bind, kind, queue_messages: SOCKET_QUEUE, linger, peers_max };
         let out = ZmqOut::open(context, &spec).map_err(|error| fail(reason(&error)))?;
         let address = out.name().to_string();
-        let protocol = match wanted.protocol {
-            OutProtocol::Stins => Outgoing::Stins,
-            OutProtocol::DectrisV2 => Outgoing::DectrisV2,
-            OutProtocol::SlsJson => Outgoing::SlsJson,
-        };
+        let encoder = encode::encoder(wanted.protocol);
+        let encoder = encoder.ok_or_else(|| fail(format!("nothing is sent in the protocol {}", wanted.protocol.name())))?;
         // The output queue decides what happens when a receiver is full. This thread waits for its own receiver only.
-        let sink = StreamSink::new(out, encode::encoder(protocol), SocketOnFull::Wait, Arc::clone(&self.stop));
+        let sink = StreamSink::new(out, encoder, SocketOnFull::Wait, Arc::clone(&self.stop));
         let stats = sink.stats();
         let service = match wanted.service {
             ServiceLevel::Reliable => Service::Reliable { on_full: OnFull::Wait },

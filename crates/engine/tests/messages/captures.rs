@@ -5,8 +5,6 @@
 mod skip;
 
 use super::*;
-use konkordia_core::ports::MessageEncoder;
-use konkordia_engine::series::encode::{Outgoing, encoder};
 use konkordia_wire::{dectris_v2, stins, zmsg};
 
 /// The messages of a capture; where it is absent the test is skipped.
@@ -35,7 +33,7 @@ fn an_eiger_1m_of_stream_v1() {
     assert_eq!((header.filename.as_deref(), header.facts.energy_kev, header.facts.bit_depth), (None, Some(8.0), Some(16)));
     let mask = header.channels[0].pixel_mask.as_ref().unwrap();
     assert_eq!((mask.shape.dimensions(), mask.packed_bytes()), ([1065, 1030].as_slice(), 1065 * 1030 * 4));
-    let mut outgoing = encoder(Outgoing::DectrisV2);
+    let mut outgoing = encoder(Protocol::DectrisV2);
     let first = outgoing.start(&header).unwrap();
     let (_, resent) = start(read(Protocol::DectrisV2, &Message { parts: first[0].clone() }).unwrap());
     assert_eq!(resent.channels[0].pixel_mask.as_ref().unwrap().pieces, mask.pieces);
@@ -62,7 +60,7 @@ fn an_eiger_1m_of_stream_v2() {
     assert_eq!((header.metadata["user_data"]["sample_name"].as_str(), header.filename.as_deref()), (Some("lyso"), None));
     assert!(!header.metadata.contains_key("flatfield"));
     assert_eq!(header.metadata["countrate_correction_lookup_table"].as_array().unwrap().len(), 65536);
-    let mut outgoing = encoder(Outgoing::DectrisV2);
+    let mut outgoing = encoder(Protocol::DectrisV2);
     assert!(outgoing.start(&header).unwrap().is_empty(), "no type is announced, so it comes with the first image");
     for (n, message) in messages[1..11].iter().enumerate() {
         let came = part(reader.read(message).unwrap());
@@ -85,7 +83,7 @@ fn an_eiger_1m_of_stream_v2() {
 fn three_channels_stay_three() {
     let Some(messages) = capture("eiger2-500k-3channel-stream-v2.zmsg") else { return };
     let mut reader = reader(Protocol::DectrisV2);
-    let (mut v2, mut stins, mut sls) = (encoder(Outgoing::DectrisV2), encoder(Outgoing::Stins), encoder(Outgoing::SlsJson));
+    let (mut v2, mut stins, mut sls) = (encoder(Protocol::DectrisV2), encoder(Protocol::Stins), encoder(Protocol::SlsJson));
     let mut images = 0;
     for message in &messages {
         let Event::Part(came) = reader.read(message).unwrap().event else { continue };
@@ -117,11 +115,11 @@ fn three_channels_stay_three() {
 fn what_is_sent_is_shared_and_not_copied() {
     let Some(messages) = capture("eiger-1m-stream-v1.zmsg") else { return };
     let image = image(part(read(Protocol::DectrisV1, &messages[1]).unwrap()));
-    let parts = encoder(Outgoing::Stins).image(&image).unwrap().remove(0);
+    let parts = encoder(Protocol::Stins).image(&image).unwrap().remove(0);
     assert_eq!(parts[1].as_ptr(), messages[1].parts[2].as_ptr());
     let slices: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
     assert!(matches!(stins::Message::parse(&slices, &Bounds::default()), Ok(stins::Message::Image(_))));
-    let parts = encoder(Outgoing::DectrisV2).image(&image).unwrap().pop().unwrap();
+    let parts = encoder(Protocol::DectrisV2).image(&image).unwrap().pop().unwrap();
     let read = dectris_v2::Message::parse(&[&parts[0]], &Bounds::default());
     assert!(matches!(read, Ok(dectris_v2::Message::Image(_))));
 }

@@ -12,10 +12,11 @@ use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
-use konkordia_core::ports::Message;
+use konkordia_core::ports::{Message, MessageEncoder};
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::series::Protocol;
 use konkordia_engine::series::decoder::{DecoderOptions, decoder, decoder_with};
+use konkordia_engine::series::encode;
 use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
 use konkordia_wire::stream::Bounds;
 use proptest::prelude::*;
@@ -26,6 +27,10 @@ fn message(parts: &[impl AsRef<[u8]>]) -> Message {
 
 fn reader(protocol: Protocol) -> Box<dyn Decoder> {
     decoder(protocol, Bounds::default())
+}
+
+fn encoder(protocol: Protocol) -> Box<dyn MessageEncoder> {
+    encode::encoder(protocol).expect("consumers can have it")
 }
 
 fn read(protocol: Protocol, message: &Message) -> Result<Read, String> {

@@ -5,7 +5,6 @@ use konkordia_core::experiment::{Axis, Experiment, Goniometer, Metadata};
 use konkordia_core::image::ImageTimes;
 use konkordia_core::ports::Parts;
 use konkordia_core::series::{ChannelStart, Ended, SeriesEnd, SeriesLedger};
-use konkordia_engine::series::encode::{Outgoing, encoder};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{PackScratch, pack};
 use serde_json::{Map, Value, json};
@@ -67,16 +66,16 @@ fn sample_start() -> SeriesStart {
 
 #[test]
 fn names_lead_to_their_protocols() {
-    for protocol in Outgoing::ALL {
-        assert_eq!(Outgoing::from_name(protocol.name()), Some(protocol));
-        assert!(Protocol::from_name(protocol.name()).is_some(), "as on the way in");
+    for protocol in Protocol::ALL {
+        assert_eq!(Protocol::from_name(protocol.name()), Some(protocol));
+        assert_eq!(encode::encoder(protocol).is_some(), Protocol::OUTGOING.contains(&protocol), "{protocol:?}");
     }
-    assert_eq!(Outgoing::from_name("stream1"), None);
+    assert_eq!(Protocol::from_name("stream3"), None);
 }
 
 #[test]
 fn stins_numbers_its_messages_over_several_series() {
-    let mut out = encoder(Outgoing::Stins);
+    let mut out = encoder(Protocol::Stins);
     let image = image_of(3, vec![("", plain(&[2, 8], Element::Uint16, &PIXELS))]);
     let mut numbers = Vec::new();
     for _ in 0..2 {
@@ -89,7 +88,7 @@ fn stins_numbers_its_messages_over_several_series() {
 
 #[test]
 fn a_stins_header_holds_what_came() {
-    let mut out = encoder(Outgoing::Stins);
+    let mut out = encoder(Protocol::Stins);
     let parts = one(out.start(&sample_start()).unwrap());
     let (_, back) = start(read(Protocol::Stins, &Message { parts }).unwrap());
     let sent = sample_start();
@@ -102,7 +101,7 @@ fn a_stins_header_holds_what_came() {
 
 #[test]
 fn a_stins_image_takes_its_keys_along_and_shares_its_pixels() {
-    let mut out = encoder(Outgoing::Stins);
+    let mut out = encoder(Protocol::Stins);
     let image_extra = object(json!({"exposure_time": 0.5, "frame": 99}));
     out.start(&SeriesStart { image_extra, ..sample_start() }).unwrap();
     let mut image = image_of(3, vec![("", packed(Packing::BitshuffleLz4, &[2, 8]))]);
@@ -125,7 +124,7 @@ fn a_stins_image_takes_its_keys_along_and_shares_its_pixels() {
 
 #[test]
 fn stins_unpacks_what_it_has_no_name_for() {
-    let mut out = encoder(Outgoing::Stins);
+    let mut out = encoder(Protocol::Stins);
     for packing in [Packing::Lz4, Packing::Lz4Block, Packing::BitshuffleZstd] {
         let back = read_back(Protocol::Stins, one(out.image(&image_of(0, vec![("", packed(packing, &[2, 8]))])).unwrap()));
         assert_eq!((array(&back).packing, &array(&back).pieces[0][..]), (Packing::None, &PIXELS[..]), "{packing:?}");
@@ -139,7 +138,7 @@ fn stins_unpacks_what_it_has_no_name_for() {
 
 #[test]
 fn stins_stacks_channels_and_keeps_pieces() {
-    let mut out = encoder(Outgoing::Stins);
+    let mut out = encoder(Protocol::Stins);
     let (lz4, raw) = (packed(Packing::BitshuffleLz4, &[2, 8]), plain(&[2, 8], Element::Uint16, &PIXELS));
     let parts = one(out.image(&image_of(0, vec![("a", lz4.clone()), ("b", lz4.clone())])).unwrap());
     assert_eq!((&first(&parts)["shape"], &first(&parts)["chunks"]), (&json!([2, 2, 8]), &json!([1, 2, 8])));
@@ -164,7 +163,7 @@ fn a_v2_start_has_all_that_is_known() {
     let channel = ChannelStart { threshold_energy_ev: Some(6000.0), pixel_mask: Some(mask.clone()), ..ChannelStart::default() };
     let sent =
         SeriesStart { image_size: Some([2, 8]), element: Some(Element::Mono12p), channels: vec![channel], ..sample_start() };
-    let mut out = encoder(Outgoing::DectrisV2);
+    let mut out = encoder(Protocol::DectrisV2);
     let parts = one(out.start(&sent).unwrap());
     let (key, back) = start(read(Protocol::DectrisV2, &Message { parts }).unwrap());
     assert_eq!(
@@ -177,7 +176,7 @@ fn a_v2_start_has_all_that_is_known() {
     assert_eq!(back.facts, sent.facts);
     assert!(!back.unique_id.is_empty());
     let id = |start: &SeriesStart| {
-        let parts = one(encoder(Outgoing::DectrisV2).start(start).unwrap());
+        let parts = one(encoder(Protocol::DectrisV2).start(start).unwrap());
         super::start(read(Protocol::DectrisV2, &Message { parts }).unwrap()).1.unique_id
     };
     assert_eq!(id(&sent), back.unique_id, "the same for every consumer");
@@ -189,7 +188,7 @@ fn a_v2_start_has_all_that_is_known() {
 
 #[test]
 fn a_v2_start_waits_for_what_the_first_image_tells() {
-    let mut out = encoder(Outgoing::DectrisV2);
+    let mut out = encoder(Protocol::DectrisV2);
     assert!(out.start(&sample_start()).unwrap().is_empty());
     assert!(out.image(&CommittedImage::lost(0)).unwrap().is_empty());
     let image = image_of(1, vec![("", packed(Packing::BitshuffleLz4, &[1, 2, 8]))]);
@@ -208,7 +207,7 @@ fn a_v2_start_waits_for_what_the_first_image_tells() {
 
 #[test]
 fn v2_images_have_a_name_for_every_packing_and_plane() {
-    let mut out = encoder(Outgoing::DectrisV2);
+    let mut out = encoder(Protocol::DectrisV2);
     let mut through =
         |array: Array| read_back(Protocol::DectrisV2, out.image(&image_of(0, vec![("", array)])).unwrap().remove(0));
     for packing in [Packing::None, Packing::Lz4, Packing::BitshuffleLz4] {
@@ -236,7 +235,7 @@ fn v2_images_have_a_name_for_every_packing_and_plane() {
 
 #[test]
 fn v2_images_keep_times_and_what_the_user_said() {
-    let mut out = encoder(Outgoing::DectrisV2);
+    let mut out = encoder(Protocol::DectrisV2);
     let mut image = image_of(2, vec![("a", packed(Packing::Lz4, &[2, 8])), ("b", plain(&[2, 8], Element::Uint16, &PIXELS))]);
     image.times = Some(ImageTimes { start_ns: 10, stop_ns: 30, real_ns: 15 });
     image.header_json = r#"{"series_date":"2024","user_data":[1,{"x":null}]}"#.into();
@@ -250,7 +249,7 @@ fn v2_images_keep_times_and_what_the_user_said() {
 
 #[test]
 fn sls_images_are_ports_of_whole_numbers() {
-    let mut out = encoder(Outgoing::SlsJson);
+    let mut out = encoder(Protocol::SlsJson);
     assert!(out.start(&sample_start()).unwrap().is_empty());
     for packing in [Packing::None, Packing::BitshuffleLz4, Packing::Lz4Block] {
         let parts = one(out.image(&image_of(1, vec![("", packed(packing, &[2, 8]))])).unwrap());
@@ -277,7 +276,7 @@ fn sls_images_are_ports_of_whole_numbers() {
 
 #[test]
 fn what_an_sls_receiver_said_is_said_again() {
-    let mut out = encoder(Outgoing::SlsJson);
+    let mut out = encoder(Protocol::SlsJson);
     out.start(&SeriesStart::default()).unwrap();
     let mut image = image_of(6, vec![("", plain(&[2, 8], Element::Uint16, &PIXELS))]);
     image.status = ImageStatus::Partial;

@@ -8,57 +8,29 @@ mod stins;
 
 use konkordia_core::array::Element;
 use konkordia_core::ports::MessageEncoder;
+use konkordia_core::series::Protocol;
 
-/// The protocol of messages to consumers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outgoing {
-    /// STINS, the streams of MAX IV.
-    Stins,
-    /// DECTRIS Stream V2 (CBOR).
-    DectrisV2,
-    /// JSON of the SLS receivers, version 5.
-    SlsJson,
-}
-
-impl Outgoing {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Stins, Self::DectrisV2, Self::SlsJson];
-
-    /// Name in configurations and reports, the same as for incoming messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stins => "stins",
-            Self::DectrisV2 => "stream2",
-            Self::SlsJson => "sls",
-        }
-    }
-
-    /// Why the protocol cannot carry images of this type, and the types that it can carry; `None` if it can.
-    pub const fn refuses(self, element: Element) -> Option<(&'static str, &'static str)> {
-        let is_float = matches!(element, Element::Float32 | Element::Float64);
-        let is_wide = matches!(element, Element::Int64 | Element::Uint64);
-        match self {
-            Self::SlsJson if is_float || is_wide => {
-                Some(("the SLS stream has whole numbers of 8, 16 and 32 bits", "\"int16\", \"int32\", \"uint16\" or \"uint32\""))
-            }
-            Self::DectrisV2 if is_float || is_wide => {
-                Some(("images of Stream V2 are whole numbers of 8, 16 and 32 bits", "\"uint16\" or \"uint32\""))
-            }
-            _ => None,
-        }
-    }
-
-    /// The protocol of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|protocol| protocol.name() == name)
-    }
-}
-
-/// An encoder of this protocol.
-pub fn encoder(protocol: Outgoing) -> Box<dyn MessageEncoder> {
+/// An encoder of this protocol; `None` if it is none of [`Protocol::OUTGOING`].
+pub fn encoder(protocol: Protocol) -> Option<Box<dyn MessageEncoder>> {
     match protocol {
-        Outgoing::Stins => Box::new(stins::Stins::default()),
-        Outgoing::DectrisV2 => Box::new(dectris_v2::DectrisV2::default()),
-        Outgoing::SlsJson => Box::new(sls_json::SlsJson::default()),
+        Protocol::Stins => Some(Box::new(stins::Stins::default())),
+        Protocol::DectrisV2 => Some(Box::new(dectris_v2::DectrisV2::default())),
+        Protocol::SlsJson => Some(Box::new(sls_json::SlsJson::default())),
+        Protocol::DectrisV1 | Protocol::Files => None,
+    }
+}
+
+/// Why the protocol cannot carry images of this type, and the types that it can carry; `None` if it can.
+pub const fn refuses(protocol: Protocol, element: Element) -> Option<(&'static str, &'static str)> {
+    let is_float = matches!(element, Element::Float32 | Element::Float64);
+    let is_wide = matches!(element, Element::Int64 | Element::Uint64);
+    match protocol {
+        Protocol::SlsJson if is_float || is_wide => {
+            Some(("the SLS stream has whole numbers of 8, 16 and 32 bits", "\"int16\", \"int32\", \"uint16\" or \"uint32\""))
+        }
+        Protocol::DectrisV2 if is_float || is_wide => {
+            Some(("images of Stream V2 are whole numbers of 8, 16 and 32 bits", "\"uint16\" or \"uint32\""))
+        }
+        _ => None,
     }
 }
