@@ -2,13 +2,15 @@
 //!
 //! [`next`] is a pure function. The caller passes it the commands of users and the events of threads, carries out the
 //! action that it returns, and reports the outcome of the action as a further event: `Drain` and `Discard` end in
-//! `EndOfData`, `Close` in `Closed` or `Fault`. The event `Arm` is raised only when everything is ready, so that an arm
-//! that fails does not change the state.
+//! `EndOfData`, `Close` in `Closed` or `Fault`. The events `Arm` and `Trigger` are raised only when what can fail has
+//! been done, so that an arm or a trigger that fails does not change the state. `Prepare`, `SoftTrigger` and `Close`
+//! are therefore done already when they are returned: they say what the event stands for.
 
-/// State of a detector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// State of a detector, and of its stream path, which is never in error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum State {
     /// Nothing is armed.
+    #[default]
     Idle,
     /// Everything that can fail has been done; data may come.
     Armed,

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, never};
 use konkordia_config::service::DetectorConfig;
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
-use konkordia_core::state::{Event, Refused, State};
+use konkordia_core::state::{Action, Event, Refused, State};
 use konkordia_engine::contain::{Panic, contain};
 use serde_json::json;
 use std::sync::Arc;
@@ -495,18 +495,28 @@ impl<D: Driver> Actor<D> {
             // The run may have ended meanwhile.
             Ok(()) => match machine.step(event, None) {
                 Err(refused) => Err(machine.refuse_state(pending.verb.name(), refused)),
-                Ok(_) => {
-                    if pending.verb != Verb::Trigger {
-                        self.driver.begin_clock();
-                        if machine.state() == State::Armed {
-                            machine.set_message(StatusMessage::info(format!("run {} waits for its first data", self.base.runs)));
-                        }
+                Ok(action) => {
+                    if action == Some(Action::BeginClock) {
+                        machine.set_message(StatusMessage::info(format!("run {} waits for its first data", self.base.runs)));
                     }
+                    self.carry_out(action);
                     Ok(self.status())
                 }
             },
         };
         let _ = pending.reply.send(answer);
+    }
+
+    /// Carries out what follows from an event. What can fail was done before the event was raised.
+    fn carry_out(&mut self, action: Option<Action>) {
+        match action {
+            Some(Action::BeginClock) => self.driver.begin_clock(),
+            Some(Action::Drain) => self.driver.stop(),
+            Some(Action::Discard) => self.driver.cancel(),
+            // After an error, a series may still go on.
+            Some(Action::Release) if self.driver.is_busy() => self.driver.cancel(),
+            Some(Action::Release | Action::Prepare | Action::SoftTrigger | Action::Close) | None => {}
+        }
     }
 
     fn stop(&mut self) -> Reply {
@@ -517,10 +527,8 @@ impl<D: Driver> Actor<D> {
         }
         let is_running = matches!(machine.state(), State::Armed | State::Receiving);
         let status_message = is_running.then(|| StatusMessage::info(format!("run {run} is being stopped")));
-        machine.step(Event::Stop, status_message).map_err(|refused| machine.refuse_state("stop", refused))?;
-        if is_running {
-            self.driver.stop();
-        }
+        let action = machine.step(Event::Stop, status_message).map_err(|refused| machine.refuse_state("stop", refused))?;
+        self.carry_out(action);
         Ok(self.status())
     }
 
@@ -542,9 +550,9 @@ impl<D: Driver> Actor<D> {
             State::Error => Some(StatusMessage::info("the error was cleared")),
             _ => is_running.then(|| StatusMessage::info(format!("run {run} is being cancelled"))),
         };
-        machine.step(Event::Cancel, status_message).map_err(|refused| machine.refuse_state("cancel", refused))?;
-        // After an error, a series may still go on.
-        if is_running || self.driver.is_busy() {
+        let action = machine.step(Event::Cancel, status_message).map_err(|refused| machine.refuse_state("cancel", refused))?;
+        self.carry_out(action);
+        if action.is_none() && self.driver.is_busy() {
             self.driver.cancel();
         }
         self.cancels.push((reply.clone(), run, Instant::now() + CANCEL_PATIENCE));
@@ -577,8 +585,8 @@ impl<D: Driver> Actor<D> {
         if matches!(machine.state(), State::Armed | State::Receiving) {
             let status_message =
                 StatusMessage::info(format!("run {} is being stopped: the service is going down", self.base.runs));
-            let _ = machine.step(Event::Stop, Some(status_message));
-            self.driver.stop();
+            let action = machine.step(Event::Stop, Some(status_message)).unwrap_or_default();
+            self.carry_out(action);
         } else if self.driver.is_busy() && machine.state() != State::Draining {
             self.driver.stop();
         }

@@ -13,11 +13,12 @@ use konkordia_core::array::Packing;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::{MessageSource, SinkError};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
+use konkordia_core::state::State;
 use konkordia_core::text;
 use konkordia_engine::latency::{Histogram, Latency};
 use konkordia_engine::output_queue::OutputQueue;
 use konkordia_engine::series::decoder::{DecoderOptions, decoder_with};
-use konkordia_engine::series::{Join, Phase, Protocol, SeriesControl, SeriesSpec, Upstream};
+use konkordia_engine::series::{Join, Protocol, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Metadata, SeriesFileSpec, SharedState};
@@ -312,7 +313,7 @@ fn totals_of(ledger: &SeriesLedger) -> Vec<(String, u64)> {
 /// that has just begun.
 pub fn totals_between(control: &SeriesControl) -> Vec<(String, u64)> {
     let progress = control.progress();
-    let is_between = matches!(progress.phase, Phase::Idle | Phase::Armed);
+    let is_between = matches!(progress.state, State::Idle | State::Armed);
     totals_of(if is_between { &progress.between } else { &progress.ledger })
 }
 

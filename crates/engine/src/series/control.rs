@@ -4,6 +4,7 @@ use super::budget::InFlightBudget;
 use crate::latency::{Histogram, Latency};
 use crossbeam_channel::{Receiver, Sender};
 use konkordia_core::series::{SeriesEnd, SeriesLedger, SeriesStart};
+use konkordia_core::state::State;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -73,32 +74,6 @@ pub enum Notice {
     },
 }
 
-/// State of the stream path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// No series, and nothing armed.
-    #[default]
-    Idle,
-    /// Armed; no series has begun.
-    Armed,
-    /// A series is being received.
-    Receiving,
-    /// Its end is known; the remaining messages are awaited and processed.
-    Draining,
-}
-
-impl Phase {
-    /// Short name for people.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Armed => "armed",
-            Self::Receiving => "receiving",
-            Self::Draining => "draining",
-        }
-    }
-}
-
 /// The current state of one upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamProgress {
@@ -125,7 +100,7 @@ pub struct Progress {
     /// When, in ns; see [`SeriesControl::now_ns`].
     pub now_ns: u64,
     /// Its state.
-    pub phase: Phase,
+    pub state: State,
     /// Series that were begun.
     pub series_started: u64,
     /// Series that have ended.

@@ -26,7 +26,7 @@ pub mod transform;
 mod unpack;
 mod work;
 
-pub use control::{ArmOrder, Notice, Phase, Progress, SeriesControl, UpstreamProgress};
+pub use control::{ArmOrder, Notice, Progress, SeriesControl, UpstreamProgress};
 pub use konkordia_core::series::{Accept, Positions, Protocol};
 pub use moved::start_of_changed;
 pub use pull::Upstream;

@@ -1,7 +1,7 @@
 //! The thread that puts images in order and knows where a series begins and ends. It alone changes the state of a
 //! series; others send it messages, commands and finished images.
 
-use super::control::{ArmOrder, Command, Notice, Phase, SeriesControl};
+use super::control::{ArmOrder, Command, Notice, SeriesControl};
 use super::current::{Current, Refused, are_near};
 use super::event::{Event, ImagePart, Read, SeriesKey};
 use super::hold_queue::{HoldQueue, Waits};
@@ -14,6 +14,7 @@ use crate::output_queue::OutputQueues;
 use crossbeam_channel::{Receiver, never, select};
 use konkordia_core::order::Verdict;
 use konkordia_core::series::{Accept, Ended, Positions, SeriesLedger, SeriesStart, UpstreamLedger};
+use konkordia_core::state::State;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -554,11 +555,11 @@ impl Sorter {
             pull.held.store(hold_queue.len() as u64 + lined_up, Ordering::Relaxed);
         }
         let mut seen = control.seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        seen.phase = match &self.current {
-            None if self.armed.is_some() => Phase::Armed,
-            None => Phase::Idle,
-            Some(current) if current.drain.is_some() => Phase::Draining,
-            Some(_) => Phase::Receiving,
+        seen.state = match &self.current {
+            None if self.armed.is_some() => State::Armed,
+            None => State::Idle,
+            Some(current) if current.drain.is_some() => State::Draining,
+            Some(_) => State::Receiving,
         };
         match &self.current {
             Some(current) => {

@@ -2,7 +2,8 @@
 
 use super::harness::*;
 use konkordia_core::series::Ended;
-use konkordia_engine::series::{Accept, ArmOrder, Notice, Phase, Protocol, SeriesSpec};
+use konkordia_core::state::State;
+use konkordia_engine::series::{Accept, ArmOrder, Notice, Protocol, SeriesSpec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,7 +33,7 @@ fn two_series_follow_each_other_and_pixels_are_untouched() {
     }
     bench.assert_at_rest();
     let progress = bench.control().progress();
-    assert_eq!((progress.phase, progress.series_started, progress.images_committed), (Phase::Idle, 2, 5));
+    assert_eq!((progress.state, progress.series_started, progress.images_committed), (State::Idle, 2, 5));
     assert_eq!((progress.latency.count, progress.notices_lost), (5, 0));
     assert_eq!(bench.output_queues.preview().unwrap().newest().unwrap().image.number, 1);
 }
@@ -251,7 +252,7 @@ fn the_end_may_overtake_images_on_another_upstream() {
     // Without message numbers, announced images are waited for.
     let mut bench = Bench::new(SeriesSpec { drain_ns: 10_000 * MS, wait_ns: 10_000 * MS, ..spec() }, 2, PLAIN);
     bench.say(0, 7, 0, &[Start(2), Image(0), End]);
-    eventually("the end has come", || bench.control().progress().phase == Phase::Draining);
+    eventually("the end has come", || bench.control().progress().state == State::Draining);
     bench.say(1, 7, 0, &[Image(1)]);
     assert_eq!((bench.ended(), bench.kept(1)[0].states()), (Ended::Finished, "cc".into()));
 }
@@ -294,7 +295,7 @@ fn nothing_is_taken_unless_it_is_armed_and_orders_hold() {
     eventually("they are refused", || bench.refused[0].load(Ordering::SeqCst) == 4);
     let order = ArmOrder { images: Some(2), filename: Some("mine".into()), discard: true };
     bench.control().arm(order);
-    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    eventually("it is armed", || bench.control().progress().state == State::Armed);
     bench.say(0, 2, 0, &[Start(9), Image(0), Image(1), Image(2), End]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (Ended::Finished, 2, 5));
@@ -303,7 +304,7 @@ fn nothing_is_taken_unless_it_is_armed_and_orders_hold() {
     assert_eq!((start.images_planned, start.filename.as_deref(), start.store), (Some(2), Some("mine"), false));
     bench.say(0, 3, 0, &[Start(1), Image(0), End]);
     eventually("it is disarmed", || bench.refused[0].load(Ordering::SeqCst) == 4 + 1 + 3);
-    assert_eq!(bench.control().progress().phase, Phase::Idle);
+    assert_eq!(bench.control().progress().state, State::Idle);
 }
 
 #[test]
@@ -316,7 +317,7 @@ fn what_is_configured_counts_where_nobody_has_armed() {
         assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (Ended::Finished, 2, 1));
     }
     bench.control().arm(ArmOrder { images: Some(3), ..ArmOrder::default() });
-    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    eventually("it is armed", || bench.control().progress().state == State::Armed);
     bench.say(0, 3, 0, &[Start(9), Image(0), Image(1), Image(2), End]);
     assert_eq!(bench.end().ledger.expected, 3);
 }
@@ -331,7 +332,7 @@ fn a_silent_source_ends_in_a_closed_series_that_says_so() {
     assert_eq!(bench.kept(1)[0].states(), "");
     // A header alone is no image.
     bench.control().arm(ArmOrder::default());
-    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    eventually("it is armed", || bench.control().progress().state == State::Armed);
     bench.say(0, 1, 0, &[Start(0)]);
     bench.wait("a start", |notice| matches!(notice, Notice::Started(start) if start.series == 1).then_some(()));
     std::thread::sleep(Duration::from_millis(60));
@@ -346,7 +347,7 @@ fn a_start_that_comes_too_late_is_not_for_the_next_arm() {
     bench.control().start_clock();
     std::thread::sleep(Duration::from_millis(150));
     bench.control().arm(ArmOrder::default());
-    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    eventually("it is armed", || bench.control().progress().state == State::Armed);
     std::thread::sleep(Duration::from_millis(150));
     bench.say(0, 1, 0, &[Start(1), Image(0), End]);
     assert_eq!(bench.ended(), Ended::Finished);
@@ -370,7 +371,7 @@ fn cancel_and_stop_work_in_every_state_and_twice() {
     assert_eq!(bench.ended(), Ended::Stopped);
     // Receiving: images that wait behind a gap are thrown away.
     control.arm(ArmOrder::default());
-    eventually("it is armed", || control.progress().phase == Phase::Armed);
+    eventually("it is armed", || control.progress().state == State::Armed);
     bench.say(0, 1, 0, &[Start(0), Image(0), Image(2)]);
     eventually("two images came", || control.progress().ledger.total().placed == 2);
     control.cancel();
@@ -381,20 +382,20 @@ fn cancel_and_stop_work_in_every_state_and_twice() {
     assert_eq!(bench.kept(1)[0].states(), "c");
     // Draining.
     control.arm(ArmOrder::default());
-    eventually("it is armed", || control.progress().phase == Phase::Armed);
+    eventually("it is armed", || control.progress().state == State::Armed);
     bench.say(0, 1, 0, &[Image(3)]);
     bench.say(0, 2, 0, &[Start(0), Image(0), Image(1), Image(3)]);
     eventually("three images came", || control.progress().ledger.total().placed == 3);
     control.stop();
     control.stop();
-    eventually("it drains", || control.progress().phase == Phase::Draining);
+    eventually("it drains", || control.progress().state == State::Draining);
     bench.say(0, 2, 0, &[Image(4)]);
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.expected, end.ledger.total().foreign), (Ended::Stopped, 5, 1));
     assert_eq!(bench.kept(2)[1].states(), "cc-cc");
     control.cancel();
     bench.assert_at_rest();
-    assert_eq!(bench.control().progress().phase, Phase::Idle);
+    assert_eq!(bench.control().progress().state, State::Idle);
 }
 
 #[test]
@@ -428,7 +429,7 @@ fn the_first_image_begins_a_series_where_the_protocol_has_no_start() {
     let mut bench = Bench::new(SeriesSpec { protocol: Protocol::Files, accept: Accept::WhenArmed, ..spec() }, 1, PLAIN);
     for _ in 0..2 {
         bench.control().arm(ArmOrder { images: Some(2), ..ArmOrder::default() });
-        eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+        eventually("it is armed", || bench.control().progress().state == State::Armed);
         bench.say(0, 0, 0, &[Image(0), Image(1)]);
         assert_eq!(bench.end().ledger.complete, 2);
     }

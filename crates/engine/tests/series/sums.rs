@@ -5,7 +5,8 @@ use konkordia_core::array::{Element, Packing};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::Pixel;
 use konkordia_core::series::{Ended, SeriesLedger};
-use konkordia_engine::series::{Accept, ArmOrder, Join, Phase, Protocol, SeriesSpec};
+use konkordia_core::state::State;
+use konkordia_engine::series::{Accept, ArmOrder, Join, Protocol, SeriesSpec};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{UnpackScratch, unpack};
 use konkordia_sim::rng::Rng;
@@ -111,7 +112,7 @@ fn a_sum_of_one_is_the_image() {
 fn who_arms_counts_sums_and_progress_and_ring_too() {
     let mut bench = Bench::new(SeriesSpec { accept: Accept::WhenArmed, ..spec(3) }, 1, FORM);
     bench.control().arm(ArmOrder { images: Some(2), ..ArmOrder::default() });
-    eventually("it is armed", || bench.control().progress().phase == Phase::Armed);
+    eventually("it is armed", || bench.control().progress().state == State::Armed);
     bench.say(0, 1, 0, &[Start(100), Image(0), Image(1), Image(2), Image(3)]);
     eventually("a sum is there", || bench.control().progress().images_committed == 1);
     eventually("a frame waits", || bench.control().progress().ledger.frames_unfinished == 1);
