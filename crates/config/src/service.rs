@@ -7,6 +7,7 @@ use super::shared_keys::resolve;
 use super::stream::{self, StreamConfig};
 use crate::settings::{CompatSettings, HttpSettings, ServiceSettings, TlsFiles};
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::Protocol;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -74,28 +75,6 @@ pub struct HookSettings {
     pub on_stage: Vec<String>,
     /// Time limit of each program.
     pub timeout: Duration,
-}
-
-/// Service level of a consumer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServiceLevel {
-    /// Every image; the run waits while the queue of this consumer is full.
-    Reliable,
-    /// Every image while its queue has room; skipped images are counted.
-    ReliableSkip,
-    /// The newest image only.
-    Latest,
-}
-
-impl ServiceLevel {
-    /// Name in configurations and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Reliable => "reliable",
-            Self::ReliableSkip => "reliable-skip",
-            Self::Latest => "latest",
-        }
-    }
 }
 
 /// One `[[stream]]`.
@@ -310,11 +289,7 @@ fn consumers(document: &Document, d: &mut Diagnostics) -> Vec<ConsumerSettings> 
             address: address.into(),
             bind: t.flag("bind").unwrap_or(true),
             publish: t.text("socket") == Some("pub"),
-            service: match t.text("service") {
-                Some("reliable") => ServiceLevel::Reliable,
-                Some("latest") => ServiceLevel::Latest,
-                _ => ServiceLevel::ReliableSkip,
-            },
+            service: t.text("service").and_then(ServiceLevel::from_name).unwrap_or(ServiceLevel::ReliableSkip),
             queue_images: t.integer("queue_images").unwrap_or(256) as usize,
             queue_bytes: (t.integer("queue_mib").unwrap_or(256) as u64) << 20,
             required: t.flag("required").unwrap_or(false),

@@ -83,7 +83,7 @@ pub struct CommittedImage {
     pub status: ImageStatus,
     /// False if the sender wants the image passed on, but not stored.
     pub store: bool,
-    /// The pixels by channel, in the order of [`SeriesStart::channels`] where there are any.
+    /// The pixels by channel, in the order of the channels of its start, if it has any.
     pub channels: Vec<Channel>,
     /// When it was exposed, if the sender says so.
     pub times: Option<ImageTimes>,

@@ -100,6 +100,36 @@ pub trait FrameSink: Send {
     fn write(&mut self, frame: u64, tile: usize, record: &TileRecord, bytes: &[u8]) -> Result<(), SinkError>;
 }
 
+/// Level of service of a consumer: which images it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceLevel {
+    /// Every image, in order. If it is too slow, everything waits for it as long as it is connected.
+    Reliable,
+    /// Every image, in order, while its queue has room. The images that it misses are counted.
+    ReliableSkip,
+    /// The newest image; older ones that it has not taken are dropped.
+    Latest,
+}
+
+impl ServiceLevel {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Reliable, Self::ReliableSkip, Self::Latest];
+
+    /// Name in configurations and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reliable => "reliable",
+            Self::ReliableSkip => "reliable-skip",
+            Self::Latest => "latest",
+        }
+    }
+
+    /// The level of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+}
+
 /// Takes committed images, of runs and of series alike. Runs in a thread of its own behind a bounded queue. While it
 /// holds an image, the memory of that image is in use.
 pub trait Sink: Send {

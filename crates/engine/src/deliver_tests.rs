@@ -1,5 +1,6 @@
 use super::*;
-use crate::output_queue::{OnFull, OutputQueueSpec, OutputQueues, Service};
+use crate::output_queue::{OutputQueueSpec, OutputQueues};
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::{Ended, SeriesLedger, SeriesStart};
 use std::sync::Mutex;
 
@@ -44,7 +45,7 @@ impl Reports for Notes {
 fn a_sink_that_fails_hears_the_end_of_its_series_and_the_next_one_whole() {
     let log: Log = Arc::default();
     let output_queues = OutputQueues::new(None);
-    let service = Service::Reliable { on_full: OnFull::Wait };
+    let service = ServiceLevel::Reliable;
     let reader =
         output_queues.add(OutputQueueSpec { name: "a".into(), service, queue_images: 8, queue_bytes: 1 << 20, borrows: false });
     let thread = spawn("a", reader, Picky(Arc::clone(&log)), Notes(Arc::clone(&log)), || 0).unwrap();

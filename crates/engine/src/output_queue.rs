@@ -1,8 +1,10 @@
 //! Output queues: they hand series to any number of consumers, each behind its own bounded queue and with its own level
-//! of service. A slow consumer delays only itself, unless its service is [`OnFull::Wait`]. Read [`OutputQueues`] first.
+//! of service. A slow consumer delays only itself, unless its service is [`ServiceLevel::Reliable`]. Read
+//! [`OutputQueues`] first.
 
 use arc_swap::ArcSwap;
 use konkordia_core::image::CommittedImage;
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::{SeriesEnd, SeriesStart};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,34 +18,13 @@ pub const CONTROLS_MAX: usize = 64;
 /// How often a waiting writer checks whether it should give up.
 const GRAIN: Duration = Duration::from_millis(20);
 
-/// What happens when the queue of a reliable consumer is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFull {
-    /// The writer waits for it as long as it is connected, and with it all other consumers.
-    Wait,
-    /// It misses images, which are counted.
-    Skip,
-}
-
-/// Level of service of a consumer: which images it gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
-    /// Every image, in order.
-    Reliable {
-        /// What happens when it is too slow.
-        on_full: OnFull,
-    },
-    /// The newest image; older ones that it has not taken are dropped.
-    Latest,
-}
-
 /// What a new consumer asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputQueueSpec {
     /// Its name in reports, different from those of the others.
     pub name: String,
     /// Its level of service.
-    pub service: Service,
+    pub service: ServiceLevel,
     /// Images that may wait for it, at least 1.
     pub queue_images: usize,
     /// Bytes of pixels that may wait for it; one image always may.
@@ -152,14 +133,14 @@ impl OutputQueue {
     }
 
     fn must_wait(&self) -> bool {
-        self.spec.service == Service::Reliable { on_full: OnFull::Wait } && self.stats.connected.load(Ordering::Acquire)
+        self.spec.service == ServiceLevel::Reliable && self.stats.connected.load(Ordering::Acquire)
     }
 
     fn is_full(&self, queue: &Queue, bytes: u64) -> bool {
         let (images, held_bytes) = match self.spec.service {
             // The newest image never waits for images that the reader is still busy with.
-            Service::Latest => (queue.images, 0),
-            Service::Reliable { .. } => (queue.images + queue.held_images, queue.held_bytes),
+            ServiceLevel::Latest => (queue.images, 0),
+            ServiceLevel::Reliable | ServiceLevel::ReliableSkip => (queue.images + queue.held_images, queue.held_bytes),
         };
         images > 0 && (images >= self.spec.queue_images || queue.bytes + held_bytes + bytes > self.spec.queue_bytes)
     }
@@ -205,7 +186,7 @@ impl OutputQueue {
     fn image(&self, image: &Arc<CommittedImage>, bytes: u64, give_up: &dyn Fn() -> bool) {
         let (mut queue, mut has_room) = self.room(lock(&self.queue), give_up, |queue| self.is_full(queue, bytes));
         queue.offered_end = image.number + 1;
-        if self.spec.service == Service::Latest {
+        if self.spec.service == ServiceLevel::Latest {
             while self.is_full(&queue, bytes) {
                 self.drop_oldest(&mut queue);
             }
@@ -312,15 +293,14 @@ impl OutputQueues {
         list.iter().for_each(|output_queue| output_queue.start(start, give_up));
     }
 
-    /// Hands an image to all consumers. Waits only for connected consumers with [`OnFull::Wait`] whose queue is full,
-    /// and only until `give_up` returns true. Sleeping readers are woken by [`Self::flush`].
+    /// Hands an image to all consumers. Waits only for connected consumers with [`ServiceLevel::Reliable`] whose queue
+    /// is full, and only until `give_up` returns true. Sleeping readers are woken by [`Self::flush`].
     pub fn image(&self, image: &Arc<CommittedImage>, give_up: &dyn Fn() -> bool) {
         self.hand_over(image, false, give_up);
     }
 
     /// Hands over an image in a buffer that the run uses again when nobody holds the image any more. A consumer that
-    /// may hold images for long gets a copy, and the preview buffer gives the image back when the run asks for it
-    /// ([`PreviewBuffer::give_back`]).
+    /// may hold images for long gets a copy, and the preview buffer gives the image back when the run asks for it.
     pub fn lend(&self, image: &Arc<CommittedImage>, give_up: &dyn Fn() -> bool) {
         self.hand_over(image, true, give_up);
     }

@@ -7,12 +7,12 @@ use konkordia_core::image::Channel;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::series::{Ended, SeriesLedger};
 
-const WAIT: Service = Service::Reliable { on_full: OnFull::Wait };
-const SKIP: Service = Service::Reliable { on_full: OnFull::Skip };
+const WAIT: ServiceLevel = ServiceLevel::Reliable;
+const SKIP: ServiceLevel = ServiceLevel::ReliableSkip;
 const NEVER: &dyn Fn() -> bool = &|| false;
 const NO_TIME: Duration = Duration::ZERO;
 
-fn spec(name: &str, service: Service, queue_images: usize, queue_bytes: u64) -> OutputQueueSpec {
+fn spec(name: &str, service: ServiceLevel, queue_images: usize, queue_bytes: u64) -> OutputQueueSpec {
     OutputQueueSpec { name: name.into(), service, queue_images, queue_bytes, borrows: false }
 }
 
@@ -63,7 +63,7 @@ fn a_full_queue_skips_counts_and_never_loses_start_or_end() {
     let output_queues = OutputQueues::new(None);
     let mut skips = output_queues.add(spec("skips", SKIP, 3, 1000));
     let mut by_bytes = output_queues.add(spec("by bytes", SKIP, 100, 25));
-    let mut newest = output_queues.add(spec("newest", Service::Latest, 1, 1000));
+    let mut newest = output_queues.add(spec("newest", ServiceLevel::Latest, 1, 1000));
     output_queues.start(&start(1), NEVER);
     (0..6).for_each(|n| output_queues.image(&image(n), NEVER));
     assert_eq!(loaded(&skips.stats().lag_images), 6);

@@ -7,7 +7,7 @@ use crate::deliver::{Delivery, Reports};
 use crate::far_ahead_packets::FarAheadPackets;
 use crate::first::FirstPackets;
 use crate::image_pool::ImagePool;
-use crate::output_queue::{OnFull, OutputQueueSpec, OutputQueues, Service};
+use crate::output_queue::{OutputQueueSpec, OutputQueues};
 use crate::receive::{Receiver, Sorter};
 use crate::work::Recipes;
 use crate::{commit, copy, setup, strips, sys, work};
@@ -18,6 +18,7 @@ use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, Recipe, STRIPS_MAX};
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::selection::{Keep, Marked, SUM_FRAMES_MAX};
 use konkordia_core::sender::{SenderFilter, Senders};
@@ -371,7 +372,7 @@ fn start_of(plan: &Plan, start: SeriesStart) -> SeriesStart {
 fn queue_of_sink(name: &str, plan: &Plan) -> OutputQueueSpec {
     OutputQueueSpec {
         name: name.into(),
-        service: Service::Reliable { on_full: OnFull::Wait },
+        service: ServiceLevel::Reliable,
         queue_images: plan.pool_images() as usize + 1,
         queue_bytes: u64::MAX,
         borrows: true,

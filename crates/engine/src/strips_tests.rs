@@ -3,10 +3,11 @@
 
 use super::*;
 use crate::image_pool::packing_of;
-use crate::output_queue::{OnFull, OutputQueueSpec, PreviewBuffer, Service};
+use crate::output_queue::{OutputQueueSpec, PreviewBuffer};
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Processing, Recipe};
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::SeriesStart;
 use konkordia_core::tile::TileFormat;
 use konkordia_kernels::codec::{Packer, piece_bound};
@@ -173,7 +174,7 @@ fn a_preview_holds_no_run_back_and_a_slow_consumer_gets_copies() {
     let mut bench = Bench::new(plan(Compression::Bslz4));
     let preview = Arc::new(PreviewBuffer::new(100, u64::MAX));
     let output_queues = OutputQueues::new(Some(Arc::clone(&preview)));
-    let service = Service::Reliable { on_full: OnFull::Skip };
+    let service = ServiceLevel::ReliableSkip;
     let spec = OutputQueueSpec { name: "slow".into(), service, queue_images: 100, queue_bytes: u64::MAX, borrows: false };
     let mut slow = output_queues.add(spec);
     output_queues.start(&Arc::new(SeriesStart::default()), &|| true);

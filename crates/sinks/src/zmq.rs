@@ -11,7 +11,7 @@ mod stream;
 
 pub use ::zmq::Context;
 pub use socket::{Sent, ZmqOut, ZmqOutKind, ZmqOutSpec};
-pub use stream::{OnFull, StreamSink, StreamStats};
+pub use stream::{StreamSink, StreamStats};
 
 #[cfg(test)]
 mod tests;

@@ -21,12 +21,13 @@ use konkordia_config::settings::ServiceSettings;
 use konkordia_config::stream::StreamConfig;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::image::CommittedImage;
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::SinkError;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 use konkordia_core::state::{Event, State};
 use konkordia_engine::deliver::{self, Reports};
 use konkordia_engine::latency::Histogram;
-use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueSpec, OutputQueues, Service};
+use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues};
 use konkordia_engine::series::{ArmOrder, Notice, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_sinks::hdf5::SharedState;
 use serde_json::json;
@@ -229,7 +230,7 @@ impl Stream {
         let file = FileSink::new(namer, opens);
         let files = file.shared();
         let output_queues = &base.fanout.output_queues;
-        let service = Service::Reliable { on_full: OnFull::Wait };
+        let service = ServiceLevel::Reliable;
         let spec_of_file = OutputQueueSpec {
             name: FILE.into(),
             service,

@@ -63,12 +63,13 @@ impl HeldBack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, Service};
+    use konkordia_core::ports::ServiceLevel;
+    use konkordia_engine::output_queue::OutputQueueSpec;
 
     #[test]
     fn half_of_the_time_begins_it_and_none_ends_it() {
         let output_queues = OutputQueues::new(None);
-        let service = Service::Reliable { on_full: OnFull::Wait };
+        let service = ServiceLevel::Reliable;
         let _reader =
             output_queues.add(OutputQueueSpec { name: "a".into(), service, queue_images: 1, queue_bytes: 1, borrows: false });
         let (mut watch, mut now) = (HeldBack::default(), Instant::now());

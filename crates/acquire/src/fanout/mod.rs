@@ -7,14 +7,15 @@ pub mod held_back;
 use super::events::EventLog;
 use super::handle::{ConsumerStatistics, ImageRing, RingImage};
 use consumer::ConsumerEvents;
-use konkordia_config::service::{ConsumerSettings, DetectorConfig, ServiceLevel};
+use konkordia_config::service::{ConsumerSettings, DetectorConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::deliver;
-use konkordia_engine::output_queue::{OnFull, OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage, Service};
+use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage};
 use konkordia_engine::series::encode;
-use konkordia_sinks::zmq::{Context, OnFull as SocketOnFull, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
+use konkordia_sinks::zmq::{Context, StreamSink, StreamStats, ZmqOut, ZmqOutKind, ZmqOutSpec};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -147,16 +148,11 @@ impl Fanout {
         let encoder = encode::encoder(wanted.protocol);
         let encoder = encoder.ok_or_else(|| fail(format!("nothing is sent in the protocol {}", wanted.protocol.name())))?;
         // The output queue decides what happens when a receiver is full. This thread waits for its own receiver only.
-        let sink = StreamSink::new(out, encoder, SocketOnFull::Wait, Arc::clone(&self.stop));
+        let sink = StreamSink::new(out, encoder, Arc::clone(&self.stop));
         let stats = sink.stats();
-        let service = match wanted.service {
-            ServiceLevel::Reliable => Service::Reliable { on_full: OnFull::Wait },
-            ServiceLevel::ReliableSkip => Service::Reliable { on_full: OnFull::Skip },
-            ServiceLevel::Latest => Service::Latest,
-        };
         let reader = self.output_queues.add(OutputQueueSpec {
             name: wanted.name.clone(),
-            service,
+            service: wanted.service,
             queue_images: wanted.queue_images,
             queue_bytes: wanted.queue_bytes,
             borrows: false,

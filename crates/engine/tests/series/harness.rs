@@ -4,10 +4,11 @@ use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::ledger::ImageStatus;
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::{Message, MessageSource, Sink, SinkError};
 use konkordia_core::series::{Ended, SeriesEnd, SeriesStart};
 use konkordia_engine::deliver::{self, Reports};
-use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
+use konkordia_engine::output_queue::{OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::series::event::{Decoder, Event, ImagePart, Read, SeriesKey};
 use konkordia_engine::series::{self, Notice, Protocol, Series, SeriesControl, SeriesSpec, Upstream};
 use konkordia_wire::stream::Refusal;
@@ -296,7 +297,7 @@ impl Bench {
             accepted.push(Arc::clone(&source.accepted));
             parts.push(Upstream { source: Box::new(source), decoder: Box::new(TinyDecoder) });
         }
-        let service = Service::Reliable { on_full: OnFull::Wait };
+        let service = ServiceLevel::Reliable;
         let reader = output_queues.add(OutputQueueSpec {
             name: "file".into(),
             service,

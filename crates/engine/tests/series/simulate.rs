@@ -6,8 +6,9 @@ use super::harness::*;
 use konkordia_core::geometry::{Orientation, Placement, Quarter};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::Pixel;
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::Ended;
-use konkordia_engine::output_queue::{Item, OnFull, OutputQueueSpec, Service};
+use konkordia_engine::output_queue::{Item, OutputQueueSpec};
 use konkordia_engine::series::{Join, Protocol, SeriesSpec};
 use konkordia_sim::rng::Rng;
 use std::collections::BTreeSet;
@@ -231,8 +232,8 @@ fn a_stalled_consumer_costs_the_others_nothing_and_is_counted() {
         queue_bytes: 1 << 20,
         borrows: false,
     };
-    let stalled = bench.output_queues.add(spec("stalled", Service::Reliable { on_full: OnFull::Skip }, 10));
-    let mut newest = bench.output_queues.add(spec("newest", Service::Latest, 1));
+    let stalled = bench.output_queues.add(spec("stalled", ServiceLevel::ReliableSkip, 10));
+    let mut newest = bench.output_queues.add(spec("newest", ServiceLevel::Latest, 1));
     let says: Vec<Say> = std::iter::once(Say::Start(500)).chain((0..500).map(Say::Image)).chain([Say::End]).collect();
     bench.say(0, 1, 0, &says);
     assert!(bench.end().ledger.is_complete());
@@ -250,7 +251,7 @@ fn a_stalled_consumer_costs_the_others_nothing_and_is_counted() {
 fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
     let spec = SeriesSpec { budget_bytes: 40_000, ..SeriesSpec::new(Protocol::DectrisV2) };
     let mut bench = Bench::new(spec, 1, Form { rows: 10, columns: 50, has_numbers: false });
-    let service = Service::Reliable { on_full: OnFull::Wait };
+    let service = ServiceLevel::Reliable;
     let stuck = bench.output_queues.add(OutputQueueSpec {
         name: "stuck".into(),
         service,
@@ -277,7 +278,7 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
 #[test]
 fn a_shutdown_right_behind_a_cancel_ends_all_threads() {
     let bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default());
-    let service = Service::Reliable { on_full: OnFull::Wait };
+    let service = ServiceLevel::Reliable;
     let _stuck = bench.output_queues.add(OutputQueueSpec {
         name: "stuck".into(),
         service,

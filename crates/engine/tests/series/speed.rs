@@ -3,8 +3,9 @@
 
 use super::harness::*;
 use bytes::Bytes;
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::{Message, MessageSource};
-use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, Service};
+use konkordia_engine::output_queue::{OutputQueueSpec, OutputQueues};
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream};
 use std::io;
 use std::sync::Arc;
@@ -54,7 +55,7 @@ fn every_message_of_an_endless_stream_arrives() {
     let images = 100_000;
     let source = Endless { pixels: Bytes::from(vec![1; 20_000]), form, next: 0, images };
     let output_queues = Arc::new(OutputQueues::new(None));
-    let service = Service::Reliable { on_full: OnFull::Wait };
+    let service = ServiceLevel::Reliable;
     let mut reader = output_queues.add(OutputQueueSpec {
         name: "count".into(),
         service,

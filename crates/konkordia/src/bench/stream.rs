@@ -8,11 +8,12 @@ use super::frames::in_folder;
 use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::ports::ServiceLevel;
 use konkordia_core::ports::{Message, MessageSource, SinkError};
 use konkordia_core::series::SeriesEnd;
 use konkordia_core::text;
 use konkordia_engine::deliver::{self, Reports};
-use konkordia_engine::output_queue::{OnFull, OutputQueueSpec, OutputQueues, PreviewBuffer, Service};
+use konkordia_engine::output_queue::{OutputQueueSpec, OutputQueues, PreviewBuffer};
 use konkordia_engine::series::{self, Notice, Protocol, SeriesSpec, Upstream};
 use konkordia_picture::{Axis, Series as Line};
 use konkordia_sinks::hdf5::{Overwrite, Reader, SeriesFile, SeriesFileSpec};
@@ -204,7 +205,7 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), 
     let output_queues = Arc::new(OutputQueues::new(Some(Arc::new(PreviewBuffer::new(1, 1 << 30)))));
     let queue = OutputQueueSpec {
         name: "file".into(),
-        service: Service::Reliable { on_full: OnFull::Wait },
+        service: ServiceLevel::Reliable,
         queue_images: 1024,
         queue_bytes: QUEUE_BYTES,
         borrows: false,

@@ -13,18 +13,9 @@ use std::time::Duration;
 /// How long one attempt waits. It is short, so that a stop is noticed.
 const ATTEMPT: Duration = Duration::from_millis(50);
 
-/// How long the start and the end messages of a series wait for room where images are skipped: they are few, and the
-/// images mean nothing without them.
+/// How long the start and the end messages of a series wait for room at once. The end waits as long even after a stop:
+/// the images mean little without it.
 const CONTROL_WAIT: Duration = Duration::from_secs(1);
-
-/// What is done with an image while a receiver is connected but takes nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFull {
-    /// Wait until there is room or the sink is stopped.
-    Wait,
-    /// Leave it out and count it.
-    Skip,
-}
 
 /// Counters of a [`StreamSink`], readable from other threads.
 #[derive(Debug, Default)]
@@ -45,7 +36,6 @@ pub struct StreamStats {
 pub struct StreamSink {
     pub(super) out: ZmqOut,
     encoder: Box<dyn MessageEncoder>,
-    on_full: OnFull,
     stop: Arc<AtomicBool>,
     stats: Arc<StreamStats>,
     /// The series that is running.
@@ -58,8 +48,8 @@ pub struct StreamSink {
 
 impl StreamSink {
     /// A sink that sends to `out` what `encoder` makes. While `stop` is set it waits for nothing.
-    pub fn new(out: ZmqOut, encoder: Box<dyn MessageEncoder>, on_full: OnFull, stop: Arc<AtomicBool>) -> Self {
-        Self { out, encoder, on_full, stop, stats: Arc::default(), series: None, is_told: false, owed: VecDeque::new() }
+    pub fn new(out: ZmqOut, encoder: Box<dyn MessageEncoder>, stop: Arc<AtomicBool>) -> Self {
+        Self { out, encoder, stop, stats: Arc::default(), series: None, is_told: false, owed: VecDeque::new() }
     }
 
     /// Its counters.
@@ -95,7 +85,7 @@ impl StreamSink {
                     stats.nobody.fetch_add(1, Ordering::Relaxed);
                     return Ok(false);
                 }
-                Sent::Full if self.on_full == OnFull::Wait && !self.stop.load(Ordering::Acquire) => timeout = ATTEMPT,
+                Sent::Full if !self.stop.load(Ordering::Acquire) => timeout = ATTEMPT,
                 Sent::Full => {
                     stats.skipped.fetch_add(1, Ordering::Relaxed);
                     return Ok(false);

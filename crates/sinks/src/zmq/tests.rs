@@ -135,7 +135,7 @@ fn first_parts(receiver: &::zmq::Socket, count: usize) -> Vec<String> {
 #[test]
 fn a_series_is_told_from_its_start_also_to_who_comes_late() {
     let (context, out) = listening(ZmqOutKind::Push);
-    let mut sink = StreamSink::new(out, Box::new(Words), OnFull::Skip, Arc::default());
+    let mut sink = StreamSink::new(out, Box::new(Words), Arc::default());
     let stats = sink.stats();
     sink.start(&Arc::default()).unwrap();
     sink.image(&image(0)).unwrap();
@@ -153,7 +153,7 @@ fn a_series_is_told_from_its_start_also_to_who_comes_late() {
 #[test]
 fn who_comes_back_is_told_the_start_again() {
     let (context, out) = listening(ZmqOutKind::Push);
-    let mut sink = StreamSink::new(out, Box::new(Words), OnFull::Skip, Arc::default());
+    let mut sink = StreamSink::new(out, Box::new(Words), Arc::default());
     let first = receiver(&context, ::zmq::PULL, &mut sink.out);
     sink.start(&Arc::default()).unwrap();
     sink.image(&image(0)).unwrap();
@@ -173,33 +173,29 @@ fn who_comes_back_is_told_the_start_again() {
 }
 
 #[test]
-fn a_full_receiver_is_skipped_or_waited_for_until_stopped() {
-    for on_full in [OnFull::Skip, OnFull::Wait] {
-        let (context, out) = listening(ZmqOutKind::Push);
-        let stop = Arc::new(AtomicBool::new(false));
-        let mut sink = StreamSink::new(out, Box::new(Words), on_full, Arc::clone(&stop));
-        let stats = sink.stats();
-        let stalled = receiver(&context, ::zmq::PULL, &mut sink.out);
-        sink.start(&Arc::default()).unwrap();
-        let images = 100;
-        let worker = std::thread::spawn(move || {
-            (14..14 + images).for_each(|n| sink.image(&image(n)).unwrap());
-        });
-        if on_full == OnFull::Wait {
-            // Sending comes to a stop before everything is sent.
-            let mut before = 0;
-            until(|| {
-                std::thread::sleep(Duration::from_millis(100));
-                std::mem::replace(&mut before, stats.sent.load(Ordering::Relaxed)) == stats.sent.load(Ordering::Relaxed)
-            });
-            assert!(stats.sent.load(Ordering::Relaxed) < images && !worker.is_finished());
-            assert_eq!(stats.skipped.load(Ordering::Relaxed), 0);
-            stop.store(true, Ordering::Release);
-        }
-        worker.join().unwrap();
-        let (sent, skipped) = (stats.sent.load(Ordering::Relaxed), stats.skipped.load(Ordering::Relaxed));
-        assert_eq!(sent + skipped, images + 1);
-        assert!(skipped > 0);
-        drop(stalled);
-    }
+fn a_full_receiver_is_waited_for_until_stopped() {
+    let (context, out) = listening(ZmqOutKind::Push);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut sink = StreamSink::new(out, Box::new(Words), Arc::clone(&stop));
+    let stats = sink.stats();
+    let stalled = receiver(&context, ::zmq::PULL, &mut sink.out);
+    sink.start(&Arc::default()).unwrap();
+    let images = 100;
+    let worker = std::thread::spawn(move || {
+        (14..14 + images).for_each(|n| sink.image(&image(n)).unwrap());
+    });
+    // Sending comes to a stop before everything is sent.
+    let mut before = 0;
+    until(|| {
+        std::thread::sleep(Duration::from_millis(100));
+        std::mem::replace(&mut before, stats.sent.load(Ordering::Relaxed)) == stats.sent.load(Ordering::Relaxed)
+    });
+    assert!(stats.sent.load(Ordering::Relaxed) < images && !worker.is_finished());
+    assert_eq!(stats.skipped.load(Ordering::Relaxed), 0);
+    stop.store(true, Ordering::Release);
+    worker.join().unwrap();
+    let (sent, skipped) = (stats.sent.load(Ordering::Relaxed), stats.skipped.load(Ordering::Relaxed));
+    assert_eq!(sent + skipped, images + 1);
+    assert!(skipped > 0);
+    drop(stalled);
 }
