@@ -157,10 +157,12 @@ impl CommittedImage {
         self.channels.first().and_then(|channel| channel.array.pieces.first()).map_or(&[], |piece| &piece[..])
     }
 
-    /// A copy with pixels in memory of its own, for those who may keep it for long.
+    /// A copy with pixels in memory of its own, for those who may keep it for long. It has no pedestals, because the
+    /// memory of these belongs to the run too, and only files take them.
     #[must_use]
     pub fn detached(&self) -> Self {
         let mut copy = self.clone();
+        copy.packets.iter_mut().for_each(|packets| packets.pedestals = None);
         for piece in copy.channels.iter_mut().flat_map(|channel| &mut channel.array.pieces) {
             *piece = Bytes::copy_from_slice(piece);
         }

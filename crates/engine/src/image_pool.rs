@@ -139,11 +139,16 @@ impl FreeImage<'_> {
 
     /// Adds a snapshot of the pedestals, in several parts.
     pub fn set_pedestals<'p>(&mut self, parts: impl Iterator<Item = &'p [f32]>) {
-        let Some(free) = self.snapshots.iter_mut().find(|plane| Arc::strong_count(plane) == 1) else { return };
-        let Some(plane) = Arc::get_mut(free) else { return };
-        plane.clear();
-        parts.for_each(|part| plane.extend_from_slice(part));
-        let plane = Arc::clone(free);
+        let plane = match self.snapshots.iter_mut().find(|plane| Arc::strong_count(plane) == 1) {
+            Some(free) => {
+                let plane = Arc::make_mut(free);
+                plane.clear();
+                parts.for_each(|part| plane.extend_from_slice(part));
+                Arc::clone(free)
+            }
+            // There are enough for all images of the pool. If this is ever wrong, it costs an allocation, not a snapshot.
+            None => Arc::new(parts.flatten().copied().collect()),
+        };
         if let Some(packets) = &mut self.image().packets {
             packets.pedestals = Some(plane);
         }

@@ -6,7 +6,7 @@ use crate::image_pool::packing_of;
 use crate::output_queue::{OutputQueueSpec, PreviewBuffer};
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
-use konkordia_core::plan::{Compression, FirstFrame, Processing, Recipe};
+use konkordia_core::plan::{Compression, FirstFrame, Processing, Recipe, TrackedFrames, Tracking};
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::SeriesStart;
 use konkordia_core::tile::TileFormat;
@@ -167,6 +167,25 @@ fn memory_is_used_again_only_when_nobody_holds_the_image_or_its_pixels() {
     drop(next);
     let next = bench.take_next().unwrap();
     assert!(copy.channels[0].array.pieces[0][0] == count as u8 && next.channels[0].array.pieces[0][0] == count as u8 + 1);
+}
+
+#[test]
+fn snapshots_of_pedestals_survive_whoever_holds_copies() {
+    let tracking = Tracking { window_frames: 9, frames: TrackedFrames::All, snapshot_images: 2 };
+    let mut plan = plan(Compression::None);
+    plan.processing.tracking = Some(tracking);
+    let (mut pool, mut copies) = (ImagePool::new(&plan).unwrap(), Vec::new());
+    for n in 0..20 {
+        let mut free = pool.free().unwrap();
+        let plane = [n as f32, 0.5, 7.0];
+        free.set_pedestals([&plane[..2], &plane[2..]].into_iter());
+        let image = free.finish();
+        let pedestals = image.packets.as_ref().and_then(|packets| packets.pedestals.clone());
+        assert_eq!(pedestals.as_deref().map(Vec::as_slice), Some(&plane[..]), "image {n}");
+        // Nobody else needs them.
+        copies.push(image.detached());
+    }
+    assert!(copies.iter().all(|copy| copy.packets.as_ref().is_some_and(|packets| packets.pedestals.is_none())));
 }
 
 #[test]
