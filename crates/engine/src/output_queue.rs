@@ -317,6 +317,13 @@ impl OutputQueues {
         }
     }
 
+    /// The run has waited so long for the images that its sinks hold.
+    pub(crate) fn note_wait(&self, waited: Duration) {
+        for output_queue in self.list.load().iter().filter(|output_queue| output_queue.spec.borrows) {
+            output_queue.stats.waited_ns.fetch_add(waited.as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+
     /// Wakes readers; to be called after each batch of images.
     pub fn flush(&self) {
         for output_queue in self.list.load().iter() {

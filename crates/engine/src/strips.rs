@@ -12,7 +12,7 @@ use konkordia_kernels::codec::Framing;
 use konkordia_memory::ring::{ImageReader, ImageView};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often it is tried again while sinks hold all images.
 const GRAIN: Duration = Duration::from_micros(500);
@@ -40,7 +40,9 @@ pub(crate) fn run(
                 break image;
             }
             if !output_queues.preview().is_some_and(|preview| preview.give_back()) {
+                let began = Instant::now();
                 std::thread::sleep(GRAIN);
+                output_queues.note_wait(began.elapsed());
             }
         };
         output_queues.lend(&image, give_up);

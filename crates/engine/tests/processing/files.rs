@@ -11,7 +11,8 @@ use konkordia_core::series::Ended;
 use konkordia_engine::run::{self, RunFailure, RunOutcome};
 use konkordia_sources::memory::MemorySource;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 fn run_files(recording: &Recording, plan: &Plan, constants: &Constants, batch: usize) -> (RunOutcome, Vec<Seen>) {
     let (mut parts, collector) = recording.parts(plan, constants);
@@ -79,7 +80,21 @@ fn files_wait_for_a_sink_longer_than_any_detector_may_stall() {
     let (mut parts, _) = recording.parts(&plan, &constants);
     let slow = Collector { pause: Duration::from_millis(45), ..Collector::default() };
     parts.sinks = vec![Box::new(slow.clone())];
+    // Who watches the run sees for whom it waits.
+    let output_queues = Arc::clone(&parts.consumers.output_queues);
+    let watched = std::thread::spawn(move || {
+        let until = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < until {
+            let list = output_queues.list();
+            if list.iter().any(|queue| queue.spec().name == "file" && queue.stats().waited_ns.load(Ordering::Relaxed) > 0) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    });
     let outcome = run_within(20, run::arm(parts).unwrap());
+    assert!(watched.join().unwrap(), "nobody learns that the file is slow");
     assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
     let seen = slow.take();
     assert!(seen.iter().all(|s| s.status == ImageStatus::Partial));
