@@ -146,7 +146,8 @@ impl FreeImage<'_> {
                 parts.for_each(|part| plane.extend_from_slice(part));
                 Arc::clone(free)
             }
-            // There are enough for all images of the pool. If this is ever wrong, it costs an allocation, not a snapshot.
+            // There are enough for all images of the pool. If that is ever wrong, it costs an allocation, not a
+            // snapshot.
             None => Arc::new(parts.flatten().copied().collect()),
         };
         if let Some(packets) = &mut self.image().packets {
