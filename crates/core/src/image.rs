@@ -1,6 +1,7 @@
 //! A committed image, in one form for runs and series, and what is known of its packets.
 //!
-//! The bytes of pixels are shared ([`bytes::Bytes`]) between those who take an image, never copied.
+//! The bytes of pixels are shared ([`bytes::Bytes`]) between those who take an image. Only who may hold an image of a
+//! run for long gets a copy ([`CommittedImage::detached`]).
 
 use crate::array::Array;
 use crate::assembler::PacketBitmap;

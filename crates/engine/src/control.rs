@@ -39,7 +39,7 @@ pub struct Progress {
     pub images_seen: u64,
     /// Images that are committed.
     pub images_committed: u64,
-    /// Images that are committed, by their state: complete, partial, lost, discarded.
+    /// Images that are committed, by the number of their state, in the order of [`ImageStatus::NAMES`].
     pub images_by_status: [u64; 4],
     /// Images that all sinks have taken.
     pub images_written: u64,
@@ -219,13 +219,7 @@ impl Control {
 
     /// An image of this state was committed.
     pub(crate) fn count_image(&self, status: ImageStatus) {
-        let place = match status {
-            ImageStatus::Complete => 0,
-            ImageStatus::Partial => 1,
-            ImageStatus::Lost => 2,
-            ImageStatus::Discarded => 3,
-        };
-        self.by_status[place].fetch_add(1, Ordering::Relaxed);
+        self.by_status[status as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// All sinks have taken the images below this one.

@@ -33,7 +33,6 @@ pub(crate) struct FreeImage<'a> {
     slot: &'a mut Slot,
     snapshots: &'a mut [Arc<Vec<f32>>],
     buffer: BytesMut,
-    channel: Option<Channel>,
 }
 
 /// How the chunks of a run are packed.
@@ -112,8 +111,7 @@ impl ImagePool {
                 Ok(mut buffer) => {
                     buffer.clear();
                     self.next = (n + 1) % count;
-                    let channel = self.slots[n].channel.take();
-                    return Some(FreeImage { slot: &mut self.slots[n], snapshots: &mut self.snapshots, buffer, channel });
+                    return Some(FreeImage { slot: &mut self.slots[n], snapshots: &mut self.snapshots, buffer });
                 }
                 // A part of the pixels is still held, for example by a socket.
                 Err(shared) => slot.buffer = shared,
@@ -157,16 +155,14 @@ impl FreeImage<'_> {
 
     /// The image with what was filled in; without pixels if nothing was appended.
     pub fn finish(self) -> Arc<CommittedImage> {
-        let Self { slot, buffer, channel, .. } = self;
-        let bytes = buffer.len();
+        let Self { slot, buffer, .. } = self;
         // The whole buffer stays with the slot, whatever its length was.
         slot.buffer = buffer.freeze();
-        match (Arc::get_mut(&mut slot.image), channel) {
-            (Some(image), Some(mut channel)) if bytes > 0 => {
-                channel.array.pieces.push(slot.buffer.clone());
-                image.channels.push(channel);
-            }
-            (_, channel) => slot.channel = channel,
+        if let Some(image) = Arc::get_mut(&mut slot.image).filter(|_| !slot.buffer.is_empty())
+            && let Some(mut channel) = slot.channel.take()
+        {
+            channel.array.pieces.push(slot.buffer.clone());
+            image.channels.push(channel);
         }
         Arc::clone(&slot.image)
     }

@@ -158,19 +158,25 @@ pub fn piece_bound(codec: Compression, bytes: usize) -> usize {
 /// Joins the packed strips of an image to its chunk without copying them.
 pub struct Framing {
     codec: Compression,
-    header: [u8; 13],
+    header: [u8; FRAMING_HEADER_MAX],
     header_bytes: usize,
-    trailer: [u8; 6],
+    trailer: [u8; FRAMING_TRAILER_MAX],
     trailer_bytes: usize,
 }
 
+/// The longest header: that of a Zstd frame.
+const FRAMING_HEADER_MAX: usize = zstd::FRAME_HEADER_BYTES;
+/// The longest trailer: the end of a zlib stream, with its checksum.
+const FRAMING_TRAILER_MAX: usize = 6;
+
 impl Framing {
     /// Bytes of a chunk besides those of its strips, at most.
-    pub const BYTES_MAX: usize = 19;
+    pub const BYTES_MAX: usize = FRAMING_HEADER_MAX + FRAMING_TRAILER_MAX;
 
     /// For images of `image_bytes` bytes.
     pub fn new(codec: Compression, image_bytes: usize) -> Self {
-        let mut framing = Self { codec, header: [0; 13], header_bytes: 0, trailer: [0; 6], trailer_bytes: 0 };
+        let mut framing =
+            Self { codec, header: [0; FRAMING_HEADER_MAX], header_bytes: 0, trailer: [0; FRAMING_TRAILER_MAX], trailer_bytes: 0 };
         match codec {
             Compression::None | Compression::Sz3 { .. } => {}
             Compression::Bslz4 | Compression::Bszstd { .. } | Compression::Lz4 => {

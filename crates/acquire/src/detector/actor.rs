@@ -552,6 +552,7 @@ impl<D: Driver> Actor<D> {
         };
         let action = machine.step(Event::Cancel, status_message).map_err(|refused| machine.refuse_state("cancel", refused))?;
         self.carry_out(action);
+        // A cancel after an error makes the detector idle, although its series may still go on.
         if action.is_none() && self.driver.is_busy() {
             self.driver.cancel();
         }

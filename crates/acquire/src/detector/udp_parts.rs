@@ -128,7 +128,7 @@ impl UdpLive {
 impl Live for UdpLive {
     fn look(&self) -> Look {
         let p = self.control.progress();
-        let [complete, partial, lost, discarded] = p.images_by_status;
+        let [lost, complete, partial, discarded] = p.images_by_status;
         let written = if self.writes { p.images_written } else { 0 };
         let states = [("complete", complete), ("partial", partial), ("lost", lost), ("discarded", discarded)];
         let (ledger, totals) = account(&p.packets, p.packets_of_others, &states);
@@ -389,7 +389,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         report.file().into_iter().for_each(remove);
         kept = None;
     }
-    let (first, mut look) = (outcome.first_frame, last_look(outcome));
+    let (first, mut look, end) = (outcome.first_frame, last_look(outcome), end_of_run(outcome));
     look.durable = closing.writer.durable_end();
     look.raw_durable = closing.raw_copy.as_ref().map(RawCopy::durable_end);
     if !closing.writes {
@@ -404,7 +404,7 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
         is_complete: failure.is_none() && outcome.is_complete() && outcome.images > 0,
         findings: outcome.findings.clone(),
         frames: first.map(|first| first..first + images_seen),
-        end: Arc::new(series_end(outcome, reason.cancelled)),
+        end: Arc::new(if is_cancelled { SeriesEnd { ended: Ended::Cancelled, ..end } } else { end }),
     }
 }
 
@@ -543,10 +543,4 @@ fn sum_up(
     }
     message.push_str(&cause);
     StatusMessage { message, severity, hint }
-}
-
-fn series_end(outcome: &RunOutcome, cancelled: bool) -> SeriesEnd {
-    let end = end_of_run(outcome);
-    let ended = if cancelled && end.ended == Ended::Stopped { Ended::Cancelled } else { end.ended };
-    SeriesEnd { ended, ..end }
 }

@@ -3,8 +3,7 @@
 use konkordia_core::array::{Array, Element, Packing};
 use konkordia_core::image::CommittedImage;
 use konkordia_core::series::SeriesStart;
-use konkordia_kernels::Isa;
-use konkordia_kernels::transform::{UnpackScratch, unpack};
+use konkordia_engine::series::encode::Unpacker;
 use serde_pickle::{HashableValue, SerOptions, Value};
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ use std::collections::BTreeMap;
 /// In words: the image has no pixels or cannot be written as a pickle.
 pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) -> Result<Vec<u8>, String> {
     let array = &image.channels.first().ok_or("the image has no pixels")?.array;
-    let array = &if is_nameable(array.packing) { array.clone() } else { unpacked(array)? };
+    let array = &if is_nameable(array.packing) { array.clone() } else { Unpacker::default().pieces(array)? };
     let mut header = known_keys(start, image, array);
     let mut parts: Vec<Vec<u8>> = match image.channels.len() {
         1 => array.pieces.iter().map(|piece| piece.to_vec()).collect(),
@@ -35,13 +34,6 @@ pub fn last_frame(start: &SeriesStart, image: &CommittedImage, factor: usize) ->
 /// True if viewers know the packing. Whole Zstd and zlib streams come only from runs over UDP, as one array.
 const fn is_nameable(packing: Packing) -> bool {
     !matches!(packing, Packing::Zstd | Packing::Gzip)
-}
-
-fn unpacked(array: &Array) -> Result<Array, String> {
-    let mut out = vec![0; usize::try_from(array.unpacked_bytes()).map_err(|_| "the image is too large")?];
-    let packed = array.pieces.first().ok_or("the image has no pixels")?;
-    unpack::array(array.packing, array.element, packed, &mut out, &mut UnpackScratch::new(Isa::detect()))?;
-    Ok(Array { packing: Packing::None, pieces: vec![out.into()], ..array.clone() })
 }
 
 /// What the MAX IV receiver returns before the first image: a header without keys and no bytes.
@@ -135,7 +127,7 @@ mod tests {
     use konkordia_core::image::Channel;
     use konkordia_core::ledger::ImageStatus;
     use konkordia_core::plan::Compression;
-    use konkordia_kernels::{ElementSize, codec};
+    use konkordia_kernels::{ElementSize, Isa, codec};
     use serde_pickle::DeOptions;
 
     fn image() -> CommittedImage {

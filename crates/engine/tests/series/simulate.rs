@@ -8,7 +8,7 @@ use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::Pixel;
 use konkordia_core::ports::ServiceLevel;
 use konkordia_core::series::Ended;
-use konkordia_engine::output_queue::{Item, OutputQueueSpec};
+use konkordia_engine::output_queue::{Item, OutputQueueReader, OutputQueueSpec};
 use konkordia_engine::series::{Join, Protocol, SeriesSpec};
 use konkordia_sim::rng::Rng;
 use std::collections::BTreeSet;
@@ -247,18 +247,22 @@ fn a_stalled_consumer_costs_the_others_nothing_and_is_counted() {
     bench.assert_at_rest();
 }
 
+/// A reliable consumer that takes nothing.
+fn stuck_consumer(bench: &Bench) -> OutputQueueReader {
+    bench.output_queues.add(OutputQueueSpec {
+        name: "stuck".into(),
+        service: ServiceLevel::Reliable,
+        queue_images: 5,
+        queue_bytes: 1 << 20,
+        borrows: false,
+    })
+}
+
 #[test]
 fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
     let spec = SeriesSpec { budget_bytes: 40_000, ..SeriesSpec::new(Protocol::DectrisV2) };
     let mut bench = Bench::new(spec, 1, Form { rows: 10, columns: 50, has_numbers: false });
-    let service = ServiceLevel::Reliable;
-    let stuck = bench.output_queues.add(OutputQueueSpec {
-        name: "stuck".into(),
-        service,
-        queue_images: 5,
-        queue_bytes: 1 << 20,
-        borrows: false,
-    });
+    let stuck = stuck_consumer(&bench);
     let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
     bench.say(0, 1, 0, &says);
     // The in-flight budget of the upstream need not be used up: small batches fill the queue of the sort thread first.
@@ -278,14 +282,7 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
 #[test]
 fn a_shutdown_right_behind_a_cancel_ends_all_threads() {
     let bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, Form::default());
-    let service = ServiceLevel::Reliable;
-    let _stuck = bench.output_queues.add(OutputQueueSpec {
-        name: "stuck".into(),
-        service,
-        queue_images: 5,
-        queue_bytes: 1 << 20,
-        borrows: false,
-    });
+    let _stuck = stuck_consumer(&bench);
     let says: Vec<Say> = std::iter::once(Say::Start(400)).chain((0..400).map(Say::Image)).collect();
     bench.say(0, 1, 0, &says);
     eventually("the queue is full", || {

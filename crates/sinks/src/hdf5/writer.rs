@@ -175,7 +175,7 @@ impl Writer {
     ) -> Self {
         Self {
             row: vec![0; columns.row_bytes],
-            joined: Vec::with_capacity(spec.image_bytes() / 2),
+            joined: Vec::new(),
             missing: MissingChunk::of(&spec),
             lost_budget: LostBudget::WHOLE,
             current,

@@ -6,6 +6,8 @@ mod pixels;
 mod sls_json;
 mod stins;
 
+pub use pixels::Unpacker;
+
 use konkordia_core::array::Element;
 use konkordia_core::ports::MessageEncoder;
 use konkordia_core::series::Protocol;
