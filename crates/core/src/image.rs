@@ -7,6 +7,7 @@ use crate::array::Array;
 use crate::assembler::PacketBitmap;
 use crate::frame_header::FrameHeader;
 use crate::ledger::ImageStatus;
+use crate::results::ImageResults;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -92,6 +93,8 @@ pub struct CommittedImage {
     pub header_json: Bytes,
     /// What its packets said, if the image was assembled from packets here.
     pub packets: Option<Packets>,
+    /// What was computed from its pixels.
+    pub results: ImageResults,
     /// When its first byte was received, in ns of the clock of the run.
     pub received_ns: u64,
     /// Missing parts: bit n for upstream n. 0 in a complete image. Of packets see [`Packets::tiles`].
@@ -143,6 +146,7 @@ impl CommittedImage {
             times: None,
             header_json: Bytes::new(),
             packets: None,
+            results: ImageResults::default(),
             received_ns: 0,
             missing_parts: 0,
         }

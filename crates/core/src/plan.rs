@@ -9,6 +9,7 @@ use crate::image::TileRecord;
 use crate::ledger::MissingPolicy;
 use crate::pixel::PixelType;
 pub use crate::process::{Arithmetic, CommonMode, Negative, Processing, TrackedFrames, Tracking};
+use crate::results::{PIXEL_RESULTS, RESULT_NUMBERS_MAX, ResultKind, pixel_results};
 use crate::setup::SetupRules;
 use std::ops::Range;
 
@@ -222,6 +223,21 @@ impl Plan {
         selection.images_max.or(if selection.is_plain() { self.frames } else { None })
     }
 
+    /// The results of every image. Raw words are not values, so they have none.
+    ///
+    /// # Panics
+    /// If there are more than [`RESULT_NUMBERS_MAX`] numbers.
+    pub fn result_kinds(&self) -> Vec<&'static ResultKind> {
+        let kinds: Vec<_> = if self.has_pixel_results() { pixel_results(self.pixel).iter().collect() } else { Vec::new() };
+        assert!(kinds.iter().map(|kind| kind.length).sum::<usize>() <= RESULT_NUMBERS_MAX);
+        kinds
+    }
+
+    /// Whether the first results are those of [`pixel_results`].
+    pub fn has_pixel_results(&self) -> bool {
+        self.recipe != Recipe::Raw
+    }
+
     /// Packets of a complete frame.
     pub fn packets_per_image(&self) -> u64 {
         u64::from(self.geometry.format().packets()) * self.streams() as u64
@@ -311,8 +327,8 @@ impl Plan {
     pub fn memory(&self) -> Vec<MemoryItem> {
         let pixels = self.geometry.pixels() as u64;
         let raw = u64::from(self.geometry.format().tile_bytes()) * self.streams() as u64;
-        // Each strip starts on a cache line.
-        let packed = self.packed_bytes_max() as u64 + 64 * STRIPS_MAX as u64;
+        // Each strip starts on a cache line, and has its part of the results.
+        let packed = self.packed_bytes_max() as u64 + (64 + 8 * PIXEL_RESULTS as u64) * STRIPS_MAX as u64;
         let packed_slots = self.strip_slots() + self.pool_images();
         let records = (size_of::<TileRecord>() as u64 + 8) * self.streams() as u64 + 4 * STRIPS_MAX as u64;
         let constants = match self.recipe {

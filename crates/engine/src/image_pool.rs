@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage, Packets, TileRecord};
 use konkordia_core::plan::{Compression, Plan};
+use konkordia_core::results::ImageResults;
 use konkordia_kernels::codec::Framing;
 use konkordia_wire::sls_udp::{HEADER_VERSION, detector_type};
 use std::collections::TryReserveError;
@@ -72,6 +73,7 @@ impl ImagePool {
         let size = [u64::from(geometry.rows()), u64::from(geometry.columns())];
         let shape = Shape::new(&size).expect("a plan has pixels");
         let bytes_max = plan.packed_bytes_max() + Framing::BYTES_MAX;
+        let kinds: Arc<[_]> = plan.result_kinds().into();
         let slot = || -> Result<Slot, TryReserveError> {
             let packets = Packets {
                 tiles: vec![TileRecord::default(); plan.streams()],
@@ -79,7 +81,12 @@ impl ImagePool {
                 header_version: HEADER_VERSION,
                 ..Packets::default()
             };
-            let image = CommittedImage { packets: Some(packets), channels: Vec::with_capacity(1), ..CommittedImage::lost(0) };
+            let image = CommittedImage {
+                packets: Some(packets),
+                channels: Vec::with_capacity(1),
+                results: ImageResults::new(Arc::clone(&kinds)),
+                ..CommittedImage::lost(0)
+            };
             let (element, packing) = (Element::from(plan.pixel), packing_of(plan.compression));
             let array = Array { shape, element, packing, pieces: Vec::with_capacity(1) };
             let channel = Some(Channel { name: "".into(), array });

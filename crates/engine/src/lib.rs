@@ -17,6 +17,7 @@ pub mod latency;
 pub mod output_queue;
 mod preview;
 mod receive;
+mod results;
 pub mod run;
 pub mod series;
 pub mod setup;

@@ -9,6 +9,7 @@ use crate::first::FirstPackets;
 use crate::image_pool::ImagePool;
 use crate::output_queue::{OutputQueueSpec, OutputQueues};
 use crate::receive::{Receiver, Sorter};
+use crate::results::numbers_of_strip;
 use crate::work::Recipes;
 use crate::{commit, copy, setup, strips, sys, work};
 use konkordia_core::IMAGES_MAX;
@@ -205,6 +206,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         tile_bytes: format.tile_bytes() as usize,
         payload_bytes: format.payload_bytes as usize,
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
+        strip_numbers: numbers_of_strip(&plan),
         workers: plan.workers,
     })
     .map_err(too_much)?;

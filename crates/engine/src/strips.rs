@@ -4,6 +4,7 @@
 use crate::control::Control;
 use crate::image_pool::ImagePool;
 use crate::output_queue::OutputQueues;
+use crate::results;
 use konkordia_core::image::{CommittedImage, ImageHead, ImageTimes, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::plan::{Plan, STRIPS_MAX};
@@ -66,8 +67,19 @@ fn take(reader: &mut ImageReader, pool: &mut ImagePool, plan: &Plan, framing: &m
             free.set_pedestals((0..view.strips()).filter_map(|strip| view.snapshot(strip)));
         }
         describe(free.image(), view, plan);
+        free.image().results.clear();
+        if view.head.status.has_pixels() && plan.has_pixel_results() {
+            let strips = (0..view.strips()).map(|strip| numbers(view, strip));
+            results::fill(plan, strips, free.image().results.fill());
+        }
     });
     Some(free.finish())
+}
+
+/// What the worker left with a strip.
+fn numbers<const N: usize>(view: &ImageView<'_>, strip: usize) -> [u64; N] {
+    let mut numbers = view.numbers(strip);
+    std::array::from_fn(|_| numbers.next().expect("the ring has as many numbers as the workers leave"))
 }
 
 fn describe(image: &mut CommittedImage, view: &ImageView<'_>, plan: &Plan) {

@@ -4,6 +4,7 @@
 use super::*;
 use crate::image_pool::packing_of;
 use crate::output_queue::{OutputQueueSpec, PreviewBuffer};
+use crate::results::numbers_of_strip;
 use konkordia_core::geometry::ImageGeometry;
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Processing, Recipe, TrackedFrames, Tracking};
@@ -56,6 +57,9 @@ fn strips(plan: &Plan, image: &[u8]) -> Vec<Vec<u8>> {
     image.chunks(strip_bytes).map(strip).collect()
 }
 
+/// What a worker leaves with a strip: 100 valid pixels from 2 to 60, with the sum 900, and one missing pixel.
+const STRIP: [u64; 6] = [100, 1, 0, 2, 60, 900];
+
 /// A ring, and what is needed to take images out of it.
 struct Bench {
     plan: Plan,
@@ -75,6 +79,7 @@ impl Bench {
             tile_bytes: format.tile_bytes() as usize,
             payload_bytes: format.payload_bytes as usize,
             strip_bytes_max: vec![plan.packed_bytes_max(); plan.strips().count()],
+            strip_numbers: numbers_of_strip(&plan),
             workers: 1,
             frame_readers: 0,
             snapshot: None,
@@ -93,6 +98,7 @@ impl Bench {
                 out[..strip.len()].copy_from_slice(strip);
                 strip.len()
             });
+            worker.set_numbers(image, n, &STRIP);
         }
         worker.finish(1, image + 1);
         let head = ImageHead { status, first_frame: image, frames: 1, frames_complete: 0 };
@@ -128,12 +134,16 @@ fn images_of_every_compression_leave_with_their_pixels() {
             let lost = bench.take().unwrap();
             assert!(lost.channels.is_empty() && lost.status == ImageStatus::Lost && lost.number == 2 * n);
             assert_eq!((lost.packets.as_ref().unwrap().header(), lost.missing_parts), (None, 0b11));
+            assert_eq!(lost.results.iter().count(), 0, "a lost image has no pixels");
             drop(lost);
             bench.commit(ImageStatus::Partial, &strips, &tiles);
             let partial = bench.take().unwrap();
             let packets = partial.packets.as_ref().unwrap();
             assert_eq!((partial.number, packets.first_frame, &packets.tiles[..]), (2 * n + 1, 2 * n + 1, &tiles[..]));
             assert_eq!((partial.missing_parts, partial.received_ns), (0b10, 77));
+            let parts = strips.len() as u64;
+            assert_eq!(partial.results.bits(), [100 * parts, parts, 0, 2, 60, 900 * parts]);
+            assert_eq!(partial.results.to_json()["max_value"], 60);
             let array = &partial.channels[0].array;
             let size = [bench.plan.geometry.rows(), bench.plan.geometry.columns()].map(u64::from);
             assert_eq!((array.packing, array.shape.dimensions()), (packing_of(compression), &size[..]));

@@ -13,7 +13,7 @@
 
 use std::cell::UnsafeCell;
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use konkordia_core::image::{ImageHead, TileRecord};
 
@@ -46,6 +46,9 @@ pub(crate) struct Images {
     stride: usize,
     packed: Mapping,
     strip_bytes: Box<[AtomicU32]>,
+    /// Numbers that a worker gives with each strip.
+    strip_numbers: usize,
+    numbers: Box<[AtomicU64]>,
     cells: Box<[UnsafeCell<Cell>]>,
     snapshot: Option<SnapshotSpec>,
     snapshot_offsets: Vec<usize>,
@@ -64,6 +67,7 @@ pub(crate) struct ImagesSpec {
     pub slots: u64,
     pub tiles: usize,
     pub strip_bytes_max: Vec<usize>,
+    pub strip_numbers: usize,
     pub workers: usize,
     pub snapshot: Option<SnapshotSpec>,
 }
@@ -81,7 +85,7 @@ fn offsets(lengths: impl Iterator<Item = usize>) -> Option<(Vec<usize>, usize)> 
 
 impl Images {
     pub(crate) fn new(spec: ImagesSpec) -> io::Result<Self> {
-        let ImagesSpec { slots, tiles, strip_bytes_max, workers, snapshot } = spec;
+        let ImagesSpec { slots, tiles, strip_bytes_max, strip_numbers, workers, snapshot } = spec;
         let too_large = || io::Error::other("the ring of images is larger than any memory");
         assert!(snapshot.as_ref().is_none_or(|s| s.every_images > 0 && s.strip_pixels.len() == strip_bytes_max.len()));
         assert!(snapshot.as_ref().is_none_or(|s| s.slots > slots / s.every_images + 1), "see `snapshot_range`");
@@ -97,12 +101,15 @@ impl Images {
         let packed_bytes = fits(stride, count).ok_or_else(too_large)?;
         let snapshot_bytes =
             snapshot_pixels.checked_mul(4).and_then(|n| fits(n, snapshot_slots as usize)).ok_or_else(too_large)?;
+        let numbers = count.checked_mul(strip_bytes_max.len() * strip_numbers).ok_or_else(too_large)?;
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
         let cell = || Cell { head: ImageHead::default(), records: vec![TileRecord::default(); tiles].into() };
         Ok(Self {
             slots,
             packed: Mapping::new(packed_bytes)?,
             strip_bytes: (0..count * strip_bytes_max.len()).map(|_| AtomicU32::new(0)).collect(),
+            strip_numbers,
+            numbers: (0..numbers).map(|_| AtomicU64::new(0)).collect(),
             cells: (0..count).map(|_| UnsafeCell::new(cell())).collect(),
             snapshots: Mapping::new(snapshot_bytes.max(64))?,
             strip_bytes_max,
@@ -151,6 +158,24 @@ impl Images {
     pub(crate) fn set_strip_bytes(&self, image: u64, strip: usize, bytes: usize) {
         assert!(bytes <= self.strip_bytes_max[strip]);
         self.strip_bytes[self.slot(image) * self.strips() + strip].store(bytes as u32, Ordering::Relaxed);
+    }
+
+    fn numbers_of(&self, image: u64, strip: usize) -> &[AtomicU64] {
+        let first = (self.slot(image) * self.strips() + strip) * self.strip_numbers;
+        &self.numbers[first..first + self.strip_numbers]
+    }
+
+    /// Notes the numbers that go with a strip.
+    pub(crate) fn set_numbers(&self, image: u64, (worker, strip): (usize, usize), limit: u64, numbers: &[u64]) {
+        self.assert_writable(image, worker, strip, limit);
+        assert_eq!(numbers.len(), self.strip_numbers, "each strip has as many numbers as the ring was made for");
+        self.numbers_of(image, strip).iter().zip(numbers).for_each(|(place, number)| place.store(*number, Ordering::Relaxed));
+    }
+
+    /// The numbers that go with a strip of an image that the reader has not passed.
+    pub(crate) fn numbers(&self, image: u64, strip: usize) -> impl Iterator<Item = u64> + use<'_> {
+        self.assert_readable(image);
+        self.numbers_of(image, strip).iter().map(|number| number.load(Ordering::Relaxed))
     }
 
     /// Place of a strip's snapshot in the mapping, in pixels, and its length, if the image has a snapshot. The snapshot

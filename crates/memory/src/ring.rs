@@ -49,6 +49,8 @@ pub struct RingSpec {
     pub payload_bytes: usize,
     /// Most bytes of each packed strip.
     pub strip_bytes_max: Vec<usize>,
+    /// Numbers that a worker gives with each packed strip, beside its bytes.
+    pub strip_numbers: usize,
     /// Worker threads; strip `s` belongs to worker `s % workers`.
     pub workers: usize,
     /// Threads that take raw frames.
@@ -168,6 +170,7 @@ impl Ring {
             slots: spec.packed_slots,
             tiles: spec.tiles,
             strip_bytes_max: spec.strip_bytes_max.clone(),
+            strip_numbers: spec.strip_numbers,
             workers: spec.workers,
             snapshot: spec.snapshot.clone(),
         })?;
@@ -370,6 +373,14 @@ impl Worker {
         this.shared.images.set_strip_bytes(image, strip, bytes);
     }
 
+    /// Notes the numbers that go with one of this worker's strips of an image.
+    ///
+    /// # Panics
+    /// If there are not as many as the ring was made for.
+    pub fn set_numbers(&mut self, image: u64, strip: usize, numbers: &[u64]) {
+        self.shared.images.set_numbers(image, (self.worker, strip), self.room, numbers);
+    }
+
     /// The pedestals that go with a strip of an image, to be written; `None` for most images.
     pub fn snapshot(&mut self, image: u64, strip: usize) -> Option<&mut [f32]> {
         self.shared.images.snapshot_mut(image, self.worker, strip, self.room)
@@ -460,6 +471,11 @@ impl<'a> ImageView<'a> {
     /// A packed strip. If the image was not packed, its bytes mean nothing.
     pub fn strip(&self, strip: usize) -> &'a [u8] {
         self.images.strip(self.image, strip)
+    }
+
+    /// The numbers that go with a strip. If the image was not packed, they mean nothing.
+    pub fn numbers(&self, strip: usize) -> impl Iterator<Item = u64> + use<'a> {
+        self.images.numbers(self.image, strip)
     }
 
     /// The pedestals that go with a strip, for images that have them.

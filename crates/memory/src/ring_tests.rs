@@ -11,6 +11,7 @@ fn spec(slots: u64, tiles: usize, workers: usize) -> RingSpec {
         tile_bytes: 4 * PAYLOAD,
         payload_bytes: PAYLOAD,
         strip_bytes_max: vec![8 * 4 * tiles; 3],
+        strip_numbers: 2,
         workers,
         frame_readers: 0,
         snapshot: None,
@@ -89,6 +90,7 @@ fn work(mut worker: Worker, images: u64, sum: u64) {
                         out[..lists[strip].len()].copy_from_slice(&lists[strip]);
                         lists[strip].len()
                     });
+                    worker.set_numbers(image, strip, &[image << 8 | strip as u64, lists[strip].len() as u64]);
                     if let Some(snapshot) = worker.snapshot(image, strip) {
                         snapshot.fill(image as f32 + strip as f32 / 8.0);
                     }
@@ -122,6 +124,7 @@ fn take(mut reader: ImageReader, images: u64, sum: u64) {
             assert_eq!(last * 8, of_frame(image * sum + sum - 1).count());
             for strip in 0..view.strips() {
                 assert_eq!(view.strip(strip), expected, "image {image}");
+                assert_eq!(view.numbers(strip).collect::<Vec<_>>(), [image << 8 | strip as u64, expected.len() as u64]);
                 let snapshot = image.is_multiple_of(3).then(|| vec![image as f32 + strip as f32 / 8.0; 5 + strip]);
                 assert_eq!(view.snapshot(strip), snapshot.as_deref());
             }

@@ -9,6 +9,7 @@ mod fill;
 mod recipes;
 
 use crate::control::Control;
+use crate::results::numbers_of_strip;
 use batch::BATCH_FRAMES;
 use fill::{Filler, Followed, Frame};
 use konkordia_core::geometry::Share;
@@ -21,6 +22,7 @@ use konkordia_kernels::constants::{CELLS, PixelConstants};
 use konkordia_kernels::convert::OutputPixel;
 use konkordia_kernels::finish::{Accumulator, Signed, accumulate, narrow, negatives};
 use konkordia_kernels::fused::FusedScratch;
+use konkordia_kernels::stats::{self, Measured, PixelStats};
 use konkordia_memory::ring;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -40,7 +42,7 @@ pub(crate) fn run(control: &Control, recipes: &Recipes, worker: ring::Worker) {
 }
 
 /// A pixel type with the type in which its frames are added.
-trait Summed: OutputPixel + Signed {
+trait Summed: OutputPixel + Signed + Measured {
     /// Signed, so that counts below zero are added too before an unsigned type cuts them off.
     type Sum: OutputPixel + Accumulator + Signed;
     fn narrow(sum: &[Self::Sum], out: &mut [Self]);
@@ -218,6 +220,7 @@ impl<'a, P: Summed> Work<'a, P> {
         let (recipes, filler, packing) = (self.recipes, &mut self.filler, &mut self.packing);
         let mut tracked = frame.set.and_then(|set| self.pedestals.get_mut(set)).map(|strips| &mut strips[own]);
         let start = recipes.pixels_of(strip).start;
+        let mut stats = PixelStats::default();
         worker.pack(image, strip, |worker, out| {
             packing.pack::<P>(recipes, strip, out, |block, pixels| {
                 let at = block * recipes.gather.block_pixels() - start;
@@ -226,9 +229,16 @@ impl<'a, P: Summed> Work<'a, P> {
                 if recipes.plan.recipe != Recipe::Raw {
                     share_out(recipes.gather.shares(block), image, pixels);
                     negatives(recipes.plan.processing.negative, pixels);
+                    stats::add(recipes.isa, pixels, &mut stats);
                 }
             })
         });
+        self.note(worker, strip, image, &stats);
+    }
+
+    /// Leaves the statistics of a strip for the results of its image.
+    fn note(&self, worker: &mut ring::Worker, strip: usize, image: u64, stats: &PixelStats<P::Wide>) {
+        worker.set_numbers(image, strip, &stats.bits()[..numbers_of_strip(&self.recipes.plan)]);
     }
 
     /// Adds a frame to the sum of its image.
@@ -254,6 +264,7 @@ impl<'a, P: Summed> Work<'a, P> {
     fn pack_sum(&mut self, worker: &mut ring::Worker, own: usize, strip: usize, image: u64) {
         let (recipes, packing, sums) = (self.recipes, &mut self.packing, &mut self.sums[own]);
         let start = recipes.pixels_of(strip).start;
+        let mut stats = PixelStats::default();
         worker.pack(image, strip, |_, out| {
             packing.pack::<P>(recipes, strip, out, |block, pixels| {
                 let at = block * recipes.gather.block_pixels() - start;
@@ -261,8 +272,10 @@ impl<'a, P: Summed> Work<'a, P> {
                 share_out(recipes.gather.shares(block), image, sum);
                 negatives(recipes.plan.processing.negative, sum);
                 P::narrow(sum, pixels);
+                stats::add(recipes.isa, pixels, &mut stats);
             })
         });
+        self.note(worker, strip, image, &stats);
     }
 }
 

@@ -261,6 +261,7 @@ impl Recording {
             let differs = |(a, b): &(&f64, &f64)| a != b && !(a.is_nan() && b.is_nan());
             let differing: Vec<_> = pixels.iter().zip(&expected.pixels).enumerate().filter(|(_, pair)| differs(pair)).collect();
             assert!(differing.is_empty(), "image {image}: {} pixels differ, the first: {:?}", differing.len(), differing[0]);
+            got.assert_results(plan, &expected.pixels);
             if every_images > 0 && image.is_multiple_of(every_images) {
                 let is_same = |(a, b): (&u32, &f32)| *a == b.to_bits() || f32::from_bits(*a).is_nan() && b.is_nan();
                 assert_eq!(got.pedestals.len(), expected.pedestals.len(), "image {image} has a snapshot");
@@ -283,9 +284,33 @@ pub struct Seen {
     pub chunk: Vec<u8>,
     /// Bits of the pedestals, so that NaN equals NaN.
     pub pedestals: Vec<u32>,
+    /// Bits of the results; none if the image has none.
+    pub results: Vec<u64>,
 }
 
 impl Seen {
+    /// The results are those of these pixels, counted one by one.
+    fn assert_results(&self, plan: &Plan, pixels: &[f64]) {
+        if pixels.is_empty() || plan.recipe == Recipe::Raw {
+            assert!(self.results.is_empty(), "image {} has no values", self.image);
+            return;
+        }
+        let special = plan.pixel.special();
+        let valid = || pixels.iter().copied().filter(|p| *p >= special.valid_min && *p <= special.valid_max);
+        let equal = |value: f64| pixels.iter().filter(|p| **p == value).count() as u64;
+        let count = valid().count() as u64;
+        assert_eq!(self.results[..3], [count, equal(special.missing), equal(special.saturated)], "image {}", self.image);
+        let range = (valid().fold(f64::INFINITY, f64::min), valid().fold(f64::NEG_INFINITY, f64::max));
+        let (min, max) = if count > 0 { range } else { (0.0, 0.0) };
+        let [.., low, high, sum] = self.results[..] else { panic!("too few results") };
+        let of_bits = |bits| if plan.pixel.is_float() { f64::from_bits(bits) } else { bits.cast_signed() as f64 };
+        assert_eq!((of_bits(low), of_bits(high)), (min, max), "image {}", self.image);
+        let (sum, expected, sizes) = (of_bits(sum), valid().sum::<f64>(), valid().map(f64::abs).sum::<f64>());
+        // Integers are exact.
+        let tolerance = if plan.pixel.is_float() { sizes * 1e-12 } else { 0.0 };
+        assert!((sum - expected).abs() <= tolerance, "image {}: sum {sum} instead of {expected}", self.image);
+    }
+
     /// The pixels in output order; none if the image was not written.
     pub fn pixels(&self, plan: &Plan) -> Vec<f64> {
         if self.chunk.is_empty() {
@@ -344,6 +369,7 @@ impl Sink for Collector {
             tiles: packets.tiles.iter().map(|tile| TileRecord { received_ns: 0, ..*tile }).collect(),
             chunk: image.chunk().to_vec(),
             pedestals: packets.pedestals.iter().flat_map(|plane| plane.iter().map(|p| p.to_bits())).collect(),
+            results: image.results.iter().flat_map(|(_, bits)| bits.iter().copied()).collect(),
         });
         Ok(())
     }

@@ -1,0 +1,198 @@
+//! Results of an image: named numbers and small arrays that are computed where its pixels are in memory anyway. They
+//! travel with the image into the file, to consumers, to HTTP and to metrics.
+//!
+//! A [`ResultKind`] says what one result is. The kinds of a run are fixed at arm, so every image has the same ones, and
+//! their memory is known. To add a result, add its kind here and fill it where the pixels are; everybody behind takes
+//! what is listed.
+
+use crate::pixel::{Number, PixelType};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Type of the numbers of a result. Each takes 8 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResultType {
+    /// Signed integers.
+    Int64,
+    /// Unsigned integers.
+    Uint64,
+    /// IEEE 754 double precision.
+    Float64,
+}
+
+impl ResultType {
+    /// All types.
+    pub const ALL: [Self; 3] = [Self::Int64, Self::Uint64, Self::Float64];
+
+    /// Name as numpy and HDF5 spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Int64 => "int64",
+            Self::Uint64 => "uint64",
+            Self::Float64 => "float64",
+        }
+    }
+
+    /// The type of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The number that these bits are.
+    pub fn number(self, bits: u64) -> Number {
+        match self {
+            Self::Int64 => Number::Signed(bits.cast_signed()),
+            Self::Uint64 => Number::Unsigned(bits),
+            Self::Float64 => Number::Float(f64::from_bits(bits)),
+        }
+    }
+}
+
+/// What one result is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResultKind {
+    /// Name of the column, of the key and of the metric: letters, digits and underscores.
+    pub name: &'static str,
+    /// Type of its numbers.
+    pub number: ResultType,
+    /// Numbers per image; 1 for a single one.
+    pub length: usize,
+    /// Unit of the numbers.
+    pub unit: &'static str,
+    /// What it means, in one line.
+    pub meaning: &'static str,
+}
+
+/// Most numbers that the results of one image may have together.
+pub const RESULT_NUMBERS_MAX: usize = 4096;
+
+/// Numbers per image of [`pixel_results`].
+pub const PIXEL_RESULTS: usize = 6;
+
+const fn count(name: &'static str, meaning: &'static str) -> ResultKind {
+    ResultKind { name, number: ResultType::Uint64, length: 1, unit: "pixel", meaning }
+}
+
+const fn value(name: &'static str, number: ResultType, meaning: &'static str) -> ResultKind {
+    ResultKind { name, number, length: 1, unit: "pixel value", meaning }
+}
+
+const fn of_pixels(number: ResultType) -> [ResultKind; PIXEL_RESULTS] {
+    [
+        count("valid_pixels", "pixels that hold a measurement"),
+        count("missing_pixels", "pixels whose packet did not arrive"),
+        count("saturated_pixels", "pixels above the range"),
+        value("min_value", number, "lowest valid value; 0 if no pixel is valid"),
+        value("max_value", number, "highest valid value; 0 if no pixel is valid"),
+        value("sum_value", number, "sum of the valid values"),
+    ]
+}
+
+static OF_INTEGERS: [ResultKind; PIXEL_RESULTS] = of_pixels(ResultType::Int64);
+static OF_FLOATS: [ResultKind; PIXEL_RESULTS] = of_pixels(ResultType::Float64);
+
+/// What is said of the pixels of every image that workers convert: in this order the number of valid, missing and
+/// saturated pixels, and the lowest, the highest and the sum of the valid values.
+pub fn pixel_results(pixel: PixelType) -> &'static [ResultKind; PIXEL_RESULTS] {
+    if pixel.is_float() { &OF_FLOATS } else { &OF_INTEGERS }
+}
+
+/// What a column of this name means; `None` if no result has this name.
+pub fn meaning(name: &str) -> Option<&'static str> {
+    OF_INTEGERS.iter().find(|kind| kind.name == name).map(|kind| kind.meaning)
+}
+
+/// The results of one image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImageResults {
+    kinds: Arc<[&'static ResultKind]>,
+    /// The bits of all numbers, kind after kind; zeros while there are none.
+    bits: Vec<u64>,
+    is_there: bool,
+}
+
+impl ImageResults {
+    /// Results of these kinds, none of them there yet.
+    pub fn new(kinds: Arc<[&'static ResultKind]>) -> Self {
+        let numbers = kinds.iter().map(|kind| kind.length).sum();
+        Self { kinds, bits: vec![0; numbers], is_there: false }
+    }
+
+    /// The image has no results, for example because it has no pixels.
+    pub fn clear(&mut self) {
+        self.bits.fill(0);
+        self.is_there = false;
+    }
+
+    /// The bits of all numbers, kind after kind, to be written.
+    pub fn fill(&mut self) -> &mut [u64] {
+        self.is_there = true;
+        &mut self.bits
+    }
+
+    /// The bits of all numbers, kind after kind; zeros if there are no results.
+    pub fn bits(&self) -> &[u64] {
+        &self.bits
+    }
+
+    /// Each kind with the bits of its numbers; nothing if there are no results.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static ResultKind, &[u64])> {
+        let mut rest = &self.bits[..];
+        let kinds = self.kinds.iter().filter(|_| self.is_there);
+        kinds.map(move |kind| {
+            let (own, after) = rest.split_at(kind.length);
+            rest = after;
+            (*kind, own)
+        })
+    }
+
+    /// The results as a JSON object: a number, or a list if a result is an array. A number that JSON cannot express
+    /// (NaN, infinity) is null.
+    pub fn to_json(&self) -> Map<String, Value> {
+        let number = |kind: &ResultKind, bits: u64| match kind.number.number(bits) {
+            Number::Signed(value) => value.into(),
+            Number::Unsigned(value) => value.into(),
+            Number::Float(value) => value.into(),
+        };
+        let value = |(kind, bits): (&ResultKind, &[u64])| match bits {
+            [one] if kind.length == 1 => number(kind, *one),
+            all => all.iter().map(|bits| number(kind, *bits)).collect(),
+        };
+        self.iter().map(|result| (result.0.name.to_owned(), value(result))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    static SPOTS: ResultKind = ResultKind { name: "spots", number: ResultType::Float64, length: 3, unit: "", meaning: "" };
+
+    #[test]
+    fn results_are_there_only_after_they_were_filled_in() {
+        let kinds: Vec<_> = pixel_results(PixelType::Int16).iter().chain([&SPOTS]).collect();
+        let mut results = ImageResults::new(kinds.into());
+        assert_eq!((results.bits(), results.iter().count()), (&[0; 9][..], 0));
+        let numbers = [7, 1, 2, (-3i64).cast_unsigned(), 9, 40].into_iter();
+        let spots = [0.5, f64::NAN, -1.0].map(f64::to_bits);
+        results.fill().iter_mut().zip(numbers.chain(spots)).for_each(|(bits, number)| *bits = number);
+        let expected = json!({"valid_pixels": 7, "missing_pixels": 1, "saturated_pixels": 2, "min_value": -3,
+            "max_value": 9, "sum_value": 40, "spots": [0.5, null, -1.0]});
+        assert_eq!(Value::from(results.to_json()), expected);
+        results.clear();
+        assert_eq!((results.bits(), results.to_json().len()), (&[0; 9][..], 0));
+    }
+
+    #[test]
+    fn names_are_names_of_columns_and_differ() {
+        for kinds in [pixel_results(PixelType::Uint32), pixel_results(PixelType::Float32)] {
+            for (n, kind) in kinds.iter().enumerate() {
+                assert!(kind.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{}", kind.name);
+                assert!(kinds[..n].iter().all(|other| other.name != kind.name));
+                assert_eq!(meaning(kind.name), Some(kind.meaning));
+                assert_eq!(ResultType::from_name(kind.number.name()), Some(kind.number));
+            }
+        }
+    }
+}

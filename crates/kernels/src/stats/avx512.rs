@@ -1,0 +1,17 @@
+//! The loops of `scalar.rs`, compiled for AVX-512.
+
+use super::number::{Measured, PixelStats};
+use super::scalar;
+use crate::isa::Isa;
+
+/// See [`super::add`].
+pub fn add<P: Measured>(pixels: &[P], stats: &mut PixelStats<P::Wide>) {
+    assert!(Isa::Avx512.is_available());
+    // SAFETY: AVX-512 is available, as asserted above.
+    unsafe { compiled(pixels, stats) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn compiled<P: Measured>(pixels: &[P], stats: &mut PixelStats<P::Wide>) {
+    scalar::add(pixels, stats);
+}

@@ -1,0 +1,197 @@
+//! The statistics of some pixels, and the pixel types of which they are made.
+
+use crate::convert::OutputPixel;
+use konkordia_core::pixel::Pixel;
+
+/// A number that holds the sum of many pixels: `i64` for integers, `f64` for floats.
+pub trait Wide: Copy + PartialOrd + std::ops::Add<Output = Self> + std::fmt::Debug + Default {
+    /// No pixel is above it.
+    const HIGHEST: Self;
+    /// No pixel is below it.
+    const LOWEST: Self;
+    /// As `f64`.
+    fn to_f64(self) -> f64;
+    /// Its bits.
+    fn bits(self) -> u64;
+    /// The number with these bits.
+    fn from_bits(bits: u64) -> Self;
+}
+
+impl Wide for i64 {
+    const HIGHEST: Self = Self::MAX;
+    const LOWEST: Self = Self::MIN;
+    fn to_f64(self) -> f64 {
+        self as f64
+    }
+    fn bits(self) -> u64 {
+        self.cast_unsigned()
+    }
+    fn from_bits(bits: u64) -> Self {
+        bits.cast_signed()
+    }
+}
+
+impl Wide for f64 {
+    const HIGHEST: Self = Self::INFINITY;
+    const LOWEST: Self = Self::NEG_INFINITY;
+    fn to_f64(self) -> f64 {
+        self
+    }
+    fn bits(self) -> u64 {
+        self.to_bits()
+    }
+    fn from_bits(bits: u64) -> Self {
+        Self::from_bits(bits)
+    }
+}
+
+/// Numbers of which [`PixelStats`] consists.
+pub const STATS_NUMBERS: usize = 6;
+
+/// What is said of some pixels; those of an image are merged from those of its strips. Pixels that are neither valid
+/// nor missing nor saturated are masked or invalid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PixelStats<W> {
+    /// Pixels that hold a measurement.
+    pub valid: u64,
+    /// Pixels whose packet never came.
+    pub missing: u64,
+    /// Pixels above the range.
+    pub saturated: u64,
+    /// Lowest valid value, see [`Self::range`].
+    pub min: W,
+    /// Highest valid value, see [`Self::range`].
+    pub max: W,
+    /// Sum of the valid values. For integers it is exact; sums of floats are made in double precision in a fixed order.
+    pub sum: W,
+}
+
+impl<W: Wide> Default for PixelStats<W> {
+    fn default() -> Self {
+        Self { valid: 0, missing: 0, saturated: 0, min: W::HIGHEST, max: W::LOWEST, sum: W::default() }
+    }
+}
+
+impl<W: Wide> PixelStats<W> {
+    /// Adds the statistics of other pixels.
+    pub fn merge(&mut self, other: &Self) {
+        self.valid += other.valid;
+        self.missing += other.missing;
+        self.saturated += other.saturated;
+        self.min = if other.min < self.min { other.min } else { self.min };
+        self.max = if other.max > self.max { other.max } else { self.max };
+        self.sum = self.sum + other.sum;
+    }
+
+    /// Lowest and highest valid value; `None` without valid pixels.
+    pub fn range(&self) -> Option<(W, W)> {
+        (self.valid > 0).then_some((self.min, self.max))
+    }
+
+    /// All fields in their order.
+    pub fn bits(&self) -> [u64; STATS_NUMBERS] {
+        [self.valid, self.missing, self.saturated, self.min.bits(), self.max.bits(), self.sum.bits()]
+    }
+
+    /// The inverse of [`Self::bits`].
+    pub fn from_bits([valid, missing, saturated, min, max, sum]: [u64; STATS_NUMBERS]) -> Self {
+        let [min, max, sum] = [min, max, sum].map(W::from_bits);
+        Self { valid, missing, saturated, min, max, sum }
+    }
+}
+
+/// A pixel type of which statistics are made.
+pub trait Measured: OutputPixel {
+    /// Type of its sums.
+    type Wide: Wide;
+    /// Adds at most [`PORTION`] pixels. Inlined into each instruction set.
+    fn add(pixels: &[Self], stats: &mut PixelStats<Self::Wide>);
+}
+
+/// Pixels that are added together: few enough that their sum and their number fit into the narrow counters of the loop,
+/// and that a special value among them costs little.
+pub const PORTION: usize = 256;
+
+/// Numbers that are added side by side in sums of floats, so that the order is the same in all instruction sets.
+const LANES: usize = 16;
+
+macro_rules! integers {
+    ($($t:ty, $narrow:ty, $counter:ty;)*) => { $(impl Measured for $t {
+        type Wide = i64;
+
+        #[inline(always)]
+        fn add(pixels: &[Self], stats: &mut PixelStats<i64>) {
+            const MIN: $t = <$t as Pixel>::VALID_MIN;
+            const MAX: $t = <$t as Pixel>::VALID_MAX;
+            debug_assert!(pixels.len() <= PORTION);
+            let (mut low, mut high, mut sum) = (<$t>::MAX, <$t>::MIN, 0 as $narrow);
+            for &pixel in pixels {
+                low = low.min(pixel);
+                high = high.max(pixel);
+                sum += <$narrow>::from(pixel);
+            }
+            let mut valid = pixels.len() as u64;
+            if low < MIN || high > MAX {
+                (low, high, sum) = (<$t>::MAX, <$t>::MIN, 0);
+                let mut counts = [0 as $counter; 3];
+                for &pixel in pixels {
+                    let is_valid = pixel >= MIN && pixel <= MAX;
+                    low = low.min(if is_valid { pixel } else { <$t>::MAX });
+                    high = high.max(if is_valid { pixel } else { <$t>::MIN });
+                    sum += <$narrow>::from(if is_valid { pixel } else { 0 });
+                    counts[0] += <$counter>::from(is_valid);
+                    counts[1] += <$counter>::from(pixel == <$t as Pixel>::MISSING);
+                    counts[2] += <$counter>::from(pixel == <$t as Pixel>::SATURATED);
+                }
+                valid = u64::from(counts[0]);
+                stats.missing += u64::from(counts[1]);
+                stats.saturated += u64::from(counts[2]);
+            }
+            if valid > 0 {
+                stats.valid += valid;
+                stats.min = stats.min.min(i64::from(low));
+                stats.max = stats.max.max(i64::from(high));
+                stats.sum += i64::from(sum);
+            }
+        }
+    })* };
+}
+integers! {
+    i16, i32, u16;
+    u16, u32, u16;
+    i32, i64, u32;
+    u32, i64, u32;
+}
+
+impl Measured for f32 {
+    type Wide = f64;
+
+    #[inline(always)]
+    fn add(pixels: &[Self], stats: &mut PixelStats<f64>) {
+        let mut low = [Self::INFINITY; LANES];
+        let mut high = [Self::NEG_INFINITY; LANES];
+        let mut sums = [0.0f64; LANES];
+        let mut counts = [[0u32; LANES]; 3];
+        for row in pixels.chunks(LANES) {
+            for (lane, &pixel) in row.iter().enumerate() {
+                let is_valid = pixel >= Self::VALID_MIN && pixel <= Self::VALID_MAX;
+                low[lane] = if is_valid && pixel < low[lane] { pixel } else { low[lane] };
+                high[lane] = if is_valid && pixel > high[lane] { pixel } else { high[lane] };
+                sums[lane] += if is_valid { f64::from(pixel) } else { 0.0 };
+                counts[0][lane] += u32::from(is_valid);
+                counts[1][lane] += u32::from(pixel == Self::MISSING);
+                counts[2][lane] += u32::from(pixel == Self::SATURATED);
+            }
+        }
+        let [valid, missing, saturated] = counts.map(|lanes| lanes.iter().map(|n| u64::from(*n)).sum());
+        let portion = PixelStats {
+            valid,
+            missing,
+            saturated,
+            min: f64::from(low.into_iter().fold(Self::INFINITY, |a, b| if b < a { b } else { a })),
+            max: f64::from(high.into_iter().fold(Self::NEG_INFINITY, |a, b| if b > a { b } else { a })),
+            sum: sums.into_iter().sum(),
+        };
+        stats.merge(&portion);
+    }
+}
