@@ -179,6 +179,8 @@ def test_the_account_of_the_run(samples, run):
         np.testing.assert_array_equal(np.bitwise_count(bitmap).sum(axis=2), received)
         np.testing.assert_array_equal(received[:, 0], np.select([status == 1, status == 2], [8, 7], 0))
         assert columns["timestamp"].dtype == np.uint64 and columns["bright_pixels"][2] == 4
+        assert columns["lowest"].dtype == np.int64 and columns["lowest"][2] == -3
+        assert columns["center"].dtype == np.float64 and columns["center"][2].tolist() == [0.5, 0.5]
         assert own["special_values/missing"][()] == MISSING[RUNS[run][0]]
         assert len(own["tiles/packets"]) == 2
         assert own["calibration_hash"].asstr()[()] == "sha256:0123"

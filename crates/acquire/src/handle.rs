@@ -8,6 +8,7 @@ pub use crate::events::{ServiceEvent, Severity};
 use arc_swap::ArcSwap;
 use konkordia_core::failure::Failure;
 use konkordia_core::image::CommittedImage;
+use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -261,6 +262,8 @@ pub struct RingImage {
 pub trait ImageRing: Send + Sync {
     /// The image with this number; without a number, the newest one with pixels.
     fn get(&self, number: Option<u64>) -> Option<RingImage>;
+    /// What was computed from the pixels of the newest image, if there is one. Cheap: copies no pixels.
+    fn newest_results(&self) -> Option<ImageResults>;
     /// Numbers of the images of the newest series, oldest first, and its run.
     fn numbers(&self) -> (Vec<u64>, Option<u64>);
     /// Time since this image was added; `None` if the image is not there or its time is not known.

@@ -12,6 +12,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use konkordia_acquire::handle::{Detector, DetectorState, DetectorStatistics, DetectorStatus};
+use konkordia_core::pixel::Number;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -105,7 +106,7 @@ impl Collector for Snapshot {
 type Labels = Vec<(&'static str, String)>;
 
 /// Families in the order of export. A family is exported even while it has no value.
-const FAMILIES: [(&str, Kind, &str); 33] = [
+const FAMILIES: [(&str, Kind, &str); 34] = [
     ("build_info", Kind::Gauge, "Version of the program, always 1"),
     ("uptime_seconds", Kind::Gauge, "Seconds since the service began"),
     ("detectors", Kind::Gauge, "Detectors of the service"),
@@ -126,6 +127,7 @@ const FAMILIES: [(&str, Kind, &str); 33] = [
     ("runs", Kind::Counter, "Runs since the service began, by how they ended"),
     ("other", Kind::Counter, "Other counters since the service began, by name"),
     ("rate", Kind::Gauge, "Images or bytes per second over the last second, by name"),
+    ("newest_image", Kind::Gauge, "What was computed from the pixels of the newest image, by name"),
     ("queue_fill_ratio", Kind::Gauge, "How full a queue is, 0 to 1"),
     ("latency_microseconds", Kind::Gauge, "Microseconds from reception to a stage, by name"),
     ("consumer_connected", Kind::Gauge, "1 if the consumer is connected"),
@@ -163,6 +165,7 @@ impl Snapshot {
             all.add_status(&detector.status());
             all.add_statistics(detector.name(), &detector.statistics());
             all.add_disk(&**detector);
+            all.add_results(&**detector);
         }
         all.add_process();
         all
@@ -246,6 +249,20 @@ impl Snapshot {
             self.add("consumer_delivered_images", labels(), consumer.delivered as f64);
             self.add("consumer_skipped_images", labels(), consumer.skipped as f64);
             self.add("consumer_lag_images", labels(), consumer.lag_images as f64);
+        }
+    }
+
+    /// The results of the newest image that are single numbers.
+    fn add_results(&mut self, detector: &dyn Detector) {
+        let Some(results) = detector.images().newest_results() else { return };
+        for (kind, bits) in results.iter().filter(|(kind, _)| kind.length == 1) {
+            let value = match kind.number.number(bits[0]) {
+                Number::Signed(value) => value as f64,
+                Number::Unsigned(value) => value as f64,
+                Number::Float(value) => value,
+            };
+            let labels = vec![("detector", detector.name().to_owned()), ("result", kind.name.to_owned())];
+            self.add("newest_image", labels, value);
         }
     }
 

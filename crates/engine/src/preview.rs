@@ -1,6 +1,7 @@
 //! The preview buffer: the newest images, kept for consumers that ask now and then.
 
 use konkordia_core::image::CommittedImage;
+use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -132,6 +133,11 @@ impl PreviewBuffer {
         // The lock is released before an image is copied.
         let entry = self.lock().images.back().cloned();
         entry.map(Entry::detached)
+    }
+
+    /// The results of the newest image. Copies no pixels.
+    pub fn newest_results(&self) -> Option<ImageResults> {
+        self.lock().images.back().map(|entry| entry.preview_image.image.results.clone())
     }
 
     /// The image at this position, of the newest series that still has it in the buffer.

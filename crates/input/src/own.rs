@@ -173,7 +173,7 @@ fn ports(master: &ForeignFile, tiles: usize) -> Vec<Port> {
 /// Which frames the run kept, from the columns of its master. These are there even if a data file is missing. Image 0
 /// is frame `first` of the input.
 fn frames_of(spec: &FileSpec, master: &ForeignFile, first: u64) -> RunFrames {
-    if !spec.extra_columns.iter().any(|name| name == FIRST_FRAME) {
+    if !spec.extra_columns.iter().any(|column| column.name == FIRST_FRAME) {
         return RunFrames::Each(Some(first));
     }
     let column = |name: &str| master.numbers(&format!("{COLUMNS}/{name}")).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use common::{Scratch, decode, ledger, sample, write_image, write_images};
 use konkordia_core::pixel::PixelType;
-use konkordia_sinks::hdf5::{ErrorKind, FileSpec, Overwrite, Reader, Scale, Severity, Snapshots, Writer};
+use konkordia_sinks::hdf5::{ErrorKind, ExtraColumn, FileSpec, Overwrite, Reader, Scale, Severity, Snapshots, Writer};
 use konkordia_sinks::hdf5::{check, inspect, pedestal_file_name, repair};
 
 fn spec(directory: &Path) -> FileSpec {
@@ -162,7 +162,7 @@ fn scale_and_limits_are_written_where_readers_look() {
 fn columns_of_a_run_with_sums_are_checked() {
     let scratch = Scratch::new("sums");
     let mut sample = sample(&scratch.0, "r", PixelType::Int16);
-    sample.spec.extra_columns = ["first_frame", "frames", "frames_complete"].map(str::to_owned).to_vec();
+    sample.spec.extra_columns = ["first_frame", "frames", "frames_complete"].map(ExtraColumn::count).to_vec();
     let all = 0xFFu64;
     let chunk = common::bslz4(&common::pixels(&sample.spec, 0, false), 2);
     for complete in [4, 5] {

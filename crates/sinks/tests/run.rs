@@ -184,7 +184,7 @@ fn records_that_contradict_the_specification_change_nothing() {
         bunch_id: 0,
         exposure_100ns: 0,
         detector_info: 0,
-        extra: &[0],
+        extra: &[0; 4],
     };
     let bad = [
         good,
@@ -219,7 +219,7 @@ fn discarded_and_lost_images_keep_their_account() {
         bunch_id: 0,
         exposure_100ns: 0,
         detector_info: 0,
-        extra: &[0],
+        extra: &[0; 4],
     };
     writer.write(&record).unwrap();
     let lost = ImageRecord { index: 2, status: ImageStatus::Lost, packets_received: &[0, 0], packet_bitmap: &[0, 0], ..record };

@@ -11,6 +11,7 @@ use konkordia_config::service::{ConsumerSettings, DetectorConfig};
 use konkordia_config::settings::ServiceSettings;
 use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::ports::ServiceLevel;
+use konkordia_core::results::ImageResults;
 use konkordia_core::series::SeriesStart;
 use konkordia_engine::deliver;
 use konkordia_engine::output_queue::{OutputQueue, OutputQueueSpec, OutputQueues, PreviewBuffer, PreviewImage};
@@ -48,6 +49,10 @@ impl ImageRing for Ring {
             None => self.preview.newest(),
         }?;
         Some(RingImage { run: (self.run_of)(&start), start, image })
+    }
+
+    fn newest_results(&self) -> Option<ImageResults> {
+        self.preview.newest_results()
     }
 
     fn numbers(&self) -> (Vec<u64>, Option<u64>) {

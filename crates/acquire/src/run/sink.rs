@@ -4,7 +4,7 @@ use konkordia_core::image::{CommittedImage, Packets};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{Sink, SinkError};
 use konkordia_sinks::durable::Durable;
-use konkordia_sinks::hdf5::{self, FileReport, ImageRecord, LedgerRecord, Writer};
+use konkordia_sinks::hdf5::{self, ExtraColumn, FileReport, ImageRecord, LedgerRecord, Writer};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The writer of the files. The sink's thread uses it during the run and the program that closes the files uses it
@@ -50,14 +50,10 @@ impl SharedWriter {
 /// the head of the image.
 const SELECTED: [&str; 3] = ["first_frame", "frames", "frames_complete"];
 
-/// The additional columns of the file of this run.
-pub fn extra_columns(plan: &Plan) -> Vec<String> {
-    if plan.processing.selection.is_plain() { Vec::new() } else { selected_columns() }
-}
-
-/// The additional columns of runs with a selection of frames.
-pub fn selected_columns() -> Vec<String> {
-    SELECTED.map(str::to_owned).to_vec()
+/// The additional columns of the file of a run: those of a selection of frames, and the results.
+pub fn extra_columns(plan: &Plan, is_selected: bool) -> Vec<ExtraColumn> {
+    let selected: &[&str] = if is_selected { &SELECTED } else { &[] };
+    selected.iter().map(|name| ExtraColumn::count(name)).chain(plan.result_kinds().into_iter().map(Into::into)).collect()
 }
 
 /// Writes the images that the engine commits.
@@ -66,22 +62,28 @@ pub struct FileSink {
     bitmap_words: usize,
     packets: Vec<u16>,
     bitmap: Vec<u64>,
-    /// The file has the columns of [`extra_columns`].
+    /// The file has the columns of a selection of frames.
     is_selected: bool,
+    /// The bits of the numbers in the additional columns.
+    extra: Vec<u64>,
+    extra_numbers: usize,
 }
 
 impl FileSink {
     /// A sink for the images of `plan`.
     pub fn new(writer: SharedWriter, plan: &Plan) -> Self {
+        Self::with(writer, plan, !plan.processing.selection.is_plain())
+    }
+
+    /// A sink for the images of `plan` whose files have the columns of a selection of frames, as [`extra_columns`]
+    /// says.
+    pub fn with(writer: SharedWriter, plan: &Plan, is_selected: bool) -> Self {
         let tiles = plan.streams();
         let bitmap_words = plan.geometry.format().packets().div_ceil(64) as usize;
         let (packets, bitmap) = (vec![0; tiles], vec![0; tiles * bitmap_words]);
-        Self { writer, bitmap_words, packets, bitmap, is_selected: !extra_columns(plan).is_empty() }
-    }
-
-    /// A sink for the images of `plan` with [`selected_columns`].
-    pub fn of_selected(writer: SharedWriter, plan: &Plan) -> Self {
-        Self { is_selected: true, ..Self::new(writer, plan) }
+        let extra_numbers = extra_columns(plan, is_selected).iter().map(|column| column.length).sum();
+        let extra = Vec::with_capacity(extra_numbers);
+        Self { writer, bitmap_words, packets, bitmap, is_selected, extra, extra_numbers }
     }
 
     /// Writes an image at `position`, with these packets instead of its own.
@@ -96,7 +98,13 @@ impl FileSink {
         }
         // The header of the image is that of the first stream with packets.
         let first = packets.header().unwrap_or_default();
-        let frames = [packets.first_frame, u64::from(packets.frames), u64::from(packets.frames_complete)];
+        self.extra.clear();
+        if self.is_selected {
+            self.extra.extend([packets.first_frame, u64::from(packets.frames), u64::from(packets.frames_complete)]);
+        }
+        self.extra.extend(image.results.bits());
+        // An image that never was one has no results.
+        self.extra.resize(self.extra_numbers, 0);
         let chunk = [image.chunk()];
         let record = ImageRecord {
             index: position,
@@ -109,7 +117,7 @@ impl FileSink {
             bunch_id: first.bunch_id,
             exposure_100ns: first.exposure_length,
             detector_info: first.daq_info,
-            extra: if self.is_selected { &frames } else { &[] },
+            extra: &self.extra,
         };
         Self::with_writer(&self.writer, |writer| {
             writer.write(&record)?;

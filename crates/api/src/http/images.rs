@@ -150,6 +150,9 @@ pub struct ImageHeader {
     /// What else the sender says of it.
     #[schema(value_type = Object)]
     pub header: serde_json::Value,
+    /// What was computed from its pixels, by name; empty if nothing was.
+    #[schema(value_type = Object, example = json!({"valid_pixels": 524000, "missing_pixels": 0, "saturated_pixels": 3, "min_value": -2, "max_value": 8190, "sum_value": 1234567}))]
+    pub results: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One channel of an image.
@@ -190,6 +193,7 @@ impl ImageHeader {
             stop_ns: image.times.map(|times| times.stop_ns),
             real_ns: image.times.map(|times| times.real_ns),
             header: serde_json::from_slice(&image.header_json).unwrap_or(json!({})),
+            results: image.results.to_json(),
         }
     }
 }

@@ -152,7 +152,7 @@ pub fn sink(writer: SharedWriter, plan: &Plan, info: &InputInfo, shift: Shift) -
         return Box::new(FileSink::new(writer, plan));
     }
     let file = writer.clone();
-    let inner = if run.is_some() { FileSink::of_selected(file, plan) } else { FileSink::new(file, plan) };
+    let inner = if run.is_some() { FileSink::with(file, plan, true) } else { FileSink::new(file, plan) };
     Box::new(Placed { inner, writer, shift, run })
 }
 

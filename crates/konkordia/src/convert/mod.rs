@@ -16,7 +16,7 @@ use kept::{Kept, Shift};
 use konkordia_acquire::run::arm::{self, RunInputs};
 use konkordia_acquire::run::exit_of;
 use konkordia_acquire::run::report::{self, Report};
-use konkordia_acquire::run::sink::{SharedWriter, selected_columns};
+use konkordia_acquire::run::sink::{SharedWriter, extra_columns};
 use konkordia_acquire::stopper::Stopper;
 use konkordia_calibration::{Loaded, guard};
 use konkordia_config::Config;
@@ -155,7 +155,7 @@ fn file_spec(config: &Config, input: &Input, run_inputs: &RunInputs) -> FileSpec
     spec.metadata.start_time = times.start.cloned();
     spec.metadata.end_time_estimated = times.end_estimated.cloned();
     if kept::has_gaps(info) {
-        spec.extra_columns = selected_columns();
+        spec.extra_columns = extra_columns(&run_inputs.plan, true);
     }
     let names: Vec<String> = info.files.iter().filter_map(|f| Some(f.file_name()?.to_string_lossy().into_owned())).collect();
     spec.conversion.extend([

@@ -173,7 +173,7 @@ fn to_json(s: &Summary) -> Value {
         };
         json!({
             "unit": spec.unit, "step": spec.scale.map_or(1.0, |s| s.step), "offset": spec.scale.map_or(0.0, |s| s.offset),
-            "underload": spec.underload, "saturation": spec.saturation, "extra_columns": spec.extra_columns, "raw_words": spec.raw_words, "images_per_file": spec.images_per_file, "software": spec.software,
+            "underload": spec.underload, "saturation": spec.saturation, "extra_columns": spec.extra_columns.iter().map(|column| &column.name).collect::<Vec<_>>(), "raw_words": spec.raw_words, "images_per_file": spec.images_per_file, "software": spec.software,
             "conversion": spec.conversion.iter().cloned().map(|(n, v)| (n, json!(v))).collect::<Map<_, _>>(),
             "tiles": spec.tiles.iter().map(tile).collect::<Vec<_>>(), "configuration": spec.configuration,
         })

@@ -458,17 +458,18 @@ impl Report<'_> {
         self.list(wrong.collect(), place, "the columns of these images contradict each other: keep the file and report it");
     }
 
-    /// Checks the columns that the run names: one number for each image, and no more complete frames than frames.
+    /// Checks the columns that the run names: one row for each image, and no more complete frames than frames.
     fn further_columns(&mut self, reader: &Reader, first: u64, n: usize, file: &File, place: &str) {
         let named = reader.summary().spec.as_ref().map(|spec| spec.extra_columns.clone()).unwrap_or_default();
-        let read = |name: &str| file.dataset(&format!("{COLUMNS}/{name}")).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
-        for name in &named {
-            let rows = read(name).len();
+        let dataset = |name: &str| file.dataset(&format!("{COLUMNS}/{name}"));
+        for column in &named {
+            let rows = dataset(&column.name).map_or(0, |d| d.shape().first().copied().unwrap_or(0));
             if rows != n {
-                self.error(format!("{rows} rows of column {name} for {n} images"), place, REPAIR);
+                self.error(format!("{rows} rows of column {} for {n} images", column.name), place, REPAIR);
             }
         }
-        if ["frames", "frames_complete"].iter().all(|name| named.iter().any(|n| n == name)) {
+        let read = |name: &str| dataset(name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
+        if ["frames", "frames_complete"].iter().all(|name| named.iter().any(|column| column.name == *name)) {
             let (all, complete) = (read("frames"), read("frames_complete"));
             let pairs = all.iter().zip(&complete).enumerate().filter(|(_, (all, complete))| complete > all);
             let wrong =

@@ -2,10 +2,12 @@
 
 use super::checksum::{self, CHECKSUM};
 use super::error::{Error, ErrorKind};
+use super::extra_column::ExtraColumn;
 use super::spec::FileSpec;
 
 use konkordia_core::image::ImageTimes;
 pub use konkordia_core::ledger::ImageStatus;
+use konkordia_core::results::{self, ResultType};
 
 /// One image for [`super::Writer::write`].
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +35,7 @@ pub struct ImageRecord<'a> {
     pub exposure_100ns: u32,
     /// The detector's debug or DAQ word.
     pub detector_info: u32,
-    /// Values of `FileSpec::extra_columns`.
+    /// Values of `FileSpec::extra_columns`, one column after the other: the bits of each number.
     pub extra: &'a [u64],
 }
 
@@ -64,6 +66,8 @@ pub(crate) enum ColumnType {
     U16,
     U32,
     U64,
+    I64,
+    F64,
 }
 
 impl ColumnType {
@@ -72,7 +76,17 @@ impl ColumnType {
             Self::U8 => 1,
             Self::U16 => 2,
             Self::U32 => 4,
-            Self::U64 => 8,
+            Self::U64 | Self::I64 | Self::F64 => 8,
+        }
+    }
+}
+
+impl From<ResultType> for ColumnType {
+    fn from(number: ResultType) -> Self {
+        match number {
+            ResultType::Int64 => Self::I64,
+            ResultType::Uint64 => Self::U64,
+            ResultType::Float64 => Self::F64,
         }
     }
 }
@@ -120,20 +134,20 @@ pub struct SeriesRecord<'a> {
     pub parts_missing: u64,
 }
 
-/// The meaning of the additional columns that runs with a selection of frames have.
+/// The meaning of the additional columns: of runs with a selection of frames, and of results.
 fn meaning(name: &str) -> &'static str {
     match name {
         "first_frame" => "position in the run of the first frame of this image, from 0",
         "frames" => "frames that were added",
         "frames_complete" => "frames with all packets received",
-        _ => "named by the run",
+        _ => results::meaning(name).unwrap_or("named by the run"),
     }
 }
 
 impl Columns {
     pub(crate) fn new(spec: &FileSpec) -> Self {
         let (tiles, words) = (spec.tiles.len().max(1), spec.bitmap_words());
-        let mut columns = Self { list: Vec::new(), row_bytes: 0, tiles, words, extra: spec.extra_columns.len() };
+        let mut columns = Self { list: Vec::new(), row_bytes: 0, tiles, words, extra: spec.extra_numbers() };
         use ColumnType::{U8, U16, U32, U64};
         if spec.series.is_some() {
             columns.push("frame_number", U64, vec![], "number of the image in its series; 0 for an image never seen");
@@ -157,8 +171,9 @@ impl Columns {
         columns.push("bunch_id", U64, vec![], "bunch or pulse number");
         columns.push("exposure", U32, vec![], "exposure reported by the detector, units of 100 ns");
         columns.push("detector_info", U32, vec![], "debug or DAQ word of the detector");
-        for name in &spec.extra_columns {
-            columns.push(name, U64, vec![], meaning(name));
+        for ExtraColumn { name, number, length } in &spec.extra_columns {
+            let shape = if *length == 1 { vec![] } else { vec![*length] };
+            columns.push(name, (*number).into(), shape, meaning(name));
         }
         // The checksum is the last one, so that a row of an older journal, which has none, is the beginning of a row
         // that has one.
@@ -277,7 +292,8 @@ mod tests {
     #[test]
     fn row_has_every_column_at_its_offset() {
         let tile = TileInfo { rows: 1, columns: 1, row: 0, column: 0, flip_rows: false, rotate_deg: 0, packets: 65 };
-        let spec = FileSpec { tiles: vec![tile; 3], extra_columns: vec!["spots".into()], ..FileSpec::default() };
+        let spots = ExtraColumn { name: "spots".into(), number: ResultType::Float64, length: 2 };
+        let spec = FileSpec { tiles: vec![tile; 3], extra_columns: vec![spots], ..FileSpec::default() };
         let columns = Columns::new(&spec);
         let record = ImageRecord {
             index: 0,
@@ -290,7 +306,7 @@ mod tests {
             bunch_id: 8,
             exposure_100ns: 9,
             detector_info: 10,
-            extra: &[11],
+            extra: &[11, 12],
         };
         let mut row = vec![0xAA; columns.row_bytes];
         columns.pack(&record, &mut row).unwrap();
@@ -304,7 +320,8 @@ mod tests {
         assert_eq!((number("frame_number", 0), number("status", 0)), (0x0102, 2));
         assert_eq!((number("packets_received", 2), number("packet_bitmap", 5)), (3, 1 << 63));
         assert_eq!((number("timestamp", 0), number("bunch_id", 0), number("exposure", 0)), (7, 8, 9));
-        assert_eq!((number("detector_info", 0), number("spots", 0), number(CHECKSUM, 0)), (10, 11, 0xCBF4_3926));
+        assert_eq!((number("detector_info", 0), number(CHECKSUM, 0)), (10, 0xCBF4_3926));
+        assert_eq!((number("spots", 0), number("spots", 1)), (11, 12));
         assert!(columns.pack(&ImageRecord { packets_received: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { packet_bitmap: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { extra: &[], ..record }, &mut row).is_err());

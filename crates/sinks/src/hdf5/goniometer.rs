@@ -49,7 +49,7 @@ pub(crate) enum Frames {
 impl Frames {
     /// The frames of a run, from the columns of its data files; `None` while the run goes on and they are not known.
     pub(crate) fn of(spec: &FileSpec, files: &[&Closed], images: u64, is_final: bool) -> hdf5::Result<Option<Self>> {
-        if !spec.extra_columns.iter().any(|name| name == "first_frame") {
+        if !spec.extra_columns.iter().any(|column| column.name == "first_frame") {
             return Ok(Some(Self::Plain));
         }
         if !is_final {

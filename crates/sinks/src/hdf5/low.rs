@@ -212,6 +212,8 @@ fn column_type(kind: ColumnType) -> hid_t {
         ColumnType::U16 => *g::H5T_STD_U16LE,
         ColumnType::U32 => *g::H5T_STD_U32LE,
         ColumnType::U64 => *g::H5T_STD_U64LE,
+        ColumnType::I64 => *g::H5T_STD_I64LE,
+        ColumnType::F64 => *g::H5T_IEEE_F64LE,
     }
 }
 

@@ -10,6 +10,7 @@ pub use konkordia_core::plan::{Compression, ErrorBound};
 use super::column_names::is_reserved;
 use super::error::{Error, ErrorKind};
 use super::experiment_text;
+use super::extra_column::ExtraColumn;
 use super::series_info::{SeriesInfo, chunk_shape, chunk_start};
 
 /// Pixels of one image.
@@ -111,8 +112,8 @@ pub struct FileSpec {
     pub configuration: String,
     /// How pixels were made from words: names and values, for example ("rounding", "half to even").
     pub conversion: Vec<(String, String)>,
-    /// Names of additional per-image columns of unsigned 64-bit numbers, see [`super::ImageRecord::extra`].
-    pub extra_columns: Vec<String>,
+    /// Additional per-image columns, see [`super::ImageRecord::extra`].
+    pub extra_columns: Vec<ExtraColumn>,
     /// For a series: its shape, channels and fields; its per-image columns differ from those of a run. `None` for a
     /// run.
     pub series: Option<SeriesInfo>,
@@ -280,10 +281,15 @@ impl FileSpec {
             return wrong(format!("valid pixel values cannot range from {:?} to {:?}", self.underload, self.saturation));
         }
         let plain = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if let Some(name) = self.extra_columns.iter().find(|name| !plain(name) || is_reserved(name)) {
+        if let Some(name) = self.extra_columns.iter().map(|column| &column.name).find(|name| !plain(name) || is_reserved(name)) {
             return wrong(format!("'{name}' cannot be the name of a per-image column"));
         }
         Ok(())
+    }
+
+    /// Numbers of each image in the additional columns.
+    pub(crate) fn extra_numbers(&self) -> usize {
+        self.extra_columns.iter().map(|column| column.length).sum()
     }
 
     /// The specification as text, one `key = value` per line, without the directory, the overwrite policy and the mask.
@@ -329,8 +335,8 @@ impl FileSpec {
         for (name, value) in &self.conversion {
             put("conversion", &format!("{name}={value}"));
         }
-        for name in &self.extra_columns {
-            put("extra_column", name);
+        for column in &self.extra_columns {
+            put("extra_column", &column.to_text());
         }
         for t in &self.tiles {
             let flip = u8::from(t.flip_rows);
@@ -407,7 +413,7 @@ impl FileSpec {
                 let (name, value) = value.split_once('=').ok_or("no '='")?;
                 self.conversion.push((name.into(), value.into()));
             }
-            "extra_column" => self.extra_columns.push(value.into()),
+            "extra_column" => self.extra_columns.push(ExtraColumn::from_text(value)?),
             "tile" => {
                 let v = value.split(' ').map(number).collect::<Result<Vec<u32>, _>>()?;
                 // Older files have no rotation.
@@ -497,6 +503,7 @@ fn unescape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use konkordia_core::results::ResultType;
     use proptest::prelude::*;
 
     proptest! {
@@ -510,7 +517,7 @@ mod tests {
                 metadata: Metadata { energy_kev: energy, sample_name: Some(config), bit_depth: Some(16), ..Metadata::default() },
                 tiles: vec![TileInfo { rows, columns: 7, row: 0, column: 0, flip_rows: flip, rotate_deg: turn * 90, packets: 128 }; 2],
                 conversion: vec![("rounding".into(), "a=b".into())],
-                extra_columns: vec!["spots".into()],
+                extra_columns: vec![ExtraColumn::count("frames"), ExtraColumn { name: "spots".into(), number: ResultType::Float64, length: 1 + rows as usize }],
                 layout: Layout::Links,
                 images_planned: Some(5),
                 scale: scale.map(|(step, offset)| Scale { step, offset }),
@@ -545,7 +552,7 @@ mod tests {
             FileSpec { raw_words: true, ..good.clone() },
             FileSpec { tiles: vec![tile.clone()], ..good.clone() },
             FileSpec { tiles: vec![TileInfo { row: u32::MAX, ..tile }], ..good.clone() },
-            FileSpec { extra_columns: vec!["status".into()], ..good.clone() },
+            FileSpec { extra_columns: vec![ExtraColumn::count("status")], ..good.clone() },
             FileSpec { scale: Some(Scale { step: 0.0, offset: 0.0 }), ..good.clone() },
             FileSpec { scale: Some(Scale { step: 1.0, offset: f64::NAN }), ..good.clone() },
             FileSpec { underload: Some(1.0), saturation: Some(0.0), ..good.clone() },

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use konkordia_core::pixel::PixelType;
+use konkordia_core::results::ResultType;
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{Compression, Error, FileSpec, ImageRecord, ImageStatus, LedgerRecord, Metadata, Overwrite};
+use konkordia_sinks::hdf5::{Compression, Error, ExtraColumn, FileSpec, ImageRecord, ImageStatus, LedgerRecord, Metadata, Overwrite};
 use konkordia_sinks::hdf5::{StreamRecord, TileInfo, Writer};
 
 /// The pixel value of every sample run, except where a packet is missing: small, and different in each image, row and
@@ -110,7 +111,11 @@ pub fn sample(directory: &Path, prefix: &str, pixel: PixelType) -> Sample {
         calibration_hash: "sha256:0123".into(),
         configuration: "[detector]\ntype = \"jungfrau\"\n".into(),
         conversion: vec![("rounding".into(), "half to even".into())],
-        extra_columns: vec!["bright_pixels".into()],
+        extra_columns: vec![
+            ExtraColumn::count("bright_pixels"),
+            ExtraColumn { name: "lowest".into(), number: ResultType::Int64, length: 1 },
+            ExtraColumn { name: "center".into(), number: ResultType::Float64, length: 2 },
+        ],
         ..FileSpec::default()
     };
     Sample { spec, images: 10, lost: vec![5], partial: vec![2, 9], expected: 10 }
@@ -167,7 +172,7 @@ pub fn write_pixels(writer: &mut Writer, image: u64, partial: bool, raw: Vec<u8>
         bunch_id: 5 * image,
         exposure_100ns: 8400,
         detector_info: 1,
-        extra: &[image * image],
+        extra: &[image * image, (-1 - image as i64).cast_unsigned(), 0.5f64.to_bits(), (image as f64 / 4.0).to_bits()],
     })
 }
 

@@ -95,10 +95,12 @@ impl DectrisV2 {
 
     fn image_message(&self, image: &CommittedImage, channels: &[(Arc<str>, Array)]) -> Result<Parts, String> {
         let came: Map<String, Value> = serde_json::from_slice(&image.header_json).unwrap_or_default();
-        // `user_data` as it came in this protocol, else everything that came with the image.
+        // `user_data` as it came in this protocol, else everything that came with the image, else its results.
         let user = came.get("user_data").map(item_of);
         let is_ours = came.keys().all(|key| key == "user_data" || key == "series_date");
         let user = user.or_else(|| (!is_ours).then(|| item_of(&Value::Object(came.clone()))));
+        let results = image.results.to_json();
+        let user = user.or_else(|| (!results.is_empty()).then(|| item_of(&Value::Object(results))));
         let seconds = |ns: Option<u64>| ns.and_then(|ns| Seconds::new(ns, NS_PER_S));
         let pixels = channels.iter().map(|(name, array)| Ok((&**name, pixels(array)?))).collect::<Result<Vec<_>, String>>()?;
         let message = Image {

@@ -8,6 +8,7 @@ use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::{MessageEncoder, Parts};
+use konkordia_core::results::ImageResults;
 use konkordia_core::series::{SeriesEnd, SeriesStart};
 use konkordia_wire::sls_json::{Header, Image, Message};
 use serde_json::{Map, Value, json};
@@ -45,9 +46,12 @@ impl Came {
         Self(value.as_object().cloned().unwrap_or_default())
     }
 
-    /// `addJsonHeader` as it came, with the type of signed pixels.
-    fn added(&self, element: Element) -> Map<String, Value> {
+    /// `addJsonHeader` as it came, with the results and the type of signed pixels.
+    fn added(&self, element: Element, results: &ImageResults) -> Map<String, Value> {
         let mut added = self.0.get("addJsonHeader").and_then(Value::as_object).cloned().unwrap_or_default();
+        // The SLS receiver has texts only.
+        let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned).into();
+        added.extend(results.to_json().into_iter().map(|(name, value)| (name, text(value))));
         if matches!(element, Element::Int8 | Element::Int16 | Element::Int32) {
             added.insert(SIGNED.into(), element.name().into());
         }
@@ -97,7 +101,7 @@ impl SlsJson {
             header_version: came.narrow("version"),
             flip_rows: came.whole("flipRows") != 0,
             quad: came.whole("quad") != 0,
-            added: came.added(array.element),
+            added: came.added(array.element, &image.results),
             files_roi: None,
         };
         let mut parts = Message::Image(Image { header, data: whole }).build();

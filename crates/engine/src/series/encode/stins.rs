@@ -83,6 +83,9 @@ impl Stins {
                 first.entry(key).or_insert(value);
             }
         }
+        for (key, value) in image.results.to_json() {
+            first.entry(key).or_insert(value);
+        }
         if let Some(times) = &image.times {
             // As Stream V1 names them.
             for (key, ns) in [("real_time", times.real_ns), ("start_time", times.start_ns), ("stop_time", times.stop_ns)] {
