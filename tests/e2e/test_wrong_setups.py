@@ -452,7 +452,8 @@ def test_sls_json_has_the_header_of_the_frame_and_says_what_is_signed(serve, tmp
         assert (header["modId"], header["row"], header["column"]) == ((101, 0, 0) if kind == "eiger" else (header["modId"], 0, 0))
         assert header["expLength"] == stored["exposure"][n] and header["timestamp"] == stored["timestamp"][n]
         assert header["detSpec1"] == stored["bunch_id"][n] and header["detSpec3"] == stored["detector_info"][n]
-        assert header.get("addJsonHeader") == ({"dtype": "int16"} if dtype else None)
+        assert header["addJsonHeader"].get("dtype") == dtype
+        assert int(header["addJsonHeader"]["max_value"]) == stored["max_value"][n]
 
 
 @pytest.mark.parametrize("protocol", ["sls", "stream2", "stins"])

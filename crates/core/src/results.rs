@@ -102,43 +102,49 @@ pub fn meaning(name: &str) -> Option<&'static str> {
     OF_INTEGERS.iter().find(|kind| kind.name == name).map(|kind| kind.meaning)
 }
 
-/// The results of one image.
+/// The results of one image. Takes no memory in an image that never has any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ImageResults {
+pub struct ImageResults(Option<Box<Numbers>>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Numbers {
     kinds: Arc<[&'static ResultKind]>,
     /// The bits of all numbers, kind after kind; zeros while there are none.
-    bits: Vec<u64>,
+    bits: Box<[u64]>,
     is_there: bool,
 }
 
 impl ImageResults {
     /// Results of these kinds, none of them there yet.
     pub fn new(kinds: Arc<[&'static ResultKind]>) -> Self {
-        let numbers = kinds.iter().map(|kind| kind.length).sum();
-        Self { kinds, bits: vec![0; numbers], is_there: false }
+        let numbers: usize = kinds.iter().map(|kind| kind.length).sum();
+        Self((numbers > 0).then(|| Box::new(Numbers { kinds, bits: vec![0; numbers].into(), is_there: false })))
     }
 
     /// The image has no results, for example because it has no pixels.
     pub fn clear(&mut self) {
-        self.bits.fill(0);
-        self.is_there = false;
+        if let Some(numbers) = &mut self.0 {
+            numbers.bits.fill(0);
+            numbers.is_there = false;
+        }
     }
 
     /// The bits of all numbers, kind after kind, to be written.
     pub fn fill(&mut self) -> &mut [u64] {
-        self.is_there = true;
-        &mut self.bits
+        let Some(numbers) = &mut self.0 else { return &mut [] };
+        numbers.is_there = true;
+        &mut numbers.bits
     }
 
     /// The bits of all numbers, kind after kind; zeros if there are no results.
     pub fn bits(&self) -> &[u64] {
-        &self.bits
+        self.0.as_ref().map_or(&[], |numbers| &numbers.bits)
     }
 
     /// Each kind with the bits of its numbers; nothing if there are no results.
     pub fn iter(&self) -> impl Iterator<Item = (&'static ResultKind, &[u64])> {
-        let mut rest = &self.bits[..];
-        let kinds = self.kinds.iter().filter(|_| self.is_there);
+        let mut rest = self.bits();
+        let kinds = self.0.iter().filter(|numbers| numbers.is_there).flat_map(|numbers| numbers.kinds.iter());
         kinds.map(move |kind| {
             let (own, after) = rest.split_at(kind.length);
             rest = after;

@@ -10,9 +10,11 @@ pub mod text;
 
 use std::path::{Path, PathBuf};
 
-/// The root of the repository.
+/// The root of the repository in which cargo runs the tests. A build folder that was copied from another checkout does
+/// not lead there.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("tests/architecture lies two folders deep").to_path_buf()
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
+    Path::new(&manifest).ancestors().nth(2).expect("tests/architecture lies two folders deep").to_path_buf()
 }
 
 /// The content of a text file; panics with its path, because a test can do nothing better.

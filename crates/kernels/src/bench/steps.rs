@@ -11,6 +11,7 @@ use crate::finish;
 use crate::fused::{FusedScratch, block_pixels};
 use crate::isa::Isa;
 use crate::pedestal::{FIRST_FRAMES, PedestalAccumulator};
+use crate::stats::{self, ImageStats, PixelStats};
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub fn run(frames: &[Vec<u16>], constants: &Constants<'_>, budget: Duration) -> 
             ("plain: fused, strip by strip", Work::Plain),
             ("fused, pedestals tracked", Work::Track { pedestal: constants.pedestal[0].to_vec() }),
             ("fused, all frames summed", Work::Sum),
+            ("fused, results of every image", Work::Results(PixelStats::default())),
             ("fused, integers as in logic", Work::Fixed(&fixed)),
         ];
         for (name, work) in works {
@@ -52,6 +54,7 @@ enum Work<'a> {
     Plain,
     Track { pedestal: Vec<f32> },
     Sum,
+    Results(PixelStats<i64>),
     Fixed(&'a FixedConstants),
 }
 
@@ -117,6 +120,10 @@ impl<'a> Strips<'a> {
                     jungfrau_tracking(self.isa, raw, &constants, &mut Tracker { pedestal, gate, weight: WEIGHT }, pixels);
                 }
                 Work::Fixed(fixed) => jungfrau_fixed(raw, &fixed.view().slice(block.start, block.len()), pixels),
+                Work::Results(stats) => {
+                    convert::jungfrau(self.isa, raw, &constants, pixels);
+                    stats::add(self.isa, pixels, stats);
+                }
                 _ => convert::jungfrau(self.isa, raw, &constants, pixels),
             }
             at += self.scratch.pack_block::<i16>(self.isa, block.len(), &mut self.out[at..]);
@@ -164,6 +171,9 @@ impl<'a> Strips<'a> {
             }
             good &= self.out[..length] == expected;
         }
+        if let Work::Results(stats) = &work {
+            good &= *stats == self.naive_results();
+        }
         if let Work::Track { pedestal: ours } = work {
             // What lies beyond the last whole strip was not done.
             let done = self.strips().last().map_or(0, |strip| strip.end);
@@ -172,13 +182,30 @@ impl<'a> Strips<'a> {
         good
     }
 
+    /// The results of all frames together, by the statistics for reports.
+    fn naive_results(&self) -> PixelStats<i64> {
+        let done = self.strips().last().map_or(0, |strip| strip.end);
+        let mut image = vec![0i16; self.frames[0].len()];
+        let mut all = PixelStats::default();
+        for raw in self.frames {
+            convert::jungfrau(Isa::Scalar, raw, &self.constants, &mut image);
+            let ImageStats { valid, missing, saturated, min, max, sum, .. } = stats::image(&image[..done]);
+            if let Some((min, max)) = min.zip(max) {
+                let [min, max, sum] = [min, max, sum].map(|number| number as i64);
+                all.merge(&PixelStats { valid, missing: 0, saturated: 0, min, max, sum });
+            }
+            (all.missing, all.saturated) = (all.missing + missing, all.saturated + saturated);
+        }
+        all
+    }
+
     /// The last image and pedestals, whole frames by the scalar reference.
     fn reference(&self, work: &Work<'_>) -> (Vec<i16>, Vec<f32>) {
         let mut image = vec![0i16; self.frames[0].len()];
         let mut tracked = self.constants.pedestal[0].to_vec();
         let last = self.frames.last().expect("there is a frame");
         match work {
-            Work::Plain => convert::jungfrau(Isa::Scalar, last, &self.constants, &mut image),
+            Work::Plain | Work::Results(_) => convert::jungfrau(Isa::Scalar, last, &self.constants, &mut image),
             Work::Fixed(fixed) => jungfrau_fixed(last, &fixed.view(), &mut image),
             Work::Track { .. } => {
                 for raw in self.frames {

@@ -135,7 +135,7 @@ macro_rules! integers {
                 (low, high, sum) = (<$t>::MAX, <$t>::MIN, 0);
                 let mut counts = [0 as $counter; 3];
                 for &pixel in pixels {
-                    let is_valid = pixel >= MIN && pixel <= MAX;
+                    let is_valid = pixel.is_number();
                     low = low.min(if is_valid { pixel } else { <$t>::MAX });
                     high = high.max(if is_valid { pixel } else { <$t>::MIN });
                     sum += <$narrow>::from(if is_valid { pixel } else { 0 });
@@ -174,7 +174,7 @@ impl Measured for f32 {
         let mut counts = [[0u32; LANES]; 3];
         for row in pixels.chunks(LANES) {
             for (lane, &pixel) in row.iter().enumerate() {
-                let is_valid = pixel >= Self::VALID_MIN && pixel <= Self::VALID_MAX;
+                let is_valid = pixel.is_number();
                 low[lane] = if is_valid && pixel < low[lane] { pixel } else { low[lane] };
                 high[lane] = if is_valid && pixel > high[lane] { pixel } else { high[lane] };
                 sums[lane] += if is_valid { f64::from(pixel) } else { 0.0 };

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// them.
 const ROWS_MAX: f64 = 26.0;
 /// The same for the other tables.
-const STEPS_MAX: f64 = 10.0;
+const STEPS_MAX: f64 = 12.0;
 const CODECS_MAX: f64 = 14.0;
 const SPLIT_MAX: f64 = 2.0;
 
