@@ -136,7 +136,7 @@ def test_requests_at_random_find_no_mistake(service, tmp_path):
         ],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=600,
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

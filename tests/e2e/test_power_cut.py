@@ -177,7 +177,8 @@ def test_packets_with_raw_frames(disk, tmp_path):
     service = Service(config)
     try:
         service.command("arm", {"images": 0, "prefix": "run"})
-        command = [BINARY, "simulate", "jungfrau", "--to", f"127.0.0.1:{port}", "--rate", "4", "--images", "100000", "-q"]
+        # As many as the disk holds, raw and written, however long the cuts take.
+        command = [BINARY, "simulate", "jungfrau", "--to", f"127.0.0.1:{port}", "--rate", "4", "--images", "250", "-q"]
         sender = subprocess.Popen(command)
         try:
             found = cuts(disk, tmp_path, "run", service, sender)

@@ -414,7 +414,10 @@ def test_acquisitions_in_a_service_with_defaults(serve, tmp_path):
     service, port = serve({"type": "jungfrau"}, 1, run={"images": 10}, processing={"dtype": "raw"})
     for n, first in enumerate((1, 11, 21, 1)):
         service.command("start", {"prefix": f"run{n}"})
-        send(port, range(first, first + 10))
+        for sent, frame in enumerate(range(first, first + 10), 1):
+            send(port, [frame])
+            # The buffer of the socket holds four frames.
+            service.until(lambda status, sent=sent: status["images_committed"] >= sent - 3)
         done = service.wait()
         assert (done["severity"], done["images_written"]) == ("success", 10), (first, done)
         with h5py.File(tmp_path / f"run{n}_master.h5") as f:
