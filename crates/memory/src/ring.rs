@@ -33,6 +33,15 @@ use crate::images::{Images, ImagesSpec};
 use crate::mapping::Mapping;
 use crate::sync::{Accesses, AtomicU64, Ordering, Part, Place, kept};
 
+/// Claims that are remembered: fewer under the tools that take long to make them (`scripts/check-memory`).
+const CLAIMS: u64 = if cfg!(feature = "loom") {
+    2
+} else if cfg!(miri) {
+    1024
+} else {
+    CLAIMS_MIN
+};
+
 /// Size of a ring; all bounds come from the plan.
 #[derive(Clone, Debug)]
 pub struct RingSpec {
@@ -167,8 +176,7 @@ impl Ring {
         assert!(!spec.strip_bytes_max.is_empty());
         assert!(spec.payload_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.payload_bytes));
         let (tile_stride, raw_bytes) = layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
-        // A model of few frames needs to remember few.
-        let claims = if cfg!(feature = "loom") { 2 * spec.slots } else { CLAIMS_MIN.max(2 * spec.slots) };
+        let claims = CLAIMS.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
         let bells = |n: usize| (0..n).map(|_| Bell::default()).collect();
         let images = Images::new(ImagesSpec {

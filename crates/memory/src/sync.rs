@@ -90,6 +90,9 @@ mod shipped {
         #[inline(always)]
         pub(crate) const fn write(&self, _place: usize) {}
     }
+
+    // What is for the models alone takes no memory.
+    const _: () = assert!(size_of::<Accesses>() == 0 && size_of::<super::Place<u64>>() == 8);
 }
 
 #[cfg(feature = "loom")]
