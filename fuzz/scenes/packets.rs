@@ -108,7 +108,7 @@ fn choice(bytes: [u8; 3]) -> Choice {
         frames: (a & 4 == 0).then_some(1 + u64::from(c % 32)),
         first_frame: if a & 8 == 0 { FirstFrame::Number(1) } else { FirstFrame::Auto },
         missing: [MissingPolicy::Keep, MissingPolicy::Discard, MissingPolicy::CompleteOnly][usize::from(b >> 2) % 3],
-        slots: 2 * window_images + u64::from(b >> 6),
+        slots: (2 * window_images).max(4) + u64::from(b >> 6),
         packed_slots: 1 + u64::from(c >> 6),
         lossless_source: a & 16 != 0,
         window_images,
