@@ -2,7 +2,7 @@
 # needs. The scripts in scripts/ do the work, so that it can also be done without make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-slow demo test test-slow test-peers test-repeat bench check fuzz clean
+.PHONY: help setup setup-slow demo test test-slow test-peers test-repeat bench check check-memory fuzz clean
 
 # Seconds that `make fuzz` spends on each target.
 SECONDS := 60
@@ -15,10 +15,11 @@ help:
 	@echo "make setup       install what is missing to build and to test"
 	@echo "make demo        build, then run the service with a simulated JUNGFRAU and check the file (ARGS=--keep-serving to go on)"
 	@echo "make test        build and run all tests"
-	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS"
+	@echo "make test-slow   the same with the long lanes: kill -9 loop, long simulations, DIALS, Miri, ThreadSanitizer"
 	@echo "make test-peers  other people's programs on our files and sockets; writes the matrix in README (a missing program or a skipped test: scripts/peers exits with 77)"
 	@echo "make test-repeat the whole suite RUNS=10 times, every second time beside a compiler"
 	@echo "make check       formatting, clippy, documentation, licences; changes nothing"
+	@echo "make check-memory  the concurrent unsafe code under loom, Miri and ThreadSanitizer (a tool that cannot be had: scripts/check-memory exits with 77)"
 	@echo "make bench       measure, and write the figures to benches/record/"
 	@echo "make fuzz        run each fuzz target for SECONDS=60 (default)"
 	@echo "make clean       remove build results, the Python environment and demo files"
@@ -58,6 +59,10 @@ test-repeat:
 check:
 	@scripts/setup build deny
 	@scripts/check
+
+check-memory:
+	@scripts/setup build
+	@scripts/check-memory
 
 bench:
 	@scripts/setup build python

@@ -13,6 +13,7 @@ import time
 
 import pytest
 from detectors import WAIT_S, MessageDetector, PacketDetector
+from service import until
 
 MIB = 1 << 20
 IDLE_CONNECTIONS = 64
@@ -97,11 +98,9 @@ def endless(address, part, goes_on=lambda: True):
     return sent
 
 
-def until(condition, what):
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end, f"the attack does nothing: {what}"
-        time.sleep(0.1)
+def effect(condition, what):
+    """Waits for what the attack does. Looks seldom, because looking costs the service time too."""
+    until(condition, f"{what}: the attack does nothing", WAIT_S, every_s=0.1)
 
 
 class Repeated:
@@ -165,7 +164,7 @@ def zeromq_connections(target, _):
             for idle in crowd:
                 poll.register(idle, select.POLLRDHUP)
             closed = lambda: len(poll.poll(0))  # noqa: E731
-            until(lambda: closed() >= 100, "connections are closed")
+            effect(lambda: closed() >= 100, "connections are closed")
             yield lambda: f"{closed()} of {CROWD} closed"
         finally:
             for idle in crowd:
@@ -185,7 +184,7 @@ def endless_multipart(target, _):
 
     # Without a pause it would also be an attack on the processors.
     with Repeated(step, pause_s=0.1):
-        until(lambda: cut, "a message without an end is cut off")
+        effect(lambda: cut, "a message without an end is cut off")
         yield lambda: f"{len(cut)} messages cut off, after at most {max(cut) / MIB:.0f} MiB"
 
 
@@ -195,7 +194,7 @@ def far_frame_numbers(target, rng):
     refused = target.refused()
     # Numbers from the whole range of the type.
     with target.sender.also_sending(lambda number: min(number + int(10 ** rng.uniform(6, 19)), target.sender.frame_max)) as far:
-        until(lambda: target.refused() > refused, "numbers far ahead are refused")
+        effect(lambda: target.refused() > refused, "numbers far ahead are refused")
         yield lambda: f"{len(far)} numbers far ahead, up to {max(far):.0e}, {target.refused() - refused} packets or messages refused"
 
 
@@ -204,7 +203,7 @@ def far_frame_numbers_that_agree(target, _):
     """The same, but all at one distance, as if the detector had jumped there. The distance is below 2^20; a number
     further ahead is always foreign."""
     with target.sender.also_sending(lambda number: number + 900_000) as far:
-        until(lambda: len(far) >= 10, "numbers far ahead are sent")
+        effect(lambda: len(far) >= 10, "numbers far ahead are sent")
         yield lambda: f"{len(far)} numbers far ahead that agree"
 
 
@@ -218,7 +217,7 @@ def stranger(target, _):
             other.send(target.sender.number + 3)
 
         with Repeated(step, pause_s=0.02) as strange:
-            until(lambda: target.refused() > refused, "packets of a stranger are refused")
+            effect(lambda: target.refused() > refused, "packets of a stranger are refused")
             yield lambda: f"{strange.times} frames of the stranger, {target.refused() - refused} packets refused"
 
 
@@ -233,7 +232,7 @@ def disk_full(target, _):
         with filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
             while True:
                 file.write(bytes(512))
-        until(lambda: target.status()["severity"] == "error", "the run cannot be written")
+        effect(lambda: target.status()["severity"] == "error", "the run cannot be written")
         message = target.status()["message"]
         yield lambda: f"error: {message}"
     finally:

@@ -131,25 +131,30 @@ class Service:
         return self.process.returncode, log
 
 
-def until(condition, what, timeout=60):
+def until(condition, what, timeout=60, every_s=0.005):
     """Waits until a condition holds, and returns its value."""
     end = time.monotonic() + timeout
     while not (found := condition()):
         assert time.monotonic() < end, f"never: {what}"
-        time.sleep(0.005)
+        time.sleep(every_s)
     return found
+
+
+def at_rest(value, what, for_s=0.5, timeout=60):
+    """Waits until a value has not changed for `for_s`, and returns it."""
+    newest, since, end = value(), time.monotonic(), time.monotonic() + timeout
+    while time.monotonic() - since < for_s:
+        time.sleep(0.05)
+        found = value()
+        if found != newest:
+            newest, since = found, time.monotonic()
+        assert time.monotonic() < end, f"{what} do not come to rest: {newest}"
+    return newest
 
 
 def settled(service):
     """Open files and threads, after their numbers have not changed for half a second: those of past runs are closed."""
-    newest, since, end = None, time.monotonic(), time.monotonic() + 20
-    while time.monotonic() - since < 0.5:
-        found = service.resources()[:2]
-        if found != newest:
-            newest, since = found, time.monotonic()
-        assert time.monotonic() < end, f"open files and threads do not come to rest: {newest}"
-        time.sleep(0.05)
-    return newest
+    return at_rest(lambda: service.resources()[:2], "open files and threads", timeout=20)
 
 
 def more_than(before, service, within_s=10):

@@ -148,6 +148,7 @@ def test_a_second_detector_on_the_same_ports_is_named_and_none_of_its_pixels_is_
 def test_a_detector_that_was_started_again_with_another_port_is_taken_after_a_while(bench):
     receiver = bench.receive(bench.config(**raw_tables(images=20, stall_timeout_s=10)))
     send(bench.port, [p for frame in range(1, 11) for p in image(frame, 1)])
+    # After a second of silence another sender may go on.
     time.sleep(1.5)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as again:
         for frame in range(11, 21):
@@ -199,6 +200,7 @@ def test_frames_that_are_lost_on_the_wire_cost_no_others(bench):
 def test_three_packets_before_the_start_do_not_decide_the_first_frame(bench, stray):
     receiver = bench.receive(bench.config(**raw_tables(images=10, stall_timeout_s=1, first_frame="auto")))
     send(bench.port, image(stray, 2)[-3:])
+    # The strays lie there for a while before the detector starts.
     time.sleep(0.5)
     for frame in range(110, 120):
         send(bench.port, image(frame, 1))

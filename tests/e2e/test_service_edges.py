@@ -5,13 +5,12 @@ import json
 import pathlib
 import shutil
 import signal
-import time
 
 import h5py
 import pytest
 import zmq
 from driving import free_ports, program
-from service import Service, free_port, until, write_config
+from service import Service, at_rest, free_port, until, write_config
 
 
 class Edge:
@@ -150,8 +149,7 @@ def test_an_end_does_not_wait_for_ever_for_a_consumer(edge):
         pixels = bytes(1 << 20)
         for frame in range(100):
             edge.say(pixels, htype="image", frame=frame, shape=[1024, 1024], type="uint8", compression="none")
-        time.sleep(1)
-        committed = edge.service.status()["images_committed"]
+        committed = at_rest(lambda: edge.service.status()["images_committed"], "the committed images", for_s=1)
         assert committed < 60, "everybody waits for it"
         code, _ = edge.service.end(signal.SIGTERM, timeout=40)
         assert code == 0

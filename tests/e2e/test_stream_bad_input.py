@@ -352,6 +352,7 @@ def killed(service, seconds, generator):
 
     thread = threading.Thread(target=look)
     thread.start()
+    # The moment of the kill.
     time.sleep(seconds)
     at = time.monotonic()
     service.process.send_signal(signal.SIGKILL)

@@ -273,6 +273,7 @@ def test_two_upstreams_share_a_stream(serve, pause):
         start, *messages, end = Stins(run * 500).series(images)
         # The end overtakes half of the images.
         service.send(start, *messages[::2], end, upstream=0)
+        # With the pause the end is surely there before the other half.
         time.sleep(pause)
         service.send(*messages[1::2], upstream=1)
         file = service.file(run).equals(images)
@@ -462,9 +463,11 @@ def test_sls_receivers(serve, version, ports):
     # The file name in the messages is a path of another machine, so arm names the file.
     service = serve("sls", upstreams=ports, source='socket = "sub"\n' + (modules if ports == 2 else ""))
     service.command("arm", {"prefix": "mine"})
-    sockets = [service.socket(n, zmq.PUB) for n in range(ports)]
-    # A PUB socket drops messages silently while nobody has subscribed.
-    time.sleep(0.3)
+    # A PUB socket drops messages silently while nobody has subscribed. An XPUB socket does so too, and says when
+    # somebody has.
+    sockets = [service.socket(n, zmq.XPUB) for n in range(ports)]
+    for s in sockets:
+        assert s.poll(20_000) and s.recv() == b"\1", "the service subscribes to everything"
     parts = [pictures(8, seed=n) for n in range(ports)]
     for n in range(8):
         for port, s in enumerate(sockets):

@@ -340,6 +340,7 @@ def test_acquisitions_of_a_detector_that_goes_on_counting(bench):
 def test_one_stray_packet_does_not_decide_the_first_frame(bench, stray):
     receiver = bench.receive(configured(bench, jungfrau(), 1))
     send(bench.port, [stray], [77])
+    # The stray lies there for a while before the detector starts.
     time.sleep(0.3)
     send(bench.port, range(100, 100 + FRAMES))
     code, report = receiver.finish()

@@ -151,6 +151,7 @@ fn a_writer_waits_for_a_reliable_reader_and_no_longer() {
     assert_eq!(loaded(&reader.stats().skipped), 4);
     reader.set_connected(true);
     let dropper = std::thread::spawn(move || {
+        // The writer waits by then. Nobody can ask it, and if it does not, the test is only easier.
         std::thread::sleep(Duration::from_millis(10));
         drop(reader);
     });

@@ -1,12 +1,12 @@
 //! The arithmetic of Konkordia as free functions over slices: conversion, bit transposition, compression, and the three
-//! fused. It never reads a clock (except [`mod@bench`]), does input or output, or starts a thread, and it keeps no
-//! state of its own between images: what has to last (tracked pedestals, sums) belongs to the caller. Read [`convert`]
-//! first, then [`fused::FusedScratch`] and [`codec`].
+//! fused. It never reads a clock, does input or output, or starts a thread, and it keeps no state of its own between
+//! images: what has to last (tracked pedestals, sums) belongs to the caller. Read [`convert`] first, then
+//! [`fused::FusedScratch`] and [`codec`].
 
 pub mod baseline;
-pub mod bench;
 pub mod bitshuffle;
 pub mod byte_offset;
+pub mod chains;
 pub mod chunk;
 pub mod codec;
 pub mod constants;

@@ -9,9 +9,8 @@ use konkordia_kernels::baseline::Passes;
 use konkordia_kernels::chunk::{self, bslz4_bound, decompress_chunk};
 use konkordia_kernels::convert::{self, Constants, count_words};
 use konkordia_kernels::fused::{FusedScratch, block_pixels, compress_chunk};
-use konkordia_kernels::{ElementSize, Isa, bench};
+use konkordia_kernels::{ElementSize, Isa};
 use std::path::PathBuf;
-use std::time::Duration;
 
 const PIXELS: usize = 512 * 1024;
 const ENERGY_KEV: f64 = 12.4;
@@ -125,30 +124,6 @@ fn fused_real_frames_are_byte_for_byte_those_of_the_plain_way() {
             assert!(fused[..at] == plain[..length], "{isa}, frame {index}");
         }
     }
-}
-
-#[test]
-fn the_benchmark_verifies_every_row() {
-    let frames: Vec<Vec<u16>> = (0..2).map(|f| (0..10_001).map(|i| ((i * 7919 + f * 31) % 1500) as u16).collect()).collect();
-    let planes: Vec<Vec<f32>> = [700.0, 0.0, 0.0, 0.01, 1.0, 1.0].map(|value| vec![value; 10_001]).into();
-    let constants = Constants { pedestal: [&planes[0], &planes[1], &planes[2]], factor: [&planes[3], &planes[4], &planes[5]] };
-    let rows = bench::run(&frames, &constants, Duration::ZERO).unwrap();
-    assert!(rows.len() >= 4 + 7 * Isa::available().len());
-    for row in &rows {
-        assert!(row.verified && row.gb_per_s_raw > 0.0 && row.ratio_to_baseline > 0.0, "{row:?}");
-    }
-    let more = [bench::steps::run(&frames, &constants, Duration::ZERO), bench::codecs::run(&frames, &constants, Duration::ZERO)];
-    for row in more.into_iter().flat_map(Result::unwrap) {
-        assert!(row.verified && row.gb_per_s_raw > 0.0 && row.ratio_to_baseline > 0.0, "{row:?}");
-    }
-    let points = bench::roofline::points(&frames, &constants, Duration::ZERO).unwrap();
-    assert_eq!(points.len(), 6 * Isa::available().len() - 2);
-    assert!(points.iter().all(|p| p.verified && p.gb_per_s() > p.gflop_per_s()), "{points:?}");
-    assert!(bench::roofline::copy_gb_per_s(1 << 14, Duration::ZERO) > 0.0);
-    assert!(Isa::available().iter().all(|isa| bench::roofline::peak_gflop_per_s(*isa, Duration::ZERO) > 0.0));
-    assert!(bench::run(&[], &constants, Duration::ZERO).is_err());
-    assert!(bench::run(&[vec![0; 4], vec![0; 5]], &constants, Duration::ZERO).unwrap_err().contains("frame 1"));
-    assert!(bench::run(&[vec![0; 4]], &constants, Duration::ZERO).is_err());
 }
 
 /// The chunks in a V2 stream: byte strings behind CBOR tag 56500 over ["bslz4", element size, bytes].

@@ -11,14 +11,13 @@
 //! roles touch the same bytes at once: while the reader is at `n`, nobody writes `n + slots`; the other two wait for
 //! each other.
 
-use std::cell::UnsafeCell;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use konkordia_core::image::{ImageHead, TileRecord};
 
 use crate::cursor::{Cursor, lowest};
 use crate::mapping::Mapping;
+use crate::sync::{Accesses, AtomicU32, AtomicU64, Ordering, Place};
 
 /// Snapshots of the pedestals that go with some of the images.
 #[derive(Clone, Debug)]
@@ -39,22 +38,34 @@ struct Cell {
     records: Box<[TileRecord]>,
 }
 
+/// The place of a strip's snapshot in the mapping.
+struct SnapshotRange {
+    /// In pixels.
+    start: usize,
+    /// In pixels.
+    length: usize,
+    /// Its number in the list of accesses.
+    access: usize,
+}
+
 pub(crate) struct Images {
     slots: u64,
     strip_bytes_max: Vec<usize>,
     strip_offsets: Vec<usize>,
     stride: usize,
     packed: Mapping,
+    strip_accesses: Accesses,
     strip_bytes: Box<[AtomicU32]>,
     /// Numbers that a worker gives with each strip.
     strip_numbers: usize,
     numbers: Box<[AtomicU64]>,
-    cells: Box<[UnsafeCell<Cell>]>,
+    cells: Box<[Place<Cell>]>,
     snapshot: Option<SnapshotSpec>,
     snapshot_offsets: Vec<usize>,
     /// Pixels from snapshot to snapshot.
     snapshot_stride: usize,
     snapshots: Mapping,
+    snapshot_accesses: Accesses,
     /// One per worker.
     pub finished: Box<[Cursor]>,
     pub published: Cursor,
@@ -107,11 +118,13 @@ impl Images {
         Ok(Self {
             slots,
             packed: Mapping::new(packed_bytes)?,
+            strip_accesses: Accesses::new(count * strip_bytes_max.len()),
             strip_bytes: (0..count * strip_bytes_max.len()).map(|_| AtomicU32::new(0)).collect(),
             strip_numbers,
             numbers: (0..numbers).map(|_| AtomicU64::new(0)).collect(),
-            cells: (0..count).map(|_| UnsafeCell::new(cell())).collect(),
+            cells: (0..count).map(|_| Place::new(cell())).collect(),
             snapshots: Mapping::new(snapshot_bytes.max(64))?,
+            snapshot_accesses: Accesses::new(snapshot_slots as usize * strip_bytes_max.len()),
             strip_bytes_max,
             strip_offsets,
             stride,
@@ -147,6 +160,7 @@ impl Images {
     #[expect(clippy::mut_from_ref, reason = "the cursor rules give the strip one owner")]
     pub(crate) fn strip_mut(&self, image: u64, worker: usize, strip: usize, limit: u64) -> &mut [u8] {
         self.assert_writable(image, worker, strip, limit);
+        self.strip_accesses.write(self.slot(image) * self.strips() + strip);
         let offset = self.slot(image) * self.stride + self.strip_offsets[strip];
         // SAFETY: the strip lies inside the mapping, which was sized for all slots and is initialised (zeroed at
         // start). By the rules of the module this worker alone touches it now: its cursor is at most `image`, so
@@ -155,9 +169,12 @@ impl Images {
         unsafe { std::slice::from_raw_parts_mut(self.packed.start().add(offset), self.strip_bytes_max[strip]) }
     }
 
+    /// Notes how long a strip has become. The caller has just written it.
     pub(crate) fn set_strip_bytes(&self, image: u64, strip: usize, bytes: usize) {
         assert!(bytes <= self.strip_bytes_max[strip]);
-        self.strip_bytes[self.slot(image) * self.strips() + strip].store(bytes as u32, Ordering::Relaxed);
+        let index = self.slot(image) * self.strips() + strip;
+        self.strip_accesses.write(index);
+        self.strip_bytes[index].store(bytes as u32, Ordering::Relaxed);
     }
 
     fn numbers_of(&self, image: u64, strip: usize) -> &[AtomicU64] {
@@ -178,20 +195,22 @@ impl Images {
         self.numbers_of(image, strip).iter().map(|number| number.load(Ordering::Relaxed))
     }
 
-    /// Place of a strip's snapshot in the mapping, in pixels, and its length, if the image has a snapshot. The snapshot
-    /// that was there before belongs to image `image - every_images * snapshot.slots`, which is below `image - slots`:
-    /// the reader has passed it when there is room for `image`.
-    fn snapshot_range(&self, image: u64, strip: usize) -> Option<(usize, usize)> {
+    /// Where the snapshot of a strip is, if the image has one. The snapshot that was there before belongs to image
+    /// `image - every_images * snapshot.slots`, which is below `image - slots`: the reader has passed it when there is
+    /// room for `image`.
+    fn snapshot_range(&self, image: u64, strip: usize) -> Option<SnapshotRange> {
         let spec = self.snapshot.as_ref().filter(|s| image.is_multiple_of(s.every_images))?;
         let slot = (image / spec.every_images % spec.slots) as usize;
-        Some((slot * self.snapshot_stride + self.snapshot_offsets[strip], spec.strip_pixels[strip]))
+        let start = slot * self.snapshot_stride + self.snapshot_offsets[strip];
+        Some(SnapshotRange { start, length: spec.strip_pixels[strip], access: slot * self.strips() + strip })
     }
 
     /// The snapshot of a strip for its worker to write.
     #[expect(clippy::mut_from_ref, reason = "the cursor rules give the strip one owner")]
     pub(crate) fn snapshot_mut(&self, image: u64, worker: usize, strip: usize, limit: u64) -> Option<&mut [f32]> {
         self.assert_writable(image, worker, strip, limit);
-        let (start, length) = self.snapshot_range(image, strip)?;
+        let SnapshotRange { start, length, access } = self.snapshot_range(image, strip)?;
+        self.snapshot_accesses.write(access);
         assert!((start + length) * 4 <= self.snapshots.bytes());
         // SAFETY: as in `strip_mut`; the range was checked and is aligned to a cache line, and any bits are an `f32`.
         Some(unsafe { std::slice::from_raw_parts_mut(self.snapshots.start().cast::<f32>().add(start), length) })
@@ -203,7 +222,7 @@ impl Images {
         assert!(image < lowest(&self.finished), "image {image} is not ready for the committer");
         // SAFETY: all workers are past `image`, for which they found room, and the reader is not there yet: the cell is
         // the committer's alone, of which there is one (`&mut` in `ring.rs`).
-        let cell = unsafe { &mut *self.cells[self.slot(image)].get() };
+        let cell = unsafe { &mut *self.cells[self.slot(image)].to_write() };
         cell.head = head;
         cell.records.copy_from_slice(records);
         self.published.set(image + 1);
@@ -217,14 +236,16 @@ impl Images {
     pub(crate) fn head(&self, image: u64) -> (&ImageHead, &[TileRecord]) {
         self.assert_readable(image);
         // SAFETY: the committer has passed `image`, and nobody writes this cell again before the reader has.
-        let cell = unsafe { &*self.cells[self.slot(image)].get() };
+        let cell = unsafe { &*self.cells[self.slot(image)].to_read() };
         (&cell.head, &cell.records)
     }
 
     /// A packed strip of an image that the reader has not passed.
     pub(crate) fn strip(&self, image: u64, strip: usize) -> &[u8] {
         self.assert_readable(image);
-        let bytes = self.strip_bytes[self.slot(image) * self.strips() + strip].load(Ordering::Relaxed) as usize;
+        let index = self.slot(image) * self.strips() + strip;
+        self.strip_accesses.read(index);
+        let bytes = self.strip_bytes[index].load(Ordering::Relaxed) as usize;
         let offset = self.slot(image) * self.stride + self.strip_offsets[strip];
         // SAFETY: as in `head`; `bytes` is at most the strip's place (`set_strip_bytes`).
         unsafe { std::slice::from_raw_parts(self.packed.start().add(offset).cast_const(), bytes) }
@@ -233,7 +254,8 @@ impl Images {
     /// The snapshot of a strip of an image that the reader has not passed.
     pub(crate) fn snapshot(&self, image: u64, strip: usize) -> Option<&[f32]> {
         self.assert_readable(image);
-        let (start, length) = self.snapshot_range(image, strip)?;
+        let SnapshotRange { start, length, access } = self.snapshot_range(image, strip)?;
+        self.snapshot_accesses.read(access);
         // SAFETY: as in `head`; the range is that of `snapshot_mut`.
         Some(unsafe { std::slice::from_raw_parts(self.snapshots.start().cast::<f32>().add(start).cast_const(), length) })
     }

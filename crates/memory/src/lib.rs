@@ -6,3 +6,7 @@ pub mod cursor;
 mod images;
 mod mapping;
 pub mod ring;
+mod sync;
+
+#[cfg(all(test, feature = "loom"))]
+mod models;

@@ -29,7 +29,8 @@ impl Mapping {
         }
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| io::Error::other("mmap gave a null address"))?;
         // SAFETY: the range was mapped above; the advice does not change its content, and its failure (no huge pages)
-        // changes only speed.
+        // changes only speed. Miri does not know it.
+        #[cfg(not(miri))]
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
         for offset in (0..bytes).step_by(PAGE_BYTES) {
             // SAFETY: `offset < bytes`, all of which is mapped, writable and not yet shared with anybody.

@@ -17,11 +17,9 @@
 //! The first receiver that asks decides for all receivers whether a frame gets a slot ([`TileWriter::claim`]), so that
 //! a frame is taken whole or not at all. The argument above does not depend on this.
 
-use std::cell::UnsafeCell;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use konkordia_core::IMAGES_MAX;
@@ -33,6 +31,16 @@ use crate::cursor::{Bell, Cursor, lowest};
 pub use crate::images::SnapshotSpec;
 use crate::images::{Images, ImagesSpec};
 use crate::mapping::Mapping;
+use crate::sync::{Accesses, AtomicU64, Ordering, Part, Place, kept};
+
+/// Claims that are remembered: fewer under the tools that take long to make them (`scripts/check-memory`).
+const CLAIMS: u64 = if cfg!(feature = "loom") {
+    2
+} else if cfg!(miri) {
+    1024
+} else {
+    CLAIMS_MIN
+};
 
 /// Size of a ring; all bounds come from the plan.
 #[derive(Clone, Debug)]
@@ -71,7 +79,8 @@ struct Shared {
     raw: Mapping,
     images: Images,
     tile_stride: usize,
-    cells: Box<[UnsafeCell<TileCell>]>,
+    raw_accesses: Accesses,
+    cells: Box<[Place<TileCell>]>,
     claims: Box<[AtomicU64]>,
     received: Box<[Cursor]>,
     worked: Box<[Cursor]>,
@@ -95,9 +104,13 @@ impl Shared {
         (image % self.spec.slots) as usize
     }
 
-    fn cell(&self, image: u64, tile: usize) -> *mut TileCell {
+    fn index(&self, image: u64, tile: usize) -> usize {
         assert!(tile < self.spec.tiles, "there is no tile {tile}");
-        self.cells[self.slot(image) * self.spec.tiles + tile].get()
+        self.slot(image) * self.spec.tiles + tile
+    }
+
+    fn cell(&self, image: u64, tile: usize) -> &Place<TileCell> {
+        &self.cells[self.index(image, tile)]
     }
 
     fn tile_start(&self, image: u64, tile: usize) -> *mut u8 {
@@ -110,7 +123,8 @@ impl Shared {
 
     /// First frame for which there is no slot. It only ever grows.
     fn limit(&self) -> u64 {
-        self.committed.get().min(lowest(&self.copied)).saturating_add(self.spec.slots)
+        let copied = if kept(Part::RawHold) { lowest(&self.copied) } else { u64::MAX };
+        self.committed.get().min(copied).saturating_add(self.spec.slots)
     }
 
     /// The record of a tile, if packets of it were placed. The caller is a role whose turn it is at `image`.
@@ -120,7 +134,7 @@ impl Shared {
     unsafe fn record(&self, image: u64, tile: usize) -> Option<&TileRecord> {
         // SAFETY: by the caller's promise no receiver writes this cell now (module documentation), so a shared
         // reference is sound.
-        let cell = unsafe { &*self.cell(image, tile) };
+        let cell = unsafe { &*self.cell(image, tile).to_read() };
         (cell.tag == image + 1).then_some(&cell.record)
     }
 
@@ -131,6 +145,7 @@ impl Shared {
     unsafe fn tile(&self, image: u64, tile: usize) -> Option<(&TileRecord, &[u8])> {
         // SAFETY: the caller keeps the conditions of `record`, which are part of those of this function.
         let record = unsafe { self.record(image, tile) }?;
+        self.raw_accesses.read(self.index(image, tile));
         // SAFETY: the tile's bytes lie inside the mapping, are initialised (zeroed at start) and have no writer while
         // the caller's cursor stays.
         Some((record, unsafe { std::slice::from_raw_parts(self.tile_start(image, tile), self.spec.tile_bytes) }))
@@ -163,7 +178,7 @@ impl Ring {
         assert!(!spec.strip_bytes_max.is_empty());
         assert!(spec.payload_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.payload_bytes));
         let (tile_stride, raw_bytes) = layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
-        let claims = CLAIMS_MIN.max(2 * spec.slots);
+        let claims = CLAIMS.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
         let bells = |n: usize| (0..n).map(|_| Bell::default()).collect();
         let images = Images::new(ImagesSpec {
@@ -178,7 +193,8 @@ impl Ring {
             raw: Mapping::new(raw_bytes)?,
             images,
             tile_stride,
-            cells: (0..spec.slots as usize * spec.tiles).map(|_| UnsafeCell::default()).collect(),
+            raw_accesses: Accesses::new(spec.slots as usize * spec.tiles),
+            cells: (0..spec.slots as usize * spec.tiles).map(|_| Place::new(TileCell::default())).collect(),
             claims: (0..claims).map(|_| AtomicU64::new(0)).collect(),
             received: cursors(spec.tiles),
             worked: cursors(spec.workers),
@@ -230,8 +246,10 @@ impl TileWriter {
     pub fn claim(&mut self, image: u64) -> bool {
         assert!(image < IMAGES_MAX, "image {image} is beyond any run");
         let index = (image % self.shared.claims.len() as u64) as usize;
+        let acquire = if kept(Part::ClaimAcquire) { Ordering::Acquire } else { Ordering::Relaxed };
+        let release = if kept(Part::ClaimRelease) { Ordering::AcqRel } else { acquire };
         loop {
-            let seen = self.shared.claims[index].load(Ordering::Acquire);
+            let seen = self.shared.claims[index].load(acquire);
             let has_slot = match (seen >> 1).cmp(&(image + 1)) {
                 // Decided by another receiver, whose view of the cursors is visible here now (Acquire).
                 Equal => seen & 1 == 1,
@@ -241,7 +259,7 @@ impl TileWriter {
             };
             let decided = (image + 1) << 1 | u64::from(has_slot);
             let entry = &self.shared.claims[index];
-            if seen == decided || entry.compare_exchange(seen, decided, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            if seen == decided || entry.compare_exchange(seen, decided, release, acquire).is_ok() {
                 assert!(!has_slot || self.has_room(image), "cursors only move up");
                 return has_slot;
             }
@@ -258,7 +276,7 @@ impl TileWriter {
         assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
         // SAFETY: `low <= image < limit` was just asserted, so by the cursor rules only this receiver touches the cell;
         // `&mut self` makes it the only one of this tile.
-        let cell = unsafe { &mut *self.shared.cell(image, self.tile) };
+        let cell = unsafe { &mut *self.shared.cell(image, self.tile).to_write() };
         let record = TileRecord { header, received_ns: self.now_ns, ..TileRecord::default() };
         *cell = TileCell { tag: image + 1, record };
     }
@@ -274,10 +292,11 @@ impl TileWriter {
             "packet {packet} lies outside the tile"
         );
         // SAFETY: as in `open`.
-        let cell = unsafe { &mut *self.shared.cell(image, self.tile) };
+        let cell = unsafe { &mut *self.shared.cell(image, self.tile).to_write() };
         assert!(cell.tag == image + 1, "image {image} was not opened");
         assert!(cell.record.bitmap.set(packet), "packet {packet} of image {image} is placed twice");
         cell.record.packets += 1;
+        self.shared.raw_accesses.write(self.shared.index(image, self.tile));
         // SAFETY: source and destination do not overlap (the payload is not ring memory); the destination lies inside
         // this tile by the assert above, and only this receiver touches the tile now (`low <= image < limit`).
         unsafe {
@@ -291,7 +310,12 @@ impl TileWriter {
         if low > self.low {
             self.low = low;
             self.shared.received[self.tile].set(low);
-            self.shared.worker_bells.iter().chain(&self.shared.reader_bells).for_each(Bell::ring);
+            if kept(Part::WakeWorkers) {
+                self.shared.worker_bells.iter().for_each(Bell::ring);
+            }
+            if kept(Part::WakeFrameReaders) {
+                self.shared.reader_bells.iter().for_each(Bell::ring);
+            }
         }
     }
 
@@ -397,7 +421,9 @@ impl Worker {
             self.shared.images.finished[self.worker].set(images_end);
         }
         self.shared.worked[self.worker].set(self.next);
-        self.shared.committer_bell.ring();
+        if kept(Part::WakeCommitter) {
+            self.shared.committer_bell.ring();
+        }
     }
 }
 
@@ -441,7 +467,9 @@ impl Committer {
     /// Gives the next image to its reader.
     pub fn publish(&mut self, head: ImageHead, records: &[TileRecord]) {
         self.shared.images.publish(head, records);
-        self.shared.image_bell.ring();
+        if kept(Part::WakeImageReader) {
+            self.shared.image_bell.ring();
+        }
     }
 }
 
@@ -507,7 +535,9 @@ impl ImageReader {
         let result = take(&ImageView { images, image: self.next, head, records });
         self.next += 1;
         images.taken.set(self.next);
-        self.shared.worker_bells.iter().for_each(Bell::ring);
+        if kept(Part::WakeForRoom) {
+            self.shared.worker_bells.iter().for_each(Bell::ring);
+        }
         result
     }
 }
@@ -584,6 +614,6 @@ impl Monitor {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "loom")))]
 #[path = "ring_tests.rs"]
 mod tests;

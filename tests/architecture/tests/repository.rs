@@ -15,6 +15,20 @@ fn manifests_keep_the_import_rules() {
     assert_none(&manifests.iter().flat_map(|(name, manifest)| breaches(name, manifest)).collect::<Vec<_>>());
 }
 
+/// With the feature `loom` the rings run in models only, so nothing may switch it on: cargo would do so for the program
+/// too.
+#[test]
+fn no_manifest_switches_the_models_on() {
+    let crates = std::fs::read_dir(root().join("crates")).expect("there are crates");
+    let folders = crates
+        .map(|entry| entry.expect("it can be listed").path())
+        .chain([root().join("fuzz"), root().join("tests/architecture")]);
+    let naming: Vec<_> = folders.filter(|folder| read(&folder.join("Cargo.toml")).contains("loom")).collect();
+    assert_eq!(naming, [root().join("crates/memory")], "manifests that name loom");
+    let memory = read(&root().join("crates/memory/Cargo.toml"));
+    assert!(memory.contains("[features]") && !memory.contains("default ="), "the models are not a default");
+}
+
 #[test]
 fn the_table_in_architecture_md_is_what_the_manifests_say() {
     let stated = table(&read(&root().join("ARCHITECTURE.md"))).unwrap_or_else(|why| panic!("ARCHITECTURE.md: {why}"));

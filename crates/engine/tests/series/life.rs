@@ -335,6 +335,7 @@ fn a_silent_source_ends_in_a_closed_series_that_says_so() {
     eventually("it is armed", || bench.control().progress().state == State::Armed);
     bench.say(0, 1, 0, &[Start(0)]);
     bench.wait("a start", |notice| matches!(notice, Notice::Started(start) if start.series == 1).then_some(()));
+    // Twice the time that a start waits, which counts from the clock on only.
     std::thread::sleep(Duration::from_millis(60));
     bench.control().start_clock();
     assert_eq!(bench.ended(), Ended::NoData);
@@ -345,6 +346,7 @@ fn a_start_that_comes_too_late_is_not_for_the_next_arm() {
     let spec = SeriesSpec { accept: Accept::WhenArmed, start_timeout_ns: 100 * MS, ..spec() };
     let mut bench = Bench::new(spec, 1, PLAIN);
     bench.control().start_clock();
+    // Longer than a start waits, before the arm and after it.
     std::thread::sleep(Duration::from_millis(150));
     bench.control().arm(ArmOrder::default());
     eventually("it is armed", || bench.control().progress().state == State::Armed);

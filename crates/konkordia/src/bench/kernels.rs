@@ -1,12 +1,12 @@
 //! `konkordia bench kernels`
 
 use super::args::BenchKernelsArgs;
+use super::rows::{KernelRow, codecs, run, steps};
 use super::{frames, split};
 use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
-use konkordia_kernels::bench::{KernelRow, codecs, run, steps};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;

@@ -8,6 +8,7 @@ mod kernels;
 mod module_files;
 mod pipeline;
 mod roofline;
+mod rows;
 mod split;
 mod stream;
 mod tables;

@@ -3,12 +3,12 @@
 
 use super::args::BenchRooflineArgs;
 use super::frames;
+use super::rows::roofline::{Point, Variant, copy_gb_per_s, peak_gflop_per_s, points};
 use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_kernels::Isa;
-use konkordia_kernels::bench::roofline::{Point, Variant, copy_gb_per_s, peak_gflop_per_s, points};
 use konkordia_picture::{Axis, Series};
 use serde_json::json;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! The cost of splitting the double pixels, compared with the fused kernel alone. Both work strip by strip, as the
 //! engine's workers do.
 
+use super::rows::KernelRow;
+use super::rows::harness::{Row, measure};
 use konkordia_core::geometry::{DoublePixels, Gather, ImageGeometry};
 use konkordia_core::share::{share, share_start};
 use konkordia_core::tile::TileFormat;
-use konkordia_kernels::bench::KernelRow;
-use konkordia_kernels::bench::harness::{Row, measure};
 use konkordia_kernels::chunk::bslz4_bound;
 use konkordia_kernels::convert::{self, Constants};
 use konkordia_kernels::fused::{FusedScratch, block_pixels};

@@ -3,12 +3,12 @@
 
 use super::args::BenchKernelsArgs;
 use super::frames::{self, Frames};
+use super::rows::harness::{Row, measure};
 use crate::console;
 use konkordia_acquire::machine;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::plan::Compression;
 use konkordia_core::text;
-use konkordia_kernels::bench::harness::{Row, measure};
 use konkordia_kernels::codec::{self, Framing, Packer, piece_bound};
 use konkordia_kernels::convert::{self, Constants};
 use konkordia_kernels::{ElementSize, Isa};
@@ -189,7 +189,7 @@ fn write_all(images: &[Vec<u8>], folder: &Path, budget: Duration) -> Result<Vec<
             work,
         });
     }
-    let line = |((codec, hz, bits), row): (&(Compression, f64, f64), konkordia_kernels::bench::KernelRow)| Line4 {
+    let line = |((codec, hz, bits), row): (&(Compression, f64, f64), super::rows::KernelRow)| Line4 {
         codec: *codec,
         hz: row.gb_per_s_raw,
         bits: row.bits_per_pixel.unwrap_or(f64::NAN),

@@ -86,7 +86,10 @@ async fn a_crowd_of_commands_does_not_keep_a_cancel_out() {
             tokio::spawn(async move { bench.post("/api/v1/arm", r#"{"prefix": "slow"}"#).await.status.as_u16() })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // The first answers are those of the commands for which there is no room any more.
+    while !crowd.iter().any(tokio::task::JoinHandle::is_finished) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
     assert_eq!(bench.post("/api/v1/cancel", "").await.status, 200);
     let mut busy = 0;
     for one in crowd {

@@ -101,6 +101,7 @@ async fn waiting_ends_with_the_run_or_with_the_time() {
     assert_eq!((early["done"].as_bool(), early["status"]["state"].as_str()), (Some(false), Some("running")));
     let fake = Arc::clone(&bench.fakes[0]);
     let (answer, ()) = tokio::join!(bench.get("/api/v1/wait?timeout_s=30"), async move {
+        // The answer has to wait; nobody can see whether it does already.
         tokio::time::sleep(Duration::from_millis(50)).await;
         fake.set(DetectorState::Idle);
     });

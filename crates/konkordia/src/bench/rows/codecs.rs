@@ -2,14 +2,14 @@
 
 use super::harness::{Row, measure};
 use super::{KernelRow, STRIP_PIXELS};
-use crate::bitshuffle::ElementSize;
-use crate::chunk::{self, write_header};
-use crate::codec::{self, Framing, Packer, piece_bound};
-use crate::convert::{self, Constants};
-use crate::isa::Isa;
-use crate::lz4;
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress};
 use konkordia_core::plan::Compression;
+use konkordia_kernels::bitshuffle::ElementSize;
+use konkordia_kernels::chunk::{self, write_header};
+use konkordia_kernels::codec::{self, Framing, Packer, piece_bound};
+use konkordia_kernels::convert::{self, Constants};
+use konkordia_kernels::isa::Isa;
+use konkordia_kernels::lz4;
 use std::hint::black_box;
 use std::time::Duration;
 

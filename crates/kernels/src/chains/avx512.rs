@@ -4,10 +4,10 @@ use crate::isa::Isa;
 use std::arch::x86_64::*;
 
 /// Operations of a round: 12 independent chains of one multiplication and one subtraction of 16 numbers.
-pub const FLOPS_PER_ROUND: usize = 12 * 2 * 16;
+pub(super) const FLOPS_PER_ROUND: usize = 12 * 2 * 16;
 
 /// Does `rounds` rounds; the result only keeps the compiler from removing them.
-pub fn chains(rounds: usize) -> f32 {
+pub(super) fn chains(rounds: usize) -> f32 {
     assert!(Isa::Avx512.is_available());
     // SAFETY: AVX-512 is available (asserted above).
     unsafe { run(rounds) }

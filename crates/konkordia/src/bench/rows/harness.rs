@@ -2,7 +2,7 @@
 //! disturbs all alike.
 
 use super::{KernelRow, ROUNDS_MIN, median};
-use crate::isa::Isa;
+use konkordia_kernels::isa::Isa;
 use std::time::{Duration, Instant};
 
 /// Something to be measured.

@@ -4,14 +4,14 @@
 
 use super::harness::{Row, measure};
 use super::{KernelRow, STRIP_PIXELS};
-use crate::bitshuffle::ElementSize;
-use crate::chunk::bslz4_bound;
-use crate::convert::{self, Constants, FixedConstants, Tracker, jungfrau_fixed, jungfrau_tracking};
-use crate::finish;
-use crate::fused::{FusedScratch, block_pixels};
-use crate::isa::Isa;
-use crate::pedestal::{FIRST_FRAMES, PedestalAccumulator};
-use crate::stats::{self, ImageStats, PixelStats};
+use konkordia_kernels::bitshuffle::ElementSize;
+use konkordia_kernels::chunk::bslz4_bound;
+use konkordia_kernels::convert::{self, Constants, FixedConstants, Tracker, jungfrau_fixed, jungfrau_tracking};
+use konkordia_kernels::finish;
+use konkordia_kernels::fused::{FusedScratch, block_pixels};
+use konkordia_kernels::isa::Isa;
+use konkordia_kernels::pedestal::{FIRST_FRAMES, PedestalAccumulator};
+use konkordia_kernels::stats::{self, ImageStats, PixelStats};
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::Duration;

@@ -1,27 +1,24 @@
-//! Times the kernels on the caller's frames, each against the plain way (the baseline) in the same run. The only module
-//! with a clock.
+//! Times the kernels on the caller's frames, each against the plain way (the baseline) in the same run.
 //!
 //! All figures are gigabytes (10^9) of raw words per second on one core, medians over interleaved rounds: in each round
 //! every row does the same frame, so that a busy machine disturbs all of them alike. Output is `int16`.
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 pub mod codecs;
 pub mod harness;
 pub mod roofline;
 pub mod steps;
+#[cfg(test)]
+mod tests;
 
-use crate::baseline::{self, Passes};
-use crate::bitshuffle::{self, ElementSize};
-use crate::chunk::{self, BLOCK_BYTES, bslz4_bound, write_header};
-use crate::codec::{self, Packer};
-use crate::convert::{self, Constants, scalar};
-use crate::fused::{FusedScratch, block_pixels};
-use crate::isa::Isa;
-use crate::lz4;
 use konkordia_core::plan::Compression;
+use konkordia_kernels::baseline::{self, Passes};
+use konkordia_kernels::bitshuffle::{self, ElementSize};
+use konkordia_kernels::chunk::{self, BLOCK_BYTES, bslz4_bound, write_header};
+use konkordia_kernels::codec::{self, Packer};
+use konkordia_kernels::convert::{self, Constants, scalar};
+use konkordia_kernels::fused::{FusedScratch, block_pixels};
+use konkordia_kernels::isa::Isa;
+use konkordia_kernels::lz4;
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};

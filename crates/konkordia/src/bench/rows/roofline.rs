@@ -7,9 +7,10 @@
 
 use super::harness::{Row, measure};
 use super::{KernelRow, STRIP_PIXELS};
-use crate::convert::{self, Constants, Tracker, jungfrau_tracking};
-use crate::fused::block_pixels;
-use crate::isa::Isa;
+use konkordia_kernels::chains;
+use konkordia_kernels::convert::{self, Constants, Tracker, jungfrau_tracking};
+use konkordia_kernels::fused::block_pixels;
+use konkordia_kernels::isa::Isa;
 use std::hint::black_box;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -99,31 +100,14 @@ pub fn copy_gb_per_s(bytes: usize, budget: Duration) -> f64 {
 /// `budget`.
 pub fn peak_gflop_per_s(isa: Isa, budget: Duration) -> f64 {
     const ROUNDS: usize = 20_000;
-    let (chains, flops): (fn(usize) -> f32, usize) = match isa.usable() {
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => (super::avx512::chains, super::avx512::FLOPS_PER_ROUND),
-        #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => (super::avx2::chains, super::avx2::FLOPS_PER_ROUND),
-        _ => (scalar_chains, 12 * 2),
-    };
     let (start, mut best) = (Instant::now(), f64::INFINITY);
     while best.is_infinite() || start.elapsed() < budget {
         let start = Instant::now();
-        black_box(chains(black_box(ROUNDS)));
-        best = best.min(start.elapsed().as_secs_f64());
+        let (sum, flops) = chains::run(isa, black_box(ROUNDS));
+        black_box(sum);
+        best = best.min(start.elapsed().as_secs_f64() / (ROUNDS * flops) as f64);
     }
-    (ROUNDS * flops) as f64 / best / 1e9
-}
-
-/// Plain Rust; the compiler uses the vectors of 128 bits that every x86-64 has.
-fn scalar_chains(rounds: usize) -> f32 {
-    let mut chains = [1.0f32; 12];
-    for _ in 0..rounds {
-        for x in &mut chains {
-            *x = *x * 0.9999 - 1.0e-4;
-        }
-    }
-    chains.into_iter().sum()
+    1.0 / best / 1e9
 }
 
 /// Measures all variants for about `budget`.

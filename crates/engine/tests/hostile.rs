@@ -1,0 +1,31 @@
+//! The scenes of the fuzz targets with random input, so that each run of the tests tries a little of what `make fuzz`
+//! tries for hours. KONKORDIA_SLOW=1 tries more.
+
+#[path = "../../../fuzz/scenes/messages.rs"]
+mod messages;
+#[path = "../../../fuzz/scenes/packets.rs"]
+mod packets;
+
+use konkordia_sim::rng::Rng;
+
+/// Random inputs, the same in each run of the tests.
+fn each_input(inputs: u64, bytes_max: u64, check: fn(&[u8])) {
+    let inputs = if std::env::var_os("KONKORDIA_SLOW").is_some_and(|v| v == "1") { 20 * inputs } else { inputs };
+    for seed in 0..inputs {
+        let mut rng = Rng::new(seed);
+        let length = rng.next_u64() % bytes_max;
+        let input: Vec<u8> = (0..length).map(|_| rng.next_u64() as u8).collect();
+        let result = std::panic::catch_unwind(|| check(&input));
+        assert!(result.is_ok(), "the input of seed {seed} fails");
+    }
+}
+
+#[test]
+fn hostile_packets_leave_the_ledger_balanced() {
+    each_input(60, 1200, packets::check);
+}
+
+#[test]
+fn hostile_messages_leave_the_ledgers_balanced() {
+    each_input(60, 400, messages::check);
+}
