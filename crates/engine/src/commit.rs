@@ -3,7 +3,7 @@
 use crate::control::Control;
 use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::image::{ImageHead, TileRecord};
-use konkordia_core::ledger::ImageLedger;
+use konkordia_core::ledger::{ImageLedger, ImageStatus, MissingPolicy};
 use konkordia_core::plan::Plan;
 use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
 use konkordia_memory::ring::Committer;
@@ -28,7 +28,7 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
             FrameUse::Dark => ledger.frames_dark += 1,
             FrameUse::Keep { first, last, .. } => {
                 image.add(committer.next(), first, records());
-                image.frames.add(first, placed, expected);
+                image.frames.add(first, ImageStatus::of(placed, expected, MissingPolicy::Keep));
                 if last {
                     let head = image.head(plan);
                     control.count_image(head.status);
