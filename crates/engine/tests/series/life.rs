@@ -330,27 +330,6 @@ fn a_silent_source_ends_in_a_closed_series_that_says_so() {
     let end = bench.end();
     assert_eq!((end.ended, end.ledger.lost, end.ledger.not_received), (Ended::NoData, 0, 3));
     assert_eq!(bench.kept(1)[0].states(), "");
-    // A header alone is no image.
-    bench.control().arm(ArmOrder::default());
-    eventually("it is armed", || bench.control().progress().state == State::Armed);
-    bench.say(0, 1, 0, &[Start(0)]);
-    bench.wait("a start", |notice| matches!(notice, Notice::Started(start) if start.series == 1).then_some(()));
-    std::thread::sleep(Duration::from_millis(60));
-    bench.control().start_clock();
-    assert_eq!(bench.ended(), Ended::NoData);
-}
-
-#[test]
-fn a_start_that_comes_too_late_is_not_for_the_next_arm() {
-    let spec = SeriesSpec { accept: Accept::WhenArmed, start_timeout_ns: 100 * MS, ..spec() };
-    let mut bench = Bench::new(spec, 1, PLAIN);
-    bench.control().start_clock();
-    std::thread::sleep(Duration::from_millis(150));
-    bench.control().arm(ArmOrder::default());
-    eventually("it is armed", || bench.control().progress().state == State::Armed);
-    std::thread::sleep(Duration::from_millis(150));
-    bench.say(0, 1, 0, &[Start(1), Image(0), End]);
-    assert_eq!(bench.ended(), Ended::Finished);
 }
 
 #[test]

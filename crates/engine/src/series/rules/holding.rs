@@ -71,7 +71,10 @@ impl Rules {
             if first.is_some_and(|image| !waits(image))
                 && let Some(incoming) = self.hold_queues[upstream].pop_ahead()
             {
-                self.offer(incoming, queue.is_patient);
+                // One that begins a series, because that for which it waited has ended, is taken. If it waited again, it
+                // could begin series without end.
+                let begins = self.current.is_none() && !self.quirks.has_start;
+                self.offer(incoming, queue.is_patient && !begins);
                 queue.is_patient = true;
                 self.unfinished.queue = Some(queue);
                 return;

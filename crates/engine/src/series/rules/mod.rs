@@ -18,6 +18,13 @@ pub(crate) mod sum;
 mod taking;
 mod times;
 
+#[cfg(test)]
+mod life_tests;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod world;
+
 
 use super::notice::{ArmOrder, Notice};
 use current::Current;

@@ -55,7 +55,11 @@ impl Rules {
                 None
             }
             Judgement::Next => {
-                self.wait_for_end(upstream, read);
+                // While images of this series wait for their place, the upstream has not gone on: without them, one that
+                // began the series would begin it again and again.
+                if self.hold_queues[upstream].first_ahead().is_none() {
+                    self.wait_for_end(upstream, read);
+                }
                 Some((Waits::End, incoming))
             }
             Judgement::Unannounced if is_patient => Some((Waits::Header, incoming)),

@@ -92,6 +92,8 @@ impl Rules {
                 self.tick_end(at_ns);
                 Stage::Over
             }
+            // A series has ended: messages that waited for that do not wait for the next event too.
+            Stage::Over | Stage::CloseOver if self.current.is_none() && self.is_changed => Stage::Held,
             Stage::Over if !self.is_over() => return,
             Stage::Over => {
                 self.reorder.iter_mut().for_each(ReorderQueue::finish);
