@@ -101,8 +101,7 @@ fn start(
     };
     let images_max = work::is_needed(spec).then(|| spec.workers.max(1) * IMAGES_PER_WORKER);
     let worker_pool = images_max.map(|images_max| start_workers(series, spec, images_max)).transpose()?;
-    let summer =
-        (spec.sum_frames > 1).then(|| Summer::new(spec.sum_frames, spec.packing_out.unwrap_or(Packing::None)));
+    let summer = (spec.sum_frames > 1).then(|| Summer::new(spec.sum_frames, spec.packing_out.unwrap_or(Packing::None)));
     let sorter = Sorter {
         rules: Rules::new(RulesSpec::of(spec, images_max), quirks),
         control: Arc::clone(&control),

@@ -197,7 +197,7 @@ impl Images {
     /// gap.
     pub fn advance(&mut self, is_held: bool, actions: &mut VecDeque<Action>) -> bool {
         if let Some((sum, has_blanks)) = self.sum.as_mut().and_then(Sum::take) {
-            self.ledger.enter_image(&sum);
+            self.ledger.images.enter(sum.status, sum.store);
             actions.push_back(Action::CommitSum(sum, has_blanks));
             return true;
         }
@@ -354,7 +354,7 @@ impl Images {
             if sum.status.has_pixels() {
                 sum.status = ImageStatus::Discarded;
             }
-            self.ledger.enter_image(&sum);
+            self.ledger.images.enter(sum.status, sum.store);
         }
     }
 

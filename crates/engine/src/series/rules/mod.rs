@@ -25,7 +25,6 @@ mod simulation;
 #[cfg(test)]
 mod world;
 
-
 use super::notice::{ArmOrder, Notice};
 use current::Current;
 use hold_queue::HoldQueue;

@@ -236,7 +236,11 @@ fn reference(scenario: &Scenario, sent: &Sent, seen: &Seen) -> String {
         left = left.max((came.image + 1).saturating_sub(scenario.window_images));
         if came.image >= left {
             let (good, bad, _) = here.entry(came.image).or_insert((BTreeSet::new(), BTreeSet::new(), came.at_ns));
-            if came.is_good { good.insert(came.part) } else { bad.insert(came.part) };
+            if came.is_good {
+                good.insert(came.part)
+            } else {
+                bad.insert(came.part)
+            };
         }
     }
     let has_numbers = scenario.kind == Kind::Numbered && sent.has_end;
@@ -284,10 +288,14 @@ fn run(seed: u64, kind: Kind) -> Vec<String> {
         assert_eq!(states, reference(&scenario, sent, seen), "seed {seed} {kind:?} series {n}");
         let count = |letter: char| states.matches(letter).count() as u64;
         let ledger = &end.ledger;
-        assert_eq!((ledger.expected, ledger.complete), (states.len() as u64, count('c')));
-        assert_eq!((ledger.partial, ledger.lost, ledger.discarded), (count('p'), count('-'), count('d')));
-        let missed = ledger.not_taken + ledger.not_received;
-        assert_eq!(missed, sent.planned.map_or(0, |planned| planned.saturating_sub(ledger.expected)), "seed {seed} {kind:?}");
+        assert_eq!((ledger.images.expected, ledger.images.complete), (states.len() as u64, count('c')));
+        assert_eq!((ledger.images.partial, ledger.images.lost, ledger.images.discarded), (count('p'), count('-'), count('d')));
+        let missed = ledger.images.not_taken + ledger.images.not_received;
+        assert_eq!(
+            missed,
+            sent.planned.map_or(0, |planned| planned.saturating_sub(ledger.images.expected)),
+            "seed {seed} {kind:?}"
+        );
         if sent.has_end && scenario.upstreams == 1 {
             assert_eq!(end.ended, Ended::Finished, "seed {seed} {kind:?} series {n}");
         }
@@ -380,7 +388,10 @@ fn chaos(seed: u64) -> Vec<String> {
     for seen in &world.seen {
         let (_, end) = seen.end.as_ref().unwrap();
         let images = seen.images.len() as u64;
-        assert!(images == end.ledger.expected || (end.ended == Ended::Cancelled && images < end.ledger.expected), "seed {seed}");
+        assert!(
+            images == end.ledger.images.expected || (end.ended == Ended::Cancelled && images < end.ledger.images.expected),
+            "seed {seed}"
+        );
     }
     world.trace
 }

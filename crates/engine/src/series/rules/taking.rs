@@ -1,10 +1,10 @@
 //! Messages are judged, and taken, held or thrown away; each is counted once.
 
 use super::current::Refused;
+use super::hold_queue::Waits;
 use super::images::Held;
 use super::io::{Action, Incoming, Receipt};
 use super::membership::{Judgement, LEAVING, NOT_ARMED, Received, SenderQuirks};
-use super::hold_queue::Waits;
 use super::{Placing, Rules};
 use crate::series::event::{Event, ImagePart, Read};
 use crate::series::notice::Notice;
@@ -278,7 +278,7 @@ impl Rules {
     /// is in it.
     fn throw_away(&mut self, upstream: usize, is_image: bool, why: &'static str) {
         if is_image && self.current.is_some() {
-            self.images.ledger.not_kept += 1;
+            self.images.ledger.images.not_kept += 1;
             self.tell(upstream, why, why);
         }
     }
@@ -297,7 +297,7 @@ impl Rules {
             self.tell(incoming.receipt.upstream, "malformed", why);
         }
         // Its image is not known.
-        self.images.ledger.not_kept += u64::from(self.current.is_some());
+        self.images.ledger.images.not_kept += u64::from(self.current.is_some());
         self.count(incoming.receipt, |ledger| ledger.malformed += 1);
     }
 

@@ -258,7 +258,10 @@ impl World {
             Action::Commit(image) | Action::CommitSum(image, _) => {
                 let seen = self.seen.last_mut().expect("it was announced");
                 assert!(seen.end.is_none() && image.number == seen.images.len() as u64, "every position once, in order");
-                assert_eq!(image.status.has_pixels(), image.status == ImageStatus::Complete || image.status == ImageStatus::Partial);
+                assert_eq!(
+                    image.status.has_pixels(),
+                    image.status == ImageStatus::Complete || image.status == ImageStatus::Partial
+                );
                 seen.images.push(image);
                 self.pass_time();
             }
