@@ -195,7 +195,7 @@ pub struct ImageLedger {
     pub not_taken: u64,
     /// Planned images that did not come although they were waited for: silence, the next series, or an error.
     pub not_received: u64,
-    /// Of messages: those with images that came during the series and are not kept, see [`crate::series::SeriesLedger`].
+    /// Messages with images that came and are not kept, see [`crate::series::SeriesLedger`]; 0 in runs over UDP.
     pub not_kept: u64,
 }
 

@@ -204,8 +204,8 @@ impl FrameSeen {
     }
 }
 
-/// How many frames of an image have come so far, and how complete they are. With [`Selector`], this is the rule of sums,
-/// of packets and of messages: which frames belong to an image, and what its state is.
+/// How many frames of an image have come so far, and how complete they are. With [`Selector`], this is the rule of
+/// sums, of packets and of messages: which frames belong to an image, and what its state is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageFrames {
     /// Frames added.

@@ -1,7 +1,7 @@
-//! The thread of a stream path that puts images in order: it takes messages, commands and finished images, gives them to
-//! the [`Rules`], and carries out what these say.
+//! The thread of a stream path that puts images in order: it takes messages, commands and finished images, gives them
+//! to the [`Rules`], and carries out what these say.
 
-use super::control::SeriesControl;
+use super::control::{Progress, SeriesControl};
 use super::notice::{Command, Notice};
 use super::pull::{Batch, Closed};
 use super::rules::Rules;
@@ -252,7 +252,7 @@ impl Sorter {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, super::Progress> {
+    fn seen(&self) -> MutexGuard<'_, Progress> {
         self.control.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -127,8 +127,8 @@ impl Summer {
         is_added
     }
 
-    /// Gives a sum its pixels, if its state has pixels; the next image begins the next sum. `has_blanks`: images without
-    /// pixels belong to it.
+    /// Gives a sum its pixels, if its state has pixels; the next image begins the next sum. `has_blanks`: images
+    /// without pixels belong to it.
     pub fn finish(&mut self, sum: &mut CommittedImage, has_blanks: bool) {
         if sum.status.has_pixels() {
             sum.channels = self.pixels(has_blanks);

@@ -3,31 +3,7 @@
 use super::Rules;
 use super::current::are_near;
 use super::hold_queue::HoldQueue;
-
-/// One hold queue that is being opened.
-pub(super) struct OneQueue {
-    upstream: usize,
-    /// If not, the first message is taken whatever it waits for.
-    is_patient: bool,
-    /// Images ahead of the window are done.
-    is_past_ahead: bool,
-    /// One of the messages behind those was taken.
-    has_taken: bool,
-}
-
-impl OneQueue {
-    pub fn new(upstream: usize, is_patient: bool) -> Self {
-        Self { upstream, is_patient, is_past_ahead: false, has_taken: false }
-    }
-}
-
-/// All hold queues, one after the other, as often as that changes something.
-pub(super) struct AllQueues {
-    upstream: usize,
-    is_changed: bool,
-    /// The next image when the round began.
-    next: u64,
-}
+use super::unfinished::{AllQueues, OneQueue};
 
 impl Rules {
     /// Takes held messages, as far as they can be judged now.
@@ -71,8 +47,8 @@ impl Rules {
             if first.is_some_and(|image| !waits(image))
                 && let Some(incoming) = self.hold_queues[upstream].pop_ahead()
             {
-                // One that begins a series, because that for which it waited has ended, is taken. If it waited again, it
-                // could begin series without end.
+                // One that begins a series, because that for which it waited has ended, is taken. If it waited again,
+                // it could begin series without end.
                 let begins = self.current.is_none() && !self.quirks.has_start;
                 self.offer(incoming, queue.is_patient && !begins);
                 queue.is_patient = true;

@@ -55,8 +55,8 @@ pub(crate) enum Action {
     Work(Job),
     /// Hand an image on to the sinks, and say how long that took ([`super::Rules::on_committed`]).
     Commit(CommittedImage),
-    /// An image of the sender that belongs to a sum, and whether its pixels are to be added. Say how long that took, and
-    /// before that if they could not be added ([`super::Rules::on_not_added`]).
+    /// An image of the sender that belongs to a sum, and whether its pixels are to be added. Say when that was done,
+    /// and before that if they could not be added ([`super::Rules::on_not_added`]).
     Add(CommittedImage, bool),
     /// Hand a sum on to the sinks, with the pixels added for it if its state has pixels, and say how long that took. If
     /// the second is true, images without pixels belong to it too.

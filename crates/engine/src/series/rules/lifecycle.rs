@@ -1,10 +1,11 @@
 //! The life of a series: it begins, drains, ends; commands act on it.
 
+use super::Rules;
 use super::current::{Current, GAP_IMAGES_MAX};
 use super::io::{Action, Ending};
 use super::membership::Received;
 use super::taking::superseded;
-use super::{Closing, Rules};
+use super::unfinished::Closing;
 use crate::series::event::{Read, SeriesKey};
 use crate::series::merge::Pending;
 use crate::series::notice::{Command, Notice};

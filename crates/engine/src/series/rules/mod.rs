@@ -17,6 +17,7 @@ pub(crate) mod spec;
 pub(crate) mod sum;
 mod taking;
 mod times;
+mod unfinished;
 
 #[cfg(test)]
 mod life_tests;
@@ -28,14 +29,15 @@ mod world;
 use super::notice::{ArmOrder, Notice};
 use current::Current;
 use hold_queue::HoldQueue;
-use images::{Held, Images};
-use io::{Action, Done, Incoming, Receipt};
-use konkordia_core::series::{Ended, SeriesLedger};
+use images::Images;
+use io::{Action, Done, Incoming};
+use konkordia_core::series::SeriesLedger;
 use konkordia_core::state::State;
 use membership::{Received, SenderQuirks};
 use reorder::ReorderQueue;
 use spec::RulesSpec;
 use std::collections::VecDeque;
+use unfinished::Unfinished;
 
 /// The rules of the series of one detector, with everything that they have to remember.
 ///
@@ -70,48 +72,6 @@ pub(crate) struct Rules {
     /// Images may be able to move on.
     is_moving: bool,
     unfinished: Unfinished,
-}
-
-/// What is to be done before the next event, the first of these first. Each of them may have to wait for workers, and
-/// goes on from where it was.
-#[derive(Default)]
-struct Unfinished {
-    /// A part ahead of the window, which moves on.
-    placing: Option<Placing>,
-    /// A part was placed: is the series complete?
-    checks_end: bool,
-    /// The series that is being received ends when its images are committed.
-    closing: Option<Closing>,
-    /// A message that is judged again when that is done, and whether it may wait.
-    again: Option<(Incoming, bool)>,
-    /// A hold queue that is being opened.
-    queue: Option<holding::OneQueue>,
-    /// The same for all hold queues.
-    queues: Option<holding::AllQueues>,
-    /// What is left of a tick.
-    tick: Option<times::Tick>,
-}
-
-/// A part whose place is ahead of the window.
-struct Placing {
-    image: u64,
-    part: u32,
-    receipt: Receipt,
-    received_ns: u64,
-    is_malformed: bool,
-    /// `None` if it is malformed.
-    held: Option<Held>,
-    /// The window was asked to move on.
-    has_moved: bool,
-}
-
-/// The end of a series.
-struct Closing {
-    ended: Ended,
-    reason: String,
-    planned: Option<u64>,
-    /// Announced images that did not come are not missed.
-    is_wanted: bool,
 }
 
 impl Rules {

@@ -186,8 +186,8 @@ impl Scenario {
     }
 }
 
-/// When each message is taken that waits for those before it, by the definition: all of them have come, but for those up
-/// to one behind which a message has waited too long.
+/// When each message is taken that waits for those before it, by the definition: all of them have come, but for those
+/// up to one behind which a message has waited too long.
 fn in_order(sent: &Sent) -> Vec<(u64, Came)> {
     let mut first: BTreeMap<u64, u64> = BTreeMap::new();
     let images = sent.came.iter().map(|came| (came.at_ns, came.number.unwrap()));

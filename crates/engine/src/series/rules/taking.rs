@@ -1,11 +1,12 @@
 //! Messages are judged, and taken, held or thrown away; each is counted once.
 
+use super::Rules;
 use super::current::Refused;
 use super::hold_queue::Waits;
 use super::images::Held;
 use super::io::{Action, Incoming, Receipt};
 use super::membership::{Judgement, LEAVING, NOT_ARMED, Received, SenderQuirks};
-use super::{Placing, Rules};
+use super::unfinished::Placing;
 use crate::series::event::{Event, ImagePart, Read};
 use crate::series::notice::Notice;
 use konkordia_core::order::Verdict;
@@ -55,8 +56,8 @@ impl Rules {
                 None
             }
             Judgement::Next => {
-                // While images of this series wait for their place, the upstream has not gone on: without them, one that
-                // began the series would begin it again and again.
+                // While images of this series wait for their place, the upstream has not gone on: else one that began
+                // the series could begin it again and again.
                 if self.hold_queues[upstream].first_ahead().is_none() {
                     self.wait_for_end(upstream, read);
                 }

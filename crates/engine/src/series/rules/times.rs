@@ -3,40 +3,8 @@
 use super::Rules;
 use super::hold_queue::HoldQueue;
 use super::reorder::ReorderQueue;
+use super::unfinished::{Stage, Tick};
 use konkordia_core::series::Ended;
-
-/// What is left of a tick: the next stage, and the time that counts for time-outs.
-#[derive(Clone, Copy)]
-pub(super) struct Tick {
-    stage: Stage,
-    at_ns: u64,
-}
-
-/// The stages of a tick, in order.
-#[derive(Clone, Copy)]
-enum Stage {
-    /// Messages that are held.
-    Held,
-    /// Images that wait for others, and messages that wait for those before them.
-    Waiting,
-    /// Images that wait for nothing any more leave.
-    Leave,
-    /// The series may then be complete.
-    Complete,
-    /// The hold queue of this upstream.
-    Expire(usize),
-    /// The time-out for the first image.
-    Start,
-    /// The time-outs for the end and for silence.
-    End,
-    /// Have all sources come to their end?
-    Over,
-    /// Then the series ends, and held messages may be a series of their own.
-    CloseOver,
-    ExpireOver(usize),
-    /// The service is going down.
-    Shutdown,
-}
 
 impl Rules {
     /// Does what is due: to be called after each batch of events and at [`Self::deadline_ns`]. `at_ns` is the time that
