@@ -175,87 +175,113 @@ impl ImageStatus {
     }
 }
 
-/// Images of a run.
+/// The states of the images of a run or a series: the part that both accounts have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageLedger {
-    /// Images that the run took, and images that were lost between them. Planned images beyond these have no position;
-    /// they are counted in `not_taken` or `not_received`.
+    /// Positions: images that came, gaps between them, and images after the last one that are known to have been sent.
+    /// Planned images beyond these have no position; they are counted in `not_taken` or `not_received`.
     pub expected: u64,
-    /// With every packet.
+    /// With everything.
     pub complete: u64,
-    /// With some packets, written.
+    /// With something missing, written.
     pub partial: u64,
-    /// Without any packet.
+    /// Nothing of them came.
     pub lost: u64,
-    /// With some packets, not written.
+    /// With something missing, not written because the policy for partial images says so.
     pub discarded: u64,
-    /// Planned images that nobody waited for any more: the run was stopped.
+    /// Complete or partial images that the sender wanted passed on, but not stored.
+    pub not_stored: u64,
+    /// Planned images that nobody waited for any more: a stop, or the sender ended the series.
     pub not_taken: u64,
-    /// Planned images that did not come although they were waited for: silence or an error ended the run.
+    /// Planned images that did not come although they were waited for: silence, the next series, or an error.
     pub not_received: u64,
-    /// Packets placed in all frames, counted from their bitmaps.
-    pub packets_placed: u64,
-    /// Packets missing in all frames that passed.
-    pub packets_missing: u64,
-    /// Frames that passed through the ring, lost ones too.
-    pub frames: u64,
-    /// Of these: in images.
-    pub frames_kept: u64,
-    /// Of these: dark, or warm-up that counts as dark.
-    pub frames_dark: u64,
-    /// Of these: not selected.
-    pub frames_skipped: u64,
-    /// Of these: the beginning of a sum that the run did not finish.
-    pub frames_unfinished: u64,
-    /// Planned frames that never came.
-    pub frames_absent: u64,
-    /// Images that every sink took.
-    pub written: u64,
-    /// Complete and partial images that a sink could not take because it had failed.
-    pub unwritten: u64,
+    /// Messages with images that came and are not kept, see [`crate::series::SeriesLedger`]; 0 in runs over UDP.
+    pub not_kept: u64,
 }
 
 impl ImageLedger {
-    /// Enters the packets of one frame.
-    pub fn enter_frame(&mut self, packets_placed: u32, packets_expected: u32) {
-        self.frames += 1;
-        self.packets_placed += u64::from(packets_placed);
-        self.packets_missing += u64::from(packets_expected - packets_placed);
-    }
-
-    /// Enters one expected image made of `frames` frames.
-    pub fn enter(&mut self, status: ImageStatus, frames: u32) {
+    /// Enters one image in its final state; `store` as in [`crate::image::CommittedImage`].
+    pub fn enter(&mut self, status: ImageStatus, store: bool) {
         self.expected += 1;
-        self.frames_kept += u64::from(frames);
         match status {
             ImageStatus::Lost => self.lost += 1,
             ImageStatus::Partial => self.partial += 1,
             ImageStatus::Complete => self.complete += 1,
             ImageStatus::Discarded => self.discarded += 1,
         }
+        self.not_stored += u64::from(status.has_pixels() && !store);
     }
 
-    /// Names and values, in the order in which they are printed and stored.
-    pub fn rows(&self) -> [(&'static str, u64); 17] {
-        [
-            ("expected", self.expected),
-            ("complete", self.complete),
-            ("partial", self.partial),
-            ("lost", self.lost),
-            ("discarded", self.discarded),
-            ("written", self.written),
-            ("unwritten", self.unwritten),
-            ("not_taken", self.not_taken),
-            ("not_received", self.not_received),
-            ("packets_placed", self.packets_placed),
-            ("packets_missing", self.packets_missing),
-            ("frames", self.frames),
-            ("frames_kept", self.frames_kept),
-            ("frames_dark", self.frames_dark),
-            ("frames_skipped", self.frames_skipped),
-            ("frames_unfinished", self.frames_unfinished),
-            ("frames_absent", self.frames_absent),
-        ]
+    /// Enters the end: of the `planned` images, those without a position count as not taken if the end was `wanted`,
+    /// and as not received otherwise.
+    pub fn close(&mut self, planned: u64, wanted: bool) {
+        let rest = planned.saturating_sub(self.expected);
+        (self.not_taken, self.not_received) = if wanted { (rest, 0) } else { (0, rest) };
+    }
+
+    /// Names and values of the states, in the order in which they are printed, stored and added to totals.
+    pub fn states(&self) -> [(&'static str, u64); 4] {
+        [("complete", self.complete), ("partial", self.partial), ("lost", self.lost), ("discarded", self.discarded)]
+    }
+
+    /// Images in all states.
+    pub fn committed(&self) -> u64 {
+        self.complete + self.partial + self.lost + self.discarded
+    }
+
+    /// Images that have pixels.
+    pub fn with_pixels(&self) -> u64 {
+        self.complete + self.partial
+    }
+
+    /// Images that came and must be in the file.
+    pub fn to_be_written(&self) -> u64 {
+        self.with_pixels().saturating_sub(self.not_stored)
+    }
+
+    /// The equation of the states, if it does not hold.
+    pub fn imbalance(&self) -> Option<Imbalance> {
+        Imbalance::of("images expected = complete + partial + lost + discarded", self.expected, self.committed())
+    }
+
+    /// True when every expected image is complete and none was waited for in vain.
+    pub fn is_complete(&self) -> bool {
+        self.complete == self.expected && self.not_received == 0
+    }
+
+    /// True when everything that came is kept and nothing is missing.
+    pub fn is_success(&self) -> bool {
+        self.is_complete() && self.not_kept == 0
+    }
+}
+
+/// Frames of a run, and their packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameLedger {
+    /// Frames that passed through the ring, lost ones too.
+    pub passed: u64,
+    /// Of these: in images.
+    pub kept: u64,
+    /// Of these: dark, or warm-up that counts as dark.
+    pub dark: u64,
+    /// Of these: not selected.
+    pub skipped: u64,
+    /// Of these: the beginning of a sum that the run did not finish.
+    pub unfinished: u64,
+    /// Planned frames that never came.
+    pub absent: u64,
+    /// Packets placed in all frames, counted from their bitmaps.
+    pub packets_placed: u64,
+    /// Packets missing in all frames that passed.
+    pub packets_missing: u64,
+}
+
+impl FrameLedger {
+    /// Enters the packets of one frame.
+    pub fn enter(&mut self, packets_placed: u32, packets_expected: u32) {
+        self.passed += 1;
+        self.packets_placed += u64::from(packets_placed);
+        self.packets_missing += u64::from(packets_expected - packets_placed);
     }
 }
 
@@ -266,6 +292,12 @@ pub struct RunLedger {
     pub streams: Vec<StreamLedger>,
     /// All images.
     pub images: ImageLedger,
+    /// All frames.
+    pub frames: FrameLedger,
+    /// Images that every sink took.
+    pub written: u64,
+    /// Complete and partial images that a sink could not take because it had failed.
+    pub unwritten: u64,
     /// Packets of one complete frame.
     pub packets_per_image: u64,
 }
@@ -282,6 +314,13 @@ pub struct Imbalance {
     pub right: u64,
 }
 
+impl Imbalance {
+    /// The equation `what`, unless it holds.
+    pub fn of(what: &str, left: u64, right: u64) -> Option<Self> {
+        (left != right).then(|| Self { what: what.into(), left, right })
+    }
+}
+
 impl RunLedger {
     /// Sum over the streams.
     pub fn total(&self) -> StreamLedger {
@@ -293,34 +332,47 @@ impl RunLedger {
 
     /// Checks every equation at the top of this module; empty when the ledger balances.
     pub fn imbalances(&self) -> Vec<Imbalance> {
-        let mut found = Vec::new();
-        let mut check = |what: String, left: u64, right: u64| {
-            if left != right {
-                found.push(Imbalance { what, left, right });
-            }
+        let of_stream = |(i, s): (usize, &StreamLedger)| {
+            Imbalance::of(&format!("stream {i}: packets received = sum of verdicts"), s.received, s.verdicts())
         };
-        for (i, s) in self.streams.iter().enumerate() {
-            check(format!("stream {i}: packets received = sum of verdicts"), s.received, s.verdicts());
-        }
-        let i = &self.images;
-        check(
-            "images expected = complete + partial + lost + discarded".into(),
-            i.expected,
-            i.complete + i.partial + i.lost + i.discarded,
-        );
-        let frames = i.frames_kept + i.frames_dark + i.frames_skipped + i.frames_unfinished;
-        check("frames = kept + dark + skipped + unfinished".into(), i.frames, frames);
-        check("packets placed by the streams = packets found in the frames".into(), self.total().placed, i.packets_placed);
-        let expected = i.frames * self.packets_per_image;
-        check("packets expected = placed + missing".into(), expected, i.packets_placed + i.packets_missing);
-        check("images written + unwritten = complete + partial".into(), i.written + i.unwritten, i.complete + i.partial);
+        let (images, f) = (&self.images, &self.frames);
+        let frames = f.kept + f.dark + f.skipped + f.unfinished;
+        let (placed, expected) = (self.total().placed, f.passed * self.packets_per_image);
+        let taken = self.written + self.unwritten;
+        let mut found: Vec<_> = self.streams.iter().enumerate().filter_map(of_stream).collect();
+        found.extend(images.imbalance());
+        found.extend(Imbalance::of("frames = kept + dark + skipped + unfinished", f.passed, frames));
+        found.extend(Imbalance::of("packets placed by the streams = packets found in the frames", placed, f.packets_placed));
+        found.extend(Imbalance::of("packets expected = placed + missing", expected, f.packets_placed + f.packets_missing));
+        found.extend(Imbalance::of("images written + unwritten = complete + partial", taken, images.with_pixels()));
         found
+    }
+
+    /// Names and values of images and frames, in the order in which they are printed and stored.
+    pub fn rows(&self) -> Vec<(&'static str, u64)> {
+        let (images, frames) = (&self.images, &self.frames);
+        let mut rows = vec![("expected", images.expected)];
+        rows.extend(images.states());
+        rows.extend([
+            ("written", self.written),
+            ("unwritten", self.unwritten),
+            ("not_taken", images.not_taken),
+            ("not_received", images.not_received),
+            ("packets_placed", frames.packets_placed),
+            ("packets_missing", frames.packets_missing),
+            ("frames", frames.passed),
+            ("frames_kept", frames.kept),
+            ("frames_dark", frames.dark),
+            ("frames_skipped", frames.skipped),
+            ("frames_unfinished", frames.unfinished),
+            ("frames_absent", frames.absent),
+        ]);
+        rows
     }
 
     /// True when every expected image is complete and written, and none was waited for in vain.
     pub fn is_complete(&self) -> bool {
-        let images = &self.images;
-        images.complete == images.expected && images.written == images.expected && images.not_received == 0
+        self.images.is_success() && self.written == self.images.expected
     }
 
     /// Packets of this detector that came and were not kept although their image had a slot: duplicates, and packets
@@ -349,15 +401,15 @@ mod tests {
     }
 
     fn balanced() -> RunLedger {
-        let mut images = ImageLedger { written: 2, ..Default::default() };
+        let (mut images, mut frames) = (ImageLedger::default(), FrameLedger { kept: 3, ..FrameLedger::default() });
         for placed in [128, 100, 0] {
-            images.enter_frame(placed, 128);
-            images.enter(ImageStatus::of(placed, 128, MissingPolicy::Keep), 1);
+            frames.enter(placed, 128);
+            images.enter(ImageStatus::of(placed, 128, MissingPolicy::Keep), true);
         }
         let mut stream =
             StreamLedger { received: 240, placed: 228, duplicate: 5, late: 3, no_slot: 2, foreign: 1, ..Default::default() };
         stream.count_malformed(Malformed::Version);
-        RunLedger { streams: vec![stream], images, packets_per_image: 128 }
+        RunLedger { streams: vec![stream], images, frames, written: 2, unwritten: 0, packets_per_image: 128 }
     }
 
     #[test]
@@ -383,13 +435,13 @@ mod tests {
         };
         assert_eq!(broken(|l| l.streams[0].received += 1), 1);
         assert_eq!(broken(|l| l.images.lost += 1), 1);
-        assert_eq!(broken(|l| l.images.packets_placed += 1), 2);
-        assert_eq!(broken(|l| l.images.packets_missing += 1), 1);
-        assert_eq!(broken(|l| l.images.frames_dark += 1), 1);
+        assert_eq!(broken(|l| l.frames.packets_placed += 1), 2);
+        assert_eq!(broken(|l| l.frames.packets_missing += 1), 1);
+        assert_eq!(broken(|l| l.frames.dark += 1), 1);
         // These have no position in the file and no packets.
-        assert_eq!(broken(|l| l.images.frames_absent += 1), 0);
+        assert_eq!(broken(|l| l.frames.absent += 1), 0);
         assert_eq!(broken(|l| l.images.not_received += 1), 0);
-        assert_eq!(broken(|l| l.images.written += 1), 1);
+        assert_eq!(broken(|l| l.written += 1), 1);
     }
 
     #[test]

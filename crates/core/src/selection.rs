@@ -204,35 +204,54 @@ impl FrameSeen {
     }
 }
 
-/// How many frames of an image have come so far, and how complete they are.
+/// How many frames of an image have come so far, and how complete they are. With [`Selector`], this is the rule of
+/// sums, of packets and of messages: which frames belong to an image, and what its state is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ImageFrames {
     /// Frames added.
     pub frames: u32,
-    /// Of these: with every packet.
+    /// Of these: with everything.
     pub complete: u32,
-    /// Of these: with no packet.
+    /// Of these: with nothing.
     pub lost: u32,
+    /// Of these: with something that is not used, because the policy for missing parts or a cancel says so.
+    pub discarded: u32,
+    /// Of these: without pixels in the image.
+    pub blank: u32,
 }
 
 impl ImageFrames {
-    /// Adds a frame with `placed` of `expected` packets; the `first` frame of an image resets the counts.
-    pub fn add(&mut self, first: bool, placed: u32, expected: u32) {
+    /// Adds a frame in this state; the `first` frame of an image resets the counts.
+    pub fn add(&mut self, first: bool, state: ImageStatus) {
         if first {
             *self = Self::default();
         }
         self.frames += 1;
-        self.complete += u32::from(placed == expected);
-        self.lost += u32::from(placed == 0);
+        self.complete += u32::from(state == ImageStatus::Complete);
+        self.lost += u32::from(state == ImageStatus::Lost);
+        self.discarded += u32::from(state == ImageStatus::Discarded);
+        self.blank += u32::from(!state.has_pixels());
+    }
+
+    /// The pixels of the last frame, which has some, could not be added.
+    pub fn no_pixels(&mut self) {
+        self.blank += 1;
+    }
+
+    /// False once it is certain that the image will not be written: pixels need not be added any more.
+    pub fn is_wanted(&self, policy: MissingPolicy) -> bool {
+        policy == MissingPolicy::Keep || self.complete == self.frames
     }
 
     /// The state of the image.
     pub fn status(&self, policy: MissingPolicy) -> ImageStatus {
         match policy {
             _ if self.lost == self.frames => ImageStatus::Lost,
-            _ if self.complete == self.frames => ImageStatus::Complete,
-            MissingPolicy::Keep => ImageStatus::Partial,
+            _ if self.complete == self.frames && self.blank == 0 => ImageStatus::Complete,
+            _ if self.discarded > 0 => ImageStatus::Discarded,
             MissingPolicy::Discard | MissingPolicy::CompleteOnly => ImageStatus::Discarded,
+            MissingPolicy::Keep if self.blank == self.frames => ImageStatus::Lost,
+            MissingPolicy::Keep => ImageStatus::Partial,
         }
     }
 }
@@ -272,6 +291,30 @@ mod tests {
         );
         let dark = Selection { darks: Marked::Flag(Flag { mask: 1, set: false }), ..Selection::default() };
         assert_eq!(uses(dark, &[Some(1), Some(2), None, Some(3)]), "AddB");
+    }
+
+    #[test]
+    fn a_sum_is_complete_if_all_its_frames_are_and_were_added() {
+        use ImageStatus::{Complete, Discarded, Lost, Partial};
+        // (states of the frames, how many of the complete ones could not be added, state with keep, with discard)
+        for (frames, unlike, keep, discard) in [
+            (&[Complete, Complete][..], 0, Complete, Complete),
+            (&[Complete, Complete], 1, Partial, Discarded),
+            (&[Complete, Complete], 2, Lost, Discarded),
+            (&[Complete, Partial], 0, Partial, Discarded),
+            (&[Complete, Lost], 0, Partial, Discarded),
+            (&[Lost, Lost], 0, Lost, Lost),
+            (&[Complete, Discarded], 0, Discarded, Discarded),
+            (&[Lost, Discarded], 0, Discarded, Discarded),
+        ] {
+            let mut sum = ImageFrames { frames: 7, lost: 7, ..ImageFrames::default() };
+            frames.iter().enumerate().for_each(|(n, state)| sum.add(n == 0, *state));
+            (0..unlike).for_each(|_| sum.no_pixels());
+            assert_eq!(sum.status(MissingPolicy::Keep), keep, "{frames:?}");
+            assert_eq!(sum.status(MissingPolicy::CompleteOnly), discard, "{frames:?}");
+            let all = frames.iter().all(|state| *state == Complete);
+            assert_eq!((sum.is_wanted(MissingPolicy::Keep), sum.is_wanted(MissingPolicy::Discard)), (true, all), "{frames:?}");
+        }
     }
 
     proptest! {

@@ -6,7 +6,7 @@ use crate::array::{Array, Element};
 use crate::experiment::Metadata;
 use crate::geometry::Orientation;
 use crate::image::CommittedImage;
-use crate::ledger::{ImageStatus, Imbalance};
+use crate::ledger::{ImageLedger, ImageStatus, Imbalance};
 use serde_json::{Map, Value};
 
 /// The protocol of messages, from a detector or to a consumer.
@@ -221,29 +221,10 @@ impl UpstreamLedger {
 pub struct SeriesLedger {
     /// One per upstream.
     pub upstreams: Vec<UpstreamLedger>,
-    /// Positions of the series: images that came, gaps between them, and images after the last one that are known to
-    /// have been sent. Announced images beyond these have no position; they are counted in `not_taken` or
-    /// `not_received`.
-    pub expected: u64,
-    /// With every part.
-    pub complete: u64,
-    /// With some parts, written.
-    pub partial: u64,
-    /// Without any part.
-    pub lost: u64,
-    /// With some parts, not written because the policy for partial images says so.
-    pub discarded: u64,
-    /// Complete or partial images that the sender wanted passed on, but not stored.
-    pub not_stored: u64,
-    /// Announced images that nobody waited for any more: the series was stopped, or the sender ended it.
-    pub not_taken: u64,
-    /// Announced images that did not come although they were waited for: messages stopped coming, a new series began,
-    /// or an error ended this series.
-    pub not_received: u64,
-    /// Messages with images that came during the series and are not kept: duplicates, late images, images of no series
-    /// that is being received, images with a number beyond the end, and unreadable messages without a position. Images
-    /// beyond the number that was requested do not count.
-    pub not_kept: u64,
+    /// Images by state. `not_kept` counts duplicates, late images, images of no series that is being received, images
+    /// with a number beyond the end, and unreadable messages without a position. Images beyond the number that was
+    /// requested do not count.
+    pub images: ImageLedger,
     /// Parts that make one image: 1, or the number of upstreams whose parts are combined.
     pub parts_per_image: u64,
     /// Parts that are missing in all expected images.
@@ -260,26 +241,14 @@ pub struct SeriesLedger {
 impl SeriesLedger {
     /// Enters one image in its final state, if no sums are made.
     pub fn enter(&mut self, image: &CommittedImage) {
-        self.enter_image(image);
+        self.images.enter(image.status, image.store);
         self.enter_parts(image);
     }
 
-    /// Enters one image of the sender that becomes part of a sum.
+    /// Enters one image of the sender that becomes part of a sum. The sum itself is entered in `images`.
     pub fn enter_frame(&mut self, frame: &CommittedImage) {
         self.frames += 1;
         self.enter_parts(frame);
-    }
-
-    /// Enters a sum in its final state.
-    pub fn enter_image(&mut self, image: &CommittedImage) {
-        self.expected += 1;
-        match image.status {
-            ImageStatus::Complete => self.complete += 1,
-            ImageStatus::Partial => self.partial += 1,
-            ImageStatus::Lost => self.lost += 1,
-            ImageStatus::Discarded => self.discarded += 1,
-        }
-        self.not_stored += u64::from(image.status.has_pixels() && !image.store);
     }
 
     fn enter_parts(&mut self, image: &CommittedImage) {
@@ -290,12 +259,9 @@ impl SeriesLedger {
         };
     }
 
-    /// Enters the end. Of the `planned` images of the sender, those without a position count as not taken if the end
-    /// was `wanted`, and as not received otherwise.
+    /// Enters the end, as [`ImageLedger::close`]; `planned` counts images of the sender.
     pub fn close(&mut self, planned: Option<u64>, wanted: bool) {
-        let images = planned.unwrap_or(0) / self.frames_per_image.max(1);
-        let rest = images.saturating_sub(self.expected);
-        (self.not_taken, self.not_received) = if wanted { (rest, 0) } else { (0, rest) };
+        self.images.close(planned.unwrap_or(0) / self.frames_per_image.max(1), wanted);
     }
 
     /// True if several images of the sender are added to make one.
@@ -305,7 +271,7 @@ impl SeriesLedger {
 
     /// Images of the sender that have been entered.
     pub fn positions(&self) -> u64 {
-        if self.has_sums() { self.frames } else { self.expected }
+        if self.has_sums() { self.frames } else { self.images.expected }
     }
 
     /// Sum over the upstreams.
@@ -324,18 +290,16 @@ impl SeriesLedger {
 
     /// Names and values of the images, in the order in which they are printed and stored; frames only if sums are made.
     pub fn rows(&self) -> Vec<(&'static str, u64)> {
-        let mut rows = vec![
-            ("expected", self.expected),
-            ("complete", self.complete),
-            ("partial", self.partial),
-            ("lost", self.lost),
-            ("discarded", self.discarded),
-            ("not_stored", self.not_stored),
-            ("not_taken", self.not_taken),
-            ("not_received", self.not_received),
-            ("not_kept", self.not_kept),
+        let images = &self.images;
+        let mut rows = vec![("expected", images.expected)];
+        rows.extend(images.states());
+        rows.extend([
+            ("not_stored", images.not_stored),
+            ("not_taken", images.not_taken),
+            ("not_received", images.not_received),
+            ("not_kept", images.not_kept),
             ("parts_missing", self.parts_missing),
-        ];
+        ]);
         if self.has_sums() {
             rows.extend([
                 ("frames", self.frames),
@@ -348,44 +312,26 @@ impl SeriesLedger {
 
     /// Frames that are in sums.
     fn frames_kept(&self) -> u64 {
-        self.expected * self.frames_per_image
+        self.images.expected * self.frames_per_image
     }
 
     /// Checks that every message has one verdict, every position one state, and that placed and missing parts add up;
     /// empty when the ledger balances.
     pub fn imbalances(&self) -> Vec<Imbalance> {
-        let mut found = Vec::new();
-        let mut check = |what: String, left: u64, right: u64| {
-            if left != right {
-                found.push(Imbalance { what, left, right });
-            }
+        let of_upstream = |(n, upstream): (usize, &UpstreamLedger)| {
+            let what = format!("upstream {n}: messages received = sum of verdicts");
+            Imbalance::of(&what, upstream.received, upstream.verdicts())
         };
-        for (n, upstream) in self.upstreams.iter().enumerate() {
-            check(format!("upstream {n}: messages received = sum of verdicts"), upstream.received, upstream.verdicts());
-        }
-        let states = self.complete + self.partial + self.lost + self.discarded;
-        check("images expected = complete + partial + lost + discarded".into(), self.expected, states);
+        let mut found: Vec<_> = self.upstreams.iter().enumerate().filter_map(of_upstream).collect();
+        found.extend(self.images.imbalance());
         if self.has_sums() {
-            check("frames = frames in images + unfinished".into(), self.frames, self.frames_kept() + self.frames_unfinished);
+            let frames = self.frames_kept() + self.frames_unfinished;
+            found.extend(Imbalance::of("frames = frames in images + unfinished", self.frames, frames));
         }
         let parts = self.positions() * self.parts_per_image;
-        check("parts expected = placed + missing".into(), parts, self.total().placed + self.parts_missing);
+        let found_parts = self.total().placed + self.parts_missing;
+        found.extend(Imbalance::of("parts expected = placed + missing", parts, found_parts));
         found
-    }
-
-    /// Images that came and must be in the file.
-    pub fn to_be_written(&self) -> u64 {
-        (self.complete + self.partial).saturating_sub(self.not_stored)
-    }
-
-    /// True when every expected image is complete and no image was waited for in vain.
-    pub fn is_complete(&self) -> bool {
-        self.complete == self.expected && self.not_received == 0
-    }
-
-    /// True when everything that came is kept and nothing is missing.
-    pub fn is_success(&self) -> bool {
-        self.is_complete() && self.not_kept == 0
     }
 }
 
@@ -414,7 +360,7 @@ mod tests {
             ledger.imbalances().len()
         };
         assert_eq!(broken(|l| l.upstreams[1].received += 1), 1);
-        assert_eq!(broken(|l| l.lost += 1), 1);
+        assert_eq!(broken(|l| l.images.lost += 1), 1);
         assert_eq!(broken(|l| l.parts_missing += 1), 1);
         assert_eq!(broken(|l| l.upstreams[0].placed += 1), 2);
     }
@@ -424,11 +370,11 @@ mod tests {
         let mut ledger = SeriesLedger { frames_per_image: 3, parts_per_image: 1, ..SeriesLedger::default() };
         let complete = CommittedImage { status: ImageStatus::Complete, ..CommittedImage::lost(0) };
         (0..3).for_each(|_| ledger.enter_frame(&complete));
-        ledger.enter_image(&complete);
+        ledger.images.enter(complete.status, complete.store);
         ledger.upstreams.push(UpstreamLedger { received: 3, placed: 3, ..UpstreamLedger::default() });
         assert_eq!(ledger.imbalances(), []);
         ledger.close(Some(11), false);
-        assert_eq!((ledger.expected, ledger.lost, ledger.not_received, ledger.parts_missing), (1, 0, 2, 0));
+        assert_eq!((ledger.images.expected, ledger.images.lost, ledger.images.not_received, ledger.parts_missing), (1, 0, 2, 0));
         assert_eq!(ledger.rows()[10..], [("frames", 3), ("frames_kept", 3), ("frames_unfinished", 0)]);
         assert_eq!((ledger.positions(), ledger.imbalances()), (3, vec![]));
         ledger.frames_unfinished = 1;
@@ -442,12 +388,15 @@ mod tests {
         {
             let mut ledger = balanced();
             ledger.close(planned, wanted);
-            assert_eq!((ledger.expected, ledger.lost), (3, 1));
-            assert_eq!((ledger.not_taken, ledger.not_received, ledger.imbalances()), (not_taken, not_received, vec![]));
+            assert_eq!((ledger.images.expected, ledger.images.lost), (3, 1));
+            assert_eq!(
+                (ledger.images.not_taken, ledger.images.not_received, ledger.imbalances()),
+                (not_taken, not_received, vec![])
+            );
         }
-        let complete = SeriesLedger { expected: 3, complete: 3, not_taken: 7, ..SeriesLedger::default() };
-        assert!(complete.is_success() && !SeriesLedger { not_received: 1, ..complete.clone() }.is_success());
-        let copies = SeriesLedger { not_kept: 1, ..complete };
+        let complete = ImageLedger { expected: 3, complete: 3, not_taken: 7, ..ImageLedger::default() };
+        assert!(complete.is_success() && !ImageLedger { not_received: 1, ..complete }.is_success());
+        let copies = ImageLedger { not_kept: 1, ..complete };
         assert!(copies.is_complete() && !copies.is_success());
     }
 }

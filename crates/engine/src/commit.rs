@@ -3,7 +3,7 @@
 use crate::control::Control;
 use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::image::{ImageHead, TileRecord};
-use konkordia_core::ledger::ImageLedger;
+use konkordia_core::ledger::{ImageStatus, MissingPolicy, RunLedger};
 use konkordia_core::plan::Plan;
 use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
 use konkordia_memory::ring::Committer;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Commits frames until the end of the run and counts frames and images in `ledger`.
-pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledger: &mut ImageLedger) {
+pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledger: &mut RunLedger) {
     let mut selector = Selector::new(plan.processing.selection);
     let mut image =
         OpenImage { first_frame: 0, frames: ImageFrames::default(), records: vec![TileRecord::default(); plan.streams()] };
@@ -22,13 +22,13 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
         }
         let records = || (0..plan.streams()).map(|tile| committer.record(tile));
         let FrameSeen { placed, daq_info } = FrameSeen::of(records().flatten());
-        ledger.enter_frame(placed, expected);
+        ledger.frames.enter(placed, expected);
         match selector.next(daq_info) {
-            FrameUse::Skip => ledger.frames_skipped += 1,
-            FrameUse::Dark => ledger.frames_dark += 1,
+            FrameUse::Skip => ledger.frames.skipped += 1,
+            FrameUse::Dark => ledger.frames.dark += 1,
             FrameUse::Keep { first, last, .. } => {
                 image.add(committer.next(), first, records());
-                image.frames.add(first, placed, expected);
+                image.frames.add(first, ImageStatus::of(placed, expected, MissingPolicy::Keep));
                 if last {
                     let head = image.head(plan);
                     control.count_image(head.status);
@@ -37,14 +37,15 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
                     if let Some(received_ns) = received_ns {
                         control.committed_latency.count(control.now_ns().saturating_sub(received_ns));
                     }
-                    ledger.enter(head.status, head.frames);
+                    ledger.images.enter(head.status, true);
+                    ledger.frames.kept += u64::from(head.frames);
                 }
             }
         }
         committer.pass();
     }
-    ledger.frames_unfinished = u64::from(selector.open_frames());
-    control.images_end.store(ledger.expected, Ordering::Release);
+    ledger.frames.unfinished = u64::from(selector.open_frames());
+    control.images_end.store(ledger.images.expected, Ordering::Release);
 }
 
 /// The image whose frames are being committed.

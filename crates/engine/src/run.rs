@@ -16,7 +16,7 @@ use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::Element;
 use konkordia_core::assembler::{AssemblerSpec, TileAssembler};
 use konkordia_core::image::CommittedImage;
-use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
+use konkordia_core::ledger::{RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Arithmetic, CommonMode, FirstFrame, Negative, Plan, Recipe, STRIPS_MAX};
 use konkordia_core::ports::ServiceLevel;
@@ -316,7 +316,7 @@ impl Armed {
                 }));
             }
             let committer = ring.committer;
-            let commit = threads.spawn("commit".into(), ImageLedger::default(), move |ledger| {
+            let commit = threads.spawn("commit".into(), RunLedger::default(), move |ledger| {
                 commit::run(control, plan, committer, ledger);
             });
             let (mut sinks, mut names) = (Vec::new(), Vec::new());
@@ -342,7 +342,7 @@ impl Armed {
             let (ended, receive_time) = threads.supervise(plan, &ring.monitor);
             let streams = threads.join(receivers);
             threads.join(workers);
-            let images = threads.join(vec![commit]).pop().unwrap_or_default();
+            let ledger = threads.join(vec![commit]).pop().unwrap_or_default();
             threads.join(vec![joiner]);
             for name in &names {
                 output_queues.remove(name);
@@ -355,7 +355,7 @@ impl Armed {
                 threads.fail(RunFailure::Panicked(panic));
             }
             let broken = threads.broken;
-            close(control, plan, Closing { ended, broken, receive_time, streams, images, deliveries, copied })
+            close(control, plan, Closing { ended, broken, receive_time, streams, ledger, deliveries, copied })
         })
     }
 }
@@ -602,7 +602,8 @@ struct Closing<'a> {
     broken: Option<RunFailure>,
     receive_time: Duration,
     streams: Vec<Receiver<'a>>,
-    images: ImageLedger,
+    /// Its streams are not entered yet.
+    ledger: RunLedger,
     deliveries: Vec<Delivery<dyn Sink, AtSink<'a>>>,
     copied: Vec<Copied>,
 }
@@ -610,18 +611,18 @@ struct Closing<'a> {
 /// Adds up the ledger. Planned images that did not come are counted separately: not taken after a stop, otherwise not
 /// received.
 fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
-    let Closing { ended, broken, receive_time, streams, mut images, deliveries, copied } = closing;
-    let passed = images.expected;
-    images.written = deliveries.iter().map(|d| d.reports.written).min().unwrap_or(0);
-    images.unwritten = deliveries.iter().map(|d| d.reports.unwritten).max().unwrap_or(0);
+    let Closing { ended, broken, receive_time, streams, mut ledger, deliveries, copied } = closing;
+    let passed = ledger.images.expected;
+    ledger.written = deliveries.iter().map(|d| d.reports.written).min().unwrap_or(0);
+    ledger.unwritten = deliveries.iter().map(|d| d.reports.unwritten).max().unwrap_or(0);
     let is_broken = control.has_failed();
     if is_broken {
         // Committed images that no longer reached the sinks.
-        images.unwritten = (images.complete + images.partial).saturating_sub(images.written);
+        ledger.unwritten = ledger.images.with_pixels().saturating_sub(ledger.written);
     }
-    let (mut ledgers, mut seen, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut seen, mut errors) = (Vec::new(), Vec::new());
     for Receiver { sorter, result, .. } in streams {
-        ledgers.push(sorter.ledger);
+        ledger.streams.push(sorter.ledger);
         seen.push(sorter.seen);
         if let Err(error) = result {
             errors.push(RunFailure::Source(sorter.stream, error));
@@ -641,15 +642,16 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     let failure = if is_broken { broken } else { errors.pop() };
     let ended = if failure.is_some() { Ended::Failed } else { ended };
     let has_enough = plan.processing.selection.images_max.is_some_and(|most| passed >= most);
-    let rest = plan.images().filter(|_| !has_enough).map_or(0, |planned| planned.saturating_sub(passed));
-    if matches!(ended, Ended::Stopped) {
-        images.not_taken = rest;
-    } else if !has_enough {
-        images.not_received = rest;
-        images.frames_absent = plan.frames.map_or(0, |planned| planned.saturating_sub(images.frames));
+    if !has_enough {
+        let is_wanted = ended == Ended::Stopped;
+        ledger.images.close(plan.images().unwrap_or(0), is_wanted);
+        if !is_wanted {
+            ledger.frames.absent = plan.frames.map_or(0, |planned| planned.saturating_sub(ledger.frames.passed));
+        }
     }
+    ledger.packets_per_image = plan.packets_per_image();
     RunOutcome {
-        ledger: RunLedger { streams: ledgers, images, packets_per_image: plan.packets_per_image() },
+        ledger,
         ended,
         failure,
         images: passed,
@@ -662,19 +664,9 @@ fn close(control: &Control, plan: &Plan, closing: Closing<'_>) -> RunOutcome {
     }
 }
 
-/// The end of a run as consumers get it. The ledger of the run counts packets; this one counts images.
+/// The end of a run as consumers get it: its images. Its packets are not messages.
 pub fn end_of_run(outcome: &RunOutcome) -> SeriesEnd {
-    let images = &outcome.ledger.images;
-    let ledger = SeriesLedger {
-        expected: images.expected,
-        complete: images.complete,
-        partial: images.partial,
-        lost: images.lost,
-        discarded: images.discarded,
-        not_taken: images.not_taken,
-        not_received: images.not_received,
-        ..SeriesLedger::default()
-    };
+    let ledger = SeriesLedger { images: outcome.ledger.images, ..SeriesLedger::default() };
     let reason = outcome.failure.as_ref().map_or(String::new(), RunFailure::to_string);
     SeriesEnd { ended: outcome.ended, reason, ledger }
 }

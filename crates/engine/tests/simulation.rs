@@ -336,7 +336,7 @@ fn check<P: OutputPixel>(case: &Case) -> Vec<Seen> {
     let images = reference.image_ledger();
     let got = outcome.ledger.images;
     assert_eq!((got.complete, got.partial + got.discarded, got.lost), (images.complete, images.partial, images.lost));
-    assert_eq!(got.packets_missing, images.packets_missing);
+    assert_eq!(outcome.ledger.frames.packets_missing, images.packets_missing);
     let seen = std::mem::take(&mut *collector.seen.lock().unwrap());
     assert_eq!(seen.len() as u64, outcome.images);
     for (position, (image, status, tiles, body)) in seen.iter().enumerate() {
@@ -584,8 +584,8 @@ fn a_run_that_is_too_fast_loses_whole_images_and_no_parts() {
     let images = outcome.ledger.images;
     assert_eq!(outcome.ledger.imbalances(), []);
     assert!(images.lost > 0 && images.complete >= 4 && images.partial == 0, "{images:?}");
-    assert_eq!(images.packets_missing % 128, 0, "no tile is torn");
-    assert_eq!(outcome.ledger.total().no_slot, images.packets_missing);
+    assert_eq!(outcome.ledger.frames.packets_missing % 128, 0, "no tile is torn");
+    assert_eq!(outcome.ledger.total().no_slot, outcome.ledger.frames.packets_missing);
 }
 
 #[test]
@@ -594,7 +594,7 @@ fn a_silent_stream_and_a_stop_end_the_run_with_the_reason() {
     prepared.streams[1].clear();
     let outcome = execute(&mut prepared, vec![Box::new(Collector::default())], Isa::detect());
     assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
-    assert_eq!((outcome.ledger.images.partial, outcome.ledger.images.packets_missing), (6, 6 * 128));
+    assert_eq!((outcome.ledger.images.partial, outcome.ledger.frames.packets_missing), (6, 6 * 128));
     assert_eq!(outcome.ledger.imbalances(), []);
 
     let mut prepared = prepare(&Case { images: 6, ..Case::default() });
@@ -620,8 +620,8 @@ fn a_sink_that_fails_ends_the_run_and_keeps_what_it_had() {
     let collector = Collector { fails_at: Some(5), ..Collector::default() };
     let outcome = execute(&mut prepared, vec![Box::new(collector.clone())], Isa::detect());
     assert!(matches!(outcome.failure, Some(RunFailure::Sink(_))));
-    assert_eq!((collector.seen.lock().unwrap().len(), outcome.ledger.images.written), (5, 5));
-    assert!(outcome.ledger.images.unwritten > 0);
+    assert_eq!((collector.seen.lock().unwrap().len(), outcome.ledger.written), (5, 5));
+    assert!(outcome.ledger.unwritten > 0);
     assert_eq!(outcome.ledger.imbalances(), []);
 }
 

@@ -10,7 +10,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, CommittedImage};
-use konkordia_core::ledger::ImageStatus;
+use konkordia_core::ledger::{ImageLedger, ImageStatus};
 use konkordia_core::ports::Sink;
 use konkordia_core::series::{Ended, SeriesEnd, SeriesLedger, SeriesStart};
 use konkordia_sinks::durable::ToDisk;
@@ -101,7 +101,8 @@ fn series(sink: &mut dyn Sink, few: &[Arc<CommittedImage>], images: u64) -> [f64
         sink.tick(whole.elapsed().as_nanos() as u64).expect("the file is flushed");
         in_images += begin.elapsed().as_secs_f64();
     }
-    let ledger = SeriesLedger { expected: images, complete: images, ..SeriesLedger::default() };
+    let account = ImageLedger { expected: images, complete: images, ..ImageLedger::default() };
+    let ledger = SeriesLedger { images: account, ..SeriesLedger::default() };
     sink.end(&Arc::new(SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger })).expect("the series ends");
     [in_images, whole.elapsed().as_secs_f64()].map(|seconds| seconds * 1e6 / images as f64)
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{Scratch, decode, ledger, pixels, sample, write_image};
+use konkordia_core::ledger::ImageLedger;
 use konkordia_core::pixel::PixelType;
 use konkordia_sinks::hdf5::{Compression, ErrorKind, Reader, Severity, Writer, check, repair};
 
@@ -137,7 +138,8 @@ fn a_full_disk_ends_a_series_with_everything_before_intact() {
         sink.image(&kind.image(written)).unwrap();
         // Two images that came are not in the file.
         let came = written + 2;
-        let ledger = SeriesLedger { expected: came, complete: came, ..SeriesLedger::default() };
+        let account = ImageLedger { expected: came, complete: came, ..ImageLedger::default() };
+        let ledger = SeriesLedger { images: account, ..SeriesLedger::default() };
         sink.end(&Arc::new(SeriesEnd { ended: Ended::Failed, reason: "disk full".into(), ledger })).unwrap();
         assert!(written > 5);
         if is_master {

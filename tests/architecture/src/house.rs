@@ -25,6 +25,13 @@ pub const UNSAFE_MAY_LIVE_IN: &[&str] = &[
 /// What no source may contain: half-finished work, and tests that nobody runs.
 const FORBIDDEN: &[&str] = &["todo!", "unimplemented!", "#[ignore"];
 
+/// Folders that hold rules: time comes as an argument, and nothing waits.
+pub const PURE: &[&str] = &["crates/core/src/**", "crates/engine/src/series/rules/**"];
+
+/// What rules do not name.
+const IMPURE: &[&str] =
+    &["Instant", "SystemTime", "thread", "sleep", "crossbeam_channel", "mpsc", "Mutex", "RwLock", "Condvar", "atomic"];
+
 /// Violations of the house rules in one file, each as `path:line: what is wrong`. `path` is relative to the root, with
 /// slashes.
 pub fn findings(path: &str, source: &str) -> Vec<String> {
@@ -41,6 +48,12 @@ pub fn findings(path: &str, source: &str) -> Vec<String> {
     for &text in FORBIDDEN {
         for (at, _) in code.match_indices(text) {
             found.push(format!("{path}:{}: {text} has no place in finished work", line_of(&code, at)));
+        }
+    }
+    let is_pure = PURE.iter().any(|pattern| matches(pattern, path)) && !path.ends_with("tests.rs");
+    for &word in IMPURE.iter().filter(|_| is_pure) {
+        for at in words(&code, word) {
+            found.push(format!("{path}:{}: rules have no clock, thread, channel or lock: {word}", line_of(&code, at)));
         }
     }
     let may = UNSAFE_MAY_LIVE_IN.iter().any(|pattern| matches(pattern, path));

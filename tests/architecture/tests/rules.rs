@@ -53,6 +53,15 @@ fn the_import_table_is_read_as_people_read_it() {
 }
 
 #[test]
+fn rules_with_a_clock_are_found() {
+    let source = "use std::time::Instant;\n// The Mutex of a comment is none.\n";
+    finds("crates/engine/src/series/rules/taking.rs", source, "taking.rs:1: rules have no clock");
+    finds("crates/core/src/order.rs", "fn a() {\n    sleep(1)\n}", "order.rs:2: rules have no clock");
+    assert!(findings("crates/engine/src/series/sort.rs", source).is_empty());
+    assert!(findings("crates/core/src/order_tests.rs", source).is_empty());
+}
+
+#[test]
 fn long_files_and_unfinished_work_are_found() {
     finds("crates/core/src/long.rs", &"\n".repeat(FILE_LINES_MAX + 1), "800 lines");
     assert!(findings("crates/core/src/long.rs", &"\n".repeat(FILE_LINES_MAX)).is_empty());

@@ -5,7 +5,9 @@ use crate::fanout::Fanout;
 use crate::handle::{DetectorState, DetectorStatistics, DetectorStatus, FileEntry, Refusal, Severity};
 use crate::statistics::{Rates, Totals};
 use konkordia_config::service::DetectorConfig;
+use konkordia_core::ledger::ImageLedger;
 use konkordia_core::state::{Action, Event, Refused, State, next};
+use konkordia_core::text;
 use konkordia_engine::latency::Latency;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -59,7 +61,38 @@ pub fn latency_rows(stage: &str, latency: &Latency) -> Vec<(String, f64)> {
     values.map(|(name, ns)| (format!("{stage}_{name}_us"), ns as f64 / 1e3)).into()
 }
 
+/// Rows of a ledger as additions to the totals of a detector; `what` is counted: packets or messages.
+pub fn totals_of(what: &str, rows: &[(&'static str, u64)]) -> impl Iterator<Item = (String, u64)> {
+    let name = move |name: &str| if name == "received_bytes" { "bytes_received".into() } else { format!("{what}_{name}") };
+    rows.iter().map(move |(n, v)| (name(n), *v))
+}
+
+/// The states of images as rows of the ledger and as additions to the totals of a detector.
+pub fn image_totals(images: &ImageLedger) -> impl Iterator<Item = (String, u64)> {
+    images.states().into_iter().map(|(name, value)| (format!("images_{name}"), value))
+}
+
+/// How many images are not complete or did not come, for the message at the end: `, 3 lost, 1 not received`.
+pub fn not_complete(images: &ImageLedger) -> String {
+    let states = images.states().into_iter().filter(|(name, _)| *name != "complete");
+    let others = states.chain([("not received", images.not_received), ("not taken", images.not_taken)]);
+    others.filter(|(_, n)| *n > 0).map(|(name, n)| format!(", {} {name}", text::count(n))).collect()
+}
+
 impl Look {
+    /// The states of the images, and nothing else.
+    pub fn of(images: &ImageLedger) -> Self {
+        Self {
+            expected: Some(images.expected),
+            committed: images.committed(),
+            lost: images.lost,
+            partial: images.partial,
+            not_taken: images.not_taken,
+            not_received: images.not_received,
+            ..Self::default()
+        }
+    }
+
     /// Sets the counts of a series' file, once they are known.
     pub fn file_has(&mut self, written: u64, unwritten: u64, durable: Option<u64>) {
         (self.written, self.unwritten, self.durable) = (written, unwritten, durable);

@@ -171,7 +171,7 @@ impl Reports for FileReports {
         // Images that do not fit the file are not a failure of the file, but they are missing in it.
         let why = files.names().last_error.filter(|_| files.refused() > 0);
         let is_wanted = files.names().main.is_some() || files.unwritten() > 0;
-        let unwritten = if is_wanted { end.ledger.to_be_written().saturating_sub(files.images()) } else { 0 };
+        let unwritten = if is_wanted { end.ledger.images.to_be_written().saturating_sub(files.images()) } else { 0 };
         let (images, positions, durable) = (files.images(), files.positions(), files.durable_end());
         self.outbox.report(Report::File(FileReport::Closed(InFile { images, unwritten, positions, durable }, why)));
     }
@@ -476,7 +476,7 @@ impl Stream {
             let ended = end.ended.name();
             if let Some(file) = &open.file {
                 let ledger = &end.ledger;
-                let is_complete = !failed && ledger.is_success() && ledger.expected > 0 && in_file.unwritten == 0;
+                let is_complete = !failed && ledger.images.is_success() && ledger.images.expected > 0 && in_file.unwritten == 0;
                 let state = match (failed, is_complete) {
                     (true, _) => "failed",
                     (false, true) => "complete",

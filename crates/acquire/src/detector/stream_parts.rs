@@ -1,7 +1,7 @@
 //! The parts of a stream detector: its sources, the choice of file names, the counters of a series, and its end in
 //! words.
 
-use super::status::{Live, Look, StatusMessage, latency_rows};
+use super::status::{Live, Look, StatusMessage, image_totals, latency_rows, not_complete, totals_of};
 use crate::handle::{ArmRequest, Severity};
 use crate::machine;
 use crate::paths::{Place, Target};
@@ -270,7 +270,7 @@ impl Live for SeriesLive {
         let progress = self.control.progress();
         let end = SeriesEnd { ended: Ended::Finished, reason: String::new(), ledger: progress.ledger.clone() };
         let mut look = look_of(&end);
-        look.totals = totals_of(&progress.ledger);
+        look.totals = totals_of_series(&progress.ledger);
         look.expected = progress.images_planned;
         look.written = if self.write { self.files.images() } else { 0 };
         look.durable = self.files.durable_end().filter(|_| self.write);
@@ -299,14 +299,8 @@ pub fn latencies(committed: &Latency, written: &Histogram) -> BTreeMap<String, f
 }
 
 /// What a ledger adds to the totals of a detector.
-fn totals_of(ledger: &SeriesLedger) -> Vec<(String, u64)> {
-    let of_messages =
-        |(n, v): &(&str, u64)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("messages_{n}") }, *v);
-    let mut totals: Vec<(String, u64)> = ledger.total().rows().iter().map(of_messages).collect();
-    let states =
-        [("complete", ledger.complete), ("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)];
-    totals.extend(states.iter().map(|(n, v)| (format!("images_{n}"), *v)));
-    totals
+fn totals_of_series(ledger: &SeriesLedger) -> Vec<(String, u64)> {
+    totals_of("messages", &ledger.total().rows()).chain(image_totals(&ledger.images)).collect()
 }
 
 /// What is added to the totals while the actor knows of no series: what arrived between two series, or all of a series
@@ -314,7 +308,7 @@ fn totals_of(ledger: &SeriesLedger) -> Vec<(String, u64)> {
 pub fn totals_between(control: &SeriesControl) -> Vec<(String, u64)> {
     let progress = control.progress();
     let is_between = matches!(progress.state, State::Idle | State::Armed);
-    totals_of(if is_between { &progress.between } else { &progress.ledger })
+    totals_of_series(if is_between { &progress.between } else { &progress.ledger })
 }
 
 /// The counters of a series.
@@ -323,19 +317,9 @@ pub fn look_of(end: &SeriesEnd) -> Look {
     let mut entries: BTreeMap<String, u64> = total.rows().iter().map(|(n, v)| ((*n).to_string(), *v)).collect();
     let name = |n: &str| if n == "parts_missing" || n.starts_with("frames") { n.into() } else { format!("images_{n}") };
     entries.extend(ledger.rows().iter().map(|(n, v)| (name(n), *v)));
-    let mut totals = totals_of(ledger);
+    let mut totals = totals_of_series(ledger);
     totals.push((format!("runs_{}", end.ended.name().replace(' ', "_")), 1));
-    Look {
-        expected: Some(ledger.expected),
-        committed: ledger.complete + ledger.partial + ledger.lost + ledger.discarded,
-        lost: ledger.lost,
-        partial: ledger.partial,
-        not_taken: ledger.not_taken,
-        not_received: ledger.not_received,
-        ledger: entries,
-        totals,
-        ..Look::default()
-    }
+    Look { ledger: entries, totals, ..Look::of(&ledger.images) }
 }
 
 /// The message for the end of a series, and whether the detector is in error. `written` images are in the file;
@@ -372,12 +356,12 @@ pub fn sum_up(
             let (there, not) = (text::count(written), text::count(unwritten));
             message.push_str(&format!(
                 "; of {} images {there} are in the file, {not} came and are not in it",
-                text::count(ledger.expected)
+                text::count(ledger.images.expected)
             ));
         }
         return (StatusMessage { message, severity: Severity::Error, hint: Some(error.fix.clone()) }, true);
     }
-    let came = ledger.complete + ledger.partial > 0;
+    let came = ledger.images.complete + ledger.images.partial > 0;
     let waited_for = waited_for.filter(|_| !came && end.ended != Ended::Cancelled);
     let because = waited_for.map(str::to_string).or(Some(end.reason.clone()).filter(|text| !text.is_empty()));
     let because = because.map_or(String::new(), |why| format!(": {why}"));
@@ -390,23 +374,18 @@ pub fn sum_up(
             end.ended == Ended::Failed,
         );
     }
-    let is_whole = ledger.is_success() && unwritten == 0 && matches!(end.ended, Ended::Finished | Ended::Stopped);
+    let is_whole = ledger.images.is_success() && unwritten == 0 && matches!(end.ended, Ended::Finished | Ended::Stopped);
     let severity = if is_whole { Severity::Success } else { Severity::Warning };
     let mut message = format!(
         "run {run} has ended ({ended}){because}: {} of {} images complete",
-        text::count(ledger.complete),
-        text::count(ledger.expected)
+        text::count(ledger.images.complete),
+        text::count(ledger.images.expected)
     );
-    let others = [("partial", ledger.partial), ("lost", ledger.lost), ("discarded", ledger.discarded)];
-    for (name, n) in others.into_iter().chain([("not received", ledger.not_received), ("not taken", ledger.not_taken)]) {
-        if n > 0 {
-            message.push_str(&format!(", {} {name}", text::count(n)));
-        }
-    }
-    if ledger.not_kept > 0 {
+    message.push_str(&not_complete(&ledger.images));
+    if ledger.images.not_kept > 0 {
         message.push_str(&format!(
             ", {} more arrived and were not used (duplicate, late, unreadable, or of no series)",
-            text::count(ledger.not_kept)
+            text::count(ledger.images.not_kept)
         ));
     }
     if unwritten > 0 {

@@ -1,7 +1,7 @@
 //! The parts of a UDP run: its configuration from the parameters of a command, the gates in front of the sockets, the
 //! preparation with everything that can fail, and the end with its files.
 
-use super::status::{Live, Look, StatusMessage, latency_rows};
+use super::status::{Live, Look, StatusMessage, image_totals, latency_rows, not_complete, totals_of};
 use crate::fanout::Fanout;
 use crate::handle::{ArmRequest, Severity};
 use crate::paths::Place;
@@ -17,7 +17,7 @@ use konkordia_config::{Config, overrides};
 use konkordia_core::array::Element;
 use konkordia_core::experiment::Experiment;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::ledger::StreamLedger;
+use konkordia_core::ledger::{ImageLedger, RunLedger, StreamLedger};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::ports::Source;
@@ -130,8 +130,9 @@ impl Live for UdpLive {
         let p = self.control.progress();
         let [lost, complete, partial, discarded] = p.images_by_status;
         let written = if self.writes { p.images_written } else { 0 };
-        let states = [("complete", complete), ("partial", partial), ("lost", lost), ("discarded", discarded)];
-        let (ledger, totals) = account(&p.packets, p.packets_of_others, &states);
+        let expected = p.images_committed;
+        let images = ImageLedger { expected, complete, partial, lost, discarded, ..ImageLedger::default() };
+        let (ledger, totals) = account(&p.packets, p.packets_of_others, &images);
         let fill = |used: u64, of: u64| (used as f64 / of.max(1) as f64).min(1.0);
         Look {
             expected: self.plan.images(),
@@ -411,7 +412,8 @@ pub fn finish(closing: &Closing, outcome: &RunOutcome, images_seen: u64, reason:
 /// The end of a run whose closing panicked. Its files stay as after a crash and can be repaired.
 pub fn broken_off(closing: &Closing, mut look: Look, panic: &Panic) -> Finished {
     let ended = Ended::Failed;
-    let ledger = SeriesLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..SeriesLedger::default() };
+    let images = ImageLedger { expected: look.committed, lost: look.lost, partial: look.partial, ..ImageLedger::default() };
+    let ledger = SeriesLedger { images, ..SeriesLedger::default() };
     let master = closing.config.directory.join(format!("{}_master.h5", closing.config.prefix));
     look.totals.push(("runs_program_error".into(), 1));
     Finished {
@@ -450,46 +452,26 @@ pub fn discard(ready: Ready) {
 }
 
 /// Packets and images by state, as rows of the ledger and as additions to the totals of the detector.
-fn account(
-    packets: &StreamLedger,
-    from_other_senders: u64,
-    images: &[(&str, u64)],
-) -> (BTreeMap<String, u64>, Vec<(String, u64)>) {
+fn account(packets: &StreamLedger, from_other_senders: u64, images: &ImageLedger) -> (BTreeMap<String, u64>, Vec<(String, u64)>) {
     let rows = packets.rows();
-    let of_packets =
-        |(n, v): &(&str, u64)| (if *n == "received_bytes" { "bytes_received".into() } else { format!("packets_{n}") }, *v);
-    let images = || images.iter().map(|(n, v)| (format!("images_{n}"), *v));
     let own = |(n, v): &(&str, u64)| ((*n).to_string(), *v);
-    let ledger = rows.iter().map(own).chain([("from_strangers".to_string(), from_other_senders)]).chain(images());
-    let totals = rows.iter().map(of_packets).chain([(FROM_OTHER_SENDERS.into(), from_other_senders)]).chain(images());
+    let strangers = |name: &str| [(name.to_string(), from_other_senders)];
+    let ledger = rows.iter().map(own).chain(strangers("from_strangers")).chain(image_totals(images));
+    let totals = totals_of("packets", &rows).chain(strangers(FROM_OTHER_SENDERS)).chain(image_totals(images));
     (ledger.collect(), totals.collect())
 }
 
 fn last_look(outcome: &RunOutcome) -> Look {
-    let images = &outcome.ledger.images;
-    let states =
-        [("complete", images.complete), ("partial", images.partial), ("lost", images.lost), ("discarded", images.discarded)];
+    let RunLedger { images, written, unwritten, .. } = &outcome.ledger;
     let from_other_senders = outcome.seen.iter().map(|seen| seen.other_senders.packets()).sum();
-    let (mut ledger, mut totals) = account(&outcome.ledger.total(), from_other_senders, &states);
-    ledger.extend(images.rows().iter().map(|(n, v)| {
+    let (mut ledger, mut totals) = account(&outcome.ledger.total(), from_other_senders, images);
+    ledger.extend(outcome.ledger.rows().iter().map(|(n, v)| {
         let name = if n.starts_with("packets") || n.starts_with("frames") { (*n).to_string() } else { format!("images_{n}") };
         (name, *v)
     }));
-    totals.push(("images_unwritten".into(), images.unwritten));
+    totals.push(("images_unwritten".into(), *unwritten));
     totals.push((format!("runs_{}", outcome.ended_name().replace(' ', "_")), 1));
-    Look {
-        expected: Some(images.expected),
-        committed: images.complete + images.partial + images.lost + images.discarded,
-        written: images.written,
-        unwritten: images.unwritten,
-        lost: images.lost,
-        partial: images.partial,
-        not_taken: images.not_taken,
-        not_received: images.not_received,
-        ledger,
-        totals,
-        ..Look::default()
-    }
+    Look { written: *written, unwritten: *unwritten, ledger, totals, ..Look::of(images) }
 }
 
 fn sum_up(
@@ -531,12 +513,7 @@ fn sum_up(
     let severity = if outcome.is_success() && outcome.ended != Ended::Stalled { Severity::Success } else { Severity::Warning };
     let mut message =
         format!("run {run} has ended ({ended}): {} of {} images complete", text::count(i.complete), text::count(i.expected));
-    let others = [("partial", i.partial), ("lost", i.lost), ("discarded", i.discarded)];
-    for (name, n) in others.into_iter().chain([("not received", i.not_received), ("not taken", i.not_taken)]) {
-        if n > 0 {
-            message.push_str(&format!(", {} {name}", text::count(n)));
-        }
-    }
+    message.push_str(&not_complete(i));
     let not_kept = outcome.ledger.packets_not_kept();
     if not_kept > 0 {
         message.push_str(&format!(", {} packets arrived twice or too late and were not used", text::count(not_kept)));

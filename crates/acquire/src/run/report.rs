@@ -47,8 +47,8 @@ pub fn ledger_record(config: &Config, names: &[String], outcome: &RunOutcome, no
     let own = |rows: &[(&'static str, u64)]| rows.iter().map(|(n, v)| ((*n).to_string(), *v)).collect::<Vec<_>>();
     let ledger = &outcome.ledger;
     let mut totals = own(&ledger.total().rows());
-    totals.extend(ledger.images.rows().iter().map(|(name, value)| (image_name(name), *value)));
-    totals.push(("packets_expected".into(), ledger.images.frames * ledger.packets_per_image));
+    totals.extend(ledger.rows().iter().map(|(name, value)| (image_name(name), *value)));
+    totals.push(("packets_expected".into(), ledger.frames.passed * ledger.packets_per_image));
     let streams = names.iter().zip(&ledger.streams).enumerate().map(|(n, (name, s))| {
         let mut counters = own(&s.rows());
         counters.extend(header_rows(outcome.seen.get(n)));
@@ -201,7 +201,7 @@ impl Report {
 
     /// Frames per second, from the first to the last packet.
     pub fn rate_hz(&self) -> f64 {
-        if self.seconds > 0.0 { self.ledger.images.frames as f64 / self.seconds } else { 0.0 }
+        if self.seconds > 0.0 { self.ledger.frames.passed as f64 / self.seconds } else { 0.0 }
     }
 
     /// Gigabytes of datagrams per second.
@@ -284,18 +284,18 @@ impl Report {
     }
 
     fn images_line(&self) -> String {
-        let i = &self.ledger.images;
-        let is_plain = i.frames == i.expected;
+        let ledger = &self.ledger;
+        let is_plain = ledger.frames.passed == ledger.images.expected;
         let is_shown = |name: &str, n: u64| match name {
             "unwritten" | "not_taken" | "not_received" => n > 0,
             "frames_absent" => n > 0 && !is_plain,
             name if name.starts_with("frames") => !is_plain,
             name => !name.starts_with("packets"),
         };
-        let shown = i.rows().into_iter().filter(|(name, n)| is_shown(name, *n));
+        let shown = ledger.rows().into_iter().filter(|(name, n)| is_shown(name, *n));
         let words = |name: &str| if name.starts_with("not_") { name.replace('_', " ") } else { name.to_string() };
         let parts: Vec<String> = shown.map(|(name, n)| format!("{} {}", text::count(n), words(name))).collect();
-        format!("images    {}; {} packets missing", parts.join(", "), text::count(i.packets_missing))
+        format!("images    {}; {} packets missing", parts.join(", "), text::count(ledger.frames.packets_missing))
     }
 
     fn balance(&self) -> String {
@@ -327,7 +327,7 @@ impl Report {
             .collect();
         json!({
             "event": "report", "exit_code": exit as u8, "ended": self.ended,
-            "streams": streams, "total": rows(&self.ledger.total().rows()), "images": rows(&self.ledger.images.rows()),
+            "streams": streams, "total": rows(&self.ledger.total().rows()), "images": rows(&self.ledger.rows()),
             "packets_per_image": self.ledger.packets_per_image, "balances": self.ledger.imbalances().is_empty(),
             "imbalances": self.ledger.imbalances().iter().map(ToString::to_string).collect::<Vec<_>>(),
             "images_in_file": self.images, "first_frame": self.first_frame, "seconds": self.seconds, "rate_hz": self.rate_hz(),
@@ -408,9 +408,9 @@ fn lost_on_the_wire(outcome: &RunOutcome) -> Option<String> {
     }
     let silent = ledger.streams.iter().filter(|stream| stream.received == 0).count() as u64;
     let of_silent = silent * ledger.packets_per_image / ledger.streams.len().max(1) as u64;
-    let explained = of_silent * ledger.images.frames;
+    let explained = of_silent * ledger.frames.passed;
     let counted = total.kernel_dropped + total.no_slot + total.late + total.malformed_total();
-    let lost = ledger.images.packets_missing.saturating_sub(explained + counted);
+    let lost = ledger.frames.packets_missing.saturating_sub(explained + counted);
     (lost > 0).then(|| {
         format!(
             "{} missing packets never reached this machine's sockets: lost on the wire, in a switch or in the network card (docs/troubleshooting.md, Lost before the socket)",

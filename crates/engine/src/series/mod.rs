@@ -4,20 +4,16 @@
 
 mod budget;
 mod control;
-mod current;
 pub mod decoder;
 pub mod encode;
 pub mod event;
-mod hold_queue;
-mod images;
 mod join;
-mod lifecycle;
-mod membership;
 pub mod merge;
 mod moved;
+mod notice;
 mod pieces;
 mod pull;
-mod reorder;
+mod rules;
 mod run;
 mod sort;
 mod spec;
@@ -26,9 +22,10 @@ pub mod transform;
 mod unpack;
 mod work;
 
-pub use control::{ArmOrder, Notice, Progress, SeriesControl, UpstreamProgress};
+pub use control::{Progress, SeriesControl, UpstreamProgress};
 pub use konkordia_core::series::{Accept, Positions, Protocol};
 pub use moved::start_of_changed;
+pub use notice::{ArmOrder, Notice};
 pub use pull::Upstream;
 pub use run::{OpenError, Series, open};
 pub use spec::{Join, SeriesSpec};

@@ -1,8 +1,10 @@
 //! One thread per upstream: takes messages from the source, decodes them, and passes them on in batches. It waits when
 //! the in-flight budget of the upstream is used up, which holds back the sender.
 
-use super::control::{Notice, PullState, SeriesControl};
+use super::control::{PullState, SeriesControl};
 use super::event::{Decoder, Event, Read};
+use super::notice::Notice;
+use super::rules::io::{Incoming, Receipt};
 use crate::contain::contain;
 use crossbeam_channel::Sender;
 use konkordia_core::ports::{Message, MessageSource};
@@ -22,24 +24,6 @@ pub struct Upstream {
     pub source: Box<dyn MessageSource>,
     /// Decodes them.
     pub decoder: Box<dyn Decoder>,
-}
-
-/// A message on its way to the sort thread.
-#[derive(Debug)]
-pub(crate) struct Incoming {
-    /// What it means, or why it cannot be read.
-    pub read: Result<Read, String>,
-    pub receipt: Receipt,
-    pub received_ns: u64,
-}
-
-/// What is given back to the in-flight budget when a message is finished.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Receipt {
-    pub upstream: usize,
-    pub bytes: u64,
-    /// Number of the message on its upstream, from 0.
-    pub sequence: u64,
 }
 
 /// Messages of one upstream.

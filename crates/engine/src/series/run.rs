@@ -1,10 +1,12 @@
 //! A running stream path: checks the parts, starts the threads and ends them.
 
-use super::control::{Notice, SeriesControl};
-use super::images::{Images, ImagesSpec, WorkerPool};
-use super::membership::SenderQuirks;
+use super::control::SeriesControl;
+use super::notice::{Command, Notice};
 use super::pull::{Puller, Upstream};
-use super::sort::Sorter;
+use super::rules::Rules;
+use super::rules::membership::SenderQuirks;
+use super::rules::spec::RulesSpec;
+use super::sort::{Sorter, WorkerPool};
 use super::spec::{Join, SeriesSpec};
 use super::sum::Summer;
 use super::work::{self, Worker};
@@ -12,7 +14,7 @@ use crate::contain::contain;
 use crate::output_queue::OutputQueues;
 use konkordia_core::array::Packing;
 use konkordia_core::geometry::MAX_IMAGE_PIXELS;
-use konkordia_core::order::{OrderSpec, WINDOW_IMAGES_MAX};
+use konkordia_core::order::WINDOW_IMAGES_MAX;
 use konkordia_core::selection::SUM_FRAMES_MAX;
 use konkordia_core::series::Protocol;
 use std::io;
@@ -87,7 +89,7 @@ fn start(
     spec: &Arc<SeriesSpec>,
     upstreams: Vec<Upstream>,
     output_queues: Arc<OutputQueues>,
-    commands: crossbeam_channel::Receiver<super::control::Command>,
+    commands: crossbeam_channel::Receiver<Command>,
 ) -> io::Result<()> {
     let control = Arc::clone(&series.control);
     let quirks = SenderQuirks {
@@ -97,17 +99,20 @@ fn start(
         has_start: spec.protocol.has_start(),
         has_end: spec.protocol.has_end(),
     };
-    let worker_pool = if work::is_needed(spec) { Some(start_workers(series, spec)?) } else { None };
-    let parts_per_image = if quirks.is_modular { quirks.upstreams as u32 } else { 1 };
-    let order = OrderSpec { parts_per_image, window_images: spec.window_images, wait_ns: spec.wait_ns };
-    let summing = (spec.sum_frames > 1).then(|| {
-        let packing = spec.packing_out.unwrap_or(Packing::None);
-        Summer::new(spec.sum_frames, spec.missing, packing)
-    });
-    let transform = spec.transform.as_ref().map(|make| make());
-    let images_spec = ImagesSpec { order, missing: spec.missing, upstreams: quirks.upstreams, transform, summing };
-    let images = Images::new(images_spec, Arc::clone(&control), Arc::clone(&output_queues), worker_pool);
-    let sorter = Sorter::new(Arc::clone(spec), quirks, Arc::clone(&control), output_queues, images);
+    let images_max = work::is_needed(spec).then(|| spec.workers.max(1) * IMAGES_PER_WORKER);
+    let worker_pool = images_max.map(|images_max| start_workers(series, spec, images_max)).transpose()?;
+    let summer = (spec.sum_frames > 1).then(|| Summer::new(spec.sum_frames, spec.packing_out.unwrap_or(Packing::None)));
+    let sorter = Sorter {
+        rules: Rules::new(RulesSpec::of(spec, images_max), quirks),
+        control: Arc::clone(&control),
+        output_queues,
+        worker_pool,
+        transform: spec.transform.as_ref().map(|make| make()),
+        summer,
+        last_received_ns: 0,
+        is_announced: false,
+        committed: (0, 0),
+    };
     let (sender, inbox) = crossbeam_channel::bounded(BATCHES * quirks.upstreams);
     let sort = move || {
         let mut sorter = sorter;
@@ -127,9 +132,8 @@ fn start(
     Ok(())
 }
 
-fn start_workers(series: &mut Series, spec: &Arc<SeriesSpec>) -> io::Result<WorkerPool> {
+fn start_workers(series: &mut Series, spec: &Arc<SeriesSpec>, images_max: usize) -> io::Result<WorkerPool> {
     let workers = spec.workers.max(1);
-    let images_max = workers * IMAGES_PER_WORKER;
     let (jobs, jobs_of_workers) = crossbeam_channel::bounded(images_max);
     // Twice as many: an image that was thrown away while a worker had it still comes back, beside those that came after
     // it.
@@ -138,7 +142,7 @@ fn start_workers(series: &mut Series, spec: &Arc<SeriesSpec>) -> io::Result<Work
         let (spec, jobs, done) = (Arc::clone(spec), jobs_of_workers.clone(), done_of_workers.clone());
         series.threads.push(spawn(format!("series-work-{n}"), move || Worker::new(&spec).run(&jobs, &done))?);
     }
-    Ok(WorkerPool { jobs, done, images_max })
+    Ok(WorkerPool { jobs, done })
 }
 
 pub(super) fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {

@@ -3,8 +3,7 @@
 
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing, Shape};
-use konkordia_core::image::{Channel, CommittedImage, ImageTimes};
-use konkordia_core::ledger::{ImageStatus, MissingPolicy};
+use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_core::series::SeriesStart;
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, Overflow, PackScratch, Reduce, Sum, SumState, missing_le_bytes};
@@ -42,21 +41,12 @@ pub(crate) fn start_of_sums(start: &mut SeriesStart, frames: u32) {
     facts.experiment.goniometer = facts.experiment.goniometer.in_steps_of(frames);
 }
 
-/// Makes sums of the images of one series after the other.
+/// Adds the pixels of images, of one series after the other. Which images belong to a sum, and what its state is, say
+/// the rules ([`super::rules`]).
 pub(crate) struct Summer {
     isa: Isa,
     frames: u32,
-    missing: MissingPolicy,
     packing: Packing,
-    /// The sum that is being made, without its pixels; its number is the right one.
-    sum: CommittedImage,
-    /// Images in it, and how many of them are in which state.
-    added: u32,
-    complete: u32,
-    lost: u32,
-    discarded: u32,
-    /// Images without pixels, or with pixels of another form.
-    blank: u32,
     /// Kept from sum to sum.
     channels: Vec<ChannelSum>,
     pack: PackScratch,
@@ -96,22 +86,9 @@ impl ChannelSum {
 }
 
 impl Summer {
-    /// `frames` images, at least 2, make one sum, which leaves in `packing`.
-    pub fn new(frames: u32, missing: MissingPolicy, packing: Packing) -> Self {
-        Self {
-            isa: Isa::detect(),
-            frames,
-            missing,
-            packing,
-            sum: CommittedImage::lost(0),
-            added: 0,
-            complete: 0,
-            lost: 0,
-            discarded: 0,
-            blank: 0,
-            channels: Vec::new(),
-            pack: PackScratch::new(),
-        }
+    /// At most `frames` images, at least 2, make one sum, which leaves in `packing`.
+    pub fn new(frames: u32, packing: Packing) -> Self {
+        Self { isa: Isa::detect(), frames, packing, channels: Vec::new(), pack: PackScratch::new() }
     }
 
     /// Images of a sum.
@@ -119,64 +96,13 @@ impl Summer {
         self.frames
     }
 
-    /// Images in the sum that is being made, fewer than it takes.
-    pub fn added(&self) -> u32 {
-        self.added
-    }
-
     /// The next series begins.
     pub fn reset(&mut self) {
-        self.begin(0);
         self.channels.clear();
     }
 
-    fn begin(&mut self, number: u64) {
-        self.sum = CommittedImage::lost(number);
-        (self.added, self.complete, self.lost, self.discarded, self.blank) = (0, 0, 0, 0, 0);
-    }
-
-    /// Adds the image of the next position. Returns the sum, if that was its last image.
-    pub fn add(&mut self, frame: &CommittedImage) -> Option<CommittedImage> {
-        self.note(frame);
-        self.added += 1;
-        match frame.status {
-            ImageStatus::Complete => self.complete += 1,
-            ImageStatus::Lost => self.lost += 1,
-            ImageStatus::Discarded => self.discarded += 1,
-            ImageStatus::Partial => {}
-        }
-        if !frame.status.has_pixels() || !self.is_wanted() || !self.add_pixels(frame) {
-            self.blank += 1;
-        }
-        (self.added == self.frames).then(|| self.finish())
-    }
-
-    /// False once it is known that this sum will not be written.
-    fn is_wanted(&self) -> bool {
-        self.missing == MissingPolicy::Keep || self.complete == self.added
-    }
-
-    /// Keeps the header of the first image that came, and the times from the first to the last.
-    fn note(&mut self, frame: &CommittedImage) {
-        let (is_first, sum) = (self.lost == self.added, &mut self.sum);
-        sum.missing_parts |= frame.missing_parts;
-        if frame.status == ImageStatus::Lost {
-            return;
-        }
-        if is_first {
-            (sum.received_ns, sum.header_json) = (frame.received_ns, frame.header_json.clone());
-        }
-        sum.received_ns = sum.received_ns.min(frame.received_ns);
-        sum.store &= frame.store;
-        if let Some(times) = frame.times {
-            let before = sum.times.unwrap_or(ImageTimes { real_ns: 0, ..times });
-            let real_ns = before.real_ns.saturating_add(times.real_ns);
-            sum.times = Some(ImageTimes { start_ns: before.start_ns, stop_ns: times.stop_ns, real_ns });
-        }
-    }
-
-    /// False if they are not of the form of those before.
-    fn add_pixels(&mut self, frame: &CommittedImage) -> bool {
+    /// Adds the pixels of an image. False if they are not of the form of those before.
+    pub fn add(&mut self, frame: &CommittedImage) -> bool {
         let is_alike = |channels: &[ChannelSum]| {
             channels.len() == frame.channels.len()
                 && channels.iter().zip(&frame.channels).all(|(sum, channel)| sum.fits(&channel.array))
@@ -201,35 +127,26 @@ impl Summer {
         is_added
     }
 
-    fn finish(&mut self) -> CommittedImage {
-        let mut sum = std::mem::replace(&mut self.sum, CommittedImage::lost(0));
-        let has_pixels = self.channels.iter().any(ChannelSum::is_begun);
-        sum.status = match () {
-            () if self.complete == self.frames && self.blank == 0 => ImageStatus::Complete,
-            () if self.lost == self.frames => ImageStatus::Lost,
-            () if self.discarded > 0 || self.missing != MissingPolicy::Keep => ImageStatus::Discarded,
-            () if has_pixels => ImageStatus::Partial,
-            () => ImageStatus::Lost,
-        };
+    /// Gives a sum its pixels, if its state has pixels; the next image begins the next sum. `has_blanks`: images
+    /// without pixels belong to it.
+    pub fn finish(&mut self, sum: &mut CommittedImage, has_blanks: bool) {
         if sum.status.has_pixels() {
-            sum.channels = self.pixels();
-        } else if has_pixels {
+            sum.channels = self.pixels(has_blanks);
+        } else if self.channels.iter().any(ChannelSum::is_begun) {
             // The pixels added so far are of no use.
             self.channels.clear();
         }
-        self.begin(sum.number + 1);
-        sum
     }
 
     /// The sums. If an image has no pixels, every pixel of the sum is missing, or masked where another image is.
-    fn pixels(&mut self) -> Vec<Channel> {
+    fn pixels(&mut self, has_blanks: bool) -> Vec<Channel> {
         let mut channels = std::mem::take(&mut self.channels);
         let mut sums = Vec::with_capacity(channels.len());
         for channel in &mut channels {
             let element = sum_element(channel.element, self.frames);
             let mut pieces = Vec::with_capacity(channel.pieces.len());
             for state in &mut channel.pieces {
-                if self.blank > 0 {
+                if has_blanks {
                     let missing = missing_le_bytes(channel.element);
                     let image: Vec<u8> = missing.iter().copied().cycle().take(channel.piece_bytes).collect();
                     // This cannot fail: the image without pixels was not added, so there is room for it.

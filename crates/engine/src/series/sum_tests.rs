@@ -1,7 +1,41 @@
 use super::*;
+use crate::series::rules::sum::Sum;
+use konkordia_core::image::ImageTimes;
+use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
 use konkordia_kernels::transform::{UnpackScratch, unpack};
 use konkordia_sim::rng::Rng;
+
+/// The rule and the pixels together.
+struct Sums {
+    rule: Sum,
+    summer: Summer,
+}
+
+impl Sums {
+    fn new(frames: u32, missing: MissingPolicy, packing: Packing) -> Self {
+        Self { rule: Sum::new(frames, missing), summer: Summer::new(frames, packing) }
+    }
+
+    fn added(&self) -> u32 {
+        self.rule.frames()
+    }
+
+    fn reset(&mut self) {
+        self.rule.reset();
+        self.summer.reset();
+    }
+
+    /// Adds an image. Returns the sum, if that was its last one.
+    fn add(&mut self, frame: &CommittedImage) -> Option<CommittedImage> {
+        if self.rule.add(frame) && !self.summer.add(frame) {
+            self.rule.no_pixels();
+        }
+        let (mut sum, has_blanks) = self.rule.take()?;
+        self.summer.finish(&mut sum, has_blanks);
+        Some(sum)
+    }
+}
 
 /// The numbers in bytes; exact for the types that are used here.
 fn numbers(pixel: PixelType, bytes: &[u8]) -> Vec<f64> {
@@ -81,7 +115,7 @@ fn sums_are_those_of_naive_code_for_all_types_channels_and_pieces() {
         let (element, frames) = (types[seed as usize % 6], 2 + rng.below(5) as u32);
         let (pieces, channels) = ([1, 2, 3][rng.below(3) as usize], 1 + rng.below(3) as usize);
         let packing = [Packing::None, Packing::BitshuffleLz4, Packing::Lz4][rng.below(3) as usize];
-        let mut summer = Summer::new(frames, MissingPolicy::Keep, packing);
+        let mut summer = Sums::new(frames, MissingPolicy::Keep, packing);
         for number in 0..5 {
             // A sum without the image that is lost is missing all over, but for masked pixels.
             let lost = if number % 2 == 1 { rng.below(u64::from(frames)) as u32 } else { u32::MAX };
@@ -132,7 +166,7 @@ fn states_times_and_headers_of_a_sum() {
     };
     use ImageStatus::{Complete as C, Discarded as D, Lost as L, Partial as P};
     let add = |missing: MissingPolicy, states: [ImageStatus; 3]| {
-        let mut summer = Summer::new(3, missing, Packing::None);
+        let mut summer = Sums::new(3, missing, Packing::None);
         // A sum that was begun before the reset has no effect.
         assert!(summer.add(&frame(C, 1)).is_none());
         summer.reset();
@@ -152,7 +186,7 @@ fn states_times_and_headers_of_a_sum() {
     assert_eq!(sum.times, Some(ImageTimes { start_ns: 300, stop_ns: 490, real_ns: 160 }));
     assert_eq!((&sum.header_json[..], sum.received_ns, sum.missing_parts), (&b"{\"n\":3}"[..], 1003, 0b1100));
     assert!(sum.store && add(MissingPolicy::Keep, [L, L, L]).times.is_none());
-    let mut summer = Summer::new(2, MissingPolicy::Keep, Packing::None);
+    let mut summer = Sums::new(2, MissingPolicy::Keep, Packing::None);
     assert!(summer.add(&frame(C, 6)).is_none());
     assert!(!summer.add(&frame(C, 7)).unwrap().store, "one of them is not to be stored");
 }
@@ -161,7 +195,7 @@ fn states_times_and_headers_of_a_sum() {
 fn pixels_of_another_form_are_missing_and_a_new_series_may_have_them() {
     let mut rng = Rng::new(3);
     let (narrow, wide) = (image(&mut rng, Element::Uint16, 1, 1), image(&mut rng, Element::Uint32, 1, 1));
-    let mut summer = Summer::new(2, MissingPolicy::Keep, Packing::None);
+    let mut summer = Sums::new(2, MissingPolicy::Keep, Packing::None);
     assert!(summer.add(&narrow).is_none());
     let sum = summer.add(&wide).unwrap();
     assert_eq!(sum.status, ImageStatus::Partial);

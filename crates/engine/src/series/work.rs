@@ -3,6 +3,7 @@
 
 use super::join::{Joined, Joiner};
 use super::pieces::PieceJoiner;
+use super::rules::io::{Done, Job};
 use super::spec::{Join, SeriesSpec};
 use super::transform::Transform;
 use super::unpack::{unpack_pieces, unpacked};
@@ -14,25 +15,6 @@ use konkordia_core::geometry::Orientation;
 use konkordia_core::image::{Channel, CommittedImage};
 use konkordia_kernels::Isa;
 use konkordia_kernels::transform::{self, PackScratch, UnpackScratch};
-
-/// An image for a worker.
-pub(crate) struct Job {
-    pub ticket: u64,
-    pub image: CommittedImage,
-    /// Channels of each part where parts are joined, else empty; a missing part has none.
-    pub parts: Vec<Vec<Channel>>,
-    /// How its series asks it to be turned.
-    pub turn: Orientation,
-}
-
-/// The result of a [`Job`].
-pub(crate) struct Done {
-    pub ticket: u64,
-    pub image: CommittedImage,
-    /// Parts that cannot be read; bit 0 where images are not joined.
-    pub unreadable: u64,
-    pub why: Option<String>,
-}
 
 /// Joins parts.
 enum Joining {

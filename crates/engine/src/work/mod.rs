@@ -13,6 +13,7 @@ use crate::results::numbers_of_strip;
 use batch::BATCH_FRAMES;
 use fill::{Filler, Followed, Frame};
 use konkordia_core::geometry::Share;
+use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, Recipe, TrackedFrames};
 use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
@@ -153,7 +154,7 @@ impl<'a, P: Summed> Work<'a, P> {
                 if last && !worker.has_room(image) {
                     return;
                 }
-                self.image.add(first, placed, expected);
+                self.image.add(first, ImageStatus::of(placed, expected, MissingPolicy::Keep));
                 packs = last && self.image.status(plan.missing).has_pixels();
                 self.images_end = if last { image + 1 } else { self.images_end };
             }

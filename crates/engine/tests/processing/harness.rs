@@ -238,15 +238,14 @@ impl Recording {
         };
         let total = outcome.ledger.total();
         let count = |wanted: fn(&Use) -> bool| naive.uses().iter().filter(|u| wanted(u)).count() as u64;
-        let images = outcome.ledger.images;
         if plan.processing.selection.images_max == Some(outcome.images) {
             assert_eq!(total.no_slot, 0, "what comes after the last image may be left unread, but is not refused");
         } else {
             assert_eq!((total.no_slot, total.placed), (0, self.reference.packet_ledger().placed), "every packet is placed");
-            assert_eq!(images.frames_dark, count(|u| *u == Use::Dark));
+            assert_eq!(outcome.ledger.frames.dark, count(|u| *u == Use::Dark));
         }
-        assert_eq!(images.frames_unfinished, count(|u| *u == Use::Unfinished));
-        assert_eq!(images.frames_kept, count(|u| matches!(u, Use::Image(_))));
+        assert_eq!(outcome.ledger.frames.unfinished, count(|u| *u == Use::Unfinished));
+        assert_eq!(outcome.ledger.frames.kept, count(|u| matches!(u, Use::Image(_))));
         let every_images = plan.processing.tracking.map_or(0, |t| t.snapshot_images);
         let mut number = 0;
         naive.for_each_image(|image, expected| {

@@ -133,9 +133,9 @@ fn a_run_ends_when_it_has_enough_although_frames_go_on() {
     assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
     let images = outcome.ledger.images;
     // On a busy machine some frames are refused, and images may be lost.
-    assert_eq!((outcome.images, images.expected, images.written + images.lost, collector.take().len()), (20, 20, 20, 20));
-    assert_eq!((images.frames_kept, images.frames_unfinished, images.frames_absent), (60, 0, 0));
-    assert!(images.frames_dark >= 6);
+    assert_eq!((outcome.images, images.expected, outcome.ledger.written + images.lost, collector.take().len()), (20, 20, 20, 20));
+    assert_eq!((outcome.ledger.frames.kept, outcome.ledger.frames.unfinished, outcome.ledger.frames.absent), (60, 0, 0));
+    assert!(outcome.ledger.frames.dark >= 6);
 }
 
 /// The sink cannot keep up with a detector that does not wait: whole frames are refused, and sums remain sums of whole
@@ -172,8 +172,8 @@ fn a_slow_sink_and_a_stop_in_the_middle_of_a_sum_leave_the_ledger_balanced() {
         stop.join().unwrap();
         let images = outcome.ledger.images;
         assert!(outcome.ended == Ended::Stopped, "{:?}", outcome.ended);
-        assert_eq!((images.written, slow.take().len() as u64), (images.complete + images.partial, outcome.images));
-        assert_eq!(images.frames_kept, outcome.images * u64::from(sum_frames));
-        assert_eq!(images.frames_unfinished, images.frames % u64::from(sum_frames));
+        assert_eq!((outcome.ledger.written, slow.take().len() as u64), (images.complete + images.partial, outcome.images));
+        assert_eq!(outcome.ledger.frames.kept, outcome.images * u64::from(sum_frames));
+        assert_eq!(outcome.ledger.frames.unfinished, outcome.ledger.frames.passed % u64::from(sum_frames));
     }
 }

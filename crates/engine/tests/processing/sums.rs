@@ -38,7 +38,7 @@ fn sums_of_64_frames_are_the_same_for_any_workers_and_any_room() {
     assert_eq!(first.len(), 1);
     for (workers, packed_slots) in [(1, 1), (2, 1), (5, 1), (5, 2)] {
         let (outcome, seen) = recording.run(&Plan { workers, packed_slots, ..plan(&recording, 64) }, &constants);
-        assert_eq!(outcome.ledger.images.frames_unfinished, 5);
+        assert_eq!(outcome.ledger.frames.unfinished, 5);
         assert!(seen == first, "{workers} workers, {packed_slots} images");
     }
     recording.check(&Plan { pixel: PixelType::Float32, ..plan(&recording, 64) }, &constants);

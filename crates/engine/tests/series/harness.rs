@@ -411,8 +411,8 @@ pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
 pub fn check_kept(kept: &Kept) {
     let end = kept.end.as_ref().expect("each start has its end");
     assert!(kept.images.iter().enumerate().all(|(n, image)| image.number == n as u64), "{:?}", kept.states());
-    let is_prefix = end.ended == Ended::Cancelled && kept.images.len() as u64 <= end.ledger.expected;
-    assert!(is_prefix || kept.images.len() as u64 == end.ledger.expected, "{end:?}");
+    let is_prefix = end.ended == Ended::Cancelled && kept.images.len() as u64 <= end.ledger.images.expected;
+    assert!(is_prefix || kept.images.len() as u64 == end.ledger.images.expected, "{end:?}");
     for image in &kept.images {
         assert_eq!(image.status.has_pixels(), !image.channels.is_empty());
     }

@@ -35,7 +35,7 @@ fn a_panic_at_an_image_costs_that_image() {
     let mut bench = Bench::new(spec(0, 1), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, end.ledger.lost), (Ended::Finished, 2, 1));
+    assert_eq!((end.ended, end.ledger.images.complete, end.ledger.images.lost), (Ended::Finished, 2, 1));
     assert!(bench.refusals().iter().any(|why| why.contains("the test says so")), "{:?}", bench.refusals());
 }
 
@@ -44,7 +44,7 @@ fn a_panic_at_a_message_costs_that_message() {
     let mut bench = Bench::new(SeriesSpec::new(Protocol::DectrisV2), 1, PLAIN);
     bench.say(0, 5, 0, &[Start(2), Image(0), Bug, Image(1), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, end.ledger.total().malformed), (Ended::Finished, 2, 1));
+    assert_eq!((end.ended, end.ledger.images.complete, end.ledger.total().malformed), (Ended::Finished, 2, 1));
     assert!(bench.refusals().iter().any(|why| why.contains("the intake has a bug")), "{:?}", bench.refusals());
     bench.assert_at_rest();
 }

@@ -40,7 +40,11 @@ fn what_a_sender_calls_its_images_is_a_label() {
             // Without message numbers only the announced number distinguishes steps from losses.
             let (states, frames, ledger) = series(form, if form.has_numbers { 0 } else { 4 }, images);
             assert_eq!((states.as_str(), &frames[..]), ("cccc", images), "{form:?}");
-            assert_eq!((ledger.is_success(), ledger.lost, ledger.not_kept), (true, 0, 0), "{form:?} {images:?}");
+            assert_eq!(
+                (ledger.images.is_success(), ledger.images.lost, ledger.images.not_kept),
+                (true, 0, 0),
+                "{form:?} {images:?}"
+            );
         }
     }
 }
@@ -55,7 +59,7 @@ fn messages_that_are_lost_are_gaps_whatever_the_images_are_called() {
     bench.say(0, 1, 19, &[End]);
     let end = bench.end();
     let kept = &bench.kept(1)[0];
-    assert_eq!((kept.states().as_str(), end.ledger.lost, end.ledger.is_success()), ("cc--cc--", 4, false));
+    assert_eq!((kept.states().as_str(), end.ledger.images.lost, end.ledger.images.is_success()), ("cc--cc--", 4, false));
     let frames: Vec<u64> = kept.images.iter().filter(|i| i.status.has_pixels()).map(|i| i.frame).collect();
     assert_eq!(frames, [5, 5, 6, 9]);
 }
@@ -64,15 +68,18 @@ fn messages_that_are_lost_are_gaps_whatever_the_images_are_called() {
 fn without_numbers_what_was_announced_tells_what_was_lost() {
     // Of ten announced images seven came: two labels were left out, so two of the three missing images count as lost.
     let (states, _, ledger) = series(PLAIN, 10, &[0, 1, 2, 5, 6, 7, 8]);
-    assert_eq!((states.as_str(), ledger.lost, ledger.not_taken, ledger.is_success()), ("ccccccc--", 2, 1, false));
+    assert_eq!(
+        (states.as_str(), ledger.images.lost, ledger.images.not_taken, ledger.images.is_success()),
+        ("ccccccc--", 2, 1, false)
+    );
     let (_, _, ledger) = series(PLAIN, 8, &[0, 100, 200, 300, 400, 500, 600]);
-    assert_eq!((ledger.complete, ledger.lost), (7, 1));
+    assert_eq!((ledger.images.complete, ledger.images.lost), (7, 1));
     // The sender brings more images than it announced: all of them are kept.
     let (states, _, ledger) = series(PLAIN, 2, &[0, 1, 2]);
-    assert_eq!((states.as_str(), ledger.is_success()), ("ccc", true));
+    assert_eq!((states.as_str(), ledger.images.is_success()), ("ccc", true));
     // Nothing was announced: only the labels show losses.
     let (_, _, ledger) = series(PLAIN, 0, &[0, 1, 4]);
-    assert_eq!((ledger.complete, ledger.lost), (3, 2));
+    assert_eq!((ledger.images.complete, ledger.images.lost), (3, 2));
 }
 
 #[test]
@@ -83,7 +90,7 @@ fn each_upstream_of_pieces_counts_its_own_messages() {
         bench.say(upstream, 0, number, &[Start(0), Image(3), Image(3), Image(3), End]);
     }
     let end = bench.end();
-    assert_eq!((bench.kept(1)[0].states().as_str(), end.ledger.is_success()), ("ccc", true));
+    assert_eq!((bench.kept(1)[0].states().as_str(), end.ledger.images.is_success()), ("ccc", true));
 }
 
 #[test]
@@ -98,8 +105,12 @@ fn a_message_that_comes_twice_or_late_is_no_success() {
         let mut bench = Bench::new(spec, 1, PLAIN);
         bench.say(0, 1, 0, says);
         let end = bench.end();
-        assert_eq!((end.ledger.not_kept, end.ledger.complete, end.ledger.is_complete()), (not_kept, 2, true), "{says:?}");
-        assert_eq!(end.ledger.is_success(), not_kept == 0, "{says:?}");
+        assert_eq!(
+            (end.ledger.images.not_kept, end.ledger.images.complete, end.ledger.images.is_complete()),
+            (not_kept, 2, true),
+            "{says:?}"
+        );
+        assert_eq!(end.ledger.images.is_success(), not_kept == 0, "{says:?}");
         assert_eq!(bench.refusals().is_empty(), not_kept == 0 && !says.contains(&Image(2)), "{says:?}");
     }
     let mut bench = Bench::new(spec(), 1, NUMBERED);
@@ -109,7 +120,7 @@ fn a_message_that_comes_twice_or_late_is_no_success() {
     bench.say(0, 1, 10, &[Image(9)]);
     bench.say(0, 1, 13, &[End]);
     let end: Arc<_> = bench.end();
-    assert_eq!((end.ledger.complete, end.ledger.not_kept, end.ledger.is_success()), (2, 2, false));
+    assert_eq!((end.ledger.images.complete, end.ledger.images.not_kept, end.ledger.images.is_success()), (2, 2, false));
     // Each reason is reported once.
     assert_eq!(bench.refusals().len(), 2);
 }

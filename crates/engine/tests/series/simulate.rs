@@ -87,8 +87,8 @@ fn balanced(seed: u64, protocol: Protocol) {
             }
         }
         // After the last image that came none was lost: its sender ended the series.
-        let positions = kept.images.len() as u64 + end.ledger.not_taken;
-        assert_eq!((positions, end.ledger.complete), (images, sent.len() as u64), "seed {seed}");
+        let positions = kept.images.len() as u64 + end.ledger.images.not_taken;
+        assert_eq!((positions, end.ledger.images.complete), (images, sent.len() as u64), "seed {seed}");
     }
     bench.assert_at_rest();
 }
@@ -219,7 +219,7 @@ fn a_module_that_is_far_behind_is_waited_for() {
     bench.say(1, 1, 0, &says);
     eventually("the window is full", || bench.control().progress().images_waiting == 4);
     bench.say(2, 1, 0, &says);
-    assert_eq!(bench.end().ledger.complete, 100);
+    assert_eq!(bench.end().ledger.images.complete, 100);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_stalled_consumer_costs_the_others_nothing_and_is_counted() {
     let mut newest = bench.output_queues.add(spec("newest", ServiceLevel::Latest, 1));
     let says: Vec<Say> = std::iter::once(Say::Start(500)).chain((0..500).map(Say::Image)).chain([Say::End]).collect();
     bench.say(0, 1, 0, &says);
-    assert!(bench.end().ledger.is_complete());
+    assert!(bench.end().ledger.images.is_complete());
     assert_eq!(bench.kept(1)[0].images.len(), 500);
     assert_eq!((stalled.stats().skipped.load(Ordering::Relaxed), stalled.stats().lag_images.load(Ordering::Relaxed)), (490, 500));
     let mut items = Vec::new();
@@ -276,7 +276,7 @@ fn a_stuck_sink_holds_the_source_back_and_a_cancel_frees_everything() {
     bench.assert_at_rest();
     drop(stuck);
     bench.say(0, 2, 0, &[Say::Start(1), Say::Image(0), Say::End]);
-    assert!(bench.end().ledger.is_complete());
+    assert!(bench.end().ledger.images.is_complete());
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn messages_by_hand_to_several_upstreams_are_alike() {
         bench.say_alike(1, 1, 0, say);
     }
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, end.ledger.total().placed), (Ended::Finished, 20, 20));
+    assert_eq!((end.ended, end.ledger.images.complete, end.ledger.total().placed), (Ended::Finished, 20, 20));
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn images_are_changed_and_packed_by_the_workers_and_stay_in_order() {
     let says: Vec<Say> = std::iter::once(Say::Start(200)).chain(images).chain([Say::End]).collect();
     bench.say(0, 1, 0, &says);
     let end = bench.end();
-    assert_eq!((end.ledger.complete, end.ledger.lost, end.ledger.total().malformed), (199, 1, 1));
+    assert_eq!((end.ledger.images.complete, end.ledger.images.lost, end.ledger.total().malformed), (199, 1, 1));
     let mut scratch = UnpackScratch::new(Isa::detect());
     for image in bench.kept(1)[0].images.iter().filter(|image| image.number != 77) {
         let array = &image.channels[0].array;

@@ -103,7 +103,7 @@ fn a_sum_of_one_is_the_image() {
     let mut bench = Bench::new(spec(1), 1, FORM);
     bench.say(0, 1, 0, &[Start(3), Image(0), Image(1), Image(2), End]);
     let end = bench.end();
-    assert_eq!((end.ledger.complete, frames(&end.ledger), end.ledger.rows().len()), (3, (0, 0), 10));
+    assert_eq!((end.ledger.images.complete, frames(&end.ledger), end.ledger.rows().len()), (3, (0, 0), 10));
     let kept = bench.kept(1).pop().unwrap();
     assert!(kept.images.iter().all(|image| image.channels[0].array.element == Element::Uint16));
 }
@@ -121,7 +121,7 @@ fn who_arms_counts_sums_and_progress_and_ring_too() {
     // One image more than was armed.
     bench.say(0, 1, 0, &[Image(4), Image(5), Image(6), End]);
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, frames(&end.ledger)), (Ended::Finished, 2, (6, 0)));
+    assert_eq!((end.ended, end.ledger.images.complete, frames(&end.ledger)), (Ended::Finished, 2, (6, 0)));
     assert_eq!(bench.output_queues.preview().unwrap().newest().unwrap().image.number, 1);
 }
 
@@ -132,21 +132,24 @@ fn stop_cancel_and_far_ends_balance() {
     eventually("they are there", || bench.control().progress().ledger.frames == 6);
     bench.control().stop();
     let end = bench.end();
-    assert_eq!((end.ended, end.ledger.complete, frames(&end.ledger)), (Ended::Stopped, 1, (6, 2)));
+    assert_eq!((end.ended, end.ledger.images.complete, frames(&end.ledger)), (Ended::Stopped, 1, (6, 2)));
     // A gap holds the images behind it back; they are thrown away together with the sum that was begun.
     bench.say(0, 2, 0, &[Start(0), Image(0), Image(1), Image(4), Image(5), Image(9)]);
     eventually("they are there", || bench.control().progress().ledger.total().placed == 5);
     bench.control().cancel();
     let end = bench.end();
     let ledger = &end.ledger;
-    assert_eq!((end.ended, ledger.expected, ledger.complete), (Ended::Cancelled, 2, 0));
-    assert_eq!((ledger.discarded, frames(ledger)), (2, (10, 2)));
+    assert_eq!((end.ended, ledger.images.expected, ledger.images.complete), (Ended::Cancelled, 2, 0));
+    assert_eq!((ledger.images.discarded, frames(ledger)), (2, (10, 2)));
     assert_eq!(bench.kept(2).pop().unwrap().states(), "");
     // Announced images that did not come complete no sum.
     bench.say(0, 3, 0, &[Start(1 << 30 | 3), Image(0), Image(1), Image(2), Image(3), Image(4), End]);
     let end = bench.end();
     let ledger = &end.ledger;
-    assert_eq!((ledger.expected, ledger.complete, ledger.not_taken, frames(ledger)), (1, 1, (1 << 28) - 1, (5, 1)));
+    assert_eq!(
+        (ledger.images.expected, ledger.images.complete, ledger.images.not_taken, frames(ledger)),
+        (1, 1, (1 << 28) - 1, (5, 1))
+    );
     eventually("the sink sees the end", || bench.sink.series_ended() == 3);
     let kept = bench.collector.kept.lock().unwrap().last().unwrap().states();
     assert_eq!(kept, "c");
@@ -188,6 +191,9 @@ fn what_cannot_be_read_is_lost_to_its_sum() {
     let mut bench = Bench::new(spec(2), 1, FORM);
     bench.say(0, 1, 0, &[Start(6), Image(0), Image(1), Image(2), Broken(3), Broken(4), Broken(5), End]);
     let end = bench.end();
-    assert_eq!((end.ledger.complete, end.ledger.partial, end.ledger.lost, end.ledger.total().malformed), (1, 1, 1, 3));
+    assert_eq!(
+        (end.ledger.images.complete, end.ledger.images.partial, end.ledger.images.lost, end.ledger.total().malformed),
+        (1, 1, 1, 3)
+    );
     assert_eq!(bench.kept(1).pop().unwrap().states(), "cp-");
 }

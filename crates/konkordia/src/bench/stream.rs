@@ -237,7 +237,7 @@ fn receive(folder: &Path, setting: Setting, images: u64) -> Result<(f64, bool), 
     drop(generator);
     output_queues.remove("file");
     thread.map(JoinHandle::join);
-    let whole = end.ledger.complete == images && end.ledger.imbalances().is_empty();
+    let whole = end.ledger.images.complete == images && end.ledger.imbalances().is_empty();
     let right = whole && (setting.sink == Sink::Nothing || file_is_right(folder, images, &output_queues));
     Ok((rate, right))
 }

@@ -69,11 +69,12 @@ impl Kept {
         images.partial += count(ImageStatus::Partial);
         images.lost += count(ImageStatus::Lost);
         images.discarded += count(ImageStatus::Discarded);
-        images.written += count(ImageStatus::Complete) + count(ImageStatus::Partial);
-        images.packets_placed += placed;
-        images.packets_missing += (self.images * self.packets_per_image).saturating_sub(placed);
-        images.frames += self.images;
-        images.frames_kept += self.images;
+        ledger.written += count(ImageStatus::Complete) + count(ImageStatus::Partial);
+        let frames = &mut ledger.frames;
+        frames.packets_placed += placed;
+        frames.packets_missing += (self.images * self.packets_per_image).saturating_sub(placed);
+        frames.passed += self.images;
+        frames.kept += self.images;
         outcome.images += self.images;
     }
 }

@@ -411,7 +411,7 @@ fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> Le
     totals.extend(named(&total.rows()));
     let written = shared.images();
     totals.push(("written".into(), written));
-    totals.push(("unwritten".into(), account.to_be_written().saturating_sub(written)));
+    totals.push(("unwritten".into(), account.images.to_be_written().saturating_sub(written)));
     totals.push((REFUSED.into(), shared.refused()));
     let stream = |(n, upstream): (usize, &konkordia_core::series::UpstreamLedger)| StreamRecord {
         name: format!("upstream {n}"),
@@ -433,6 +433,6 @@ fn ledger(end: &SeriesEnd, shared: &SharedState, end_time: Option<String>) -> Le
         ended: format!("{}{reason}", end.ended.name()),
         end_time,
         // A cancelled series is not extended with files of lost images, of which there may be a million.
-        images_expected: if end.ended == Ended::Cancelled { 0 } else { account.expected },
+        images_expected: if end.ended == Ended::Cancelled { 0 } else { account.images.expected },
     }
 }

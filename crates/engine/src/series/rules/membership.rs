@@ -1,11 +1,11 @@
-//! Series membership: is a message of the series that is being received, of an earlier one, or of the next? Pure rules;
-//! [`super::sort`] acts on them.
+//! Series membership: is a message of the series that is being received, of an earlier one, or of the next?
+//! [`super::taking`] acts on the answer.
 //!
 //! Messages of one upstream come in the order in which they were sent. Of several upstreams one may be ahead: its
 //! messages of the next series wait until the others have come as far, and messages that come before their header wait
 //! for the header.
 
-use super::event::{Event, Read, SeriesKey};
+use crate::series::event::{Event, Read, SeriesKey};
 use konkordia_core::order::Numbers;
 
 /// Properties of the upstreams and of the protocol on which the rules depend.

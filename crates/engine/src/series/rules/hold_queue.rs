@@ -1,7 +1,7 @@
 //! The hold queue: messages of one upstream that cannot be judged or placed yet.
 
-use super::event::{Event, Read};
-use super::pull::Incoming;
+use super::io::Incoming;
+use crate::series::event::{Event, Read};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a message waits for.

@@ -2,8 +2,8 @@
 //! messages were sent. Without it an image of the next series could not be told from one of this series when an
 //! upstream is ahead.
 
-use super::event::{Event, Read};
-use super::pull::Incoming;
+use super::io::Incoming;
+use crate::series::event::{Event, Read};
 use std::collections::BTreeMap;
 
 /// Messages that wait for those before them. The in-flight budget bounds their number.

@@ -1,9 +1,10 @@
 //! The series that is being received: what was announced, what its images are like, and when it is over.
 
-use super::event::ImagePart;
-use super::join::{fits, tile_size};
 use super::membership::Received;
-use super::spec::{Join, SeriesSpec};
+use super::spec::RulesSpec;
+use crate::series::event::ImagePart;
+use crate::series::join::{fits, tile_size};
+use crate::series::spec::Join;
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::{Element, Shape};
 use konkordia_core::assembler::JUMP_IMAGES_LIMIT;
@@ -147,7 +148,7 @@ impl Current {
 
     /// Checks that `part`, from `upstream`, can be image `number` of this series. Learns from the first one what images
     /// are like.
-    pub fn check(&mut self, spec: &SeriesSpec, upstream: usize, part: &ImagePart, number: u64, next: u64) -> Result<(), Refused> {
+    pub fn check(&mut self, spec: &RulesSpec, upstream: usize, part: &ImagePart, number: u64, next: u64) -> Result<(), Refused> {
         match self.planned {
             Some(planned) if number < planned => {}
             // Where positions come from messages, images beyond the announced number are taken.
@@ -181,7 +182,7 @@ impl Current {
         }
     }
 
-    fn check_first(&self, spec: &SeriesSpec, upstream: usize, part: &ImagePart) -> Result<(), Refused> {
+    fn check_first(&self, spec: &RulesSpec, upstream: usize, part: &ImagePart) -> Result<(), Refused> {
         let malformed = |why: String| Err(Refused::Malformed(why));
         if part.channels.is_empty() {
             return malformed("it has no pixels".into());
