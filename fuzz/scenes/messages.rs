@@ -96,7 +96,7 @@ impl Sink for Checker {
     }
 
     fn end(&mut self, end: &Arc<SeriesEnd>) -> Result<(), SinkError> {
-        assert_eq!(self.0.lock().unwrap().take(), Some(end.ledger.expected), "{end:?}");
+        assert_eq!(self.0.lock().unwrap().take(), Some(end.ledger.images.expected), "{end:?}");
         Ok(())
     }
 }
