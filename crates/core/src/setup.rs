@@ -6,10 +6,10 @@
 //! Nothing here looks at pixels, allocates per packet, or decides where pixels lie: places follow from the
 //! configuration alone.
 
+use crate::MAX_PACKETS_PER_TILE;
 use crate::ledger::Malformed;
 use crate::sender::{OtherSenders, Sender, Senders};
 use crate::tile::{DetectorKind, MODULE_ROWS, TileFormat};
-use crate::{DATAGRAM_HEADER_BYTES, MAX_PACKETS_PER_TILE};
 
 /// Which module and which part of it a port carries, as the header says (docs/protocols.md 1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -60,10 +60,10 @@ impl Default for SetupRules {
     }
 }
 
-/// The header fields that identify the detector; every datagram with at least the length of a header has them.
+/// The header fields that identify the detector, as far as the packet format has them; else 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderFields {
-    /// Type of the detector, as numbered by the SLS software.
+    /// Type of the detector, as the format numbers them.
     pub detector_type: u8,
     /// Version of the header.
     pub version: u8,
@@ -412,7 +412,7 @@ pub struct Look<'a> {
     pub rules: &'a SetupRules,
     /// Format of every tile.
     pub format: &'a TileFormat,
-    /// Detector type of the plan, as numbered by the SLS software.
+    /// Detector type of the plan, as the packet format numbers them; 0 where it does not.
     pub detector_type: u8,
     /// Version of the header that is understood.
     pub version: u8,
@@ -511,7 +511,7 @@ fn foreign_kind(look: &Look<'_>, seen: &Seen) -> Option<What> {
     // If most packets are right, the others are noise from other senders.
     let is_most = |odd: &&Odd| look.is_much(odd.count, all_of(seen)) && odd.count > seen.packets;
     let odd = seen.odd.iter().filter(is_most).max_by_key(|odd| odd.count)?;
-    let expected = DATAGRAM_HEADER_BYTES as u32 + look.format.payload_bytes;
+    let expected = look.format.datagram_bytes();
     let is_sls = (1..=8).contains(&odd.detector_type) && (1..=2).contains(&odd.version);
     if odd.version != look.version && odd.detector_type == look.detector_type && odd.bytes == expected {
         return Some(What::Version(odd.version));

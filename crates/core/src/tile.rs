@@ -13,6 +13,9 @@ pub enum DetectorKind {
 }
 
 impl DetectorKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Jungfrau, Self::Eiger];
+
     /// Name as the configuration spells it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,11 +38,16 @@ pub struct TileFormat {
     pub bits: u32,
     /// Payload bytes of each packet.
     pub payload_bytes: u32,
+    /// Bytes of a datagram beside its payload.
+    pub overhead_bytes: u32,
     /// Tiles of a module: the UDP interfaces of a JUNGFRAU module, or the 4 ports of an EIGER module.
     pub tiles_per_module: u32,
     /// Number that the first packet of the tile has on the wire; above 0 only in partial readout.
     pub first_packet: u32,
 }
+
+/// The header of an SLS packet (docs/protocols.md 1.1).
+const SLS_OVERHEAD_BYTES: u32 = 48;
 
 /// Rows of a module of either family.
 pub const MODULE_ROWS: u32 = 512;
@@ -57,6 +65,7 @@ impl TileFormat {
             columns: 1024,
             bits: 16,
             payload_bytes: 8192,
+            overhead_bytes: SLS_OVERHEAD_BYTES,
             tiles_per_module: interfaces,
             first_packet: 0,
         })
@@ -80,6 +89,7 @@ impl TileFormat {
                 columns: 512,
                 bits,
                 payload_bytes,
+                overhead_bytes: SLS_OVERHEAD_BYTES,
                 tiles_per_module: 4,
                 first_packet: 0,
             }),
@@ -183,6 +193,11 @@ impl TileFormat {
         let packets = self.tile_bytes() / self.payload_bytes;
         assert!(packets as usize <= MAX_PACKETS_PER_TILE);
         packets
+    }
+
+    /// Bytes of the longest datagram of the tile.
+    pub const fn datagram_bytes(&self) -> u32 {
+        self.overhead_bytes + self.payload_bytes
     }
 
     /// First and last packet that hold bits of pixel `pixel` (they differ only where 12-bit pixels cross a packet

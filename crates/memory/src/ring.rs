@@ -260,6 +260,15 @@ impl TileWriter {
         *cell = TileCell { tag: image + 1, record };
     }
 
+    /// Replaces the header of a tile, for packets of which only one has it. The image must have been opened.
+    pub fn describe(&mut self, image: u64, header: FrameHeader) {
+        assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
+        // SAFETY: as in `open`.
+        let cell = unsafe { &mut *self.shared.cell(image, self.tile) };
+        assert!(cell.tag == image + 1, "image {image} was not opened");
+        cell.record.header = header;
+    }
+
     /// Copies a payload to its place and marks the packet. The image must have been opened.
     #[inline]
     pub fn place(&mut self, image: u64, packet: u16, payload: &[u8]) {

@@ -1,10 +1,12 @@
 //! Writes committed images into NeXus files.
 
+use konkordia_core::frame_header::FrameColumn;
 use konkordia_core::image::{CommittedImage, Packets};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{Sink, SinkError};
 use konkordia_sinks::durable::Durable;
 use konkordia_sinks::hdf5::{self, FileReport, ImageRecord, LedgerRecord, Writer};
+use konkordia_wire::formats::PacketFormat;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The writer of the files. The sink's thread uses it during the run and the program that closes the files uses it
@@ -50,6 +52,11 @@ impl SharedWriter {
 /// the head of the image.
 const SELECTED: [&str; 3] = ["first_frame", "frames", "frames_complete"];
 
+/// The columns that the packet format of this run brings to its file.
+pub fn frame_columns(plan: &Plan) -> &'static [FrameColumn] {
+    PacketFormat::of(plan.geometry.format().kind).description().columns
+}
+
 /// The additional columns of the file of this run.
 pub fn extra_columns(plan: &Plan) -> Vec<String> {
     if plan.processing.selection.is_plain() { Vec::new() } else { selected_columns() }
@@ -66,6 +73,9 @@ pub struct FileSink {
     bitmap_words: usize,
     packets: Vec<u16>,
     bitmap: Vec<u64>,
+    /// The columns that the packet format brings, and their values.
+    columns: &'static [FrameColumn],
+    values: Vec<u64>,
     /// The file has the columns of [`extra_columns`].
     is_selected: bool,
 }
@@ -76,7 +86,9 @@ impl FileSink {
         let tiles = plan.streams();
         let bitmap_words = plan.geometry.format().packets().div_ceil(64) as usize;
         let (packets, bitmap) = (vec![0; tiles], vec![0; tiles * bitmap_words]);
-        Self { writer, bitmap_words, packets, bitmap, is_selected: !extra_columns(plan).is_empty() }
+        let columns = frame_columns(plan);
+        let values = Vec::with_capacity(columns.len() * tiles);
+        Self { writer, bitmap_words, packets, bitmap, columns, values, is_selected: !extra_columns(plan).is_empty() }
     }
 
     /// A sink for the images of `plan` with [`selected_columns`].
@@ -96,6 +108,14 @@ impl FileSink {
         }
         // The header of the image is that of the first stream with packets.
         let first = packets.header().unwrap_or_default();
+        self.values.clear();
+        for column in self.columns {
+            if column.is_per_tile {
+                self.values.extend(packets.tiles.iter().map(|tile| tile.header.value(column.value)));
+            } else {
+                self.values.push(first.value(column.value));
+            }
+        }
         let frames = [packets.first_frame, u64::from(packets.frames), u64::from(packets.frames_complete)];
         let chunk = [image.chunk()];
         let record = ImageRecord {
@@ -105,10 +125,7 @@ impl FileSink {
             parts: if image.status.has_pixels() { &chunk } else { &[] },
             packets_received: &self.packets,
             packet_bitmap: &self.bitmap,
-            timestamp_100ns: first.timestamp_100ns,
-            bunch_id: first.bunch_id,
-            exposure_100ns: first.exposure_length,
-            detector_info: first.daq_info,
+            frame_values: &self.values,
             extra: if self.is_selected { &frames } else { &[] },
         };
         Self::with_writer(&self.writer, |writer| {

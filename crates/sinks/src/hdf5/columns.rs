@@ -4,6 +4,7 @@ use super::checksum::{self, CHECKSUM};
 use super::error::{Error, ErrorKind};
 use super::spec::FileSpec;
 
+pub(crate) use konkordia_core::frame_header::ColumnType;
 use konkordia_core::image::ImageTimes;
 pub use konkordia_core::ledger::ImageStatus;
 
@@ -25,14 +26,9 @@ pub struct ImageRecord<'a> {
     pub packets_received: &'a [u16],
     /// Which packets arrived: bit p % 64 of word p / 64, `bitmap_words` words per tile, tile after tile.
     pub packet_bitmap: &'a [u64],
-    /// Detector clock, units of 100 ns.
-    pub timestamp_100ns: u64,
-    /// Bunch or pulse number.
-    pub bunch_id: u64,
-    /// Exposure as the detector reports it, units of 100 ns.
-    pub exposure_100ns: u32,
-    /// The detector's debug or DAQ word.
-    pub detector_info: u32,
+    /// Values of `FileSpec::frame_columns`, column after column; of a column that has a value for each tile, tile after
+    /// tile.
+    pub frame_values: &'a [u64],
     /// Values of `FileSpec::extra_columns`.
     pub extra: &'a [u64],
 }
@@ -48,31 +44,8 @@ impl<'a> ImageRecord<'a> {
             parts,
             packets_received: &[0],
             packet_bitmap: &[0],
-            timestamp_100ns: 0,
-            bunch_id: 0,
-            exposure_100ns: 0,
-            detector_info: 0,
+            frame_values: &[0; 4],
             extra: &[],
-        }
-    }
-}
-
-/// Number type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ColumnType {
-    U8,
-    U16,
-    U32,
-    U64,
-}
-
-impl ColumnType {
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Self::U8 => 1,
-            Self::U16 => 2,
-            Self::U32 => 4,
-            Self::U64 => 8,
         }
     }
 }
@@ -86,7 +59,7 @@ pub(crate) struct Column {
     pub(crate) shape: Vec<usize>,
     /// Byte offset in the row.
     pub(crate) offset: usize,
-    pub(crate) description: &'static str,
+    pub(crate) description: String,
 }
 
 impl Column {
@@ -103,6 +76,8 @@ pub(crate) struct Columns {
     tiles: usize,
     words: usize,
     extra: usize,
+    /// Bytes of each of the values that the packet format gives to an image.
+    frame_value_bytes: Vec<usize>,
 }
 
 /// One image of a series for [`super::Writer::write_series`].
@@ -133,7 +108,8 @@ fn meaning(name: &str) -> &'static str {
 impl Columns {
     pub(crate) fn new(spec: &FileSpec) -> Self {
         let (tiles, words) = (spec.tiles.len().max(1), spec.bitmap_words());
-        let mut columns = Self { list: Vec::new(), row_bytes: 0, tiles, words, extra: spec.extra_columns.len() };
+        let (extra, frame_value_bytes) = (spec.extra_columns.len(), Vec::new());
+        let mut columns = Self { list: Vec::new(), row_bytes: 0, tiles, words, extra, frame_value_bytes };
         use ColumnType::{U8, U16, U32, U64};
         if spec.series.is_some() {
             columns.push("frame_number", U64, vec![], "number of the image in its series; 0 for an image never seen");
@@ -153,10 +129,11 @@ impl Columns {
         columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded");
         columns.push("packets_received", U16, vec![tiles], "packets that arrived, per tile");
         columns.push("packet_bitmap", U64, vec![tiles, words], "bit p % 64 of word p / 64 is set when packet p arrived");
-        columns.push("timestamp", U64, vec![], "detector clock, units of 100 ns");
-        columns.push("bunch_id", U64, vec![], "bunch or pulse number");
-        columns.push("exposure", U32, vec![], "exposure reported by the detector, units of 100 ns");
-        columns.push("detector_info", U32, vec![], "debug or DAQ word of the detector");
+        for column in &spec.frame_columns {
+            let (shape, values) = if column.is_per_tile { (vec![tiles], tiles) } else { (vec![], 1) };
+            columns.push(&column.name, column.kind, shape, &column.meaning);
+            columns.frame_value_bytes.extend(std::iter::repeat_n(column.kind.bytes(), values));
+        }
         for name in &spec.extra_columns {
             columns.push(name, U64, vec![], meaning(name));
         }
@@ -166,8 +143,8 @@ impl Columns {
         columns
     }
 
-    fn push(&mut self, name: &str, kind: ColumnType, shape: Vec<usize>, description: &'static str) {
-        let column = Column { name: name.to_owned(), kind, shape, offset: self.row_bytes, description };
+    fn push(&mut self, name: &str, kind: ColumnType, shape: Vec<usize>, description: &str) {
+        let column = Column { name: name.to_owned(), kind, shape, offset: self.row_bytes, description: description.to_owned() };
         self.row_bytes += column.bytes();
         self.list.push(column);
     }
@@ -244,6 +221,9 @@ impl Columns {
         if image.packet_bitmap.len() != self.tiles * self.words {
             return wrong("packet_bitmap", image.packet_bitmap.len(), self.tiles * self.words);
         }
+        if image.frame_values.len() != self.frame_value_bytes.len() {
+            return wrong("the columns of the packet format", image.frame_values.len(), self.frame_value_bytes.len());
+        }
         if image.extra.len() != self.extra {
             return wrong("extra columns", image.extra.len(), self.extra);
         }
@@ -258,10 +238,7 @@ impl Columns {
         put(&[image.status as u8]);
         image.packets_received.iter().for_each(|v| put(&v.to_le_bytes()));
         image.packet_bitmap.iter().for_each(|v| put(&v.to_le_bytes()));
-        put(&image.timestamp_100ns.to_le_bytes());
-        put(&image.bunch_id.to_le_bytes());
-        put(&image.exposure_100ns.to_le_bytes());
-        put(&image.detector_info.to_le_bytes());
+        image.frame_values.iter().zip(&self.frame_value_bytes).for_each(|(v, bytes)| put(&v.to_le_bytes()[..*bytes]));
         image.extra.iter().for_each(|v| put(&v.to_le_bytes()));
         put(&checksum::of(image.parts.iter().copied()).to_le_bytes());
         assert!(rest.is_empty(), "the columns and the row agree");
@@ -286,10 +263,7 @@ mod tests {
             parts: &[b"1234", b"56789"],
             packets_received: &[1, 2, 3],
             packet_bitmap: &[1, 0, 2, 0, 3, 1 << 63],
-            timestamp_100ns: 7,
-            bunch_id: 8,
-            exposure_100ns: 9,
-            detector_info: 10,
+            frame_values: &[7, 8, 9, 10],
             extra: &[11],
         };
         let mut row = vec![0xAA; columns.row_bytes];
@@ -308,5 +282,33 @@ mod tests {
         assert!(columns.pack(&ImageRecord { packets_received: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { packet_bitmap: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { extra: &[], ..record }, &mut row).is_err());
+        assert!(columns.pack(&ImageRecord { frame_values: &[7, 8, 9], ..record }, &mut row).is_err());
+    }
+
+    /// The columns of another packet format stand where those of SLS detectors stand.
+    #[test]
+    fn a_format_brings_its_own_columns() {
+        use konkordia_core::frame_header::{ColumnValue, FrameColumn};
+        let tile = TileInfo { rows: 1, columns: 1, row: 0, column: 0, flip_rows: false, rotate_deg: 0, packets: 1 };
+        let frame_columns = vec![
+            FrameColumn::of_image("pulse", ColumnType::U64, ColumnValue::Field(0), "number of the pulse"),
+            FrameColumn::of_tiles("board", ColumnType::U16, ColumnValue::Field(1), "number of the board"),
+        ];
+        let spec = FileSpec { tiles: vec![tile; 2], frame_columns, ..FileSpec::default() };
+        let columns = Columns::new(&spec);
+        let names: Vec<_> = columns.list.iter().map(|column| (column.name.as_str(), column.shape.as_slice())).collect();
+        let own = [("pulse", &[][..]), ("board", &[2])];
+        assert_eq!(names[4..], [&own[..], &[(CHECKSUM, &[])]].concat());
+        let record = ImageRecord {
+            packets_received: &[1, 1],
+            packet_bitmap: &[1, 1],
+            frame_values: &[u64::MAX - 1, 0x0102, 0x0304],
+            ..ImageRecord::partial(0, &[b"1"])
+        };
+        let mut row = vec![0xAA; columns.row_bytes];
+        columns.pack(&record, &mut row).unwrap();
+        let at = columns.list[4].offset;
+        assert_eq!(row[at..at + 12], [0xFE, 255, 255, 255, 255, 255, 255, 255, 2, 1, 4, 3]);
+        assert_eq!(columns.list[5].description, "number of the board");
     }
 }

@@ -163,10 +163,7 @@ pub fn write_pixels(writer: &mut Writer, image: u64, partial: bool, raw: Vec<u8>
         parts: &[head, tail],
         packets_received: &received,
         packet_bitmap: &bitmap,
-        timestamp_100ns: 10_000 * image,
-        bunch_id: 5 * image,
-        exposure_100ns: 8400,
-        detector_info: 1,
+        frame_values: &[10_000 * image, 5 * image, 8400, 1],
         extra: &[image * image],
     })
 }
