@@ -144,8 +144,8 @@ impl Selector {
         Self { selection, frame: 0, bright: 0, image: 0, in_sum: 0, was_dark: false, was_kept: false }
     }
 
-    /// Decides what happens to the next frame. `flags` is the word of its header in which the detector sets flags; `None` if
-    /// no packet of it came, or if its format has no such word.
+    /// Decides what happens to the next frame. `flags` is the word of its header in which the detector sets flags;
+    /// `None` if no packet of it came, or if its format has no such word.
     pub fn next(&mut self, flags: Option<u32>) -> FrameUse {
         let s = &self.selection;
         let since_warmup = self.frame.checked_sub(s.warmup_frames);

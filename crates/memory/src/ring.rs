@@ -45,7 +45,7 @@ pub struct RingSpec {
     pub tiles: usize,
     /// Bytes of a raw tile.
     pub tile_bytes: usize,
-    /// Payload bytes of a packet; `tile_bytes` is a multiple.
+    /// Payload bytes of every packet but the last, which has the rest of `tile_bytes`.
     pub payload_bytes: usize,
     /// Most bytes of each packed strip.
     pub strip_bytes_max: Vec<usize>,
@@ -159,7 +159,7 @@ impl Ring {
     pub fn new(spec: RingSpec) -> io::Result<Self> {
         assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0);
         assert!(!spec.strip_bytes_max.is_empty());
-        assert!(spec.payload_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.payload_bytes));
+        assert!(spec.payload_bytes > 0 && spec.tile_bytes > 0);
         let (tile_stride, raw_bytes) = layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
         let claims = CLAIMS_MIN.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
@@ -275,10 +275,8 @@ impl TileWriter {
         assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
         let spec = &self.shared.spec;
         let offset = usize::from(packet) * spec.payload_bytes;
-        assert!(
-            payload.len() == spec.payload_bytes && offset + payload.len() <= spec.tile_bytes,
-            "packet {packet} lies outside the tile"
-        );
+        let room = spec.tile_bytes.saturating_sub(offset).min(spec.payload_bytes);
+        assert!(room > 0 && payload.len() == room, "packet {packet} lies outside the tile");
         // SAFETY: as in `open`.
         let cell = unsafe { &mut *self.shared.cell(image, self.tile) };
         assert!(cell.tag == image + 1, "image {image} was not opened");

@@ -3,6 +3,7 @@
 
 use crate::packet::{Claims, Decoder, Description, TilePacket};
 use crate::sls_udp::SlsUdp;
+use crate::xfel_train::XfelTrain;
 use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::ledger::Malformed;
 use konkordia_core::tile::{DetectorKind, TileFormat};
@@ -63,6 +64,7 @@ macro_rules! packet_formats {
 
 packet_formats! {
     SlsUdp: "Packets of SLS detectors (`sls_udp.rs`).",
+    XfelTrain: "Trains of European XFEL (`xfel_train.rs`).",
 }
 
 impl PacketFormat {

@@ -17,4 +17,5 @@ pub mod sls_udp;
 pub mod stins;
 pub mod stream;
 pub mod tiff;
+pub mod xfel_train;
 pub mod zmsg;

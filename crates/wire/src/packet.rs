@@ -60,8 +60,8 @@ impl<'a> TilePacket<'a> {
         self.payload
     }
 
-    /// True if this packet brings the header of the frame and no other packet of the tile has it. The tile then gets its
-    /// header when this packet is placed; where all packets have it, with the first one.
+    /// True if this packet brings the header of the frame and no other packet of the tile has it. The tile then gets
+    /// its header when this packet is placed; where all packets have it, with the first one.
     #[inline]
     pub fn brings_header(&self) -> bool {
         self.brings_header

@@ -39,6 +39,8 @@ pub const fn detector_type(kind: DetectorKind) -> u8 {
     match kind {
         DetectorKind::Eiger => 1,
         DetectorKind::Jungfrau => 3,
+        // No SLS detector; 0 is the type of none.
+        _ => 0,
     }
 }
 
