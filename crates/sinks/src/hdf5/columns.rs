@@ -285,6 +285,28 @@ mod tests {
         assert!(columns.pack(&ImageRecord { frame_values: &[7, 8, 9], ..record }, &mut row).is_err());
     }
 
+    /// Files of SLS detectors keep these columns, in this order, and do not name them in their description.
+    #[test]
+    fn the_columns_of_sls_detectors_stay() {
+        use ColumnType::{U8, U16, U32, U64};
+        let spec = FileSpec::default();
+        let list = Columns::new(&spec).list;
+        let found: Vec<_> = list.iter().map(|c| (c.name.as_str(), c.kind, c.description.as_str())).collect();
+        let expected = [
+            ("frame_number", U64, "frame number that the detector gave; 0 for an image never seen"),
+            ("status", U8, "0 lost, 1 complete, 2 partial, 3 discarded"),
+            ("packets_received", U16, "packets that arrived, per tile"),
+            ("packet_bitmap", U64, "bit p % 64 of word p / 64 is set when packet p arrived"),
+            ("timestamp", U64, "detector clock, units of 100 ns"),
+            ("bunch_id", U64, "bunch or pulse number"),
+            ("exposure", U32, "exposure reported by the detector, units of 100 ns"),
+            ("detector_info", U32, "debug or DAQ word of the detector"),
+            (CHECKSUM, U32, checksum::DESCRIPTION),
+        ];
+        assert_eq!(found, expected);
+        assert!(!spec.to_text().contains("frame_column"));
+    }
+
     /// The columns of another packet format stand where those of SLS detectors stand.
     #[test]
     fn a_format_brings_its_own_columns() {
