@@ -37,11 +37,11 @@ fn send(model: &TrainModel, sockets: &[UdpSocket], received: impl Fn() -> u64) -
     for train in 0..TRAINS {
         let modules: Vec<_> = (0..model.modules).map(|module| model.datagrams(module, train)).collect();
         for packet in 0..model.packets() {
-            for (module, socket) in sockets.iter().enumerate() {
+            for (module, (socket, datagrams)) in sockets.iter().zip(&modules).enumerate() {
                 if LOST.contains(&(train, module, packet)) {
                     continue;
                 }
-                socket.send(&modules[module][packet]).unwrap();
+                socket.send(&datagrams[packet]).unwrap();
                 sent += 1;
                 let until = Instant::now() + Duration::from_secs(30);
                 while sent % AT_ONCE == 0 && received() < sent && Instant::now() < until {
