@@ -6,6 +6,7 @@
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ports::{Sink, SinkError};
 use konkordia_core::series::{SeriesEnd, SeriesStart};
+use konkordia_core::sls_header::SlsHeader;
 use std::sync::Arc;
 
 /// The packet headers that a calibration expects.
@@ -87,13 +88,13 @@ pub fn other_gain(high_gain: bool, info: u32, seen: &str) -> Option<SinkError> {
 
 impl Guard {
     fn check_gain(&self, image: &CommittedImage) -> Option<SinkError> {
-        let info = image.packets.as_ref()?.header()?.daq_info;
+        let info = SlsHeader::from(image.packets.as_ref()?.header()?).daq_info;
         other_gain(self.high_gain?, info, &format!("image {}", image.number))
     }
 
     /// The note about an image of a cell without pedestals, once for each cell.
     fn unknown_cell(&mut self, image: &CommittedImage) -> Option<String> {
-        let header = image.packets.as_ref()?.header()?;
+        let header = SlsHeader::from(image.packets.as_ref()?.header()?);
         let cell = header.daq_info >> 8 & 15;
         if self.cells >> cell & 1 == 1 {
             return None;
@@ -120,8 +121,8 @@ impl Sink for Guard {
             let module = tile / self.tiles_per_module;
             // Each module is compared once, with its first packets.
             match self.ids[module].take() {
-                Some(id) if id != record.header.module_id => {
-                    return Err(other_id(module, id, record.header.module_id, &format!("image {}", image.number)));
+                Some(id) if id != record.header.port.module_id => {
+                    return Err(other_id(module, id, record.header.port.module_id, &format!("image {}", image.number)));
                 }
                 _ => {}
             }
@@ -147,7 +148,6 @@ impl Sink for Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_core::frame_header::FrameHeader;
     use konkordia_core::image::{Packets, TileRecord};
     use konkordia_core::ledger::ImageStatus;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn tile(id: u16, packets: u16) -> TileRecord {
-        TileRecord { header: FrameHeader { module_id: id, ..FrameHeader::default() }, packets, ..TileRecord::default() }
+        TileRecord { header: SlsHeader { module_id: id, ..SlsHeader::default() }.into(), packets, ..TileRecord::default() }
     }
 
     fn image(number: u64, tiles: &[TileRecord]) -> CommittedImage {
@@ -205,7 +205,7 @@ mod tests {
             note: Box::new(|_| ()),
         };
         let mut said = |cell: u32, packets: u16| {
-            let header = FrameHeader { daq_info: cell << 8 | 1 << 31, ..FrameHeader::default() };
+            let header = SlsHeader { daq_info: cell << 8 | 1 << 31, ..SlsHeader::default() }.into();
             let tiles = [TileRecord::default(), TileRecord { header, packets, ..TileRecord::default() }];
             guard.unknown_cell(&image(7, &tiles))
         };
@@ -222,7 +222,7 @@ mod tests {
             let written = Arc::new(AtomicU64::new(0));
             let expected = Expected { ids: Vec::new(), cells: u16::MAX, high_gain: Some(high_gain) };
             let mut sink = wrap(Box::new(Count(Arc::clone(&written))), expected, 2, Box::new(|_| ()));
-            let header = FrameHeader { daq_info: info, ..FrameHeader::default() };
+            let header = SlsHeader { daq_info: info, ..SlsHeader::default() }.into();
             // A tile without packets gives no information.
             let tiles = [tile(0, 0), TileRecord { header, packets: 1, ..TileRecord::default() }];
             match write(&mut *sink, &tiles) {

@@ -70,11 +70,6 @@ impl Preset {
         for module in 0..self.modules() {
             let (row, column) = origin(module);
             match self.kind {
-                DetectorKind::Jungfrau => {
-                    for interface in 0..format.tiles_per_module {
-                        tiles.push(Placement::at(row + margin.0 + interface * size.0, column + margin.1));
-                    }
-                }
                 DetectorKind::Eiger => {
                     for port in 0..4 {
                         let (half, side) = (port / 2, port % 2);
@@ -84,6 +79,11 @@ impl Preset {
                         let (row, column) = (row + half * below, column + side * right + u32::from(margin.1 > 0));
                         let orientation = if half == 0 { Orientation::FLIPPED } else { Orientation::UPRIGHT };
                         tiles.push(Placement { row, column, orientation });
+                    }
+                }
+                _ => {
+                    for interface in 0..format.tiles_per_module {
+                        tiles.push(Placement::at(row + margin.0 + interface * size.0, column + margin.1));
                     }
                 }
             }
@@ -104,8 +104,8 @@ mod tests {
 
     fn format(kind: DetectorKind, interfaces: u32) -> TileFormat {
         match kind {
-            DetectorKind::Jungfrau => TileFormat::jungfrau(interfaces).unwrap(),
             DetectorKind::Eiger => TileFormat::eiger(16).unwrap(),
+            _ => TileFormat::jungfrau(interfaces).unwrap(),
         }
     }
 

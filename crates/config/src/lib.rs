@@ -35,6 +35,7 @@ mod tests;
 pub mod transform;
 pub mod xds;
 mod xds_key;
+mod xfel_train;
 
 use konkordia_core::failure::{Exit, Failure};
 pub use model::Config;

@@ -9,13 +9,14 @@ use super::processing::{self, PixelOptions};
 use super::read::{self, Document, Table};
 pub use super::shared_keys::resolve;
 use super::shared_keys::{check_prefix, layout, missing, overwrite, quarter_turns, required, start_timeout_ns, sync_interval};
+use super::xfel_train;
 use konkordia_core::experiment::{Experiment, Metadata};
 use konkordia_core::geometry::{DoublePixels, GeometryError, ImageGeometry, Placement};
 use konkordia_core::ledger::MissingPolicy;
 use konkordia_core::output::{Layout, Overwrite};
 use konkordia_core::pixel::PixelType;
 use konkordia_core::plan::{Compression, FirstFrame, Recipe};
-use konkordia_core::setup::SetupRules;
+use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -155,7 +156,11 @@ impl Reader<'_> {
         let (recipe, pixel) = pixels?;
         let options = processing::read(self.document, self.d, recipe, pixel);
         let detector = detector?;
-        let setup = super::setup::rules(self.document, self.d, detector.format.tiles_per_module);
+        let mut setup = super::setup::rules(self.document, self.d, detector.format.tiles_per_module);
+        if detector.format.kind == DetectorKind::XfelTrain {
+            // Their packets do not say where they come from.
+            setup.ports = Ports::Unknown;
+        }
         let (modules, geometry) = (detector.modules, geometry?);
         let first_port = source.integer("first_port").unwrap_or(50010) as u16;
         self.check_ports(first_port, geometry.placements().len());
@@ -236,6 +241,11 @@ impl Reader<'_> {
         let modules = t.integer("modules").unwrap_or(1) as u32;
         let interfaces = t.integer("interfaces").unwrap_or(1) as u32;
         let double_pixels = t.text("double_pixels").and_then(DoublePixels::from_name);
+        if kind == xfel_train::TYPE {
+            let format = xfel_train::read(self.document, self.d)?;
+            return Some(Detector { format, modules, double_pixels: DoublePixels::Keep });
+        }
+        xfel_train::refuse_own(self.document, self.d);
         if kind == "eiger" {
             let format = self.eiger()?;
             // The presets place modules as they are mounted, with the gaps between their chips.
@@ -281,15 +291,15 @@ impl Reader<'_> {
             return Some(read);
         }
         let (what, fix) = match format.kind {
-            DetectorKind::Jungfrau => (
-                format!("a JUNGFRAU cannot read {rows} rows"),
-                "give a multiple of 8 from 8 to 512, as `rows` of the detector".to_string(),
-            ),
             DetectorKind::Eiger => {
                 let step = (1..=256).find(|rows| format.with_rows(*rows).is_some()).unwrap_or(256);
                 let what = format!("an EIGER with {} bits cannot send {rows} rows of each half module", format.bits);
                 (what, format!("give a multiple of {step} from {step} to 256, as `rows` of the detector"))
             }
+            _ => (
+                format!("a JUNGFRAU cannot read {rows} rows"),
+                "give a multiple of 8 from 8 to 512, as `rows` of the detector".to_string(),
+            ),
         };
         let why = "rows are read in equal numbers on both sides of the middle of a module, and in whole packets";
         self.d.add(t.span("rows"), format!("detector.rows: {what}"), why, fix);
@@ -395,6 +405,13 @@ impl Reader<'_> {
         let (format, kind) = (&detector.format, detector.format.kind);
         let is_sum = t.integer("summation").is_some_and(|n| n > 1);
         match (t.text("dtype"), kind) {
+            (None | Some("raw"), DetectorKind::XfelTrain) => Some((Recipe::Raw, PixelType::Uint16)),
+            (Some(name), DetectorKind::XfelTrain) => {
+                let what = format!("processing.dtype: trains cannot be stored as \"{name}\"");
+                let fix = "remove the line; the words are uint16";
+                self.d.add(t.span("dtype"), what, "the words of trains are stored as they come", fix);
+                None
+            }
             (Some("raw"), DetectorKind::Jungfrau) if detector.double_pixels == DoublePixels::Split => {
                 let why = "a raw word is a gain stage and an ADC value, which cannot be divided";
                 let fix = "set double_pixels = \"keep\", \"gap\" or \"mask\", or leave dtype out for photons";
@@ -463,11 +480,14 @@ impl Reader<'_> {
     fn metadata(&self, geometry: &ImageGeometry, modules: u32) -> Metadata {
         let (facts, format) = (facts(self.document), geometry.format());
         let high_gain = self.document.table("calibration").flag("high_gain").unwrap_or(false);
-        let name = format!("{} {} module{}", format.kind.name().to_uppercase(), modules, if modules == 1 { "" } else { "s" });
+        let model = self.document.table("detector").text("model").unwrap_or(format.kind.name()).to_uppercase();
+        let name = format!("{model} {modules} module{}", if modules == 1 { "" } else { "s" });
+        // These are facts of the detectors of PSI.
+        let is_known = format.kind != DetectorKind::XfelTrain;
         Metadata {
-            pixel_size_m: facts.pixel_size_m.or(Some([75.0 * 1e-6; 2])),
-            sensor_material: facts.sensor_material.or(Some("Si".into())),
-            sensor_thickness_m: facts.sensor_thickness_m.or(Some(320.0 * 1e-6)),
+            pixel_size_m: facts.pixel_size_m.or(is_known.then_some([75.0 * 1e-6; 2])),
+            sensor_material: facts.sensor_material.or(is_known.then(|| "Si".into())),
+            sensor_thickness_m: facts.sensor_thickness_m.or(is_known.then_some(320.0 * 1e-6)),
             bit_depth: Some(format.bits),
             detector_description: facts.detector_description.or(Some(name)),
             experiment: Experiment {

@@ -63,7 +63,7 @@ pub fn describe(config: &Config, plan: &Plan) -> String {
                 format.bits
             ),
         ),
-        ("packets", format!("{} per image, each {} bytes", text::count(plan.packets_per_image()), 48 + format.payload_bytes)),
+        ("packets", format!("{} per image, each {} bytes", text::count(plan.packets_per_image()), format.datagram_bytes())),
         ("ports", format!("{}:{} to {last}", config.address, config.first_port)),
         (
             "image",

@@ -61,9 +61,9 @@ const KEYS: &[Key] = &[
     key(
         "detector",
         "type",
-        Kind::Choice(&["jungfrau", "eiger", "stream"]),
+        Kind::Choice(&["jungfrau", "eiger", "xfel-train", "stream"]),
         "required",
-        "detector family; \"stream\" = anything that sends whole images as messages or files, with `konkordia serve`",
+        "detector family; \"xfel-train\" = a detector of European XFEL that sends trains; \"stream\" = anything that sends whole images as messages or files, with `konkordia serve`",
     ),
     key("detector", "modules", Kind::Integer(1, 256), "1", "modules of 512 x 1024 pixels"),
     key(
@@ -93,6 +93,14 @@ const KEYS: &[Key] = &[
         Kind::Flag,
         "true",
         "EIGER: false = it sends over 1 GbE, in packets of 1024 bytes instead of 4096",
+    ),
+    key("detector", "model", Kind::Choice(&["lpd", "dssc", "agipd"]), "required for trains", "xfel-train: which detector it is"),
+    key(
+        "detector",
+        "images_per_train",
+        Kind::Integer(1, 1024),
+        "required for trains",
+        "xfel-train: images that the detector keeps of each train; at most 31 of LPD or DSSC, 15 of AGIPD",
     ),
     key(
         "detector",

@@ -177,7 +177,7 @@ error: detector.type: \"jungfrow\" is not possible
    |
 2  | type = \"jungfrow\"
    |        ^^^^^^^^^^
-  fix: did you mean \"jungfrau\"? one of \"jungfrau\", \"eiger\", \"stream\"",
+  fix: did you mean \"jungfrau\"? one of \"jungfrau\", \"eiger\", \"xfel-train\", \"stream\"",
     );
     check(
         "energy_kev = 12.4",

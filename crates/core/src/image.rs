@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// What is known of one tile of a committed image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TileRecord {
-    /// Header of the first packet placed; all zero if none was.
+    /// What the packets placed say of their frame; all zero if none was.
     pub header: FrameHeader,
     /// Packets that were placed.
     pub bitmap: PacketBitmap,
@@ -116,14 +116,14 @@ pub struct Packets {
     pub tiles: Vec<TileRecord>,
     /// The tracked pedestals of G0 in ADU after this image, in output order; `None` for most images.
     pub pedestals: Option<Arc<Vec<f32>>>,
-    /// Type of the detector, as numbered by the SLS software.
+    /// Type of the detector, as its packet format numbers them; 0 where it does not.
     pub detector_type: u8,
-    /// Version of the header.
+    /// Version of the header; 0 where the format has none.
     pub header_version: u8,
 }
 
 impl Packets {
-    /// Header of the first packet of the first tile that received one.
+    /// Header of the first tile that received a packet.
     pub fn header(&self) -> Option<FrameHeader> {
         self.tiles.iter().find(|tile| tile.packets > 0).map(|tile| tile.header)
     }

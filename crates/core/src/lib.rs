@@ -27,6 +27,7 @@ pub mod sender;
 pub mod series;
 pub mod setup;
 pub mod share;
+pub mod sls_header;
 pub mod state;
 pub mod text;
 pub mod tile;
@@ -34,9 +35,6 @@ pub mod xds;
 
 /// Most packets that a tile may have (the SLS packet mask has the same limit).
 pub const MAX_PACKETS_PER_TILE: usize = 512;
-
-/// Bytes of a packet before its pixels (docs/protocols.md 1.1).
-pub const DATAGRAM_HEADER_BYTES: usize = 48;
 
 /// Most images of a run: two years at 4 MHz. Arithmetic with image numbers below this limit cannot overflow.
 pub const IMAGES_MAX: u64 = 1 << 48;

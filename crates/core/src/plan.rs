@@ -1,7 +1,6 @@
 //! The plan of a run: computed at arm, immutable afterwards. It holds every bound of the data path, with the sum of its
 //! memory.
 
-use crate::DATAGRAM_HEADER_BYTES;
 use crate::far_ahead::FarAhead;
 use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
@@ -365,11 +364,7 @@ impl Plan {
     fn held_bytes(&self) -> u64 {
         let format = self.geometry.format();
         let held = (Opening::packets_max(format.packets()) + FarAhead::packets_max(format.packets())) as u64;
-        if self.lossless_source {
-            0
-        } else {
-            self.streams() as u64 * held * (DATAGRAM_HEADER_BYTES as u64 + u64::from(format.payload_bytes))
-        }
+        if self.lossless_source { 0 } else { self.streams() as u64 * held * u64::from(format.datagram_bytes()) }
     }
 
     /// Bytes of tracking and common mode. Common mode keeps pedestals and gates in the order of the tiles, and for each

@@ -5,56 +5,18 @@
 //! their memory is known. To add a result, add its kind here and fill it where the pixels are; everybody behind takes
 //! what is listed.
 
+use crate::frame_header::ColumnType;
 use crate::pixel::{Number, PixelType};
 use serde_json::{Map, Value};
 use std::sync::Arc;
-
-/// Type of the numbers of a result. Each takes 8 bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ResultType {
-    /// Signed integers.
-    Int64,
-    /// Unsigned integers.
-    Uint64,
-    /// IEEE 754 double precision.
-    Float64,
-}
-
-impl ResultType {
-    /// All types.
-    pub const ALL: [Self; 3] = [Self::Int64, Self::Uint64, Self::Float64];
-
-    /// Name as numpy and HDF5 spell it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Int64 => "int64",
-            Self::Uint64 => "uint64",
-            Self::Float64 => "float64",
-        }
-    }
-
-    /// The type of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
-    /// The number that these bits are.
-    pub fn number(self, bits: u64) -> Number {
-        match self {
-            Self::Int64 => Number::Signed(bits.cast_signed()),
-            Self::Uint64 => Number::Unsigned(bits),
-            Self::Float64 => Number::Float(f64::from_bits(bits)),
-        }
-    }
-}
 
 /// What one result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResultKind {
     /// Name of the column, of the key and of the metric: letters, digits and underscores.
     pub name: &'static str,
-    /// Type of its numbers.
-    pub number: ResultType,
+    /// Type of its numbers, one of those of 8 bytes.
+    pub number: ColumnType,
     /// Numbers per image; 1 for a single one.
     pub length: usize,
     /// Unit of the numbers.
@@ -70,14 +32,14 @@ pub const RESULT_NUMBERS_MAX: usize = 4096;
 pub const PIXEL_RESULTS: usize = 6;
 
 const fn count(name: &'static str, meaning: &'static str) -> ResultKind {
-    ResultKind { name, number: ResultType::Uint64, length: 1, unit: "pixel", meaning }
+    ResultKind { name, number: ColumnType::U64, length: 1, unit: "pixel", meaning }
 }
 
-const fn value(name: &'static str, number: ResultType, meaning: &'static str) -> ResultKind {
+const fn value(name: &'static str, number: ColumnType, meaning: &'static str) -> ResultKind {
     ResultKind { name, number, length: 1, unit: "pixel value", meaning }
 }
 
-const fn of_pixels(number: ResultType) -> [ResultKind; PIXEL_RESULTS] {
+const fn of_pixels(number: ColumnType) -> [ResultKind; PIXEL_RESULTS] {
     [
         count("valid_pixels", "pixels that hold a measurement"),
         count("missing_pixels", "pixels whose packet did not arrive"),
@@ -88,8 +50,8 @@ const fn of_pixels(number: ResultType) -> [ResultKind; PIXEL_RESULTS] {
     ]
 }
 
-static OF_INTEGERS: [ResultKind; PIXEL_RESULTS] = of_pixels(ResultType::Int64);
-static OF_FLOATS: [ResultKind; PIXEL_RESULTS] = of_pixels(ResultType::Float64);
+static OF_INTEGERS: [ResultKind; PIXEL_RESULTS] = of_pixels(ColumnType::I64);
+static OF_FLOATS: [ResultKind; PIXEL_RESULTS] = of_pixels(ColumnType::F64);
 
 /// What is said of the pixels of every image that workers convert: in this order the number of valid, missing and
 /// saturated pixels, and the lowest, the highest and the sum of the valid values.
@@ -173,7 +135,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    static SPOTS: ResultKind = ResultKind { name: "spots", number: ResultType::Float64, length: 3, unit: "", meaning: "" };
+    static SPOTS: ResultKind = ResultKind { name: "spots", number: ColumnType::F64, length: 3, unit: "", meaning: "" };
 
     #[test]
     fn results_are_there_only_after_they_were_filled_in() {
@@ -197,7 +159,7 @@ mod tests {
                 assert!(kind.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'), "{}", kind.name);
                 assert!(kinds[..n].iter().all(|other| other.name != kind.name));
                 assert_eq!(meaning(kind.name), Some(kind.meaning));
-                assert_eq!(ResultType::from_name(kind.number.name()), Some(kind.number));
+                assert_eq!((ColumnType::from_name(kind.number.name()), kind.number.bytes()), (Some(kind.number), 8));
             }
         }
     }

@@ -144,8 +144,9 @@ impl Selector {
         Self { selection, frame: 0, bright: 0, image: 0, in_sum: 0, was_dark: false, was_kept: false }
     }
 
-    /// Decides what happens to the next frame. `daq_info` is from its header, `None` if no packet of it came.
-    pub fn next(&mut self, daq_info: Option<u32>) -> FrameUse {
+    /// Decides what happens to the next frame. `flags` is the word of its header in which the detector sets flags;
+    /// `None` if no packet of it came, or if its format has no such word.
+    pub fn next(&mut self, flags: Option<u32>) -> FrameUse {
         let s = &self.selection;
         let since_warmup = self.frame.checked_sub(s.warmup_frames);
         self.frame += 1;
@@ -155,7 +156,7 @@ impl Selector {
         self.was_dark = match s.darks {
             Marked::None => false,
             Marked::Every(n) => since_warmup % n == n - 1,
-            Marked::Flag(flag) => daq_info.map_or(self.was_dark, |word| flag.of(word)),
+            Marked::Flag(flag) => flags.map_or(self.was_dark, |word| flag.of(word)),
         };
         if self.was_dark {
             return FrameUse::Dark;
@@ -165,7 +166,7 @@ impl Selector {
         self.was_kept = match s.keep {
             Keep::All => true,
             Keep::EveryNth(n) => bright.is_multiple_of(n),
-            Keep::Flag(flag) => daq_info.map_or(self.was_kept, |word| flag.of(word)),
+            Keep::Flag(flag) => flags.map_or(self.was_kept, |word| flag.of(word)),
         };
         if !self.was_kept || s.images_max.is_some_and(|most| self.image >= most) {
             return FrameUse::Skip;
@@ -190,16 +191,17 @@ impl Selector {
 pub struct FrameSeen {
     /// Packets placed.
     pub placed: u32,
-    /// From the header of the first tile that has one.
-    pub daq_info: Option<u32>,
+    /// The word of flags, from the header of the first tile that has one.
+    pub flags: Option<u32>,
 }
 
 impl FrameSeen {
-    /// From the records of the tiles of which packets were placed, in stream order.
-    pub fn of<'a>(records: impl Iterator<Item = &'a TileRecord>) -> Self {
+    /// From the records of the tiles of which packets were placed, in stream order. `flags` is the field of their
+    /// headers that holds the word of flags, where the format has one.
+    pub fn of<'a>(records: impl Iterator<Item = &'a TileRecord>, flags: Option<usize>) -> Self {
         records.fold(Self::default(), |seen, record| Self {
             placed: seen.placed + u32::from(record.packets),
-            daq_info: seen.daq_info.or(Some(record.header.daq_info)),
+            flags: seen.flags.or_else(|| flags.map(|field| record.header.fields[field] as u32)),
         })
     }
 }

@@ -6,10 +6,10 @@
 //! Nothing here looks at pixels, allocates per packet, or decides where pixels lie: places follow from the
 //! configuration alone.
 
+use crate::MAX_PACKETS_PER_TILE;
 use crate::ledger::Malformed;
 use crate::sender::{OtherSenders, Sender, Senders};
 use crate::tile::{DetectorKind, MODULE_ROWS, TileFormat};
-use crate::{DATAGRAM_HEADER_BYTES, MAX_PACKETS_PER_TILE};
 
 /// Which module and which part of it a port carries, as the header says (docs/protocols.md 1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -60,10 +60,10 @@ impl Default for SetupRules {
     }
 }
 
-/// The header fields that identify the detector; every datagram with at least the length of a header has them.
+/// The header fields that identify the detector, as far as the packet format has them; else 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderFields {
-    /// Type of the detector, as numbered by the SLS software.
+    /// Type of the detector, as the format numbers them.
     pub detector_type: u8,
     /// Version of the header.
     pub version: u8,
@@ -287,6 +287,8 @@ pub enum Means {
     Interfaces(u32),
     /// This many rows are read out: of a JUNGFRAU module, or of each half module of an EIGER.
     Rows(u32),
+    /// Trains of this many images.
+    Images(u32),
     /// No known readout.
     Unknown,
 }
@@ -412,7 +414,7 @@ pub struct Look<'a> {
     pub rules: &'a SetupRules,
     /// Format of every tile.
     pub format: &'a TileFormat,
-    /// Detector type of the plan, as numbered by the SLS software.
+    /// Detector type of the plan, as the packet format numbers them; 0 where it does not.
     pub detector_type: u8,
     /// Version of the header that is understood.
     pub version: u8,
@@ -477,7 +479,7 @@ pub fn telling_number(format: &TileFormat, ports_per_module: u32) -> u32 {
             smaller(&mut EIGER_BITS.into_iter().flat_map(counts))
         }
         DetectorKind::Jungfrau if ports_per_module == 1 => smaller(&mut [HALF_MODULE_PACKETS].into_iter()),
-        DetectorKind::Jungfrau => 0,
+        _ => 0,
     }
 }
 
@@ -511,7 +513,7 @@ fn foreign_kind(look: &Look<'_>, seen: &Seen) -> Option<What> {
     // If most packets are right, the others are noise from other senders.
     let is_most = |odd: &&Odd| look.is_much(odd.count, all_of(seen)) && odd.count > seen.packets;
     let odd = seen.odd.iter().filter(is_most).max_by_key(|odd| odd.count)?;
-    let expected = DATAGRAM_HEADER_BYTES as u32 + look.format.payload_bytes;
+    let expected = look.format.datagram_bytes();
     let is_sls = (1..=8).contains(&odd.detector_type) && (1..=2).contains(&odd.version);
     if odd.version != look.version && odd.detector_type == look.detector_type && odd.bytes == expected {
         return Some(What::Version(odd.version));
@@ -568,6 +570,12 @@ fn meaning(look: &Look<'_>, stream: usize, low: u32, high: u32) -> Means {
                 _ => rows.map_or(Means::Unknown, Means::Rows),
             }
         }
+        DetectorKind::XfelTrain => {
+            let has_so_many = |format: &TileFormat| low == 0 && format.packets() == count && format != look.format;
+            let train = (1..).map_while(|images| look.format.with_images(images)).find(has_so_many);
+            let train = train.filter(|_| is_dense(look, &look.seen[stream], count));
+            train.map_or(Means::Unknown, |format| Means::Images(format.images))
+        }
     }
 }
 
@@ -580,6 +588,7 @@ fn rows_of(look: &Look<'_>, stream: usize, low: u32, high: u32) -> Option<u32> {
         // Of two interfaces the first sends its last packets, and the second its first ones.
         (DetectorKind::Jungfrau, _, 0) => (high == LAST).then(|| 8 * (LAST + 1 - low)),
         (DetectorKind::Jungfrau, ..) => (low == 0 && high <= LAST).then(|| 8 * (high + 1)),
+        _ => None,
     }
     .filter(|rows| *rows <= MODULE_ROWS)
 }
@@ -658,8 +667,8 @@ fn is_twice(look: &Look<'_>, stream: usize) -> bool {
 /// Rank of a port in the numbering of the SLS software: down a column of modules first, and inside a module row by row.
 fn rank(look: &Look<'_>, port: Port) -> (u16, u16, u16) {
     match look.format.kind {
-        DetectorKind::Jungfrau => (port.column, port.row, 0),
         DetectorKind::Eiger => (port.column / 2, port.row, port.column % 2),
+        _ => (port.column, port.row, 0),
     }
 }
 
@@ -671,8 +680,8 @@ fn expected_in_grid(look: &Look<'_>, down: u32, stream: usize) -> Option<(u32, u
         let (module, port) = (stream as u32 / ports, stream as u32 % ports);
         let (row, column) = (module % down.max(1), module / down.max(1));
         match look.format.kind {
-            DetectorKind::Jungfrau => (row * ports + port, column),
             DetectorKind::Eiger => (row * 2 + port / 2, column * 2 + port % 2),
+            _ => (row * ports + port, column),
         }
     };
     let heard = || look.seen.iter().enumerate().filter_map(|(n, seen)| Some((n, seen.port?)));

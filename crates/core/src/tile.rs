@@ -10,15 +10,68 @@ pub enum DetectorKind {
     Jungfrau,
     /// PSI EIGER: photon counting, 4 to 32 bit.
     Eiger,
+    /// A detector of European XFEL (AGIPD, DSSC, LPD), which sends the images of a train together: 16-bit words.
+    XfelTrain,
 }
 
 impl DetectorKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Jungfrau, Self::Eiger, Self::XfelTrain];
+
     /// Name as the configuration spells it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Jungfrau => "jungfrau",
             Self::Eiger => "eiger",
+            Self::XfelTrain => "xfel-train",
         }
+    }
+}
+
+/// The detectors of European XFEL whose trains can be received (docs/protocols.md 7.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XfelDetector {
+    /// LPD: images of 256 x 256.
+    Lpd,
+    /// DSSC: images of 128 x 512.
+    Dssc,
+    /// AGIPD: images of two planes, 512 x 128 each: the analog words, then those of the gain.
+    Agipd,
+}
+
+impl XfelDetector {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Lpd, Self::Dssc, Self::Agipd];
+
+    /// Name as the configuration spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lpd => "lpd",
+            Self::Dssc => "dssc",
+            Self::Agipd => "agipd",
+        }
+    }
+
+    /// Rows and columns of an image; of AGIPD both planes, one below the other.
+    pub const fn image_size(self) -> (u32, u32) {
+        match self {
+            Self::Lpd => (256, 256),
+            Self::Dssc => (128, 512),
+            Self::Agipd => (2 * 512, 128),
+        }
+    }
+
+    /// Bytes of the section that belongs to the type of detector.
+    pub const fn specific_bytes(self) -> u32 {
+        match self {
+            Self::Lpd | Self::Dssc => 416,
+            Self::Agipd => 5408,
+        }
+    }
+
+    /// Most images of a train that fit into the packets of a tile.
+    pub fn images_max(self) -> u32 {
+        (1..).take_while(|images| TileFormat::xfel_train(self, *images).is_some()).last().unwrap_or(0)
     }
 }
 
@@ -33,15 +86,37 @@ pub struct TileFormat {
     pub columns: u32,
     /// Bits of one pixel on the wire.
     pub bits: u32,
-    /// Payload bytes of each packet.
+    /// Payload bytes of each packet but the last, which may have fewer.
     pub payload_bytes: u32,
+    /// Bytes of a datagram beside its payload.
+    pub overhead_bytes: u32,
+    /// Bytes of the tile before its first pixel; even.
+    pub leading_bytes: u32,
+    /// Bytes of the tile behind its last pixel.
+    pub trailing_bytes: u32,
     /// Tiles of a module: the UDP interfaces of a JUNGFRAU module, or the 4 ports of an EIGER module.
     pub tiles_per_module: u32,
     /// Number that the first packet of the tile has on the wire; above 0 only in partial readout.
     pub first_packet: u32,
+    /// Images that lie one below the other in the tile: those of a train; else 1.
+    pub images: u32,
 }
 
-/// Rows of a module of either family.
+/// The header of an SLS packet (docs/protocols.md 1.1).
+const SLS_OVERHEAD_BYTES: u32 = 48;
+
+/// Header, data of a packet, and bytes behind them, of a train (docs/protocols.md 7).
+const TRAIN_HEADER_BYTES: u32 = 64;
+const TRAIN_PAYLOAD_BYTES: u32 = 8184;
+const TRAIN_PACKET_END_BYTES: u32 = 8;
+const TRAIN_TRAILER_BYTES: u32 = 32;
+
+/// Bytes of the lists of a train: 2, 8, 2 and 4 bytes for each image, each list padded to 32.
+const fn train_lists(images: u32) -> u32 {
+    2 * (2 * images).next_multiple_of(32) + (8 * images).next_multiple_of(32) + (4 * images).next_multiple_of(32)
+}
+
+/// Rows of a module of an SLS detector.
 pub const MODULE_ROWS: u32 = 512;
 
 impl TileFormat {
@@ -57,8 +132,12 @@ impl TileFormat {
             columns: 1024,
             bits: 16,
             payload_bytes: 8192,
+            overhead_bytes: SLS_OVERHEAD_BYTES,
+            leading_bytes: 0,
+            trailing_bytes: 0,
             tiles_per_module: interfaces,
             first_packet: 0,
+            images: 1,
         })
     }
 
@@ -80,11 +159,47 @@ impl TileFormat {
                 columns: 512,
                 bits,
                 payload_bytes,
+                overhead_bytes: SLS_OVERHEAD_BYTES,
+                leading_bytes: 0,
+                trailing_bytes: 0,
                 tiles_per_module: 4,
                 first_packet: 0,
+                images: 1,
             }),
             _ => None,
         }
+    }
+
+    /// A module of European XFEL that sends `images` images per train; the images lie one below the other. `None` for
+    /// no image, and for more than fit into [`MAX_PACKETS_PER_TILE`] packets.
+    pub const fn xfel_train(detector: XfelDetector, images: u32) -> Option<Self> {
+        let (rows, columns) = detector.image_size();
+        let one = Self {
+            kind: DetectorKind::XfelTrain,
+            rows,
+            columns,
+            bits: 16,
+            payload_bytes: TRAIN_PAYLOAD_BYTES,
+            overhead_bytes: TRAIN_PACKET_END_BYTES,
+            leading_bytes: TRAIN_HEADER_BYTES,
+            trailing_bytes: train_lists(1) + detector.specific_bytes() + TRAIN_TRAILER_BYTES,
+            tiles_per_module: 1,
+            first_packet: 0,
+            images: 1,
+        };
+        one.with_images(images)
+    }
+
+    /// The same detector with another number of images per train, as in [`Self::xfel_train`]; `None` also for detectors
+    /// that send no trains.
+    pub const fn with_images(self, images: u32) -> Option<Self> {
+        // More images have more packets, and the sums below would overflow for very many.
+        if !matches!(self.kind, DetectorKind::XfelTrain) || images == 0 || images > 1024 {
+            return None;
+        }
+        let trailing_bytes = self.trailing_bytes - train_lists(self.images) + train_lists(images);
+        let other = Self { rows: self.rows / self.images * images, trailing_bytes, images, ..self };
+        if other.tile_bytes().div_ceil(other.payload_bytes) as usize > MAX_PACKETS_PER_TILE { None } else { Some(other) }
     }
 
     /// The same detector with partial readout. JUNGFRAU: `rows` of the module, a multiple of 8 up to 512, half of them
@@ -108,6 +223,7 @@ impl TileFormat {
                 let is_whole = rows > 0 && rows <= 256 && read.tile_bytes().is_multiple_of(self.payload_bytes);
                 if is_whole { Some(read) } else { None }
             }
+            DetectorKind::XfelTrain => None,
         }
     }
 
@@ -121,6 +237,7 @@ impl TileFormat {
         match self.kind {
             DetectorKind::Jungfrau => MODULE_ROWS / self.tiles_per_module,
             DetectorKind::Eiger => 256,
+            DetectorKind::XfelTrain => self.rows,
         }
     }
 
@@ -144,6 +261,7 @@ impl TileFormat {
         match self.kind {
             DetectorKind::Jungfrau => self.rows * self.tiles_per_module,
             DetectorKind::Eiger => 2 * self.rows,
+            DetectorKind::XfelTrain => self.rows,
         }
     }
 
@@ -158,7 +276,7 @@ impl TileFormat {
     pub const fn first_row(&self, tile: usize) -> u32 {
         match self.kind {
             DetectorKind::Jungfrau => self.of_tile(tile).first_packet * self.rows_per_packet(),
-            DetectorKind::Eiger => 0,
+            DetectorKind::Eiger | DetectorKind::XfelTrain => 0,
         }
     }
 
@@ -175,20 +293,34 @@ impl TileFormat {
 
     /// Bytes of the tile as it comes from the wire.
     pub const fn tile_bytes(&self) -> u32 {
-        self.pixels() / 8 * self.bits
+        self.leading_bytes + self.pixels() / 8 * self.bits + self.trailing_bytes
     }
 
     /// Packets of the tile, at most [`MAX_PACKETS_PER_TILE`].
     pub const fn packets(&self) -> u32 {
-        let packets = self.tile_bytes() / self.payload_bytes;
+        let packets = self.tile_bytes().div_ceil(self.payload_bytes);
         assert!(packets as usize <= MAX_PACKETS_PER_TILE);
         packets
+    }
+
+    /// Payload bytes of packet `packet` of the tile.
+    ///
+    /// # Panics
+    /// If the tile has no such packet.
+    pub const fn payload_bytes_of(&self, packet: u32) -> u32 {
+        let rest = self.tile_bytes() - packet * self.payload_bytes;
+        if rest < self.payload_bytes { rest } else { self.payload_bytes }
+    }
+
+    /// Bytes of the longest datagram of the tile.
+    pub const fn datagram_bytes(&self) -> u32 {
+        self.overhead_bytes + self.payload_bytes
     }
 
     /// First and last packet that hold bits of pixel `pixel` (they differ only where 12-bit pixels cross a packet
     /// border).
     pub const fn packets_of_pixel(&self, pixel: u32) -> (u16, u16) {
-        let first_bit = pixel as u64 * self.bits as u64;
+        let first_bit = self.leading_bytes as u64 * 8 + pixel as u64 * self.bits as u64;
         let last_bit = first_bit + self.bits as u64 - 1;
         let packet_bits = self.payload_bytes as u64 * 8;
         ((first_bit / packet_bits) as u16, (last_bit / packet_bits) as u16)
@@ -251,6 +383,23 @@ mod tests {
                 assert!(whole.with_rows(0).is_none() && whole.with_rows(257).is_none());
             }
         }
+    }
+
+    /// The lengths of docs/protocols.md 7.2, as far as they fit into 512 packets, and the pixels at packet borders.
+    #[test]
+    fn trains_have_a_header_before_their_pixels_and_a_shorter_last_packet() {
+        let lpd = TileFormat::xfel_train(XfelDetector::Lpd, 20).unwrap();
+        assert_eq!((lpd.tile_bytes(), lpd.packets(), lpd.payload_bytes_of(320)), (2_622_336, 321, 3456));
+        assert_eq!((lpd.payload_bytes_of(0), lpd.payload_bytes_of(319), lpd.datagram_bytes()), (8184, 8184, 8192));
+        assert_eq!((lpd.rows, lpd.columns, lpd.is_partial(), lpd.module_rows()), (5120, 256, false, 5120));
+        // The first packet holds the header of 64 bytes and 4060 pixels.
+        assert_eq!([0, 4059, 4060, 8151, 8152].map(|p| lpd.packets_of_pixel(p)), [(0, 0), (0, 0), (1, 1), (1, 1), (2, 2)]);
+        assert_eq!(XfelDetector::ALL.map(XfelDetector::images_max), [31, 31, 15]);
+        assert!(
+            TileFormat::xfel_train(XfelDetector::Lpd, 0).is_none() && TileFormat::xfel_train(XfelDetector::Lpd, 32).is_none()
+        );
+        assert!(lpd.with_rows(256).is_none() && TileFormat::eiger(16).unwrap().with_images(2).is_none());
+        assert_eq!(lpd.with_images(7), TileFormat::xfel_train(XfelDetector::Lpd, 7));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use konkordia_core::ledger::{ImageStatus, MissingPolicy, RunLedger};
 use konkordia_core::plan::Plan;
 use konkordia_core::selection::{FrameSeen, FrameUse, ImageFrames, Selector};
 use konkordia_memory::ring::Committer;
+use konkordia_wire::formats::PacketFormat;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,14 +17,15 @@ pub(crate) fn run(control: &Control, plan: &Plan, mut committer: Committer, ledg
     let mut image =
         OpenImage { first_frame: 0, frames: ImageFrames::default(), records: vec![TileRecord::default(); plan.streams()] };
     let expected = plan.packets_per_image() as u32;
+    let flags_field = PacketFormat::of(plan.geometry.format().kind).description().flags;
     while !control.has_failed() && committer.next() < control.end.load(Ordering::Acquire) {
         if !committer.wait(Duration::from_millis(20)) {
             continue;
         }
         let records = || (0..plan.streams()).map(|tile| committer.record(tile));
-        let FrameSeen { placed, daq_info } = FrameSeen::of(records().flatten());
+        let FrameSeen { placed, flags } = FrameSeen::of(records().flatten(), flags_field);
         ledger.frames.enter(placed, expected);
-        match selector.next(daq_info) {
+        match selector.next(flags) {
             FrameUse::Skip => ledger.frames.skipped += 1,
             FrameUse::Dark => ledger.frames.dark += 1,
             FrameUse::Keep { first, last, .. } => {

@@ -6,7 +6,6 @@ use konkordia_core::assembler::AssemblerSpec;
 use konkordia_core::far_ahead::{FarAhead, FarAheadPacket};
 use konkordia_core::plan::Plan;
 use konkordia_core::tile::TileFormat;
-use konkordia_wire::sls_udp::HEADER_BYTES;
 
 /// Packets that are held back.
 pub(crate) struct FarAheadPackets {
@@ -38,7 +37,7 @@ impl FarAheadPackets {
             return None;
         }
         let (packets, near_images) = (format.packets(), spec.jump_images_max);
-        let held = HeldDatagrams::new(FarAhead::packets_max(packets), HEADER_BYTES + format.payload_bytes as usize);
+        let held = HeldDatagrams::new(FarAhead::packets_max(packets), format.datagram_bytes() as usize);
         let far_ahead = FarAhead::new(packets, near_images);
         Some(Self { near_images: far_ahead.near_images(), far_ahead, held, newest_end: 0, waits: None, is_patient: true })
     }

@@ -5,7 +5,6 @@ use konkordia_core::first_packets::{FirstPacket, FirstVerdict, Opening, OpeningS
 use konkordia_core::plan::Plan;
 use konkordia_core::setup::telling_number;
 use konkordia_core::tile::TileFormat;
-use konkordia_wire::sls_udp::HEADER_BYTES;
 
 /// Packets that are held back.
 pub(crate) struct FirstPackets {
@@ -28,11 +27,11 @@ impl FirstPackets {
             telling_packets: end - telling_number.max(format.first_packet),
             is_single: plan.frames == Some(1),
         };
-        let (most, datagram_bytes) = (Opening::packets_max(spec.packets), HEADER_BYTES + format.payload_bytes as usize);
+        let (most, datagram_bytes) = (Opening::packets_max(spec.packets), format.datagram_bytes() as usize);
         Some(Self { opening: Opening::new(spec), held: HeldDatagrams::new(most, datagram_bytes) })
     }
 
-    /// Keeps one more datagram of the right length.
+    /// Keeps one more datagram, not longer than those of the tile.
     pub(crate) fn push(&mut self, first: FirstPacket, datagram: &[u8], now_ns: u64, is_known: bool) -> FirstVerdict {
         self.held.push(self.opening.held().len(), datagram);
         self.opening.push(first, now_ns, is_known)

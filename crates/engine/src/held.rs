@@ -3,26 +3,30 @@
 
 use std::collections::VecDeque;
 
-/// The bytes of a few datagrams of one length, in the order in which they came.
+/// The bytes of a few datagrams, in the order in which they came.
 pub(crate) struct HeldDatagrams {
-    datagram_bytes: usize,
+    datagram_bytes_max: usize,
     bytes: Box<[u8]>,
+    /// Bytes of the datagram at each place.
+    lengths: Box<[usize]>,
     /// Places in `bytes`: those of the held datagrams in their order, then the free ones.
     places: VecDeque<usize>,
 }
 
 impl HeldDatagrams {
-    /// Room for `most` datagrams of `datagram_bytes` each.
-    pub(crate) fn new(most: usize, datagram_bytes: usize) -> Self {
+    /// Room for `most` datagrams of at most `datagram_bytes_max` each.
+    pub(crate) fn new(most: usize, datagram_bytes_max: usize) -> Self {
         // Not zeros: the kernel would provide zeroed pages only when they are written.
-        let bytes = vec![1; most * datagram_bytes].into_boxed_slice();
-        Self { datagram_bytes, bytes, places: (0..most).collect() }
+        let bytes = vec![1; most * datagram_bytes_max].into_boxed_slice();
+        let lengths = vec![datagram_bytes_max; most].into_boxed_slice();
+        Self { datagram_bytes_max, bytes, lengths, places: (0..most).collect() }
     }
 
-    /// Keeps one more behind `held` others.
+    /// Keeps one more, not longer than the longest, behind `held` others.
     pub(crate) fn push(&mut self, held: usize, datagram: &[u8]) {
-        let start = self.places[held] * self.datagram_bytes;
-        self.bytes[start..][..self.datagram_bytes].copy_from_slice(datagram);
+        let place = self.places[held];
+        self.bytes[place * self.datagram_bytes_max..][..datagram.len()].copy_from_slice(datagram);
+        self.lengths[place] = datagram.len();
     }
 
     /// Forgets the oldest.
@@ -33,6 +37,6 @@ impl HeldDatagrams {
     /// The datagrams in the order in which they came. Free places follow the held ones: the caller knows how many it
     /// holds.
     pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> {
-        self.places.iter().map(|place| &self.bytes[place * self.datagram_bytes..][..self.datagram_bytes])
+        self.places.iter().map(|place| &self.bytes[place * self.datagram_bytes_max..][..self.lengths[*place]])
     }
 }

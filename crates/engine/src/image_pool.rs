@@ -7,7 +7,7 @@ use konkordia_core::image::{Channel, CommittedImage, Packets, TileRecord};
 use konkordia_core::plan::{Compression, Plan};
 use konkordia_core::results::ImageResults;
 use konkordia_kernels::codec::Framing;
-use konkordia_wire::sls_udp::{HEADER_VERSION, detector_type};
+use konkordia_wire::formats::PacketFormat;
 use std::collections::TryReserveError;
 use std::sync::Arc;
 
@@ -74,11 +74,12 @@ impl ImagePool {
         let shape = Shape::new(&size).expect("a plan has pixels");
         let bytes_max = plan.packed_bytes_max() + Framing::BYTES_MAX;
         let kinds: Arc<[_]> = plan.result_kinds().into();
+        let from = PacketFormat::of(format.kind);
         let slot = || -> Result<Slot, TryReserveError> {
             let packets = Packets {
                 tiles: vec![TileRecord::default(); plan.streams()],
-                detector_type: detector_type(format.kind),
-                header_version: HEADER_VERSION,
+                detector_type: from.detector_type(format.kind),
+                header_version: from.description().version,
                 ..Packets::default()
             };
             let image = CommittedImage {

@@ -5,7 +5,7 @@ use crate::far_ahead_packets::Waits;
 use crate::receive::{SLOT_WAIT, Sorter};
 use konkordia_core::far_ahead::{FarAheadPacket, Place};
 use konkordia_core::sender::Sender;
-use konkordia_wire::sls_udp::Packet;
+use konkordia_wire::packet::TilePacket;
 
 /// A stream that has jumped far ahead waits this long for another one to jump there too or to go on where it was. The
 /// time counts from when the sources of all others were seen empty.
@@ -24,7 +24,7 @@ impl Sorter<'_> {
     /// Holds back a packet that is far ahead, or that is from a sender (`next_sender`) that may have replaced the
     /// silent one.
     #[cold]
-    pub(crate) fn hold(&mut self, packet: &Packet<'_>, image: u64, next_sender: Option<Sender>) {
+    pub(crate) fn hold(&mut self, packet: &TilePacket<'_>, image: u64, next_sender: Option<Sender>) {
         let far_ahead_packet = FarAheadPacket { image, sender: next_sender.unwrap_or(self.own()) };
         // No sender replaces one that still sends, even if that one has jumped elsewhere.
         let held = self
@@ -135,7 +135,7 @@ impl Sorter<'_> {
             self.go_to(place);
         }
         for (held, datagram) in far_ahead_packets.datagrams() {
-            match Packet::new_checked(datagram, &self.format) {
+            match self.packets.decode(datagram, &self.format) {
                 Ok(packet) if place.has(held) => self.judge(&packet),
                 _ => self.leave_far_ahead_out(*held),
             }

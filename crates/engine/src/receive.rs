@@ -12,7 +12,8 @@ use konkordia_core::sender::{Admission, Sender, SenderFilter};
 use konkordia_core::setup::Seen;
 use konkordia_core::tile::TileFormat;
 use konkordia_memory::ring::TileWriter;
-use konkordia_wire::sls_udp::{self, Packet};
+use konkordia_wire::formats::PacketFormat;
+use konkordia_wire::packet::TilePacket;
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -49,6 +50,8 @@ struct Known {
 pub(crate) struct Sorter<'a> {
     pub control: &'a Control,
     pub stream: usize,
+    /// How datagrams are read.
+    pub packets: PacketFormat,
     pub format: TileFormat,
     pub writer: TileWriter,
     /// The source can wait for a slot.
@@ -166,7 +169,7 @@ impl Sorter<'_> {
     fn take(&mut self, datagram: &[u8], sender: Sender) {
         self.ledger.received += 1;
         self.ledger.received_bytes += datagram.len() as u64;
-        let packet = match Packet::new_checked(datagram, &self.format) {
+        let packet = match self.packets.decode(datagram, &self.format) {
             Ok(packet) => packet,
             Err(why) => return self.take_malformed(datagram, sender, why),
         };
@@ -180,7 +183,7 @@ impl Sorter<'_> {
 
     /// A packet of the right form, of a stream that has begun.
     #[inline]
-    fn place(&mut self, packet: &Packet<'_>, sender: Sender) {
+    fn place(&mut self, packet: &TilePacket<'_>, sender: Sender) {
         self.seen.on_number(packet.number());
         match self.filter.admit(sender) {
             Admission::Own => self.judge(packet),
@@ -194,7 +197,7 @@ impl Sorter<'_> {
 
     /// A packet from a sender that may have replaced the stream's sender, which is silent.
     #[cold]
-    fn take_next_sender(&mut self, packet: &Packet<'_>, sender: Sender) {
+    fn take_next_sender(&mut self, packet: &TilePacket<'_>, sender: Sender) {
         match self.image_of(packet.frame_number()).filter(|image| *image < self.assembler.images()) {
             Some(image) => self.hold(packet, image, Some(sender)),
             None => {
@@ -206,7 +209,7 @@ impl Sorter<'_> {
 
     /// A packet of the stream's sender.
     #[inline]
-    pub(crate) fn judge(&mut self, packet: &Packet<'_>) {
+    pub(crate) fn judge(&mut self, packet: &TilePacket<'_>) {
         let image = self.image_of(packet.frame_number());
         if self.lossless && !self.wait_for_slot(image) {
             self.ledger.foreign += 1;
@@ -225,8 +228,10 @@ impl Sorter<'_> {
         match verdict {
             Verdict::Place { image, opens } => {
                 if opens {
-                    self.writer.open(image, packet.frame_header());
+                    self.writer.open(image, self.packets.header(packet));
                     self.seen.on_frame(packet.frame_number());
+                } else if packet.brings_header() {
+                    self.writer.describe(image, self.packets.header(packet));
                 }
                 self.writer.place(image, packet.packet(), packet.payload());
                 self.ledger.placed += 1;
@@ -261,16 +266,16 @@ impl Sorter<'_> {
     /// A datagram that is no packet of the tile. If only its packet number is wrong, the configured tile may be wrong.
     #[cold]
     fn take_malformed(&mut self, datagram: &[u8], sender: Sender, why: Malformed) {
-        let fields = sls_udp::header_fields(datagram);
-        match fields {
-            Some(fields) if why == Malformed::PacketNumber && self.is_opening => {
-                let (frame, port) = sls_udp::frame_and_port(datagram);
-                let (number, origin) = (fields.packet_number, Origin { port, sender });
+        let claims = self.packets.claims(datagram);
+        match claims {
+            Some(claims) if why == Malformed::PacketNumber && self.is_opening => {
+                let (frame, number) = (claims.frame_number, claims.fields.packet_number);
+                let origin = Origin { port: claims.port, sender };
                 self.take_first(FirstPacket { frame, number, is_in_tile: false, origin }, datagram);
             }
             _ => {
                 self.ledger.count_malformed(why);
-                self.seen.on_malformed(datagram.len(), fields, why);
+                self.seen.on_malformed(datagram.len(), claims.map(|claims| claims.fields), why);
             }
         }
     }
@@ -355,7 +360,7 @@ impl Sorter<'_> {
         for (held, datagram) in first.datagrams() {
             has_begun |= held.frame == frame || Some(held.frame) == frame.checked_add(1);
             let is_own = self.filter.own().is_none_or(|own| own == held.origin.sender);
-            match Packet::new_checked(datagram, &self.format) {
+            match self.packets.decode(datagram, &self.format) {
                 Ok(packet) if has_begun && is_own => {
                     self.seen.on_number(packet.number());
                     self.judge(&packet);

@@ -30,6 +30,7 @@ pub use konkordia_kernels::constants::{CELLS, CellConstants, ConstantPlanes, Pix
 use konkordia_kernels::isa::Isa;
 use konkordia_kernels::unpack::Bits;
 use konkordia_memory::ring::{Monitor, Ring, RingSpec, SnapshotSpec, TileWriter};
+use konkordia_wire::formats::PacketFormat;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -488,6 +489,7 @@ fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWrit
     Sorter {
         control,
         stream,
+        packets: PacketFormat::of(format.kind),
         format,
         writer,
         lossless: plan.lossless_source,

@@ -3,7 +3,7 @@
 use crate::control::Control;
 use konkordia_core::plan::Plan;
 use konkordia_core::setup::{Finding, Look, Seen, judge};
-use konkordia_wire::sls_udp::{HEADER_VERSION, detector_type};
+use konkordia_wire::formats::PacketFormat;
 
 /// What is wrong with the set-up, as far as it is known while the run goes on. Empty for files, which are not checked.
 pub fn findings(plan: &Plan, control: &Control) -> Vec<Finding> {
@@ -16,11 +16,12 @@ pub(crate) fn compare(plan: &Plan, control: &Control, seen: &[Seen], has_ended: 
         return Vec::new();
     }
     let format = plan.geometry.format();
+    let packets = PacketFormat::of(format.kind);
     judge(&Look {
         rules: &plan.setup,
         format,
-        detector_type: detector_type(format.kind),
-        version: HEADER_VERSION,
+        detector_type: packets.detector_type(format.kind),
+        version: packets.description().version,
         first_frame: control.first_frame(),
         seen,
         heard_ns: control.heard_ns(),

@@ -8,6 +8,7 @@ use crate::results;
 use konkordia_core::image::{CommittedImage, ImageHead, ImageTimes, TileRecord};
 use konkordia_core::ledger::{ImageStatus, MissingPolicy};
 use konkordia_core::plan::{Plan, STRIPS_MAX};
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::DetectorKind;
 use konkordia_kernels::codec::Framing;
 use konkordia_memory::ring::{ImageReader, ImageView};
@@ -101,7 +102,7 @@ fn describe(image: &mut CommittedImage, view: &ImageView<'_>, plan: &Plan) {
         image.missing_parts = missing.fold(0, |bits, (n, _)| bits | 1 << n);
     }
     let header = packets.header().filter(|_| status.has_pixels() && format.kind == DetectorKind::Jungfrau);
-    image.times = header.map(|header| {
+    image.times = header.map(SlsHeader::from).map(|header| {
         let (start_ns, real_ns) = (header.timestamp_100ns.saturating_mul(100), u64::from(header.exposure_length) * 100);
         ImageTimes { start_ns, stop_ns: start_ns.saturating_add(real_ns), real_ns }
     });

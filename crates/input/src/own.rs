@@ -13,11 +13,11 @@ use super::stack_reader::Source;
 use konkordia_config::{Config, overrides};
 use konkordia_core::assembler::BITMAP_WORDS;
 use konkordia_core::failure::Failure;
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::geometry::{DoublePixels, ImageGeometry};
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::plan::Compression;
 use konkordia_core::setup::{self, Port};
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::DetectorKind;
 use konkordia_sinks::hdf5::foreign::ForeignFile;
 use konkordia_sinks::hdf5::others::is_ours;
@@ -254,13 +254,13 @@ fn part(
     let [frames, timestamps, bunches, exposures, infos] =
         ["frame_number", "timestamp", "bunch_id", "exposure", "detector_info"].map(|name| column(name, 1));
     let (frames, timestamps, bunches, exposures, infos) = (frames?, timestamps?, bunches?, exposures?, infos?);
-    let header = |n: usize| FrameHeader {
+    let header = |n: usize| SlsHeader {
         frame_number: frames[n],
         timestamp_100ns: timestamps[n],
         bunch_id: bunches[n],
         exposure_length: exposures[n] as u32,
         daq_info: infos[n] as u32,
-        ..FrameHeader::default()
+        ..SlsHeader::default()
     };
     let expected = u64::from(spec.images_per_file).min(run.images.saturating_sub(summary.first_image));
     if (images as u64) < expected {

@@ -7,9 +7,9 @@ use super::stack_reader::{Decoded, Pour, Source, damaged};
 use super::tile_reader::{TileFrame, TileReader};
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::Failure;
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::geometry::{ImageGeometry, PixelRun};
 use konkordia_core::setup::Port;
+use konkordia_core::sls_header::SlsHeader;
 use std::fs::File;
 use std::io::IoSliceMut;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -102,7 +102,7 @@ impl TileReader for Reader {
         let packets = self.run.geometry.format().packets() as u16;
         let bitmap = part.bitmap(place.at as usize, self.tile).renumbered(0, packets, 0);
         let Port { row, column, module_id } = self.run.ports[self.tile];
-        let header = FrameHeader { row, column, module_id, ..part.source.headers[place.at as usize] };
+        let header = SlsHeader { row, column, module_id, ..part.source.headers[place.at as usize] };
         Ok(TileFrame { header, bitmap })
     }
 }

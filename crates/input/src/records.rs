@@ -7,7 +7,7 @@ use super::tile_reader::{TileFrame, TileReader};
 use konkordia_core::MAX_PACKETS_PER_TILE;
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::Failure;
-use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_file::{PLAIN_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, plain_header};
 use std::fs::File;
@@ -33,7 +33,7 @@ pub struct Scan {
     /// The records, in the order of the file.
     pub places: Vec<Place>,
     /// Header of the first record.
-    pub first: FrameHeader,
+    pub first: SlsHeader,
     /// Bytes of an incomplete record at the end.
     pub cut_off_bytes: u64,
     /// Frames of which the receiver caught no packet.

@@ -9,8 +9,8 @@ use super::options::Options;
 use super::records;
 use konkordia_config::overrides;
 use konkordia_core::failure::Failure;
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::moment;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_sinks::hdf5::Metadata;
 use konkordia_wire::sls_file::{DataFileName, RECORD_HEADER_BYTES, parse_master_name};
@@ -148,7 +148,7 @@ fn assemble(path: &Path, master: &Master, ports: &Ports, options: &Options) -> R
         scanned = scan_ports(format, count, ports)?;
     }
     let Scanned { mut files, ports: mut scanned } = scanned;
-    let headers: Vec<Option<FrameHeader>> = scanned.iter().map(ScannedPort::first).collect();
+    let headers: Vec<Option<SlsHeader>> = scanned.iter().map(ScannedPort::first).collect();
     // `--config` and the run that kept these frames place the tiles in the order of the ports.
     let side_by_side = if options.in_port_order || master.detector.is_some() {
         SideBySide::as_numbered(headers.len())
@@ -216,7 +216,7 @@ struct ScannedPort {
 
 impl ScannedPort {
     /// Header of the first frame.
-    fn first(&self) -> Option<FrameHeader> {
+    fn first(&self) -> Option<SlsHeader> {
         self.scans.iter().find(|(_, scan)| !scan.places.is_empty()).map(|(_, scan)| scan.first)
     }
 
@@ -271,7 +271,7 @@ impl SideBySide {
 /// and not rotated. JUNGFRAU: modules are numbered down a column first (docs/protocols.md 1.3); a single column needs
 /// no places, because tiles are stacked by default. EIGER: ports are placed by the row and column in the headers. In
 /// half modules that are mounted upside down the left port may be the right one (docs/protocols.md 1.5).
-pub fn arrange(format: TileFormat, ports: (u32, u32), headers: &[Option<FrameHeader>], notes: &mut Vec<String>) -> SideBySide {
+pub fn arrange(format: TileFormat, ports: (u32, u32), headers: &[Option<SlsHeader>], notes: &mut Vec<String>) -> SideBySide {
     let order: Vec<usize> = (0..headers.len()).collect();
     if format.kind == DetectorKind::Eiger {
         return arrange_eiger(format, ports, headers, notes);
@@ -288,7 +288,7 @@ pub fn arrange(format: TileFormat, ports: (u32, u32), headers: &[Option<FrameHea
     SideBySide { order, places: Some(places) }
 }
 
-fn arrange_eiger(format: TileFormat, (x, y): (u32, u32), headers: &[Option<FrameHeader>], notes: &mut Vec<String>) -> SideBySide {
+fn arrange_eiger(format: TileFormat, (x, y): (u32, u32), headers: &[Option<SlsHeader>], notes: &mut Vec<String>) -> SideBySide {
     let count = headers.len() as u32;
     let at = positions(headers).unwrap_or_else(|| {
         notes.push("the headers do not give the row and column of each port: ports are placed by their numbers".into());
@@ -311,7 +311,7 @@ fn arrange_eiger(format: TileFormat, (x, y): (u32, u32), headers: &[Option<Frame
 
 /// Row and column of each port from the headers, counted from the first; `None` unless they fill a rectangle with an
 /// even number of columns.
-fn positions(headers: &[Option<FrameHeader>]) -> Option<Vec<(u32, u32)>> {
+fn positions(headers: &[Option<SlsHeader>]) -> Option<Vec<(u32, u32)>> {
     let said = headers.iter().map(|h| h.map(|h| (u32::from(h.row), u32::from(h.column)))).collect::<Option<Vec<_>>>()?;
     let (row, column) = (said.iter().map(|p| p.0).min()?, said.iter().map(|p| p.1).min()?);
     let at: Vec<(u32, u32)> = said.into_iter().map(|p| (p.0 - row, p.1 - column)).collect();

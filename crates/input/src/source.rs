@@ -2,9 +2,9 @@
 //! live data.
 
 use super::tile_reader::TileReader;
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::ports::Source;
 use konkordia_core::sender::Sender;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_wire::sls_udp::{HEADER_BYTES, write_header};
 use std::io::{self, IoSliceMut};
@@ -26,7 +26,7 @@ impl FileSource {
         let datagram_bytes = HEADER_BYTES + format.payload_bytes as usize;
         let mut buffer = vec![0; datagram_bytes * format.packets() as usize];
         for (packet, datagram) in buffer.chunks_exact_mut(datagram_bytes).enumerate() {
-            write_header(&FrameHeader::default(), format.kind, format.first_packet as u16 + packet as u16, datagram);
+            write_header(&SlsHeader::default(), format.kind, format.first_packet as u16 + packet as u16, datagram);
         }
         Self { reader, format, next: 0, buffer }
     }

@@ -8,7 +8,7 @@ use super::options::Options;
 use super::sls::{self, Ports, SideBySide};
 use super::stack_reader::{Source, Stacks, of_rows_read, stored_row_bytes};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_sinks::hdf5::foreign::{ForeignFile, Stack, is_hdf5};
 use konkordia_wire::sls_file::{DataFileName, FRAME_NUMBER_END, MASK_BYTES, mask_bitmap};
@@ -167,7 +167,7 @@ fn sls_file(path: &Path, format: &TileFormat) -> Result<Source, Failure> {
     let columns = rest.map(|name| column(&format!("/{name}")).unwrap_or_default());
     let header = |n: usize| {
         let [timestamp, bunch, exposure, daq, module, row, column] = columns.each_ref().map(|c| c.get(n).copied().unwrap_or(0));
-        FrameHeader {
+        SlsHeader {
             frame_number: frames[n],
             timestamp_100ns: timestamp,
             bunch_id: bunch,
@@ -344,11 +344,11 @@ fn swissfel_file(
             notes.push(format!("{}: {off} modules were switched off (module_map) and are not in the images", path.display()));
         }
     }
-    let header = |n: usize| FrameHeader {
+    let header = |n: usize| SlsHeader {
         frame_number: numbers.as_ref().map_or(before + n as u64 + 1, |list| list[n]),
         bunch_id: of(&pulse, n),
         daq_info: of(&daq, n) as u32,
-        ..FrameHeader::default()
+        ..SlsHeader::default()
     };
     let is_good =
         |n: usize| good.as_ref().is_none_or(|t| t[n * (t.len() / images)..(n + 1) * (t.len() / images)].iter().all(|g| *g != 0));

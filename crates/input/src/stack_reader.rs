@@ -9,8 +9,8 @@ use super::records::not_padding;
 use super::tile_reader::{TileFrame, TileReader};
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::Failure;
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::plan::Compression;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::TileFormat;
 use konkordia_kernels::codec::decode;
 use konkordia_sinks::hdf5::compare_checksum;
@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) struct Source {
     pub path: PathBuf,
     pub stack: Stack,
-    pub headers: Vec<FrameHeader>,
+    pub headers: Vec<SlsHeader>,
     /// One mask of packets caught for each image, if the file has them.
     pub masks: Option<Vec<u8>>,
     /// CRC-32 of the stored bytes of each image, if the file has them.

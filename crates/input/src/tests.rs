@@ -1,6 +1,6 @@
 use super::*;
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::ports::Source;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_wire::sls_file::RECORD_HEADER_BYTES;
 use konkordia_wire::sls_udp::{HEADER_BYTES, Packet, write_header};
@@ -11,13 +11,8 @@ use std::time::Duration;
 /// A record as the slsReceiver writes it: packets of `lost` are padding.
 fn record(format: &TileFormat, header_bytes: usize, port: u16, frame: u64, lost: &[u16]) -> Vec<u8> {
     let mut bytes = vec![0u8; RECORD_HEADER_BYTES];
-    let header = FrameHeader {
-        frame_number: frame,
-        timestamp_100ns: frame * 10,
-        module_id: 100 + port,
-        row: port,
-        ..FrameHeader::default()
-    };
+    let header =
+        SlsHeader { frame_number: frame, timestamp_100ns: frame * 10, module_id: 100 + port, row: port, ..SlsHeader::default() };
     write_header(&header, DetectorKind::Jungfrau, (format.packets() as usize - lost.len()) as u16, &mut bytes);
     for packet in (0..format.packets() as u16).filter(|p| !lost.contains(p)) {
         bytes[HEADER_BYTES + usize::from(packet) / 8] |= 1 << (packet % 8);

@@ -3,14 +3,14 @@
 use super::index::Place;
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::failure::Failure;
-use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::sls_header::SlsHeader;
 use std::io::IoSliceMut;
 
 /// Header and received packets of one tile of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TileFrame {
     /// What is known of the frame.
-    pub header: FrameHeader,
+    pub header: SlsHeader,
     /// Packets that the receiver caught. If the file has no mask, these are the packets that are not all 0xFF bytes,
     /// the padding of receivers.
     pub bitmap: PacketBitmap,

@@ -257,6 +257,11 @@ pub enum SimulateDetector {
   konkordia simulate eiger --to 127.0.0.1:50020 --raw 50020.dat 50021.dat 50022.dat 50023.dat --rate 10
   konkordia simulate eiger --to 127.0.0.1:50020 --bits 16 --ten-giga false --rows 128 --loss 0.01 --seed 7")]
     Eiger(EigerArgs),
+    /// Modules of European XFEL: trains of random images, one UDP port per module
+    #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia simulate xfel-train --to 127.0.0.1:50010 --modules 2 --images-per-train 4 --trains 100
+  konkordia simulate xfel-train --to 127.0.0.1:50010 --model agipd --trains 50 --loss 0.001 --seed 7")]
+    XfelTrain(XfelTrainArgs),
 }
 
 /// Options of both detectors.
@@ -411,6 +416,56 @@ pub struct EigerArgs {
     /// Send as over 10 GbE, in packets of 4096 bytes; false = over 1 GbE, in packets of 1024 bytes
     #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set, help_heading = "What to send")]
     pub ten_giga: bool,
+}
+
+/// `konkordia simulate xfel-train`
+#[derive(Debug, Args)]
+pub struct XfelTrainArgs {
+    /// Where to send: address and port of the first module; the others follow on consecutive ports
+    #[arg(long, value_name = "HOST:PORT", help_heading = "What to send")]
+    pub to: String,
+    /// Trains to send
+    #[arg(long, value_name = "N", default_value_t = 100, help_heading = "What to send", value_parser = clap::value_parser!(u64).range(1..))]
+    pub trains: u64,
+    /// Trains per second; 0 = as fast as possible
+    #[arg(long, value_name = "HZ", default_value_t = 10.0, help_heading = "What to send")]
+    pub rate: f64,
+    /// Number of modules
+    #[arg(long, value_name = "M", default_value_t = 1, help_heading = "What to send", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub modules: u32,
+    /// Which detector it is: lpd, dssc or agipd
+    #[arg(long, value_name = "MODEL", default_value = "lpd", help_heading = "What to send", value_parser = ["lpd", "dssc", "agipd"])]
+    pub model: String,
+    /// Images of a train
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to send")]
+    pub images_per_train: u32,
+    /// Frame number of the first train
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to send")]
+    pub first_frame: u32,
+    /// Probability that a packet is lost
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub loss: f64,
+    /// Probability that a packet is sent twice
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub duplicate: f64,
+    /// Probability that a packet is delayed by up to 16 others
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub reorder: f64,
+    /// Probability that a packet is cut short
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub truncate: f64,
+    /// Probability that a burst of lost packets begins, 20 packets long on average
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub burst: f64,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Faults")]
+    pub seed: u64,
+    /// For programs: what was sent, as JSON on stdout
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// No progress line
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
 }
 
 /// `konkordia receive`

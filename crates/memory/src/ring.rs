@@ -53,7 +53,7 @@ pub struct RingSpec {
     pub tiles: usize,
     /// Bytes of a raw tile.
     pub tile_bytes: usize,
-    /// Payload bytes of a packet; `tile_bytes` is a multiple.
+    /// Payload bytes of every packet but the last, which has the rest of `tile_bytes`.
     pub payload_bytes: usize,
     /// Most bytes of each packed strip.
     pub strip_bytes_max: Vec<usize>,
@@ -176,7 +176,7 @@ impl Ring {
     pub fn new(spec: RingSpec) -> io::Result<Self> {
         assert!(spec.slots > 1 && spec.packed_slots > 0 && spec.tiles > 0 && spec.workers > 0);
         assert!(!spec.strip_bytes_max.is_empty());
-        assert!(spec.payload_bytes > 0 && spec.tile_bytes.is_multiple_of(spec.payload_bytes));
+        assert!(spec.payload_bytes > 0 && spec.tile_bytes > 0);
         let (tile_stride, raw_bytes) = layout(&spec).ok_or_else(|| io::Error::other("the ring is larger than any memory"))?;
         let claims = CLAIMS.max(2 * spec.slots);
         let cursors = |n: usize| (0..n).map(|_| Cursor::default()).collect();
@@ -281,16 +281,23 @@ impl TileWriter {
         *cell = TileCell { tag: image + 1, record };
     }
 
+    /// Replaces the header of a tile, for packets of which only one has it. The image must have been opened.
+    pub fn describe(&mut self, image: u64, header: FrameHeader) {
+        assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
+        // SAFETY: as in `open`.
+        let cell = unsafe { &mut *self.shared.cell(image, self.tile).to_write() };
+        assert!(cell.tag == image + 1, "image {image} was not opened");
+        cell.record.header = header;
+    }
+
     /// Copies a payload to its place and marks the packet. The image must have been opened.
     #[inline]
     pub fn place(&mut self, image: u64, packet: u16, payload: &[u8]) {
         assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
         let spec = &self.shared.spec;
         let offset = usize::from(packet) * spec.payload_bytes;
-        assert!(
-            payload.len() == spec.payload_bytes && offset + payload.len() <= spec.tile_bytes,
-            "packet {packet} lies outside the tile"
-        );
+        let room = spec.tile_bytes.saturating_sub(offset).min(spec.payload_bytes);
+        assert!(room > 0 && payload.len() == room, "packet {packet} lies outside the tile");
         // SAFETY: as in `open`.
         let cell = unsafe { &mut *self.shared.cell(image, self.tile).to_write() };
         assert!(cell.tag == image + 1, "image {image} was not opened");

@@ -17,3 +17,4 @@ pub mod processing;
 pub mod reference;
 pub mod rng;
 pub mod scene;
+pub mod xfel_train;

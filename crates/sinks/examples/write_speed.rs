@@ -48,10 +48,7 @@ fn main() {
             parts: &[&chunk],
             packets_received: &[128],
             packet_bitmap: &[u64::MAX, u64::MAX],
-            timestamp_100ns: 0,
-            bunch_id: 0,
-            exposure_100ns: 0,
-            detector_info: 0,
+            frame_values: &[0; 4],
             extra: &[],
         };
         let before = Instant::now();

@@ -175,10 +175,7 @@ fn columns_of_a_run_with_sums_are_checked() {
                 parts: &[&chunk],
                 packets_received: &[8, 8],
                 packet_bitmap: &[all, all],
-                timestamp_100ns: 0,
-                bunch_id: 0,
-                exposure_100ns: 0,
-                detector_info: 0,
+                frame_values: &[0; 4],
                 extra: &[4 * index, 4, complete],
             };
             writer.write(&record).unwrap();

@@ -180,10 +180,7 @@ fn records_that_contradict_the_specification_change_nothing() {
         parts: &[&[0; 40]],
         packets_received: &[8, 8],
         packet_bitmap: &[255, 255],
-        timestamp_100ns: 0,
-        bunch_id: 0,
-        exposure_100ns: 0,
-        detector_info: 0,
+        frame_values: &[0; 4],
         extra: &[0; 4],
     };
     let bad = [
@@ -215,10 +212,7 @@ fn discarded_and_lost_images_keep_their_account() {
         parts: &[],
         packets_received: &[8, 3],
         packet_bitmap: &[255, 7],
-        timestamp_100ns: 0,
-        bunch_id: 0,
-        exposure_100ns: 0,
-        detector_info: 0,
+        frame_values: &[0; 4],
         extra: &[0; 4],
     };
     writer.write(&record).unwrap();

@@ -1,6 +1,6 @@
 //! The formats of packets, messages and files: one source file per format, which hands out checked views of the bytes.
 //! It never receives, stores or interprets pixels, and no view can be built without its checks.
-//! Read [`sls_udp::Packet`] first, and for messages of several parts [`stream::Pixels`].
+//! Read [`packet::Decoder`] and [`sls_udp::Packet`] first, and for messages of several parts [`stream::Pixels`].
 #![forbid(unsafe_code)]
 
 pub mod cbf;
@@ -8,6 +8,8 @@ pub mod cbor;
 pub mod dectris_v1;
 pub mod dectris_v2;
 pub mod edf;
+pub mod formats;
+pub mod packet;
 pub mod sls_file;
 pub mod sls_json;
 pub mod sls_master;
@@ -15,4 +17,5 @@ pub mod sls_udp;
 pub mod stins;
 pub mod stream;
 pub mod tiff;
+pub mod xfel_train;
 pub mod zmsg;

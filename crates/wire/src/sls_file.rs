@@ -9,8 +9,8 @@
 
 use crate::sls_udp::{self, HEADER_BYTES};
 use konkordia_core::assembler::PacketBitmap;
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::ledger::Malformed;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::DetectorKind;
 
 /// Bytes of the mask of packets caught: one bit for each of 512.
@@ -52,7 +52,7 @@ impl<'a> RecordHeader<'a> {
     }
 
     /// The fields that describe the frame.
-    pub fn frame_header(&self) -> FrameHeader {
+    pub fn frame_header(&self) -> SlsHeader {
         sls_udp::frame_header(self.bytes)
     }
 
@@ -71,7 +71,7 @@ impl<'a> RecordHeader<'a> {
 /// Writes what stands before the pixels of a frame: the header that describes it, with the number of packets caught,
 /// and their mask.
 pub fn write_record_header(
-    header: &FrameHeader,
+    header: &SlsHeader,
     kind: DetectorKind,
     caught: &PacketBitmap,
     record: &mut [u8; RECORD_HEADER_BYTES],
@@ -94,9 +94,9 @@ pub fn mask_bitmap(mask: &[u8], packets: u32) -> PacketBitmap {
 }
 
 /// Frame number and bunch id of a file of a calibration receiver; `None` if the frame number is impossible.
-pub fn plain_header(bytes: &[u8; PLAIN_HEADER_BYTES]) -> Option<FrameHeader> {
+pub fn plain_header(bytes: &[u8; PLAIN_HEADER_BYTES]) -> Option<SlsHeader> {
     let number = |at: usize| bytes[at..at + 8].iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
-    let header = FrameHeader { frame_number: number(0), bunch_id: number(8), ..FrameHeader::default() };
+    let header = SlsHeader { frame_number: number(0), bunch_id: number(8), ..SlsHeader::default() };
     (header.frame_number < FRAME_NUMBER_END).then_some(header)
 }
 
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let header = FrameHeader { frame_number: 9, bunch_id: 3, daq_info: 1 << 31, module_id: 12, ..FrameHeader::default() };
+        let header = SlsHeader { frame_number: 9, bunch_id: 3, daq_info: 1 << 31, module_id: 12, ..SlsHeader::default() };
         let mut caught = PacketBitmap::default();
         for packet in [0, 63, 64, 100, 511] {
             caught.set(packet);

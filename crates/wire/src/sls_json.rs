@@ -9,7 +9,7 @@
 //! be absent; the image is whole even if a region of interest is set. Unknown keys are skipped.
 
 use crate::stream::{Bounds, Refusal, json, part_count};
-use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::sls_header::SlsHeader;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ pub struct Header<'a> {
     /// Packets that came.
     pub packets_caught: u32,
     /// The fields of the first packet.
-    pub frame: FrameHeader,
+    pub frame: SlsHeader,
     /// GOTTHARD2: bunch; else 0.
     pub detector_specific_2: u16,
     /// EIGER: round robin; else 0.
@@ -206,7 +206,7 @@ impl<'a> Keys<'a> {
             file_name: self.fname,
             complete: self.complete_image != 0,
             packets_caught: self.packet_number,
-            frame: FrameHeader {
+            frame: SlsHeader {
                 frame_number: self.frame_number,
                 timestamp_100ns: self.timestamp,
                 bunch_id: self.det_spec1,
@@ -242,7 +242,7 @@ fn end_header(version: u32) -> Header<'static> {
         file_name: Cow::Borrowed(""),
         complete: false,
         packets_caught: 0,
-        frame: FrameHeader::default(),
+        frame: SlsHeader::default(),
         detector_specific_2: 0,
         detector_specific_4: 0,
         detector_type: 0,

@@ -160,11 +160,11 @@ impl Master {
         keys.extend(text("exposure").map(|v| ("Exptime", v)));
         keys.extend(text("period").map(|v| ("Period", v)));
         match self.format.kind {
-            DetectorKind::Jungfrau => {
+            DetectorKind::Eiger => keys.push(("Number of rows", json!(self.format.rows))),
+            _ => {
                 let rows = self.format.module_rows();
                 keys.extend([("Number of UDP Interfaces", json!(self.interfaces)), ("Number of rows", json!(rows))]);
             }
-            DetectorKind::Eiger => keys.push(("Number of rows", json!(self.format.rows))),
         }
         keys.extend(self.detector.clone().map(|detector| (DETECTOR, detector)));
         keys.extend(self.facts.clone().map(|facts| (FACTS, facts)));

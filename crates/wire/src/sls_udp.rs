@@ -6,9 +6,11 @@
 //! at 0 on each port and lie in payload order, except that a JUNGFRAU that reads part of its rows numbers their packets
 //! as if all were read (docs/protocols.md 1.3); frame numbers start at 1 and EIGER's have 48 bits.
 
+use crate::packet::{Claims, Decoder, Description, TilePacket};
 use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::ledger::Malformed;
 use konkordia_core::setup::{HeaderFields, Port};
+use konkordia_core::sls_header::{self, SlsHeader};
 use konkordia_core::tile::{DetectorKind, TileFormat};
 
 /// Byte ranges of the header.
@@ -28,7 +30,7 @@ mod field {
 }
 
 /// Bytes of the header.
-pub const HEADER_BYTES: usize = konkordia_core::DATAGRAM_HEADER_BYTES;
+pub const HEADER_BYTES: usize = 48;
 /// The header version that is understood.
 pub const HEADER_VERSION: u8 = 2;
 
@@ -37,6 +39,8 @@ pub const fn detector_type(kind: DetectorKind) -> u8 {
     match kind {
         DetectorKind::Eiger => 1,
         DetectorKind::Jungfrau => 3,
+        // No SLS detector; 0 is the type of none.
+        _ => 0,
     }
 }
 
@@ -107,27 +111,59 @@ impl<'a> Packet<'a> {
     }
 
     /// The fields that describe the frame.
-    pub fn frame_header(&self) -> FrameHeader {
+    pub fn frame_header(&self) -> SlsHeader {
         frame_header(self.datagram)
     }
 }
 
-/// The header fields that identify the detector, whatever else is wrong with the datagram; `None` if it is shorter than
-/// a header.
-pub fn header_fields(datagram: &[u8]) -> Option<HeaderFields> {
-    (datagram.len() >= HEADER_BYTES).then(|| HeaderFields {
-        detector_type: detector_type_of(datagram),
-        version: version(datagram),
-        packet_number: packet_number(datagram),
-    })
-}
+/// The decoder of the receivers.
+#[derive(Clone, Copy, Debug)]
+pub struct SlsUdp;
 
-/// Frame number and port of a datagram whose number is beyond the tile.
-///
-/// # Panics
-/// If it is shorter than a header.
-pub fn frame_and_port(datagram: &[u8]) -> (u64, Port) {
-    (u64::from_le_bytes(array(datagram, field::FRAME_NUMBER)), port(datagram))
+impl Decoder for SlsUdp {
+    const DESCRIPTION: Description = Description {
+        name: "sls-udp",
+        kinds: &[DetectorKind::Jungfrau, DetectorKind::Eiger],
+        overhead_bytes: HEADER_BYTES as u32,
+        version: HEADER_VERSION,
+        columns: &sls_header::COLUMNS,
+        flags: Some(sls_header::DAQ_INFO),
+    };
+
+    #[inline]
+    fn decode<'a>(datagram: &'a [u8], tile: &TileFormat) -> Result<TilePacket<'a>, Malformed> {
+        let packet = Packet::new_checked(datagram, tile)?;
+        Ok(TilePacket {
+            datagram,
+            payload: packet.payload(),
+            frame_number: packet.frame_number(),
+            number: packet.number(),
+            packet: packet.packet(),
+            port: packet.port(),
+            brings_header: false,
+            is_last: u32::from(packet.packet()) + 1 == tile.packets(),
+        })
+    }
+
+    fn claims(datagram: &[u8]) -> Option<Claims> {
+        (datagram.len() >= HEADER_BYTES).then(|| Claims {
+            frame_number: u64::from_le_bytes(array(datagram, field::FRAME_NUMBER)),
+            port: port(datagram),
+            fields: HeaderFields {
+                detector_type: detector_type_of(datagram),
+                version: version(datagram),
+                packet_number: packet_number(datagram),
+            },
+        })
+    }
+
+    fn header(packet: &TilePacket<'_>) -> FrameHeader {
+        frame_header(packet.datagram).into()
+    }
+
+    fn detector_type(kind: DetectorKind) -> u8 {
+        detector_type(kind)
+    }
 }
 
 fn port(datagram: &[u8]) -> Port {
@@ -136,8 +172,8 @@ fn port(datagram: &[u8]) -> Port {
 }
 
 /// The fields of a header that describe the frame; `bytes` has at least [`HEADER_BYTES`].
-pub(crate) fn frame_header(bytes: &[u8]) -> FrameHeader {
-    FrameHeader {
+pub(crate) fn frame_header(bytes: &[u8]) -> SlsHeader {
+    SlsHeader {
         frame_number: u64::from_le_bytes(array(bytes, field::FRAME_NUMBER)),
         timestamp_100ns: u64::from_le_bytes(array(bytes, field::TIMESTAMP)),
         bunch_id: u64::from_le_bytes(array(bytes, field::DETECTOR_SPECIFIC_1)),
@@ -169,7 +205,7 @@ pub(crate) fn version(bytes: &[u8]) -> u8 {
 ///
 /// # Panics
 /// If `datagram` is shorter.
-pub fn write_header(header: &FrameHeader, kind: DetectorKind, packet: u16, datagram: &mut [u8]) {
+pub fn write_header(header: &SlsHeader, kind: DetectorKind, packet: u16, datagram: &mut [u8]) {
     let d = &mut datagram[..HEADER_BYTES];
     d.fill(0);
     d[field::FRAME_NUMBER].copy_from_slice(&header.frame_number.to_le_bytes());
@@ -230,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let header = FrameHeader {
+        let header = SlsHeader {
             frame_number: 1 << 40,
             timestamp_100ns: 2,
             bunch_id: 3,

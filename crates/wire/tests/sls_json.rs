@@ -4,7 +4,7 @@
 mod common;
 
 use common::{any_bytes, damaged, json_of, owned, refs, samples};
-use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_wire::sls_json::{Header, Image, Message};
 use konkordia_wire::stream::Bounds;
 use proptest::prelude::*;
@@ -112,7 +112,7 @@ proptest! {
             file_name: name.clone().into(),
             complete: flags[0],
             packets_caught: words[0],
-            frame: FrameHeader {
+            frame: SlsHeader {
                 frame_number: numbers[3],
                 timestamp_100ns: numbers[4],
                 bunch_id: numbers[5],

@@ -1,4 +1,5 @@
-//! What the tests of the architecture share: reading manifests, the import table of ARCHITECTURE.md, and the sources.
+//! What the tests of the architecture share: reading manifests, the import table of ARCHITECTURE.md, the
+//! lists of CONTRIBUTING.md, and the sources.
 //! It never changes a file and never runs cargo; all it knows comes from the text in the repository.
 //! Read [`imports::allowed`] first, then [`house::findings`].
 #![forbid(unsafe_code)]
@@ -6,6 +7,7 @@
 pub mod circles;
 pub mod house;
 pub mod imports;
+pub mod seams;
 pub mod text;
 
 use std::path::{Path, PathBuf};

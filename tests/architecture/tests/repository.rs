@@ -2,6 +2,7 @@
 
 use konkordia_architecture::circles::{circles, graph};
 use konkordia_architecture::imports::{Imports, breaches, manifests, table};
+use konkordia_architecture::seams::{differences, seams};
 use konkordia_architecture::{house, read, root, rust_files};
 
 fn assert_none(found: &[String]) {
@@ -42,6 +43,18 @@ fn the_table_in_architecture_md_is_what_the_manifests_say() {
     }
     let unknown: Vec<_> = stated.keys().filter(|name| !real.contains_key(*name)).collect();
     assert!(unknown.is_empty(), "ARCHITECTURE.md has rows for {unknown:?}, which are not in crates/");
+}
+
+/// A newcomer who follows a list finds all files, and a list does not grow longer than the example needs.
+#[test]
+fn the_lists_in_contributing_md_are_what_their_examples_touch() {
+    let listed = seams(&read(&root().join("CONTRIBUTING.md"))).unwrap_or_else(|why| panic!("CONTRIBUTING.md: {why}"));
+    assert!(listed.iter().any(|seam| seam.name == "packet format"), "found {listed:?}");
+    let mut sources = rust_files();
+    // These files are about the lists themselves.
+    sources.retain(|(path, _)| !path.starts_with("tests/architecture/"));
+    let text = |path: &str| std::fs::read_to_string(root().join(path)).ok();
+    assert_none(&listed.iter().flat_map(|seam| differences(seam, &sources, text)).collect::<Vec<_>>());
 }
 
 #[test]

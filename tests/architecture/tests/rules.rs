@@ -3,6 +3,7 @@
 use konkordia_architecture::circles::{circles, graph};
 use konkordia_architecture::house::{COMMENT_COLUMNS_MAX, FILE_LINES_MAX, findings, matches};
 use konkordia_architecture::imports::{breaches, manifest, table};
+use konkordia_architecture::seams::{differences, seams};
 use konkordia_architecture::text::{code_only, sentences};
 
 const ISA: &str = "crates/kernels/src/convert/avx2.rs";
@@ -142,4 +143,32 @@ fn files_that_import_each_other_are_found() {
     // Not in comments, texts and tests.
     let free = "// use crate::b::B;\nconst X: &str = \"crate::b::B\";\n#[cfg(test)]\nmod tests {\n    use crate::b::B;\n}";
     assert!(found(&[lib, ("a.rs", free), ("b/mod.rs", "use crate::a::X;")]).is_empty());
+}
+
+#[test]
+fn a_list_of_a_seam_that_is_wrong_is_found() {
+    let page = "x\n<!-- seam: format; example: abc, Abc -->\n| file | what |\n|---|---|\n| `a.rs` | all |\n| `b.md` | text |\n<!-- /seam -->\n";
+    let listed = seams(page).unwrap();
+    assert_eq!((listed[0].name.as_str(), listed[0].files.as_slice()), ("format", &["a.rs".to_owned(), "b.md".to_owned()][..]));
+    let texts = [("a.rs", "enum Abc"), ("b.md", "about abc"), ("c.rs", "nothing")];
+    let of = |texts: &[(&str, &str)]| {
+        let read = |path: &str| texts.iter().find(|(name, _)| *name == path).map(|(_, text)| (*text).to_owned());
+        let sources: Vec<_> =
+            texts.iter().filter(|(name, _)| name.ends_with(".rs")).map(|(n, t)| ((*n).into(), (*t).into())).collect();
+        differences(&listed[0], &sources, read)
+    };
+    assert_eq!(of(&texts), [""; 0]);
+    let found = |texts: &[(&str, &str)], part: &str| {
+        let found = of(texts);
+        assert!(found.len() == 1 && found[0].contains(part), "expected '{part}', got {found:?}");
+    };
+    found(&[texts[0], texts[2]], "b.md does not exist");
+    found(&[texts[0], ("b.md", "about nothing"), texts[2]], "b.md has none of");
+    found(&[texts[0], texts[1], ("c.rs", "use abc;")], "c.rs has one of");
+    found(&[texts[0], texts[1], ("abc.rs", "nothing")], "abc.rs has one of");
+    for wrong in
+        ["<!-- seam: a; example: b -->", "<!-- seam: a -->\n<!-- /seam -->", "<!-- seam: a; example: b -->\n<!-- /seam -->"]
+    {
+        assert!(seams(wrong).is_err(), "{wrong}");
+    }
 }

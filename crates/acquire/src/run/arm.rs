@@ -271,6 +271,7 @@ pub fn file_spec(config: &Config, plan: &Plan, loaded: &Loaded) -> FileSpec {
         software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
         configuration: config.text.clone(),
         conversion: recorded::conversion(config, plan),
+        frame_columns: super::sink::frame_columns(plan).to_vec(),
         extra_columns: super::sink::extra_columns(plan, !plan.processing.selection.is_plain()),
         series: None,
         scale: recorded::scale(config, plan),

@@ -113,7 +113,7 @@ impl RawSpec {
         let tiles = self.tiles as u32;
         let ports = match self.format.kind {
             DetectorKind::Eiger if tiles.is_multiple_of(2) => (2, tiles / 2),
-            DetectorKind::Jungfrau | DetectorKind::Eiger => (1, tiles),
+            _ => (1, tiles),
         };
         let named = [("exposure", self.exposure_period_s.0), ("period", self.exposure_period_s.1)];
         Master {
@@ -353,7 +353,7 @@ impl Port {
     fn append(&mut self, format: &TileFormat, record: &TileRecord, bytes: &[u8]) -> io::Result<()> {
         let mut header = [0; RECORD_HEADER_BYTES];
         let caught = record.bitmap.renumbered(0, format.packets() as u16, format.first_packet as u16);
-        write_record_header(&record.header, format.kind, &caught, &mut header);
+        write_record_header(&record.header.into(), format.kind, &caught, &mut header);
         let mut parts = [IoSlice::new(&[]); PARTS_MAX];
         let count = parts_of(format, record, &header, bytes, &mut parts);
         if let Err(error) = write_all(&self.file, &mut parts[..count]) {

@@ -1,5 +1,5 @@
 use super::*;
-use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_input::{Input, Options};
 
 fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {
@@ -24,7 +24,7 @@ fn spec(directory: &Path, interfaces: u32, tiles: usize) -> RawSpec {
 /// A record of frame `number` without the packets `lost`, and its bytes. The bytes depend on tile, frame and packet;
 /// those of lost packets are stale.
 fn tile(format: &TileFormat, tile: usize, number: u64, lost: &[u16]) -> (TileRecord, Vec<u8>) {
-    let header = FrameHeader {
+    let header = SlsHeader {
         frame_number: number,
         timestamp_100ns: 77 * number,
         bunch_id: 5,
@@ -34,7 +34,7 @@ fn tile(format: &TileFormat, tile: usize, number: u64, lost: &[u16]) -> (TileRec
         row: tile as u16,
         column: 0,
     };
-    let mut record = TileRecord { header, ..TileRecord::default() };
+    let mut record = TileRecord { header: header.into(), ..TileRecord::default() };
     let mut bytes = Vec::new();
     for packet in 0..format.packets() as u16 {
         let value = if lost.contains(&packet) { 0x5A } else { (number * 7 + u64::from(packet) * 3 + tile as u64) as u8 & 0x3F };
@@ -98,7 +98,7 @@ fn what_is_kept_is_read_back() {
                     bytes[usize::from(packet) * 8192..][..8192].fill(0xFF);
                 }
                 let frame = reader.read(nth, &mut got).unwrap();
-                assert_eq!((frame.header, frame.bitmap), (record.header, record.bitmap));
+                assert_eq!((frame.header, frame.bitmap), (record.header.into(), record.bitmap));
                 assert!(got == bytes, "frame {n} of tile {t}");
             }
         }

@@ -180,10 +180,15 @@ fn packets(config: &Config, (seen, expected): (u32, u32), means: Means, on: &str
                 format!("write rows = {rows} in [detector], or set the detector to read {configured} rows"),
             )
         }
+        Means::Images(images) => (
+            "detector.images_per_train",
+            format!("{count}, which is a train of images_per_train = {images}; [detector] images_per_train is {}", format.images),
+            format!("write images_per_train = {images} in [detector], or set the detector to {} images", format.images),
+        ),
         Means::Unknown => (
             "",
             format!("{count}; this configuration has {expected}"),
-            "compare [detector] type, bits, interfaces and rows with the detector".into(),
+            "compare the keys of [detector] (type, bits, interfaces, rows, images_per_train) with the detector".into(),
         ),
     }
 }

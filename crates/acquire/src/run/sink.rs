@@ -1,10 +1,12 @@
 //! Writes committed images into NeXus files.
 
+use konkordia_core::frame_header::FrameColumn;
 use konkordia_core::image::{CommittedImage, Packets};
 use konkordia_core::plan::Plan;
 use konkordia_core::ports::{Sink, SinkError};
 use konkordia_sinks::durable::Durable;
 use konkordia_sinks::hdf5::{self, ExtraColumn, FileReport, ImageRecord, LedgerRecord, Writer};
+use konkordia_wire::formats::PacketFormat;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The writer of the files. The sink's thread uses it during the run and the program that closes the files uses it
@@ -50,6 +52,11 @@ impl SharedWriter {
 /// the head of the image.
 const SELECTED: [&str; 3] = ["first_frame", "frames", "frames_complete"];
 
+/// The columns that the packet format of this run brings to its file.
+pub fn frame_columns(plan: &Plan) -> &'static [FrameColumn] {
+    PacketFormat::of(plan.geometry.format().kind).description().columns
+}
+
 /// The additional columns of the file of a run: those of a selection of frames, and the results.
 pub fn extra_columns(plan: &Plan, is_selected: bool) -> Vec<ExtraColumn> {
     let selected: &[&str] = if is_selected { &SELECTED } else { &[] };
@@ -62,6 +69,9 @@ pub struct FileSink {
     bitmap_words: usize,
     packets: Vec<u16>,
     bitmap: Vec<u64>,
+    /// The columns that the packet format brings, and their values.
+    columns: &'static [FrameColumn],
+    values: Vec<u64>,
     /// The file has the columns of a selection of frames.
     is_selected: bool,
     /// The bits of the numbers in the additional columns.
@@ -83,7 +93,9 @@ impl FileSink {
         let (packets, bitmap) = (vec![0; tiles], vec![0; tiles * bitmap_words]);
         let extra_numbers = extra_columns(plan, is_selected).iter().map(|column| column.length).sum();
         let extra = Vec::with_capacity(extra_numbers);
-        Self { writer, bitmap_words, packets, bitmap, is_selected, extra, extra_numbers }
+        let columns = frame_columns(plan);
+        let values = Vec::with_capacity(columns.len() * tiles);
+        Self { writer, bitmap_words, packets, bitmap, columns, values, is_selected, extra, extra_numbers }
     }
 
     /// Writes an image at `position`, with these packets instead of its own.
@@ -98,6 +110,14 @@ impl FileSink {
         }
         // The header of the image is that of the first stream with packets.
         let first = packets.header().unwrap_or_default();
+        self.values.clear();
+        for column in self.columns {
+            if column.is_per_tile {
+                self.values.extend(packets.tiles.iter().map(|tile| tile.header.value(column.value)));
+            } else {
+                self.values.push(first.value(column.value));
+            }
+        }
         self.extra.clear();
         if self.is_selected {
             self.extra.extend([packets.first_frame, u64::from(packets.frames), u64::from(packets.frames_complete)]);
@@ -113,10 +133,7 @@ impl FileSink {
             parts: if image.status.has_pixels() { &chunk } else { &[] },
             packets_received: &self.packets,
             packet_bitmap: &self.bitmap,
-            timestamp_100ns: first.timestamp_100ns,
-            bunch_id: first.bunch_id,
-            exposure_100ns: first.exposure_length,
-            detector_info: first.daq_info,
+            frame_values: &self.values,
             extra: &self.extra,
         };
         Self::with_writer(&self.writer, |writer| {

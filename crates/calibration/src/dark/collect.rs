@@ -3,6 +3,7 @@
 
 use super::light::Samples;
 use konkordia_core::image::TileRecord;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_kernels::pedestal::{PedestalAccumulator, PedestalPlanes};
 use konkordia_sinks::hdf5::calibration::{GainStage, MODULE_PIXELS};
 use std::collections::BTreeMap;
@@ -145,13 +146,13 @@ impl Collector {
     fn learn_ids(&mut self, tiles: &[TileRecord]) {
         let per_module = (tiles.len() / self.module_ids.len()).max(1);
         for (tile, record) in tiles.iter().enumerate().filter(|(_, t)| t.packets > 0) {
-            self.module_ids[tile / per_module].get_or_insert(record.header.module_id);
+            self.module_ids[tile / per_module].get_or_insert(record.header.port.module_id);
         }
     }
 
     /// Storage cell and stage of a frame.
     fn place(&self, raw: &[u16], tiles: &[TileRecord]) -> Result<(u8, GainStage), Refusal> {
-        let mut infos = tiles.iter().filter(|t| t.packets > 0).map(|t| t.header.daq_info);
+        let mut infos = tiles.iter().filter(|t| t.packets > 0).map(|t| SlsHeader::from(t.header).daq_info);
         let info = infos.next().ok_or(Refusal::Empty)?;
         let cell = |info: u32| (info >> 8 & 15) as u8;
         if infos.any(|other| cell(other) != cell(info)) {
@@ -183,11 +184,10 @@ impl Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_core::frame_header::FrameHeader;
 
     fn tile(daq_info: u32, module_id: u16) -> TileRecord {
         TileRecord {
-            header: FrameHeader { daq_info, module_id, ..FrameHeader::default() },
+            header: SlsHeader { daq_info, module_id, ..SlsHeader::default() }.into(),
             packets: 128,
             ..TileRecord::default()
         }

@@ -5,8 +5,8 @@ use super::collect::Collector;
 use super::judge::{Judged, judge};
 use crate::reasons::{DEAD, NOISY, Thresholds};
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::image::TileRecord;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_sim::jungfrau::{BadKind, JungfrauModel, SyntheticJungfrau};
 use konkordia_sinks::hdf5::calibration::{GainStage, MODULE_PIXELS};
 
@@ -35,7 +35,7 @@ impl Run {
             self.detector.dark_into(frame, 0, number, &mut raw);
             self.detector.add_stray_photons(frame, 0, self.stray, &mut raw);
             let daq_info = 1 << 5 | info | u32::from(self.detector.storage_cell(frame)) << 8;
-            let header = FrameHeader { daq_info, module_id: 9, ..FrameHeader::default() };
+            let header = SlsHeader { daq_info, module_id: 9, ..SlsHeader::default() }.into();
             self.collector.add(&raw, &[TileRecord { header, packets: 128, ..TileRecord::default() }]);
         }
     }

@@ -234,8 +234,11 @@ impl Gather {
 /// Number of pixels from the first one of `run` on that lie wholly in `packet`, the packet of the first one.
 fn pixels_in_packet(format: &TileFormat, run: PixelRun, packet: u16) -> u32 {
     let (bits, packet_bits) = (u64::from(format.bits), u64::from(format.payload_bytes) * 8);
-    let (first_bit, packet_first_bit) = (u64::from(run.tile_pixel) * bits, u64::from(packet) * packet_bits);
-    let room_bits = if run.step > 0 { packet_first_bit + packet_bits - first_bit - bits } else { first_bit - packet_first_bit };
+    let leading_bits = u64::from(format.leading_bytes) * 8;
+    let (first_bit, packet_first_bit) = (leading_bits + u64::from(run.tile_pixel) * bits, u64::from(packet) * packet_bits);
+    // Packet 0 begins with bytes before the pixels.
+    let first_pixel_bit = packet_first_bit.max(leading_bits);
+    let room_bits = if run.step > 0 { packet_first_bit + packet_bits - first_bit - bits } else { first_bit - first_pixel_bit };
     (room_bits / (u64::from(run.step.unsigned_abs()) * bits)) as u32 + 1
 }
 

@@ -134,6 +134,8 @@ impl Opened {
         let first = match format.kind {
             DetectorKind::Jungfrau => (tile as u32 % format.tiles_per_module * format.whole_rows() + format.first_row(tile), 0),
             DetectorKind::Eiger => (CHIP, tile as u32 % 2 * format.columns),
+            // The chips of other detectors are not known, so their pixels are kept as they are.
+            _ => (0, 0),
         };
         Self {
             rows: Axis::new(first.0, format.rows, module.0, mode),

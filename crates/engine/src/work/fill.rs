@@ -153,6 +153,7 @@ fn for_each_segment(
     mut visit: impl FnMut(&Segment, Tile<'_>),
 ) {
     let mut last: Option<(u16, Tile<'_>)> = None;
+    let leading_bytes = recipes.plan.geometry.format().leading_bytes as usize;
     for segment in recipes.gather.segments(block) {
         let Some(tile) = segment.tile else {
             visit(segment, None);
@@ -160,7 +161,8 @@ fn for_each_segment(
         };
         let found = match last {
             Some((t, found)) if t == tile => found,
-            _ => worker.tile(frame, usize::from(tile)),
+            // Segments count from the first pixel.
+            _ => worker.tile(frame, usize::from(tile)).map(|(record, bytes)| (record, &bytes[leading_bytes..])),
         };
         last = Some((tile, found));
         visit(segment, found.filter(|(record, _)| has_packets(&record.bitmap, segment)));

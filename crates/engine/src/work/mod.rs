@@ -25,6 +25,7 @@ use konkordia_kernels::finish::{Accumulator, Signed, accumulate, narrow, negativ
 use konkordia_kernels::fused::FusedScratch;
 use konkordia_kernels::stats::{self, Measured, PixelStats};
 use konkordia_memory::ring;
+use konkordia_wire::formats::PacketFormat;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -143,12 +144,13 @@ impl<'a, P: Summed> Work<'a, P> {
     fn select(&mut self, worker: &mut ring::Worker, ready: u64) {
         self.steps.clear();
         let plan = &self.recipes.plan;
+        let flags_field = PacketFormat::of(plan.geometry.format().kind).description().flags;
         let (first, expected) = (worker.next(), plan.packets_per_image() as u32);
         for number in first..first + ready {
             let records = (0..plan.streams()).filter_map(|tile| worker.tile(number, tile)).map(|(record, _)| record);
-            let FrameSeen { placed, daq_info } = FrameSeen::of(records);
+            let FrameSeen { placed, flags } = FrameSeen::of(records, flags_field);
             let mut selector = self.selector;
-            let becomes = selector.next(daq_info);
+            let becomes = selector.next(flags);
             let mut packs = false;
             if let FrameUse::Keep { image, first, last } = becomes {
                 if last && !worker.has_room(image) {
@@ -159,12 +161,13 @@ impl<'a, P: Summed> Work<'a, P> {
                 self.images_end = if last { image + 1 } else { self.images_end };
             }
             self.selector = selector;
-            let set = daq_info.and_then(|word| self.set_of(word));
+            let set = flags.and_then(|word| self.set_of(word));
             self.steps.push(Step { frame: Frame { number, set, is_present: placed > 0 }, becomes, packs });
         }
     }
 
-    /// The set of constants of a frame, by its storage cell (docs/protocols.md 1.4: DAQ info bits 8 to 11).
+    /// The set of constants of a frame, by its storage cell (docs/protocols.md 1.4: bits 8 to 11 of DAQ info, the word
+    /// of flags of a JUNGFRAU).
     fn set_of(&self, daq_info: u32) -> Option<usize> {
         match &self.recipes.constants {
             PixelConstants::Jungfrau(calibration) => calibration.set_of_cell[(daq_info >> 8) as usize % CELLS],

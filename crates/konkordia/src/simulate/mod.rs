@@ -2,8 +2,10 @@
 
 pub mod detector;
 pub mod feed;
+mod link;
 pub mod send;
 pub mod setup;
+mod xfel_train;
 
 use crate::cli::{DriftChoice, EigerArgs, JungfrauArgs, SendArgs, SimulateDetector};
 use crate::console;
@@ -16,16 +18,13 @@ use konkordia_sim::fault::{FaultCounts, FaultLink, FaultModel};
 use konkordia_sim::jungfrau::{DriftShape, JungfrauModel, SyntheticJungfrau};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
 use konkordia_sim::scene::{MODULE_PIXELS, SceneModel};
+use link::{BURST_PACKETS_MEAN, REORDER_PACKETS_MAX, address, fault_json};
 use send::{Pace, Senders, Sent};
 use serde_json::{Value, json};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
 /// Images of a synthetic detector without `--images`.
 const IMAGES_DEFAULT: u64 = 100;
-/// Largest number of packets by which a packet is delayed.
-const REORDER_PACKETS_MAX: usize = 16;
-/// Mean length of a burst of losses.
-const BURST_PACKETS_MEAN: f64 = 20.0;
 /// Header bytes that `--corrupt` changes: detector type and version, in which a receiver can notice an error. A
 /// receiver cannot notice a wrong frame or packet number that is still possible; on a real network the UDP checksum
 /// catches it.
@@ -36,6 +35,7 @@ pub fn command(detector: &SimulateDetector) -> Result<Exit, Failure> {
     match detector {
         SimulateDetector::Jungfrau(args) => jungfrau_command(args),
         SimulateDetector::Eiger(args) => eiger_command(args),
+        SimulateDetector::XfelTrain(args) => xfel_train::command(args),
     }
 }
 
@@ -150,21 +150,6 @@ fn prepare_note(args: &SendArgs) {
     }
 }
 
-fn address(text: &str) -> Result<SocketAddr, Failure> {
-    let mut found = text.to_socket_addrs().map_err(|e| {
-        let why = konkordia_core::failure::reason(&e);
-        Failure::new(
-            Exit::Usage,
-            format!("'{text}' is not an address to send to"),
-            why,
-            "give HOST:PORT, for example 127.0.0.1:50010",
-        )
-    })?;
-    found.next().ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("'{text}' is not an address to send to"), "the name has no address", "give HOST:PORT")
-    })
-}
-
 fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Result<Exit, Failure> {
     if !args.rate.is_finite() || args.rate < 0.0 {
         return Err(wrong(&format!("a rate cannot be {} images per second", args.rate)));
@@ -240,12 +225,4 @@ fn report(args: &SendArgs, feed: &Feed, sent: &Sent, expected: u64, faults: Opti
             .collect();
         console::to_stdout(&format!("faults: {}", if done.is_empty() { "none".into() } else { done.join(", ") }));
     }
-}
-
-fn fault_json(c: &FaultCounts) -> Value {
-    json!({
-        "sent": c.sent, "delivered": c.delivered, "lost": c.lost, "lost_in_bursts": c.lost_in_bursts, "duplicated": c.duplicated,
-        "reordered": c.reordered, "header_corrupted": c.header_corrupted, "truncated": c.truncated, "renumbered": c.renumbered,
-        "foreign": c.foreign_total(),
-    })
 }

@@ -61,6 +61,11 @@ impl Senders {
         Self::connect(&(0..streams).map(address).collect::<Result<Vec<_>, Failure>>()?, silent)
     }
 
+    /// Sends one datagram of a stream, unless it is silent.
+    pub fn send(&mut self, stream: usize, datagram: &[u8]) -> std::io::Result<()> {
+        self.0[stream].as_mut().map_or(Ok(()), |sender| sender.send(datagram))
+    }
+
     /// Connects to these addresses, by stream.
     pub fn connect(to: &[SocketAddr], silent: &[usize]) -> Result<Self, Failure> {
         let connect = |(stream, address): (usize, &SocketAddr)| {
@@ -76,14 +81,15 @@ impl Senders {
     }
 }
 
-fn failed(error: &std::io::Error) -> Failure {
+/// The failure to send a datagram.
+pub fn failed(error: &std::io::Error) -> Failure {
     let fix = "datagrams of 8240 bytes need an MTU of 9000 on a real network; on loopback look at `dmesg`";
     Failure::new(Exit::Io, "a datagram could not be sent", reason(error), fix)
 }
 
 /// Sleeps until `due` seconds after `start`, if that is worth a sleep. The schedule is absolute, so delays do not add
 /// up.
-fn wait_until(start: Instant, due: f64) {
+pub fn wait_until(start: Instant, due: f64) {
     let ahead = Duration::from_secs_f64(due).saturating_sub(start.elapsed());
     if ahead > SLEEP_MIN {
         std::thread::sleep(ahead);

@@ -4,7 +4,7 @@
 use super::args::{DetailChoice, ProtocolChoice};
 use bytes::Bytes;
 use konkordia_core::array::{Element, Packing, Shape};
-use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_wire::dectris_v1::{self, Detail, Tables, Times};
 use konkordia_wire::dectris_v2::{self, Seconds, Series};
 use konkordia_wire::stream::{Pixels, Refusal};
@@ -238,7 +238,7 @@ impl Form {
 
     fn sls_header<'a>(&self, series: u64, frame: u64, file_name: &'a str) -> sls_json::Header<'a> {
         let (rows, columns) = self.rows_columns();
-        let frame_header = FrameHeader {
+        let frame_header = SlsHeader {
             frame_number: frame + 1,
             timestamp_100ns: frame * self.period_ns / 100,
             bunch_id: 0,

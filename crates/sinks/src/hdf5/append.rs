@@ -197,8 +197,13 @@ impl Open {
                 nexus::attribute_text(&group, "NX_class", "NXdetector")?;
             }
         }
-        let column =
-            Column { name: SEQUENCE.into(), kind: ColumnType::U32, shape: vec![], offset: 0, description: "frame of each image" };
+        let column = Column {
+            name: SEQUENCE.into(),
+            kind: ColumnType::U32,
+            shape: vec![],
+            offset: 0,
+            description: "frame of each image".into(),
+        };
         let sequence =
             if group.link_exists(SEQUENCE) { group.dataset(SEQUENCE)? } else { low::create_column(&group, &column, u32::MAX)? };
         // Fields of the sender must not take the names of the sequence numbers and of the images, which are created

@@ -5,9 +5,10 @@ use super::error::{Error, ErrorKind};
 use super::extra_column::ExtraColumn;
 use super::spec::FileSpec;
 
+pub(crate) use konkordia_core::frame_header::ColumnType;
 use konkordia_core::image::ImageTimes;
 pub use konkordia_core::ledger::ImageStatus;
-use konkordia_core::results::{self, ResultType};
+use konkordia_core::results;
 
 /// One image for [`super::Writer::write`].
 #[derive(Clone, Copy, Debug)]
@@ -27,14 +28,9 @@ pub struct ImageRecord<'a> {
     pub packets_received: &'a [u16],
     /// Which packets arrived: bit p % 64 of word p / 64, `bitmap_words` words per tile, tile after tile.
     pub packet_bitmap: &'a [u64],
-    /// Detector clock, units of 100 ns.
-    pub timestamp_100ns: u64,
-    /// Bunch or pulse number.
-    pub bunch_id: u64,
-    /// Exposure as the detector reports it, units of 100 ns.
-    pub exposure_100ns: u32,
-    /// The detector's debug or DAQ word.
-    pub detector_info: u32,
+    /// Values of `FileSpec::frame_columns`, column after column; of a column that has a value for each tile, tile after
+    /// tile.
+    pub frame_values: &'a [u64],
     /// Values of `FileSpec::extra_columns`, one column after the other: the bits of each number.
     pub extra: &'a [u64],
 }
@@ -50,43 +46,8 @@ impl<'a> ImageRecord<'a> {
             parts,
             packets_received: &[0],
             packet_bitmap: &[0],
-            timestamp_100ns: 0,
-            bunch_id: 0,
-            exposure_100ns: 0,
-            detector_info: 0,
+            frame_values: &[0; 4],
             extra: &[],
-        }
-    }
-}
-
-/// Number type of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ColumnType {
-    U8,
-    U16,
-    U32,
-    U64,
-    I64,
-    F64,
-}
-
-impl ColumnType {
-    pub(crate) fn bytes(self) -> usize {
-        match self {
-            Self::U8 => 1,
-            Self::U16 => 2,
-            Self::U32 => 4,
-            Self::U64 | Self::I64 | Self::F64 => 8,
-        }
-    }
-}
-
-impl From<ResultType> for ColumnType {
-    fn from(number: ResultType) -> Self {
-        match number {
-            ResultType::Int64 => Self::I64,
-            ResultType::Uint64 => Self::U64,
-            ResultType::Float64 => Self::F64,
         }
     }
 }
@@ -100,7 +61,7 @@ pub(crate) struct Column {
     pub(crate) shape: Vec<usize>,
     /// Byte offset in the row.
     pub(crate) offset: usize,
-    pub(crate) description: &'static str,
+    pub(crate) description: String,
 }
 
 impl Column {
@@ -117,6 +78,8 @@ pub(crate) struct Columns {
     tiles: usize,
     words: usize,
     extra: usize,
+    /// Bytes of each of the values that the packet format gives to an image.
+    frame_value_bytes: Vec<usize>,
 }
 
 /// One image of a series for [`super::Writer::write_series`].
@@ -147,7 +110,8 @@ fn meaning(name: &str) -> &'static str {
 impl Columns {
     pub(crate) fn new(spec: &FileSpec) -> Self {
         let (tiles, words) = (spec.tiles.len().max(1), spec.bitmap_words());
-        let mut columns = Self { list: Vec::new(), row_bytes: 0, tiles, words, extra: spec.extra_numbers() };
+        let (extra, frame_value_bytes) = (spec.extra_numbers(), Vec::new());
+        let mut columns = Self { list: Vec::new(), row_bytes: 0, tiles, words, extra, frame_value_bytes };
         use ColumnType::{U8, U16, U32, U64};
         if spec.series.is_some() {
             columns.push("frame_number", U64, vec![], "number of the image in its series; 0 for an image never seen");
@@ -167,13 +131,14 @@ impl Columns {
         columns.push("status", U8, vec![], "0 lost, 1 complete, 2 partial, 3 discarded");
         columns.push("packets_received", U16, vec![tiles], "packets that arrived, per tile");
         columns.push("packet_bitmap", U64, vec![tiles, words], "bit p % 64 of word p / 64 is set when packet p arrived");
-        columns.push("timestamp", U64, vec![], "detector clock, units of 100 ns");
-        columns.push("bunch_id", U64, vec![], "bunch or pulse number");
-        columns.push("exposure", U32, vec![], "exposure reported by the detector, units of 100 ns");
-        columns.push("detector_info", U32, vec![], "debug or DAQ word of the detector");
-        for ExtraColumn { name, number, length } in &spec.extra_columns {
+        for column in &spec.frame_columns {
+            let (shape, values) = if column.is_per_tile { (vec![tiles], tiles) } else { (vec![], 1) };
+            columns.push(&column.name, column.kind, shape, &column.meaning);
+            columns.frame_value_bytes.extend(std::iter::repeat_n(column.kind.bytes(), values));
+        }
+        for ExtraColumn { name, kind, length } in &spec.extra_columns {
             let shape = if *length == 1 { vec![] } else { vec![*length] };
-            columns.push(name, (*number).into(), shape, meaning(name));
+            columns.push(name, *kind, shape, meaning(name));
         }
         // The checksum is the last one, so that a row of an older journal, which has none, is the beginning of a row
         // that has one.
@@ -181,8 +146,8 @@ impl Columns {
         columns
     }
 
-    fn push(&mut self, name: &str, kind: ColumnType, shape: Vec<usize>, description: &'static str) {
-        let column = Column { name: name.to_owned(), kind, shape, offset: self.row_bytes, description };
+    fn push(&mut self, name: &str, kind: ColumnType, shape: Vec<usize>, description: &str) {
+        let column = Column { name: name.to_owned(), kind, shape, offset: self.row_bytes, description: description.to_owned() };
         self.row_bytes += column.bytes();
         self.list.push(column);
     }
@@ -259,6 +224,9 @@ impl Columns {
         if image.packet_bitmap.len() != self.tiles * self.words {
             return wrong("packet_bitmap", image.packet_bitmap.len(), self.tiles * self.words);
         }
+        if image.frame_values.len() != self.frame_value_bytes.len() {
+            return wrong("the columns of the packet format", image.frame_values.len(), self.frame_value_bytes.len());
+        }
         if image.extra.len() != self.extra {
             return wrong("extra columns", image.extra.len(), self.extra);
         }
@@ -273,10 +241,7 @@ impl Columns {
         put(&[image.status as u8]);
         image.packets_received.iter().for_each(|v| put(&v.to_le_bytes()));
         image.packet_bitmap.iter().for_each(|v| put(&v.to_le_bytes()));
-        put(&image.timestamp_100ns.to_le_bytes());
-        put(&image.bunch_id.to_le_bytes());
-        put(&image.exposure_100ns.to_le_bytes());
-        put(&image.detector_info.to_le_bytes());
+        image.frame_values.iter().zip(&self.frame_value_bytes).for_each(|(v, bytes)| put(&v.to_le_bytes()[..*bytes]));
         image.extra.iter().for_each(|v| put(&v.to_le_bytes()));
         put(&checksum::of(image.parts.iter().copied()).to_le_bytes());
         assert!(rest.is_empty(), "the columns and the row agree");
@@ -292,7 +257,7 @@ mod tests {
     #[test]
     fn row_has_every_column_at_its_offset() {
         let tile = TileInfo { rows: 1, columns: 1, row: 0, column: 0, flip_rows: false, rotate_deg: 0, packets: 65 };
-        let spots = ExtraColumn { name: "spots".into(), number: ResultType::Float64, length: 2 };
+        let spots = ExtraColumn { name: "spots".into(), kind: ColumnType::F64, length: 2 };
         let spec = FileSpec { tiles: vec![tile; 3], extra_columns: vec![spots], ..FileSpec::default() };
         let columns = Columns::new(&spec);
         let record = ImageRecord {
@@ -302,10 +267,7 @@ mod tests {
             parts: &[b"1234", b"56789"],
             packets_received: &[1, 2, 3],
             packet_bitmap: &[1, 0, 2, 0, 3, 1 << 63],
-            timestamp_100ns: 7,
-            bunch_id: 8,
-            exposure_100ns: 9,
-            detector_info: 10,
+            frame_values: &[7, 8, 9, 10],
             extra: &[11, 12],
         };
         let mut row = vec![0xAA; columns.row_bytes];
@@ -325,5 +287,55 @@ mod tests {
         assert!(columns.pack(&ImageRecord { packets_received: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { packet_bitmap: &[1], ..record }, &mut row).is_err());
         assert!(columns.pack(&ImageRecord { extra: &[], ..record }, &mut row).is_err());
+        assert!(columns.pack(&ImageRecord { frame_values: &[7, 8, 9], ..record }, &mut row).is_err());
+    }
+
+    /// Files of SLS detectors keep these columns, in this order, and do not name them in their description.
+    #[test]
+    fn the_columns_of_sls_detectors_stay() {
+        use ColumnType::{U8, U16, U32, U64};
+        let spec = FileSpec::default();
+        let list = Columns::new(&spec).list;
+        let found: Vec<_> = list.iter().map(|c| (c.name.as_str(), c.kind, c.description.as_str())).collect();
+        let expected = [
+            ("frame_number", U64, "frame number that the detector gave; 0 for an image never seen"),
+            ("status", U8, "0 lost, 1 complete, 2 partial, 3 discarded"),
+            ("packets_received", U16, "packets that arrived, per tile"),
+            ("packet_bitmap", U64, "bit p % 64 of word p / 64 is set when packet p arrived"),
+            ("timestamp", U64, "detector clock, units of 100 ns"),
+            ("bunch_id", U64, "bunch or pulse number"),
+            ("exposure", U32, "exposure reported by the detector, units of 100 ns"),
+            ("detector_info", U32, "debug or DAQ word of the detector"),
+            (CHECKSUM, U32, checksum::DESCRIPTION),
+        ];
+        assert_eq!(found, expected);
+        assert!(!spec.to_text().contains("frame_column"));
+    }
+
+    /// The columns of another packet format stand where those of SLS detectors stand.
+    #[test]
+    fn a_format_brings_its_own_columns() {
+        use konkordia_core::frame_header::{ColumnValue, FrameColumn};
+        let tile = TileInfo { rows: 1, columns: 1, row: 0, column: 0, flip_rows: false, rotate_deg: 0, packets: 1 };
+        let frame_columns = vec![
+            FrameColumn::of_image("pulse", ColumnType::U64, ColumnValue::Field(0), "number of the pulse"),
+            FrameColumn::of_tiles("board", ColumnType::U16, ColumnValue::Field(1), "number of the board"),
+        ];
+        let spec = FileSpec { tiles: vec![tile; 2], frame_columns, ..FileSpec::default() };
+        let columns = Columns::new(&spec);
+        let names: Vec<_> = columns.list.iter().map(|column| (column.name.as_str(), column.shape.as_slice())).collect();
+        let own = [("pulse", &[][..]), ("board", &[2])];
+        assert_eq!(names[4..], [&own[..], &[(CHECKSUM, &[])]].concat());
+        let record = ImageRecord {
+            packets_received: &[1, 1],
+            packet_bitmap: &[1, 1],
+            frame_values: &[u64::MAX - 1, 0x0102, 0x0304],
+            ..ImageRecord::partial(0, &[b"1"])
+        };
+        let mut row = vec![0xAA; columns.row_bytes];
+        columns.pack(&record, &mut row).unwrap();
+        let at = columns.list[4].offset;
+        assert_eq!(row[at..at + 12], [0xFE, 255, 255, 255, 255, 255, 255, 255, 2, 1, 4, 3]);
+        assert_eq!(columns.list[5].description, "number of the board");
     }
 }

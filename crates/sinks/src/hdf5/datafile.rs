@@ -182,7 +182,7 @@ impl DataFile {
             .iter()
             .map(|column| {
                 let dataset = low::create_column(&group, column, spec.images_per_file)?;
-                nexus::attribute_text(&dataset, "description", column.description)?;
+                nexus::attribute_text(&dataset, "description", &column.description)?;
                 Ok(dataset)
             })
             .collect::<hdf5::Result<_>>()?;

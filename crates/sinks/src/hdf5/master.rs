@@ -423,7 +423,7 @@ fn write_columns(own: &Group, columns: &Columns, files: &[&Closed], spec: &FileS
     for column in &list {
         let dataset = low::create_column(&target, column, u32::MAX)?;
         low::set_extent(&dataset, images, &column.shape)?;
-        attribute_text(&dataset, "description", column.description)?;
+        attribute_text(&dataset, "description", &column.description)?;
         created.push(dataset);
     }
     let old = spec.directory.join(master_file_name(&spec.prefix));

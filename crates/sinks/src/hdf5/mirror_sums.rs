@@ -87,7 +87,7 @@ fn write(file: &File, first: u64, sums: &[u32]) -> hdf5::Result<()> {
         return Ok(());
     }
     let (kind, shape, name) = (ColumnType::U32, Vec::new(), CHECKSUM.to_owned());
-    let column = Column { name, kind, shape, offset: 0, description: checksum::DESCRIPTION };
+    let column = Column { name, kind, shape, offset: 0, description: checksum::DESCRIPTION.into() };
     let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
     low::write_rows(&file.group(COLUMNS)?.dataset(CHECKSUM)?, &column, first, &bytes)
 }

@@ -50,7 +50,7 @@ impl PedestalFile {
             remove(&path)?;
         }
         let doing = "create the pedestal file";
-        let column = Column { name: IMAGE.into(), kind: ColumnType::U64, shape: vec![], offset: 0, description: "" };
+        let column = Column { name: IMAGE.into(), kind: ColumnType::U64, shape: vec![], offset: 0, description: String::new() };
         let make = || -> hdf5::Result<_> {
             let file = low::create_file(&path, Format::V18)?;
             attribute_text(&file, "NX_class", "NXcollection")?;

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 pub use konkordia_core::experiment::Metadata;
+use konkordia_core::frame_header::FrameColumn;
 pub use konkordia_core::output::{Layout, Overwrite};
 use konkordia_core::pixel::PixelType;
 pub use konkordia_core::plan::{Compression, ErrorBound};
+use konkordia_core::sls_header;
 
-use super::column_names::is_reserved;
+use super::column_names::{self, is_reserved};
 use super::error::{Error, ErrorKind};
 use super::experiment_text;
 use super::extra_column::ExtraColumn;
@@ -112,6 +114,8 @@ pub struct FileSpec {
     pub configuration: String,
     /// How pixels were made from words: names and values, for example ("rounding", "half to even").
     pub conversion: Vec<(String, String)>,
+    /// Per-image columns that the packet format brings; those of SLS detectors by default. A series has none.
+    pub frame_columns: Vec<FrameColumn>,
     /// Additional per-image columns, see [`super::ImageRecord::extra`].
     pub extra_columns: Vec<ExtraColumn>,
     /// For a series: its shape, channels and fields; its per-image columns differ from those of a run. `None` for a
@@ -147,6 +151,7 @@ impl Default for FileSpec {
             software: concat!("konkordia ", env!("CARGO_PKG_VERSION")).into(),
             configuration: String::new(),
             conversion: Vec::new(),
+            frame_columns: sls_header::COLUMNS.to_vec(),
             extra_columns: Vec::new(),
             series: None,
         }
@@ -281,7 +286,11 @@ impl FileSpec {
             return wrong(format!("valid pixel values cannot range from {:?} to {:?}", self.underload, self.saturation));
         }
         let plain = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        if let Some(name) = self.extra_columns.iter().map(|column| &column.name).find(|name| !plain(name) || is_reserved(name)) {
+        let taken = |name: &str| is_reserved(name) || self.frame_columns.iter().any(|column| column.name == name);
+        if let Some(problem) = column_names::problem(&self.frame_columns) {
+            return wrong(problem);
+        }
+        if let Some(name) = self.extra_columns.iter().map(|column| &column.name).find(|name| !plain(name) || taken(name)) {
             return wrong(format!("'{name}' cannot be the name of a per-image column"));
         }
         Ok(())
@@ -334,6 +343,10 @@ impl FileSpec {
         put("configuration", &self.configuration);
         for (name, value) in &self.conversion {
             put("conversion", &format!("{name}={value}"));
+        }
+        // Files from before there were other packet formats do not name the columns of SLS detectors, and need not.
+        if self.frame_columns[..] != sls_header::COLUMNS {
+            column_names::to_text(&self.frame_columns, |value| put("frame_column", value));
         }
         for column in &self.extra_columns {
             put("extra_column", &column.to_text());
@@ -413,6 +426,7 @@ impl FileSpec {
                 let (name, value) = value.split_once('=').ok_or("no '='")?;
                 self.conversion.push((name.into(), value.into()));
             }
+            "frame_column" => column_names::add_from_text(&mut self.frame_columns, value)?,
             "extra_column" => self.extra_columns.push(ExtraColumn::from_text(value)?),
             "tile" => {
                 let v = value.split(' ').map(number).collect::<Result<Vec<u32>, _>>()?;
@@ -503,7 +517,7 @@ fn unescape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use konkordia_core::results::ResultType;
+    use konkordia_core::frame_header::ColumnType;
     use proptest::prelude::*;
 
     proptest! {
@@ -517,7 +531,7 @@ mod tests {
                 metadata: Metadata { energy_kev: energy, sample_name: Some(config), bit_depth: Some(16), ..Metadata::default() },
                 tiles: vec![TileInfo { rows, columns: 7, row: 0, column: 0, flip_rows: flip, rotate_deg: turn * 90, packets: 128 }; 2],
                 conversion: vec![("rounding".into(), "a=b".into())],
-                extra_columns: vec![ExtraColumn::count("frames"), ExtraColumn { name: "spots".into(), number: ResultType::Float64, length: 1 + rows as usize }],
+                extra_columns: vec![ExtraColumn::count("frames"), ExtraColumn { name: "spots".into(), kind: ColumnType::F64, length: 1 + rows as usize }],
                 layout: Layout::Links,
                 images_planned: Some(5),
                 scale: scale.map(|(step, offset)| Scale { step, offset }),

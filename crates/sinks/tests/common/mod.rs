@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use konkordia_core::pixel::PixelType;
-use konkordia_core::results::ResultType;
+use konkordia_core::frame_header::ColumnType;
 use konkordia_sinks::durable::ToDisk;
 use konkordia_sinks::hdf5::{Compression, Error, ExtraColumn, FileSpec, ImageRecord, ImageStatus, LedgerRecord, Metadata, Overwrite};
 use konkordia_sinks::hdf5::{StreamRecord, TileInfo, Writer};
@@ -113,8 +113,8 @@ pub fn sample(directory: &Path, prefix: &str, pixel: PixelType) -> Sample {
         conversion: vec![("rounding".into(), "half to even".into())],
         extra_columns: vec![
             ExtraColumn::count("bright_pixels"),
-            ExtraColumn { name: "lowest".into(), number: ResultType::Int64, length: 1 },
-            ExtraColumn { name: "center".into(), number: ResultType::Float64, length: 2 },
+            ExtraColumn { name: "lowest".into(), kind: ColumnType::I64, length: 1 },
+            ExtraColumn { name: "center".into(), kind: ColumnType::F64, length: 2 },
         ],
         ..FileSpec::default()
     };
@@ -168,10 +168,7 @@ pub fn write_pixels(writer: &mut Writer, image: u64, partial: bool, raw: Vec<u8>
         parts: &[head, tail],
         packets_received: &received,
         packet_bitmap: &bitmap,
-        timestamp_100ns: 10_000 * image,
-        bunch_id: 5 * image,
-        exposure_100ns: 8400,
-        detector_info: 1,
+        frame_values: &[10_000 * image, 5 * image, 8400, 1],
         extra: &[image * image, (-1 - image as i64).cast_unsigned(), 0.5f64.to_bits(), (image as f64 / 4.0).to_bits()],
     })
 }

@@ -1,7 +1,7 @@
 //! One message of each kind in each format, made by the builders. They are the seeds of the fuzz targets
 //! (`fuzz/seeds/`), and other people's readers are tested with them.
 
-use konkordia_core::frame_header::FrameHeader;
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_wire::cbor::Item;
 use konkordia_wire::stream::{Element, Packing, Pixels, Shape};
 use konkordia_wire::{dectris_v1, dectris_v2, sls_json, stins};
@@ -143,7 +143,7 @@ pub fn stins() -> Vec<Sample> {
 /// The slsReceiver's JSON.
 pub fn sls_json() -> Vec<Sample> {
     use sls_json::{Header, Image, Message};
-    let frame = FrameHeader {
+    let frame = SlsHeader {
         frame_number: 1001,
         timestamp_100ns: 123_456,
         bunch_id: 77,

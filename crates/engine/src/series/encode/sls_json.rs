@@ -4,12 +4,12 @@
 use super::pixels::{Unpacker, flat};
 use bytes::Bytes;
 use konkordia_core::array::{Array, Element, Packing};
-use konkordia_core::frame_header::FrameHeader;
 use konkordia_core::image::CommittedImage;
 use konkordia_core::ledger::ImageStatus;
 use konkordia_core::ports::{MessageEncoder, Parts};
 use konkordia_core::results::ImageResults;
 use konkordia_core::series::{SeriesEnd, SeriesStart};
+use konkordia_core::sls_header::SlsHeader;
 use konkordia_wire::sls_json::{Header, Image, Message};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -37,6 +37,12 @@ impl Came {
         let Some((packets, header)) = image.packets.as_ref().and_then(|packets| Some((packets, packets.header()?))) else {
             return Self(serde_json::from_slice(&image.header_json).unwrap_or_default());
         };
+        if packets.detector_type == 0 {
+            // Of packets of another format, the receiver's JSON has a place for their number and that of the frame.
+            let value = json!({ "frameNumber": header.frame_number, "packetNumber": packets.caught() });
+            return Self(value.as_object().cloned().unwrap_or_default());
+        }
+        let header = SlsHeader::from(header);
         let value = json!({
             "frameNumber": header.frame_number, "expLength": header.exposure_length, "packetNumber": packets.caught(),
             "detSpec1": header.bunch_id, "timestamp": header.timestamp_100ns, "modId": header.module_id, "row": header.row,
@@ -116,10 +122,10 @@ impl SlsJson {
     }
 }
 
-fn frame(image: &CommittedImage, came: &Came, port: usize, ports: usize) -> FrameHeader {
+fn frame(image: &CommittedImage, came: &Came, port: usize, ports: usize) -> SlsHeader {
     let times = image.times.unwrap_or_default();
     let is_frame = came.0.contains_key("frameNumber");
-    FrameHeader {
+    SlsHeader {
         frame_number: if is_frame { came.whole("frameNumber") } else { image.number },
         timestamp_100ns: if is_frame { came.whole("timestamp") } else { times.start_ns / TICK_NS },
         bunch_id: came.whole("detSpec1"),

@@ -1,0 +1,36 @@
+//! What all simulated detectors share: where they send, and the faults of the link.
+
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_sim::fault::FaultCounts;
+use serde_json::{Value, json};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// Largest number of packets by which a packet is delayed.
+pub const REORDER_PACKETS_MAX: usize = 16;
+/// Mean length of a burst of losses.
+pub const BURST_PACKETS_MEAN: f64 = 20.0;
+
+/// The address to which the first stream is sent.
+pub fn address(text: &str) -> Result<SocketAddr, Failure> {
+    let mut found = text.to_socket_addrs().map_err(|e| {
+        let why = konkordia_core::failure::reason(&e);
+        Failure::new(
+            Exit::Usage,
+            format!("'{text}' is not an address to send to"),
+            why,
+            "give HOST:PORT, for example 127.0.0.1:50010",
+        )
+    })?;
+    found.next().ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("'{text}' is not an address to send to"), "the name has no address", "give HOST:PORT")
+    })
+}
+
+/// What the link did, by name.
+pub fn fault_json(c: &FaultCounts) -> Value {
+    json!({
+        "sent": c.sent, "delivered": c.delivered, "lost": c.lost, "lost_in_bursts": c.lost_in_bursts, "duplicated": c.duplicated,
+        "reordered": c.reordered, "header_corrupted": c.header_corrupted, "truncated": c.truncated, "renumbered": c.renumbered,
+        "foreign": c.foreign_total(),
+    })
+}

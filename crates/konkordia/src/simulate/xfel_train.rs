@@ -1,0 +1,109 @@
+//! `konkordia simulate xfel-train`: modules of European XFEL that send trains of random images.
+
+use super::detector::wrong;
+use super::link::{BURST_PACKETS_MEAN, REORDER_PACKETS_MAX, address, fault_json};
+use super::send::{Senders, Sent, failed, wait_until};
+use crate::cli::XfelTrainArgs;
+use crate::console;
+use konkordia_core::failure::{Exit, Failure};
+use konkordia_core::text;
+use konkordia_core::tile::{TileFormat, XfelDetector};
+use konkordia_sim::fault::{Datagram, FaultCounts, FaultLink, FaultModel};
+use konkordia_sim::xfel_train::TrainModel;
+use serde_json::json;
+use std::time::Instant;
+
+/// The packets of a train are spread over this part of its period.
+const SPREAD: f64 = 0.8;
+
+/// Sends the trains.
+pub fn command(args: &XfelTrainArgs) -> Result<Exit, Failure> {
+    if !args.rate.is_finite() || args.rate < 0.0 {
+        return Err(wrong(&format!("a rate cannot be {} trains per second", args.rate)));
+    }
+    let model = model(args)?;
+    let mut senders = Senders::consecutive(address(&args.to)?, model.modules, &[])?;
+    let mut link = FaultLink::new(&FaultModel {
+        seed: args.seed,
+        loss: args.loss,
+        burst: args.burst,
+        burst_packets_mean: BURST_PACKETS_MEAN,
+        duplicate: args.duplicate,
+        reorder: args.reorder,
+        reorder_packets_max: REORDER_PACKETS_MAX,
+        truncate: args.truncate,
+        ..FaultModel::default()
+    });
+    let sent = send(args, &model, &mut senders, &mut link)?;
+    report(args, &model, &sent, &link.log().counts);
+    Ok(Exit::Complete)
+}
+
+fn model(args: &XfelTrainArgs) -> Result<TrainModel, Failure> {
+    let detector = XfelDetector::ALL.into_iter().find(|known| known.name() == args.model);
+    let detector = detector.ok_or_else(|| wrong("its model is not lpd, dssc or agipd"))?;
+    if TileFormat::xfel_train(detector, args.images_per_train).is_none() {
+        let most = detector.images_max();
+        return Err(wrong(&format!("a train of this model has 1 to {most} images, not {}", args.images_per_train)));
+    }
+    let (rows, columns) = detector.image_size();
+    Ok(TrainModel {
+        image_pixels: (rows * columns) as usize,
+        specific_bytes: detector.specific_bytes() as usize,
+        first_frame: args.first_frame,
+        seed: args.seed,
+        ..TrainModel::lpd(args.images_per_train as usize, args.modules as usize)
+    })
+}
+
+/// Modules take turns packet by packet, as on a real network.
+fn send(args: &XfelTrainArgs, model: &TrainModel, senders: &mut Senders, link: &mut FaultLink) -> Result<Sent, Failure> {
+    let period = if args.rate > 0.0 { 1.0 / args.rate } else { 0.0 };
+    let (packets, start) = (model.packets(), Instant::now());
+    let (mut sent, mut error) = (Sent::default(), None);
+    let mut deliver = |datagram: Datagram<'_>| {
+        sent.packets += 1;
+        sent.bytes += datagram.bytes.len() as u64;
+        if let Err(e) = senders.send(datagram.stream, datagram.bytes) {
+            error.get_or_insert(e);
+        }
+    };
+    let mut progress = console::Progress::new(args.quiet || args.json);
+    for train in 0..args.trains {
+        progress.update(|| format!("sent {} of {} trains", text::count(train), text::count(args.trains)));
+        let modules: Vec<_> = (0..model.modules).map(|module| model.datagrams(module, train)).collect();
+        for packet in 0..packets {
+            wait_until(start, (train as f64 + SPREAD * packet as f64 / packets as f64) * period);
+            for (stream, datagrams) in modules.iter().enumerate() {
+                link.push(Datagram { stream, bytes: &datagrams[packet], is_other_sender: false }, &mut deliver);
+            }
+        }
+    }
+    link.flush(&mut deliver);
+    progress.end();
+    match error {
+        Some(e) => Err(failed(&e)),
+        None => Ok(Sent { images: args.trains, seconds: start.elapsed().as_secs_f64(), ..sent }),
+    }
+}
+
+fn report(args: &XfelTrainArgs, model: &TrainModel, sent: &Sent, faults: &FaultCounts) {
+    let expected = sent.images * (model.modules * model.packets()) as u64;
+    let rate = if sent.seconds > 0.0 { sent.images as f64 / sent.seconds } else { 0.0 };
+    if args.json {
+        let value = json!({
+            "images": sent.images, "packets_sent": sent.packets, "packets_expected": expected, "bytes_sent": sent.bytes,
+            "seconds": sent.seconds, "rate_hz": rate, "streams": model.modules, "packets_per_tile": model.packets(),
+            "first_frame": model.first_frame, "first_train_id": model.first_train_id, "faults": fault_json(faults),
+        });
+        return console::json(&value, true);
+    }
+    let (trains, packets) = (text::count(sent.images), text::count(sent.packets));
+    console::to_stdout(&format!("sent {trains} trains, {packets} packets in {:.2} s: {rate:.1} Hz", sent.seconds));
+    if sent.packets != expected {
+        console::to_stdout(&format!(
+            "{} packets were to be sent; the others fell victim to the faults asked for",
+            text::count(expected)
+        ));
+    }
+}

@@ -1,0 +1,129 @@
+//! What the receiver needs to know of a packet, whatever its format, and what a format has to provide for it.
+//!
+//! Facts relied on: the bytes of a tile are divided into payloads of one size ([`TileFormat::payload_bytes`]), of which
+//! only the last may be shorter. So packet p of a tile lies p payloads behind its beginning, and the arrival bitmap
+//! shows which bytes came.
+
+use konkordia_core::frame_header::{FrameColumn, FrameHeader};
+use konkordia_core::ledger::Malformed;
+use konkordia_core::setup::{HeaderFields, Port};
+use konkordia_core::tile::{DetectorKind, TileFormat};
+
+/// A packet of a tile. Only decoders make one, after their checks: the packet lies in the tile, and its payload has the
+/// length that this packet of the tile has.
+#[derive(Clone, Copy, Debug)]
+pub struct TilePacket<'a> {
+    pub(crate) datagram: &'a [u8],
+    pub(crate) payload: &'a [u8],
+    pub(crate) frame_number: u64,
+    pub(crate) number: u32,
+    pub(crate) packet: u16,
+    pub(crate) port: Port,
+    pub(crate) brings_header: bool,
+    pub(crate) is_last: bool,
+}
+
+impl<'a> TilePacket<'a> {
+    /// Number of the frame.
+    #[inline]
+    pub fn frame_number(&self) -> u64 {
+        self.frame_number
+    }
+
+    /// Index of the packet in the tile, below the number of its packets.
+    #[inline]
+    pub fn packet(&self) -> u16 {
+        self.packet
+    }
+
+    /// Number of the packet as it says it.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The part of the detector from which the packet says that it comes; all zero in formats that do not say it.
+    #[inline]
+    pub fn port(&self) -> Port {
+        self.port
+    }
+
+    /// All bytes.
+    #[inline]
+    pub fn datagram(&self) -> &'a [u8] {
+        self.datagram
+    }
+
+    /// Its part of the bytes of the tile.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// True if this packet brings the header of the frame and no other packet of the tile has it. The tile then gets
+    /// its header when this packet is placed; where all packets have it, with the first one.
+    #[inline]
+    pub fn brings_header(&self) -> bool {
+        self.brings_header
+    }
+
+    /// True if the packet is the last one of its tile.
+    #[inline]
+    pub fn is_last(&self) -> bool {
+        self.is_last
+    }
+}
+
+/// What a datagram says of itself although it is no packet of the tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claims {
+    /// Number of the frame.
+    pub frame_number: u64,
+    /// The part of the detector.
+    pub port: Port,
+    /// What identifies the detector.
+    pub fields: HeaderFields,
+}
+
+/// What must be known of a format apart from its packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// Its name.
+    pub name: &'static str,
+    /// The detectors that send it: the type of the detector in the configuration chooses the format.
+    pub kinds: &'static [DetectorKind],
+    /// Bytes of a datagram beside its payload.
+    pub overhead_bytes: u32,
+    /// The version that is understood, in formats that have versions; else 0.
+    pub version: u8,
+    /// The columns that it brings to the file.
+    pub columns: &'static [FrameColumn],
+    /// The field of a header that holds flags of the detector, by which frames can be selected.
+    pub flags: Option<usize>,
+}
+
+/// A format of packets. `crates/wire/src/formats.rs` lists all of them.
+///
+/// The functions are called for each datagram, on the thread that receives: they neither allocate nor wait, and they
+/// read only the datagram.
+pub trait Decoder {
+    /// The format.
+    const DESCRIPTION: Description;
+
+    /// Checks `datagram` against the tile of the stream that it came from ([`TileFormat::of_tile`]).
+    ///
+    /// # Errors
+    /// The first check that fails.
+    fn decode<'a>(datagram: &'a [u8], tile: &TileFormat) -> Result<TilePacket<'a>, Malformed>;
+
+    /// What a datagram says that [`Self::decode`] has refused; `None` if it is too short to say anything.
+    fn claims(datagram: &[u8]) -> Option<Claims>;
+
+    /// The header of the frame of a packet, as far as this packet says it.
+    fn header(packet: &TilePacket<'_>) -> FrameHeader;
+
+    /// The number that the format has for this kind of detector; 0 in formats that have none.
+    fn detector_type(_kind: DetectorKind) -> u8 {
+        0
+    }
+}
