@@ -109,7 +109,8 @@ fn write_damaged(edits: &[u8]) -> PathBuf {
             12 => {
                 let from = (at / 256 * 256 + usize::from(*value)).min(bytes.len() - 1);
                 let to = (from + 16).min(bytes.len());
-                bytes.copy_within(from..to, at.min(bytes.len() - (to - from)));
+                let at = at.min(bytes.len() - (to - from));
+                bytes.copy_within(from..to, at);
             }
             // Names, types and links are where there is text.
             13 => {
