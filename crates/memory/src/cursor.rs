@@ -40,7 +40,7 @@ impl Bell {
     /// Called by the thread that will sleep, before it looks at its cursors.
     pub(crate) fn answer_here(&self) {
         if self.0.get().is_none() {
-            self.0.get_or_init(|| Thread::from(current()));
+            self.0.get_or_init(current);
             first_sleep_fence();
         }
     }
