@@ -76,10 +76,7 @@ fn whole_run() -> &'static Files {
                 parts: &[&pixels],
                 packets_received: &[2],
                 packet_bitmap: &[3],
-                timestamp_100ns: 10_000 * index,
-                bunch_id: index,
-                exposure_100ns: 8400,
-                detector_info: 1,
+                frame_values: &[10_000 * index, index, 8400, 1],
                 extra: &[],
             };
             writer.write(&record).expect("an image can be written");
@@ -109,7 +106,8 @@ fn write_damaged(edits: &[u8]) -> PathBuf {
             12 => {
                 let from = (at / 256 * 256 + usize::from(*value)).min(bytes.len() - 1);
                 let to = (from + 16).min(bytes.len());
-                bytes.copy_within(from..to, at.min(bytes.len() - (to - from)));
+                let at = at.min(bytes.len() - (to - from));
+                bytes.copy_within(from..to, at);
             }
             // Names, types and links are where there is text.
             13 => {

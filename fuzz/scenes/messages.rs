@@ -138,9 +138,9 @@ fn damaged(capture: &[u8], [how, place, value]: [u8; 3]) -> Message {
     Message { parts: parts.into_iter().map(Bytes::from).collect() }
 }
 
-/// One stream path; the input says what comes.
-pub fn check(data: &[u8]) {
-    let Some(([choice, window], steps)) = data.split_first_chunk::<2>() else { return };
+/// One stream path; the input says what comes. Returns the images that were committed.
+pub fn check(data: &[u8]) -> u64 {
+    let Some(([choice, window], steps)) = data.split_first_chunk::<2>() else { return 0 };
     let (protocol, captures) = [
         (Protocol::Stins, STINS),
         (Protocol::DectrisV1, DECTRIS_V1),
@@ -164,10 +164,10 @@ pub fn check(data: &[u8]) {
         check_pixels: choice & 8 != 0,
         ..SeriesSpec::new(protocol)
     };
-    run(spec, protocol, lists);
+    run(spec, protocol, lists)
 }
 
-fn run(spec: SeriesSpec, protocol: Protocol, lists: Vec<VecDeque<Option<Message>>>) {
+fn run(spec: SeriesSpec, protocol: Protocol, lists: Vec<VecDeque<Option<Message>>>) -> u64 {
     let queues = Arc::new(OutputQueues::new(Some(Arc::new(PreviewBuffer::new(2, 1 << 20)))));
     let reader = queues.add(OutputQueueSpec {
         name: "file".into(),
@@ -180,7 +180,7 @@ fn run(spec: SeriesSpec, protocol: Protocol, lists: Vec<VecDeque<Option<Message>
     let series = series::open(spec, lists.into_iter().map(upstream).collect(), Arc::clone(&queues)).expect("the parts fit");
     let control = series.control();
     let clock = series.control();
-    deliver::spawn("file", reader, Checker::default(), Strict, move || clock.now_ns()).expect("there is a thread");
+    let delivery = deliver::spawn("file", reader, Checker::default(), Strict, move || clock.now_ns()).expect("there is a thread");
     let until = Instant::now() + PATIENCE;
     loop {
         let progress = control.progress();
@@ -198,6 +198,10 @@ fn run(spec: SeriesSpec, protocol: Protocol, lists: Vec<VecDeque<Option<Message>
             _ => {}
         }
     }
-    let between = control.progress().between;
-    assert_eq!(between.imbalances(), [], "{between:?}");
+    let progress = control.progress();
+    assert_eq!(progress.between.imbalances(), [], "{:?}", progress.between);
+    drop(series);
+    queues.remove("file");
+    delivery.join().expect("the sink does not panic");
+    progress.images_committed
 }

@@ -53,7 +53,7 @@ impl Source for Replay {
     }
 }
 
-/// Number, first frame, state and chunk of an image.
+/// Number, first frame (from 0), state and chunk of an image.
 type Seen = (u64, u64, ImageStatus, Vec<u8>);
 
 #[derive(Clone, Default)]
@@ -105,7 +105,8 @@ fn choice(bytes: [u8; 3]) -> Choice {
         pixel: PixelType::Uint16,
         compression: if a & 2 == 0 { Compression::None } else { Compression::Bslz4 },
         processing: Processing::default(),
-        frames: (a & 4 == 0).then_some(1 + u64::from(c % 32)),
+        // Where no end is planned, all frames of a gap are frames of the run, and a long gap takes long.
+        frames: Some(if a & 4 == 0 { 1 + u64::from(c % 32) } else { 1000 }),
         first_frame: if a & 8 == 0 { FirstFrame::Number(1) } else { FirstFrame::Auto },
         missing: [MissingPolicy::Keep, MissingPolicy::Discard, MissingPolicy::CompleteOnly][usize::from(b >> 2) % 3],
         slots: (2 * window_images).max(4) + u64::from(b >> 6),
@@ -139,8 +140,7 @@ fn arrivals(streams: usize, steps: &[u8]) -> Vec<Arrivals> {
         if what >> 1 & 7 == 6 {
             frame = frame.wrapping_add(1 << (value % 64));
         }
-        let number = packetiser.first_packet(stream) + u32::from(packet % 2);
-        let mut header = packetiser.write_header(stream, frame, number);
+        let mut header = packetiser.write_header(stream, frame, u32::from(packet % 2));
         match what >> 1 & 7 {
             4 => header[usize::from(place) % 48] ^= value,
             5 => length = usize::from(place) << 8 | usize::from(value),
@@ -164,7 +164,8 @@ fn arrivals(streams: usize, steps: &[u8]) -> Vec<Arrivals> {
     all
 }
 
-fn check_image(choice: &Choice, image: &Seen) {
+/// `began` is the frame number of frame 0.
+fn check_image(choice: &Choice, began: u64, image: &Seen) {
     let (number, first_frame, status, chunk) = image;
     assert_eq!(status.has_pixels(), !chunk.is_empty(), "image {number}");
     if chunk.is_empty() {
@@ -174,7 +175,7 @@ fn check_image(choice: &Choice, image: &Seen) {
     codec::decompress(choice.plan.compression, Isa::detect(), chunk, ElementSize::Two, &mut bytes).expect("chunks decode");
     let first_packet = u32::from(choice.plan.geometry.format().first_packet as u16);
     for (part, words) in bytes.chunks_exact(4 * COLUMNS * 2).enumerate() {
-        let expected = pixel(*first_frame, first_packet + part as u32 % 2, part / 2);
+        let expected = pixel(began + first_frame, first_packet + part as u32 % 2, part / 2);
         let word = u16::from_le_bytes([words[0], words[1]]);
         let is_missing = word == MISSING && *status != ImageStatus::Complete;
         assert!(word == expected || is_missing, "image {number} of frame {first_frame}, part {part}: {word}, not {expected}");
@@ -182,9 +183,9 @@ fn check_image(choice: &Choice, image: &Seen) {
     }
 }
 
-/// One run; the input says what comes.
-pub fn check(data: &[u8]) {
-    let Some((first, steps)) = data.split_first_chunk::<3>() else { return };
+/// One run; the input says what comes. Returns the images that came whole.
+pub fn check(data: &[u8]) -> u64 {
+    let Some((first, steps)) = data.split_first_chunk::<3>() else { return 0 };
     let choice = choice(*first);
     let arrivals = arrivals(choice.streams, steps);
     let sent: usize = arrivals.iter().flatten().flatten().count();
@@ -206,6 +207,7 @@ pub fn check(data: &[u8]) {
     assert_eq!(seen.len() as u64, outcome.images);
     for (number, image) in seen.iter().enumerate() {
         assert_eq!(image.0, number as u64, "images come in order");
-        check_image(&choice, image);
+        check_image(&choice, outcome.first_frame.unwrap_or_default(), image);
     }
+    outcome.ledger.images.complete
 }

@@ -30,9 +30,9 @@ pub fn lowest(cursors: &[Cursor]) -> u64 {
     cursors.iter().map(Cursor::get).min().unwrap_or(u64::MAX)
 }
 
-/// Wakes one thread. The sleeper looks at its cursors again after each wake-up and at the latest after its time-out. No
-/// wake-up is lost: after its first sleep a thread is known here, and a wake-up before the next sleep ends that sleep.
-/// Before the first sleep, the two fences see to it that the sleeper sees the cursor or the other side sees the sleeper.
+/// Wakes one thread. The sleeper looks at its cursors again after each wake-up and at the latest after its time-out.
+/// No wake-up is lost: after its first sleep a thread is known here, and a wake-up before the next sleep ends that
+/// sleep. Before the first one, two fences see to it that the sleeper sees the cursor or the other side the sleeper.
 #[derive(Debug, Default)]
 pub struct Bell(OnceLock<Thread>);
 
@@ -40,7 +40,7 @@ impl Bell {
     /// Called by the thread that will sleep, before it looks at its cursors.
     pub(crate) fn answer_here(&self) {
         if self.0.get().is_none() {
-            self.0.get_or_init(|| Thread::from(current()));
+            self.0.get_or_init(current);
             first_sleep_fence();
         }
     }

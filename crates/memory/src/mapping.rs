@@ -31,7 +31,9 @@ impl Mapping {
         // SAFETY: the range was mapped above; the advice does not change its content, and its failure (no huge pages)
         // changes only speed. Miri does not know it.
         #[cfg(not(miri))]
-        unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+        unsafe {
+            libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE)
+        };
         for offset in (0..bytes).step_by(PAGE_BYTES) {
             // SAFETY: `offset < bytes`, all of which is mapped, writable and not yet shared with anybody.
             unsafe { start.as_ptr().add(offset).write_volatile(0) };

@@ -363,15 +363,7 @@ fn sums() {
 
 /// Snapshots, whose slots are used again later than those of the images.
 fn snapshots() {
-    images_of(Case {
-        slots: 5,
-        frames: 5,
-        received: 5,
-        sum: 1,
-        snapshot_every: Some(2),
-        patience: 5,
-        ..SMALL
-    });
+    images_of(Case { slots: 5, frames: 5, received: 5, sum: 1, snapshot_every: Some(2), patience: 5, ..SMALL });
 }
 
 /// Two receivers that race for the slot which the committer gives back, and lose what finds none.

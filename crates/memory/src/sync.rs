@@ -103,7 +103,6 @@ mod modelled {
     use super::Part;
     use loom::sync::atomic::AtomicBool;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-    pub(crate) use loom::thread::current;
 
     thread_local! {
         /// What the model on this thread leaves out. (A model runs all of its threads on one thread of the system.)
@@ -121,10 +120,8 @@ mod modelled {
     #[derive(Debug)]
     pub(crate) struct Thread(loom::thread::Thread);
 
-    impl From<loom::thread::Thread> for Thread {
-        fn from(thread: loom::thread::Thread) -> Self {
-            Self(thread)
-        }
+    pub(crate) fn current() -> Thread {
+        Thread(loom::thread::current())
     }
 
     impl Thread {

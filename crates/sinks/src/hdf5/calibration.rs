@@ -12,6 +12,7 @@ use std::path::Path;
 use hdf5::{File, Group, H5Type};
 use sha2::{Digest, Sha256};
 
+use super::bounded::ReadAll;
 use super::error::{Context, Error, ErrorKind};
 use super::low::{self, Format};
 use super::names::temporary_path;
@@ -313,7 +314,7 @@ impl CalibrationFile {
             ..Self::default()
         };
         if let Ok(ids) = file.dataset("module_ids") {
-            let ids = ids.read_raw::<i32>().map_err(|_| "module_ids cannot be read")?;
+            let ids = ids.read_all::<i32>().map_err(|_| "module_ids cannot be read")?;
             read.module_ids = ids.into_iter().map(|id| u16::try_from(id).ok()).collect();
         }
         for line in read_texts(file, "reasons").unwrap_or_default() {
@@ -375,5 +376,5 @@ fn read_plane<T: H5Type>(group: &Group, name: &str, shape: [usize; 2]) -> Result
     if data.shape() != shape {
         return Err(format!("'{name}' has the shape {:?} instead of {shape:?}", data.shape()));
     }
-    data.read_raw::<T>().map_err(|error| format!("'{name}' cannot be read: {error}"))
+    data.read_all::<T>().map_err(|error| format!("'{name}' cannot be read: {error}"))
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use hdf5::Dataset;
 use hdf5::types::TypeDescriptor;
 
+use super::bounded::ReadAll;
 use super::error::{Context, Error, ErrorKind};
 use super::low;
 
@@ -27,7 +28,7 @@ pub struct Planes<T> {
 /// If the file cannot be read or has no such data set of numbers.
 pub fn read_floats(path: &Path, name: &str) -> Result<Planes<f32>, Error> {
     let data = open(path, name)?.ok_or_else(|| lacks(path, name))?;
-    let values = data.read_raw::<f32>().context("read the planes", path)?;
+    let values = data.read_all::<f32>().context("read the planes", path)?;
     Ok(Planes { shape: data.shape(), values })
 }
 
@@ -41,10 +42,10 @@ pub fn read_mask(path: &Path, name: &str) -> Result<Option<Planes<u32>>, Error> 
     let Some(data) = open(path, name)? else { return Ok(None) };
     let kind = data.dtype().and_then(|t| t.to_descriptor()).context(doing, path)?;
     let values = match kind {
-        TypeDescriptor::Boolean => data.read_raw::<bool>().context(doing, path)?.into_iter().map(u32::from).collect(),
+        TypeDescriptor::Boolean => data.read_all::<bool>().context(doing, path)?.into_iter().map(u32::from).collect(),
         TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_) => {
             let narrow = |v: i64| u32::try_from(v).unwrap_or(1 << 31);
-            data.read_raw::<i64>().context(doing, path)?.into_iter().map(narrow).collect()
+            data.read_all::<i64>().context(doing, path)?.into_iter().map(narrow).collect()
         }
         other => {
             let why = format!("'{name}' holds {other}, not booleans or whole numbers");

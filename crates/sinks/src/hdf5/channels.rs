@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hdf5::{Group, Result};
 
+use super::bounded::ReadAll;
 use super::low;
 use super::nexus::{attribute_text, attribute_texts, group, number, plain, text, texts};
 use super::series_info::ChannelInfo;
@@ -44,8 +45,8 @@ pub(crate) fn take_back(spec: &mut FileSpec, files: &[&Path]) {
         let own = [format!("/entry/instrument/detector/{}_channel", plain(&channel.name)), format!("{KEPT}/channel_{n}")];
         for file in files.iter().filter_map(|path| low::open_file(path).ok()) {
             for group in own.iter().filter_map(|name| file.group(name).ok()) {
-                let mask = group.dataset("pixel_mask").and_then(|mask| mask.read_raw::<u32>()).ok();
-                let field = group.dataset("flatfield").and_then(|field| field.read_raw::<f32>()).ok();
+                let mask = group.dataset("pixel_mask").and_then(|mask| mask.read_all::<u32>()).ok();
+                let field = group.dataset("flatfield").and_then(|field| field.read_all::<f32>()).ok();
                 channel.pixel_mask = channel.pixel_mask.take().or(mask.filter(|mask| mask.len() == pixels));
                 channel.flat_field = channel.flat_field.take().or(field.filter(|field| field.len() == pixels));
             }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hdf5::{Dataset, File, Group};
 
+use super::bounded::ReadAll;
 use super::checksum::CHECKSUM;
 use super::columns::{Columns, ImageStatus};
 use super::decode::Decode;
@@ -397,7 +398,7 @@ impl Report<'_> {
     }
 
     fn columns(&mut self, reader: &Reader, first: u64, images: u64, file: &File, path: &Path) {
-        let read = |name: &str| file.dataset(&format!("{COLUMNS}/{name}")).and_then(|d| d.read_raw::<u64>()).ok();
+        let read = |name: &str| file.dataset(&format!("{COLUMNS}/{name}")).and_then(|d| d.read_all::<u64>()).ok();
         let place = format!("{} {COLUMNS}", path.display());
         if reader.summary().spec.as_ref().is_some_and(|spec| spec.series.is_some()) {
             return self.series_columns(&read, first, images as usize, &place);
@@ -468,7 +469,7 @@ impl Report<'_> {
                 self.error(format!("{rows} rows of column {} for {n} images", column.name), place, REPAIR);
             }
         }
-        let read = |name: &str| dataset(name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
+        let read = |name: &str| dataset(name).and_then(|d| d.read_all::<u64>()).unwrap_or_default();
         if ["frames", "frames_complete"].iter().all(|name| named.iter().any(|column| column.name == *name)) {
             let (all, complete) = (read("frames"), read("frames_complete"));
             let pairs = all.iter().zip(&complete).enumerate().filter(|(_, (all, complete))| complete > all);
@@ -502,7 +503,7 @@ impl Report<'_> {
     /// Compares the mask in the master with that in the first data file.
     fn same_mask(&mut self, reader: &Reader) {
         let Some((.., file, path)) = reader.parts().find(|(first, ..)| *first == 0) else { return };
-        let read = |file: &File, name: &str| file.dataset(name).and_then(|mask| mask.read_raw::<u32>()).ok();
+        let read = |file: &File, name: &str| file.dataset(name).and_then(|mask| mask.read_all::<u32>()).ok();
         let kept = read(file, "/entry/konkordia/pixel_mask");
         let used = read(reader.file(), "/entry/instrument/detector/pixel_mask");
         if let (Some(kept), Some(used)) = (kept, used)

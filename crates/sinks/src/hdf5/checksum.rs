@@ -5,6 +5,7 @@
 use crc32fast::Hasher;
 use hdf5::File;
 
+use super::bounded::ReadAll;
 use super::paths::COLUMNS;
 
 /// Name of the column: CRC-32 (IEEE 802.3, as zlib's) over the bytes of all chunks of the image; 0 where nothing is
@@ -29,7 +30,7 @@ pub(crate) fn stored(file: &File, images: u64) -> Result<Option<Vec<u32>>, Strin
     if !columns.link_exists(CHECKSUM) {
         return Ok(None);
     }
-    let sums = columns.dataset(CHECKSUM).and_then(|sums| sums.read_raw::<u32>()).map_err(|error| error.to_string())?;
+    let sums = columns.dataset(CHECKSUM).and_then(|sums| sums.read_all::<u32>()).map_err(|error| error.to_string())?;
     if sums.len() as u64 == images { Ok(Some(sums)) } else { Err(format!("{} of them for {images} images", sums.len())) }
 }
 

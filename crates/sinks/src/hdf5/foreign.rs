@@ -8,6 +8,7 @@ use hdf5::datatype::ByteOrder;
 use hdf5::types::{FixedAscii, FloatSize, IntSize, TypeDescriptor, VarLenAscii, VarLenUnicode};
 use hdf5::{Dataset, File};
 
+use super::bounded::ReadAll;
 use super::error::{Context, Error, ErrorKind};
 use super::foreign_low::raw_values;
 use super::low;
@@ -82,12 +83,12 @@ impl ForeignFile {
     pub fn numbers(&self, name: &str) -> Option<Vec<u64>> {
         let table = self.file.dataset(name).ok().filter(|t| t.size() <= VALUES_MAX)?;
         match table.dtype().ok()?.to_descriptor().ok()? {
-            TypeDescriptor::Unsigned(_) => table.read_raw().ok(),
+            TypeDescriptor::Unsigned(_) => table.read_all().ok(),
             // -1 stands for "none" in signed tables.
-            TypeDescriptor::Integer(_) => Some(table.read_raw::<i64>().ok()?.into_iter().map(|v| v as u64).collect()),
-            TypeDescriptor::Boolean => Some(table.read_raw::<bool>().ok()?.into_iter().map(u64::from).collect()),
+            TypeDescriptor::Integer(_) => Some(table.read_all::<i64>().ok()?.into_iter().map(|v| v as u64).collect()),
+            TypeDescriptor::Boolean => Some(table.read_all::<bool>().ok()?.into_iter().map(u64::from).collect()),
             TypeDescriptor::Float(FloatSize::U8 | FloatSize::U4) => {
-                Some(table.read_raw::<f64>().ok()?.into_iter().map(|v| v as u64).collect())
+                Some(table.read_all::<f64>().ok()?.into_iter().map(|v| v as u64).collect())
             }
             _ => None,
         }
@@ -101,10 +102,10 @@ impl ForeignFile {
     /// A single text, whatever string type holds it.
     pub fn text(&self, name: &str) -> Option<String> {
         let field = self.file.dataset(name).ok().filter(|f| f.size() == 1)?;
-        let fixed = || Some(field.read_raw::<FixedAscii<256>>().ok()?.first()?.as_bytes().to_vec());
+        let fixed = || Some(field.read_all::<FixedAscii<256>>().ok()?.first()?.as_bytes().to_vec());
         let bytes = match field.dtype().ok()?.to_descriptor().ok()? {
-            TypeDescriptor::VarLenUnicode => field.read_raw::<VarLenUnicode>().ok()?.first()?.as_bytes().to_vec(),
-            TypeDescriptor::VarLenAscii => field.read_raw::<VarLenAscii>().ok()?.first()?.as_bytes().to_vec(),
+            TypeDescriptor::VarLenUnicode => field.read_all::<VarLenUnicode>().ok()?.first()?.as_bytes().to_vec(),
+            TypeDescriptor::VarLenAscii => field.read_all::<VarLenAscii>().ok()?.first()?.as_bytes().to_vec(),
             _ => fixed()?,
         };
         Some(String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned())
@@ -152,7 +153,8 @@ impl ForeignFile {
         let filters = low::filters(&stack).context(DOING, &self.path)?;
         let repack = "make a copy that can be read: h5repack -l /DATASET:CHUNK=1xROWSxCOLUMNS -f NONE";
         let compression = packing::compression(&filters).ok_or_else(|| refuse(format!("has the filters {filters:?}"), repack))?;
-        let image_bytes = (rows * columns * pixel_bytes) as u64;
+        let image_bytes = rows.checked_mul(columns).and_then(|pixels| pixels.checked_mul(pixel_bytes));
+        let image_bytes = image_bytes.ok_or_else(|| refuse("claims to have larger images than any".into(), repack))? as u64;
         let found = if stack.is_chunked() {
             if stack.chunk() != Some(vec![1, rows, columns]) {
                 return Err(refuse(format!("has chunks of {:?}, not of one image", stack.chunk().unwrap_or_default()), repack));

@@ -5,6 +5,7 @@
 use hdf5::{Dataset, Group, Result};
 use konkordia_core::experiment::{Axis, Experiment};
 
+use super::bounded::ReadAll;
 use super::datafile::Closed;
 use super::low;
 use super::nexus::{attribute_text, group, number, text, transformation};
@@ -59,7 +60,7 @@ impl Frames {
         let mut listed = vec![(0, 0); images as usize];
         for file in files {
             let Some(columns) = file.columns()? else { continue };
-            let column = |name: &str| columns.dataset(name).ok()?.read_raw::<u64>().ok();
+            let column = |name: &str| columns.dataset(name).ok()?.read_all::<u64>().ok();
             let (Some(first), Some(count)) = (column("first_frame"), column("frames")) else { continue };
             let place = listed.get_mut(((file.number - 1) * ipf) as usize..).unwrap_or_default();
             place.iter_mut().zip(first.into_iter().zip(count)).take(file.stored as usize).for_each(|(place, row)| *place = row);

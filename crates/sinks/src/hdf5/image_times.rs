@@ -2,6 +2,7 @@
 
 use hdf5::{Dataset, Group, Result};
 
+use super::bounded::ReadAll;
 use super::columns::ImageStatus;
 use super::datafile::Closed;
 use super::low;
@@ -19,8 +20,8 @@ fn ticks(file: &Closed, column: &str) -> Result<Option<Vec<Option<u64>>>> {
     let Some(open) = file.columns()? else { return Ok(None) };
     let read = |name: &str| open.dataset(name).ok();
     let (Some(status), Some(time)) = (
-        read("status").and_then(|column| column.read_raw::<u8>().ok()),
-        read(column).and_then(|column| column.read_raw::<u64>().ok()),
+        read("status").and_then(|column| column.read_all::<u8>().ok()),
+        read(column).and_then(|column| column.read_all::<u64>().ok()),
     ) else {
         return Ok(None);
     };

@@ -2,6 +2,7 @@
 
 use hdf5::File;
 
+use super::bounded::ReadAll;
 use super::nexus::{read_number, read_text, read_texts};
 use super::spec::{LedgerRecord, StreamRecord};
 
@@ -28,7 +29,7 @@ pub(crate) fn read_ledger(file: &File) -> Option<LedgerRecord> {
     let mut streams: Vec<StreamRecord> = names.into_iter().map(|name| StreamRecord { name, counters: Vec::new() }).collect();
     if let Ok(group) = ledger.group("streams") {
         for name in group.member_names().unwrap_or_default().into_iter().filter(|name| name != "name") {
-            let values = group.dataset(&name).and_then(|d| d.read_raw::<u64>()).unwrap_or_default();
+            let values = group.dataset(&name).and_then(|d| d.read_all::<u64>()).unwrap_or_default();
             for (stream, value) in streams.iter_mut().zip(values) {
                 stream.counters.push((name.clone(), value));
             }

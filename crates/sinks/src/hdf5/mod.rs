@@ -5,6 +5,7 @@
 //! [`repair::repair`] rebuilds what a killed process left behind (docs/decisions/0003-hdf5-crash-safety.md).
 
 pub mod append;
+mod bounded;
 pub mod calibration;
 pub mod calibration_planes;
 mod channels;

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::bounded::ReadAll;
 use super::check::{needs_repair, virtual_name};
 use super::datafile::Closed;
 use super::ledger::{FILE_MISSING, NOT_RESCUED, read_ledger};
@@ -46,7 +47,7 @@ impl OldMaster {
         let mut linked: Vec<u64> = links.iter().filter_map(|name| name.strip_prefix("data_")?.parse().ok()).collect();
         linked.sort_unstable();
         let images = read_number(&file, "/entry/instrument/detector/detectorSpecific/nimages").unwrap_or(0.0) as u64;
-        let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|status| status.read_raw::<u8>()).ok();
+        let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|status| status.read_all::<u8>()).ok();
         Some(Self {
             path: path.to_owned(),
             description: read_text(&file, DESCRIPTION),
@@ -58,7 +59,7 @@ impl OldMaster {
             linked,
             has_pedestals: file.group(OWN).is_ok_and(|own| own.link_exists(PEDESTALS)),
             mappings_whole: virtual_name(&file).is_none() || mappings::are_whole(path),
-            mask: file.dataset(MASK).and_then(|mask| mask.read_raw::<u32>()).ok(),
+            mask: file.dataset(MASK).and_then(|mask| mask.read_all::<u32>()).ok(),
             status,
         })
     }
@@ -141,6 +142,6 @@ impl OldMaster {
 
 /// States of the images of a data file, as the file has them.
 pub(super) fn status_of(file: &Closed) -> Option<Vec<u8>> {
-    let status = file.columns().ok()??.dataset("status").ok()?.read_raw::<u8>().ok()?;
+    let status = file.columns().ok()??.dataset("status").ok()?.read_all::<u8>().ok()?;
     (status.len() as u64 == file.stored).then_some(status)
 }

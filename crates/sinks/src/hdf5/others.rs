@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hdf5::File;
 
+use super::bounded::zeros;
 use super::check::{Finding, Severity};
 use super::decode::Decode;
 use super::error::{Error, ErrorKind};
@@ -150,7 +151,8 @@ impl OthersFile {
                 || Error::new(ErrorKind::Damaged, "read an image of", &at.path, format!("{bytes} bytes instead of {wanted}"));
             return if bytes == wanted { Ok(Some(std::mem::take(chunk))) } else { Err(why()) };
         }
-        let mut pixels = vec![0; layout.image_bytes()];
+        let too_large = || Error::new(ErrorKind::Damaged, "read an image of", &at.path, "it claims to be larger than any image");
+        let mut pixels = zeros(layout.image_bytes()).ok_or_else(too_large)?;
         decode(layout.compression, chunk, layout.element_bytes, &mut pixels)
             .map_err(|why| Error::new(ErrorKind::Damaged, "decode an image of", &at.path, why))?;
         Ok(Some(pixels))

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use hdf5::{Dataset, File};
 use konkordia_core::pixel::PixelType;
 
+use super::bounded::ReadAll;
 use super::columns::{Column, ColumnType};
 use super::datafile::remove;
 use super::error::{Context, Error, ErrorKind};
@@ -151,7 +152,7 @@ impl Snapshots {
             let cause = format!("{STACK} has the shape {stack:?} for images {shape:?} in a file of {file_bytes} bytes");
             return Err(Error::new(ErrorKind::Damaged, doing, path, cause));
         }
-        let images = images.read_raw::<u64>().context(doing, path)?;
+        let images = images.read_all::<u64>().context(doing, path)?;
         Ok(Self { path: path.to_owned(), images })
     }
 

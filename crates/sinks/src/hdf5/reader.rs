@@ -6,6 +6,7 @@ use hdf5::types::{FloatSize, IntSize, TypeDescriptor};
 use hdf5::{Dataset, File};
 use konkordia_core::pixel::PixelType;
 
+use super::bounded::{BYTES_MAX, ReadAll};
 use super::columns::ImageStatus;
 use super::decode::Decode;
 use super::error::{Context, Error, ErrorKind};
@@ -210,6 +211,9 @@ impl Reader {
     pub fn read_image(&self, image: u64, decode: &Decode<'_>) -> Result<Vec<u8>, Error> {
         let element = self.summary.pixel.bytes();
         let piece_bytes = self.image_bytes() / self.summary.pieces.max(1);
+        if self.image_bytes() > BYTES_MAX {
+            return Err(Error::new(ErrorKind::Damaged, "read an image of", &self.path, "it claims to be larger than any image"));
+        }
         let mut out = Vec::new();
         for piece in 0..self.summary.pieces {
             let pixels = self.read_pixels(image, piece, piece_bytes, decode)?;
@@ -226,7 +230,8 @@ impl Reader {
 
     /// Bytes of the pixels of one image.
     pub(crate) fn image_bytes(&self) -> usize {
-        self.summary.image_shape.iter().product::<u64>() as usize * self.summary.pixel.bytes()
+        let shape = self.summary.image_shape.iter();
+        shape.fold(self.summary.pixel.bytes(), |product, length| product.saturating_mul(*length as usize))
     }
 
     /// The pixels of one chunk; `None` if it was never written.
@@ -258,7 +263,7 @@ impl Reader {
 
     /// One per-image column as numbers, row after row; `None` if the file has no such column.
     pub fn column(&self, name: &str) -> Option<Vec<u64>> {
-        self.file.group(COLUMNS).ok()?.dataset(name).ok()?.read_raw::<u64>().ok()
+        self.file.group(COLUMNS).ok()?.dataset(name).ok()?.read_all::<u64>().ok()
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -366,7 +371,7 @@ fn summarise(
     let nimages = number("detectorSpecific/nimages").map(|n| n as u64);
     let images = nimages.unwrap_or_else(|| parts.iter().map(|part| part.images).sum());
     let mut by_status = [0; 4];
-    let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_raw::<u8>()).unwrap_or_default();
+    let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_all::<u8>()).unwrap_or_default();
     let range = |part: &Part| part.first as usize..part.first.saturating_add(part.images).min(status.len() as u64) as usize;
     let readable = parts.iter().filter_map(|part| status.get(range(part))).flatten();
     readable.filter(|&&s| s < 4).for_each(|&s| by_status[usize::from(s)] += 1);

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::bounded::ReadAll;
 use super::channels;
 use super::columns::Columns;
 use super::constant::LostBudget;
@@ -266,7 +267,7 @@ impl Run<'_> {
     /// zeros.
     pub(super) fn mask_of(&self, data: &Path, pixels: usize) -> Option<Vec<u32>> {
         let read = |path: &Path, name: &str| {
-            let mask = low::open_file(path).ok()?.dataset(name).ok()?.read_raw::<u32>().ok()?;
+            let mask = low::open_file(path).ok()?.dataset(name).ok()?.read_all::<u32>().ok()?;
             (mask.len() == pixels).then_some(mask)
         };
         let is_used = |mask: &Vec<u32>| mask.iter().any(|bits| *bits != 0);

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::bounded::ReadAll;
 use super::checksum::CHECKSUM;
 use super::columns::Columns;
 use super::datafile::{Closed, remove};
@@ -104,7 +105,7 @@ fn open(spec: &FileSpec, columns: &Columns, expected: &str, number: u64, path: &
     let text = read_text(&file, DESCRIPTION).ok_or_else(|| damaged("it has no run description".into()))?;
     same_run(expected, &text, path)?;
     if number == 1 {
-        let mask = file.dataset("/entry/konkordia/pixel_mask").and_then(|mask| mask.read_raw::<u32>());
+        let mask = file.dataset("/entry/konkordia/pixel_mask").and_then(|mask| mask.read_all::<u32>());
         let mut mask = mask.context(DOING, path)?;
         // Masks in files of older releases lack the bits that both XDS plug-ins read.
         readable_mask(&mut mask);
@@ -126,7 +127,7 @@ fn open(spec: &FileSpec, columns: &Columns, expected: &str, number: u64, path: &
             return Err(damaged(format!("its column {} has the shape {rows:?} for {} images", column.name, shape[0])));
         }
     }
-    let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_raw::<u8>()).context(DOING, path)?;
+    let status = file.dataset(&format!("{COLUMNS}/status")).and_then(|d| d.read_all::<u8>()).context(DOING, path)?;
     let with_pixels = status.iter().filter(|&&status| matches!(status, 1 | 2)).count() as u64;
     Ok(Held {
         images: shape[0] as u64,

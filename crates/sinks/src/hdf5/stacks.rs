@@ -59,7 +59,7 @@ pub struct StackLayout {
 impl StackLayout {
     /// Bytes of one decoded image.
     pub fn image_bytes(&self) -> usize {
-        self.rows * self.columns * self.element_bytes
+        self.rows.saturating_mul(self.columns).saturating_mul(self.element_bytes)
     }
 
     /// Positions of the stack. An image with several channels has several chunks at its position.

@@ -17,6 +17,7 @@ use hdf5_sys::h5p::H5P_DEFAULT;
 use hdf5_sys::h5s::{H5S_ALL, H5S_class_t, H5Sclose, H5Screate, H5Screate_simple};
 use hdf5_sys::h5t::{H5Tclose, H5Tcopy, H5Tset_size};
 
+use super::bounded::ReadAll;
 use super::foreign_low::raw_values;
 use super::low::Owned;
 
@@ -159,8 +160,8 @@ fn read_all(from: &Container, raw: impl FnOnce(usize) -> Result<Vec<u8>>) -> Opt
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     let many = Some(from.size()).filter(|size| *size <= READ_MAX)?;
     match from.dtype().ok()?.to_descriptor().ok()? {
-        TypeDescriptor::VarLenUnicode => from.read_raw::<VarLenUnicode>().ok()?.iter().map(|one| text(one.as_bytes())).collect(),
-        TypeDescriptor::VarLenAscii => from.read_raw::<VarLenAscii>().ok()?.iter().map(|one| text(one.as_bytes())).collect(),
+        TypeDescriptor::VarLenUnicode => from.read_all::<VarLenUnicode>().ok()?.iter().map(|one| text(one.as_bytes())).collect(),
+        TypeDescriptor::VarLenAscii => from.read_all::<VarLenAscii>().ok()?.iter().map(|one| text(one.as_bytes())).collect(),
         TypeDescriptor::FixedAscii(width) | TypeDescriptor::FixedUnicode(width) => {
             many.checked_mul(width).filter(|bytes| *bytes <= READ_MAX)?;
             let end = |one: &[u8]| one.iter().position(|byte| *byte == 0).unwrap_or(one.len());
