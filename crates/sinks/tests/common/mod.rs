@@ -9,10 +9,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use konkordia_core::pixel::PixelType;
 use konkordia_core::frame_header::ColumnType;
+use konkordia_core::pixel::PixelType;
 use konkordia_sinks::durable::ToDisk;
-use konkordia_sinks::hdf5::{Compression, Error, ExtraColumn, FileSpec, ImageRecord, ImageStatus, LedgerRecord, Metadata, Overwrite};
+use konkordia_sinks::hdf5::{
+    Compression, Error, ExtraColumn, FileSpec, ImageRecord, ImageStatus, LedgerRecord, Metadata, Overwrite,
+};
 use konkordia_sinks::hdf5::{StreamRecord, TileInfo, Writer};
 
 /// The pixel value of every sample run, except where a packet is missing: small, and different in each image, row and
