@@ -1,4 +1,4 @@
-//! Statistics of pixels: of a whole image for reports ([`image`]), and of a few pixels while they are in the cache
+//! Statistics of pixels: of a whole image for reports ([`image()`]), and of a few pixels while they are in the cache
 //! ([`add`]), which workers do for every image.
 
 #[cfg(target_arch = "x86_64")]

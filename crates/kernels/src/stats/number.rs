@@ -104,7 +104,7 @@ impl<W: Wide> PixelStats<W> {
 pub trait Measured: OutputPixel {
     /// Type of its sums.
     type Wide: Wide;
-    /// Adds at most [`PORTION`] pixels. Inlined into each instruction set.
+    /// Adds a few pixels, see [`super::add`]. Inlined into each instruction set.
     fn add(pixels: &[Self], stats: &mut PixelStats<Self::Wide>);
 }
 
