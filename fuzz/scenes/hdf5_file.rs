@@ -89,6 +89,15 @@ fn whole_run() -> &'static Files {
     })
 }
 
+/// True near a global heap, in which virtual data sets and texts of any length lie. libhdf5 itself can loop for ever
+/// over a damaged one (`H5HG__cache_heap_deserialize`). That says nothing of our code, and would end every longer
+/// search.
+fn is_global_heap(bytes: &[u8], at: usize) -> bool {
+    const HEAP_BYTES: usize = 4096;
+    let from = at.saturating_sub(HEAP_BYTES);
+    bytes[from..(at + 20).min(bytes.len())].windows(4).any(|four| four == b"GCOL")
+}
+
 /// Writes the files, damaged as the input says.
 fn write_damaged(edits: &[u8]) -> PathBuf {
     let mut files = whole_run().clone();
@@ -98,6 +107,9 @@ fn write_damaged(edits: &[u8]) -> PathBuf {
         let place = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
         let Some(at) = place.checked_rem(bytes.len()) else { continue };
         let end = (at + 8).min(bytes.len());
+        if is_global_heap(bytes, at) {
+            continue;
+        }
         match kind & 15 {
             0..=5 => bytes[at] ^= value,
             6..=9 => bytes[at] = *value,
