@@ -259,6 +259,7 @@ pub enum SimulateDetector {
     Eiger(EigerArgs),
     /// Modules of European XFEL: trains of random images, one UDP port per module
     #[command(help_template = TEMPLATE, after_help = EXIT_CODES, before_help = "Examples:
+  konkordia simulate xfel-train --to 127.0.0.1:50010
   konkordia simulate xfel-train --to 127.0.0.1:50010 --modules 2 --images-per-train 4 --trains 100
   konkordia simulate xfel-train --to 127.0.0.1:50010 --model agipd --trains 50 --loss 0.001 --seed 7")]
     XfelTrain(XfelTrainArgs),

@@ -5,7 +5,7 @@ use konkordia_core::array::{Array, Element, Packing, Shape};
 use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
 
-fn image(number: u64, pixels: &[u16; 6]) -> CommittedImage {
+pub(super) fn image(number: u64, pixels: &[u16; 6]) -> CommittedImage {
     let bytes: Vec<u8> = pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect();
     let channel = |name: &str| Channel {
         name: name.into(),
