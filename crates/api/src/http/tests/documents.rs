@@ -5,8 +5,8 @@ use super::images::image;
 use super::*;
 use crate::metrics;
 use konkordia_acquire::detector::status::latency_rows;
-use konkordia_core::pixel::PixelType;
-use konkordia_core::results::pixel_results;
+use konkordia_core::frame_header::ColumnType;
+use konkordia_core::results::ResultKind;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -73,8 +73,9 @@ fn the_page_of_the_interface_names_all_paths_and_codes() {
 #[tokio::test]
 async fn metrics_are_exported_under_the_documented_names() {
     let bench = Bench::new(&["eiger"]);
-    let mut results = ImageResults::new(pixel_results(PixelType::Int16).iter().collect());
-    results.fill().copy_from_slice(&[4, 1, 1, (-3i64).cast_unsigned(), 9, 20]);
+    static GLOW: ResultKind = ResultKind { name: "glow", number: ColumnType::I64, length: 1, unit: "", meaning: "" };
+    let mut results = ImageResults::new([&GLOW].into());
+    results.fill()[0] = (-3i64).cast_unsigned();
     bench.fakes[0].show(CommittedImage { results, ..image(4, &[1; 6]) });
     let answer = bench.get("/metrics").await;
     assert!(answer.header("content-type").starts_with("application/openmetrics-text"));
@@ -94,7 +95,7 @@ async fn metrics_are_exported_under_the_documented_names() {
         value("konkordia_consumer_skipped_images_total{detector=\"eiger\",consumer=\"preview \\\"1\\\"\",service=\"latest\"}"),
         "2.0"
     );
-    assert_eq!(value("konkordia_newest_image{detector=\"eiger\",result=\"min_value\"}"), "-3.0");
+    assert_eq!(value("konkordia_newest_image{detector=\"eiger\",result=\"glow\"}"), "-3.0");
     assert_eq!(value("konkordia_run_progress_ratio{detector=\"eiger\"}"), "0.5");
     assert!(value("konkordia_output_free_bytes{detector=\"eiger\"}").parse::<f64>().unwrap() > 0.0);
     assert!(value("konkordia_process_resident_memory_bytes").parse::<f64>().unwrap() > 1e6);
