@@ -265,7 +265,30 @@ pub enum SimulateDetector {
     XfelTrain(XfelTrainArgs),
 }
 
-/// Options of both detectors.
+/// Faults of the link between a simulated detector and its receiver.
+#[derive(Debug, Args)]
+pub struct FaultArgs {
+    /// Probability that a packet is lost
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub loss: f64,
+    /// Probability that a packet is sent twice
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub duplicate: f64,
+    /// Probability that a packet is delayed by up to 16 others
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub reorder: f64,
+    /// Probability that a packet is cut short
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub truncate: f64,
+    /// Probability that a burst of lost packets begins, 20 packets long on average
+    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
+    pub burst: f64,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Faults")]
+    pub seed: u64,
+}
+
+/// Options of JUNGFRAU and EIGER.
 #[derive(Debug, Args)]
 pub struct SendArgs {
     /// Where to send: address and port of the first stream; the others follow on consecutive ports
@@ -286,24 +309,11 @@ pub struct SendArgs {
     /// Frame number of the first image [default: 1, or that of the dump]
     #[arg(long, value_name = "N", help_heading = "What to send")]
     pub first_frame: Option<u64>,
-    /// Probability that a packet is lost
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub loss: f64,
-    /// Probability that a packet is sent twice
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub duplicate: f64,
-    /// Probability that a packet is delayed by up to 16 others
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub reorder: f64,
+    #[command(flatten)]
+    pub faults: FaultArgs,
     /// Probability that bits flip in the type and version fields of a packet header
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub corrupt: f64,
-    /// Probability that a packet is cut short
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub truncate: f64,
-    /// Probability that a burst of lost packets begins, 20 packets long on average
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub burst: f64,
     /// Probability that a packet is followed by a datagram that is not of this detector
     #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
     pub foreign: f64,
@@ -313,9 +323,6 @@ pub struct SendArgs {
     /// Stream that sends nothing, counted from 0; may be given several times
     #[arg(long, value_name = "STREAM", help_heading = "Faults")]
     pub silent: Vec<usize>,
-    /// Seed of the random numbers
-    #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Faults")]
-    pub seed: u64,
     /// For programs: what was sent, as JSON on stdout
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -327,7 +334,8 @@ pub struct SendArgs {
 impl SendArgs {
     /// True if packets must go through the fault link.
     pub fn has_faults(&self) -> bool {
-        let p = [self.loss, self.duplicate, self.reorder, self.corrupt, self.truncate, self.burst, self.foreign];
+        let FaultArgs { loss, duplicate, reorder, truncate, burst, .. } = self.faults;
+        let p = [loss, duplicate, reorder, self.corrupt, truncate, burst, self.foreign];
         p.iter().any(|p| *p > 0.0) || self.restart_at.is_some()
     }
 }
@@ -443,24 +451,8 @@ pub struct XfelTrainArgs {
     /// Frame number of the first train
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "What to send")]
     pub first_frame: u32,
-    /// Probability that a packet is lost
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub loss: f64,
-    /// Probability that a packet is sent twice
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub duplicate: f64,
-    /// Probability that a packet is delayed by up to 16 others
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub reorder: f64,
-    /// Probability that a packet is cut short
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub truncate: f64,
-    /// Probability that a burst of lost packets begins, 20 packets long on average
-    #[arg(long, value_name = "P", default_value_t = 0.0, help_heading = "Faults", value_parser = probability)]
-    pub burst: f64,
-    /// Seed of the random numbers
-    #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Faults")]
-    pub seed: u64,
+    #[command(flatten)]
+    pub faults: FaultArgs,
     /// For programs: what was sent, as JSON on stdout
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -1,14 +1,30 @@
 //! What all simulated detectors share: where they send, and the faults of the link.
 
+use crate::cli::FaultArgs;
 use konkordia_core::failure::{Exit, Failure};
-use konkordia_sim::fault::FaultCounts;
+use konkordia_sim::fault::{FaultCounts, FaultModel};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// Largest number of packets by which a packet is delayed.
-pub const REORDER_PACKETS_MAX: usize = 16;
+const REORDER_PACKETS_MAX: usize = 16;
 /// Mean length of a burst of losses.
-pub const BURST_PACKETS_MEAN: f64 = 20.0;
+const BURST_PACKETS_MEAN: f64 = 20.0;
+
+/// The faults that the link of every simulated detector can have.
+pub fn fault_model_of(args: &FaultArgs) -> FaultModel {
+    FaultModel {
+        seed: args.seed,
+        loss: args.loss,
+        burst: args.burst,
+        burst_packets_mean: BURST_PACKETS_MEAN,
+        duplicate: args.duplicate,
+        reorder: args.reorder,
+        reorder_packets_max: REORDER_PACKETS_MAX,
+        truncate: args.truncate,
+        ..FaultModel::default()
+    }
+}
 
 /// The address to which the first stream is sent.
 pub fn address(text: &str) -> Result<SocketAddr, Failure> {

@@ -18,7 +18,7 @@ use konkordia_sim::fault::{FaultCounts, FaultLink, FaultModel};
 use konkordia_sim::jungfrau::{DriftShape, JungfrauModel, SyntheticJungfrau};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser};
 use konkordia_sim::scene::{MODULE_PIXELS, SceneModel};
-use link::{BURST_PACKETS_MEAN, REORDER_PACKETS_MAX, address, fault_json};
+use link::{address, fault_json, fault_model_of};
 use send::{Pace, Senders, Sent};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -178,20 +178,12 @@ fn transmit(args: &SendArgs, to: SocketAddr, feed: &mut Feed, images: u64) -> Re
 
 fn fault_model(args: &SendArgs, first_frame_number: u64) -> FaultModel {
     FaultModel {
-        seed: args.seed,
         first_frame_number,
-        loss: args.loss,
-        burst: args.burst,
-        burst_packets_mean: BURST_PACKETS_MEAN,
-        duplicate: args.duplicate,
-        reorder: args.reorder,
-        reorder_packets_max: REORDER_PACKETS_MAX,
         corrupt_header: args.corrupt,
         header_bytes: CORRUPT_HEADER_BYTES,
-        truncate: args.truncate,
         foreign: args.foreign,
         restart_at_image: args.restart_at,
-        ..FaultModel::default()
+        ..fault_model_of(&args.faults)
     }
 }
 

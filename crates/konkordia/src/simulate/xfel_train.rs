@@ -1,14 +1,14 @@
 //! `konkordia simulate xfel-train`: modules of European XFEL that send trains of random images.
 
 use super::detector::wrong;
-use super::link::{BURST_PACKETS_MEAN, REORDER_PACKETS_MAX, address, fault_json};
+use super::link::{address, fault_json, fault_model_of};
 use super::send::{Senders, Sent, failed, wait_until};
 use crate::cli::XfelTrainArgs;
 use crate::console;
 use konkordia_core::failure::{Exit, Failure};
 use konkordia_core::text;
 use konkordia_core::tile::{TileFormat, XfelDetector};
-use konkordia_sim::fault::{Datagram, FaultCounts, FaultLink, FaultModel};
+use konkordia_sim::fault::{Datagram, FaultCounts, FaultLink};
 use konkordia_sim::xfel_train::TrainModel;
 use serde_json::json;
 use std::time::Instant;
@@ -23,17 +23,7 @@ pub fn command(args: &XfelTrainArgs) -> Result<Exit, Failure> {
     }
     let model = model(args)?;
     let mut senders = Senders::consecutive(address(&args.to)?, model.modules, &[])?;
-    let mut link = FaultLink::new(&FaultModel {
-        seed: args.seed,
-        loss: args.loss,
-        burst: args.burst,
-        burst_packets_mean: BURST_PACKETS_MEAN,
-        duplicate: args.duplicate,
-        reorder: args.reorder,
-        reorder_packets_max: REORDER_PACKETS_MAX,
-        truncate: args.truncate,
-        ..FaultModel::default()
-    });
+    let mut link = FaultLink::new(&fault_model_of(&args.faults));
     let sent = send(args, &model, &mut senders, &mut link)?;
     report(args, &model, &sent, &link.log().counts);
     Ok(Exit::Complete)
@@ -51,7 +41,7 @@ fn model(args: &XfelTrainArgs) -> Result<TrainModel, Failure> {
         image_pixels: (rows * columns) as usize,
         specific_bytes: detector.specific_bytes() as usize,
         first_frame: args.first_frame,
-        seed: args.seed,
+        seed: args.faults.seed,
         ..TrainModel::lpd(args.images_per_train as usize, args.modules as usize)
     })
 }
