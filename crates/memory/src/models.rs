@@ -308,6 +308,12 @@ fn watch(monitor: &Monitor) {
     }
 }
 
+/// Starts a role in a thread of its own.
+fn beside(case: &Arc<Case>, role: impl FnOnce(&Case) + Send + 'static) {
+    let case = Arc::clone(case);
+    spawn(move || role(&case));
+}
+
 /// Receivers, a worker, the committer, and perhaps a reader of raw frames; the first slot is used twice.
 fn frames_of(case: Case) {
     let ring = case.ring();
@@ -315,15 +321,12 @@ fn frames_of(case: Case) {
     let committer = ring.committer;
     let shared = Arc::new(case);
     for (tile, receiver) in ring.receivers.into_iter().enumerate() {
-        let case = Arc::clone(&shared);
-        spawn(move || receive(receiver, tile, &case));
+        beside(&shared, move |case| receive(receiver, tile, case));
     }
     for reader in ring.frame_readers {
-        let case = Arc::clone(&shared);
-        spawn(move || copy(reader, &case));
+        beside(&shared, move |case| copy(reader, case));
     }
-    let case = Arc::clone(&shared);
-    spawn(move || work(worker, 0, &case));
+    beside(&shared, move |case| work(worker, 0, case));
     commit(committer, &shared);
 }
 
@@ -342,13 +345,10 @@ fn images_of(case: Case) {
     let (committer, reader) = (ring.committer, ring.image_reader);
     let shared = Arc::new(case);
     for (strip, worker) in ring.workers.into_iter().enumerate() {
-        let case = Arc::clone(&shared);
-        spawn(move || work(worker, strip, &case));
+        beside(&shared, move |case| work(worker, strip, case));
     }
-    let case = Arc::clone(&shared);
-    spawn(move || commit(committer, &case));
-    let case = Arc::clone(&shared);
-    spawn(move || take(reader, &case));
+    beside(&shared, move |case| commit(committer, case));
+    beside(&shared, move |case| take(reader, case));
     receive(receiver, 0, &shared);
 }
 
@@ -392,15 +392,10 @@ fn watched() {
     let (receiver, worker) = (ring.receivers.into_iter().next().unwrap(), ring.workers.into_iter().next().unwrap());
     let (committer, reader, monitor) = (ring.committer, ring.image_reader, ring.monitor);
     let shared = Arc::new(case);
-    let part = || Arc::clone(&shared);
-    let case = part();
-    spawn(move || receive(receiver, 0, &case));
-    let case = part();
-    spawn(move || work(worker, 0, &case));
-    let case = part();
-    spawn(move || commit(committer, &case));
-    let case = part();
-    spawn(move || take(reader, &case));
+    beside(&shared, move |case| receive(receiver, 0, case));
+    beside(&shared, move |case| work(worker, 0, case));
+    beside(&shared, move |case| commit(committer, case));
+    beside(&shared, move |case| take(reader, case));
     watch(&monitor);
 }
 
@@ -412,13 +407,10 @@ fn woken_for_frames() {
     let (committer, reader) = (ring.committer, ring.frame_readers.into_iter().next().unwrap());
     let shared = Arc::new(case);
     for (strip, worker) in ring.workers.into_iter().enumerate() {
-        let case = Arc::clone(&shared);
-        spawn(move || work(worker, strip, &case));
+        beside(&shared, move |case| work(worker, strip, case));
     }
-    let case = Arc::clone(&shared);
-    spawn(move || commit(committer, &case));
-    let case = Arc::clone(&shared);
-    spawn(move || copy(reader, &case));
+    beside(&shared, move |case| commit(committer, case));
+    beside(&shared, move |case| copy(reader, case));
     receive(receiver, 0, &shared);
 }
 

@@ -14,12 +14,16 @@ pub(crate) fn is_reserved(name: &str) -> bool {
     FIXED.contains(&name) || sls_header::COLUMNS.iter().any(|column| column.name == name)
 }
 
+/// Whether a name consists of letters, digits and underscores.
+pub(crate) fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
 /// Why a packet format cannot have these columns.
 pub(crate) fn problem(columns: &[FrameColumn]) -> Option<String> {
-    let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let is_wrong = |(n, column): &(usize, &FrameColumn)| {
         let is_twice = columns[..*n].iter().any(|other| other.name == column.name);
-        !plain(&column.name) || FIXED.contains(&&*column.name) || is_twice || field(column.value) >= FIELDS_MAX
+        !is_plain(&column.name) || FIXED.contains(&&*column.name) || is_twice || field(column.value) >= FIELDS_MAX
     };
     if columns.len() > FRAME_COLUMNS_MAX {
         return Some(format!("{} columns of a packet format are more than {FRAME_COLUMNS_MAX}", columns.len()));

@@ -9,7 +9,7 @@ use konkordia_core::pixel::PixelType;
 pub use konkordia_core::plan::{Compression, ErrorBound};
 use konkordia_core::sls_header;
 
-use super::column_names::{self, is_reserved};
+use super::column_names::{self, is_plain, is_reserved};
 use super::error::{Error, ErrorKind};
 use super::experiment_text;
 use super::extra_column::ExtraColumn;
@@ -285,12 +285,11 @@ impl FileSpec {
         if limits.clone().any(|v| !v.is_finite()) || !limits.is_sorted() {
             return wrong(format!("valid pixel values cannot range from {:?} to {:?}", self.underload, self.saturation));
         }
-        let plain = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let taken = |name: &str| is_reserved(name) || self.frame_columns.iter().any(|column| column.name == name);
         if let Some(problem) = column_names::problem(&self.frame_columns) {
             return wrong(problem);
         }
-        if let Some(name) = self.extra_columns.iter().map(|column| &column.name).find(|name| !plain(name) || taken(name)) {
+        if let Some(name) = self.extra_columns.iter().map(|column| &column.name).find(|name| !is_plain(name) || taken(name)) {
             return wrong(format!("'{name}' cannot be the name of a per-image column"));
         }
         Ok(())

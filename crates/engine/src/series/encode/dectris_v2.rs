@@ -99,8 +99,8 @@ impl DectrisV2 {
         let user = came.get("user_data").map(item_of);
         let is_ours = came.keys().all(|key| key == "user_data" || key == "series_date");
         let user = user.or_else(|| (!is_ours).then(|| item_of(&Value::Object(came.clone()))));
-        let results = image.results.to_json();
-        let user = user.or_else(|| (!results.is_empty()).then(|| item_of(&Value::Object(results))));
+        let results = || Some(image.results.to_json()).filter(|results| !results.is_empty());
+        let user = user.or_else(|| Some(item_of(&Value::Object(results()?))));
         let seconds = |ns: Option<u64>| ns.and_then(|ns| Seconds::new(ns, NS_PER_S));
         let pixels = channels.iter().map(|(name, array)| Ok((&**name, pixels(array)?))).collect::<Result<Vec<_>, String>>()?;
         let message = Image {

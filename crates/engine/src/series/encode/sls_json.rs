@@ -56,8 +56,7 @@ impl Came {
     fn added(&self, element: Element, results: &ImageResults) -> Map<String, Value> {
         let mut added = self.0.get("addJsonHeader").and_then(Value::as_object).cloned().unwrap_or_default();
         // The SLS receiver has texts only.
-        let text = |value: Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned).into();
-        added.extend(results.to_json().into_iter().map(|(name, value)| (name, text(value))));
+        added.extend(results.to_json().into_iter().map(|(name, value)| (name, value.to_string().into())));
         if matches!(element, Element::Int8 | Element::Int16 | Element::Int32) {
             added.insert(SIGNED.into(), element.name().into());
         }
