@@ -179,9 +179,8 @@ impl Opening {
 
     /// The lowest frame that has shown the tile, of those close to the frame of this packet and not above it.
     fn first_shown(&self, packet: &FirstPacket) -> u64 {
-        let is_before = |held: &&FirstPacket| {
-            is_near(held, packet.frame, packet.origin) && held.frame <= packet.frame && self.shows(held)
-        };
+        let is_before =
+            |held: &&FirstPacket| is_near(held, packet.frame, packet.origin) && held.frame <= packet.frame && self.shows(held);
         self.held.iter().filter(is_before).map(|held| held.frame).min().unwrap_or(packet.frame)
     }
 

@@ -412,8 +412,8 @@ impl Sorter<'_> {
     }
 
     /// A source that can wait delivers frames in order, so all older frames are done. A new frame waits until there is
-    /// a slot for it, and a frame behind a long gap until the gap is committed, part by part. A stopped run still takes the frames that any stream has begun, so that its last frames are
-    /// complete; returns false for later ones.
+    /// a slot for it, and a frame behind a long gap until the gap is committed, part by part. A stopped run still takes
+    /// the frames that any stream has begun, so that its last frames are complete; returns false for later ones.
     fn wait_for_slot(&mut self, image: Option<u64>) -> bool {
         let is_new = |image: &u64| *image >= self.assembler.own_end() && *image < self.assembler.images();
         let newest_end = self.control.newest_end();

@@ -485,13 +485,8 @@ mod tests {
     fn rows_that_a_file_only_claims_to_hold_are_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join("a.h5")).unwrap();
-        let column = Column {
-            name: "frame_number".into(),
-            kind: ColumnType::U64,
-            shape: vec![],
-            offset: 0,
-            description: String::new(),
-        };
+        let column =
+            Column { name: "frame_number".into(), kind: ColumnType::U64, shape: vec![], offset: 0, description: String::new() };
         for (name, rows) in [("large", 1usize << 42), ("larger_than_memory_can_be", 1 << 61)] {
             let table = file.new_dataset::<u64>().chunk(1024).shape(rows..).create(name).unwrap();
             let error = read_rows(&table, &column, 0, rows as u64).expect_err(name).to_string();
