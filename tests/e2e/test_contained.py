@@ -107,19 +107,17 @@ def test_a_file_that_ends_libhdf5_is_named(tmp_path, verb):
     assert "crashed" in failure["error"]["why"] and failure["error"]["fix"]
 
 
-@pytest.mark.parametrize("verb", ["check", "inspect", "repack", "convert"])
+@pytest.mark.parametrize("verb", ["check", "inspect", "repack"])
 def test_a_file_that_keeps_libhdf5_busy_for_ever_is_named(tmp_path, verb):
     (tmp_path / "out").mkdir()
     master, _ = dectris_legacy(tmp_path)
     bad = with_an_endless_heap(master, tmp_path / "bad_master.h5")
-    results = {
-        "repack": ["-o", tmp_path / "out", "--compression", "zstd"], "convert": ["-o", tmp_path / "out" / "run", "--dtype", "raw"],
-    }.get(verb, [])
+    results = ["-o", tmp_path / "out", "--compression", "zstd"] if verb == "repack" else []
     # Of processor time: on a busy machine it takes longer.
     done = program(verb, bad, *results, check=1, env={**os.environ, "KONKORDIA_STUCK_S": "2"})
     assert f"error: {bad} cannot be read" in done.stderr and "computed for 2 s" in done.stderr, done.stderr
     assert "fix: " in done.stderr and "KONKORDIA_STUCK_S" in done.stderr, done.stderr
-    assert done.stdout == "" and list((tmp_path / "out").iterdir()) == [], "nothing half written"
+    assert done.stdout == "" and not (tmp_path / "out" / bad.name).exists(), "no master of a copy that is not whole"
     assert "KONKORDIA_STUCK_S" in program(verb, master, *results, check=2, env={**os.environ, "KONKORDIA_STUCK_S": "0"}).stderr
 
 
