@@ -12,6 +12,7 @@ fuzz_target!(|data: &[u8]| {
         packets: u16::from(packets % 16) + 1,
         window_images: u64::from(window % 8) + 1,
         jump_images_max: u64::from(jump % 64) + 1,
+        gap_images_max: 1 << (20 + jump / 64),
         behind_images_max: u64::from(*deadline) + 1,
         deadline_ns: u64::from(*deadline),
         images: if *images == 0 { u64::MAX } else { u64::from(*images) * 16 },

@@ -42,6 +42,17 @@ def dectris_legacy(folder, dtype=np.uint16, codec="bslz4", images=7, per_file=3)
     return folder / "series_5_master.h5", frames
 
 
+def with_an_endless_heap(path, copy):
+    """A copy in which the first entry of each global heap (texts of any length lie there) says that it is free space of
+    length zero. libhdf5 1.14 then never comes to the next entry."""
+    data = bytearray(path.read_bytes())
+    at = -1
+    while (at := data.find(b"GCOL\x01", at + 1)) >= 0:
+        data[at + 16 : at + 32] = bytes(16)
+    copy.write_bytes(data)
+    return copy
+
+
 def with_an_endless_index(path, copy):
     """A copy in which each page of the group indices names itself as its child. libhdf5 1.14 descends until its stack
     overflows."""

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from driving import BINARY, program
-from others_files import dectris_legacy, with_an_endless_index
+from others_files import dectris_legacy, with_an_endless_heap, with_an_endless_index
 from service import until
 
 COMPRESSION = ["--compression", "zstd", "--compression-level", "19", "--workers", "1"]
@@ -105,6 +105,20 @@ def test_a_file_that_ends_libhdf5_is_named(tmp_path, verb):
     failure = json.loads(program(verb, bad, *results, "--json", check=1).stdout.splitlines()[-1])
     assert failure["event"] == "error" and failure["error"]["exit_code"] == 1 and str(bad) in failure["error"]["what"]
     assert "crashed" in failure["error"]["why"] and failure["error"]["fix"]
+
+
+@pytest.mark.parametrize("verb", ["check", "inspect", "repack"])
+def test_a_file_that_keeps_libhdf5_busy_for_ever_is_named(tmp_path, verb):
+    (tmp_path / "out").mkdir()
+    master, _ = dectris_legacy(tmp_path)
+    bad = with_an_endless_heap(master, tmp_path / "bad_master.h5")
+    results = ["-o", tmp_path / "out", "--compression", "zstd"] if verb == "repack" else []
+    # Of processor time: on a busy machine it takes longer.
+    done = program(verb, bad, *results, check=1, env={**os.environ, "KONKORDIA_STUCK_S": "2"})
+    assert f"error: {bad} cannot be read" in done.stderr and "computed for 2 s" in done.stderr, done.stderr
+    assert "fix: " in done.stderr and "KONKORDIA_STUCK_S" in done.stderr, done.stderr
+    assert done.stdout == "" and not (tmp_path / "out" / bad.name).exists(), "no master of a copy that is not whole"
+    assert "KONKORDIA_STUCK_S" in program(verb, master, *results, check=2, env={**os.environ, "KONKORDIA_STUCK_S": "0"}).stderr
 
 
 def test_a_data_file_that_ends_libhdf5_is_found_by_looking_at_each(tmp_path):

@@ -69,8 +69,8 @@ pub enum Verdict {
     /// The image was refused when its first packet came, because the ring had no slot for it (sinks hold all slots). An
     /// image is refused whole, so that a run that is too fast loses images and not a part of every image.
     NoSlot,
-    /// Not of this run: frame number before the first or after the last image, or more than [`JUMP_IMAGES_LIMIT`]
-    /// ahead.
+    /// Not of this run: frame number before the first or after the last image, or more than
+    /// [`AssemblerSpec::gap_images_max`] ahead.
     Foreign,
     /// The packet is far ahead of every known image. The caller holds it back until it is certain
     /// ([`crate::far_ahead`]) whether the stream has moved there, and then calls [`TileAssembler::jump`] if it has. The
@@ -87,6 +87,8 @@ pub struct AssemblerSpec {
     pub window_images: u64,
     /// A packet this many images ahead of every known image is a jump. At least 1.
     pub jump_images_max: u64,
+    /// A packet further ahead of every known image than this is never believed ([`crate::plan::Plan::gap_images_max`]).
+    pub gap_images_max: u64,
     /// Images that a stream whose socket is empty may be behind the newest image of any stream. At least 1, below the
     /// slots of the ring.
     pub behind_images_max: u64,
@@ -171,10 +173,11 @@ impl TileAssembler {
         if image < self.low {
             return self.judge_sealed(image, packet);
         }
-        match self.ahead(image, newest_end) {
-            ahead if ahead < self.spec.jump_images_max => {}
-            ahead if ahead > JUMP_IMAGES_LIMIT => return Verdict::Foreign,
-            _ => return Verdict::Ahead,
+        if self.is_beyond(image, newest_end) {
+            return Verdict::Foreign;
+        }
+        if self.is_ahead(image, newest_end) {
+            return Verdict::Ahead;
         }
         if image >= self.own_end {
             self.own_end = image + 1;
@@ -214,6 +217,11 @@ impl TileAssembler {
     /// True if a packet of this image is a jump, as in [`Verdict::Ahead`].
     pub fn is_ahead(&self, image: u64, newest_end: u64) -> bool {
         self.ahead(image, newest_end) >= self.spec.jump_images_max
+    }
+
+    /// True if this image is so far ahead that none of its packets is believed.
+    pub fn is_beyond(&self, image: u64, newest_end: u64) -> bool {
+        self.ahead(image, newest_end) > self.spec.gap_images_max
     }
 
     /// Moves the stream to `image`: from there on its packets are placed, and tiles more than a window behind are

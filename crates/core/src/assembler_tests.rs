@@ -3,7 +3,15 @@ use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
 
 fn spec(packets: u16, window_images: u64) -> AssemblerSpec {
-    AssemblerSpec { packets, window_images, jump_images_max: 64, behind_images_max: 100, deadline_ns: 1000, images: IMAGES_MAX }
+    AssemblerSpec {
+        packets,
+        window_images,
+        jump_images_max: 64,
+        gap_images_max: JUMP_IMAGES_LIMIT,
+        behind_images_max: 100,
+        deadline_ns: 1000,
+        images: IMAGES_MAX,
+    }
 }
 
 const OPEN: fn(u64) -> bool = |_| true;
@@ -96,6 +104,10 @@ fn an_absurd_frame_number_is_foreign_however_often_it_comes() {
     let mut a = TileAssembler::new(AssemblerSpec { images: 1 << 40, ..spec(8, 4) });
     assert_eq!(a.on_packet(Some(1 << 39), 0, 0, OPEN), Verdict::Foreign);
     assert_eq!(a.on_packet(Some(JUMP_IMAGES_LIMIT), 0, 0, OPEN), Verdict::Ahead);
+    // And for a source whose packets are never jumps, but whose run has no end.
+    let mut a = TileAssembler::new(AssemblerSpec { jump_images_max: IMAGES_MAX, gap_images_max: 1000, ..spec(8, 4) });
+    assert_eq!(a.on_packet(Some(1001), 0, 0, OPEN), Verdict::Foreign);
+    assert_eq!(a.on_packet(Some(1000), 0, 0, OPEN), Verdict::Place { image: 1000, opens: true });
 }
 
 /// However many images become known within a deadline, none is sealed much before its own deadline or long after it.

@@ -152,12 +152,36 @@ impl Opening {
         self.has_refused
     }
 
-    /// Drops the oldest packet.
+    /// Drops the oldest packet. It no longer counts for what the others show: a frame of which too few packets are left
+    /// neither agrees nor shows the tile.
     pub fn drop_oldest(&mut self) {
         let oldest = self.held.remove(0);
-        if self.shown == Some((oldest.frame, oldest.origin)) {
-            (self.shown, self.is_over) = (None, false);
+        let is_touched = |frame: u64| frame == oldest.frame || frame.checked_add(1) == Some(oldest.frame);
+        if let Some((_, since_ns)) = self.agreed.filter(|(frame, _)| is_touched(*frame)) {
+            let agreeing = self.held.iter().filter(|held| held.is_in_tile && self.agree(held.frame, held.origin));
+            self.agreed = agreeing.map(|held| held.frame).min().map(|frame| (frame, since_ns));
         }
+        if self.shown.is_some_and(|(frame, origin)| is_near(&oldest, frame, origin)) {
+            self.show_again();
+        }
+    }
+
+    /// Finds the frame that has shown the tile among the packets that are still held.
+    fn show_again(&mut self) {
+        let showing = || self.held.iter().filter(|held| self.shows(held));
+        let leader = showing().max_by_key(|held| self.count_near(held.frame, held.origin)).copied();
+        self.shown = leader.map(|leader| (self.first_shown(&leader), leader.origin));
+        self.is_over = self.shown.is_some_and(|(frame, origin)| {
+            let is_next = |held: &&FirstPacket| held.frame > frame && is_near(held, frame, origin);
+            self.held.iter().filter(is_next).any(|held| self.count(held.frame, origin, 0) >= self.of_the_frame())
+        });
+    }
+
+    /// The lowest frame that has shown the tile, of those close to the frame of this packet and not above it.
+    fn first_shown(&self, packet: &FirstPacket) -> u64 {
+        let is_before =
+            |held: &&FirstPacket| is_near(held, packet.frame, packet.origin) && held.frame <= packet.frame && self.shows(held);
+        self.held.iter().filter(is_before).map(|held| held.frame).min().unwrap_or(packet.frame)
     }
 
     /// Drops all packets, because they are refused.
@@ -204,9 +228,7 @@ impl Opening {
                 self.is_over |= self.count(new.frame, origin, 0) >= self.of_the_frame();
             }
             shown if self.shows(&new) && shown.is_none_or(|shown| self.gives_way(shown, &new)) => {
-                let is_before =
-                    |held: &&FirstPacket| is_near(held, new.frame, new.origin) && held.frame <= new.frame && self.shows(held);
-                let first = self.held.iter().filter(is_before).map(|held| held.frame).min().unwrap_or(new.frame);
+                let first = self.first_shown(&new);
                 self.shown = Some((first, new.origin));
                 self.is_over = first < new.frame && self.count(new.frame, new.origin, 0) >= self.of_the_frame();
             }
@@ -269,12 +291,12 @@ impl Opening {
             return FirstVerdict::Refuse;
         }
         // If the first frame of the run is not known, a few packets must not decide it.
-        let is_much = self.shown.is_none_or(|shown| self.is_much(shown));
+        let is_much = self.shown.is_some_and(|shown| self.is_much(shown));
         if !is_known && !is_last && !is_much {
             return if is_full { FirstVerdict::DropOldest } else { FirstVerdict::Wait };
         }
         let frame = self.shown.map_or(frame, |shown| self.first_of(shown));
-        FirstVerdict::Begin { frame, origin: if is_much { self.origin() } else { None } }
+        FirstVerdict::Begin { frame, origin: if is_much || self.shown.is_none() { self.origin() } else { None } }
     }
 
     /// True if half of a tile's packets came around this frame, or if several frames in a row lost most of their

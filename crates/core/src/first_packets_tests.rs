@@ -107,6 +107,45 @@ fn packets_that_never_agree_go_oldest_first() {
     assert_eq!(o.held().len() as u64, most - 1);
 }
 
+/// The fuzz target found this: when the oldest packet of the only frame on which packets agree was dropped, the frame
+/// counted as agreed but no longer as shown, and two packets began the run.
+#[test]
+fn a_frame_of_which_packets_were_dropped_decides_nothing() {
+    for (is_strict, telling, copies) in [(false, 0, 3), (true, 0, 3), (false, 0, 7), (true, TELLING, 3)] {
+        let mut o = opening_of(16, is_strict, telling);
+        let few = (0..copies).map(|number| held(0, number.max(telling)));
+        assert_eq!(push_all(&mut o, few, false), FirstVerdict::Wait);
+        assert!(o.is_settling(0));
+        for n in 0..3 * Opening::packets_max(16) as u64 {
+            match o.push(held(1000 + 10 * n, 0), 0, false) {
+                FirstVerdict::Wait => {}
+                FirstVerdict::DropOldest => o.drop_oldest(),
+                other => panic!("{other:?} after {n} strays behind {copies} packets of frame 0"),
+            }
+        }
+        assert!(!o.is_settling(0), "nothing that is still held agrees");
+    }
+}
+
+/// What is left of a frame still shows the tile when its first packet was dropped.
+#[test]
+fn the_packets_that_are_left_still_show_the_tile() {
+    let mut o = opening_of(16, false, 0);
+    let strays = |from: u64, to: u64| (from..to).map(|n| held(1000 + 10 * n, 0));
+    let packets = [held(5, 0)].into_iter().chain(strays(0, 20)).chain((1..7).map(|number| held(5, number)));
+    // The first packet of frame 5 goes with the last of these strays, and a stray with the first packet of frame 6.
+    let packets = packets.chain(strays(20, 29)).chain((0..2).map(|number| held(6, number)));
+    let mut verdicts = Vec::new();
+    for packet in packets {
+        let verdict = o.push(packet, 0, false);
+        if verdict == FirstVerdict::DropOldest {
+            o.drop_oldest();
+        }
+        verdicts.extend((verdict != FirstVerdict::Wait).then_some(verdict));
+    }
+    assert_eq!(verdicts, [FirstVerdict::DropOldest, FirstVerdict::DropOldest, begin(5)]);
+}
+
 #[test]
 fn more_packets_than_the_tile_has_are_refused_before_one_is_placed() {
     for first in 0..=PACKETS + 1 {

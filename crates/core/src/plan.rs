@@ -1,6 +1,8 @@
 //! The plan of a run: computed at arm, immutable afterwards. It holds every bound of the data path, with the sum of its
 //! memory.
 
+use crate::IMAGES_MAX;
+use crate::assembler::JUMP_IMAGES_LIMIT;
 use crate::far_ahead::FarAhead;
 use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
@@ -155,6 +157,10 @@ impl Compression {
 /// another through the buffers of the sockets.
 pub const CLAIMS_MIN: u64 = 1 << 16;
 
+/// Images that may be passed over at once, for each slot of the ring of strips: 16 slots, the usual number, give
+/// [`JUMP_IMAGES_LIMIT`].
+const GAP_IMAGES_PER_STRIP_SLOT: u64 = 1 << 16;
+
 /// Everything that the data path needs to know, and every bound it has.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -282,6 +288,17 @@ impl Plan {
     /// sends nothing leaves the other half to the workers and sinks.
     pub fn behind_images_max(&self) -> u64 {
         (self.slots / 2).max(1)
+    }
+
+    /// Frames of a gap that may wait for the committer. Each of them takes a step of every thread, and a stop waits for
+    /// all of them. Where the ring of strips is small, the threads wait for each other more often.
+    pub fn gap_part_images(&self) -> u64 {
+        JUMP_IMAGES_LIMIT.min(GAP_IMAGES_PER_STRIP_SLOT * self.strip_slots())
+    }
+
+    /// Frames that may be passed over at once. Files are passed over part by part, up to the end of their plan.
+    pub fn gap_images_max(&self) -> u64 {
+        if self.lossless_source && self.frames.is_some() { IMAGES_MAX } else { self.gap_part_images() }
     }
 
     /// True if images are added up in planes of their own before they are packed.

@@ -246,7 +246,8 @@ impl SenderFilter {
         let is_near = self.own.is_some_and(|own| own.ip == other.ip);
         let least = if is_near { SILENT_NS_NEAR } else { SILENT_NS };
         let silent_ns = self.pause_ns_max.saturating_mul(PAUSES).clamp(least, SILENT_NS_MAX);
-        self.now_ns.saturating_sub(self.last_ns) >= silent_ns
+        // A packet in this batch ends the silence, although its time is noted only after the batch.
+        !self.is_heard && self.now_ns.saturating_sub(self.last_ns) >= silent_ns
     }
 
     /// The sender whose packets are taken, if the stream learned one.
@@ -314,6 +315,17 @@ mod tests {
         }
         filter.tick(16 * S + 8 * S);
         assert_eq!(filter.admit(other), Admission::NextSender);
+    }
+
+    /// The fuzz target `far_ahead` found this.
+    #[test]
+    fn a_sender_that_was_heard_in_this_batch_is_not_silent() {
+        let (own, other) = (sender("10.0.0.1:50000"), sender("10.0.0.1:50001"));
+        let mut filter = learned(own);
+        filter.tick(20 * S);
+        assert_eq!((filter.admit(own), filter.admit(other)), (Admission::Own, Admission::OtherSender));
+        filter.tick(20 * S);
+        assert_eq!(filter.admit(other), Admission::OtherSender);
     }
 
     #[test]

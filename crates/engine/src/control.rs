@@ -212,6 +212,11 @@ impl Control {
         self.newest_end.fetch_or(FROZEN, Ordering::AcqRel);
     }
 
+    /// Frames that were committed, as seen every 10 ms.
+    pub(crate) fn frames_committed(&self) -> u64 {
+        self.frames_committed.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn watch(&self, frames_committed: u64, committed: u64) {
         self.frames_committed.store(frames_committed, Ordering::Relaxed);
         self.committed.store(committed, Ordering::Relaxed);

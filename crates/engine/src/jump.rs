@@ -86,6 +86,10 @@ impl Sorter<'_> {
             return;
         }
         let is_far = self.assembler.is_ahead(place.first, self.control.newest_end());
+        // The frames of an earlier jump are committed first: a stop has to wait for all that were begun.
+        if is_far && place.first > self.gap_part_end() {
+            return;
+        }
         if !is_far || self.is_believed(place, now_ns, is_last) {
             self.follow(place, is_far);
         }

@@ -73,6 +73,8 @@ pub(crate) struct Sorter<'a> {
     /// While the run has no more images than this, the first packets that are held do not count as missing. A stream
     /// that is further behind the newest image counts as dead.
     pub settling_images: u64,
+    /// A gap is begun in parts of at most this many frames, so that a stop need not wait for more.
+    pub gap_part_images: u64,
 }
 
 impl Receiver<'_> {
@@ -410,22 +412,32 @@ impl Sorter<'_> {
     }
 
     /// A source that can wait delivers frames in order, so all older frames are done. A new frame waits until there is
-    /// a slot for it. A stopped run still takes the frames that any stream has begun, so that its last frames are
-    /// complete; returns false for later ones.
+    /// a slot for it, and a frame behind a long gap until the gap is committed, part by part. A stopped run still takes
+    /// the frames that any stream has begun, so that its last frames are complete; returns false for later ones.
     fn wait_for_slot(&mut self, image: Option<u64>) -> bool {
-        let Some(image) = image.filter(|i| *i >= self.assembler.own_end() && *i < self.assembler.images()) else { return true };
-        // Streams that have ended must release older frames, or there would never be a slot.
-        self.control.begin_below(image);
-        let low = self.assembler.seal_before(image.min(self.control.newest_end()));
-        self.writer.seal_below(low);
-        while !self.is_refused(image) && !self.control.is_halting() {
+        let is_new = |image: &u64| *image >= self.assembler.own_end() && *image < self.assembler.images();
+        let newest_end = self.control.newest_end();
+        let image = image.filter(is_new).filter(|image| !self.assembler.is_beyond(*image, newest_end));
+        let Some(image) = image else { return true };
+        loop {
+            // Streams that have ended must release older frames, or there would never be a slot.
+            self.control.begin_below(image.min(self.gap_part_end()));
+            let low = self.assembler.seal_before(image.min(self.control.newest_end()));
+            self.writer.seal_below(low);
+            if self.is_refused(image) || self.control.is_halting() {
+                return false;
+            }
             if self.writer.has_room(image) {
                 self.control.begin_below(image + 1);
                 return image < self.control.newest_end();
             }
             std::thread::sleep(SLOT_WAIT);
         }
-        false
+    }
+
+    /// The end of the frames that may be begun without a packet of theirs.
+    pub(crate) fn gap_part_end(&self) -> u64 {
+        self.control.frames_committed().saturating_add(self.gap_part_images)
     }
 
     /// Position of a frame in the run; the first packet of a run that starts with any frame sets the first frame for

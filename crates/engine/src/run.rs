@@ -229,10 +229,8 @@ fn check(parts: &RunParts) -> Result<(), String> {
     expect(parts.sources.len() == plan.streams(), "one source per stream")?;
     expect(!parts.sinks.is_empty(), "at least one sink")?;
     expect(plan.workers > 0 && plan.workers <= 1024, "1 to 1024 workers")?;
-    expect(
-        plan.slots >= 4 && plan.window_images >= 1 && plan.window_images <= plan.slots / 2,
-        "window_images must be 1 to half of the slots",
-    )?;
+    expect(plan.slots >= 4, "the ring of frames must have at least 4 slots")?;
+    expect((1..=plan.slots / 2).contains(&plan.window_images), "window_images must be 1 to half of the slots")?;
     expect(plan.slots <= 1 << 20 && (1..=1 << 20).contains(&plan.packed_slots), "at most 2^20 slots")?;
     check_processing(plan)?;
     expect(plan.frames.is_none_or(|n| n <= IMAGES_MAX), "at most 2^48 images")?;
@@ -502,6 +500,7 @@ fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWrit
         filter: SenderFilter::new(if plan.lossless_source { Senders::Any } else { plan.setup.senders.clone() }),
         far_ahead_packets: FarAheadPackets::new(plan, &spec, &format),
         settling_images: plan.behind_images_max(),
+        gap_part_images: plan.gap_part_images(),
     }
 }
 
@@ -509,6 +508,7 @@ fn assembler_spec(plan: &Plan) -> AssemblerSpec {
     AssemblerSpec {
         packets: plan.geometry.format().packets() as u16,
         window_images: plan.window_images,
+        gap_images_max: plan.gap_images_max(),
         jump_images_max: if plan.lossless_source { IMAGES_MAX } else { (plan.window_images / 2).max(1) },
         behind_images_max: plan.behind_images_max(),
         // A file that was read to its end has no more packets, so its open images need no deadline.

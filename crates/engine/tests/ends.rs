@@ -592,3 +592,80 @@ fn a_stream_that_begins_a_little_later_is_not_silent() {
         assert_eq!(looker.join().unwrap(), []);
     });
 }
+
+/// A ring of strips with one slot, so that gaps are short.
+const GAP_IMAGES: u64 = 1 << 16;
+
+fn with_short_gaps(plan: Plan) -> Plan {
+    let plan = Plan { packed_slots: 4, stall_timeout_ns: 60_000_000_000, ..plan };
+    assert_eq!(plan.gap_part_images(), GAP_IMAGES);
+    plan
+}
+
+/// Runs, and stops as soon as `images` are committed. Returns the most frames that ever waited for the committer, too.
+fn stopped_at(images: u64, armed: Armed) -> (RunOutcome, u64) {
+    let control = armed.control();
+    let watch = std::thread::spawn(move || {
+        let (mut most, began) = (0, Instant::now());
+        while control.progress().images_committed < images && began.elapsed() < Duration::from_secs(60) {
+            most = control.progress().slots_used.max(most);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        control.stop();
+        most
+    });
+    (run_within(90, armed), watch.join().unwrap())
+}
+
+/// All frames that have begun are committed before a run ends, so a second jump waits for the frames of the first one.
+/// Before, jumps could follow one another until the run took hours to end.
+#[test]
+fn the_frames_of_many_jumps_do_not_pile_up() {
+    let jumps = (1..=6).flat_map(|n| [Packets(n * 60_000, 0..PACKETS), Packets(n * 60_000 + 1, 0..PACKETS), Pause(1)]);
+    let steps = frames(3, 1).chain(jumps).chain([Packets(10_000_000, 0..PACKETS), Packets(1_000_000_000, 0..PACKETS)]);
+    let (outcome, most) = stopped_at(120_000, armed(with_short_gaps(plan(1, None)), vec![script(steps)], Slow::default()));
+    assert!((60_000..=GAP_IMAGES + 16).contains(&most), "{most} frames waited");
+    let (images, total) = (outcome.ledger.images, outcome.ledger.total());
+    assert!(images.expected < 200_000 && images.complete >= 3, "{images:?}");
+    assert!(total.foreign >= 2 * u64::from(PACKETS), "what is beyond every gap is not of this run: {total:?}");
+}
+
+/// Before, the frames between were all passed over, which took the better part of an hour.
+#[test]
+fn a_source_that_can_wait_passes_over_no_billion_frames() {
+    let plan = Plan { lossless_source: true, ..with_short_gaps(plan(1, None)) };
+    let steps = frames(3, 0).chain([Packets(1_000_000_000, 0..PACKETS), Packets(4, 0..PACKETS)]);
+    let outcome = run_within(60, armed(plan, vec![script(steps)], Slow::default()));
+    assert!(outcome.ended == Ended::Finished, "{:?}", outcome.ended);
+    assert_eq!((outcome.images, outcome.ledger.images.complete, outcome.ledger.total().foreign), (4, 4, 16));
+}
+
+/// Where the plan has the frames of a long gap, they are committed; but a stop in the gap ends the run there.
+#[test]
+fn a_stop_does_not_wait_for_the_end_of_a_long_gap() {
+    let plan = Plan { lossless_source: true, ..with_short_gaps(plan(1, Some(1_000_000_100))) };
+    // A file is never empty before its end.
+    let steps = [1, 2, 3, 1_000_000_000].map(|frame| Packets(frame, 0..PACKETS));
+    let (outcome, most) = stopped_at(10_000, armed(plan, vec![script(steps)], Slow::default()));
+    assert!(outcome.ended == Ended::Stopped && most <= GAP_IMAGES + 16, "{:?}, {most} frames waited", outcome.ended);
+    let images = outcome.ledger.images;
+    assert!((10_000..1_000_000).contains(&images.expected), "{images:?}");
+    assert_eq!((images.complete, outcome.ledger.total().foreign), (3, 16));
+}
+
+#[test]
+fn an_impossible_ring_is_named() {
+    for (slots, window_images, why) in [(3, 1, "at least 4 slots"), (16, 9, "window_images"), (16, 0, "window_images")] {
+        let parts = RunParts {
+            plan: Arc::new(Plan { slots, window_images, ..plan(1, None) }),
+            sources: vec![script([])],
+            constants: PixelConstants::None,
+            sinks: vec![Box::new(Slow::default())],
+            consumers: Consumers::default(),
+            frame_sinks: vec![],
+            isa: Isa::detect(),
+        };
+        let error = run::arm(parts).err().expect("it is refused").to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}

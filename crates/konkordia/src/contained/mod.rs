@@ -1,10 +1,12 @@
 //! Verbs that read files do so in a child process: the same program with the same arguments. libhdf5 was not made for
 //! hostile files, and some damaged files end the process that reads them. The parent process then reports which file
-//! that was ([`parent`]). The child has few rights, so that a hostile file can do little with it ([`child`]). [`task`]
-//! lists the verbs, and where each of them writes.
+//! that was ([`parent`]). It also ends a child that a file keeps busy for ever ([`progress`]). The child has few
+//! rights, so that a hostile file can do little with it ([`child`]). [`task`] lists the verbs, and where each of them
+//! writes.
 
 mod child;
 mod parent;
+mod progress;
 mod task;
 
 use crate::cli::Command;

@@ -11,6 +11,15 @@ pub(crate) fn zeros(bytes: usize) -> Option<Vec<u8>> {
     (bytes <= BYTES_MAX).then(|| vec![0; bytes])
 }
 
+/// Zeros for `values` values of `bytes` bytes each.
+///
+/// # Errors
+/// They are more than any table of ours has.
+pub(crate) fn zeros_for(values: usize, bytes: usize) -> hdf5::Result<Vec<u8>> {
+    let all = values.checked_mul(bytes).and_then(zeros);
+    all.ok_or_else(|| format!("it claims to hold {values} values of {bytes} bytes").into())
+}
+
 /// As `read_raw`, for files that may be damaged.
 pub(crate) trait ReadAll {
     /// All values of a table or an attribute, in order.

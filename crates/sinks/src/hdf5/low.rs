@@ -29,6 +29,7 @@ use hdf5_sys::h5t::H5T_NATIVE_DOUBLE;
 use hdf5_sys::h5z::{H5Z_class2_t, H5Zregister};
 use konkordia_core::pixel::PixelType;
 
+use super::bounded::zeros_for;
 use super::columns::{Column, ColumnType};
 use super::packing::{self, BITSHUFFLE, LZ4, SZ3, ZSTD};
 use super::spec::FileSpec;
@@ -424,7 +425,7 @@ pub(crate) fn read_rows(dataset: &Dataset, column: &Column, start: u64, count: u
     if shape.get(1..) != Some(&column.shape) || start.checked_add(count).is_none_or(|end| end > shape[0] as u64) {
         return Err(format!("column {} has the shape {shape:?}", column.name).into());
     }
-    let mut bytes = vec![0u8; count as usize * column.bytes()];
+    let mut bytes = zeros_for(count as usize, column.bytes())?;
     if count > 0 {
         transfer_rows(dataset, column, start, count as usize, |kind, memory, space| {
             // SAFETY: `bytes` has room for exactly `count` rows of the type.
@@ -474,4 +475,23 @@ pub(crate) fn fill_value(dataset: &Dataset, pixel: PixelType) -> hdf5::Result<Ve
     // SAFETY: `value` holds one value of the type given.
     h5check(sync(|| unsafe { hdf5_sys::h5p::H5Pget_fill_value(list.id(), pixel_type(pixel), value.as_mut_ptr().cast()) }))?;
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_a_file_only_claims_to_hold_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("a.h5")).unwrap();
+        let column =
+            Column { name: "frame_number".into(), kind: ColumnType::U64, shape: vec![], offset: 0, description: String::new() };
+        for (name, rows) in [("large", 1usize << 42), ("larger_than_memory_can_be", 1 << 61)] {
+            let table = file.new_dataset::<u64>().chunk(1024).shape(rows..).create(name).unwrap();
+            let error = read_rows(&table, &column, 0, rows as u64).expect_err(name).to_string();
+            assert!(error.contains("claims to hold"), "{error}");
+            assert_eq!(read_rows(&table, &column, rows as u64 - 2, 2).unwrap(), [0; 16]);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use hdf5::File;
 
+use super::bounded::BYTES_MAX;
 use super::checksum::{self, CHECKSUM};
 use super::columns::{Column, Columns, ImageStatus};
 use super::low;
@@ -45,6 +46,8 @@ impl Rows {
             let set = group.dataset(&column.name).ok().filter(|_| length(&column.name) == Some(there))?;
             low::read_rows(&set, column, first, images).ok()
         };
+        // As much memory as the largest table that is read, at most.
+        images.checked_mul(columns.row_bytes as u64).filter(|bytes| *bytes <= BYTES_MAX as u64)?;
         let mut found = Self { rows: vec![vec![0; columns.row_bytes]; images as usize], has_sums: false, is_complete: true };
         for column in &columns.list {
             let Some(bytes) = read(column) else {

@@ -17,7 +17,7 @@ use hdf5_sys::h5p::H5P_DEFAULT;
 use hdf5_sys::h5s::{H5S_ALL, H5S_class_t, H5Sclose, H5Screate, H5Screate_simple};
 use hdf5_sys::h5t::{H5Tclose, H5Tcopy, H5Tset_size};
 
-use super::bounded::ReadAll;
+use super::bounded::{ReadAll, zeros_for};
 use super::foreign_low::raw_values;
 use super::low::Owned;
 
@@ -174,7 +174,7 @@ fn read_all(from: &Container, raw: impl FnOnce(usize) -> Result<Vec<u8>>) -> Opt
 /// All values of an attribute as stored, `bytes` bytes each.
 fn raw_attribute(attribute: &Attribute, bytes: usize) -> Result<Vec<u8>> {
     let kind = attribute.dtype()?;
-    let mut out = vec![0u8; attribute.size() * bytes];
+    let mut out = zeros_for(attribute.size(), bytes)?;
     assert_eq!(kind.size(), bytes, "the width that the type says");
     // SAFETY: `out` holds as many values of the attribute's own type as it has (asserted above), and any bytes are a
     // value of u8.
