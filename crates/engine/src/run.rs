@@ -301,7 +301,10 @@ impl Armed {
         std::thread::scope(|scope| {
             let mut threads = RunThreads { scope, control, broken: None };
             let mut receivers = Vec::new();
-            for (stream, (source, writer)) in parts.sources.into_iter().zip(ring.receivers).enumerate() {
+            for (stream, (mut source, mut writer)) in parts.sources.into_iter().zip(ring.receivers).enumerate() {
+                if !plan.lossless_source && source.filling().is_some() {
+                    writer.reserve_spare();
+                }
                 let sorter = sorter(control, plan, stream, writer);
                 let receiver = Receiver { source, sorter, drops_read_ns: 0, result: Ok(()) };
                 receivers.push(threads.spawn(format!("rx-{stream}"), receiver, move |receiver| {
@@ -492,6 +495,7 @@ fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWrit
         packets: PacketFormat::of(format.kind),
         format,
         writer,
+        filled: None,
         lossless: plan.lossless_source,
         assembler: TileAssembler::new(spec),
         ledger: StreamLedger::default(),
