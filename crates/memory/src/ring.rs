@@ -35,8 +35,8 @@ use konkordia_core::plan::CLAIMS_MIN;
 use crate::cursor::{Bell, Cursor, lowest};
 pub use crate::images::SnapshotSpec;
 use crate::images::{Images, ImagesSpec};
-use crate::loan::{Loan, SPARE, TAKEN, swap};
 pub use crate::loan::Filled;
+use crate::loan::{Loan, SPARE, TAKEN, swap};
 use crate::mapping::Mapping;
 use crate::sync::{Accesses, AtomicU64, Ordering, Part, Place, kept};
 

@@ -345,15 +345,8 @@ mod tests {
     fn a_payload_may_lie_apart() {
         let tile = jungfrau();
         let change = |at: usize| move |d: &mut Vec<u8>| d[at] ^= 0xFF;
-        let damages: [&dyn Fn(&mut Vec<u8>); 7] = [
-            &|_| {},
-            &change(12),
-            &change(13),
-            &change(46),
-            &change(47),
-            &|d| d.truncate(8239),
-            &|d| d.push(0),
-        ];
+        let damages: [&dyn Fn(&mut Vec<u8>); 7] =
+            [&|_| {}, &change(12), &change(13), &change(46), &change(47), &|d| d.truncate(8239), &|d| d.push(0)];
         for damage in damages {
             let mut d = datagram(3);
             damage(&mut d);
