@@ -276,8 +276,8 @@ impl Sorter<'_> {
         self.seen.is_contested = self.filter.is_contested();
     }
 
-    /// A datagram of `datagram_bytes`, or at least its head, that is no packet of the tile. If only its packet number is
-    /// wrong, the configured tile may be wrong.
+    /// A datagram of `datagram_bytes`, or at least its head, that is no packet of the tile. If only its packet number
+    /// is wrong, the configured tile may be wrong.
     #[cold]
     pub(crate) fn take_malformed(&mut self, datagram: &[u8], datagram_bytes: usize, sender: Sender, why: Malformed) {
         let claims = self.packets.claims(datagram);

@@ -434,8 +434,8 @@ impl TileWriter {
         if self.shared.slot(image) != self.shared.slot(filled.image) {
             self.shared.raw_accesses.read(self.shared.index(filled.image, self.tile));
             self.shared.raw_accesses.write(self.shared.index(image, self.tile));
-            // SAFETY: both places lie inside tiles of this number, in different slots, so they do not overlap. Only this
-            // receiver writes such tiles, and nobody else touches that of `image` (`mark` asserts `low <= image <
+            // SAFETY: both places lie inside tiles of this number, in different slots, so they do not overlap. Only
+            // this receiver writes such tiles, and nobody else touches that of `image` (`mark` asserts `low <= image <
             // limit`).
             unsafe {
                 let (source, target) =

@@ -344,12 +344,12 @@ mod tests {
     #[test]
     fn a_payload_may_lie_apart() {
         let tile = jungfrau();
-        let change = |at: usize| move |d: &mut Vec<u8>| d[at] ^= 0xFF;
-        let damages: [&dyn Fn(&mut Vec<u8>); 7] =
-            [&|_| {}, &change(12), &change(13), &change(46), &change(47), &|d| d.truncate(8239), &|d| d.push(0)];
-        for damage in damages {
+        let lengths = [8239, 8240, 8241].map(|length| (0, 0, length));
+        let changes = [12, 13, 46, 47].map(|at| (at, 0xFF, 8240));
+        for (at, change, length) in lengths.into_iter().chain(changes) {
             let mut d = datagram(3);
-            damage(&mut d);
+            d[at] ^= change;
+            d.resize(length, 0);
             let (whole, apart) = (SlsUdp::decode(&d, &tile), SlsUdp::decode_head(&d[..48], d.len() - 48, &tile));
             let facts = |p: TilePacket<'_>| {
                 let said = (p.frame_number(), p.number(), p.packet(), p.port(), p.is_last(), p.brings_header());

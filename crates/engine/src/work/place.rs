@@ -6,8 +6,8 @@ use konkordia_memory::ring;
 
 /// The tiles of sealed frames.
 pub(crate) trait Tiles {
-    /// A tile's record and raw bytes, or `None` if no packet of it was placed. Bytes of packets that did not arrive mean
-    /// nothing: look at the bitmap first.
+    /// A tile's record and raw bytes, or `None` if no packet of it was placed. Bytes of packets that did not arrive
+    /// mean nothing: look at the bitmap first.
     fn tile(&self, frame: u64, tile: usize) -> Option<(&TileRecord, &[u8])>;
 }
 

@@ -1,4 +1,5 @@
-//! The worker of the processor: makes packed strips of the raw tiles of frames, block by block while the block is in L1.
+//! The worker of the processor: makes packed strips of the raw tiles of frames, block by block while the block is in
+//! L1.
 
 use super::batch::BATCH_FRAMES;
 use super::fill::{Filler, Followed, Frame};
