@@ -17,7 +17,7 @@ use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, Consumers, PixelConstants, RunParts};
+use konkordia_engine::run::{self, Consumers, PixelConstants, RunParts, WorkerKind};
 use konkordia_kernels::{ElementSize, Isa, codec};
 use konkordia_sim::packet::{DetectorKind, PacketModel, Packetiser, field};
 
@@ -198,6 +198,7 @@ pub fn check(data: &[u8]) -> u64 {
         consumers: Consumers::default(),
         frame_sinks: if choice.has_raw_sink { vec![Box::new(RawReader)] } else { vec![] },
         isa: Isa::detect(),
+        workers: WorkerKind::default(),
     };
     let outcome = run::arm(parts).expect("the plan is consistent").run();
     assert!(outcome.failure.is_none(), "{}", outcome.failure.unwrap());

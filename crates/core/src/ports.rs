@@ -4,6 +4,7 @@ use crate::image::{CommittedImage, TileRecord};
 use crate::sender::Sender;
 use crate::series::{SeriesEnd, SeriesStart};
 use bytes::Bytes;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,46 @@ pub trait Source: Send {
 
     /// Datagrams that were dropped before this source saw them (for example by the kernel), since it was opened.
     fn dropped(&mut self) -> u64;
+
+    /// The source as one that writes payloads to their places itself, if it can. It is then read only in this way while
+    /// the run goes on.
+    fn filling(&mut self) -> Option<&mut dyn FillingSource> {
+        None
+    }
+}
+
+/// A source that can write the payloads of packets where they belong, so that nobody copies them: it reads files into
+/// the memory of the frames, or tells a device to write there.
+pub trait FillingSource {
+    /// As [`Source::receive`], but payloads may already lie in the places that `places` lends.
+    ///
+    /// # Errors
+    /// As of [`Source::receive`].
+    fn receive_into(&mut self, timeout: Duration, places: &mut dyn TilePlaces) -> std::io::Result<usize>;
+}
+
+/// The places of the payloads of one stream, which the engine lends to the source of the stream for one call of
+/// [`FillingSource::receive_into`].
+///
+/// What the source guesses need not be right. The header of a packet alone decides what becomes of it: a payload that
+/// lies in a wrong place is moved, and the bytes of a place count only when the packet that belongs there is placed.
+pub trait TilePlaces {
+    /// Lends the places of the payloads of `packets` (their indices in the tile) of a frame, one behind the other.
+    /// `None` if they are not free now; such packets go to [`TilePlaces::take`]. There is one loan at a time: the next
+    /// one, and the end of the call, end it. Then only payloads that were reported are kept.
+    ///
+    /// A source that can wait (a file) must lend in the order of the frames; the engine waits until there is room.
+    fn lend(&mut self, frame_number: u64, packets: Range<u16>) -> Option<&mut [u8]>;
+
+    /// One packet: `payload_bytes` of payload are where the newest loan has the place of `packet`, and `head` is what
+    /// comes before them in the datagram. The packet gets its verdict as if the datagram had come in one piece.
+    ///
+    /// # Panics
+    /// If `packet` is not in the newest loan or was reported before, or if its place is smaller than the payload.
+    fn filled(&mut self, packet: u16, head: &[u8], payload_bytes: usize, sender: Sender);
+
+    /// One datagram in one piece, in memory of the source.
+    fn take(&mut self, datagram: &[u8], sender: Sender);
 }
 
 /// The parts of a message.

@@ -48,8 +48,8 @@ impl FarAheadPackets {
         self.far_ahead.held().is_empty()
     }
 
-    /// Keeps one more packet.
-    pub(crate) fn push(&mut self, packet: FarAheadPacket, datagram: &[u8], now_ns: u64) {
+    /// Keeps one more packet, whose datagram may come in two parts.
+    pub(crate) fn push(&mut self, packet: FarAheadPacket, datagram: (&[u8], &[u8]), now_ns: u64) {
         self.held.push(self.far_ahead.held().len(), datagram);
         self.far_ahead.push(packet, now_ns);
     }

@@ -33,7 +33,7 @@ impl FirstPackets {
 
     /// Keeps one more datagram, not longer than those of the tile.
     pub(crate) fn push(&mut self, first: FirstPacket, datagram: &[u8], now_ns: u64, is_known: bool) -> FirstVerdict {
-        self.held.push(self.opening.held().len(), datagram);
+        self.held.push(self.opening.held().len(), (datagram, &[]));
         self.opening.push(first, now_ns, is_known)
     }
 

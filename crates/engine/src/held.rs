@@ -22,11 +22,13 @@ impl HeldDatagrams {
         Self { datagram_bytes_max, bytes, lengths, places: (0..most).collect() }
     }
 
-    /// Keeps one more, not longer than the longest, behind `held` others.
-    pub(crate) fn push(&mut self, held: usize, datagram: &[u8]) {
+    /// Keeps one more, not longer than the longest, behind `held` others. Its bytes may come in two parts.
+    pub(crate) fn push(&mut self, held: usize, (head, rest): (&[u8], &[u8])) {
         let place = self.places[held];
-        self.bytes[place * self.datagram_bytes_max..][..datagram.len()].copy_from_slice(datagram);
-        self.lengths[place] = datagram.len();
+        let (head_to, to) = self.bytes[place * self.datagram_bytes_max..].split_at_mut(head.len());
+        head_to.copy_from_slice(head);
+        to[..rest.len()].copy_from_slice(rest);
+        self.lengths[place] = head.len() + rest.len();
     }
 
     /// Forgets the oldest.

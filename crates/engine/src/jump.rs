@@ -45,7 +45,8 @@ impl Sorter<'_> {
         if far_ahead_packets.is_empty() {
             far_ahead_packets.newest_end = newest_end;
         }
-        far_ahead_packets.push(far_ahead_packet, packet.datagram(), now_ns);
+        let apart = self.filled.filter(|_| packet.is_apart()).map_or(&[][..], |filled| self.writer.payload(filled));
+        far_ahead_packets.push(far_ahead_packet, (packet.datagram(), apart), now_ns);
         self.settle_far_ahead(now_ns, false, false);
     }
 
@@ -135,6 +136,8 @@ impl Sorter<'_> {
     fn follow(&mut self, place: Place, is_far: bool) {
         let Some(mut far_ahead_packets) = self.far_ahead_packets.take() else { return };
         self.filter.learn(place.sender, self.control.now_ns());
+        // The packets that are held go to places that may be lent.
+        self.writer.rescue();
         if is_far {
             self.go_to(place);
         }

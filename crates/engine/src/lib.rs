@@ -15,6 +15,7 @@ mod image_pool;
 mod jump;
 pub mod latency;
 pub mod output_queue;
+mod places;
 mod preview;
 mod receive;
 mod results;

@@ -1,5 +1,5 @@
 //! The receiver of one stream: takes datagrams from its source, decides what becomes of each, and copies the payload of
-//! those that have a place.
+//! those that have a place. Sources that write payloads to their places themselves come in through `places.rs`.
 
 use crate::control::{Control, NOT_YET};
 use crate::far_ahead_packets::FarAheadPackets;
@@ -11,7 +11,7 @@ use konkordia_core::ports::Source;
 use konkordia_core::sender::{Admission, Sender, SenderFilter};
 use konkordia_core::setup::Seen;
 use konkordia_core::tile::TileFormat;
-use konkordia_memory::ring::TileWriter;
+use konkordia_memory::ring::{Filled, TileWriter};
 use konkordia_wire::formats::PacketFormat;
 use konkordia_wire::packet::TilePacket;
 use std::io;
@@ -54,6 +54,8 @@ pub(crate) struct Sorter<'a> {
     pub packets: PacketFormat,
     pub format: TileFormat,
     pub writer: TileWriter,
+    /// Where the source has written the payload of the packet that gets its verdict now, if it lies apart.
+    pub filled: Option<Filled>,
     /// The source can wait for a slot.
     pub lossless: bool,
     pub assembler: TileAssembler,
@@ -96,7 +98,15 @@ impl Receiver<'_> {
             }
             let (source, sorter) = (&mut self.source, &mut self.sorter);
             sorter.writer.set_time(known.now_ns);
-            match source.receive(WAIT, &mut |datagram, sender| sorter.take(datagram, sender)) {
+            let received = match source.filling() {
+                Some(source) => {
+                    let received = source.receive_into(WAIT, sorter);
+                    sorter.writer.end_loan();
+                    received
+                }
+                None => source.receive(WAIT, &mut |datagram, sender| sorter.take(datagram, sender)),
+            };
+            match received {
                 Ok(count) => self.after_batch(known, count == 0),
                 Err(error) => {
                     // The other streams still finish their images; this one receives nothing more.
@@ -168,12 +178,12 @@ impl Receiver<'_> {
 impl Sorter<'_> {
     /// One datagram, one verdict, one counter.
     #[inline]
-    fn take(&mut self, datagram: &[u8], sender: Sender) {
+    pub(crate) fn take(&mut self, datagram: &[u8], sender: Sender) {
         self.ledger.received += 1;
         self.ledger.received_bytes += datagram.len() as u64;
         let packet = match self.packets.decode(datagram, &self.format) {
             Ok(packet) => packet,
-            Err(why) => return self.take_malformed(datagram, sender, why),
+            Err(why) => return self.take_malformed(datagram, datagram.len(), sender, why),
         };
         if self.is_opening {
             let origin = Origin { port: packet.port(), sender };
@@ -185,7 +195,7 @@ impl Sorter<'_> {
 
     /// A packet of the right form, of a stream that has begun.
     #[inline]
-    fn place(&mut self, packet: &TilePacket<'_>, sender: Sender) {
+    pub(crate) fn place(&mut self, packet: &TilePacket<'_>, sender: Sender) {
         self.seen.on_number(packet.number());
         match self.filter.admit(sender) {
             Admission::Own => self.judge(packet),
@@ -235,7 +245,10 @@ impl Sorter<'_> {
                 } else if packet.brings_header() {
                     self.writer.describe(image, self.packets.header(packet));
                 }
-                self.writer.place(image, packet.packet(), packet.payload());
+                match self.filled {
+                    Some(filled) if packet.is_apart() => self.writer.settle(image, packet.packet(), filled),
+                    _ => self.writer.place(image, packet.packet(), packet.payload()),
+                }
                 self.ledger.placed += 1;
             }
             Verdict::Duplicate => {
@@ -265,9 +278,10 @@ impl Sorter<'_> {
         self.seen.is_contested = self.filter.is_contested();
     }
 
-    /// A datagram that is no packet of the tile. If only its packet number is wrong, the configured tile may be wrong.
+    /// A datagram of `datagram_bytes`, or at least its head, that is no packet of the tile. If only its packet number
+    /// is wrong, the configured tile may be wrong.
     #[cold]
-    fn take_malformed(&mut self, datagram: &[u8], sender: Sender, why: Malformed) {
+    pub(crate) fn take_malformed(&mut self, datagram: &[u8], datagram_bytes: usize, sender: Sender, why: Malformed) {
         let claims = self.packets.claims(datagram);
         match claims {
             Some(claims) if why == Malformed::PacketNumber && self.is_opening => {
@@ -277,7 +291,7 @@ impl Sorter<'_> {
             }
             _ => {
                 self.ledger.count_malformed(why);
-                self.seen.on_malformed(datagram.len(), claims.map(|claims| claims.fields), why);
+                self.seen.on_malformed(datagram_bytes, claims.map(|claims| claims.fields), why);
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::output_queue::{OutputQueueSpec, OutputQueues};
 use crate::receive::{Receiver, Sorter};
 use crate::results::numbers_of_strip;
 use crate::work::Recipes;
+pub use crate::work::WorkerKind;
 use crate::{commit, copy, setup, strips, sys, work};
 use konkordia_core::IMAGES_MAX;
 use konkordia_core::array::Element;
@@ -55,6 +56,8 @@ pub struct RunParts {
     pub frame_sinks: Vec<Box<dyn FrameSink>>,
     /// Instruction set of the kernels.
     pub isa: Isa,
+    /// What makes the strips of images.
+    pub workers: WorkerKind,
 }
 
 /// Who gets the images of a run beside its sinks.
@@ -178,7 +181,7 @@ pub struct Armed {
     ring: Ring,
     pool: ImagePool,
     control: Arc<Control>,
-    recipes: Recipes,
+    recipes: Arc<Recipes>,
 }
 
 /// Checks the parts against the plan, maps and touches the ring, compiles the gather list.
@@ -208,7 +211,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
         payload_bytes: format.payload_bytes as usize,
         strip_bytes_max: plan.strips().map(packed_bytes_max).collect(),
         strip_numbers: numbers_of_strip(&plan),
-        workers: plan.workers,
+        workers: parts.workers.count(&plan),
     })
     .map_err(too_much)?;
     let first_frame = match plan.first_frame {
@@ -218,7 +221,7 @@ pub fn arm(mut parts: RunParts) -> Result<Armed, ArmError> {
     let control = Arc::new(Control::new(plan.streams(), parts.sinks.len(), first_frame));
     let constants = std::mem::replace(&mut parts.constants, PixelConstants::None);
     let bits = if format.kind == DetectorKind::Eiger { Bits::new(format.bits) } else { None };
-    let recipes = Recipes::new(plan, gather, constants, parts.isa, bits);
+    let recipes = Arc::new(Recipes::new(plan, gather, constants, parts.workers.isa(parts.isa), bits));
     Ok(Armed { parts, ring, pool, control, recipes })
 }
 
@@ -299,7 +302,10 @@ impl Armed {
         std::thread::scope(|scope| {
             let mut threads = RunThreads { scope, control, broken: None };
             let mut receivers = Vec::new();
-            for (stream, (source, writer)) in parts.sources.into_iter().zip(ring.receivers).enumerate() {
+            for (stream, (mut source, mut writer)) in parts.sources.into_iter().zip(ring.receivers).enumerate() {
+                if !plan.lossless_source && source.filling().is_some() {
+                    writer.reserve_spare();
+                }
                 let sorter = sorter(control, plan, stream, writer);
                 let receiver = Receiver { source, sorter, drops_read_ns: 0, result: Ok(()) };
                 receivers.push(threads.spawn(format!("rx-{stream}"), receiver, move |receiver| {
@@ -311,7 +317,7 @@ impl Armed {
             for (n, worker) in ring.workers.into_iter().enumerate() {
                 workers.push(threads.spawn(format!("work-{n}"), (), move |()| {
                     pin(&plan.pin_workers, n);
-                    work::run(control, recipes, worker);
+                    work::run(control, recipes, parts.workers, worker);
                 }));
             }
             let committer = ring.committer;
@@ -490,6 +496,7 @@ fn sorter<'a>(control: &'a Control, plan: &Plan, stream: usize, writer: TileWrit
         packets: PacketFormat::of(format.kind),
         format,
         writer,
+        filled: None,
         lossless: plan.lossless_source,
         assembler: TileAssembler::new(spec),
         ledger: StreamLedger::default(),

@@ -13,7 +13,7 @@ use konkordia_core::series::Ended;
 use konkordia_core::setup::{Ports, SetupRules};
 use konkordia_core::tile::TileFormat;
 use konkordia_engine::output_queue::{OutputQueues, PreviewBuffer};
-use konkordia_engine::run::{self, CellConstants, ConstantPlanes, Consumers, PixelConstants, RunParts};
+use konkordia_engine::run::{self, CellConstants, ConstantPlanes, Consumers, PixelConstants, RunParts, WorkerKind};
 use konkordia_kernels::Isa;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -168,6 +168,7 @@ fn allocations_from(plan: Plan, images: u64, counts_from: u64, halves: u64) -> (
         consumers: Consumers { output_queues: Arc::new(OutputQueues::new(Some(preview))), ..Consumers::default() },
         frame_sinks: vec![Box::new(Forget)],
         isa: Isa::detect(),
+        workers: WorkerKind::default(),
     })
     .unwrap();
     let outcome = armed.run();

@@ -12,7 +12,7 @@ use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::series::Ended;
 use konkordia_core::setup::{Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, Armed, Consumers, PixelConstants, RunFailure, RunOutcome, RunParts};
+use konkordia_engine::run::{self, Armed, Consumers, PixelConstants, RunFailure, RunOutcome, RunParts, WorkerKind};
 use konkordia_kernels::Isa;
 use konkordia_sources::udp::{UdpReceiver, UdpSender};
 use std::collections::VecDeque;
@@ -193,6 +193,7 @@ fn armed(plan: Plan, sources: Vec<Box<dyn Source>>, sink: Slow) -> Armed {
         consumers: Consumers::default(),
         frame_sinks: vec![],
         isa: Isa::detect(),
+        workers: WorkerKind::default(),
     })
     .unwrap()
 }

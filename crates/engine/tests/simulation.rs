@@ -11,7 +11,7 @@ use konkordia_core::sender::{Sender, Senders};
 use konkordia_core::series::Ended;
 use konkordia_core::setup::{Finding, Means, Ports, SetupRules, What};
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, ConstantPlanes, Consumers, PixelConstants, RunFailure, RunOutcome, RunParts};
+use konkordia_engine::run::{self, ConstantPlanes, Consumers, PixelConstants, RunFailure, RunOutcome, RunParts, WorkerKind};
 use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa, OutputPixel};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
@@ -285,6 +285,10 @@ fn random_tile(rng: &mut Rng, kind: DetectorKind, bytes: usize) -> Vec<u8> {
 }
 
 fn execute(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa) -> RunOutcome {
+    execute_with(prepared, sinks, isa, WorkerKind::default())
+}
+
+fn execute_with(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa, workers: WorkerKind) -> RunOutcome {
     let sources = std::mem::take(&mut prepared.streams)
         .into_iter()
         .map(|datagrams| Box::new(MemorySource::from_senders(datagrams, 50)) as Box<dyn Source>)
@@ -297,6 +301,7 @@ fn execute(prepared: &mut Prepared, sinks: Vec<Box<dyn Sink>>, isa: Isa) -> RunO
         consumers: Consumers::default(),
         frame_sinks: vec![],
         isa,
+        workers,
     };
     run::arm(parts).unwrap().run()
 }
@@ -527,6 +532,29 @@ fn any_number_of_workers_and_any_instruction_set_give_the_same_bytes() {
     }
 }
 
+/// Every codec, pixel type and readout through every kind of worker. (What depends on the order of frames is in
+/// `processing`.)
+#[test]
+fn any_kind_of_worker_gives_the_same_bytes() {
+    let jungfrau = |compression| Case { modules: 2, images: 3, spread: true, faults: faults(5), compression, ..Case::default() };
+    let mut cases: Vec<Case> = Compression::ALL.into_iter().map(jungfrau).collect();
+    let raw = Case { pixel: PixelType::Uint16, recipe: Recipe::Raw, spread: true, images: 3, ..Case::default() };
+    cases.extend([raw, Case { pixel: PixelType::Float32, images: 3, ..Case::default() }]);
+    let eiger = |bits| Case { kind: DetectorKind::Eiger { bits }, recipe: Recipe::Counts, images: 3, ..Case::default() };
+    cases.extend([4, 12, 16].map(|bits| Case { pixel: PixelType::Uint16, ..eiger(bits) }));
+    cases.push(Case { pixel: PixelType::Uint32, ..eiger(32) });
+    for case in cases {
+        let [first, others @ ..] = WorkerKind::ALL.map(|kind| {
+            let (mut prepared, collector) = (prepare(&case), Collector::default());
+            let outcome = execute_with(&mut prepared, vec![Box::new(collector.clone())], Isa::detect(), kind);
+            assert_eq!(outcome.ledger.imbalances(), []);
+            std::mem::take(&mut *collector.seen.lock().unwrap())
+        });
+        assert!(first.len() == 3 && first.iter().all(|(.., chunk)| !chunk.is_empty()));
+        assert!(others.iter().all(|other| *other == first), "{:?} {:?} {:?}", case.kind, case.pixel, case.compression);
+    }
+}
+
 #[test]
 fn policies_for_missing_packets_hold_images_back() {
     for missing in [MissingPolicy::Discard, MissingPolicy::CompleteOnly] {
@@ -653,6 +681,7 @@ fn parts_that_do_not_fit_are_refused_at_arm() {
             consumers: Consumers::default(),
             frame_sinks: vec![],
             isa: Isa::Scalar,
+            workers: WorkerKind::default(),
         };
         run::arm(parts).is_err()
     };

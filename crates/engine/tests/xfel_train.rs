@@ -10,7 +10,7 @@ use konkordia_core::ports::{Sink, SinkError, Source};
 use konkordia_core::sender::Senders;
 use konkordia_core::setup::{Finding, Means, Ports, SetupRules, What};
 use konkordia_core::tile::{TileFormat, XfelDetector};
-use konkordia_engine::run::{self, Consumers, PixelConstants, RunOutcome, RunParts};
+use konkordia_engine::run::{self, Consumers, PixelConstants, RunOutcome, RunParts, WorkerKind};
 use konkordia_kernels::{ElementSize, Isa, codec};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
 use konkordia_sim::xfel_train::{DATA_BYTES, END_BYTES, HEADER_BYTES, TrainModel};
@@ -149,6 +149,7 @@ fn run(plan: &Plan, streams: Vec<Vec<Vec<u8>>>, sink: Collector) -> RunOutcome {
         consumers: Consumers::default(),
         frame_sinks: vec![],
         isa: Isa::detect(),
+        workers: WorkerKind::default(),
     };
     run::arm(parts).unwrap().run()
 }

@@ -1,8 +1,9 @@
-//! Turns frames from files into the datagrams that the detector sent, so that files pass through the same engine as
-//! live data.
+//! Turns frames from files into the packets that the detector sent, so that files pass through the same engine as live
+//! data. Their pixels are read to where they belong in the memory of the frame, if the engine lends it.
 
 use super::tile_reader::TileReader;
-use konkordia_core::ports::Source;
+use konkordia_core::failure::Failure;
+use konkordia_core::ports::{FillingSource, Source, TilePlaces};
 use konkordia_core::sender::Sender;
 use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::TileFormat;
@@ -11,7 +12,8 @@ use std::io::{self, IoSliceMut};
 use std::time::Duration;
 
 /// Hands out the packets of one tile, one frame per call. Packets that the receiver did not catch are left out. Pixels
-/// are read directly into the datagrams. Memory: one tile and its headers.
+/// are read directly into the tile that the engine lends, otherwise into the datagrams. Memory: one tile and its
+/// headers.
 pub struct FileSource {
     reader: Box<dyn TileReader>,
     format: TileFormat,
@@ -46,10 +48,7 @@ impl FileSource {
         let mut datagrams = self.buffer.chunks_exact_mut(datagram_bytes);
         let mut payloads: [IoSliceMut<'_>; konkordia_core::MAX_PACKETS_PER_TILE] =
             std::array::from_fn(|_| IoSliceMut::new(datagrams.next().map_or(&mut [], |d| &mut d[HEADER_BYTES..])));
-        let frame = self
-            .reader
-            .read_into(self.next, &mut payloads[..count])
-            .map_err(|e| io::Error::other(format!("{}\n{}", e.what, e.why)))?;
+        let frame = self.reader.read_into(self.next, &mut payloads[..count]).map_err(error)?;
         self.next += 1;
         let mut handed = 0;
         for (packet, datagram) in self.buffer.chunks_exact_mut(datagram_bytes).enumerate() {
@@ -61,13 +60,27 @@ impl FileSource {
         }
         Ok(handed)
     }
-}
 
-impl Source for FileSource {
-    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
+    /// Reads the next frame to its place and reports its packets; returns how many there were.
+    fn fill_frame(&mut self, places: &mut dyn TilePlaces) -> io::Result<usize> {
+        let count = self.format.packets() as u16;
+        let Some(tile) = places.lend(self.reader.frame_number(self.next), 0..count) else {
+            return self.hand_out_frame(&mut |datagram, sender| places.take(datagram, sender));
+        };
+        let frame = self.reader.read(self.next, tile).map_err(error)?;
+        self.next += 1;
+        let mut head = [0; HEADER_BYTES];
+        for packet in (0..count).filter(|packet| frame.bitmap.has(*packet)) {
+            write_header(&frame.header, self.format.kind, self.format.first_packet as u16 + packet, &mut head);
+            places.filled(packet, &head, self.format.payload_bytes as usize, Sender::NONE);
+        }
+        Ok(frame.bitmap.count() as usize)
+    }
+
+    /// Hands out frames until one has packets: a frame without packets is not the end of the input.
+    fn next_frame(&mut self, timeout: Duration, mut hand_out: impl FnMut(&mut Self) -> io::Result<usize>) -> io::Result<usize> {
         while self.next < self.reader.len() {
-            // A frame without packets is not the end of the input.
-            let handed = self.hand_out_frame(take)?;
+            let handed = hand_out(self)?;
             if handed > 0 {
                 return Ok(handed);
             }
@@ -75,8 +88,28 @@ impl Source for FileSource {
         std::thread::sleep(timeout);
         Ok(0)
     }
+}
+
+fn error(failure: Failure) -> io::Error {
+    io::Error::other(format!("{}\n{}", failure.what, failure.why))
+}
+
+impl Source for FileSource {
+    fn receive(&mut self, timeout: Duration, take: &mut dyn FnMut(&[u8], Sender)) -> io::Result<usize> {
+        self.next_frame(timeout, |source| source.hand_out_frame(take))
+    }
 
     fn dropped(&mut self) -> u64 {
         0
+    }
+
+    fn filling(&mut self) -> Option<&mut dyn FillingSource> {
+        Some(self)
+    }
+}
+
+impl FillingSource for FileSource {
+    fn receive_into(&mut self, timeout: Duration, places: &mut dyn TilePlaces) -> io::Result<usize> {
+        self.next_frame(timeout, |source| source.fill_frame(places))
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
-use konkordia_core::ports::Source;
+use konkordia_core::ports::{Source, TilePlaces};
+use konkordia_core::sender::Sender;
 use konkordia_core::sls_header::SlsHeader;
 use konkordia_core::tile::{DetectorKind, TileFormat};
 use konkordia_wire::sls_file::RECORD_HEADER_BYTES;
@@ -135,6 +136,65 @@ fn a_source_hands_out_the_packets_that_were_caught() {
     let mut later = source::FileSource::new(input.open_tile(0), format).start_at(7);
     assert_eq!(later.receive(Duration::ZERO, &mut |_, _| {}).unwrap(), 128);
     assert_eq!(later.receive(Duration::ZERO, &mut |_, _| {}).unwrap(), 0);
+}
+
+/// Lends memory of its own for every frame, or for none.
+#[derive(Default)]
+struct Places {
+    format: Option<TileFormat>,
+    tile: Vec<u8>,
+    lent: Option<u64>,
+    datagrams: Vec<Vec<u8>>,
+    filled: usize,
+}
+
+impl TilePlaces for Places {
+    fn lend(&mut self, frame_number: u64, packets: std::ops::Range<u16>) -> Option<&mut [u8]> {
+        self.lent = Some(frame_number);
+        let bytes = packets.len() * self.format?.payload_bytes as usize;
+        self.tile = vec![0xAA; bytes];
+        Some(&mut self.tile)
+    }
+
+    fn filled(&mut self, packet: u16, head: &[u8], payload_bytes: usize, sender: Sender) {
+        let payload = &self.tile[usize::from(packet) * payload_bytes..][..payload_bytes];
+        self.take(&[head, payload].concat(), sender);
+        self.filled += 1;
+    }
+
+    fn take(&mut self, datagram: &[u8], _: Sender) {
+        self.datagrams.push(datagram.to_vec());
+    }
+}
+
+#[test]
+fn a_source_fills_the_tiles_that_are_lent_with_what_it_would_hand_out() {
+    for header_bytes in [112, 48, 16] {
+        let folder = Folder::new();
+        let whole = TileFormat::jungfrau(1).unwrap();
+        let bytes: Vec<u8> = [(7, &[3, 127][..]), (8, &[]), (9, &[60])]
+            .iter()
+            .flat_map(|(frame, missing)| record(&whole, header_bytes, 0, *frame, missing))
+            .collect();
+        let input = open(&[folder.write("run_d0_f0_0.raw", &bytes)]).unwrap();
+        let format = input.info().format;
+        let source = || source::FileSource::new(input.open_tile(0), format.of_tile(0));
+        let mut copied = Vec::new();
+        let mut copying = source();
+        while copying.receive(Duration::ZERO, &mut |datagram, _| copied.push(datagram.to_vec())).unwrap() > 0 {}
+        for lends in [true, false] {
+            let mut places = Places { format: lends.then_some(format), ..Places::default() };
+            let mut filling = source();
+            let filling = filling.filling().expect("files can fill tiles");
+            let mut counts = Vec::new();
+            for _ in 0..4 {
+                counts.push(filling.receive_into(Duration::ZERO, &mut places).unwrap());
+            }
+            assert_eq!((counts.iter().sum::<usize>(), counts[3]), (copied.len(), 0));
+            assert!(places.datagrams == copied, "{header_bytes} bytes");
+            assert_eq!((places.lent, places.filled), (Some(9), if lends { copied.len() } else { 0 }));
+        }
+    }
 }
 
 #[test]

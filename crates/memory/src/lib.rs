@@ -4,6 +4,7 @@
 
 pub mod cursor;
 mod images;
+mod loan;
 mod mapping;
 pub mod ring;
 mod sync;

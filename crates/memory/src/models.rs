@@ -38,6 +38,8 @@ struct Case {
     /// 0: no frame becomes an image.
     sum: u64,
     snapshot_every: Option<u64>,
+    /// The source fills lent places, and expects each payload one frame later than it belongs.
+    fills: bool,
     /// See [`Patience`].
     patience: u32,
 }
@@ -52,6 +54,7 @@ const SMALL: Case = Case {
     received: 0,
     sum: 0,
     snapshot_every: None,
+    fills: false,
     patience: 2,
 };
 
@@ -62,7 +65,7 @@ impl Case {
         for (tile, writer) in ring.receivers.iter_mut().enumerate() {
             for frame in 0..self.received {
                 assert!(writer.claim(frame));
-                place(writer, tile, frame);
+                place(writer, tile, frame, self);
             }
             writer.seal_below(self.received);
         }
@@ -150,9 +153,18 @@ impl Patience {
     }
 }
 
-fn place(writer: &mut TileWriter, tile: usize, frame: u64) {
-    if arrives(frame, tile) {
-        writer.open(frame, FrameHeader { frame_number: frame + 1, ..FrameHeader::default() });
+fn place(writer: &mut TileWriter, tile: usize, frame: u64, case: &Case) {
+    let header = FrameHeader { frame_number: frame + 1, ..FrameHeader::default() };
+    if case.fills {
+        let guess = frame + u64::from(writer.has_room(frame + 1));
+        writer.lend(guess, 0..1).copy_from_slice(&payload(frame, tile));
+        if arrives(frame, tile) {
+            let filled = writer.filled(0, PAYLOAD);
+            writer.open(frame, header);
+            writer.settle(frame, 0, filled);
+        }
+    } else if arrives(frame, tile) {
+        writer.open(frame, header);
         writer.place(frame, 0, &payload(frame, tile));
     }
 }
@@ -168,7 +180,7 @@ fn receive(mut writer: TileWriter, tile: usize, case: &Case) {
             yield_now();
         }
         assert!(writer.claim(frame), "there is room for frame {frame}");
-        place(&mut writer, tile, frame);
+        place(&mut writer, tile, frame, case);
         writer.seal_below(frame + 1);
     }
     patience.end();
@@ -179,7 +191,7 @@ fn receive_or_lose(mut writer: TileWriter, tile: usize, case: &Case) -> Vec<bool
     let take = |frame| {
         let has_slot = writer.claim(frame);
         if has_slot {
-            place(&mut writer, tile, frame);
+            place(&mut writer, tile, frame, case);
         }
         writer.seal_below(frame + 1);
         has_slot
@@ -334,6 +346,12 @@ fn frames() {
     frames_of(Case { tiles: 2, received: 2, ..SMALL });
 }
 
+/// As `frames`, with sources that fill lent places: before the frame is opened, and in the slot of the next frame as
+/// soon as that is free.
+fn filled_frames() {
+    frames_of(Case { tiles: 2, received: 2, fills: true, ..SMALL });
+}
+
 fn raw_frames() {
     frames_of(Case { frame_readers: 1, received: 2, ..SMALL });
 }
@@ -438,6 +456,7 @@ const fn of_waking(scene: fn()) -> Model {
 }
 
 const FRAMES: Model = of_memory(frames, (1, 2));
+const FILLED_FRAMES: Model = of_memory(filled_frames, (1, 2));
 const RAW_FRAMES: Model = of_memory(raw_frames, (1, 2));
 const IMAGES: Model = of_memory(images, (1, 3));
 const SUMS: Model = of_memory(sums, (1, 2));
@@ -495,6 +514,11 @@ fn frames_are_whole() {
 }
 
 #[test]
+fn frames_that_sources_fill_are_whole() {
+    assert_holds(FILLED_FRAMES);
+}
+
+#[test]
 fn raw_frames_are_whole() {
     assert_holds(RAW_FRAMES);
 }
@@ -542,6 +566,8 @@ fn a_part_that_is_left_out_is_noticed() {
         (Part::CursorRelease, FRAMES, touched),
         (Part::CursorRelease, IMAGES, touched),
         (Part::CursorAcquire, FRAMES, touched),
+        (Part::CursorRelease, FILLED_FRAMES, touched),
+        (Part::CursorAcquire, FILLED_FRAMES, touched),
         (Part::CursorAcquire, IMAGES, touched),
         (Part::RawHold, RAW_FRAMES, touched),
         (Part::ClaimRelease, CLAIMS, stale),

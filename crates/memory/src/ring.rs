@@ -16,9 +16,14 @@
 //!
 //! The first receiver that asks decides for all receivers whether a frame gets a slot ([`TileWriter::claim`]), so that
 //! a frame is taken whole or not at all. The argument above does not depend on this.
+//!
+//! A receiver may lend places of packets of a frame that it may write, also before the frame is opened
+//! ([`TileWriter::lend`]). What is written there stays unseen until [`TileWriter::settle`] marks the packet: the other
+//! roles read only packets that are marked, in tiles with the tag of the frame.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +35,8 @@ use konkordia_core::plan::CLAIMS_MIN;
 use crate::cursor::{Bell, Cursor, lowest};
 pub use crate::images::SnapshotSpec;
 use crate::images::{Images, ImagesSpec};
+pub use crate::loan::Filled;
+use crate::loan::{Loan, SPARE, TAKEN, swap};
 use crate::mapping::Mapping;
 use crate::sync::{Accesses, AtomicU64, Ordering, Part, Place, kept};
 
@@ -111,6 +118,17 @@ impl Shared {
 
     fn cell(&self, image: u64, tile: usize) -> &Place<TileCell> {
         &self.cells[self.index(image, tile)]
+    }
+
+    /// Bytes of a tile in which the payload of a packet lies.
+    ///
+    /// # Panics
+    /// If the packet lies outside of the tile.
+    fn place_of(&self, packet: u16) -> Range<usize> {
+        let start = usize::from(packet) * self.spec.payload_bytes;
+        let end = (start + self.spec.payload_bytes).min(self.spec.tile_bytes);
+        assert!(start < end, "packet {packet} lies outside the tile");
+        start..end
     }
 
     fn tile_start(&self, image: u64, tile: usize) -> *mut u8 {
@@ -209,7 +227,7 @@ impl Ring {
         let part = || Arc::clone(&shared);
         let spec = &shared.spec;
         Ok(Self {
-            receivers: (0..spec.tiles).map(|tile| TileWriter { shared: part(), tile, low: 0, limit: 0, now_ns: 0 }).collect(),
+            receivers: (0..spec.tiles).map(|tile| TileWriter::new(part(), tile)).collect(),
             workers: (0..spec.workers).map(|worker| Worker { shared: part(), worker, next: 0, images_end: 0, room: 0 }).collect(),
             committer: Committer { shared: part(), next: 0 },
             image_reader: ImageReader { shared: part(), next: 0 },
@@ -237,9 +255,15 @@ pub struct TileWriter {
     limit: u64,
     /// When the packets that are now placed were taken from their source.
     now_ns: u64,
+    loan: Loan,
 }
 
 impl TileWriter {
+    fn new(shared: Arc<Shared>, tile: usize) -> Self {
+        let packets = shared.spec.tile_bytes.div_ceil(shared.spec.payload_bytes);
+        Self { shared, tile, low: 0, limit: 0, now_ns: 0, loan: Loan::new(packets) }
+    }
+
     /// Asks for the slot of an image. The first receiver that asks decides for all: either every tile of the image has
     /// a place or none has. An answer is remembered for [`CLAIMS_MIN`] images; a receiver that is even further behind
     /// the others gets no slot.
@@ -290,26 +314,154 @@ impl TileWriter {
         cell.record.header = header;
     }
 
-    /// Copies a payload to its place and marks the packet. The image must have been opened.
+    /// Copies a payload to its place and marks the packet. The image must have been opened. Payloads of a loan are in
+    /// the way, unless they were taken or rescued.
     #[inline]
     pub fn place(&mut self, image: u64, packet: u16, payload: &[u8]) {
+        let place = self.shared.place_of(packet);
+        assert!(payload.len() == place.len(), "the payload of packet {packet} has {} bytes", payload.len());
+        self.mark(image, packet);
+        self.shared.raw_accesses.write(self.shared.index(image, self.tile));
+        // SAFETY: source and destination do not overlap (the payload is not ring memory); the destination lies inside
+        // this tile by `place_of`, and only this receiver touches the tile now (`mark` asserts `low <= image < limit`).
+        unsafe {
+            let to = self.shared.tile_start(image, self.tile).add(place.start);
+            std::ptr::copy_nonoverlapping(payload.as_ptr(), to, payload.len());
+        }
+    }
+
+    /// Marks a packet of an opened image as placed.
+    #[inline]
+    fn mark(&mut self, image: u64, packet: u16) {
         assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
-        let spec = &self.shared.spec;
-        let offset = usize::from(packet) * spec.payload_bytes;
-        let room = spec.tile_bytes.saturating_sub(offset).min(spec.payload_bytes);
-        assert!(room > 0 && payload.len() == room, "packet {packet} lies outside the tile");
         // SAFETY: as in `open`.
         let cell = unsafe { &mut *self.shared.cell(image, self.tile).to_write() };
         assert!(cell.tag == image + 1, "image {image} was not opened");
         assert!(cell.record.bitmap.set(packet), "packet {packet} of image {image} is placed twice");
         cell.record.packets += 1;
-        self.shared.raw_accesses.write(self.shared.index(image, self.tile));
-        // SAFETY: source and destination do not overlap (the payload is not ring memory); the destination lies inside
-        // this tile by the assert above, and only this receiver touches the tile now (`low <= image < limit`).
-        unsafe {
-            let to = self.shared.tile_start(image, self.tile).add(offset);
-            std::ptr::copy_nonoverlapping(payload.as_ptr(), to, payload.len());
+    }
+
+    /// Lends the places of some packets of an image, one behind the other, to be filled. The image need not be opened.
+    /// There is one loan at a time; an older one is forgotten with what was not settled.
+    ///
+    /// # Panics
+    /// If the image is not this receiver's to write, or if a packet lies outside the tile or is placed.
+    pub fn lend(&mut self, image: u64, packets: Range<u16>) -> &mut [u8] {
+        assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
+        let is_in_tile = !packets.is_empty() && usize::from(packets.end) <= self.loan.at.len();
+        assert!(is_in_tile, "packets {packets:?} lie outside the tile");
+        // SAFETY: as in `open`, and it is only read.
+        let cell = unsafe { &*self.shared.cell(image, self.tile).to_read() };
+        let is_placed = |packet| cell.tag == image + 1 && cell.record.bitmap.has(packet);
+        assert!(!packets.clone().any(is_placed), "a packet of {packets:?} of image {image} is placed");
+        let bytes = self.shared.place_of(packets.start).start..self.shared.place_of(packets.end - 1).end;
+        self.loan.begin(image, packets);
+        &mut self.bytes_mut(image)[bytes]
+    }
+
+    /// The payload of `bytes` that was written to the place of `packet` of the loan.
+    ///
+    /// # Panics
+    /// If `packet` is not in the loan, was asked for before, or has a smaller place.
+    pub fn filled(&mut self, packet: u16, bytes: usize) -> Filled {
+        assert!(bytes <= self.shared.place_of(packet).len(), "the place of packet {packet} has no {bytes} bytes");
+        self.loan.take(packet, bytes)
+    }
+
+    /// Ends the loan. What was not taken is forgotten.
+    pub fn end_loan(&mut self) {
+        self.loan.end();
+    }
+
+    /// Allocates the memory that [`TileWriter::rescue`] may need.
+    pub fn reserve_spare(&mut self) {
+        self.loan.spare = vec![0; self.shared.spec.tile_bytes];
+    }
+
+    /// Moves the payloads of the loan that were not taken yet out of the ring, so that payloads may be placed there
+    /// that were not part of the loan.
+    pub fn rescue(&mut self) {
+        if self.loan.left == 0 {
+            return;
         }
+        let mut spare = std::mem::take(&mut self.loan.spare);
+        spare.resize(self.shared.spec.tile_bytes, 0);
+        for packet in self.loan.packets.clone() {
+            let at = self.loan.at[usize::from(packet)];
+            if at == TAKEN || at == SPARE {
+                continue;
+            }
+            let to = self.shared.place_of(packet);
+            let bytes = to.len().min(self.shared.place_of(at).len());
+            spare[to][..bytes].copy_from_slice(self.payload(Filled { image: self.loan.image, packet, at, bytes }));
+            self.loan.at[usize::from(packet)] = SPARE;
+        }
+        self.loan.spare = spare;
+    }
+
+    /// The bytes of a payload that was written to a lent place.
+    pub fn payload(&self, filled: Filled) -> &[u8] {
+        if filled.at == SPARE {
+            return &self.loan.spare[self.shared.place_of(filled.packet)][..filled.bytes];
+        }
+        let place = self.shared.place_of(filled.at);
+        self.shared.raw_accesses.read(self.shared.index(filled.image, self.tile));
+        // SAFETY: the place lies inside the tile, whose bytes are initialised. Only this receiver writes tiles of this
+        // number, in whichever slot and whatever the cursors say, and `&self` keeps it from doing so.
+        unsafe { std::slice::from_raw_parts(self.shared.tile_start(filled.image, self.tile).add(place.start), filled.bytes) }
+    }
+
+    /// Marks a packet whose payload was written to a lent place. If that is not the packet's own place, the payload is
+    /// moved there; a payload of the loan that lies there and is not settled yet gives way. The image must have been
+    /// opened; it need not be that of the loan.
+    ///
+    /// # Panics
+    /// As [`TileWriter::place`].
+    pub fn settle(&mut self, image: u64, packet: u16, filled: Filled) {
+        let to = self.shared.place_of(packet);
+        assert!(filled.bytes == to.len(), "the payload of packet {packet} has {} bytes", filled.bytes);
+        assert!(filled.image == self.loan.image, "a payload of an older loan");
+        self.mark(image, packet);
+        if filled.at == SPARE {
+            // All payloads of the loan are there then, so none has to give way.
+            let spare = std::mem::take(&mut self.loan.spare);
+            let payload = &spare[self.shared.place_of(filled.packet)][..filled.bytes];
+            self.bytes_mut(image)[to].copy_from_slice(payload);
+            self.loan.spare = spare;
+            return;
+        }
+        let from = self.shared.place_of(filled.at);
+        if self.shared.slot(image) != self.shared.slot(filled.image) {
+            self.shared.raw_accesses.read(self.shared.index(filled.image, self.tile));
+            self.shared.raw_accesses.write(self.shared.index(image, self.tile));
+            // SAFETY: both places lie inside tiles of this number, in different slots, so they do not overlap. Only
+            // this receiver writes such tiles, and nobody else touches that of `image` (`mark` asserts `low <= image <
+            // limit`).
+            unsafe {
+                let (source, target) =
+                    (self.shared.tile_start(filled.image, self.tile), self.shared.tile_start(image, self.tile));
+                std::ptr::copy_nonoverlapping(source.add(from.start), target.add(to.start), to.len());
+            }
+            return;
+        }
+        if filled.at == packet {
+            return;
+        }
+        // The slot is that of `image` now, so all of it is this receiver's.
+        if self.loan.gives_way(packet, filled.at) {
+            swap(self.bytes_mut(image), from.start, to.start, to.len());
+        } else {
+            self.bytes_mut(image).copy_within(from.start..from.start + to.len(), to.start);
+        }
+    }
+
+    /// All bytes of this receiver's tile of an image.
+    fn bytes_mut(&mut self, image: u64) -> &mut [u8] {
+        assert!(image >= self.low && image < self.limit, "image {image} is not this receiver's to write");
+        self.shared.raw_accesses.write(self.shared.index(image, self.tile));
+        // SAFETY: the bytes lie inside the mapping and are initialised. `low <= image < limit` was just asserted, so by
+        // the cursor rules only this receiver touches the tile, and `&mut self` makes this its only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.shared.tile_start(image, self.tile), self.shared.spec.tile_bytes) }
     }
 
     /// Gives all images below `low` to the workers. Lower values than before change nothing.

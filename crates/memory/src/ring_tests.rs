@@ -327,6 +327,164 @@ fn rules_that_are_broken_on_purpose_are_caught() {
     assert!(caught(|r| r.committer.pass()));
 }
 
+/// All ways in which the payloads of a loan can lie in wrong places: another packet of the loan, one that is placed
+/// already, another frame, or the same packet or none at all. The loan is of packets 1 to 3 of frame 1; each is a
+/// payload of frame 0 to 2, packet 0 to 3, or not reported.
+#[test]
+fn filled_payloads_reach_their_places_whatever_was_guessed() {
+    /// The sender's number of the `guess`th payload: frame, packet.
+    fn belongs(guess: usize) -> Option<(u64, u16)> {
+        (guess < 12).then_some((guess as u64 / 4, guess as u16 % 4))
+    }
+    let step = if cfg!(miri) { 53 } else { 1 };
+    for guess in (0..13 * 13 * 13 * 4).step_by(step) {
+        let guesses = [guess % 13, guess / 13 % 13, guess / 169 % 13].map(belongs);
+        let mut order = vec![1, 2, 3];
+        if guess / (13 * 13 * 13) % 2 == 1 {
+            order.reverse();
+        }
+        let is_rescued = guess >= 13 * 13 * 13 * 2;
+        let mut ring = Ring::new(RingSpec { tile_bytes: 4 * PAYLOAD - 16, ..spec(4, 1, 1) }).unwrap();
+        let writer = &mut ring.receivers[0];
+        let mut placed = std::collections::BTreeSet::from([(1, 0), (0, 2)]);
+        let length = |packet| if packet == 3 { PAYLOAD - 16 } else { PAYLOAD };
+        for frame in 0..3 {
+            assert!(writer.claim(frame));
+            writer.open(frame, FrameHeader::default());
+        }
+        placed.iter().for_each(|(frame, packet)| writer.place(*frame, *packet, &payload(*frame, 0, *packet)));
+        let loan = writer.lend(1, 1..4);
+        for (at, (frame, packet)) in guesses.iter().enumerate().filter_map(|(at, to)| to.map(|to| (at, to))) {
+            let bytes = length(packet).min(length(at as u16 + 1));
+            loan[at * PAYLOAD..][..bytes].copy_from_slice(&payload(frame, 0, packet)[..bytes]);
+        }
+        for at in order {
+            let Some((frame, packet)) = guesses[usize::from(at) - 1] else { continue };
+            // A whole payload does not fit into the place of the last packet.
+            if length(packet) > length(at) {
+                continue;
+            }
+            let filled = writer.filled(at, length(packet));
+            // After the first one, a packet that is not of the loan takes the place of one that is.
+            if is_rescued && filled.at != SPARE && placed.len() < 4 && placed.insert((1, 2)) {
+                writer.rescue();
+                writer.place(1, 2, &payload(1, 0, 2));
+                if filled.at == 2 {
+                    continue;
+                }
+            }
+            assert_eq!(writer.payload(filled), &payload(frame, 0, packet)[..length(packet)], "{guesses:?}");
+            if placed.insert((frame, packet)) {
+                writer.settle(frame, packet, filled);
+            }
+        }
+        writer.seal_below(3);
+        for frame in 0..3 {
+            let (record, bytes) = ring.workers[0].tile(frame, 0).unwrap();
+            let arrived: Vec<u16> = (0..4).filter(|packet| record.bitmap.has(*packet)).collect();
+            let expected: Vec<u16> = (0..4).filter(|packet| placed.contains(&(frame, *packet))).collect();
+            assert_eq!((&arrived, usize::from(record.packets)), (&expected, expected.len()), "{guesses:?}");
+            for packet in arrived {
+                let place = &bytes[usize::from(packet) * PAYLOAD..][..length(packet)];
+                assert_eq!(place, &payload(frame, 0, packet)[..length(packet)], "frame {frame}, packet {packet}: {guesses:?}");
+            }
+        }
+    }
+}
+
+/// The slot of a loan was given to a newer frame before its payloads were reported: they are still found.
+#[test]
+fn a_loan_outlives_its_frame() {
+    let mut ring = Ring::new(spec(2, 1, 1)).unwrap();
+    let writer = &mut ring.receivers[0];
+    assert!(writer.claim(0) && writer.claim(1));
+    writer.open(0, FrameHeader::default());
+    writer.place(0, 0, &payload(0, 0, 0));
+    for (n, place) in writer.lend(1, 0..4).chunks_mut(PAYLOAD).enumerate() {
+        // Every packet is the one after the next, of frame 3.
+        place.copy_from_slice(&payload(3, 0, (n as u16 + 2) % 4));
+    }
+    writer.seal_below(3);
+    let worker = &mut ring.workers[0];
+    assert!(worker.has_room(1));
+    worker.finish(2, 2);
+    commit(&mut ring.committer);
+    commit(&mut ring.committer);
+    assert!(writer.claim(3));
+    writer.open(3, FrameHeader::default());
+    for packet in 0..4 {
+        let filled = writer.filled(packet, PAYLOAD);
+        writer.settle(3, (packet + 2) % 4, filled);
+    }
+    writer.seal_below(4);
+    let (record, bytes) = ring.workers[0].tile(3, 0).unwrap();
+    assert_eq!(record.packets, 4);
+    assert!((0..4).all(|packet| bytes[usize::from(packet) * PAYLOAD..][..PAYLOAD] == payload(3, 0, packet)));
+}
+
+#[test]
+fn loans_that_break_the_rules_are_caught() {
+    let caught = |act: fn(&mut TileWriter)| {
+        let mut ring = Ring::new(spec(2, 1, 2)).unwrap();
+        let writer = &mut ring.receivers[0];
+        writer.refresh_limit();
+        writer.open(0, FrameHeader::default());
+        writer.place(0, 0, &[0; PAYLOAD]);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| act(writer))).is_err()
+    };
+    assert!(!caught(|w| assert_eq!(w.lend(0, 1..4).len(), 3 * PAYLOAD)));
+    assert!(caught(|w| w.lend(0, 0..4).fill(0)), "packet 0 is placed");
+    assert!(caught(|w| w.lend(0, 1..5).fill(0)), "a packet beyond the tile");
+    assert!(caught(|w| w.lend(0, 1..1).fill(0)), "no packet");
+    assert!(caught(|w| w.lend(2, 0..1).fill(0)), "beyond the limit");
+    assert!(
+        caught(|w| {
+            w.seal_below(1);
+            w.lend(0, 1..2).fill(0);
+        }),
+        "a sealed frame"
+    );
+    assert!(
+        caught(|w| {
+            w.lend(0, 1..3);
+            w.filled(3, PAYLOAD);
+        }),
+        "not in the loan"
+    );
+    assert!(
+        caught(|w| {
+            w.lend(0, 1..3);
+            w.filled(1, PAYLOAD);
+            w.filled(1, PAYLOAD);
+        }),
+        "reported twice"
+    );
+    assert!(
+        caught(|w| {
+            w.lend(0, 1..3);
+            let filled = w.filled(1, PAYLOAD);
+            w.settle(0, 0, filled);
+        }),
+        "placed twice"
+    );
+    assert!(
+        caught(|w| {
+            w.lend(0, 1..3);
+            let filled = w.filled(1, PAYLOAD);
+            w.settle(1, 0, filled);
+        }),
+        "not opened"
+    );
+    assert!(
+        caught(|w| {
+            w.lend(0, 1..3);
+            let filled = w.filled(1, 8);
+            w.settle(0, 1, filled);
+        }),
+        "too short"
+    );
+}
+
 /// Two streams that are far apart, as when one thread gets no processor: what the first decided long ago still holds
 /// for the second.
 #[test]

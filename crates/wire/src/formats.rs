@@ -38,6 +38,22 @@ macro_rules! packet_formats {
                 }
             }
 
+            /// As [`Decoder::decode_head`].
+            ///
+            /// # Errors
+            /// The first check that fails.
+            #[inline]
+            pub fn decode_head<'a>(
+                self,
+                head: &'a [u8],
+                payload_bytes: usize,
+                tile: &TileFormat,
+            ) -> Result<TilePacket<'a>, Malformed> {
+                match self {
+                    $(Self::$decoder => $decoder::decode_head(head, payload_bytes, tile),)+
+                }
+            }
+
             /// As [`Decoder::claims`].
             pub fn claims(self, datagram: &[u8]) -> Option<Claims> {
                 match self {

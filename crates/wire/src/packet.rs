@@ -21,6 +21,7 @@ pub struct TilePacket<'a> {
     pub(crate) port: Port,
     pub(crate) brings_header: bool,
     pub(crate) is_last: bool,
+    pub(crate) is_apart: bool,
 }
 
 impl<'a> TilePacket<'a> {
@@ -48,13 +49,19 @@ impl<'a> TilePacket<'a> {
         self.port
     }
 
-    /// All bytes.
+    /// All bytes; without the payload if that lies apart.
     #[inline]
     pub fn datagram(&self) -> &'a [u8] {
         self.datagram
     }
 
-    /// Its part of the bytes of the tile.
+    /// True if the payload lies apart, where the source has written it ([`Decoder::decode_head`]).
+    #[inline]
+    pub fn is_apart(&self) -> bool {
+        self.is_apart
+    }
+
+    /// Its part of the bytes of the tile; empty if it lies apart.
     #[inline]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
@@ -100,6 +107,9 @@ pub struct Description {
     pub columns: &'static [FrameColumn],
     /// The field of a header that holds flags of the detector, by which frames can be selected.
     pub flags: Option<usize>,
+    /// A datagram is a head of `overhead_bytes`, which says everything of the packet, and then the payload. Sources can
+    /// then write the payload where it belongs ([`Decoder::decode_head`]).
+    pub has_head: bool,
 }
 
 /// A format of packets. `crates/wire/src/formats.rs` lists all of them.
@@ -115,6 +125,16 @@ pub trait Decoder {
     /// # Errors
     /// The first check that fails.
     fn decode<'a>(datagram: &'a [u8], tile: &TileFormat) -> Result<TilePacket<'a>, Malformed>;
+
+    /// As [`Self::decode`], with the same answer, for a datagram whose payload of `payload_bytes` lies apart. Formats
+    /// without a head ([`Description::has_head`]) are never asked.
+    ///
+    /// # Errors
+    /// As of [`Self::decode`].
+    fn decode_head<'a>(head: &'a [u8], payload_bytes: usize, tile: &TileFormat) -> Result<TilePacket<'a>, Malformed> {
+        let _ = (head, payload_bytes, tile);
+        Err(Malformed::Length)
+    }
 
     /// What a datagram says that [`Self::decode`] has refused; `None` if it is too short to say anything.
     fn claims(datagram: &[u8]) -> Option<Claims>;

@@ -58,20 +58,7 @@ impl<'a> Packet<'a> {
     /// The first check that fails, in the order length, version, detector type, packet number.
     #[inline]
     pub fn new_checked(datagram: &'a [u8], format: &TileFormat) -> Result<Self, Malformed> {
-        if datagram.len() != HEADER_BYTES + format.payload_bytes as usize {
-            return Err(Malformed::Length);
-        }
-        if datagram[field::VERSION] != HEADER_VERSION {
-            return Err(Malformed::Version);
-        }
-        if datagram[field::DETECTOR_TYPE] != detector_type(format.kind) {
-            return Err(Malformed::DetectorType);
-        }
-        let number = u32::from_le_bytes(array(datagram, field::PACKET_NUMBER));
-        match number.checked_sub(format.first_packet) {
-            Some(packet) if packet < format.packets() => Ok(Self { datagram, packet: packet as u16 }),
-            _ => Err(Malformed::PacketNumber),
-        }
+        check(datagram, datagram.len(), format).map(|packet| Self { datagram, packet })
     }
 
     /// Number of the frame.
@@ -116,6 +103,25 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// Checks the header at the beginning of `bytes`, of a datagram of `datagram_bytes`; returns the index of the packet in
+/// the tile.
+#[inline]
+fn check(bytes: &[u8], datagram_bytes: usize, format: &TileFormat) -> Result<u16, Malformed> {
+    if datagram_bytes != HEADER_BYTES + format.payload_bytes as usize || bytes.len() < HEADER_BYTES {
+        return Err(Malformed::Length);
+    }
+    if bytes[field::VERSION] != HEADER_VERSION {
+        return Err(Malformed::Version);
+    }
+    if bytes[field::DETECTOR_TYPE] != detector_type(format.kind) {
+        return Err(Malformed::DetectorType);
+    }
+    match packet_number(bytes).checked_sub(format.first_packet) {
+        Some(packet) if packet < format.packets() => Ok(packet as u16),
+        _ => Err(Malformed::PacketNumber),
+    }
+}
+
 /// The decoder of the receivers.
 #[derive(Clone, Copy, Debug)]
 pub struct SlsUdp;
@@ -128,6 +134,7 @@ impl Decoder for SlsUdp {
         version: HEADER_VERSION,
         columns: &sls_header::COLUMNS,
         flags: Some(sls_header::DAQ_INFO),
+        has_head: true,
     };
 
     #[inline]
@@ -142,6 +149,25 @@ impl Decoder for SlsUdp {
             port: packet.port(),
             brings_header: false,
             is_last: u32::from(packet.packet()) + 1 == tile.packets(),
+            is_apart: false,
+        })
+    }
+
+    #[inline]
+    fn decode_head<'a>(head: &'a [u8], payload_bytes: usize, tile: &TileFormat) -> Result<TilePacket<'a>, Malformed> {
+        // A head of another length would have its payload elsewhere.
+        let datagram_bytes = if head.len() == HEADER_BYTES { HEADER_BYTES + payload_bytes } else { 0 };
+        let packet = check(head, datagram_bytes, tile)?;
+        Ok(TilePacket {
+            datagram: head,
+            payload: &[],
+            frame_number: u64::from_le_bytes(array(head, field::FRAME_NUMBER)),
+            number: packet_number(head),
+            packet,
+            port: port(head),
+            brings_header: false,
+            is_last: u32::from(packet) + 1 == tile.packets(),
+            is_apart: true,
         })
     }
 
@@ -312,6 +338,31 @@ mod tests {
         assert_eq!(check(&d), Malformed::DetectorType);
         d[47] = 1;
         assert_eq!(check(&d), Malformed::Version);
+    }
+
+    /// A head gives the same answer as the datagram, whatever is damaged.
+    #[test]
+    fn a_payload_may_lie_apart() {
+        let tile = jungfrau();
+        let lengths = [8239, 8240, 8241].map(|length| (0, 0, length));
+        let changes = [12, 13, 46, 47].map(|at| (at, 0xFF, 8240));
+        for (at, change, length) in lengths.into_iter().chain(changes) {
+            let mut d = datagram(3);
+            d[at] ^= change;
+            d.resize(length, 0);
+            let (whole, apart) = (SlsUdp::decode(&d, &tile), SlsUdp::decode_head(&d[..48], d.len() - 48, &tile));
+            let facts = |p: TilePacket<'_>| {
+                let said = (p.frame_number(), p.number(), p.packet(), p.port(), p.is_last(), p.brings_header());
+                (said, SlsUdp::header(&p))
+            };
+            assert_eq!(whole.map(facts), apart.map(facts));
+            let (whole, apart) = (whole.map(|p| p.payload().len()), apart.map(|p| (p.payload().len(), p.is_apart())));
+            assert_eq!(whole.map(|bytes| (bytes - 8192, true)), apart);
+        }
+        let d = datagram(3);
+        for head in [&d[..0], &d[..47], &d[..49]] {
+            assert_eq!(SlsUdp::decode_head(head, d.len() - head.len(), &tile).unwrap_err(), Malformed::Length);
+        }
     }
 
     /// The four ports of the real EIGER capture: every datagram is a packet, in order, with the fields of

@@ -94,6 +94,7 @@ impl Decoder for XfelTrain {
         version: 0,
         columns: &COLUMNS,
         flags: None,
+        has_head: false,
     };
 
     /// In the order: length of any packet, packet number, marks of first and last, length of this packet.
@@ -126,6 +127,7 @@ impl Decoder for XfelTrain {
             port: Port::default(),
             brings_header: is_first,
             is_last,
+            is_apart: false,
         })
     }
 

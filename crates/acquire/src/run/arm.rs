@@ -12,7 +12,7 @@ use konkordia_core::failure::{Exit, Failure, reason};
 use konkordia_core::plan::{Negative, Plan, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, Source};
 use konkordia_core::text;
-use konkordia_engine::run::{Armed, Consumers, RunParts, arm};
+use konkordia_engine::run::{Armed, Consumers, RunParts, WorkerKind, arm};
 use konkordia_kernels::isa::Isa;
 use konkordia_sinks::clock;
 use konkordia_sinks::durable::ToDisk;
@@ -171,7 +171,16 @@ pub fn arm_with(
 fn arm_all(plan: &Arc<Plan>, loaded: Loaded, parts: Parts, note: Note) -> Result<Armed, Failure> {
     let Parts { sources, sinks: (sink, frame_sinks), consumers, isa } = parts;
     let sinks = vec![calibration::guard::wrap(sink, loaded.expected(), plan.streams(), note)];
-    let parts = RunParts { plan: Arc::clone(plan), sources, constants: loaded.constants, sinks, consumers, frame_sinks, isa };
+    let parts = RunParts {
+        plan: Arc::clone(plan),
+        sources,
+        constants: loaded.constants,
+        sinks,
+        consumers,
+        frame_sinks,
+        isa,
+        workers: WorkerKind::default(),
+    };
     arm(parts).map_err(|error| {
         let fix = "set a smaller [run] buffer_mib, or close other programs";
         Failure::new(Exit::Io, "the run cannot be armed", error.to_string(), fix)

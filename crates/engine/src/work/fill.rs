@@ -5,6 +5,7 @@
 //! whole.
 
 use super::common_mode::Offsets;
+use super::place::Tiles;
 use super::recipes::Recipes;
 use konkordia_core::assembler::PacketBitmap;
 use konkordia_core::geometry::Segment;
@@ -15,7 +16,6 @@ use konkordia_kernels::convert::fixed::jungfrau_fixed;
 use konkordia_kernels::convert::tracking::{Tracker, jungfrau_track_only, jungfrau_tracking};
 use konkordia_kernels::convert::{self, Constants, OutputPixel};
 use konkordia_kernels::unpack;
-use konkordia_memory::ring;
 
 /// Stands for a word whose packet did not come.
 const NO_WORD: u16 = 0xFFFF;
@@ -58,7 +58,7 @@ impl<'a> Filler<'a> {
     /// Fills the pixels of a block with those of a frame. Split pixels get the value of the whole pixel.
     pub fn fill<Q: OutputPixel>(
         &mut self,
-        worker: &ring::Worker,
+        tiles: &impl Tiles,
         frame: Frame,
         block: usize,
         followed: Option<Followed<'_>>,
@@ -66,20 +66,20 @@ impl<'a> Filler<'a> {
     ) {
         match Stage::new(self.recipes, frame, block) {
             Some(stage) if self.recipes.gather.is_plain(block) && self.offsets.is_none() => {
-                stage.fill_plain(worker, frame.number, block, followed, out);
+                stage.fill_plain(tiles, frame.number, block, followed, out);
             }
-            Some(stage) => self.fill_gathered(worker, frame.number, block, (&stage, followed), out),
+            Some(stage) => self.fill_gathered(tiles, frame.number, block, (&stage, followed), out),
             None if frame.is_present && matches!(self.recipes.constants, PixelConstants::Jungfrau(_)) => out.fill(Q::MASKED),
             // A frame without a packet has nothing to convert: all its pixels are missing, and gaps are masked.
-            None => self.recipes.fill_unconverted(worker, frame.number, block, out),
+            None => self.recipes.fill_unconverted(tiles, frame.number, block, out),
         }
     }
 
     /// Updates the pedestals from the words of a frame, without making an image.
-    pub fn track(&mut self, worker: &ring::Worker, frame: Frame, block: usize, pedestal: &mut [f32]) {
+    pub fn track(&mut self, tiles: &impl Tiles, frame: Frame, block: usize, pedestal: &mut [f32]) {
         let Some(stage) = Stage::new(self.recipes, frame, block) else { return };
         if self.recipes.gather.is_plain(block) {
-            for_each_segment(self.recipes, worker, frame.number, block, |segment, tile| {
+            for_each_segment(self.recipes, tiles, frame.number, block, |segment, tile| {
                 if let Some((_, bytes)) = tile {
                     let at = segment.in_block();
                     let raw = &words_of(bytes)[segment.tile_pixel as usize..][..at.len()];
@@ -87,7 +87,7 @@ impl<'a> Filler<'a> {
                 }
             });
         } else {
-            self.gather_words(worker, frame.number, block, &stage);
+            self.gather_words(tiles, frame.number, block, &stage);
             let words = &self.words[..pedestal.len()];
             jungfrau_track_only(self.recipes.isa, words, &mut stage.tracker(0, pedestal));
         }
@@ -95,13 +95,13 @@ impl<'a> Filler<'a> {
 
     fn fill_gathered<Q: OutputPixel>(
         &mut self,
-        worker: &ring::Worker,
+        tiles: &impl Tiles,
         frame: u64,
         block: usize,
         (stage, followed): (&Stage<'_>, Option<Followed<'_>>),
         out: &mut [Q],
     ) {
-        self.gather_words(worker, frame, block, stage);
+        self.gather_words(tiles, frame, block, stage);
         let (words, length) = (&self.words[..out.len()], out.len());
         if self.offsets.is_some() {
             let mut constants = stage.constants(0, length);
@@ -110,7 +110,7 @@ impl<'a> Filler<'a> {
         } else {
             stage.convert(words, 0, followed, out);
         }
-        for_each_segment(self.recipes, worker, frame, block, |segment, tile| {
+        for_each_segment(self.recipes, tiles, frame, block, |segment, tile| {
             if tile.is_none() {
                 out[segment.in_block()].fill(self.recipes.absent(segment));
             }
@@ -118,9 +118,9 @@ impl<'a> Filler<'a> {
     }
 
     /// Brings the words of a block into output order and, with common mode, their pedestals of this frame.
-    fn gather_words(&mut self, worker: &ring::Worker, frame: u64, block: usize, stage: &Stage<'_>) {
+    fn gather_words(&mut self, tiles: &impl Tiles, frame: u64, block: usize, stage: &Stage<'_>) {
         let Self { recipes, words, pedestal, offsets } = self;
-        for_each_segment(recipes, worker, frame, block, |segment, tile| {
+        for_each_segment(recipes, tiles, frame, block, |segment, tile| {
             let at = segment.in_block();
             let part = &mut words[at.clone()];
             let Some((record, bytes)) = tile else { return part.fill(NO_WORD) };
@@ -145,13 +145,7 @@ fn words_of(bytes: &[u8]) -> &[u16] {
 }
 
 /// Visits the segments of a block, each with its tile if all packets of the segment came.
-fn for_each_segment(
-    recipes: &Recipes,
-    worker: &ring::Worker,
-    frame: u64,
-    block: usize,
-    mut visit: impl FnMut(&Segment, Tile<'_>),
-) {
+fn for_each_segment(recipes: &Recipes, tiles: &impl Tiles, frame: u64, block: usize, mut visit: impl FnMut(&Segment, Tile<'_>)) {
     let mut last: Option<(u16, Tile<'_>)> = None;
     let leading_bytes = recipes.plan.geometry.format().leading_bytes as usize;
     for segment in recipes.gather.segments(block) {
@@ -162,7 +156,7 @@ fn for_each_segment(
         let found = match last {
             Some((t, found)) if t == tile => found,
             // Segments count from the first pixel.
-            _ => worker.tile(frame, usize::from(tile)).map(|(record, bytes)| (record, &bytes[leading_bytes..])),
+            _ => tiles.tile(frame, usize::from(tile)).map(|(record, bytes)| (record, &bytes[leading_bytes..])),
         };
         last = Some((tile, found));
         visit(segment, found.filter(|(record, _)| has_packets(&record.bitmap, segment)));
@@ -224,13 +218,13 @@ impl<'a> Stage<'a> {
 
     fn fill_plain<Q: OutputPixel>(
         &self,
-        worker: &ring::Worker,
+        tiles: &impl Tiles,
         frame: u64,
         block: usize,
         mut followed: Option<Followed<'_>>,
         out: &mut [Q],
     ) {
-        for_each_segment(self.recipes, worker, frame, block, |segment, tile| {
+        for_each_segment(self.recipes, tiles, frame, block, |segment, tile| {
             let at = segment.in_block();
             let part = &mut out[at.clone()];
             match tile {
@@ -253,9 +247,9 @@ impl Recipes {
     }
 
     /// Fills a block with counts or with raw words.
-    fn fill_unconverted<Q: OutputPixel>(&self, worker: &ring::Worker, frame: u64, block: usize, out: &mut [Q]) {
+    fn fill_unconverted<Q: OutputPixel>(&self, tiles: &impl Tiles, frame: u64, block: usize, out: &mut [Q]) {
         let first_pixel = block * self.gather.block_pixels();
-        for_each_segment(self, worker, frame, block, |segment, tile| {
+        for_each_segment(self, tiles, frame, block, |segment, tile| {
             let at = segment.block_offset as usize;
             let part = &mut out[segment.in_block()];
             let Some((_, bytes)) = tile else { return part.fill(self.absent(segment)) };

@@ -6,7 +6,7 @@ use konkordia_core::plan::{CommonMode, Plan, Processing, Recipe, TrackedFrames, 
 use konkordia_core::process::Negative;
 use konkordia_core::selection::{Keep, Marked, Selection};
 use konkordia_core::series::Ended;
-use konkordia_engine::run::{self, RunFailure};
+use konkordia_engine::run::{self, RunFailure, WorkerKind};
 use std::time::Duration;
 
 fn summed(recording: &Recording, sum_frames: u32) -> Plan {
@@ -102,15 +102,19 @@ fn a_sink_that_fails_ends_a_run_of_sums_in_a_small_ring() {
 fn a_worker_that_panics_ends_the_run_and_gives_its_sinks_back() {
     let recording = Scene { frames: 20, sends: |_, _, packet| packet < 3, ..Scene::default() }.record_random();
     let plan = Plan { pixel: PixelType::Uint8, lossless_source: false, ..recording.plan() };
-    let (mut parts, _) = recording.parts(&plan, &constants(&recording));
-    parts.frame_sinks = vec![Box::new(RawCollector::default())];
-    let armed = run::arm(parts).unwrap();
-    let (done, result) = std::sync::mpsc::channel();
-    std::thread::spawn(move || done.send(armed.run()).unwrap());
-    let outcome = result.recv_timeout(Duration::from_secs(60)).expect("it ends");
-    let Some(RunFailure::Panicked(panic)) = &outcome.failure else { panic!("{:?}", outcome.ended) };
-    assert!(panic.thread.starts_with("work-") && panic.why.contains("no run converts to"), "{panic}");
-    assert_eq!((outcome.sinks.len(), outcome.frame_sinks.len(), outcome.images), (1, 1, 0));
+    for workers in WorkerKind::ALL {
+        let (mut parts, _) = recording.parts(&plan, &constants(&recording));
+        parts.frame_sinks = vec![Box::new(RawCollector::default())];
+        parts.workers = workers;
+        let armed = run::arm(parts).unwrap();
+        let (done, result) = std::sync::mpsc::channel();
+        std::thread::spawn(move || done.send(armed.run()).unwrap());
+        let outcome = result.recv_timeout(Duration::from_secs(60)).expect("it ends");
+        let Some(RunFailure::Panicked(panic)) = &outcome.failure else { panic!("{:?}", outcome.ended) };
+        // A panic in a thread of the worker is carried on to the thread at the ring.
+        assert!(panic.thread.starts_with("work-") && panic.why.contains("no run converts to"), "{workers:?}: {panic}");
+        assert_eq!((outcome.sinks.len(), outcome.frame_sinks.len(), outcome.images), (1, 1, 0));
+    }
 }
 
 #[test]

@@ -8,7 +8,9 @@ use konkordia_core::plan::{Compression, FirstFrame, Plan, Processing, Recipe};
 use konkordia_core::ports::{FrameSink, Sink, SinkError, Source};
 use konkordia_core::sender::Sender;
 use konkordia_core::tile::TileFormat;
-use konkordia_engine::run::{self, Armed, CellConstants, ConstantPlanes, Consumers, PixelConstants, RunOutcome, RunParts};
+use konkordia_engine::run::{
+    self, Armed, CellConstants, ConstantPlanes, Consumers, PixelConstants, RunOutcome, RunParts, WorkerKind,
+};
 use konkordia_kernels::codec;
 use konkordia_kernels::{ElementSize, Isa};
 use konkordia_sim::fault::{Datagram, FaultLink, FaultModel};
@@ -200,6 +202,7 @@ impl Recording {
             consumers: Consumers::default(),
             frame_sinks: vec![],
             isa: Isa::detect(),
+            workers: WorkerKind::default(),
         };
         (parts, collector)
     }
@@ -216,11 +219,19 @@ impl Recording {
         Outline::new(tile, g.placements(), (g.rows() as usize, g.columns() as usize), g.double_pixels())
     }
 
-    /// Runs the frames and compares everything with the naive run: heads, states, pixels, pedestals, sums. Returns what
-    /// the sink saw.
+    /// Runs the frames with every kind of worker and compares everything with the naive run: heads, states, pixels,
+    /// pedestals, sums. All kinds give the same bytes. Returns what the sink saw.
     pub fn check(&self, plan: &Plan, constants: &Constants) -> Vec<Seen> {
         let (outcome, seen) = self.run(plan, constants);
         self.compare(plan, constants, &outcome, &seen);
+        for kind in WorkerKind::ALL.into_iter().filter(|kind| *kind != WorkerKind::default()) {
+            let (mut parts, collector) = self.parts(plan, constants);
+            parts.workers = kind;
+            let outcome = run_within(120, run::arm(parts).unwrap());
+            let other = collector.take();
+            self.compare(plan, constants, &outcome, &other);
+            assert!(other == seen, "{kind:?} workers give other images");
+        }
         seen
     }
 

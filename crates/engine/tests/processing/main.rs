@@ -5,6 +5,7 @@
 mod drift;
 mod ends;
 mod files;
+mod filling;
 mod harness;
 mod pixels;
 mod selection;
