@@ -1,6 +1,7 @@
 //! The plan of a run: computed at arm, immutable afterwards. It holds every bound of the data path, with the sum of its
 //! memory.
 
+use crate::array::Packing;
 use crate::far_ahead::FarAhead;
 use crate::first_packets::Opening;
 use crate::geometry::ImageGeometry;
@@ -89,17 +90,36 @@ impl Compression {
     pub const ALL: [Self; 6] =
         [Self::Bslz4, Self::Bszstd { level: 1 }, Self::Lz4, Self::Zstd { level: 1 }, Self::Gzip { level: 1 }, Self::None];
 
+    /// How the pixels are packed.
+    pub const fn packing(self) -> Packing {
+        match self {
+            Self::None => Packing::None,
+            Self::Bslz4 => Packing::BitshuffleLz4,
+            Self::Bszstd { .. } => Packing::BitshuffleZstd,
+            Self::Lz4 => Packing::Lz4,
+            Self::Zstd { .. } => Packing::Zstd,
+            Self::Gzip { .. } => Packing::Gzip,
+            Self::Sz3 { .. } => Packing::Sz3,
+        }
+    }
+
+    /// How pixels are packed so, at the default level; a bare LZ4 block needs the framing of [`Self::Lz4`]. `None` for
+    /// SZ3, which needs a bound.
+    pub const fn of(packing: Packing) -> Option<Self> {
+        Some(match packing {
+            Packing::None => Self::None,
+            Packing::BitshuffleLz4 => Self::Bslz4,
+            Packing::BitshuffleZstd => Self::Bszstd { level: 1 },
+            Packing::Lz4 | Packing::Lz4Block => Self::Lz4,
+            Packing::Zstd => Self::Zstd { level: 1 },
+            Packing::Gzip => Self::Gzip { level: 1 },
+            Packing::Sz3 => return None,
+        })
+    }
+
     /// Name as the configuration spells it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Bslz4 => "bslz4",
-            Self::Bszstd { .. } => "bszstd",
-            Self::Lz4 => "lz4",
-            Self::Zstd { .. } => "zstd",
-            Self::Gzip { .. } => "gzip",
-            Self::Sz3 { .. } => "sz3",
-        }
+        self.packing().name()
     }
 
     /// The one of [`Self::ALL`] with this name.

@@ -65,15 +65,6 @@ fn sample_start() -> SeriesStart {
 }
 
 #[test]
-fn names_lead_to_their_protocols() {
-    for protocol in Protocol::ALL {
-        assert_eq!(Protocol::from_name(protocol.name()), Some(protocol));
-        assert_eq!(encode::encoder(protocol).is_some(), Protocol::OUTGOING.contains(&protocol), "{protocol:?}");
-    }
-    assert_eq!(Protocol::from_name("stream3"), None);
-}
-
-#[test]
 fn stins_numbers_its_messages_over_several_series() {
     let mut out = encoder(Protocol::Stins);
     let image = image_of(3, vec![("", plain(&[2, 8], Element::Uint16, &PIXELS))]);

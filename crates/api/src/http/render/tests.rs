@@ -46,6 +46,7 @@ fn packed(packing: Packing, element: Element, data: &[u8]) -> Bytes {
         Packing::BitshuffleZstd => by(Compression::Bszstd { level: 1 }),
         Packing::Zstd => by(Compression::Zstd { level: 1 }),
         Packing::Gzip => by(Compression::Gzip { level: 1 }),
+        Packing::Sz3 => unreachable!("no image of a run or series has SZ3"),
     }
 }
 

@@ -2,12 +2,13 @@
 //! parts that come too late, senders that were started again, slow workers and sinks. No clock runs: a seed replays it.
 
 use super::world::{Input, MS, Seen, World, end, image, modules, start};
-use crate::series::event::{Event, Read};
 use crate::series::notice::{ArmOrder, Command};
 use crate::series::spec::{Join, SeriesSpec};
 use konkordia_core::ledger::MissingPolicy;
-use konkordia_core::series::{Accept, Ended, Protocol};
+use konkordia_core::protocol::Protocol;
+use konkordia_core::series::{Accept, Ended};
 use konkordia_sim::rng::Rng;
+use konkordia_wire::message::{Event, Read};
 use std::collections::{BTreeMap, BTreeSet};
 
 const WAIT_NS: u64 = 300 * MS;
