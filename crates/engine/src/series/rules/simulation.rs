@@ -331,7 +331,7 @@ fn images_of_modules_have_the_states_of_the_reference_and_a_seed_replays_them() 
 /// balances, and nothing is left.
 fn chaos(seed: u64) -> Vec<String> {
     let mut rng = Rng::new(seed);
-    let protocol = [Protocol::Stins, Protocol::DectrisV2, Protocol::SlsJson, Protocol::Files][rng.below(4) as usize];
+    let protocol = Protocol::ALL[rng.below(Protocol::ALL.len() as u64) as usize];
     let upstreams = 1 + rng.below(3) as usize;
     let join = match rng.below(4) {
         0 => modules(upstreams),
