@@ -90,6 +90,17 @@ impl Compression {
     pub const ALL: [Self; 6] =
         [Self::Bslz4, Self::Bszstd { level: 1 }, Self::Lz4, Self::Zstd { level: 1 }, Self::Gzip { level: 1 }, Self::None];
 
+    /// The names of [`Self::ALL`].
+    pub const NAMES: [&str; Self::ALL.len()] = {
+        let mut names = [""; Self::ALL.len()];
+        let mut n = 0;
+        while n < names.len() {
+            names[n] = Self::ALL[n].name();
+            n += 1;
+        }
+        names
+    };
+
     /// How the pixels are packed.
     pub const fn packing(self) -> Packing {
         match self {
@@ -433,6 +444,17 @@ mod tests {
     use super::*;
     use crate::geometry::{DoublePixels, Orientation, Placement, Quarter};
     use crate::tile::TileFormat;
+
+    #[test]
+    fn compressions_are_packings_with_parameters() {
+        assert_eq!(Compression::NAMES, ["bslz4", "bszstd", "lz4", "zstd", "gzip", "none"]);
+        for compression in Compression::ALL {
+            assert_eq!(Compression::of(compression.packing()), Some(compression));
+            assert_eq!(Compression::from_name(compression.packing().name()), Some(compression));
+        }
+        let bound = ErrorBound::new(0.5).unwrap();
+        assert_eq!(Compression::of(Compression::Sz3 { bound }.packing()), None);
+    }
 
     #[test]
     fn the_memory_sum_grows_with_the_slots_and_covers_the_gather_list() {

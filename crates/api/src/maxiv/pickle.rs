@@ -65,7 +65,8 @@ fn known_keys(start: &SeriesStart, image: &CommittedImage, array: &Array) -> BTr
         insert(&mut header, key, plain(value));
     }
     // The viewers know both forms of LZ4 under one name.
-    let compression = if array.packing == Packing::Lz4Block { Packing::Lz4 } else { array.packing }.name();
+    let known = if array.packing == Packing::Lz4Block { Packing::Lz4 } else { array.packing };
+    let compression = known.name();
     let channels = image.channels.len() as u64;
     let own = array.shape.dimensions();
     let shape = if channels > 1 { [&[channels], own].concat() } else { own.to_vec() };
