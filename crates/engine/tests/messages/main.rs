@@ -87,7 +87,7 @@ proptest! {
 
     #[test]
     fn nothing_that_comes_breaks_a_decoder(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..6)) {
-        for protocol in Protocol::ALL {
+        for &protocol in Protocol::ALL {
             // No part at all is refused too.
             let _ = reader(protocol).read(&message(&parts));
         }

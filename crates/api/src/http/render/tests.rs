@@ -1,7 +1,7 @@
 //! Each format, read back by another reader than the one that wrote it, for every type and packing.
 
 use super::*;
-use konkordia_core::array::{Element, Shape};
+use konkordia_core::array::{Element, Packing, Shape};
 use konkordia_core::experiment::Metadata;
 use konkordia_core::image::{Channel, ImageTimes};
 use konkordia_core::ledger::ImageStatus;
