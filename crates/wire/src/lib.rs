@@ -1,7 +1,7 @@
 //! The formats of packets, messages and files: one source file per format, which hands out checked views of the bytes
-//! and, for messages, their meaning and the messages of our own images. It never receives, stores or unpacks pixels, and
-//! no view can be built without its checks. Read [`packet::Decoder`] and [`sls_udp::Packet`] first, and for messages
-//! [`stream::Pixels`], [`message::MessageDecoder`] and [`protocols`].
+//! and, for messages, their meaning and the messages of our own images. It never receives, stores or unpacks pixels,
+//! and no view can be built without its checks. Read [`packet::Decoder`] and [`sls_udp::Packet`] first, and for
+//! messages [`stream::Pixels`], [`message::MessageDecoder`] and [`protocols`].
 #![forbid(unsafe_code)]
 
 pub mod cbf;

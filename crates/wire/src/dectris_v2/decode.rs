@@ -1,5 +1,5 @@
-//! The decoder of DECTRIS Stream V2 and of the superset of it that Jungfraujoch sends: further kinds of messages are not
-//! used, further keys become metadata.
+//! The decoder of DECTRIS Stream V2 and of the superset of it that Jungfraujoch sends: further kinds of messages are
+//! not used, further keys become metadata.
 
 use super::{Image, Message, Seconds, Start, kind_of};
 use crate::cbor::Item;

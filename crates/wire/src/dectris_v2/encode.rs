@@ -1,5 +1,5 @@
-//! The encoder of DECTRIS Stream V2. Receivers need type, size and channels of the images in the start message. Where these were not
-//! announced, it is sent with the first image. Pixels are copied once, behind their header.
+//! The encoder of DECTRIS Stream V2. Receivers need type, size and channels of the images in the start message. Where
+//! these were not announced, it is sent with the first image. Pixels are copied once, behind their header.
 
 use super::{Axis, Image, Message, Seconds, Series, Start};
 use crate::cbor::{Item, item_of};
