@@ -1,5 +1,5 @@
-//! The meaning of a message, whatever protocol it came in, and what every decoder is made of. Pixels are shared with the
-//! message, except where the protocol packs them in a way that no part downstream knows.
+//! The meaning of a message, whatever protocol it came in, and what every decoder is made of. Pixels are shared with
+//! the message, except where the protocol packs them in a way that no part downstream knows.
 
 use crate::stream::{Bounds, Pixels, Refusal};
 use bytes::Bytes;
